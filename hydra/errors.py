@@ -1,0 +1,72 @@
+"""The one error tree. Every error an operator sees names the thing, the value and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class HydraError(Exception):
+    """Root of everything this project raises on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a configuration file.
+
+    ``path`` locates it inside the file, e.g. ``racks[2].prefixes[0]``.
+    """
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+class ConfigError(HydraError):
+    """A configuration file that can't be used; carries *all* of its problems."""
+
+    def __init__(self, source: str, problems: Sequence[Problem]) -> None:
+        self.source = source
+        self.problems = tuple(problems)
+        super().__init__("\n".join(f"{source}:{problem}" for problem in problems))
+
+
+class PlanError(HydraError):
+    """No topology meets the request; the message says which limit stands in the way."""
+
+
+class UnknownName(HydraError):
+    """A request names a rack, server, plane, algorithm or resource that does not exist."""
+
+
+class AdmissionError(HydraError):
+    """A reservation that would exceed what the fabric can carry."""
+
+
+class LifecycleError(HydraError):
+    """A transition that the state of a resource does not allow."""
+
+
+class DeviceError(HydraError):
+    """A device refused, or answered something its protocol does not allow."""
+
+    def __init__(self, device: str, message: str) -> None:
+        self.device = device
+        super().__init__(f"{device}: {message}")
+
+
+class DeviceUnavailable(DeviceError):
+    """The device can't be reached; nothing was written."""
+
+
+class ProtocolError(DeviceError):
+    """Bytes from the device that its grammar does not contain."""
+
+
+class OutcomeUnknown(DeviceError):
+    """A write was sent and its reply lost: it may or may not have taken effect.
+
+    Never treat this as failure; read the device back.
+    """

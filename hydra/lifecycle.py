@@ -1,0 +1,73 @@
+"""The states of reconfigurations and reservations, and every transition between them.
+
+This file is the only place that says what may follow what; the diagrams in the docs are generated
+from these tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, TypeVar
+
+from hydra.errors import LifecycleError
+
+
+_StateT = TypeVar("_StateT", bound=Enum)
+
+
+class ReconfigurationState(Enum):
+    QUEUED = "queued"
+    DIVERTING = "diverting"
+    DRAINING = "draining"
+    MOVING = "moving"
+    """Substep 3-2: retag, push and mirrors in parallel."""
+    GATING = "gating"
+    ACTIVATING = "activating"
+    DONE = "done"
+    PARTIAL = "partial"
+    """Finished; some circuits failed and their pairs stay electrical."""
+    REFUSED = "refused"
+    """Nothing was touched: the change does not pay, or can't be made."""
+    FAILED = "failed"
+
+
+class ReservationState(Enum):
+    ACTIVATING = "activating"
+    ACTIVE = "active"
+    RELEASING = "releasing"
+    RELEASED = "released"
+    FAILED = "failed"
+    EXPIRED = "expired"
+
+
+_R = ReconfigurationState
+RECONFIGURATION_TRANSITIONS: Final[Mapping[_R, frozenset[_R]]] = {
+    _R.QUEUED: frozenset({_R.DIVERTING, _R.REFUSED, _R.DONE, _R.FAILED}),
+    _R.DIVERTING: frozenset({_R.DRAINING, _R.FAILED}),
+    _R.DRAINING: frozenset({_R.MOVING, _R.FAILED}),
+    _R.MOVING: frozenset({_R.GATING, _R.FAILED}),
+    _R.GATING: frozenset({_R.ACTIVATING, _R.FAILED}),
+    _R.ACTIVATING: frozenset({_R.DONE, _R.PARTIAL, _R.FAILED}),
+    _R.DONE: frozenset(),
+    _R.PARTIAL: frozenset(),
+    _R.REFUSED: frozenset(),
+    _R.FAILED: frozenset(),
+}
+
+_S = ReservationState
+RESERVATION_TRANSITIONS: Final[Mapping[_S, frozenset[_S]]] = {
+    _S.ACTIVATING: frozenset({_S.ACTIVE, _S.FAILED, _S.RELEASING, _S.EXPIRED}),
+    _S.ACTIVE: frozenset({_S.RELEASING, _S.EXPIRED, _S.FAILED}),
+    _S.RELEASING: frozenset({_S.RELEASED}),
+    _S.RELEASED: frozenset(),
+    _S.FAILED: frozenset(),
+    _S.EXPIRED: frozenset(),
+}
+
+
+def check_transition(table: Mapping[_StateT, frozenset[_StateT]], old: _StateT, new: _StateT) -> None:
+    """Raise LifecycleError unless ``table`` allows ``old`` → ``new``."""
+    if new not in table[old]:
+        allowed = ", ".join(sorted(str(state.value) for state in table[old])) or "nothing"
+        raise LifecycleError(f"{old.value} can't become {new.value} (only: {allowed})")

@@ -1,0 +1,244 @@
+"""The network as data: racks, planes, ports, circuits, paths, and the state they are in.
+
+Everything is frozen. Racks, planes and optical ports are identified by their position in
+:class:`Fabric`, so that the topology engine works on plain integer arrays; names are for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, IPv6Network
+from typing import NewType
+
+import numpy as np
+from numpy.typing import NDArray
+
+RackId = NewType("RackId", int)
+PlaneId = NewType("PlaneId", int)
+PortId = NewType("PortId", int)
+VlanId = NewType("VlanId", int)
+DatapathId = NewType("DatapathId", int)
+MacAddress = NewType("MacAddress", str)
+"""Lower case, colon separated."""
+
+
+class Addressing(Enum):
+    """How destination racks are told apart (stated by ``hydra check``)."""
+
+    ONE_SUBNET = "one-subnet"
+    """Servers share one L2 subnet; rack prefixes only classify."""
+    ROUTED = "routed"
+    """Each rack is its own subnet: the vswitch rewrites ``eth_dst`` per host."""
+
+
+@dataclass(frozen=True, slots=True)
+class VSwitch:
+    """The software switch of one server, and the names of its three ports."""
+
+    datapath_id: DatapathId
+    bridge: str
+    host_port: str
+    optical_port: str
+    electrical_port: str
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    name: str
+    rack: RackId
+    mac: MacAddress
+    addresses: tuple[IPv4Interface | IPv6Interface, ...]
+    tor_port: str
+    """The ToR port that this server's optical uplink is plugged into."""
+    vswitch: VSwitch
+
+
+@dataclass(frozen=True, slots=True)
+class Tor:
+    """A top-of-rack switch: driver and address to retag it, OpenFlow id to read its counters."""
+
+    driver: str
+    address: str
+    bridge: str
+    datapath_id: DatapathId | None
+    native_vlan: VlanId
+    """Carries the rack's own traffic, untagged at the servers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rack:
+    id: RackId
+    name: str
+    prefixes: tuple[IPv4Network | IPv6Network, ...]
+    tor: Tor
+    servers: tuple[Server, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """One optical circuit switch of the array."""
+
+    id: PlaneId
+    name: str
+    driver: str
+    address: str
+    ports: int
+    """Size of one side: ingress ports are 1..ports, egress ports ports+1..2*ports (Polatis)."""
+    switching_ms: float
+    rate_mbps: float
+
+
+@dataclass(frozen=True, slots=True)
+class OpticalPort:
+    """A ToR port and the pair of OCS ports it is wired to."""
+
+    id: PortId
+    rack: RackId
+    plane: PlaneId
+    tor_port: str
+    ingress: int
+    """OCS port that hears this ToR port's transmitter."""
+    egress: int
+    """OCS port that feeds this ToR port's receiver."""
+    rate_mbps: float
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Circuit:
+    """A bidirectional light path between two ToR ports on one plane; ``a < b``."""
+
+    plane: PlaneId
+    a: PortId
+    b: PortId
+
+    def __post_init__(self) -> None:
+        if self.a >= self.b:
+            raise ValueError(f"circuit ends must be ordered and distinct, got {self.a}, {self.b}")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CrossConnect:
+    """Light from an OCS ingress port to an egress port; a circuit is two of these."""
+
+    ingress: int
+    egress: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Path:
+    """Circuits that join two racks, in hop order from ``src`` to ``dst``; ``src < dst``.
+
+    Used in both directions: a learning ToR sends back where it heard from.
+    """
+
+    src: RackId
+    dst: RackId
+    circuits: tuple[Circuit, ...]
+
+    @property
+    def hops(self) -> int:
+        return len(self.circuits)
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A logical topology: which circuits exist and which path each rack pair takes."""
+
+    circuits: frozenset[Circuit] = frozenset()
+    paths: tuple[Path, ...] = ()
+    """Sorted; at most one per rack pair in this release."""
+
+
+EMPTY_TOPOLOGY = Topology()
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkState:
+    """A topology as it stands in the network: with VLANs, in a numbered epoch."""
+
+    epoch: int = 0
+    topology: Topology = EMPTY_TOPOLOGY
+    vlans: Mapping[Path, VlanId] = field(default_factory=dict)
+    resting: frozenset[VlanId] = frozenset()
+    """VLAN-IDs freed by the last change: not handed out until the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class VlanRange:
+    first: VlanId
+    last: VlanId
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    def __contains__(self, vlan: object) -> bool:
+        return isinstance(vlan, int) and self.first <= vlan <= self.last
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """Everything that is wired: the racks, the planes, and what joins them."""
+
+    name: str
+    addressing: Addressing
+    racks: tuple[Rack, ...]
+    planes: tuple[Plane, ...]
+    ports: tuple[OpticalPort, ...]
+    circuit_vlans: VlanRange
+    parking_vlan: VlanId
+    """The only VLAN of an optical port without a circuit (an empty trunk would carry all)."""
+    electrical_rate_mbps: float
+    server_rate_mbps: float
+
+    @cached_property
+    def servers(self) -> tuple[Server, ...]:
+        return tuple(server for rack in self.racks for server in rack.servers)
+
+    @cached_property
+    def server_by_name(self) -> Mapping[str, Server]:
+        return {server.name: server for server in self.servers}
+
+    @cached_property
+    def server_by_datapath(self) -> Mapping[DatapathId, Server]:
+        return {server.vswitch.datapath_id: server for server in self.servers}
+
+    @cached_property
+    def rack_by_name(self) -> Mapping[str, Rack]:
+        return {rack.name: rack for rack in self.racks}
+
+    @cached_property
+    def rack_by_tor_datapath(self) -> Mapping[DatapathId, Rack]:
+        return {r.tor.datapath_id: r for r in self.racks if r.tor.datapath_id is not None}
+
+    @cached_property
+    def plane_by_name(self) -> Mapping[str, Plane]:
+        return {plane.name: plane for plane in self.planes}
+
+    def ports_of(self, rack: RackId) -> tuple[OpticalPort, ...]:
+        return self._ports_by_rack[rack]
+
+    @cached_property
+    def _ports_by_rack(self) -> tuple[tuple[OpticalPort, ...], ...]:
+        by_rack: list[list[OpticalPort]] = [[] for _ in self.racks]
+        for port in self.ports:
+            by_rack[port.rack].append(port)
+        return tuple(tuple(ports) for ports in by_rack)
+
+    def racks_of(self, circuit: Circuit) -> tuple[RackId, RackId]:
+        return self.ports[circuit.a].rack, self.ports[circuit.b].rack
+
+    def rate_of(self, circuit: Circuit) -> float:
+        """Mbps in each direction: the slower of the two ends."""
+        return min(self.ports[circuit.a].rate_mbps, self.ports[circuit.b].rate_mbps)
+
+    def cross_connects(self, circuit: Circuit) -> tuple[CrossConnect, CrossConnect]:
+        """The two one-way cross-connects that make up a bidirectional circuit."""
+        a, b = self.ports[circuit.a], self.ports[circuit.b]
+        return CrossConnect(a.ingress, b.egress), CrossConnect(b.ingress, a.egress)
+
+
+DemandMatrix = NDArray[np.float64]
+"""Shape (N, N), Mbps from row rack to column rack; the diagonal is zero."""

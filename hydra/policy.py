@@ -1,0 +1,75 @@
+"""What the operator wants of the controller: read from the configuration, frozen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Mode(Enum):
+    """When the topology changes."""
+
+    ON_REQUEST = "on-request"
+    """Only when an application or an operator asks."""
+    PERIODIC = "periodic"
+    """Also every ``epoch_s``, from measured demand, where the change pays."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainPolicy:
+    """When a diverted circuit counts as empty (its port counters stand still)."""
+
+    reads: int = 3
+    interval_ms: float = 12.0
+    bound_ms: float = 1000.0
+    """Circuits that still carry frames after this long do not move."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds a device of each kind gets to answer one command."""
+
+    vswitch_s: float = 5.0
+    tor_s: float = 5.0
+    ocs_s: float = 5.0
+    port_up_s: float = 3.0
+    """From the mirrors' reply to carrier at the ToR; debounce and EDC included (Helios, 5.3)."""
+    probe_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    mode: Mode = Mode.ON_REQUEST
+    algorithm: str = "hydra-bfs"
+    max_hops: int = 3
+    """H of the HydRA heuristic."""
+    epoch_s: float = 10.0
+    poll_interval_s: float = 1.0
+    """0 switches polling off."""
+    demand_window_s: float = 3.0
+    """Time constant of the exponentially weighted demand."""
+    elephant_mbps: float = 1.0
+    """Rack pairs below this are mice and stay electrical (Helios: 15 Mb/s on 10G)."""
+    gain_horizon_s: float = 10.0
+    """How long a measured demand is expected to last."""
+    gain_factor: float = 2.0
+    """A change must gain this many times what it costs (hysteresis)."""
+    minimum_gain_mbps: float = 5.0
+    minimum_circuit_life_s: float = 5.0
+    fdb_age_s: float = 300.0
+    """MAC ageing time of the ToRs; hosts are announced every third of it."""
+    drain: DrainPolicy = DrainPolicy()
+    timeouts: Timeouts = Timeouts()
+    emulated_rules: int = 0
+    """Experiments only: pad substep 3-2 to this many rules, as HydRA section V.B does."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """Where the controller listens and keeps its state."""
+
+    openflow_host: str = "127.0.0.1"
+    openflow_port: int = 6653
+    rest_host: str = "127.0.0.1"
+    rest_port: int = 8080
+    journal: str = "hydra-journal.db"

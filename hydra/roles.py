@@ -1,0 +1,115 @@
+"""What the core asks of devices. Drivers implement these; nothing else talks to hardware.
+
+Methods block, are called from one thread at a time per device, and raise only
+:class:`~hydra.errors.DeviceError` and its kinds. A write whose reply was lost raises
+:class:`~hydra.errors.OutcomeUnknown`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from hydra.model import CrossConnect, VlanId
+
+
+class PortState(Enum):
+    ENABLED = "enabled"
+    DISABLED = "disabled"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class OpticalCapabilities:
+    """What an optical switch can do beyond the mandatory role."""
+
+    bulk: bool = False
+    """Any number of cross-connects change in one command."""
+    unidirectional: bool = False
+    power_readings: bool = False
+    alarms: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceIdentity:
+    vendor: str
+    model: str
+    serial: str
+    firmware: str
+
+
+class OpticalSwitch(Protocol):
+    """An optical circuit switch."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def capabilities(self) -> OpticalCapabilities: ...
+
+    def open(self) -> None:
+        """Connect and log in; a second call on an open device does nothing."""
+
+    def close(self) -> None:
+        """Drop the connection; safe to repeat."""
+
+    def identity(self) -> DeviceIdentity: ...
+
+    def size(self) -> tuple[int, int]:
+        """Numbers of (ingress, egress) ports."""
+
+    def cross_connects(self) -> frozenset[CrossConnect]:
+        """Read from the device, never from memory."""
+
+    def change(
+        self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
+    ) -> None:
+        """Tear down, then set up; return once the device says that it is done.
+
+        Repeating a change is harmless. A port that is taken by a cross-connect which is not in
+        ``disconnect`` raises :class:`DeviceError` and moves nothing.
+        """
+
+    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PortVlans:
+    """VLAN membership of one ToR port."""
+
+    tagged: frozenset[VlanId]
+    native: VlanId | None = None
+    """Sent and received untagged; None for a pure trunk."""
+
+
+@dataclass(frozen=True, slots=True)
+class TorCapabilities:
+    bulk: bool = False
+    """Any number of ports are retagged in one transaction."""
+    flush: bool = False
+    """Learned addresses can be flushed on request."""
+
+
+class TorSwitch(Protocol):
+    """A top-of-rack switch as the controller needs it: VLANs per port, and link state."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def capabilities(self) -> TorCapabilities: ...
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
+        """Read from the device."""
+
+    def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
+        """Replace the membership of these ports, apply it, and check by reading back."""
+
+    def link_up(self, ports: Collection[str]) -> Mapping[str, bool]: ...

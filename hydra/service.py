@@ -1,0 +1,172 @@
+"""What the controller offers to whoever asks: REST, the command line, tests.
+
+The methods of :class:`ControllerService` are thread-safe. Apart from the reads they only *queue*
+work: reconfigurations are carried out one after the other, never interleaved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from hydra.lifecycle import ReconfigurationState
+from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, RackId
+from hydra.policy import Policy
+from hydra.reservations import Reservation, ReservationRequest
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What a topology is wanted for, and what may be touched to get it.
+
+    ``demand`` is None for the measured one. ``racks`` and ``planes`` are None for all; otherwise
+    circuits outside them stay as they are (partial reconfiguration, HydRA section III.B).
+    """
+
+    demand: DemandMatrix | None = None
+    racks: frozenset[RackId] | None = None
+    planes: frozenset[PlaneId] | None = None
+    algorithm: str | None = None
+    only_if_it_pays: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a change pays: its gain in Mbps held against its measured cost."""
+
+    pays: bool
+    reason: str
+    gain_mbps: float
+    gain_mbit: float
+    cost_mbit: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReport:
+    """A dry run: the target and what it would take to get there."""
+
+    current: NetworkState
+    target: NetworkState
+    connect: frozenset[Circuit]
+    disconnect: frozenset[Circuit]
+    affected_pairs: frozenset[tuple[RackId, RackId]]
+    retagged_ports: int
+    rules: int
+    served_mbps: float
+    demand_mbps: float
+    verdict: Verdict
+    planning_ms: float
+
+
+class DemandSource(Enum):
+    MEASURED = "measured"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class DemandReport:
+    """Rack-to-rack demand as the controller sees it now; matrices in Mbps."""
+
+    source: DemandSource
+    rate_mbps: DemandMatrix
+    """Exponentially weighted counter rates."""
+    estimated_mbps: DemandMatrix
+    """What the same flows would take on an ideal switch (max-min fair; Helios, section 4.1)."""
+    age_s: float | None
+    stale: tuple[str, ...]
+    """Servers whose counters are late: their last known rates stand in."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTiming:
+    """One step of a reconfiguration; times in ms from the reconfiguration's start."""
+
+    step: str
+    device: str | None
+    """None: the step as a whole."""
+    started_ms: float
+    finished_ms: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitFailure:
+    circuit: Circuit
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reconfiguration:
+    """A reconfiguration, queued, under way or done."""
+
+    id: str
+    state: ReconfigurationState
+    trigger: str
+    """Who asked: ``operator``, ``reservation …``, ``periodic``, ``start-up``."""
+    epoch: int
+    created_unix_s: float
+    timeline: tuple[StepTiming, ...] = ()
+    rules_pushed: int = 0
+    ports_retagged: int = 0
+    connected: frozenset[Circuit] = frozenset()
+    disconnected: frozenset[Circuit] = frozenset()
+    failures: tuple[CircuitFailure, ...] = ()
+    unconfirmed: tuple[str, ...] = ()
+    """Devices that did not confirm a step, by name."""
+    reason: str = ""
+    """Why it was refused or failed, or what a decision rested on."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceStatus:
+    name: str
+    kind: str
+    """``optical-switch``, ``tor`` or ``vswitch``."""
+    driver: str
+    connected: bool
+    detail: str = ""
+
+
+class ControllerService(Protocol):
+    @property
+    def fabric(self) -> Fabric: ...
+
+    @property
+    def policy(self) -> Policy: ...
+
+    def state(self) -> NetworkState: ...
+
+    def demand(self) -> DemandReport: ...
+
+    def plan(self, request: PlanRequest) -> PlanReport:
+        """Dry run; changes nothing. Raises PlanError, UnknownName."""
+
+    def reconfigure(self, request: PlanRequest, trigger: str) -> Reconfiguration:
+        """Queue a reconfiguration; poll :meth:`reconfiguration` for its end."""
+
+    def reconfigurations(self) -> Sequence[Reconfiguration]:
+        """Newest first; bounded history."""
+
+    def reconfiguration(self, reconfiguration_id: str) -> Reconfiguration:
+        """Raises UnknownName."""
+
+    def decisions(self) -> Sequence[str]:
+        """The periodic mode's latest verdicts, newest first, in words."""
+
+    def reserve(self, request: ReservationRequest) -> Reservation:
+        """Admit and queue. Raises AdmissionError, UnknownName, DeviceUnavailable."""
+
+    def reservations(self) -> Sequence[Reservation]: ...
+
+    def reservation(self, reservation_id: str) -> Reservation:
+        """Raises UnknownName."""
+
+    def release(self, reservation_id: str) -> Reservation:
+        """Raises UnknownName, LifecycleError."""
+
+    def devices(self) -> Collection[DeviceStatus]: ...
+
+    def not_ready(self) -> Sequence[str]:
+        """What is still missing before the controller can do its job; empty when ready."""
