@@ -13,26 +13,21 @@ table  name         holds
 ====== ============ =====================================================================
 
 The account table writes the destination rack into the OpenFlow ``metadata`` field, so later tables
-need one rule per rack however many prefixes the rack has.
+need one rule per rack however many prefixes the rack has. Ports are symbolic (:class:`Port`): the
+encoder fills in each switch's own numbers, so the same rule fits every vswitch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from ipaddress import IPv4Interface, IPv4Network, IPv6Network
 from typing import Final
-
-from hydra.model import Fabric, NetworkState, RackId, Server, VlanId
 
 PROBE_ETHERTYPE: Final = 0x88B5
 """IEEE 802 local experimental ethertype 1: circuit probes."""
 ANNOUNCE_ETHERTYPE: Final = 0x88B6
 """IEEE 802 local experimental ethertype 2: announcements of host addresses."""
-
-COOKIE_TAG: Final = 0x48  # 'H': the top byte of every cookie that is ours
-COOKIE_TAG_MASK: Final = 0xFF << 56
 
 
 class Table(IntEnum):
@@ -41,6 +36,16 @@ class Table(IntEnum):
     DIVERT = 2
     CLASS = 3
     CIRCUITS = 4
+
+
+class Port(IntEnum):
+    """A vswitch's ports by purpose; negative, so that they can't be real port numbers."""
+
+    HOST = -1
+    OPTICAL = -2
+    ELECTRICAL = -3
+    NORMAL = -4
+    """The switch's own learning pipeline (ToRs only)."""
 
 
 # --- the vocabulary of a rule's shape -------------------------------------------------------
@@ -67,12 +72,12 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    port: Value
+    port: Port | Arg
 
 
 @dataclass(frozen=True, slots=True)
 class ToController:
-    max_len: int = 0xFFFF
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,201 +109,190 @@ class Shape:
 class RuleKind(Enum):
     """Every kind of rule there is; the value goes into the cookie."""
 
-    UPLINK_TAGGED = 1
-    UPLINK_UNTAGGED = 2
-    UPLINK_PROBE = 3
+    UPLINK_PROBE = 1
+    UPLINK_TAGGED = 2
+    UPLINK_UNTAGGED = 3
     UPLINK_DROP = 4
-    ELECTRICAL_UNICAST = 5
-    ELECTRICAL_ANNOUNCE_DROP = 6
+    ELECTRICAL_ANNOUNCE_DROP = 5
+    ELECTRICAL_UNICAST = 6
     ELECTRICAL_GROUP = 7
     HOST_GROUP = 8
     HOST_ARP = 9
     HOST_ND = 10
-    OWN_RACK_V4 = 11
-    OWN_RACK_V6 = 12
-    OWN_RACK_HOST_V4 = 13
-    OWN_RACK_HOST_V6 = 14
+    OWN_RACK_HOST_V4 = 11
+    OWN_RACK_HOST_V6 = 12
+    OWN_RACK_V4 = 13
+    OWN_RACK_V6 = 14
     HOST_V4 = 15
     HOST_V6 = 16
     HOST_OTHER = 17
     ACCOUNT_V4 = 20
     ACCOUNT_V6 = 21
     ACCOUNT_OTHER = 22
-    DIVERT = 30
+    DIVERT_ALL = 30
     DIVERT_HOST_V4 = 31
     DIVERT_HOST_V6 = 32
-    DIVERT_ALL = 33
+    DIVERT = 33
     DIVERT_NONE = 34
     CLASS_ALL = 40
     CIRCUIT = 50
     CIRCUIT_NONE = 51
+    EMULATED_CIRCUIT = 52
+    TOR_NORMAL = 60
 
 
-_GROUP_BIT = 0x010000000000
-_IPV4, _IPV6, _ARP = 0x0800, 0x86DD, 0x0806
-_VLAN_PRESENT = 0x1000
-_ND_ICMPV6 = 58
+_GROUP_BIT: Final = 0x010000000000
+_IPV4: Final = 0x0800
+_IPV6: Final = 0x86DD
+_ARP: Final = 0x0806
+_VLAN_PRESENT: Final = 0x1000
+_ICMPV6: Final = 58
+ND_TYPES: Final = (133, 134, 135, 136, 137)
+"""ICMPv6 types of neighbour discovery (RFC 4861)."""
 
-# Arguments are documented beside each shape, in order.
+_FROM_HOST: Final = Field("in_port", Port.HOST)
+_FROM_OPTICAL: Final = Field("in_port", Port.OPTICAL)
+_FROM_ELECTRICAL: Final = Field("in_port", Port.ELECTRICAL)
+_GROUP: Final = Field("eth_dst", _GROUP_BIT, _GROUP_BIT)
+_ANY_VLAN: Final = Field("vlan_vid", _VLAN_PRESENT, _VLAN_PRESENT)
+_UNTAGGED: Final = Field("vlan_vid", 0)
+_IS_IPV4: Final = Field("eth_type", _IPV4)
+_IS_IPV6: Final = Field("eth_type", _IPV6)
+_ELECTRICAL: Final = (Output(Port.ELECTRICAL),)
+_TO_HOST: Final = (Output(Port.HOST),)
+
+# The arguments of each kind stand in the comment beside it, in order.
 SHAPES: Final[Mapping[RuleKind, Shape]] = {
-    # -- from the optical uplink: (uplink, mac, host)
+    # From the optical uplink. (mac,)
     RuleKind.UPLINK_PROBE: Shape(
         Table.INGRESS,
         410,
-        # (uplink, mac)
-        (Field("in_port", Arg(0)), Field("eth_dst", Arg(1)), Field("eth_type", PROBE_ETHERTYPE)),
+        (_FROM_OPTICAL, Field("eth_dst", Arg(0)), Field("eth_type", PROBE_ETHERTYPE)),
         (ToController(),),
     ),
+    # (mac,)
     RuleKind.UPLINK_TAGGED: Shape(
         Table.INGRESS,
         400,
-        (
-            Field("in_port", Arg(0)),
-            Field("eth_dst", Arg(1)),
-            Field("vlan_vid", _VLAN_PRESENT, _VLAN_PRESENT),
-        ),
-        (PopVlan(), Output(Arg(2))),
+        (_FROM_OPTICAL, Field("eth_dst", Arg(0)), _ANY_VLAN),
+        (PopVlan(), *_TO_HOST),
     ),
+    # (mac,)
     RuleKind.UPLINK_UNTAGGED: Shape(
-        Table.INGRESS,
-        390,
-        (Field("in_port", Arg(0)), Field("eth_dst", Arg(1)), Field("vlan_vid", 0)),
-        (Output(Arg(2)),),
+        Table.INGRESS, 390, (_FROM_OPTICAL, Field("eth_dst", Arg(0)), _UNTAGGED), _TO_HOST
     ),
-    RuleKind.UPLINK_DROP: Shape(Table.INGRESS, 380, (Field("in_port", Arg(0)),)),  # (uplink,)
-    # -- from the electrical uplink
+    # Announcements, and unicast for others that a ToR flooded. ()
+    RuleKind.UPLINK_DROP: Shape(Table.INGRESS, 380, (_FROM_OPTICAL,)),
+    # From the electrical uplink. ()
     RuleKind.ELECTRICAL_ANNOUNCE_DROP: Shape(
-        Table.INGRESS,
-        350,
-        (Field("in_port", Arg(0)), Field("eth_type", ANNOUNCE_ETHERTYPE)),  # (electrical,)
+        Table.INGRESS, 350, (_FROM_ELECTRICAL, Field("eth_type", ANNOUNCE_ETHERTYPE))
     ),
+    # (mac,)
     RuleKind.ELECTRICAL_UNICAST: Shape(
-        Table.INGRESS,
-        340,
-        (Field("in_port", Arg(0)), Field("eth_dst", Arg(1))),  # (electrical, mac, host)
-        (Output(Arg(2)),),
+        Table.INGRESS, 340, (_FROM_ELECTRICAL, Field("eth_dst", Arg(0))), _TO_HOST
     ),
-    RuleKind.ELECTRICAL_GROUP: Shape(
-        Table.INGRESS,
-        330,
-        (Field("in_port", Arg(0)), Field("eth_dst", _GROUP_BIT, _GROUP_BIT)),  # (electrical, host)
-        (Output(Arg(1)),),
-    ),
-    # -- from the host: (host, electrical)
-    RuleKind.HOST_GROUP: Shape(
-        Table.INGRESS,
-        320,
-        (Field("in_port", Arg(0)), Field("eth_dst", _GROUP_BIT, _GROUP_BIT)),
-        (Output(Arg(1)),),
-    ),
+    # ()
+    RuleKind.ELECTRICAL_GROUP: Shape(Table.INGRESS, 330, (_FROM_ELECTRICAL, _GROUP), _TO_HOST),
+    # From the host: groups, ARP and neighbour discovery are always electrical. ()
+    RuleKind.HOST_GROUP: Shape(Table.INGRESS, 320, (_FROM_HOST, _GROUP), _ELECTRICAL),
+    # ()
     RuleKind.HOST_ARP: Shape(
-        Table.INGRESS,
-        310,
-        (Field("in_port", Arg(0)), Field("eth_type", _ARP)),
-        (Output(Arg(1)),),
+        Table.INGRESS, 310, (_FROM_HOST, Field("eth_type", _ARP)), _ELECTRICAL
     ),
-    # (host, icmpv6 type, electrical)
+    # (icmpv6 type,)
     RuleKind.HOST_ND: Shape(
         Table.INGRESS,
         300,
-        (
-            Field("in_port", Arg(0)),
-            Field("eth_type", _IPV6),
-            Field("ip_proto", _ND_ICMPV6),
-            Field("icmpv6_type", Arg(1)),
-        ),
-        (Output(Arg(2)),),
+        (_FROM_HOST, _IS_IPV6, Field("ip_proto", _ICMPV6), Field("icmpv6_type", Arg(0))),
+        _ELECTRICAL,
     ),
-    # a neighbour in this rack whose optical uplink is dead: (host, address, electrical)
+    # A neighbour in this rack whose optical uplink is dead. (address,)
     RuleKind.OWN_RACK_HOST_V4: Shape(
-        Table.INGRESS,
-        260,
-        (Field("in_port", Arg(0)), Field("eth_type", _IPV4), Field("ipv4_dst", Arg(1))),
-        (Output(Arg(2)),),
+        Table.INGRESS, 260, (_FROM_HOST, _IS_IPV4, Field("ipv4_dst", Arg(0))), _ELECTRICAL
     ),
     RuleKind.OWN_RACK_HOST_V6: Shape(
-        Table.INGRESS,
-        260,
-        (Field("in_port", Arg(0)), Field("eth_type", _IPV6), Field("ipv6_dst", Arg(1))),
-        (Output(Arg(2)),),
+        Table.INGRESS, 260, (_FROM_HOST, _IS_IPV6, Field("ipv6_dst", Arg(0))), _ELECTRICAL
     ),
-    # (host, prefix, netmask, port): the ToR, or electrical while the own uplink is dead
+    # Own rack: the ToR, or electrical while the own uplink is dead. (prefix, netmask, port)
     RuleKind.OWN_RACK_V4: Shape(
         Table.INGRESS,
         250,
-        (Field("in_port", Arg(0)), Field("eth_type", _IPV4), Field("ipv4_dst", Arg(1), Arg(2))),
-        (Output(Arg(3)),),
+        (_FROM_HOST, _IS_IPV4, Field("ipv4_dst", Arg(0), Arg(1))),
+        (Output(Arg(2)),),
     ),
     RuleKind.OWN_RACK_V6: Shape(
         Table.INGRESS,
         250,
-        (Field("in_port", Arg(0)), Field("eth_type", _IPV6), Field("ipv6_dst", Arg(1), Arg(2))),
-        (Output(Arg(3)),),
+        (_FROM_HOST, _IS_IPV6, Field("ipv6_dst", Arg(0), Arg(1))),
+        (Output(Arg(2)),),
     ),
-    RuleKind.HOST_V4: Shape(
-        Table.INGRESS,
-        200,
-        (Field("in_port", Arg(0)), Field("eth_type", _IPV4)),  # (host,)
-        goto=Table.ACCOUNT,
-    ),
-    RuleKind.HOST_V6: Shape(
-        Table.INGRESS,
-        200,
-        (Field("in_port", Arg(0)), Field("eth_type", _IPV6)),  # (host,)
-        goto=Table.ACCOUNT,
-    ),
-    RuleKind.HOST_OTHER: Shape(
-        Table.INGRESS,
-        100,
-        (Field("in_port", Arg(0)),),  # (host, electrical)
-        (Output(Arg(1)),),
-    ),
-    # -- account: (prefix, netmask, destination rack)
+    # ()
+    RuleKind.HOST_V4: Shape(Table.INGRESS, 200, (_FROM_HOST, _IS_IPV4), goto=Table.ACCOUNT),
+    RuleKind.HOST_V6: Shape(Table.INGRESS, 200, (_FROM_HOST, _IS_IPV6), goto=Table.ACCOUNT),
+    RuleKind.HOST_OTHER: Shape(Table.INGRESS, 100, (_FROM_HOST,), _ELECTRICAL),
+    # (prefix, netmask, destination rack's metadata)
     RuleKind.ACCOUNT_V4: Shape(
         Table.ACCOUNT,
         100,
-        (Field("eth_type", _IPV4), Field("ipv4_dst", Arg(0), Arg(1))),
+        (_IS_IPV4, Field("ipv4_dst", Arg(0), Arg(1))),
         goto=Table.DIVERT,
         write_metadata=Arg(2),
     ),
     RuleKind.ACCOUNT_V6: Shape(
         Table.ACCOUNT,
         100,
-        (Field("eth_type", _IPV6), Field("ipv6_dst", Arg(0), Arg(1))),
+        (_IS_IPV6, Field("ipv6_dst", Arg(0), Arg(1))),
         goto=Table.DIVERT,
         write_metadata=Arg(2),
     ),
-    # outside every rack: (electrical,)
-    RuleKind.ACCOUNT_OTHER: Shape(Table.ACCOUNT, 0, actions=(Output(Arg(0)),)),
-    # -- divert
-    # the own optical uplink is dead: (electrical,)
-    RuleKind.DIVERT_ALL: Shape(Table.DIVERT, 300, actions=(Output(Arg(0)),)),
-    # a remote host whose optical uplink is dead: (address, electrical)
+    # Outside every rack. ()
+    RuleKind.ACCOUNT_OTHER: Shape(Table.ACCOUNT, 0, actions=_ELECTRICAL),
+    # The own optical uplink is dead. ()
+    RuleKind.DIVERT_ALL: Shape(Table.DIVERT, 300, actions=_ELECTRICAL),
+    # A host elsewhere whose optical uplink is dead. (address,)
     RuleKind.DIVERT_HOST_V4: Shape(
-        Table.DIVERT,
-        200,
-        (Field("eth_type", _IPV4), Field("ipv4_dst", Arg(0))),
-        (Output(Arg(1)),),
+        Table.DIVERT, 200, (_IS_IPV4, Field("ipv4_dst", Arg(0))), _ELECTRICAL
     ),
     RuleKind.DIVERT_HOST_V6: Shape(
-        Table.DIVERT,
-        200,
-        (Field("eth_type", _IPV6), Field("ipv6_dst", Arg(0))),
-        (Output(Arg(1)),),
+        Table.DIVERT, 200, (_IS_IPV6, Field("ipv6_dst", Arg(0))), _ELECTRICAL
     ),
-    # substep 3-1: (rack metadata, electrical)
-    RuleKind.DIVERT: Shape(
-        Table.DIVERT, 100, (Field("metadata", Arg(0)),), (Output(Arg(1)),)
-    ),
+    # Substep 3-1. (destination rack's metadata,)
+    RuleKind.DIVERT: Shape(Table.DIVERT, 100, (Field("metadata", Arg(0)),), _ELECTRICAL),
+    # ()
     RuleKind.DIVERT_NONE: Shape(Table.DIVERT, 0, goto=Table.CLASS),
-    # -- class
     RuleKind.CLASS_ALL: Shape(Table.CLASS, 0, goto=Table.CIRCUITS),
-    # -- circuits: (rack metadata, vlan, uplink) and (electrical,)
+    # (destination rack's metadata, vlan)
     RuleKind.CIRCUIT: Shape(
         Table.CIRCUITS,
         100,
         (Field("metadata", Arg(0)),),
-        (PushVlan(Arg(1)), Output(Arg(2))),
+        (PushVlan(Arg(1)), Output(Port.OPTICAL)),
     ),
-    RuleKind.CIRCUIT_NONE: Shape(Table.CIRCUITS, 0, actions=(Output(Arg(0)),)),
+    # ()
+    RuleKind.CIRCUIT_NONE: Shape(Table.CIRCUITS, 0, actions=_ELECTRICAL),
+    # Like CIRCUIT, for racks that do not exist (HydRA section V.B). (metadata, vlan)
+    RuleKind.EMULATED_CIRCUIT: Shape(
+        Table.CIRCUITS,
+        90,
+        (Field("metadata", Arg(0)),),
+        (PushVlan(Arg(1)), Output(Port.OPTICAL)),
+    ),
+    # An Open vSwitch ToR forwards as a learning switch. ()
+    RuleKind.TOR_NORMAL: Shape(Table.INGRESS, 0, actions=(Output(Port.NORMAL),)),
 }
+
+# --- cookies: tag (8 bits) | kind (8) | epoch (16) | subject (32) ---------------------------
+
+COOKIE_TAG: Final = 0x48 << 56
+COOKIE_TAG_MASK: Final = 0xFF << 56
+COOKIE_KIND_EPOCH_MASK: Final = 0xFFFF_FFFF << 32
+
+
+def cookie(kind: RuleKind, epoch: int = 0, subject: int = 0) -> int:
+    """A 64-bit cookie that says what a rule is for, so that state read back explains itself."""
+    return COOKIE_TAG | kind.value << 48 | (epoch & 0xFFFF) << 32 | subject
+
+
+def cookie_subject(value: int) -> int:
+    """The rack metadata (or address digest) that a rule is about."""
+    return value & 0xFFFF_FFFF

@@ -1,0 +1,416 @@
+"""Flow rules to OpenFlow 1.3 bytes and back; no sockets and no Ryu.
+
+A rule's shape (:data:`hydra.pipeline.SHAPES`) is compiled once per switch port layout into a
+``struct`` with holes; each rule then only fills the holes. Statistics replies are read from the raw
+bytes into arrays. Layouts: OpenFlow Switch Specification 1.3.5, sections 7.2 and 7.3; bundles: ONF
+extension EXT-230.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hydra.pipeline import SHAPES, Arg, Field, Output, Port, PushVlan, RuleKind, Shape, ToController
+from hydra.rules import FlowRule, Install, Remove, RuleChange
+
+VERSION: Final = 4
+TYPE_ERROR: Final = 1
+TYPE_EXPERIMENTER: Final = 4
+TYPE_PACKET_OUT: Final = 13
+TYPE_FLOW_MOD: Final = 14
+TYPE_MULTIPART_REQUEST: Final = 18
+TYPE_BARRIER_REQUEST: Final = 20
+MULTIPART_FLOW: Final = 1
+MULTIPART_PORT_STATS: Final = 4
+PORT_ANY: Final = 0xFFFFFFFF
+PORT_CONTROLLER: Final = 0xFFFFFFFD
+PORT_NORMAL: Final = 0xFFFFFFFA
+GROUP_ANY: Final = 0xFFFFFFFF
+NO_BUFFER: Final = 0xFFFFFFFF
+TABLE_ALL: Final = 0xFF
+_VLAN_PRESENT: Final = 0x1000
+
+_HEADER: Final = struct.Struct("!BBHI")
+_ADD, _DELETE, _DELETE_STRICT = 0, 3, 4
+_ONF_EXPERIMENTER: Final = 0x4F4E4600
+_BUNDLE_CONTROL, _BUNDLE_ADD = 2300, 2301
+_BUNDLE_OPEN, _BUNDLE_COMMIT = 0, 4
+_BUNDLE_ATOMIC_ORDERED: Final = 0b11
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchPorts:
+    """One switch's OpenFlow port numbers for the symbolic ports."""
+
+    host: int = 0
+    optical: int = 0
+    electrical: int = 0
+
+    def number(self, port: int) -> int:
+        """A symbolic port's number; a real number stays as it is."""
+        if port >= 0:
+            return port
+        return {
+            Port.HOST: self.host,
+            Port.OPTICAL: self.optical,
+            Port.ELECTRICAL: self.electrical,
+            Port.NORMAL: PORT_NORMAL,
+        }[Port(port)]
+
+
+# --- compiling shapes ------------------------------------------------------------------------
+
+_OXM: Final[Mapping[str, tuple[int, int]]] = {  # name: (field code, bytes)
+    "in_port": (0, 4),
+    "metadata": (2, 8),
+    "eth_dst": (3, 6),
+    "eth_type": (5, 2),
+    "vlan_vid": (6, 2),
+    "ip_proto": (10, 1),
+    "ipv4_dst": (12, 4),
+    "ipv6_dst": (27, 16),
+    "icmpv6_type": (29, 1),
+}
+_OXM_CLASS: Final = 0x8000
+_HOLE_FORMAT: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
+_COOKIE: Final = -1
+_XID: Final = -2
+
+
+@dataclass(frozen=True, slots=True)
+class _Hole:
+    """A place that is filled per message: from ``args[index]``, the cookie or the xid."""
+
+    index: int
+    size: int
+    offset: int = 0
+    """Added to the value (OFPVID_PRESENT)."""
+    is_port: bool = False
+
+
+_Piece = bytes | _Hole
+
+
+def _length(pieces: Iterable[_Piece]) -> int:
+    return sum(len(piece) if isinstance(piece, bytes) else piece.size for piece in pieces)
+
+
+def _padded(pieces: list[_Piece]) -> list[_Piece]:
+    return [*pieces, bytes(-_length(pieces) % 8)]
+
+
+def _value(value: int | Arg, size: int, *, is_port: bool = False, offset: int = 0) -> _Piece:
+    if isinstance(value, Arg):
+        return _Hole(value.index, size, offset, is_port)
+    return (value + offset).to_bytes(size, "big")
+
+
+def _oxm(field: Field, ports: SwitchPorts) -> list[_Piece]:
+    code, size = _OXM[field.name]
+    masked = field.mask is not None
+    header = struct.pack("!HBB", _OXM_CLASS, code << 1 | masked, size * (1 + masked))
+    value = field.value
+    if field.name == "in_port" and isinstance(value, int):
+        value = ports.number(value)
+    pieces: list[_Piece] = [header, _value(value, size)]
+    if field.mask is not None:
+        pieces.append(_value(field.mask, size))
+    return pieces
+
+
+def _match(fields: Sequence[Field], ports: SwitchPorts) -> list[_Piece]:
+    body = [piece for field in fields for piece in _oxm(field, ports)]
+    return _padded([struct.pack("!HH", 1, 4 + _length(body)), *body])
+
+
+def _output(action: Output, ports: SwitchPorts) -> list[_Piece]:
+    port: _Piece
+    if isinstance(action.port, Arg):
+        port = _Hole(action.port.index, 4, is_port=True)
+    else:
+        port = ports.number(action.port).to_bytes(4, "big")
+    return [struct.pack("!HH", 0, 16), port, bytes(8)]
+
+
+def _push_vlan(action: PushVlan) -> list[_Piece]:
+    push = struct.pack("!HHHxx", 17, 8, 0x8100)
+    code, size = _OXM["vlan_vid"]
+    set_header = struct.pack("!HHHBB", 25, 16, _OXM_CLASS, code << 1, size)
+    return [push, set_header, _value(action.vlan, size, offset=_VLAN_PRESENT), bytes(6)]
+
+
+def _actions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
+    pieces: list[_Piece] = []
+    for action in shape.actions:
+        if isinstance(action, Output):
+            pieces += _output(action, ports)
+        elif isinstance(action, ToController):
+            pieces.append(struct.pack("!HHIH6x", 0, 16, PORT_CONTROLLER, 0xFFFF))
+        elif isinstance(action, PushVlan):
+            pieces += _push_vlan(action)
+        else:
+            pieces.append(struct.pack("!HHxxxx", 18, 8))
+    return pieces
+
+
+def _instructions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
+    pieces: list[_Piece] = []
+    actions = _actions(shape, ports)
+    if actions:
+        pieces += [struct.pack("!HHxxxx", 4, 8 + _length(actions)), *actions]
+    if shape.write_metadata is not None:
+        pieces += [
+            struct.pack("!HHxxxx", 2, 24),
+            _value(shape.write_metadata, 8),
+            b"\xff" * 8,
+        ]
+    if shape.goto is not None:
+        pieces.append(struct.pack("!HHBxxx", 1, 8, shape.goto))
+    return pieces
+
+
+def _flow_mod_pieces(kind: RuleKind, ports: SwitchPorts, command: int) -> list[_Piece]:
+    shape = SHAPES[kind]
+    fixed = struct.pack(
+        "!QBBHHHIIIHxx", 0, shape.table, command, 0, 0, shape.priority,
+        NO_BUFFER, PORT_ANY, GROUP_ANY, 0,
+    )  # fmt: skip
+    body = [_Hole(_COOKIE, 8), fixed, *_match(shape.match, ports)]
+    if command == _ADD:
+        body += _instructions(shape, ports)
+    header = struct.pack("!BBH", VERSION, TYPE_FLOW_MOD, 8 + _length(body))
+    return [header, _Hole(_XID, 4), *body]
+
+
+def _bundled(bundle_id: int, message: list[_Piece]) -> list[_Piece]:
+    length = 24 + _length(message)
+    return [
+        struct.pack("!BBH", VERSION, TYPE_EXPERIMENTER, length),
+        _Hole(_XID, 4),
+        struct.pack("!IIIHH", _ONF_EXPERIMENTER, _BUNDLE_ADD, bundle_id, 0, _BUNDLE_ATOMIC_ORDERED),
+        *message,
+    ]
+
+
+_Packer = Callable[[FlowRule, int], bytes]
+
+
+def _merge(pieces: Iterable[_Piece]) -> list[_Piece]:
+    """Join neighbouring constants."""
+    merged: list[_Piece] = []
+    for piece in pieces:
+        if merged and isinstance(piece, bytes) and isinstance(merged[-1], bytes):
+            merged[-1] += piece
+        elif piece:
+            merged.append(piece)
+    return merged
+
+
+def _packer(pieces: Iterable[_Piece], ports: SwitchPorts) -> _Packer:
+    merged = _merge(pieces)
+    layout = struct.Struct(
+        "!"
+        + "".join(
+            f"{len(p)}s" if isinstance(p, bytes) else _HOLE_FORMAT.get(p.size, f"{p.size}s")
+            for p in merged
+        )
+    )
+
+    def pack(rule: FlowRule, xid: int) -> bytes:
+        values: list[int | bytes] = []
+        for piece in merged:
+            if isinstance(piece, bytes):
+                values.append(piece)
+            elif piece.index == _XID:
+                values.append(xid)
+            elif piece.index == _COOKIE:
+                values.append(rule.cookie)
+            else:
+                number = rule.args[piece.index] + piece.offset
+                if piece.is_port:
+                    number = ports.number(number)
+                narrow = piece.size in _HOLE_FORMAT
+                values.append(number if narrow else number.to_bytes(piece.size, "big"))
+        return layout.pack(*values)
+
+    return pack
+
+
+@lru_cache(maxsize=4096)
+def _compiled(kind: RuleKind, ports: SwitchPorts, command: int, bundle_id: int | None) -> _Packer:
+    pieces = _flow_mod_pieces(kind, ports, command)
+    return _packer(pieces if bundle_id is None else _bundled(bundle_id, pieces), ports)
+
+
+# --- encoding --------------------------------------------------------------------------------
+
+
+def _delete_by_cookie(cookie: int, mask: int, xid: int) -> bytes:
+    body = struct.pack(
+        "!QQBBHHHIIIHxx", cookie, mask, TABLE_ALL, _DELETE, 0, 0, 0,
+        NO_BUFFER, PORT_ANY, GROUP_ANY, 0,
+    )  # fmt: skip
+    body += struct.pack("!HHxxxx", 1, 4)
+    return _HEADER.pack(VERSION, TYPE_FLOW_MOD, 8 + len(body), xid) + body
+
+
+def _wrap(message: bytes, bundle_id: int | None, xid: int) -> bytes:
+    if bundle_id is None:
+        return message
+    head = _HEADER.pack(VERSION, TYPE_EXPERIMENTER, 24 + len(message), xid)
+    bundle = struct.pack(
+        "!IIIHH", _ONF_EXPERIMENTER, _BUNDLE_ADD, bundle_id, 0, _BUNDLE_ATOMIC_ORDERED
+    )
+    return head + bundle + message
+
+
+def _bundle_control(bundle_id: int, kind: int, xid: int) -> bytes:
+    return _HEADER.pack(VERSION, TYPE_EXPERIMENTER, 24, xid) + struct.pack(
+        "!IIIHH", _ONF_EXPERIMENTER, _BUNDLE_CONTROL, bundle_id, kind, _BUNDLE_ATOMIC_ORDERED
+    )
+
+
+def encode_changes(
+    changes: Iterable[RuleChange], ports: SwitchPorts, xid: int, bundle_id: int | None
+) -> bytes:
+    """Flow-mods for ``changes``, all with transaction id ``xid``.
+
+    With ``bundle_id`` they are one atomic, ordered bundle: the switch takes all or none.
+    """
+    parts: list[bytes] = []
+    for change in changes:
+        if isinstance(change, Install):
+            parts.append(_compiled(change.rule.kind, ports, _ADD, bundle_id)(change.rule, xid))
+        elif isinstance(change, Remove):
+            # Cookie and mask zero: whatever cookie the rule was installed with.
+            rule = FlowRule(change.rule.kind, change.rule.args)
+            parts.append(_compiled(rule.kind, ports, _DELETE_STRICT, bundle_id)(rule, xid))
+        else:
+            message = _delete_by_cookie(change.cookie, change.mask, xid)
+            parts.append(_wrap(message, bundle_id, xid))
+    if bundle_id is not None:
+        parts.insert(0, _bundle_control(bundle_id, _BUNDLE_OPEN, xid))
+        parts.append(_bundle_control(bundle_id, _BUNDLE_COMMIT, xid))
+    return b"".join(parts)
+
+
+def encode_barrier(xid: int) -> bytes:
+    return _HEADER.pack(VERSION, TYPE_BARRIER_REQUEST, 8, xid)
+
+
+def encode_packet_out(frame: bytes, port: int, xid: int) -> bytes:
+    """Send ``frame`` (with its own tags) out of a port, as if from the controller."""
+    action = struct.pack("!HHIH6x", 0, 16, port, 0)
+    body = struct.pack("!IIH6x", NO_BUFFER, PORT_CONTROLLER, len(action)) + action + frame
+    return _HEADER.pack(VERSION, TYPE_PACKET_OUT, 8 + len(body), xid) + body
+
+
+def encode_flow_stats_request(table: int, cookie: int, cookie_mask: int, xid: int) -> bytes:
+    body = struct.pack("!HHxxxx", MULTIPART_FLOW, 0)
+    body += struct.pack("!BxxxIIxxxxQQ", table, PORT_ANY, GROUP_ANY, cookie, cookie_mask)
+    body += struct.pack("!HHxxxx", 1, 4)
+    return _HEADER.pack(VERSION, TYPE_MULTIPART_REQUEST, 8 + len(body), xid) + body
+
+
+def encode_port_stats_request(xid: int) -> bytes:
+    body = struct.pack("!HHxxxxIxxxx", MULTIPART_PORT_STATS, 0, PORT_ANY)
+    return _HEADER.pack(VERSION, TYPE_MULTIPART_REQUEST, 8 + len(body), xid) + body
+
+
+# --- decoding --------------------------------------------------------------------------------
+
+_FLOW_HEAD: Final = np.dtype(
+    {
+        "names": ["cookie", "packets", "bytes"],
+        "formats": [">u8", ">u8", ">u8"],
+        "offsets": [24, 32, 40],
+        "itemsize": 48,
+    }
+)
+_FLOW_STATS_MINIMUM: Final = 56
+_PORT_STATS: Final = np.dtype(
+    [
+        ("port", ">u4"),
+        ("pad", ">u4"),
+        ("rx_packets", ">u8"),
+        ("tx_packets", ">u8"),
+        ("rx_bytes", ">u8"),
+        ("tx_bytes", ">u8"),
+        ("rx_dropped", ">u8"),
+        ("tx_dropped", ">u8"),
+        ("rest", ">u8", 7),
+    ]
+)
+
+
+class MalformedReply(ValueError):
+    """A statistics reply whose lengths do not add up."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowCounters:
+    """Columns of equal length, one entry a rule."""
+
+    cookie: NDArray[np.uint64]
+    packets: NDArray[np.uint64]
+    bytes: NDArray[np.uint64]
+
+
+def decode_flow_stats(body: bytes) -> FlowCounters:
+    """Read the entries of an OFPMP_FLOW reply body (without the multipart header)."""
+    offsets: list[int] = []
+    offset, end = 0, len(body)
+    length_at = struct.Struct("!H").unpack_from
+    while offset < end:
+        if end - offset < _FLOW_STATS_MINIMUM:
+            raise MalformedReply(f"flow statistics end inside an entry at byte {offset}")
+        (length,) = length_at(body, offset)
+        if length < _FLOW_STATS_MINIMUM or offset + length > end:
+            raise MalformedReply(f"flow statistics entry at byte {offset} has length {length}")
+        offsets.append(offset)
+        offset += length
+    if not offsets:
+        none = np.empty(0, dtype=np.uint64)
+        return FlowCounters(none, none, none)
+    raw = np.frombuffer(body, dtype=np.uint8)
+    index = np.asarray(offsets)[:, None] + np.arange(_FLOW_HEAD.itemsize)
+    heads = raw[index].view(_FLOW_HEAD)[:, 0]
+    return FlowCounters(
+        heads["cookie"].astype(np.uint64),
+        heads["packets"].astype(np.uint64),
+        heads["bytes"].astype(np.uint64),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PortPackets:
+    """Counters of one port since the switch started it."""
+
+    rx_packets: int
+    tx_packets: int
+    rx_bytes: int
+    tx_bytes: int
+    tx_dropped: int
+
+
+def decode_port_stats(body: bytes) -> dict[int, PortPackets]:
+    """Port number to counters, from an OFPMP_PORT_STATS reply body."""
+    if len(body) % _PORT_STATS.itemsize:
+        raise MalformedReply(f"port statistics of {len(body)} bytes are not whole entries")
+    return {
+        int(entry["port"]): PortPackets(
+            int(entry["rx_packets"]),
+            int(entry["tx_packets"]),
+            int(entry["rx_bytes"]),
+            int(entry["tx_bytes"]),
+            int(entry["tx_dropped"]),
+        )
+        for entry in np.frombuffer(body, dtype=_PORT_STATS)
+    }

@@ -1,0 +1,54 @@
+"""The two kinds of Ethernet frame that the controller itself sends."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from hydra.model import MacAddress, VlanId
+from hydra.pipeline import ANNOUNCE_ETHERTYPE, PROBE_ETHERTYPE
+
+_ANNOUNCE_GROUP: Final = bytes.fromhex("034879445241")
+"""A locally administered multicast address: switches flood it, hosts are never shown it."""
+_MINIMUM_FRAME: Final = 60
+_DOT1Q: Final = 0x8100
+_PROBE_MAGIC: Final = b"HydRA?"
+
+
+def _mac(address: MacAddress) -> bytes:
+    return bytes.fromhex(address.replace(":", ""))
+
+
+def _frame(dst: bytes, src: bytes, vlan: VlanId | None, ethertype: int, payload: bytes) -> bytes:
+    tag = b"" if vlan is None else struct.pack("!HH", _DOT1Q, vlan)
+    frame = dst + src + tag + struct.pack("!H", ethertype) + payload
+    return frame.ljust(_MINIMUM_FRAME, b"\0")
+
+
+def announcement(mac: MacAddress, vlan: VlanId | None) -> bytes:
+    """Teaches every switch of a VLAN (None: untagged) where ``mac`` is."""
+    return _frame(_ANNOUNCE_GROUP, _mac(mac), vlan, ANNOUNCE_ETHERTYPE, b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a probe frame carries."""
+
+    nonce: int
+
+
+def probe(src: MacAddress, dst: MacAddress, vlan: VlanId, nonce: int) -> bytes:
+    """A unicast frame that shows a path carries traffic from ``src`` to ``dst``."""
+    payload = _PROBE_MAGIC + struct.pack("!Q", nonce)
+    return _frame(_mac(dst), _mac(src), vlan, PROBE_ETHERTYPE, payload)
+
+
+def parse_probe(frame: bytes) -> Probe | None:
+    """The probe in a received frame, tagged or not; None if it is anything else."""
+    offset = 16 if frame[12:14] == struct.pack("!H", _DOT1Q) else 12
+    head = struct.pack("!H", PROBE_ETHERTYPE) + _PROBE_MAGIC
+    if frame[offset : offset + len(head)] != head:
+        return None
+    nonce = frame[offset + len(head) : offset + len(head) + 8]
+    return Probe(int.from_bytes(nonce, "big")) if len(nonce) == 8 else None

@@ -1,0 +1,202 @@
+"""Flow rules: what each vswitch has to hold for a given state of the network."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Interface, IPv4Network, IPv6Network
+
+from hydra.model import Fabric, NetworkState, RackId, Server, VlanId
+from hydra.pipeline import ND_TYPES, SHAPES, Arg, Port, RuleKind, cookie
+
+_EMULATED_RACKS = 0x1_0000
+"""First metadata value of racks that do not exist; real racks stay below."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRule:
+    """One rule: its kind fixes the shape, ``args`` fill the shape's places."""
+
+    kind: RuleKind
+    args: tuple[int, ...] = ()
+    cookie: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """Add the rule, or replace the one with the same match."""
+
+    rule: FlowRule
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove exactly this rule (its match and priority); absent is fine."""
+
+    rule: FlowRule
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveByCookie:
+    """Remove every rule whose cookie agrees with ``cookie`` on ``mask``."""
+
+    cookie: int
+    mask: int
+
+
+RuleChange = Install | Remove | RemoveByCookie
+
+
+def rack_metadata(rack: RackId) -> int:
+    """What the account table writes for a destination rack; 0 means no rack."""
+    return rack + 1
+
+
+def rack_of_metadata(metadata: int) -> RackId:
+    return RackId(metadata - 1)
+
+
+def _prefix_args(prefix: IPv4Network | IPv6Network) -> tuple[int, int]:
+    return int(prefix.network_address), int(prefix.netmask)
+
+
+def mac_as_int(mac: str) -> int:
+    return int(mac.replace(":", ""), 16)
+
+
+def base_rules(fabric: Fabric, server: Server, dead: Collection[str]) -> Iterator[FlowRule]:
+    """The rules that do not depend on circuits.
+
+    ``dead`` names servers whose optical uplink is down: they are reached, and answer,
+    electrically.
+    """
+    yield from _ingress_rules(fabric, server, dead)
+    yield from account_rules(fabric, server)
+    for kind in (RuleKind.DIVERT_NONE, RuleKind.CLASS_ALL, RuleKind.CIRCUIT_NONE):
+        yield _constant(kind)
+    yield from uplink_exceptions(fabric, server, dead)
+
+
+def _constant(kind: RuleKind, *args: int) -> FlowRule:
+    return FlowRule(kind, args, cookie(kind))
+
+
+def _ingress_rules(fabric: Fabric, server: Server, dead: Collection[str]) -> Iterator[FlowRule]:
+    mac = mac_as_int(server.mac)
+    for kind in (
+        RuleKind.UPLINK_PROBE,
+        RuleKind.UPLINK_TAGGED,
+        RuleKind.UPLINK_UNTAGGED,
+        RuleKind.ELECTRICAL_UNICAST,
+    ):
+        yield _constant(kind, mac)
+    for kind in (
+        RuleKind.UPLINK_DROP,
+        RuleKind.ELECTRICAL_ANNOUNCE_DROP,
+        RuleKind.ELECTRICAL_GROUP,
+        RuleKind.HOST_GROUP,
+        RuleKind.HOST_ARP,
+        RuleKind.HOST_V4,
+        RuleKind.HOST_V6,
+        RuleKind.HOST_OTHER,
+    ):
+        yield _constant(kind)
+    for icmpv6_type in ND_TYPES:
+        yield _constant(RuleKind.HOST_ND, icmpv6_type)
+    yield from own_rack_rules(fabric, server, server.name in dead)
+
+
+def own_rack_rules(fabric: Fabric, server: Server, uplink_dead: bool) -> Iterator[FlowRule]:
+    """Own-rack traffic: through the ToR, untagged, unless the own uplink is dead."""
+    port = Port.ELECTRICAL if uplink_dead else Port.OPTICAL
+    for prefix in fabric.racks[server.rack].prefixes:
+        kind = RuleKind.OWN_RACK_V4 if prefix.version == 4 else RuleKind.OWN_RACK_V6
+        yield _constant(kind, *_prefix_args(prefix), port)
+
+
+def account_rules(fabric: Fabric, server: Server) -> Iterator[FlowRule]:
+    """One counting rule per prefix of every other rack."""
+    for rack in fabric.racks:
+        if rack.id == server.rack:
+            continue
+        metadata = rack_metadata(rack.id)
+        for prefix in rack.prefixes:
+            kind = RuleKind.ACCOUNT_V4 if prefix.version == 4 else RuleKind.ACCOUNT_V6
+            args = (*_prefix_args(prefix), metadata)
+            yield FlowRule(kind, args, cookie(kind, subject=metadata))
+    yield _constant(RuleKind.ACCOUNT_OTHER)
+
+
+def uplink_exceptions(fabric: Fabric, server: Server, dead: Collection[str]) -> Iterator[FlowRule]:
+    """What ``server`` needs to reach, and be reached beside, servers with a dead uplink."""
+    for name in sorted(dead):
+        other = fabric.server_by_name[name]
+        if other == server:
+            yield _constant(RuleKind.DIVERT_ALL)
+            continue
+        own_rack = other.rack == server.rack
+        for interface in other.addresses:
+            yield _host_exception(own_rack, isinstance(interface, IPv4Interface), int(interface.ip))
+
+
+def _host_exception(own_rack: bool, ipv4: bool, address: int) -> FlowRule:
+    if own_rack:
+        kind = RuleKind.OWN_RACK_HOST_V4 if ipv4 else RuleKind.OWN_RACK_HOST_V6
+    else:
+        kind = RuleKind.DIVERT_HOST_V4 if ipv4 else RuleKind.DIVERT_HOST_V6
+    return _constant(kind, address)
+
+
+def divert_rule(destination: RackId, epoch: int) -> FlowRule:
+    """Substep 3-1: everything for ``destination`` goes electrical."""
+    metadata = rack_metadata(destination)
+    return FlowRule(RuleKind.DIVERT, (metadata,), cookie(RuleKind.DIVERT, epoch, metadata))
+
+
+def circuit_rule(destination: RackId, vlan: VlanId, epoch: int) -> FlowRule:
+    """Substep 3-2: ``destination`` is reached on ``vlan`` through the optical uplink."""
+    metadata = rack_metadata(destination)
+    return FlowRule(RuleKind.CIRCUIT, (metadata, vlan), cookie(RuleKind.CIRCUIT, epoch, metadata))
+
+
+def circuit_rules(state: NetworkState, server: Server) -> Iterator[FlowRule]:
+    """The circuit rules of ``server`` in ``state``: one per rack that it has a path to."""
+    for path in state.topology.paths:
+        if server.rack in (path.src, path.dst):
+            destination = path.dst if server.rack == path.src else path.src
+            yield circuit_rule(destination, state.vlans[path], state.epoch)
+
+
+def emulated_rules(count: int, vlan: VlanId, epoch: int) -> Sequence[FlowRule]:
+    """``count`` circuit rules for racks that do not exist.
+
+    They make a small testbed pay for the rules of a large one (HydRA section V.B). Successive
+    epochs use other racks, so that every rule is a new one, as in the paper.
+    """
+    first = _EMULATED_RACKS + (epoch % 2) * 0x1_0000
+    kind = RuleKind.EMULATED_CIRCUIT
+    return [
+        FlowRule(kind, (first + index, vlan), cookie(kind, epoch, first + index))
+        for index in range(count)
+    ]
+
+
+def match_key(rule: FlowRule) -> tuple[RuleKind, tuple[int, ...]]:
+    """Identifies a rule by its match: two rules with one key can't stand beside each other."""
+    matched = _MATCH_ARGS[rule.kind]
+    return rule.kind, tuple(rule.args[index] for index in matched)
+
+
+def _match_args() -> dict[RuleKind, tuple[int, ...]]:
+    return {
+        kind: tuple(
+            value.index
+            for field in shape.match
+            for value in (field.value, field.mask)
+            if isinstance(value, Arg)
+        )
+        for kind, shape in SHAPES.items()
+    }
+
+
+_MATCH_ARGS = _match_args()
