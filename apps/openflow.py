@@ -350,7 +350,7 @@ _PORT_STATS: Final = np.dtype(
 )
 
 
-class MalformedReply(ValueError):
+class MalformedReplyError(ValueError):
     """A statistics reply whose lengths do not add up."""
 
 
@@ -370,10 +370,10 @@ def decode_flow_stats(body: bytes) -> FlowCounters:
     length_at = struct.Struct("!H").unpack_from
     while offset < end:
         if end - offset < _FLOW_STATS_MINIMUM:
-            raise MalformedReply(f"flow statistics end inside an entry at byte {offset}")
+            raise MalformedReplyError(f"flow statistics end inside an entry at byte {offset}")
         (length,) = length_at(body, offset)
         if length < _FLOW_STATS_MINIMUM or offset + length > end:
-            raise MalformedReply(f"flow statistics entry at byte {offset} has length {length}")
+            raise MalformedReplyError(f"flow statistics entry at byte {offset} has length {length}")
         offsets.append(offset)
         offset += length
     if not offsets:
@@ -403,7 +403,7 @@ class PortPackets:
 def decode_port_stats(body: bytes) -> dict[int, PortPackets]:
     """Port number to counters, from an OFPMP_PORT_STATS reply body."""
     if len(body) % _PORT_STATS.itemsize:
-        raise MalformedReply(f"port statistics of {len(body)} bytes are not whole entries")
+        raise MalformedReplyError(f"port statistics of {len(body)} bytes are not whole entries")
     return {
         int(entry["port"]): PortPackets(
             int(entry["rx_packets"]),

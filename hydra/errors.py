@@ -14,14 +14,18 @@ class HydraError(Exception):
 class Problem:
     """One thing wrong with a configuration file.
 
-    ``path`` locates it inside the file, e.g. ``racks[2].prefixes[0]``.
+    ``path`` locates it inside the file, e.g. ``racks[2].prefixes[0]``; it is empty for the file as
+    a whole. ``line`` counts from 1 and is None where unknown.
     """
 
     path: str
     message: str
+    line: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message}"
+        return ": ".join(
+            part for part in (str(self.line or ""), self.path, self.message) if part
+        )
 
 
 class ConfigError(HydraError):
@@ -30,7 +34,12 @@ class ConfigError(HydraError):
     def __init__(self, source: str, problems: Sequence[Problem]) -> None:
         self.source = source
         self.problems = tuple(problems)
-        super().__init__("\n".join(f"{source}:{problem}" for problem in problems))
+        super().__init__(
+            "\n".join(
+                f"{source}:{problem}" if problem.line else f"{source}: {problem}"
+                for problem in problems
+            )
+        )
 
 
 class PlanError(HydraError):

@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 
 from hydra.errors import LifecycleError
 
-
 _StateT = TypeVar("_StateT", bound=Enum)
 
 
@@ -66,7 +65,9 @@ RESERVATION_TRANSITIONS: Final[Mapping[_S, frozenset[_S]]] = {
 }
 
 
-def check_transition(table: Mapping[_StateT, frozenset[_StateT]], old: _StateT, new: _StateT) -> None:
+def check_transition(
+    table: Mapping[_StateT, frozenset[_StateT]], old: _StateT, new: _StateT
+) -> None:
     """Raise LifecycleError unless ``table`` allows ``old`` → ``new``."""
     if new not in table[old]:
         allowed = ", ".join(sorted(str(state.value) for state in table[old])) or "nothing"

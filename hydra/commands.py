@@ -1,0 +1,136 @@
+"""What the executor asks the outside to do, and how it hears back.
+
+The executor is a generator: it yields a :class:`Batch` of commands that may run in parallel and
+receives one :class:`Outcome` per command, in the same order. So it needs no threads, sockets or
+clock, and can be driven by devices or by a simulation alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from hydra.model import DatapathId, PlaneId, RackId, Server, VlanId
+from hydra.plan import MirrorMove, Pair
+from hydra.roles import PortVlans
+from hydra.rules import RuleChange
+
+
+class Status(Enum):
+    CONFIRMED = "confirmed"
+    FAILED = "failed"
+    """Known not to have taken effect."""
+    UNKNOWN = "unknown"
+    """Sent, and no answer: may or may not have taken effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyRules:
+    """Change vswitch tables, one atomic bundle a switch; value: {datapath: error or None}."""
+
+    changes: Mapping[DatapathId, tuple[RuleChange, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPortPackets:
+    """Fresh OpenFlow counters of ToR ports; value: {port: frames in + out}, None if unreadable."""
+
+    rack: RackId
+    ports: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetVlans:
+    rack: RackId
+    ports: Mapping[str, PortVlans]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveMirrors:
+    plane: PlaneId
+    move: MirrorMove
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMirrors:
+    """Value: frozenset of cross-connects, read from the device."""
+
+    plane: PlaneId
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitPortsUp:
+    """Value: the ports that did not come up within ``timeout_s``."""
+
+    rack: RackId
+    ports: tuple[str, ...]
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Send the announcements of these servers' addresses on these VLANs (and untagged ones)."""
+
+    servers: tuple[tuple[Server, tuple[VlanId, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePath:
+    """Send probes both ways between two servers; value: names of the directions that failed."""
+
+    pair: Pair
+    vlan: VlanId
+    ends: tuple[Server, Server]
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Write to the journal before going on."""
+
+    what: str
+    details: Mapping[str, Any]
+
+
+Command = (
+    ApplyRules
+    | ReadPortPackets
+    | SetVlans
+    | MoveMirrors
+    | ReadMirrors
+    | AwaitPortsUp
+    | Announce
+    | ProbePath
+    | Pause
+    | Record
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one command ended; times in seconds on the runner's monotonic clock."""
+
+    status: Status
+    value: Any = None
+    error: str = ""
+    started_s: float = 0.0
+    finished_s: float = 0.0
+
+    @property
+    def confirmed(self) -> bool:
+        return self.status is Status.CONFIRMED
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Commands that run at the same time."""
+
+    step: str
+    commands: tuple[Command, ...]

@@ -1,0 +1,553 @@
+"""Carries out a plan in the three substeps of HydRA (section III.B), and loses nothing on the way.
+
+1. **Divert** the affected pairs to the electrical network, and **drain** the circuits that move:
+   a barrier confirms tables, not the packets still in flight.
+2. **Retag** ToR ports, **push** rules (inactive under the divert rules) and **move mirrors**, all
+   devices in parallel; then **gate** each new path: carrier at both ToRs, probes both ways.
+3. **Activate** what passed by removing its divert rules. What failed stays electrical.
+
+The executor decides; it does nothing itself. It yields batches of commands and is sent their
+outcomes (see :mod:`hydra.commands`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hydra.commands import (
+    Announce,
+    ApplyRules,
+    AwaitPortsUp,
+    Batch,
+    Command,
+    MoveMirrors,
+    Outcome,
+    Pause,
+    ProbePath,
+    ReadMirrors,
+    ReadPortPackets,
+    Record,
+    SetVlans,
+)
+from hydra.journal_format import state_record
+from hydra.lifecycle import (
+    RECONFIGURATION_TRANSITIONS,
+    ReconfigurationState,
+    check_transition,
+)
+from hydra.model import (
+    Circuit,
+    DatapathId,
+    Fabric,
+    NetworkState,
+    Path,
+    PlaneId,
+    PortId,
+    RackId,
+    Server,
+    VlanId,
+)
+from hydra.pipeline import COOKIE_KIND_EPOCH_MASK, RuleKind, cookie
+from hydra.plan import (
+    Pair,
+    Plan,
+    diff,
+    hold,
+    pair_of,
+    paths_by_pair,
+    port_trunks,
+    without_circuits,
+)
+from hydra.policy import Policy
+from hydra.roles import PortVlans
+from hydra.rules import (
+    FlowRule,
+    Install,
+    Remove,
+    RemoveByCookie,
+    RuleChange,
+    circuit_rule,
+    divert_rule,
+    emulated_rules,
+)
+
+Steps = Generator[Batch, Sequence[Outcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """When a step (or one device in it) ran, in seconds on the runner's clock."""
+
+    name: str
+    device: str | None
+    started_s: float
+    finished_s: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What is known of the network when a plan starts."""
+
+    connected: frozenset[DatapathId]
+    """Vswitches that take rules."""
+    dead_uplinks: frozenset[str]
+    """Servers whose optical uplink is down: nothing of theirs is on a circuit."""
+
+
+@dataclass(slots=True)
+class Execution:
+    """The progress and, at the end, the result of carrying out one plan."""
+
+    fabric: Fabric
+    policy: Policy
+    plan: Plan
+    conditions: Conditions
+    state: ReconfigurationState = ReconfigurationState.QUEUED
+    steps: list[Step] = field(default_factory=list)
+    failures: dict[Circuit, str] = field(default_factory=dict)
+    unconfirmed: set[str] = field(default_factory=set)
+    """Devices that did not confirm something, by name."""
+    uncertain_planes: set[PlaneId] = field(default_factory=set)
+    """Planes whose mirrors may differ from the resulting state."""
+    rules_pushed: int = 0
+    ports_retagged: int = 0
+    reason: str = ""
+    result: NetworkState = field(init=False)
+    """The state that the network is in; valid at any time."""
+    _diverted: dict[DatapathId, set[RackId]] = field(default_factory=dict)
+    _stuck: set[DatapathId] = field(default_factory=set)
+    """Vswitches that missed a push: they stay diverted until they are synchronised."""
+
+    def __post_init__(self) -> None:
+        self.result = self.plan.current
+
+    # -- the course of a reconfiguration ------------------------------------------------------
+
+    def run(self) -> Steps:
+        """Drive to the end with ``send``; afterwards read the attributes."""
+        if self.plan.empty:
+            self.result = self.plan.target
+            self._enter(ReconfigurationState.DONE)
+            return
+        intent = {
+            "current": state_record(self.fabric, self.plan.current),
+            "target": state_record(self.fabric, self.plan.target),
+        }
+        yield Batch("intent", (Record("reconfiguration intended", intent),))
+        self._enter(ReconfigurationState.DIVERTING)
+        yield from self._divert()
+        self._enter(ReconfigurationState.DRAINING)
+        yield from self._drain()
+        self._enter(ReconfigurationState.MOVING)
+        yield from self._move()
+        self._enter(ReconfigurationState.GATING)
+        yield from self._gate()
+        self._enter(ReconfigurationState.ACTIVATING)
+        yield from self._activate()
+        outcome = {"state": state_record(self.fabric, self.result)}
+        yield Batch("outcome", (Record("reconfiguration finished", outcome),))
+        partial = self.failures or self.reason
+        self._enter(ReconfigurationState.PARTIAL if partial else ReconfigurationState.DONE)
+
+    def _enter(self, state: ReconfigurationState) -> None:
+        check_transition(RECONFIGURATION_TRANSITIONS, self.state, state)
+        self.state = state
+
+    def _note(self, name: str, outcomes: Sequence[Outcome], note: str = "") -> None:
+        """Record a step as a whole: from its first command's start to its last one's end."""
+        if outcomes:
+            started = min(outcome.started_s for outcome in outcomes)
+            finished = max(outcome.finished_s for outcome in outcomes)
+            self.steps.append(Step(name, None, started, finished, note))
+
+    # -- substep 3-1 ----------------------------------------------------------------------------
+
+    def _servers_of(self, pairs: Collection[Pair]) -> dict[Server, set[RackId]]:
+        """Each server of these pairs, with the racks that it sends to among them."""
+        towards: dict[RackId, set[RackId]] = {}
+        for low, high in pairs:
+            towards.setdefault(low, set()).add(high)
+            towards.setdefault(high, set()).add(low)
+        return {
+            server: racks
+            for rack, racks in sorted(towards.items())
+            for server in self.fabric.racks[rack].servers
+        }
+
+    def _divert(self) -> Steps:
+        servers = self._servers_of(self.plan.affected)
+        epoch = self.plan.target.epoch
+        changes: dict[DatapathId, tuple[RuleChange, ...]] = {
+            server.vswitch.datapath_id: tuple(
+                Install(divert_rule(rack, epoch)) for rack in sorted(racks)
+            )
+            for server, racks in servers.items()
+            if server.vswitch.datapath_id in self.conditions.connected
+        }
+        outcomes = yield Batch("divert", (ApplyRules(changes),))
+        self._note("divert", outcomes)
+        errors: Mapping[DatapathId, str | None] = outcomes[0].value or {}
+        silent: dict[Server, str] = {}
+        for server, racks in servers.items():
+            datapath = server.vswitch.datapath_id
+            error = (
+                errors.get(datapath, "not connected") if datapath in changes else "not connected"
+            )
+            if error is None:
+                self._diverted[datapath] = set(racks)
+            else:
+                self._stuck.add(datapath)
+                silent[server] = error
+        self._hold_for_silent(silent)
+
+    def _hold_for_silent(self, silent: Mapping[Server, str]) -> None:
+        """A server that can't confirm may still be sending: leave what it uses where it is."""
+        held: set[Pair] = set()
+        for server, error in silent.items():
+            self.unconfirmed.add(server.name)
+            if server.name in self.conditions.dead_uplinks:
+                continue  # its ToR port is down: nothing of it is on a circuit
+            pairs = {pair for pair in self.plan.affected if server.rack in pair}
+            held |= {pair for pair in pairs if pair in paths_by_pair(self.plan.current)}
+            self._explain(f"{server.name} did not confirm its divert ({error})")
+        if held:
+            self._replan(held, ())
+
+    def _replan(self, pairs: Collection[Pair], circuits: Collection[Circuit]) -> None:
+        self.plan = diff(self.fabric, self.plan.current, hold(self.plan, pairs, circuits))
+
+    def _explain(self, reason: str) -> None:
+        self.reason = f"{self.reason}; {reason}" if self.reason else reason
+
+    # -- drain ------------------------------------------------------------------------------------
+
+    def _drain(self) -> Steps:
+        """Wait until the counters at both ends of each moving circuit stand still.
+
+        OpenFlow port counters lag by at most 12 ms in Open vSwitch, so three equal reads a few
+        milliseconds apart show an empty circuit.
+        """
+        still = dict.fromkeys(sorted(self.plan.disconnect), 0)
+        last: dict[Circuit, int | None] = {}
+        started: float | None = None
+        first: Outcome | None = None
+        while still:
+            commands = self._drain_reads(still)
+            outcomes = yield Batch("drain", commands)
+            first = first or outcomes[0]
+            now = max(outcome.finished_s for outcome in outcomes)
+            started = outcomes[0].started_s if started is None else started
+            counts = self._frames_per_circuit(still, commands, outcomes)
+            for circuit, count in counts.items():
+                unchanged = count is not None and last.get(circuit) == count
+                still[circuit] = still[circuit] + 1 if unchanged else 0
+                last[circuit] = count
+            settled = all(count >= self.policy.drain.reads - 1 for count in still.values())
+            late = (now - started) * 1000 >= self.policy.drain.bound_ms
+            if settled or late:
+                self._note("drain", [first, *outcomes], "" if settled else "bound reached")
+                break
+            yield Batch("drain", (Pause(self.policy.drain.interval_ms / 1000),))
+        busy = [
+            circuit
+            for circuit, count in still.items()
+            if count < self.policy.drain.reads - 1 and last[circuit] is not None
+        ]
+        if busy:
+            self._explain(f"{len(busy)} circuit(s) still carried frames after the drain bound")
+            self._replan((), busy)
+
+    def _drain_reads(self, circuits: Collection[Circuit]) -> tuple[Command, ...]:
+        ports: dict[RackId, set[str]] = {}
+        for circuit in circuits:
+            for end in (circuit.a, circuit.b):
+                port = self.fabric.ports[end]
+                ports.setdefault(port.rack, set()).add(port.tor_port)
+        return tuple(ReadPortPackets(rack, tuple(sorted(ports[rack]))) for rack in sorted(ports))
+
+    def _frames_per_circuit(
+        self,
+        circuits: Collection[Circuit],
+        commands: Sequence[Command],
+        outcomes: Sequence[Outcome],
+    ) -> dict[Circuit, int | None]:
+        """Frames counted at both ends of each circuit; None where a ToR has no counters."""
+        frames: dict[tuple[RackId, str], int] = {}
+        for command, outcome in zip(commands, outcomes, strict=True):
+            if isinstance(command, ReadPortPackets) and outcome.confirmed:
+                for name, count in outcome.value.items():
+                    frames[command.rack, name] = count
+
+        def at(end: PortId) -> int | None:
+            port = self.fabric.ports[end]
+            return frames.get((port.rack, port.tor_port))
+
+        counts: dict[Circuit, int | None] = {}
+        for circuit in circuits:
+            a, b = at(circuit.a), at(circuit.b)
+            counts[circuit] = None if a is None or b is None else a + b
+        return counts
+
+    # -- substep 3-2 ------------------------------------------------------------------------------
+
+    def _move(self) -> Steps:
+        retags = [SetVlans(rack, ports) for rack, ports in sorted(self.plan.retag.items())]
+        mirrors = [MoveMirrors(plane, move) for plane, move in sorted(self.plan.mirrors.items())]
+        push = ApplyRules(self._push_changes())
+        self.rules_pushed = sum(len(changes) for changes in push.changes.values())
+        self.ports_retagged = self.plan.retagged_ports
+        commands: tuple[Command, ...] = (*retags, push, *mirrors)
+        outcomes = yield Batch("move", commands)
+        for command, outcome in zip(commands, outcomes, strict=True):
+            if isinstance(command, SetVlans):
+                self._retagged(command, outcome)
+            elif isinstance(command, MoveMirrors):
+                self._moved(command, outcome)
+            else:
+                self._pushed(outcome)
+        self._note("move", outcomes)
+        yield from self._settle_mirrors()
+        self.result = self.plan.target
+
+    def _device_step(self, name: str, device: str, outcome: Outcome) -> None:
+        self.steps.append(Step(name, device, outcome.started_s, outcome.finished_s, outcome.error))
+
+    def _push_changes(self) -> dict[DatapathId, tuple[RuleChange, ...]]:
+        """Circuit rules of the affected pairs, for every vswitch that confirmed its divert."""
+        new = paths_by_pair(self.plan.target)
+        epoch = self.plan.target.epoch
+        changes: dict[DatapathId, list[RuleChange]] = {}
+        for server, racks in self._servers_of(self.plan.affected).items():
+            if server.vswitch.datapath_id not in self._diverted:
+                continue
+            mine = changes.setdefault(server.vswitch.datapath_id, [])
+            for rack in sorted(racks):
+                path = new.get((min(server.rack, rack), max(server.rack, rack)))
+                if path is None:
+                    mine.append(Remove(circuit_rule(rack, VlanId(1), epoch)))
+                else:
+                    mine.append(Install(circuit_rule(rack, self.plan.target.vlans[path], epoch)))
+        self._pad(changes)
+        return {datapath: tuple(mine) for datapath, mine in changes.items() if mine}
+
+    def _pad(self, changes: dict[DatapathId, list[RuleChange]]) -> None:
+        """Experiments: fill up to ``policy.emulated_rules`` with rules for racks beyond ours."""
+        missing = self.policy.emulated_rules - sum(len(mine) for mine in changes.values())
+        if missing <= 0 or not changes:
+            return
+        share, rest = divmod(missing, len(changes))
+        vlan = self.fabric.circuit_vlans.first
+        for index, mine in enumerate(changes.values()):
+            rules: Sequence[FlowRule] = emulated_rules(
+                share + (index < rest), vlan, self.plan.target.epoch
+            )
+            mine.extend(Install(rule) for rule in rules)
+
+    def _pushed(self, outcome: Outcome) -> None:
+        self.steps.append(Step("push", None, outcome.started_s, outcome.finished_s, outcome.error))
+        errors: Mapping[DatapathId, str | None] = outcome.value or {}
+        for datapath, error in errors.items():
+            if error is not None:
+                server = self.fabric.server_by_datapath[datapath]
+                self._stuck.add(datapath)
+                self.unconfirmed.add(server.name)
+                self._explain(f"{server.name} did not take its rules ({error})")
+
+    def _retagged(self, command: SetVlans, outcome: Outcome) -> None:
+        rack = self.fabric.racks[command.rack]
+        self._device_step("retag", rack.name, outcome)
+        if outcome.confirmed:
+            return
+        self.unconfirmed.add(rack.name)
+        for circuit in self.plan.target.topology.circuits:
+            for end in (circuit.a, circuit.b):
+                port = self.fabric.ports[end]
+                if port.rack == rack.id and port.tor_port in command.ports:
+                    self._fail(circuit, f"ToR {rack.name} was not retagged: {outcome.error}")
+
+    def _moved(self, command: MoveMirrors, outcome: Outcome) -> None:
+        plane = self.fabric.planes[command.plane]
+        self._device_step("mirrors", plane.name, outcome)
+        if not outcome.confirmed:
+            self.unconfirmed.add(plane.name)
+            self.uncertain_planes.add(plane.id)
+            for circuit in self.plan.connect:
+                if circuit.plane == plane.id:
+                    self._fail(circuit, f"OCS {plane.name}: {outcome.error}")
+
+    def _settle_mirrors(self) -> Steps:
+        """A refused or unanswered move may still have happened: read the device."""
+        planes = sorted(self.uncertain_planes)
+        if not planes:
+            return
+        outcomes = yield Batch("settle", tuple(ReadMirrors(plane) for plane in planes))
+        for plane, outcome in zip(planes, outcomes, strict=True):
+            if not outcome.confirmed:
+                continue
+            present = outcome.value
+            for circuit in self.plan.connect:
+                if circuit.plane == plane and present.issuperset(
+                    self.fabric.cross_connects(circuit)
+                ):
+                    self.failures.pop(circuit, None)
+
+    def _fail(self, circuit: Circuit, reason: str) -> None:
+        self.failures.setdefault(circuit, reason)
+
+    # -- the gate ---------------------------------------------------------------------------------
+
+    def _new_paths(self) -> list[Path]:
+        """Affected paths of the target whose circuits have not failed so far."""
+        return [
+            path
+            for path in self.plan.target.topology.paths
+            if pair_of(path) in self.plan.affected
+            and self.failures.keys().isdisjoint(path.circuits)
+        ]
+
+    def _gate(self) -> Steps:
+        yield from self._await_carrier()
+        paths = self._new_paths()
+        if not paths:
+            return
+        yield from self._announce(paths)
+        yield from self._probe(paths)
+
+    def _await_carrier(self) -> Steps:
+        fresh = sorted(self.plan.connect - self.failures.keys())
+        ports: dict[RackId, set[str]] = {}
+        for circuit in fresh:
+            for end in (circuit.a, circuit.b):
+                port = self.fabric.ports[end]
+                ports.setdefault(port.rack, set()).add(port.tor_port)
+        if not ports:
+            return
+        timeout_s = self.policy.timeouts.port_up_s
+        commands = tuple(
+            AwaitPortsUp(rack, tuple(sorted(names)), timeout_s)
+            for rack, names in sorted(ports.items())
+        )
+        outcomes = yield Batch("carrier", commands)
+        self._note("carrier", outcomes)
+        dark: set[tuple[RackId, str]] = set()
+        for command, outcome in zip(commands, outcomes, strict=True):
+            missing = outcome.value if outcome.confirmed else command.ports
+            dark |= {(command.rack, name) for name in missing}
+        for circuit in fresh:
+            for end in (circuit.a, circuit.b):
+                port = self.fabric.ports[end]
+                if (port.rack, port.tor_port) in dark:
+                    rack = self.fabric.racks[port.rack].name
+                    self._fail(
+                        circuit, f"no carrier at {rack}:{port.tor_port} within {timeout_s:g} s"
+                    )
+
+    def _able(self, rack: RackId) -> list[Server]:
+        """Servers of a rack that can send and receive on circuits."""
+        return [
+            server
+            for server in self.fabric.racks[rack].servers
+            if server.vswitch.datapath_id in self.conditions.connected - self._stuck
+            and server.name not in self.conditions.dead_uplinks
+        ]
+
+    def _announce(self, paths: Collection[Path]) -> Steps:
+        vlans: dict[RackId, set[VlanId]] = {}
+        for path in paths:
+            for rack in pair_of(path):
+                vlans.setdefault(rack, set()).add(self.plan.target.vlans[path])
+        servers = tuple(
+            (server, tuple(sorted(tags)))
+            for rack, tags in sorted(vlans.items())
+            for server in self._able(rack)
+        )
+        outcomes = yield Batch("announce", (Announce(servers),))
+        self._note("announce", outcomes)
+
+    def _probe(self, paths: Collection[Path]) -> Steps:
+        commands: list[ProbePath] = []
+        probed: list[Path] = []
+        for path in paths:
+            a, b = self._able(path.src), self._able(path.dst)
+            if a and b:
+                vlan = self.plan.target.vlans[path]
+                ends = (a[0], b[0])
+                timeout_s = self.policy.timeouts.probe_s
+                commands.append(ProbePath(pair_of(path), vlan, ends, timeout_s))
+                probed.append(path)
+            else:
+                rack = self.fabric.racks[path.dst if a else path.src].name
+                self._fail_path(path, paths, f"no server of {rack} can be probed")
+        if not commands:
+            return
+        outcomes = yield Batch("probe", tuple(commands))
+        self._note("probe", outcomes)
+        passed = {
+            path
+            for path, outcome in zip(probed, outcomes, strict=True)
+            if outcome.confirmed and not outcome.value
+        }
+        for path, outcome in zip(probed, outcomes, strict=True):
+            if path not in passed:
+                what = outcome.error or f"no probe came through {', '.join(outcome.value)}"
+                self._fail_path(path, passed, what)
+
+    def _fail_path(self, path: Path, others: Collection[Path], reason: str) -> None:
+        """Blame the circuits of ``path`` that no path which works uses."""
+        good = {circuit for other in others if other != path for circuit in other.circuits}
+        blamed = [circuit for circuit in path.circuits if circuit not in good]
+        for circuit in blamed or path.circuits:
+            self._fail(circuit, reason)
+
+    # -- substep 3-3 ------------------------------------------------------------------------------
+
+    def _activate(self) -> Steps:
+        self.result = without_circuits(self.plan.target, self.failures)
+        lost = self._lost_pairs()
+        changes: dict[DatapathId, list[RuleChange]] = {}
+        for datapath, racks in sorted(self._diverted.items()):
+            if datapath in self._stuck:
+                continue
+            own = self.fabric.server_by_datapath[datapath].rack
+            mine = changes.setdefault(datapath, [])
+            for rack in sorted(racks):
+                if (min(own, rack), max(own, rack)) in lost:
+                    mine.append(Remove(circuit_rule(rack, VlanId(1), self.plan.target.epoch)))
+                mine.append(Remove(divert_rule(rack, self.plan.target.epoch)))
+        frozen = {datapath: tuple(mine) for datapath, mine in changes.items()}
+        outcomes = yield Batch("activate", (ApplyRules(frozen),))
+        self._note("activate", outcomes)
+        errors: Mapping[DatapathId, str | None] = outcomes[0].value or {}
+        self.unconfirmed |= {
+            self.fabric.server_by_datapath[datapath].name
+            for datapath, error in errors.items()
+            if error is not None
+        }
+        yield from self._tidy()
+
+    def _lost_pairs(self) -> set[Pair]:
+        """Pairs that were to get a path and got none."""
+        return set(paths_by_pair(self.plan.target)) - set(paths_by_pair(self.result))
+
+    def _tidy(self) -> Steps:
+        """Park the ports of circuits that failed, and remove the last epoch's emulated rules."""
+        commands: list[Command] = []
+        if self.failures:
+            old = port_trunks(self.fabric, self.plan.target)
+            new = port_trunks(self.fabric, self.result)
+            park: dict[RackId, dict[str, PortVlans]] = {}
+            for port in self.fabric.ports:
+                if old[port.id] != new[port.id]:
+                    park.setdefault(port.rack, {})[port.tor_port] = new[port.id]
+            commands += [SetVlans(rack, ports) for rack, ports in sorted(park.items())]
+            self.uncertain_planes |= {circuit.plane for circuit in self.failures}
+        if self.policy.emulated_rules:
+            stale = RemoveByCookie(
+                cookie(RuleKind.EMULATED_CIRCUIT, self.plan.current.epoch), COOKIE_KIND_EPOCH_MASK
+            )
+            commands.append(ApplyRules(dict.fromkeys(self._diverted, (stale,))))
+        if commands:
+            outcomes = yield Batch("tidy", tuple(commands))
+            self._note("tidy", outcomes)

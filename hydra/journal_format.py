@@ -1,0 +1,80 @@
+"""Network states as JSON-able records, by names rather than positions.
+
+Names survive a configuration that was reordered or shrunk; what no longer exists is left out on
+reading, together with everything that relied on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, Topology, VlanId
+
+
+def state_record(fabric: Fabric, state: NetworkState) -> dict[str, Any]:
+    """``state`` as nested dicts and lists of names and numbers."""
+    return {
+        "epoch": state.epoch,
+        "resting": sorted(state.resting),
+        "circuits": [_circuit(fabric, circuit) for circuit in sorted(state.topology.circuits)],
+        "paths": [
+            {
+                "src": fabric.racks[path.src].name,
+                "dst": fabric.racks[path.dst].name,
+                "vlan": state.vlans[path],
+                "circuits": [_circuit(fabric, circuit) for circuit in path.circuits],
+            }
+            for path in state.topology.paths
+        ],
+    }
+
+
+def _circuit(fabric: Fabric, circuit: Circuit) -> list[list[str]]:
+    ends = (fabric.ports[circuit.a], fabric.ports[circuit.b])
+    return [[fabric.racks[end.rack].name, end.tor_port] for end in ends]
+
+
+def read_state(fabric: Fabric, record: Mapping[str, Any]) -> NetworkState:
+    """The state that :func:`state_record` wrote, as far as ``fabric`` still has its parts."""
+    ports = {(fabric.racks[port.rack].name, port.tor_port): port.id for port in fabric.ports}
+    circuits = {
+        circuit
+        for entry in record["circuits"]
+        if (circuit := _read_circuit(fabric, ports, entry)) is not None
+    }
+    vlans: dict[Path, VlanId] = {}
+    for entry in record["paths"]:
+        path = _read_path(fabric, ports, entry)
+        if path is not None and circuits.issuperset(path.circuits):
+            vlans[path] = VlanId(entry["vlan"])
+    return NetworkState(
+        epoch=record["epoch"],
+        topology=Topology(frozenset(circuits), tuple(sorted(vlans))),
+        vlans=vlans,
+        resting=frozenset(VlanId(vlan) for vlan in record["resting"]),
+    )
+
+
+def _read_circuit(
+    fabric: Fabric, ports: Mapping[tuple[str, str], PortId], entry: list[list[str]]
+) -> Circuit | None:
+    ends = [ports.get((rack, tor_port)) for rack, tor_port in entry]
+    a, b = ends
+    if a is None or b is None or fabric.ports[a].plane != fabric.ports[b].plane:
+        return None
+    return Circuit(fabric.ports[a].plane, min(a, b), max(a, b))
+
+
+def _read_path(
+    fabric: Fabric, ports: Mapping[tuple[str, str], PortId], entry: Mapping[str, Any]
+) -> Path | None:
+    racks = fabric.rack_by_name
+    hops = [_read_circuit(fabric, ports, hop) for hop in entry["circuits"]]
+    circuits = tuple(hop for hop in hops if hop is not None)
+    if entry["src"] not in racks or entry["dst"] not in racks or len(circuits) != len(hops):
+        return None
+    src, dst = racks[entry["src"]].id, racks[entry["dst"]].id
+    if src > dst:
+        src, dst, circuits = dst, src, circuits[::-1]
+    return Path(src, dst, circuits)

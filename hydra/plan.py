@@ -1,0 +1,220 @@
+"""What has to change to get from one state of the network to another.
+
+:func:`diff` is pure; its result prints as a dry run. Only what differs is touched: a path that
+keeps its circuits and its VLAN keeps its rules and counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from hydra.model import (
+    Circuit,
+    CrossConnect,
+    Fabric,
+    NetworkState,
+    Path,
+    PlaneId,
+    PortId,
+    RackId,
+    Topology,
+    VlanId,
+)
+from hydra.roles import PortVlans
+
+Pair = tuple[RackId, RackId]
+"""Two racks, lower first: a path serves both directions."""
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorMove:
+    """Cross-connects of one plane to tear down and to set up."""
+
+    disconnect: frozenset[CrossConnect]
+    connect: frozenset[CrossConnect]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps from ``current`` to ``target``, by device."""
+
+    current: NetworkState
+    target: NetworkState
+    affected: frozenset[Pair]
+    """Pairs whose path or VLAN changes: these are diverted, and no others."""
+    connect: frozenset[Circuit]
+    disconnect: frozenset[Circuit]
+    mirrors: Mapping[PlaneId, MirrorMove]
+    retag: Mapping[RackId, Mapping[str, PortVlans]]
+    """New VLAN membership of the ToR ports whose membership changes."""
+
+    @property
+    def empty(self) -> bool:
+        return not (self.affected or self.connect or self.disconnect or self.retag)
+
+    @property
+    def retagged_ports(self) -> int:
+        return sum(len(ports) for ports in self.retag.values())
+
+
+def pair_of(path: Path) -> Pair:
+    return path.src, path.dst
+
+
+def paths_by_pair(state: NetworkState) -> dict[Pair, Path]:
+    return {pair_of(path): path for path in state.topology.paths}
+
+
+def port_trunks(fabric: Fabric, state: NetworkState) -> dict[PortId, PortVlans]:
+    """VLAN membership of every optical port: its paths' VLANs, or the parking VLAN alone."""
+    tagged: dict[PortId, set[VlanId]] = {port.id: set() for port in fabric.ports}
+    for path in state.topology.paths:
+        for circuit in path.circuits:
+            tagged[circuit.a].add(state.vlans[path])
+            tagged[circuit.b].add(state.vlans[path])
+    parked = frozenset({fabric.parking_vlan})
+    return {port: PortVlans(frozenset(vlans) or parked) for port, vlans in tagged.items()}
+
+
+def server_port_vlans(fabric: Fabric, rack: RackId) -> dict[str, PortVlans]:
+    """VLAN membership of a rack's server-facing ports: the rack's own VLAN and every circuit's.
+
+    Constant, so that a reconfiguration only retags optical ports.
+    """
+    first, last = fabric.circuit_vlans.first, fabric.circuit_vlans.last
+    circuits = frozenset(VlanId(vlan) for vlan in range(first, last + 1))
+    this = fabric.racks[rack]
+    vlans = PortVlans(circuits, native=this.tor.native_vlan)
+    return {server.tor_port: vlans for server in this.servers}
+
+
+def _changed_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair]:
+    old, new = paths_by_pair(current), paths_by_pair(target)
+    return frozenset(
+        pair
+        for pair in old.keys() | new.keys()
+        if old.get(pair) != new.get(pair) or current.vlans[old[pair]] != target.vlans[new[pair]]
+    )
+
+
+def _mirror_moves(
+    fabric: Fabric, disconnect: Collection[Circuit], connect: Collection[Circuit]
+) -> dict[PlaneId, MirrorMove]:
+    def crossed(circuits: Collection[Circuit], plane: PlaneId) -> frozenset[CrossConnect]:
+        return frozenset(
+            cross
+            for circuit in circuits
+            if circuit.plane == plane
+            for cross in fabric.cross_connects(circuit)
+        )
+
+    planes = sorted({circuit.plane for circuit in (*disconnect, *connect)})
+    return {
+        plane: MirrorMove(crossed(disconnect, plane), crossed(connect, plane)) for plane in planes
+    }
+
+
+def _retagged(
+    fabric: Fabric, current: NetworkState, target: NetworkState
+) -> dict[RackId, dict[str, PortVlans]]:
+    old, new = port_trunks(fabric, current), port_trunks(fabric, target)
+    retag: dict[RackId, dict[str, PortVlans]] = {}
+    for port in fabric.ports:
+        if old[port.id] != new[port.id]:
+            retag.setdefault(port.rack, {})[port.tor_port] = new[port.id]
+    return retag
+
+
+def diff(fabric: Fabric, current: NetworkState, target: NetworkState) -> Plan:
+    """The plan that turns ``current`` into ``target``, touching only what differs."""
+    disconnect = current.topology.circuits - target.topology.circuits
+    connect = target.topology.circuits - current.topology.circuits
+    return Plan(
+        current=current,
+        target=target,
+        affected=_changed_pairs(current, target),
+        connect=connect,
+        disconnect=disconnect,
+        mirrors=_mirror_moves(fabric, disconnect, connect),
+        retag=_retagged(fabric, current, target),
+    )
+
+
+def hold(plan: Plan, pairs: Collection[Pair], circuits: Collection[Circuit]) -> NetworkState:
+    """The nearest target that leaves these pairs' present paths and these circuits alone.
+
+    Used when a server can't confirm its divert, or a circuit does not drain: what they use must
+    not move, and what was to take its ports can't come up.
+    """
+    current, target = plan.current, plan.target
+    old = paths_by_pair(current)
+    kept_paths = {old[pair] for pair in pairs if pair in old}
+    kept_paths |= {
+        path for path in current.topology.paths if not set(circuits).isdisjoint(path.circuits)
+    }
+    fixed = {circuit for path in kept_paths for circuit in path.circuits}
+    fixed |= set(circuits) & current.topology.circuits
+    taken = {port for circuit in fixed for port in (circuit.a, circuit.b)}
+    wanted = {
+        circuit
+        for circuit in target.topology.circuits - fixed
+        if circuit.a not in taken and circuit.b not in taken
+    } | fixed
+    untouchable = {pair_of(path) for path in kept_paths} | set(pairs)
+    new_paths = [
+        path
+        for path in target.topology.paths
+        if pair_of(path) not in untouchable and wanted.issuperset(path.circuits)
+    ]
+    paths = tuple(sorted([*kept_paths, *new_paths]))
+    vlans = {
+        path: current.vlans[path] if path in kept_paths else target.vlans[path] for path in paths
+    }
+    return NetworkState(
+        target.epoch,
+        Topology(frozenset(wanted), paths),
+        vlans,
+        target.resting - set(vlans.values()),
+    )
+
+
+def without_circuits(state: NetworkState, lost: Collection[Circuit]) -> NetworkState:
+    """``state`` less these circuits and every path over them."""
+    paths = tuple(path for path in state.topology.paths if set(lost).isdisjoint(path.circuits))
+    return NetworkState(
+        state.epoch,
+        Topology(state.topology.circuits - set(lost), paths),
+        {path: state.vlans[path] for path in paths},
+        state.resting,
+    )
+
+
+def describe(fabric: Fabric, plan: Plan) -> Iterator[str]:
+    """A dry run in words, a line a change."""
+    if plan.empty:
+        yield "nothing to change"
+        return
+
+    def port(port_id: PortId) -> str:
+        end = fabric.ports[port_id]
+        return f"{fabric.racks[end.rack].name}:{end.tor_port}"
+
+    for verb, circuits in (("disconnect", plan.disconnect), ("connect", plan.connect)):
+        for circuit in sorted(circuits):
+            plane = fabric.planes[circuit.plane].name
+            yield f"{verb} {plane} {port(circuit.a)} - {port(circuit.b)}"
+    for rack, ports in sorted(plan.retag.items()):
+        for name, vlans in sorted(ports.items()):
+            tags = ",".join(str(vlan) for vlan in sorted(vlans.tagged))
+            yield f"retag {fabric.racks[rack].name}:{name} to {tags}"
+    new = paths_by_pair(plan.target)
+    for pair in sorted(plan.affected):
+        names = " - ".join(fabric.racks[rack].name for rack in pair)
+        path = new.get(pair)
+        where = (
+            "electrical"
+            if path is None
+            else f"{path.hops} hop(s) on VLAN {plan.target.vlans[path]}"
+        )
+        yield f"move {names} to {where}"
