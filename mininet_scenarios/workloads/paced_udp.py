@@ -1,0 +1,333 @@
+"""Numbered datagrams at an exact pace, and an account of every one that did not arrive.
+
+Run inside two hosts::
+
+    python -m mininet_scenarios.workloads.paced_udp receive --bind 10.0.2.1 --report rx.json
+    python -m mininet_scenarios.workloads.paced_udp send --to 10.0.2.1 --pps 1500 --payload 600 \
+        --count 12000 --report tx.json
+
+The sender keeps to a timetable and never makes up for more than a few late datagrams: a burst
+would overflow a queue that the paced stream itself leaves empty, and be mistaken for loss in the
+network. At the end it says how many datagrams there were, so that a loss at the tail shows too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import socket
+import struct
+import time
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, write_report
+
+HEADER: Final = struct.Struct("!4sBxHQ")
+"""Magic, kind, stream, then the number of the datagram (DATA) or how many there were (END)."""
+MAGIC: Final = b"HyUD"
+DATA: Final = 1
+END: Final = 2
+DEFAULT_PORT: Final = 5300
+
+WIRE_OVERHEAD_V4: Final = 14 + 20 + 8
+"""Ethernet, IPv4 and UDP headers: what a rate limit on an untagged port counts beside payload."""
+WIRE_OVERHEAD_V6: Final = 14 + 40 + 8
+
+_END_REPEATS: Final = 5
+_END_INTERVAL_S: Final = 0.02
+_RECEIVE_TIMEOUT_S: Final = 0.1
+_BUFFER_BYTES: Final = 8 << 20
+_SO_MEMINFO: Final = 55  # Linux; not in the socket module
+_MEMINFO_WORDS: Final = 9
+_MEMINFO_DROPS: Final = 8
+
+_ReportT = TypeVar("_ReportT", bound="SendReport | ReceiveReport")
+
+
+@dataclass(frozen=True, slots=True)
+class SendReport:
+    sent: int
+    refused: int
+    """Datagrams that the sender's own kernel did not take; they count as sent."""
+    started_s: float
+    finished_s: float
+    behind: int
+    """Times the sender was so late that it moved the timetable instead of sending a burst."""
+
+    @property
+    def pps(self) -> float:
+        """Average rate actually sent."""
+        duration_s = self.finished_s - self.started_s
+        return self.sent / duration_s if duration_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceGap:
+    """A run of datagrams that were missing when the next one arrived."""
+
+    first: int
+    count: int
+    at_s: float
+    """When the datagram after the gap arrived."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiveReport:
+    received: int
+    """Different datagrams; duplicates count apart."""
+    expected: int
+    """What the sender said it sent or, without word from it, the highest number seen plus one."""
+    complete: bool
+    """The sender's closing word arrived."""
+    duplicates: int
+    reordered: int
+    foreign: int
+    """Datagrams on this port that are none of ours."""
+    socket_drops: int | None
+    """Lost in the receiver's own socket buffer, not in the network; None where unknown."""
+    first_s: float | None
+    last_s: float | None
+    max_gap_ms: float
+    """Longest silence between two datagrams."""
+    max_gap_at_s: float | None
+    gaps: tuple[SequenceGap, ...] = ()
+
+    @property
+    def lost(self) -> int:
+        return self.expected - self.received
+
+
+def report_to_json(report: SendReport | ReceiveReport) -> dict[str, Any]:
+    data = asdict(report)
+    if isinstance(report, ReceiveReport):
+        data["lost"] = report.lost
+    return data
+
+
+def _known(kind: type[_ReportT], data: dict[str, Any]) -> dict[str, Any]:
+    names = [item.name for item in fields(kind)]
+    missing = [name for name in names if name not in data]
+    if missing:
+        raise WorkloadError(f"paced UDP report lacks {', '.join(missing)}")
+    return {name: data[name] for name in names}
+
+
+def send_report_from_json(data: dict[str, Any]) -> SendReport:
+    """Raises WorkloadError when a field is missing."""
+    return SendReport(**_known(SendReport, data))
+
+
+def receive_report_from_json(data: dict[str, Any]) -> ReceiveReport:
+    """Raises WorkloadError when a field is missing."""
+    known = _known(ReceiveReport, data)
+    known["gaps"] = tuple(SequenceGap(**gap) for gap in known["gaps"])
+    return ReceiveReport(**known)
+
+
+def pps_for_load(load_mbps: float, payload_bytes: int, overhead_bytes: int) -> float:
+    """Datagrams per second whose frames, headers included, make up ``load_mbps``."""
+    return load_mbps * 1e6 / 8 / (payload_bytes + overhead_bytes)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Which datagrams arrived, and when the stream fell silent. Time is an argument."""
+
+    received: int = 0
+    duplicates: int = 0
+    reordered: int = 0
+    foreign: int = 0
+    total: int | None = None
+    first_s: float | None = None
+    last_s: float | None = None
+    max_gap_s: float = 0.0
+    max_gap_at_s: float | None = None
+    gaps: list[SequenceGap] = field(default_factory=list)
+    _next: int = 0
+    _missing: set[int] = field(default_factory=set)
+
+    def arrived(self, number: int, now_s: float) -> None:
+        """Enter datagram ``number``, heard at ``now_s``."""
+        if number < self._next and number not in self._missing:
+            self.duplicates += 1
+            return
+        self._note_time(now_s)
+        self.received += 1
+        if number < self._next:
+            self._missing.discard(number)
+            self.reordered += 1
+            return
+        if number > self._next:
+            self.gaps.append(SequenceGap(self._next, number - self._next, now_s))
+            self._missing.update(range(self._next, number))
+        self._next = number + 1
+
+    def _note_time(self, now_s: float) -> None:
+        if self.last_s is None:
+            self.first_s = now_s
+        elif now_s - self.last_s > self.max_gap_s:
+            self.max_gap_s, self.max_gap_at_s = now_s - self.last_s, now_s
+        self.last_s = now_s
+
+    def report(self, socket_drops: int | None) -> ReceiveReport:
+        return ReceiveReport(
+            received=self.received,
+            expected=self._next if self.total is None else max(self.total, self._next),
+            complete=self.total is not None,
+            duplicates=self.duplicates,
+            reordered=self.reordered,
+            foreign=self.foreign,
+            socket_drops=socket_drops,
+            first_s=self.first_s,
+            last_s=self.last_s,
+            max_gap_ms=self.max_gap_s * 1e3,
+            max_gap_at_s=self.max_gap_at_s,
+            gaps=tuple(self.gaps),
+        )
+
+
+def _udp_socket(address: str) -> socket.socket:
+    version = ipaddress.ip_address(address).version
+    return socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_DGRAM)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What to send: ``count`` datagrams of ``payload_bytes`` at ``pps``."""
+
+    pps: float
+    payload_bytes: int
+    count: int
+    catch_up: int = 4
+    """At most this many late datagrams go out back to back."""
+
+    def __post_init__(self) -> None:
+        if self.pps <= 0 or self.count < 1 or self.catch_up < 1:
+            raise WorkloadError(f"pps, count and catch-up must be positive, got {self}")
+        if not HEADER.size <= self.payload_bytes <= 65507:
+            raise WorkloadError(f"payload {self.payload_bytes} B is outside {HEADER.size}..65507 B")
+
+
+def send(address: str, port: int, pace: Pace, stream: int, stop: StopFlag) -> SendReport:
+    """Send the stream to ``address`` and close it with its total; blocks until done or stopped."""
+    interval_s = 1.0 / pace.pps
+    padding = bytes(pace.payload_bytes - HEADER.size)
+    sent = refused = behind = 0
+    with _udp_socket(address) as sock:
+        sock.connect((address, port))
+        started_s = due_s = time.monotonic()
+        while sent < pace.count and not stop.is_set:
+            late_s = time.monotonic() - due_s
+            if late_s < 0:
+                time.sleep(-late_s)
+            elif late_s > pace.catch_up * interval_s:
+                behind += 1
+                due_s += late_s
+            refused += not _sent(sock, HEADER.pack(MAGIC, DATA, stream, sent) + padding)
+            sent += 1
+            due_s += interval_s
+        finished_s = time.monotonic()
+        for _ in range(_END_REPEATS):
+            time.sleep(_END_INTERVAL_S)
+            _sent(sock, HEADER.pack(MAGIC, END, stream, sent))
+    return SendReport(sent, refused, started_s, finished_s, behind)
+
+
+def _sent(sock: socket.socket, datagram: bytes) -> bool:
+    """Whether the kernel took it; an ICMP error of an earlier one is reported here as well."""
+    try:
+        sock.send(datagram)
+    except OSError:
+        return False
+    return True
+
+
+def receive(
+    address: str, port: int, stream: int, stop: StopFlag, ready: Path | None = None
+) -> ReceiveReport:
+    """Listen on ``address`` until the sender's closing word or until stopped.
+
+    ``ready`` is created once the socket is bound, for whoever starts the sender.
+    """
+    ledger = Ledger()
+    with _udp_socket(address) as sock:
+        _enlarge_buffer(sock)
+        sock.bind((address, port))
+        sock.settimeout(_RECEIVE_TIMEOUT_S)
+        if ready is not None:
+            ready.touch()
+        while not stop.is_set and ledger.total is None:
+            try:
+                datagram = sock.recv(65536)
+            except TimeoutError:
+                continue
+            _enter(ledger, datagram, stream, time.monotonic())
+        return ledger.report(_socket_drops(sock))
+
+
+def _enter(ledger: Ledger, datagram: bytes, stream: int, now_s: float) -> None:
+    if len(datagram) < HEADER.size:
+        ledger.foreign += 1
+        return
+    magic, kind, its_stream, number = HEADER.unpack_from(datagram)
+    if magic != MAGIC or its_stream != stream or kind not in {DATA, END}:
+        ledger.foreign += 1
+    elif kind == DATA:
+        ledger.arrived(number, now_s)
+    else:
+        ledger.total = number
+
+
+def _enlarge_buffer(sock: socket.socket) -> None:
+    """As large as the kernel lets us: root may go past the system's limit."""
+    force = 33  # SO_RCVBUFFORCE on Linux; not in the socket module
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, force, _BUFFER_BYTES)
+    except PermissionError:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+
+
+def _socket_drops(sock: socket.socket) -> int | None:
+    try:
+        raw = sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 4 * _MEMINFO_WORDS)
+    except OSError:
+        return None
+    words = struct.unpack(f"={len(raw) // 4}I", raw)
+    return words[_MEMINFO_DROPS] if len(words) > _MEMINFO_DROPS else None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="paced_udp", description="Paced, numbered datagrams.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    tx = commands.add_parser("send")
+    tx.add_argument("--to", required=True, help="address of the receiver, v4 or v6")
+    tx.add_argument("--pps", type=float, required=True, help="datagrams per second")
+    tx.add_argument("--payload", type=int, default=600, help="UDP payload in bytes")
+    tx.add_argument("--count", type=int, required=True, help="datagrams to send")
+    rx = commands.add_parser("receive")
+    rx.add_argument("--bind", required=True, help="address to listen on, v4 or v6")
+    rx.add_argument("--ready", type=Path, help="file to create once the socket is bound")
+    for command in (tx, rx):
+        command.add_argument("--port", type=int, default=DEFAULT_PORT)
+        command.add_argument("--stream", type=int, default=0, help="number of this stream")
+        command.add_argument("--report", type=Path, required=True, help="JSON report to write")
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> None:
+    args = _parser().parse_args(arguments)
+    stop = StopFlag()
+    stop.install()
+    report: SendReport | ReceiveReport
+    if args.command == "send":
+        pace = Pace(args.pps, args.payload, args.count)
+        report = send(args.to, args.port, pace, args.stream, stop)
+    else:
+        report = receive(args.bind, args.port, args.stream, stop, args.ready)
+    write_report(args.report, report_to_json(report))
+
+
+if __name__ == "__main__":
+    main()

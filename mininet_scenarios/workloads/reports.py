@@ -1,0 +1,49 @@
+"""How a workload hands its report over: a file that is complete or absent, and a polite stop."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from hydra.errors import HydraError
+
+
+class WorkloadError(HydraError):
+    """A workload that did not run as asked, or whose report can't be read."""
+
+
+class StopFlag:
+    """Set by SIGTERM or SIGINT; the workload looks at it, finishes its report and leaves."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+
+    def install(self) -> None:
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self.is_set = True
+
+
+def write_report(path: Path, report: dict[str, Any]) -> None:
+    """Write ``report`` as JSON so that a reader sees all of it or nothing."""
+    unfinished = path.with_name(path.name + ".part")
+    unfinished.write_text(json.dumps(report) + "\n", encoding="utf-8")
+    unfinished.replace(path)
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """Read what :func:`write_report` wrote; raise WorkloadError when there is none."""
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise WorkloadError(f"{path}: no report; the workload did not finish") from error
+    except ValueError as error:
+        raise WorkloadError(f"{path}: the report is not JSON: {error}") from error
+    if not isinstance(report, dict):
+        raise WorkloadError(f"{path}: the report is a {type(report).__name__}, not an object")
+    return report

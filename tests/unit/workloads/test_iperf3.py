@@ -1,0 +1,61 @@
+import json
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from mininet_scenarios.workloads import iperf3
+from mininet_scenarios.workloads.iperf3 import Sample, ThroughputRun
+from mininet_scenarios.workloads.reports import WorkloadError
+
+DATA = Path(__file__).parent / "data"
+
+
+def test_a_captured_receiver_report_is_read() -> None:
+    run = iperf3.parse((DATA / "iperf3_server.json").read_text())
+    assert len(run.samples) == 10
+    assert run.samples[0].mbps == pytest.approx(104.77, abs=0.01)
+    assert run.average_mbps == pytest.approx(100.65, rel=0.01)
+    assert run.retransmits is None
+    assert run.seconds == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_captured_sender_report_knows_its_retransmissions() -> None:
+    text = (DATA / "iperf3_client.json").read_text()
+    assert iperf3.parse(text).retransmits == 0
+    document = json.loads(text)
+    document["intervals"][3]["sum"]["retransmits"] = 5
+    document["intervals"][7]["sum"]["retransmits"] = 2
+    assert iperf3.parse(json.dumps(document)).retransmits == 7
+
+
+def test_iperf3_itself_understands_the_commands_and_is_understood() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = subprocess.Popen(iperf3.server_command("127.0.0.1", port), stdout=subprocess.PIPE)
+    time.sleep(0.5)
+    command = iperf3.client_command(
+        "127.0.0.1", port, 1, streams=2, rate_mbps=10, congestion="reno"
+    )
+    client = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    received = iperf3.parse(server.communicate(timeout=30)[0].decode())
+    assert iperf3.parse(client.stdout).retransmits is not None
+    assert received.average_mbps == pytest.approx(20, rel=0.2)
+    assert len(received.samples) in range(9, 13)
+
+
+def test_an_iperf3_error_is_passed_on_in_its_own_words() -> None:
+    with pytest.raises(WorkloadError, match="unable to connect"):
+        iperf3.parse('{"start":{},"intervals":[],"error":"unable to connect to server"}')
+    with pytest.raises(WorkloadError, match="no JSON"):
+        iperf3.parse("iperf3: command not found")
+
+
+def test_an_average_is_weighted_by_time() -> None:
+    run = ThroughputRun((Sample(0, 1, 10), Sample(1, 3, 40)), 30, 0, 3)
+    assert run.average_between(0.5, 2.0) == pytest.approx((10 * 0.5 + 40) / 1.5)
+    with pytest.raises(WorkloadError, match="no throughput samples"):
+        run.average_between(5, 6)
