@@ -23,11 +23,14 @@ class PlanRequest:
 
     ``demand`` is None for the measured one. ``racks`` and ``planes`` are None for all; otherwise
     circuits outside them stay as they are (partial reconfiguration, HydRA section III.B).
+    ``use_planes`` is where circuits may be afterwards, None for everywhere: what may be touched and
+    lies elsewhere is torn down (to empty a plane for maintenance, or to force a change).
     """
 
     demand: DemandMatrix | None = None
     racks: frozenset[RackId] | None = None
     planes: frozenset[PlaneId] | None = None
+    use_planes: frozenset[PlaneId] | None = None
     algorithm: str | None = None
     only_if_it_pays: bool = False
 
