@@ -58,7 +58,7 @@ class Reservation:
     expires_unix_s: float | None
     """``created_unix_s + duration_s``: the time to bring the circuits up counts."""
     path: Path | None = None
-    """None until the circuits are up."""
+    """None until there is one; the last one when it is over."""
     vlan: VlanId | None = None
     reason: str = ""
     """Why it is in this state, in words."""
@@ -228,7 +228,7 @@ class ReservationBook:
         path: Path | None = None,
         vlan: VlanId | None = None,
     ) -> Reservation:
-        """Move to ``state``. ``path`` and ``vlan`` left out stay as they were.
+        """Move to ``state``, and onto ``path`` with ``vlan`` if both are given.
 
         Raises UnknownName, and LifecycleError for a step that is not in the transition table;
         the book is unchanged then.
@@ -238,20 +238,17 @@ class ReservationBook:
             check_transition(RESERVATION_TRANSITIONS, old.state, state)
         except LifecycleError as error:
             raise LifecycleError(f"reservation {reservation_id}: {error}") from None
-        new = replace(
-            old,
-            state=state,
-            reason=reason,
-            path=old.path if path is None else _matching(path, old),
-            vlan=old.vlan if vlan is None else vlan,
-        )
-        self._by_id[reservation_id] = new
-        return new
+        if path is not None and (path.src, path.dst) != old.pair:
+            raise ValueError(f"path of {path.src}-{path.dst} for a reservation of {old.pair}")
+        self._by_id[reservation_id] = replace(old, state=state, reason=reason)
+        if path is not None and vlan is not None:
+            self.place(path, vlan)
+        return self._by_id[reservation_id]
 
     def place(self, path: Path, vlan: VlanId) -> tuple[Reservation, ...]:
-        """Give all holding reservations of the path's rack pair this path; returns them.
+        """Give this path to all reservations that hold capacity between its racks; returns them.
 
-        For a change that moves a path and leaves the states alone.
+        All, because there is one path per rack pair.
         """
         moved = tuple(
             replace(r, path=path, vlan=vlan)
@@ -284,7 +281,7 @@ class ReservationBook:
     def pinned(self) -> tuple[Pin, ...]:
         """What the planner must keep, one pin per rack pair, sorted by pair.
 
-        The pair's path is the one that was given last; there is at most one per rack pair.
+        A reservation without a path yet counts into its pair's pin.
         """
         by_pair: dict[tuple[RackId, RackId], list[Reservation]] = {}
         for reservation in self.active():
@@ -390,21 +387,11 @@ def _and_reserved(held_mbps: float) -> str:
     return f", of which {held_mbps:g} Mb/s are reserved already" if held_mbps else ""
 
 
-def _matching(path: Path, reservation: Reservation) -> Path:
-    if (path.src, path.dst) != reservation.pair:
-        raise ValueError(
-            f"path joins racks {path.src} and {path.dst}, reservation {reservation.id} is between "
-            f"{reservation.pair[0]} and {reservation.pair[1]}"
-        )
-    return path
-
-
 def _pin(pair: tuple[RackId, RackId], reservations: Sequence[Reservation]) -> Pin:
-    placed = [r.path for r in reservations if r.path is not None]
     return Pin(
         src=pair[0],
         dst=pair[1],
-        path=placed[-1] if placed else None,
+        path=next((r.path for r in reservations if r.path is not None), None),
         bandwidth_mbps=math.fsum(r.bandwidth_mbps for r in reservations),
         reservations=tuple(r.id for r in reservations),
     )

@@ -1,0 +1,57 @@
+"""Puts the REST API together."""
+
+from __future__ import annotations
+
+from threading import Event
+from typing import Any, Final
+
+from fastapi import FastAPI
+
+from apps.rest import operations, planning, problems, reservations
+from apps.rest.middleware import BodyGuard, HeadAsGet
+from hydra.service import ControllerService
+
+API_VERSION: Final = "1.0"
+_ROUTERS: Final = (reservations.router, planning.router, operations.router)
+
+
+class _Api(FastAPI):
+    """FastAPI that describes its errors by the media type that they have."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            for path in super().openapi()["paths"].values():
+                for operation in path.values():
+                    _correct_errors(operation["responses"])
+        return super().openapi()
+
+
+def _correct_errors(by_status: dict[str, Any]) -> None:
+    for status, response in by_status.items():
+        if status.startswith(("4", "5")):
+            response["content"] = {problems.MEDIA_TYPE: response["content"]["application/json"]}
+
+
+def create_app(service: ControllerService) -> FastAPI:
+    """The API in front of ``service``; serve it with :class:`apps.rest.server.RestServer`.
+
+    /openapi.json describes it. There are no /docs pages: they would load their scripts from
+    elsewhere, and a controller's network need not reach the Internet.
+    """
+    app = _Api(
+        title="HydRA",
+        version=API_VERSION,
+        summary="Circuits between racks: reservations, plans and reconfigurations.",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.service = service
+    app.state.closing = Event()
+    for router in _ROUTERS:
+        app.include_router(router)
+    routes = [route for router in _ROUTERS for route in router.routes] + list(app.router.routes)
+    problems.install(app, routes)
+    app.add_middleware(BodyGuard)
+    app.add_middleware(HeadAsGet)
+    return app

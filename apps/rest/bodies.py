@@ -1,0 +1,105 @@
+"""From request bodies to the core's types: names become numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from apps.rest import models
+from apps.rest.problems import INVALID_REQUEST, UNKNOWN_NAME, EntriesError, json_pointer
+from hydra.model import DemandMatrix, Fabric, RackId
+from hydra.reservations import ReservationRequest, did_you_mean
+from hydra.service import PlanRequest
+
+
+def reservation_request(body: models.ReservationBody) -> ReservationRequest:
+    return ReservationRequest(body.src, body.dst, body.bandwidth_mbps, body.duration_s)
+
+
+def plan_request(body: models.PlanBody, fabric: Fabric) -> PlanRequest:
+    """Raises EntriesError with everything that is wrong, each with its JSON pointer."""
+    reader = _Reader(fabric)
+    planes = reader.names("planes", "plane", body.planes, fabric.plane_by_name)
+    racks = reader.names("racks", "rack", body.racks, fabric.rack_by_name)
+    demand = None if body.demand is None else reader.demand(body.demand)
+    reader.finish()
+    return PlanRequest(
+        demand=demand,
+        racks=None if racks is None else frozenset(fabric.rack_by_name[name].id for name in racks),
+        planes=None
+        if planes is None
+        else frozenset(fabric.plane_by_name[name].id for name in planes),
+        algorithm=body.algorithm,
+        only_if_it_pays=body.only_if_it_pays,
+    )
+
+
+class _Reader:
+    """Collects what is wrong instead of stopping at the first problem."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self._unknown: list[models.ErrorDetail] = []
+        self._invalid: list[models.ErrorDetail] = []
+
+    def finish(self) -> None:
+        """Names that do not exist are a 404, unless something else is wrong, too."""
+        if self._invalid:
+            raise EntriesError(INVALID_REQUEST, self._invalid + self._unknown)
+        if self._unknown:
+            raise EntriesError(UNKNOWN_NAME, self._unknown)
+
+    def names(
+        self, field: str, kind: str, names: Sequence[str] | None, known: Mapping[str, object]
+    ) -> Sequence[str] | None:
+        for position, name in enumerate(names or ()):
+            self._check_known(json_pointer(field, position), kind, name, known)
+        return names
+
+    def demand(self, entries: Sequence[models.DemandEntry]) -> DemandMatrix:
+        """Shape (N, N), Mbps; complete only if :meth:`finish` passes."""
+        racks = self._fabric.rack_by_name
+        matrix = np.zeros((len(racks), len(racks)))
+        seen: dict[tuple[RackId, RackId], int] = {}
+        for position, entry in enumerate(entries):
+            pair = self._pair(position, entry)
+            if pair is None:
+                continue
+            first = seen.setdefault(pair, position)
+            if first != position:
+                self._wrong(
+                    json_pointer("demand", position),
+                    f"{entry.src} to {entry.dst} is given twice, first by /demand/{first}: "
+                    "send their sum",
+                )
+            matrix[pair] = entry.mbps
+        return matrix
+
+    def _pair(self, position: int, entry: models.DemandEntry) -> tuple[RackId, RackId] | None:
+        racks = self._fabric.rack_by_name
+        src_known = self._check_known(
+            json_pointer("demand", position, "src"), "rack", entry.src, racks
+        )
+        dst_known = self._check_known(
+            json_pointer("demand", position, "dst"), "rack", entry.dst, racks
+        )
+        if not (src_known and dst_known):
+            return None
+        if entry.src == entry.dst:
+            self._wrong(
+                json_pointer("demand", position),
+                f"{entry.src} to itself: traffic inside a rack needs no circuit; leave it out",
+            )
+            return None
+        return racks[entry.src].id, racks[entry.dst].id
+
+    def _check_known(self, pointer: str, kind: str, name: str, known: Mapping[str, object]) -> bool:
+        if name in known:
+            return True
+        detail = f"no {kind} {name!r} in fabric {self._fabric.name}{did_you_mean(name, known)}"
+        self._unknown.append(models.ErrorDetail(pointer=pointer, detail=detail))
+        return False
+
+    def _wrong(self, pointer: str, detail: str) -> None:
+        self._invalid.append(models.ErrorDetail(pointer=pointer, detail=detail))

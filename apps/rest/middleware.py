@@ -1,0 +1,104 @@
+"""What happens to every request before routing: HEAD becomes GET, bodies are bounded."""
+
+from __future__ import annotations
+
+from email.message import Message as EmailMessage
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from apps.rest.problems import (
+    BODY_TOO_LARGE,
+    UNSUPPORTED_MEDIA_TYPE,
+    ProblemType,
+    problem_response,
+)
+
+BODY_LIMIT_BYTES: Final = 1024 * 1024
+_DISCARD_LIMIT_BYTES: Final = 8 * BODY_LIMIT_BYTES
+"""A client that is still sending when we close may lose our answer, so a too large body is read
+to its end; but not without end."""
+_JSON: Final = "application/json"
+
+
+class HeadAsGet:
+    """Answers HEAD as GET; the HTTP server leaves the content out."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send)
+
+
+class BodyGuard:
+    """Takes bodies in whole, refuses too large ones and those that are not declared as JSON.
+
+    The latter also keeps other sites' pages from making a browser post here: for JSON it asks
+    first, and is told no.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in {"GET", "HEAD", "OPTIONS"}:
+            await self._app(scope, receive, send)
+            return
+        body = await _read_body(receive)
+        if body is None:
+            refusal = f"the body has more than {BODY_LIMIT_BYTES} bytes"
+            await _refuse(BODY_TOO_LARGE, refusal, scope, receive, send)
+        elif body and (declared := _media_type(scope)) != _JSON:
+            refusal = f"the body is declared as {declared or 'nothing'}; send {_JSON}"
+            await _refuse(UNSUPPORTED_MEDIA_TYPE, refusal, scope, receive, send)
+        else:
+            await self._app(scope, _Replay(body, receive), send)
+
+
+class _Replay:
+    """Gives a body that was read already once more, then what really comes."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        message = {"type": "http.request", "body": self._body, "more_body": False}
+        self._body = None
+        return message
+
+
+async def _read_body(receive: Receive) -> bytes | None:
+    """The whole body; None if it is too large. A client that hangs up ends it."""
+    chunks: list[bytes] = []
+    size = 0
+    more = True
+    while more and size <= _DISCARD_LIMIT_BYTES:
+        message = await receive()
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size <= BODY_LIMIT_BYTES:
+            chunks.append(chunk)
+        more = message.get("more_body", False)
+    return b"".join(chunks) if size <= BODY_LIMIT_BYTES else None
+
+
+def _media_type(scope: Scope) -> str:
+    declared = Headers(scope=scope).get("content-type")
+    if declared is None:
+        return ""
+    message = EmailMessage()
+    message["content-type"] = declared
+    return message.get_content_type()
+
+
+async def _refuse(
+    problem: ProblemType, detail: str, scope: Scope, receive: Receive, send: Send
+) -> None:
+    await problem_response(problem, detail, scope["path"])(scope, receive, send)

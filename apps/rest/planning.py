@@ -1,0 +1,115 @@
+"""/v1/topology, /v1/demand, /v1/plan, /v1/reconfigurations"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import APIRouter, Response, status
+from fastapi.concurrency import run_in_threadpool
+
+from apps.rest import bodies, models, render
+from apps.rest.context import Closing, Service
+from apps.rest.prefer import WaitPreference, preference_applied, wait_for
+from apps.rest.problems import (
+    BODY_TOO_LARGE,
+    DEVICE_ERROR,
+    DEVICE_UNAVAILABLE,
+    INVALID_REQUEST,
+    MALFORMED,
+    NO_PLAN,
+    UNKNOWN_NAME,
+    UNSUPPORTED_MEDIA_TYPE,
+    responses,
+)
+from hydra.lifecycle import RECONFIGURATION_TRANSITIONS
+
+router = APIRouter(prefix="/v1")
+
+_PLAN_PROBLEMS: Final = responses(
+    MALFORMED,
+    UNKNOWN_NAME,
+    NO_PLAN,
+    BODY_TOO_LARGE,
+    UNSUPPORTED_MEDIA_TYPE,
+    INVALID_REQUEST,
+    DEVICE_ERROR,
+    DEVICE_UNAVAILABLE,
+)
+_FINISHED: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if not after)
+_TRIGGER: Final = "operator"
+
+
+@router.get("/topology", tags=["network"])
+def get_topology(service: Service) -> models.Topology:
+    """The circuits and paths that stand now."""
+    return render.topology(service.fabric, service.state())
+
+
+@router.get("/demand", tags=["network"])
+def get_demand(service: Service) -> models.Demand:
+    """Rack-to-rack demand as the controller sees it now."""
+    return render.demand(service.fabric, service.demand())
+
+
+@router.post("/plan", tags=["planning"], responses=_PLAN_PROBLEMS)
+def make_plan(body: models.PlanBody, service: Service) -> models.Plan:
+    """Dry run: what a reconfiguration would change, and whether it would pay."""
+    return render.plan(service.fabric, service.plan(bodies.plan_request(body, service.fabric)))
+
+
+@router.post(
+    "/reconfigurations",
+    tags=["planning"],
+    status_code=status.HTTP_202_ACCEPTED,
+    responses={
+        status.HTTP_200_OK: {
+            "model": models.Reconfiguration,
+            "description": "It ended while the client waited",
+        },
+        **_PLAN_PROBLEMS,
+    },
+)
+async def start_reconfiguration(
+    body: models.PlanBody,
+    response: Response,
+    service: Service,
+    closing: Closing,
+    wait_s: WaitPreference,
+) -> models.Reconfiguration:
+    """Queue a reconfiguration; with ``Prefer: wait=N`` the answer waits for its end."""
+    request = await run_in_threadpool(bodies.plan_request, body, service.fabric)
+    queued = await run_in_threadpool(service.reconfigure, request, _TRIGGER)
+    current = queued
+    if wait_s is not None:
+        current = await wait_for(
+            queued,
+            lambda: service.reconfiguration(queued.id),
+            lambda reconfiguration: reconfiguration.state in _FINISHED,
+            wait_s,
+            closing,
+        )
+        if current.state in _FINISHED:
+            response.status_code = status.HTTP_200_OK
+    response.headers["Location"] = f"{router.prefix}/reconfigurations/{queued.id}"
+    response.headers.update(preference_applied(wait_s))
+    return render.reconfiguration(service.fabric, current)
+
+
+@router.get("/reconfigurations", tags=["planning"])
+def list_reconfigurations(service: Service) -> models.Reconfigurations:
+    """Newest first; older ones are forgotten."""
+    return models.Reconfigurations(
+        reconfigurations=[
+            render.reconfiguration(service.fabric, one) for one in service.reconfigurations()
+        ]
+    )
+
+
+@router.get(
+    "/reconfigurations/{reconfiguration_id}",
+    tags=["planning"],
+    responses=responses(UNKNOWN_NAME),
+)
+def get_reconfiguration(reconfiguration_id: str, service: Service) -> models.Reconfiguration:
+    """Its state and its timeline, step by step and device by device."""
+    return render.reconfiguration(service.fabric, service.reconfiguration(reconfiguration_id))

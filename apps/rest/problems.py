@@ -1,0 +1,276 @@
+"""Errors as RFC 9457 problem documents: the catalogue, and what raises which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match, Route
+
+from apps.rest import models
+from hydra.errors import (
+    AdmissionError,
+    DeviceError,
+    DeviceUnavailable,
+    HydraError,
+    LifecycleError,
+    PlanError,
+    UnknownName,
+)
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemType:
+    slug: str
+    status: int
+    title: str
+    meaning: str
+
+    @property
+    def uri(self) -> str:
+        return f"/problems/{self.slug}"
+
+
+MALFORMED: Final = ProblemType(
+    "malformed-json", 400, "The body is not JSON", "The request body could not be parsed."
+)
+UNKNOWN_NAME: Final = ProblemType(
+    "unknown-name",
+    404,
+    "There is nothing of that name",
+    "A rack, server, plane, algorithm, reservation or reconfiguration that does not exist.",
+)
+NOT_FOUND: Final = ProblemType(
+    "not-found", 404, "There is nothing at this address", "The path is not part of this API."
+)
+METHOD_NOT_ALLOWED: Final = ProblemType(
+    "method-not-allowed",
+    405,
+    "The resource does not take this method",
+    "The Allow header lists the methods that it takes.",
+)
+ADMISSION_REFUSED: Final = ProblemType(
+    "admission-refused",
+    409,
+    "The fabric can't carry this reservation",
+    "The bandwidth is not there, or is taken by other reservations; the detail says by which.",
+)
+LIFECYCLE_CONFLICT: Final = ProblemType(
+    "lifecycle-conflict",
+    409,
+    "The resource's state does not allow this",
+    "The transition is not in the resource's state table.",
+)
+NO_PLAN: Final = ProblemType(
+    "no-plan",
+    409,
+    "No topology meets the request",
+    "The planner found nothing; the detail says which limit stands in the way.",
+)
+BODY_TOO_LARGE: Final = ProblemType(
+    "body-too-large", 413, "The body is too large", "Bodies may have up to 1 MiB."
+)
+UNSUPPORTED_MEDIA_TYPE: Final = ProblemType(
+    "unsupported-media-type",
+    415,
+    "The body is not declared as JSON",
+    "Send bodies with Content-Type: application/json.",
+)
+INVALID_REQUEST: Final = ProblemType(
+    "invalid-request",
+    422,
+    "The request does not have the right form",
+    "errors lists what is wrong: a JSON pointer into the body, or a query parameter, and why.",
+)
+INTERNAL: Final = ProblemType(
+    "internal",
+    500,
+    "The controller failed to handle the request",
+    "A defect; the controller's log has the details.",
+)
+DEVICE_ERROR: Final = ProblemType(
+    "device-error",
+    502,
+    "A device did not do as it was told",
+    "It refused, or its answer was lost; the detail names it.",
+)
+DEVICE_UNAVAILABLE: Final = ProblemType(
+    "device-unavailable",
+    503,
+    "A device can't be reached",
+    "Nothing was changed; the detail names the device. Trying again later may help.",
+)
+NOT_READY: Final = ProblemType(
+    "not-ready",
+    503,
+    "The controller is not ready",
+    "missing lists what it waits for.",
+)
+
+CATALOGUE: Final[tuple[ProblemType, ...]] = (
+    MALFORMED,
+    UNKNOWN_NAME,
+    NOT_FOUND,
+    METHOD_NOT_ALLOWED,
+    ADMISSION_REFUSED,
+    LIFECYCLE_CONFLICT,
+    NO_PLAN,
+    BODY_TOO_LARGE,
+    UNSUPPORTED_MEDIA_TYPE,
+    INVALID_REQUEST,
+    INTERNAL,
+    DEVICE_ERROR,
+    DEVICE_UNAVAILABLE,
+    NOT_READY,
+)
+
+_BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {
+    UnknownName: UNKNOWN_NAME,
+    AdmissionError: ADMISSION_REFUSED,
+    LifecycleError: LIFECYCLE_CONFLICT,
+    PlanError: NO_PLAN,
+    DeviceUnavailable: DEVICE_UNAVAILABLE,
+    DeviceError: DEVICE_ERROR,
+}
+
+
+class EntriesError(HydraError):
+    """A body of the right form whose entries make no sense for this fabric."""
+
+    def __init__(self, problem: ProblemType, errors: Sequence[models.ErrorDetail]) -> None:
+        self.problem = problem
+        self.errors = tuple(errors)
+        super().__init__("; ".join(f"{e.pointer}: {e.detail}" for e in errors))
+
+
+def problem_response(
+    problem: ProblemType,
+    detail: str,
+    path: str,
+    *,
+    errors: Iterable[models.ErrorDetail] = (),
+    missing: Sequence[str] = (),
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """A problem document about the request to ``path``."""
+    document = models.Problem(
+        type=problem.uri,
+        title=problem.title,
+        status=problem.status,
+        detail=detail,
+        instance=quote(path),
+        errors=list(errors) or None,
+        missing=list(missing) or None,
+    )
+    return JSONResponse(
+        document.model_dump(exclude_none=True),
+        status_code=problem.status,
+        media_type=MEDIA_TYPE,
+        headers=dict(headers or {}),
+    )
+
+
+def responses(*problems: ProblemType) -> dict[int | str, dict[str, Any]]:
+    """What a route can answer besides success, for its OpenAPI description."""
+    by_status: dict[int | str, dict[str, Any]] = {}
+    for problem in problems:
+        known = by_status.get(problem.status)
+        text = problem.title if known is None else f"{known['description']}; {problem.title}"
+        by_status[problem.status] = {"model": models.Problem, "description": text}
+    return by_status
+
+
+def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
+    """Make ``app`` answer every error with a problem document.
+
+    ``routes`` are all routes of the app: a 405 lists what they allow at the same path.
+    """
+
+    async def on_http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for nothing else
+        return _from_http(request, error, routes)
+
+    app.add_exception_handler(HTTPException, on_http)
+    app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(HydraError, _on_hydra)
+    app.add_exception_handler(Exception, _on_unexpected)
+
+
+def _from_http(request: Request, error: HTTPException, routes: Sequence[BaseRoute]) -> Response:
+    path = request.url.path
+    if error.status_code == 404:
+        return problem_response(NOT_FOUND, f"nothing is at {path}: see /openapi.json", path)
+    if error.status_code == 405:
+        allowed = ", ".join(_allowed_methods(request, routes))
+        return problem_response(
+            METHOD_NOT_ALLOWED,
+            f"{path} does not take {request.method}, only {allowed}",
+            path,
+            headers={"Allow": allowed},
+        )
+    if error.status_code == 400:
+        return problem_response(MALFORMED, str(error.detail), path)
+    raise error
+
+
+def _allowed_methods(request: Request, routes: Sequence[BaseRoute]) -> list[str]:
+    """Over all routes at this path: each of them knows only its own."""
+    allowed: set[str] = set()
+    for route in routes:
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            allowed |= route.methods or set()
+    if "GET" in allowed:
+        allowed.add("HEAD")
+    return sorted(allowed)
+
+
+async def _on_validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101
+    path = request.url.path
+    for item in error.errors():
+        if item["type"] == "json_invalid":
+            return problem_response(
+                MALFORMED, f"{item['ctx']['error']} at character {item['loc'][-1]}", path
+            )
+    errors = [_error_detail(item["loc"], item["msg"]) for item in error.errors()]
+    first = errors[0]
+    where = first.parameter if first.pointer is None else first.pointer or "the body"
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return problem_response(INVALID_REQUEST, f"{where}: {first.detail}{more}", path, errors=errors)
+
+
+def _error_detail(location: Sequence[str | int], message: str) -> models.ErrorDetail:
+    source, *steps = location
+    if source == "body":
+        return models.ErrorDetail(pointer=json_pointer(*steps), detail=message)
+    return models.ErrorDetail(parameter=".".join(str(step) for step in steps), detail=message)
+
+
+def json_pointer(*steps: str | int) -> str:
+    """RFC 6901."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+
+
+async def _on_hydra(request: Request, error: Exception) -> Response:
+    path = request.url.path
+    if isinstance(error, EntriesError):
+        return problem_response(error.problem, str(error), path, errors=error.errors)
+    for kind in type(error).__mro__:
+        if (problem := _BY_ERROR.get(kind)) is not None:
+            return problem_response(problem, str(error), path)
+    raise error
+
+
+async def _on_unexpected(request: Request, _error: Exception) -> Response:
+    """The server logs the traceback; the client learns nothing of the inside."""
+    return problem_response(
+        INTERNAL, "unexpected error; the controller's log has the details", request.url.path
+    )

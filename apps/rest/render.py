@@ -1,0 +1,184 @@
+"""From the core's types to what the REST API shows: numbers become names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from apps.rest import models
+from hydra.model import Circuit, Fabric, NetworkState, OpticalPort, Path, RackId, VlanId
+from hydra.reservations import Reservation
+from hydra.service import (
+    DemandReport,
+    DeviceStatus,
+    PlanReport,
+    Reconfiguration,
+)
+
+
+def circuit(fabric: Fabric, circuit: Circuit) -> models.Circuit:
+    return models.Circuit(
+        plane=fabric.planes[circuit.plane].name,
+        a=_end(fabric, fabric.ports[circuit.a]),
+        b=_end(fabric, fabric.ports[circuit.b]),
+        rate_mbps=fabric.rate_of(circuit),
+    )
+
+
+def circuits(fabric: Fabric, many: Iterable[Circuit]) -> list[models.Circuit]:
+    return [circuit(fabric, one) for one in sorted(many)]
+
+
+def _end(fabric: Fabric, port: OpticalPort) -> models.CircuitEnd:
+    return models.CircuitEnd(rack=fabric.racks[port.rack].name, port=port.tor_port)
+
+
+def path(fabric: Fabric, path: Path, vlan: VlanId | None, src: RackId | None = None) -> models.Path:
+    """``path`` as it is met when walked from rack ``src`` (default: its own order)."""
+    start = path.src if src is None else src
+    along = path.circuits if start == path.src else tuple(reversed(path.circuits))
+    hops: list[models.Hop] = []
+    at = start
+    for one in along:
+        near, far = fabric.ports[one.a], fabric.ports[one.b]
+        if near.rack != at:
+            near, far = far, near
+        hops.append(
+            models.Hop(
+                plane=fabric.planes[one.plane].name,
+                from_rack=fabric.racks[near.rack].name,
+                from_port=near.tor_port,
+                to_rack=fabric.racks[far.rack].name,
+                to_port=far.tor_port,
+                rate_mbps=fabric.rate_of(one),
+            )
+        )
+        at = far.rack
+    end = path.dst if start == path.src else path.src
+    return models.Path(
+        src=fabric.racks[start].name, dst=fabric.racks[end].name, vlan=vlan, hops=hops
+    )
+
+
+def _paths(
+    fabric: Fabric, paths: Sequence[Path], vlans: Mapping[Path, VlanId]
+) -> list[models.Path]:
+    return [path(fabric, one, vlans.get(one)) for one in paths]
+
+
+def topology(fabric: Fabric, state: NetworkState) -> models.Topology:
+    return models.Topology(
+        fabric=fabric.name,
+        epoch=state.epoch,
+        racks=[rack.name for rack in fabric.racks],
+        planes=[
+            models.Plane(name=p.name, switching_ms=p.switching_ms, rate_mbps=p.rate_mbps)
+            for p in fabric.planes
+        ],
+        electrical_rate_mbps=fabric.electrical_rate_mbps,
+        circuits=circuits(fabric, state.topology.circuits),
+        paths=_paths(fabric, state.topology.paths, state.vlans),
+        resting_vlans=sorted(state.resting),
+    )
+
+
+def demand(fabric: Fabric, report: DemandReport) -> models.Demand:
+    pairs = np.argwhere((report.rate_mbps > 0) | (report.estimated_mbps > 0))
+    return models.Demand(
+        source=report.source,
+        age_s=report.age_s,
+        stale=list(report.stale),
+        entries=[
+            models.MeasuredDemand(
+                src=fabric.racks[src].name,
+                dst=fabric.racks[dst].name,
+                rate_mbps=float(report.rate_mbps[src, dst]),
+                estimated_mbps=float(report.estimated_mbps[src, dst]),
+            )
+            for src, dst in pairs
+        ],
+    )
+
+
+def reservation(fabric: Fabric, one: Reservation) -> models.Reservation:
+    return models.Reservation(
+        id=one.id,
+        state=one.state,
+        src=one.src,
+        dst=one.dst,
+        src_rack=fabric.racks[one.src_rack].name,
+        dst_rack=fabric.racks[one.dst_rack].name,
+        bandwidth_mbps=one.bandwidth_mbps,
+        duration_s=one.duration_s,
+        created_unix_s=one.created_unix_s,
+        expires_unix_s=one.expires_unix_s,
+        path=None if one.path is None else path(fabric, one.path, one.vlan, one.src_rack),
+        reason=one.reason,
+    )
+
+
+def plan(fabric: Fabric, report: PlanReport) -> models.Plan:
+    verdict = report.verdict
+    return models.Plan(
+        current_epoch=report.current.epoch,
+        paths=_paths(fabric, report.target.topology.paths, report.target.vlans),
+        connect=circuits(fabric, report.connect),
+        disconnect=circuits(fabric, report.disconnect),
+        affected_pairs=[
+            models.RackPair(src=fabric.racks[src].name, dst=fabric.racks[dst].name)
+            for src, dst in sorted(report.affected_pairs)
+        ],
+        retagged_ports=report.retagged_ports,
+        rules=report.rules,
+        served_mbps=report.served_mbps,
+        demand_mbps=report.demand_mbps,
+        verdict=models.Verdict(
+            pays=verdict.pays,
+            reason=verdict.reason,
+            gain_mbps=verdict.gain_mbps,
+            gain_mbit=verdict.gain_mbit,
+            cost_mbit=verdict.cost_mbit,
+        ),
+        planning_ms=report.planning_ms,
+    )
+
+
+def reconfiguration(fabric: Fabric, one: Reconfiguration) -> models.Reconfiguration:
+    return models.Reconfiguration(
+        id=one.id,
+        state=one.state,
+        trigger=one.trigger,
+        epoch=one.epoch,
+        created_unix_s=one.created_unix_s,
+        timeline=[
+            models.Step(
+                step=step.step,
+                device=step.device,
+                started_ms=step.started_ms,
+                finished_ms=step.finished_ms,
+                note=step.note,
+            )
+            for step in one.timeline
+        ],
+        rules_pushed=one.rules_pushed,
+        ports_retagged=one.ports_retagged,
+        connected=circuits(fabric, one.connected),
+        disconnected=circuits(fabric, one.disconnected),
+        failures=[
+            models.CircuitFailure(circuit=circuit(fabric, failure.circuit), reason=failure.reason)
+            for failure in one.failures
+        ],
+        unconfirmed=list(one.unconfirmed),
+        reason=one.reason,
+    )
+
+
+def device(status: DeviceStatus) -> models.Device:
+    return models.Device(
+        name=status.name,
+        kind=status.kind,
+        driver=status.driver,
+        connected=status.connected,
+        detail=status.detail,
+    )
