@@ -23,9 +23,7 @@ class Problem:
     line: int | None = None
 
     def __str__(self) -> str:
-        return ": ".join(
-            part for part in (str(self.line or ""), self.path, self.message) if part
-        )
+        return ": ".join(part for part in (str(self.line or ""), self.path, self.message) if part)
 
 
 class ConfigError(HydraError):

@@ -1,0 +1,512 @@
+"""Checks that need more than one value: who is wired twice, what overlaps, what is too small."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator
+from typing import Final
+
+from hydra.config.expand import LAST_VLAN, Expansion, Interface, Network, check_vlan, read_network
+from hydra.config.patterns import suggest
+from hydra.config.problems import Located, ProblemLog
+from hydra.config.schema import Document, PolicySection
+from hydra.config.source import Path
+from hydra.model import Addressing, RackId, Tor, VlanId, VlanRange
+
+SUBSTRATE: Final = "dual-homed-vlan"
+"""The one way of telling circuits apart in this release: servers tag, ToRs learn."""
+
+VLAN_GENERATIONS: Final = 3
+"""VLAN-IDs held at once for one optical port: in use, being set up, and resting."""
+
+_NO_VLANS: Final = VlanRange(VlanId(0), VlanId(0))
+_LINUX_NAME_LENGTH: Final = 15
+_LINUX_NAME = re.compile(r"[^\s/:]+")
+_LINUX_TOR_DRIVERS: Final = "ovs-"
+_ENDPOINT = re.compile(
+    r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?))"
+    r":(?P<port>[0-9]{1,5})"
+)
+_LOCAL_ADDRESS = re.compile(r"(?:unix|serial):/\S+")
+_VLAN_RANGE = re.compile(r"\s*([0-9]+)\s*-\s*([0-9]+)\s*")
+
+
+# --- single sections ------------------------------------------------------------------------
+
+
+def check_substrate(document: Document, broken: frozenset[str], log: ProblemLog) -> None:
+    if document.substrate != SUBSTRATE:
+        log.add(
+            ("substrate",),
+            "unknown substrate {!r}; this release has {!r} only",
+            document.substrate,
+            SUBSTRATE,
+        )
+    if "circuits" not in broken and document.circuits == "unidirectional":
+        log.add(
+            ("circuits",),
+            "unidirectional circuits can't be used on learning ToR switches: a ToR learns a "
+            "server on the circuit it hears it from and would send the answers back on that one, "
+            "which leads elsewhere; they need an OpenFlow substrate. Write `bidirectional`",
+        )
+
+
+def check_not_empty(document: Document, broken: frozenset[str], log: ProblemLog) -> None:
+    for name in ("subnets", "racks", "planes", "wiring"):
+        if name not in broken and not getattr(document, name):
+            log.add((name,), "needs at least one entry")
+
+
+def check_controller(document: Document, log: ProblemLog) -> tuple[tuple[str, int], ...]:
+    """The listening endpoints (OpenFlow, REST); unusable ones come back as port 0."""
+    openflow = _check_endpoint(document.controller.openflow, ("controller", "openflow"), log)
+    rest = _check_endpoint(document.controller.rest, ("controller", "rest"), log)
+    if openflow[1] and openflow[1] == rest[1] and openflow[0] == rest[0]:
+        log.add(
+            ("controller", "rest"),
+            "{} is taken by OpenFlow: give REST a port of its own",
+            document.controller.rest,
+        )
+    return openflow, rest
+
+
+def _check_endpoint(text: str, path: Path, log: ProblemLog) -> tuple[str, int]:
+    endpoint = parse_endpoint(text)
+    if endpoint is None:
+        log.add(path, "{!r} is not host:port, such as 127.0.0.1:6653 or [::1]:6653", text)
+    return endpoint or ("", 0)
+
+
+def parse_endpoint(text: str) -> tuple[str, int] | None:
+    """``host:port`` with the port in 1..65535; IPv6 hosts stand in brackets."""
+    match = _ENDPOINT.fullmatch(text)
+    if match is None or not 1 <= int(match["port"]) <= 65535:
+        return None
+    return match["v6"] or match["host"], int(match["port"])
+
+
+def check_policy(
+    policy: PolicySection, algorithms: Collection[str], log: ProblemLog, warnings: ProblemLog
+) -> None:
+    _check_known("algorithm", policy.algorithm, algorithms, ("policy", "algorithm"), log)
+    shortest = policy.drain.reads * policy.drain.interval_ms
+    if policy.drain.bound_ms < shortest:
+        log.add(
+            ("policy", "drain", "bound_ms"),
+            "{:g} ms ends before {} reads {:g} ms apart have been made: at least {:g} is needed",
+            policy.drain.bound_ms,
+            policy.drain.reads,
+            policy.drain.interval_ms,
+            shortest,
+        )
+    if policy.mode == "periodic" and not policy.poll_interval_s:
+        warnings.add(
+            ("policy", "poll_interval_s"),
+            "polling is off, so the periodic mode never sees a demand",
+        )
+
+
+def check_drivers(
+    document: Document,
+    optical_drivers: Collection[str],
+    tor_drivers: Collection[str],
+    log: ProblemLog,
+) -> None:
+    for index, rack in enumerate(document.racks):
+        path: Path = ("racks", index, "tor", "driver")
+        _check_known("ToR driver", rack.tor.driver, tor_drivers, path, log)
+    for index, plane in enumerate(document.planes):
+        path = ("planes", index, "driver")
+        _check_known("optical driver", plane.driver, optical_drivers, path, log)
+
+
+def _check_known(kind: str, name: str, known: Collection[str], path: Path, log: ProblemLog) -> None:
+    if name not in known:
+        log.add(path, "unknown {} {!r}; {}", kind, name, suggest(name, sorted(known)))
+
+
+# --- uniqueness -----------------------------------------------------------------------------
+
+
+def check_unique(expansion: Expansion, log: ProblemLog) -> None:
+    """Names, MAC addresses, datapath ids, IP addresses and device addresses occur once."""
+    _unique("rack name {!r}", ((r.name, (*p, "names"), at) for r, p, at in expansion.racks), log)
+    _unique("plane name {!r}", ((v.name, (*p, "names"), at) for v, p, at in expansion.planes), log)
+    _unique(
+        "server name {!r}", ((s.name, (*p, "names"), at) for s, p, at in expansion.servers), log
+    )
+    _unique("MAC address {}", ((s.mac, (*p, "mac"), at) for s, p, at in expansion.servers), log)
+    _unique("address {}", ((a.ip, p, at) for (_, a), p, at in expansion.addresses), log)
+    _unique("datapath id {:#x}", _datapath_ids(expansion), log)
+    _unique(
+        "device address {}",
+        ((v.address, (*p, "address"), at) for v, p, at in expansion.planes),
+        log,
+    )
+    _unique(
+        "ToR address {0[0]} {0[1]}",
+        (
+            ((r.tor.address, r.tor.bridge) if r.tor.address else "", (*p, "tor", "address"), at)
+            for r, p, at in expansion.racks
+        ),
+        log,
+    )
+
+
+def _datapath_ids(expansion: Expansion) -> Iterator[tuple[int, Path, str]]:
+    for rack, path, at in expansion.racks:
+        yield rack.tor.datapath_id or 0, (*path, "tor", "datapath_id"), at
+    for server, path, at in expansion.servers:
+        yield server.vswitch.datapath_id, (*path, "vswitch", "datapath_id"), at
+
+
+def _unique(what: str, values: Iterable[tuple[Hashable, Path, str]], log: ProblemLog) -> None:
+    """Report each value that an earlier one equals; empty ones stand for unreadable text."""
+    first: dict[Hashable, str] = {}
+    for value, path, at in values:
+        if not value:
+            continue
+        owner = first.setdefault(value, at)
+        if owner is not at:
+            log.add(path, what + " is already taken by {1}", value, owner, at=at)
+
+
+# --- devices and wiring ---------------------------------------------------------------------
+
+
+def check_device_addresses(expansion: Expansion, log: ProblemLog) -> None:
+    for plane, path, at in expansion.planes:
+        _check_device_address(plane.address, (*path, "address"), at, log)
+    for rack, path, at in expansion.racks:
+        _check_device_address(rack.tor.address, (*path, "tor", "address"), at, log)
+        if _is_linux(rack.tor) and not rack.tor.bridge:
+            log.add(
+                (*path, "tor", "bridge"),
+                "is missing: {} needs the name of the bridge that is this rack's ToR",
+                rack.tor.driver,
+                at=at,
+            )
+
+
+def _check_device_address(text: str, path: Path, at: str, log: ProblemLog) -> None:
+    if not text or _LOCAL_ADDRESS.fullmatch(text):
+        return
+    if parse_endpoint(text.removeprefix("tcp:").removeprefix("ssl:")) is None:
+        log.add(
+            path,
+            "{!r} is not a device address: write host:port, unix:/path or serial:/path",
+            text,
+            at=at,
+        )
+
+
+def check_interface_names(expansion: Expansion, log: ProblemLog) -> None:
+    """Names of Linux interfaces are at most 15 characters, and differ within one server."""
+    for server, path, at in expansion.servers:
+        names: dict[str, str] = {}
+        vswitch = server.vswitch
+        for key, name in (
+            ("bridge", vswitch.bridge),
+            ("host_port", vswitch.host_port),
+            ("optical_port", vswitch.optical_port),
+            ("electrical_port", vswitch.electrical_port),
+        ):
+            where = (*path, "vswitch", key)
+            _check_linux_name(name, where, at, log)
+            other = names.setdefault(name, key)
+            if name and other != key:
+                log.add(where, "{!r} is already the name of {}", name, other, at=at)
+    linux_racks = set[RackId]()
+    for rack, path, at in expansion.racks:
+        if _is_linux(rack.tor):
+            linux_racks.add(rack.id)
+            _check_linux_name(rack.tor.bridge, (*path, "tor", "bridge"), at, log)
+    for rack_id, port, path, at in _tor_ports(expansion):
+        if rack_id in linux_racks:
+            _check_linux_name(port, path, at, log)
+
+
+def _is_linux(tor: Tor) -> bool:
+    return tor.driver.startswith(_LINUX_TOR_DRIVERS)
+
+
+def _check_linux_name(name: str, path: Path, at: str, log: ProblemLog) -> None:
+    if len(name) > _LINUX_NAME_LENGTH:
+        log.add(
+            path,
+            "interface name {!r} has {} characters, Linux takes at most {}",
+            name,
+            len(name),
+            _LINUX_NAME_LENGTH,
+            at=at,
+        )
+    elif name and not _LINUX_NAME.fullmatch(name):
+        log.add(path, "interface name {!r} holds a blank, a slash or a colon", name, at=at)
+
+
+def check_wiring(expansion: Expansion, log: ProblemLog) -> None:
+    """No ToR port and no OCS port is plugged twice."""
+    racks = [rack for rack, _, _ in expansion.racks]
+
+    def device(rack: RackId) -> tuple[str, str]:
+        # Bridges of one host share one space of port names; other ToRs have one each.
+        tor = racks[rack].tor
+        return (tor.address, "") if _is_linux(tor) else (tor.address, racks[rack].name)
+
+    tor_ports = (
+        ((*device(rack), port) if port else "", path, at)
+        for rack, port, path, at in _tor_ports(expansion)
+    )
+    _unique("wired twice: ToR port {0[2]!r}", tor_ports, log)
+    for side in ("ingress", "egress"):
+        ocs_ports = (
+            ((port.plane, number) if (number := getattr(port, side)) else "", (*path, side), at)
+            for port, path, at in expansion.ports
+        )
+        _unique(f"wired twice: {side} port {{0[1]}}", ocs_ports, log)
+
+
+def _tor_ports(expansion: Expansion) -> Iterator[tuple[RackId, str, Path, str]]:
+    for server, path, at in expansion.servers:
+        yield server.rack, server.tor_port, (*path, "tor_port"), at
+    for port, path, at in expansion.ports:
+        yield port.rack, port.tor_port, (*path, "tor_port"), at
+
+
+def warn_unwired(expansion: Expansion, warnings: ProblemLog) -> None:
+    """Racks and planes without wiring work, but are more often a slip than a plan."""
+    racks = {port.rack for port, _, _ in expansion.ports}
+    planes = {port.plane for port, _, _ in expansion.ports}
+    for rack, path, at in expansion.racks:
+        if rack.id not in racks:
+            warnings.add(path, "not wired to any plane: its traffic stays electrical", at=at)
+    for plane, path, at in expansion.planes:
+        if plane.id not in planes:
+            warnings.add(path, "not wired to any rack: it carries nothing", at=at)
+
+
+# --- addresses ------------------------------------------------------------------------------
+
+
+def read_subnets(document: Document, log: ProblemLog) -> list[Network]:
+    """The subnets; none where one can't be read, so that nothing is held against the others."""
+    networks = (
+        read_network(text, ("subnets", index), log) for index, text in enumerate(document.subnets)
+    )
+    readable = [network for network in networks if network is not None]
+    return readable if len(readable) == len(document.subnets) else []
+
+
+def check_prefixes(expansion: Expansion, subnets: Collection[Network], log: ProblemLog) -> None:
+    """Rack prefixes lie in the subnets and do not overlap.
+
+    Two prefixes overlap only if one holds the other, so one pass in sorted order finds them all.
+    """
+    for (_, prefix), path, at in expansion.prefixes:
+        if subnets and not any(_covers(subnet, prefix) for subnet in subnets):
+            log.add(path, "prefix {} is outside all `subnets`", prefix, at=at)
+    widest: Located[tuple[RackId, Network]] | None = None
+    for located in sorted(expansion.prefixes, key=_prefix_order):
+        prefix = located.value[1]
+        if widest is not None and _covers(widest.value[1], prefix):
+            log.add(
+                located.path,
+                "prefix {} overlaps {} of {}: each address belongs to one rack",
+                prefix,
+                widest.value[1],
+                widest.at,
+                at=located.at,
+            )
+        else:
+            widest = located
+
+
+def _prefix_order(located: Located[tuple[RackId, Network]]) -> tuple[int, int, int]:
+    prefix = located.value[1]
+    return prefix.version, int(prefix.network_address), prefix.prefixlen
+
+
+def _covers(outer: Network, inner: Network) -> bool:
+    return (
+        outer.version == inner.version
+        and outer.prefixlen <= inner.prefixlen
+        and _contains(outer, int(inner.network_address))
+    )
+
+
+def _contains(network: Network, address: int) -> bool:
+    free = network.max_prefixlen - network.prefixlen
+    return address >> free == int(network.network_address) >> free
+
+
+def check_server_addresses(
+    expansion: Expansion,
+    subnets: Collection[Network],
+    log: ProblemLog,
+    warnings: ProblemLog,
+) -> None:
+    by_rack: dict[RackId, list[Network]] = {rack.id: [] for rack, _, _ in expansion.racks}
+    for (rack_id, prefix), _, _ in expansion.prefixes:
+        by_rack[rack_id].append(prefix)
+    for (rack_id, address), path, at in expansion.addresses:
+        number = int(address)
+        if not any(p.version == address.version and _contains(p, number) for p in by_rack[rack_id]):
+            prefixes = ", ".join(map(str, by_rack[rack_id])) or "none"
+            log.add(path, "{} is outside its rack's prefixes ({})", address.ip, prefixes, at=at)
+        elif subnets and not any(
+            s.version == address.version and _contains(s, number) for s in subnets
+        ):
+            log.add(path, "{} is outside all `subnets`", address.ip, at=at)
+        _check_host_address(address, path, at, log)
+    _warn_missing_family(expansion, by_rack, warnings)
+
+
+def _check_host_address(address: Interface, path: Path, at: str, log: ProblemLog) -> None:
+    network = address.network
+    if network.prefixlen >= network.max_prefixlen - 1:
+        return
+    free = network.max_prefixlen - network.prefixlen
+    host = int(address) & ((1 << free) - 1)
+    if host == 0 or (address.version == 4 and host == (1 << free) - 1):
+        log.add(path, "{} is the network or broadcast address of {}", address.ip, network, at=at)
+
+
+def _warn_missing_family(
+    expansion: Expansion, by_rack: dict[RackId, list[Network]], warnings: ProblemLog
+) -> None:
+    families = {rack: {p.version for p in prefixes} for rack, prefixes in by_rack.items()}
+    for server, path, at in expansion.servers:
+        for version in families[server.rack] - {a.version for a in server.addresses}:
+            warnings.add(
+                (*path, "addresses"),
+                "no IPv{} address although the rack has an IPv{} prefix",
+                version,
+                version,
+                at=at,
+            )
+
+
+def check_addressing(expansion: Expansion, log: ProblemLog) -> Addressing:
+    """One subnet for all, or one per rack; the second is refused in this release.
+
+    It is one subnet where the network of every server's interface covers every rack's prefixes of
+    its family: then servers send to each other's MAC address across racks.
+    """
+    spans = {
+        version: _span(
+            prefix for (_, prefix), _, _ in expansion.prefixes if prefix.version == version
+        )
+        for version in (4, 6)
+    }
+    addressing = Addressing.ONE_SUBNET
+    covering: dict[Network, bool] = {}
+    for (_, address), path, at in expansion.addresses:
+        network = address.network
+        if network not in covering:
+            low, high = spans[network.version]
+            # Without any prefix of the family the address itself has been reported.
+            covering[network] = low < 0 or (_contains(network, low) and _contains(network, high))
+        if not covering[network]:
+            addressing = Addressing.ROUTED
+            log.add(
+                path,
+                "addressing mode is `routed`: the server's network {} does not hold every rack's "
+                "prefixes, and this release can't rewrite destination MAC addresses per host. "
+                "Give {} the prefix length of one subnet that spans all racks",
+                network,
+                address.ip,
+                at=at,
+            )
+    return addressing
+
+
+def _span(prefixes: Iterable[Network]) -> tuple[int, int]:
+    """The lowest and the highest address of any prefix; -1 where there is no prefix."""
+    low, high = -1, -1
+    for prefix in prefixes:
+        first = int(prefix.network_address)
+        last = first + (1 << (prefix.max_prefixlen - prefix.prefixlen)) - 1
+        low = first if low < 0 else min(low, first)
+        high = max(high, last)
+    return low, high
+
+
+# --- VLANs ----------------------------------------------------------------------------------
+
+
+def check_vlans(
+    document: Document, expansion: Expansion, broken: frozenset[str], log: ProblemLog
+) -> tuple[VlanRange, VlanId]:
+    """The range for circuits and the parking VLAN."""
+    if "vlans" in broken:
+        return _NO_VLANS, VlanId(0)
+    parking = check_vlan(document.vlans.parking, ("vlans", "parking"), log)
+    circuits = _read_vlan_range(document.vlans.circuits, log)
+    if circuits is None:
+        return _NO_VLANS, parking
+    if parking in circuits:
+        log.add(
+            ("vlans", "parking"),
+            "VLAN {} is in the range for circuits ({}-{}): an unused port would carry a circuit",
+            parking,
+            circuits.first,
+            circuits.last,
+        )
+    for rack, path, at in expansion.racks:
+        native, where = rack.tor.native_vlan, (*path, "tor", "native_vlan")
+        if native in circuits:
+            log.add(
+                where,
+                "VLAN {} is in the range for circuits ({}-{})",
+                native,
+                circuits.first,
+                circuits.last,
+                at=at,
+            )
+        elif native and native == parking:
+            log.add(where, "VLAN {} is the parking VLAN", native, at=at)
+    if "wiring" not in broken:
+        _check_vlan_count(circuits, expansion, log)
+    return circuits, parking
+
+
+def _read_vlan_range(text: str, log: ProblemLog) -> VlanRange | None:
+    path: Path = ("vlans", "circuits")
+    match = _VLAN_RANGE.fullmatch(text)
+    if match is None:
+        log.add(path, "{!r} is not a range of VLAN-IDs, such as 100-199", text)
+        return None
+    first, last = int(match[1]), int(match[2])
+    if not 1 <= first <= last <= LAST_VLAN:
+        log.add(path, "range {}-{} must rise and lie within 1-{}", first, last, LAST_VLAN)
+        return None
+    return VlanRange(VlanId(first), VlanId(last))
+
+
+def _check_vlan_count(circuits: VlanRange, expansion: Expansion, log: ProblemLog) -> None:
+    """At least three VLAN-IDs for each optical port of the best connected rack.
+
+    With every port in use for a direct path, one VLAN-ID per port is enough: rack pairs joined
+    directly form a graph of that degree, and a graph of degree d splits into at most d forests, so
+    every VLAN is loop-free. A change of everything needs as many fresh ones, since parallel
+    retagging passes through mixtures of old and new; and the ones that the change before it freed
+    still rest. Relayed paths share VLAN-IDs where that is loop-free, and stay electrical where none
+    is left.
+    """
+    per_rack = Counter(port.rack for port, _, _ in expansion.ports)
+    if not per_rack:
+        return
+    rack_id, ports = max(per_rack.items(), key=lambda item: item[1])
+    needed = VLAN_GENERATIONS * ports
+    if len(circuits) < needed:
+        log.add(
+            ("vlans", "circuits"),
+            "{} VLAN-IDs are too few: rack {} has {} optical ports, and each needs {} (in use, "
+            "being set up, resting), so at least {}",
+            len(circuits),
+            expansion.racks[rack_id].value.name,
+            ports,
+            VLAN_GENERATIONS,
+            needed,
+        )

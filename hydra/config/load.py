@@ -1,0 +1,139 @@
+"""From a YAML file to a frozen fabric, a policy and the controller's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from hydra.config import checks
+from hydra.config.expand import Expansion, expand
+from hydra.config.problems import ProblemLog
+from hydra.config.schema import Document, PolicySection, parse_document
+from hydra.config.source import YamlDocument, YamlError, parse_yaml
+from hydra.errors import ConfigError, Problem
+from hydra.model import Addressing, Fabric, VlanId, VlanRange
+from hydra.policy import ControllerSettings, DrainPolicy, Mode, Policy, Timeouts
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration file that can be used."""
+
+    fabric: Fabric
+    policy: Policy
+    controller: ControllerSettings
+    source: str
+    """Name of the file."""
+    warnings: tuple[Problem, ...] = ()
+    """What works, but is more often a slip than a plan."""
+
+
+def load(
+    path: Path,
+    *,
+    optical_drivers: Collection[str],
+    tor_drivers: Collection[str],
+    algorithms: Collection[str],
+) -> Loaded:
+    """Read and check ``path``; the collections hold the names that it may use.
+
+    Raises ConfigError with every problem found, each with its path and line in the file.
+    """
+    source = str(path)
+    yaml = _read(path, source)
+    log, warnings = ProblemLog(), ProblemLog()
+    for key in yaml.key_problems:
+        log.add(key.path, key.message)
+    if not isinstance(yaml.data, dict):
+        if not log:
+            log.add((), "must be a mapping with the sections fabric, racks, planes, wiring, …")
+        raise ConfigError(source, log.problems(yaml))
+
+    parsed = parse_document(yaml.data)
+    for problem in parsed.problems:
+        log.add(problem.path, problem.message)
+    document, broken = parsed.document, parsed.broken
+    checks.check_drivers(document, optical_drivers, tor_drivers, log)
+    if "policy" not in broken:
+        checks.check_policy(document.policy, algorithms, log, warnings)
+    openflow, rest = checks.check_controller(document, log)
+    expansion = expand(document, broken, log)
+    addressing, vlans, parking = _check_fabric(document, broken, expansion, log, warnings)
+    if log:
+        raise ConfigError(source, log.problems(yaml))
+    return Loaded(
+        fabric=_freeze_fabric(document, expansion, addressing, vlans, parking),
+        policy=_freeze_policy(document.policy),
+        controller=ControllerSettings(*openflow, *rest, document.controller.journal),
+        source=source,
+        warnings=warnings.problems(yaml),
+    )
+
+
+def _read(path: Path, source: str) -> YamlDocument:
+    try:
+        return parse_yaml(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        _refuse(source, f"can't be read: {error.strerror or error}")
+    except UnicodeDecodeError as error:
+        _refuse(source, f"is not UTF-8 text: {error.reason} at byte {error.start}")
+    except YamlError as error:
+        _refuse(source, str(error), error.line)
+
+
+def _refuse(source: str, message: str, line: int | None = None) -> NoReturn:
+    raise ConfigError(source, [Problem("", message, line)]) from None
+
+
+def _check_fabric(
+    document: Document,
+    broken: frozenset[str],
+    expansion: Expansion,
+    log: ProblemLog,
+    warnings: ProblemLog,
+) -> tuple[Addressing, VlanRange, VlanId]:
+    checks.check_substrate(document, broken, log)
+    checks.check_not_empty(document, broken, log)
+    checks.check_unique(expansion, log)
+    checks.check_device_addresses(expansion, log)
+    checks.check_interface_names(expansion, log)
+    checks.check_wiring(expansion, log)
+    subnets = checks.read_subnets(document, log)
+    checks.check_prefixes(expansion, subnets, log)
+    checks.check_server_addresses(expansion, subnets, log, warnings)
+    addressing = checks.check_addressing(expansion, log)
+    vlans, parking = checks.check_vlans(document, expansion, broken, log)
+    checks.warn_unwired(expansion, warnings)
+    return addressing, vlans, parking
+
+
+def _freeze_fabric(
+    document: Document,
+    expansion: Expansion,
+    addressing: Addressing,
+    vlans: VlanRange,
+    parking: VlanId,
+) -> Fabric:
+    return Fabric(
+        name=document.fabric,
+        addressing=addressing,
+        racks=tuple(rack for rack, _, _ in expansion.racks),
+        planes=tuple(plane for plane, _, _ in expansion.planes),
+        ports=tuple(port for port, _, _ in expansion.ports),
+        circuit_vlans=vlans,
+        parking_vlan=parking,
+        electrical_rate_mbps=document.electrical.rate_mbps,
+        server_rate_mbps=document.server_rate_mbps,
+    )
+
+
+def _freeze_policy(section: PolicySection) -> Policy:
+    values = section.model_dump(exclude={"mode", "drain", "timeouts"})
+    return Policy(
+        mode=Mode(section.mode),
+        drain=DrainPolicy(**section.drain.model_dump()),
+        timeouts=Timeouts(**section.timeouts.model_dump()),
+        **values,
+    )

@@ -1,0 +1,210 @@
+"""Name patterns (``r[1-4]``) and templates (``10.0.{rack}.0/24``) of the configuration.
+
+Templates hold whole-number expressions over the positions that are in scope. Nothing is ever handed
+to ``eval``: an expression is parsed, checked against a short list of node types and turned into
+closures, so that ten thousand servers cost ten thousand calls and no parsing.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import operator
+import re
+import string
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Final
+
+MAX_NAMES: Final = 65_536
+"""Most names that one pattern may stand for: a slip such as ``[1-99999999]`` ends here."""
+MAX_EXPRESSION_LENGTH: Final = 200
+_MOST_SUGGESTIONS: Final = 20
+
+Scope = Mapping[str, int]
+"""The names an expression may use, with their values."""
+_Evaluator = Callable[[Scope], int]
+
+_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+_NUMBER_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
+_FORMAT_SPEC = re.compile(r"0?[0-9]{0,2}[bdoxX]?")
+_OPERATORS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+class PatternError(ValueError):
+    """A pattern or template that can't be read; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hole:
+    """``{expression:format}`` in a template."""
+
+    evaluate: _Evaluator
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Text with holes, ready to be filled for each thing it describes."""
+
+    text: str
+    parts: tuple[str | _Hole, ...]
+
+    def render(self, scope: Scope) -> str:
+        """The text for ``scope``. Raises PatternError where an expression divides by zero."""
+        return "".join(
+            [
+                part if isinstance(part, str) else format(self._value(part, scope), part.format)
+                for part in self.parts
+            ]
+        )
+
+    def number(self, scope: Scope) -> int:
+        """The whole number that the template comes to. Raises PatternError if it is none."""
+        if len(self.parts) == 1 and isinstance(self.parts[0], _Hole) and not self.parts[0].format:
+            return self._value(self.parts[0], scope)
+        text = self.render(scope)
+        try:
+            return int(text, 0)
+        except ValueError:
+            raise PatternError(f"must come to a whole number, got {text!r}") from None
+
+    def _value(self, hole: _Hole, scope: Scope) -> int:
+        try:
+            return hole.evaluate(scope)
+        except ZeroDivisionError:
+            raise PatternError(f"{self.text!r} divides by zero") from None
+
+
+@lru_cache(maxsize=4096)
+def parse_template(text: str, names: tuple[str, ...]) -> Template:
+    """Parse ``text``, whose expressions may use ``names``; ``{{`` and ``}}`` are plain braces.
+
+    An expression knows whole numbers, ``+ - * // %``, parentheses and ``names``; a format such as
+    ``02x`` may follow a colon. Raises PatternError.
+    """
+    parts: list[str | _Hole] = []
+    try:
+        pieces = list(string.Formatter().parse(text))
+    except ValueError as error:
+        raise PatternError(f"{text!r} is not a template: {error}") from None
+    for literal, expression, spec, conversion in pieces:
+        if literal:
+            parts.append(literal)
+        if expression is None:
+            continue
+        if conversion is not None:
+            raise PatternError(
+                f"{text!r}: '!{conversion}' is not supported, use a format like :02x"
+            )
+        if not _FORMAT_SPEC.fullmatch(spec or ""):
+            raise PatternError(
+                f"{text!r}: format {spec!r} is not supported, use a width and one of d, x, X, o, b"
+            )
+        parts.append(_Hole(_parse_expression(expression, names), spec or ""))
+    return Template(text, tuple(parts))
+
+
+def _parse_expression(text: str, names: Sequence[str]) -> _Evaluator:
+    source = text.strip()
+    if not source:
+        raise PatternError("empty braces: write an expression such as {rack}, or {{ for a brace")
+    if len(source) > MAX_EXPRESSION_LENGTH:
+        raise PatternError(f"expression is longer than {MAX_EXPRESSION_LENGTH} characters")
+    try:
+        tree = ast.parse(source, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise PatternError(f"{{{source}}} is not an expression") from None
+    return _compile(tree.body, source, names)
+
+
+def _compile(node: ast.expr, source: str, names: Sequence[str]) -> _Evaluator:
+    match node:
+        case ast.Constant(value=bool()):
+            pass
+        case ast.Constant(value=int(number)):
+            return lambda _scope: number
+        case ast.Name(id=name):
+            return _compile_name(name, source, names)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            value = _compile(operand, source, names)
+            return lambda scope: -value(scope)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            apply = _OPERATORS[type(op)]
+            first, second = _compile(left, source, names), _compile(right, source, names)
+            return lambda scope: apply(first(scope), second(scope))
+    raise PatternError(
+        f"{{{source}}}: only whole numbers, + - * // %, parentheses and the names "
+        f"{', '.join(names)} are allowed"
+    )
+
+
+def _compile_name(name: str, source: str, names: Sequence[str]) -> _Evaluator:
+    if name in names:
+        return operator.itemgetter(name)
+    raise PatternError(f"{{{source}}}: unknown name {name!r}; {suggest(name, names)}")
+
+
+def expand_names(pattern: str) -> tuple[str, ...]:
+    """All names that ``pattern`` stands for, in order; the last bracket varies fastest.
+
+    ``r[1-3]`` is r1, r2, r3; ``[08-10]`` keeps the width; ``x[a,c,1-2]`` is a list. A pattern
+    without brackets stands for itself. Raises PatternError.
+    """
+    pieces = _BRACKETS.split(pattern)
+    if any("[" in piece or "]" in piece for piece in pieces[::2]):
+        raise PatternError(f"{pattern!r}: unbalanced brackets")
+    choices = [
+        _expand_brackets(piece, pattern) if index % 2 else (piece,)
+        for index, piece in enumerate(pieces)
+    ]
+    total = 1
+    for choice in choices:
+        total *= len(choice)
+    if total > MAX_NAMES:
+        raise PatternError(f"{pattern!r} stands for {total} names; the most is {MAX_NAMES}")
+    return tuple("".join(parts) for parts in itertools.product(*choices))
+
+
+def _expand_brackets(inside: str, pattern: str) -> Sequence[str]:
+    names: list[str] = []
+    for item in (item.strip() for item in inside.split(",")):
+        if not item:
+            raise PatternError(f"{pattern!r}: empty item in brackets")
+        numbers = _NUMBER_RANGE.fullmatch(item)
+        if numbers is None:
+            names.append(item)
+        else:
+            names.extend(_expand_range(numbers[1], numbers[2], pattern))
+    return names
+
+
+def _expand_range(first: str, last: str, pattern: str) -> Sequence[str]:
+    low, high = int(first), int(last)
+    if high < low:
+        raise PatternError(f"{pattern!r}: the range {first}-{last} runs backwards")
+    if high - low >= MAX_NAMES:
+        raise PatternError(
+            f"{pattern!r} stands for {high - low + 1} names; the most is {MAX_NAMES}"
+        )
+    width = len(first) if first.startswith("0") else 0
+    return [f"{number:0{width}d}" for number in range(low, high + 1)]
+
+
+def suggest(word: str, known: Sequence[str]) -> str:
+    """A hint for a word that is not in ``known``: the closest one, or else what there is."""
+    close = get_close_matches(word, known, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    if not known:
+        return "none is known"
+    more = ", …" if len(known) > _MOST_SUGGESTIONS else ""
+    return f"known: {', '.join(known[:_MOST_SUGGESTIONS])}{more}"

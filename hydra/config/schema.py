@@ -1,0 +1,271 @@
+"""The configuration as written: one model per section, patterns and templates not yet expanded.
+
+The field names here are the keys of the file. Limits on single values live here; whatever needs two
+values to be seen at once is in :mod:`hydra.config.checks`.
+"""
+
+from __future__ import annotations
+
+import copy
+import reprlib
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import NoneType
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic_core import PydanticCustomError
+
+from hydra.config.patterns import suggest
+from hydra.config.source import Path
+from hydra.policy import ControllerSettings, Policy
+
+_POLICY: Final = Policy()
+_CONTROLLER: Final = ControllerSettings()
+
+
+def _whole(value: object) -> int | str:
+    """A whole number, or a template that comes to one."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise PydanticCustomError("whole_type", "neither a whole number nor text")
+    return value
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+Text = Annotated[str, Field(min_length=1)]
+Texts = Annotated[list[Text], Field(min_length=1)]
+Names = Annotated[Texts, BeforeValidator(_listed)]
+"""One pattern, or a list of them."""
+Whole = Annotated[int | str, PlainValidator(_whole)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class VSwitchEntry(_Section):
+    datapath_id: Whole
+    bridge: Text
+    host_port: Text
+    optical_port: Text
+    electrical_port: Text
+
+
+class ServerEntry(_Section):
+    names: Text
+    addresses: Texts
+    mac: Text
+    tor_port: Text
+    vswitch: VSwitchEntry
+
+
+class TorEntry(_Section):
+    driver: Text
+    address: Text
+    bridge: str = ""
+    """Only where one address serves several switches, as an OVSDB does."""
+    datapath_id: Whole | None = None
+    native_vlan: Whole
+
+
+class RackEntry(_Section):
+    names: Text
+    prefixes: Texts
+    tor: TorEntry
+    servers: Annotated[list[ServerEntry], Field(min_length=1)]
+
+
+class PlaneEntry(_Section):
+    names: Text
+    driver: Text
+    address: Text
+    ports: Annotated[int, Field(ge=1, le=100_000)]
+    switching_ms: NotNegative
+    rate_mbps: Positive
+
+
+class WiringEntry(_Section):
+    racks: Names
+    planes: Names
+    tor_port: Text
+    ingress: Whole
+    egress: Whole
+    rate_mbps: Positive | None = None
+    """Of the ToR port, where it is not the plane's."""
+
+
+class ElectricalSection(_Section):
+    rate_mbps: Positive
+
+
+class VlanSection(_Section):
+    circuits: Text
+    """First and last VLAN-ID, ``100-199``."""
+    parking: int
+
+
+class ControllerSection(_Section):
+    openflow: Text = f"{_CONTROLLER.openflow_host}:{_CONTROLLER.openflow_port}"
+    rest: Text = f"{_CONTROLLER.rest_host}:{_CONTROLLER.rest_port}"
+    journal: Text = _CONTROLLER.journal
+
+
+class DrainSection(_Section):
+    reads: Annotated[int, Field(ge=1, le=1000)] = _POLICY.drain.reads
+    interval_ms: Positive = _POLICY.drain.interval_ms
+    bound_ms: Positive = _POLICY.drain.bound_ms
+
+
+class TimeoutsSection(_Section):
+    vswitch_s: Positive = _POLICY.timeouts.vswitch_s
+    tor_s: Positive = _POLICY.timeouts.tor_s
+    ocs_s: Positive = _POLICY.timeouts.ocs_s
+    port_up_s: Positive = _POLICY.timeouts.port_up_s
+    probe_s: Positive = _POLICY.timeouts.probe_s
+
+
+class PolicySection(_Section):
+    mode: Literal["on-request", "periodic"] = "on-request"
+    algorithm: Text = _POLICY.algorithm
+    max_hops: Annotated[int, Field(ge=1, le=16)] = _POLICY.max_hops
+    epoch_s: Positive = _POLICY.epoch_s
+    poll_interval_s: NotNegative = _POLICY.poll_interval_s
+    demand_window_s: Positive = _POLICY.demand_window_s
+    elephant_mbps: NotNegative = _POLICY.elephant_mbps
+    gain_horizon_s: Positive = _POLICY.gain_horizon_s
+    gain_factor: NotNegative = _POLICY.gain_factor
+    minimum_gain_mbps: NotNegative = _POLICY.minimum_gain_mbps
+    minimum_circuit_life_s: NotNegative = _POLICY.minimum_circuit_life_s
+    fdb_age_s: Positive = _POLICY.fdb_age_s
+    drain: DrainSection = DrainSection()
+    timeouts: TimeoutsSection = TimeoutsSection()
+    emulated_rules: Annotated[int, Field(ge=0, le=1_000_000)] = _POLICY.emulated_rules
+
+
+class Document(_Section):
+    """The whole file.
+
+    Sections have defaults so that the others can be checked where one is broken;
+    :data:`REQUIRED_SECTIONS` says which must be there.
+    """
+
+    fabric: Text = "unnamed"
+    substrate: Text = "dual-homed-vlan"
+    circuits: Literal["bidirectional", "unidirectional"] = "bidirectional"
+    subnets: list[Text] = Field(default_factory=list)
+    controller: ControllerSection = ControllerSection()
+    racks: list[RackEntry] = Field(default_factory=list)
+    planes: list[PlaneEntry] = Field(default_factory=list)
+    wiring: list[WiringEntry] = Field(default_factory=list)
+    electrical: ElectricalSection = ElectricalSection(rate_mbps=1.0)
+    server_rate_mbps: Positive = 1.0
+    vlans: VlanSection = VlanSection(circuits="1-4093", parking=4094)
+    policy: PolicySection = PolicySection()
+
+
+REQUIRED_SECTIONS: Final = (
+    "fabric",
+    "subnets",
+    "racks",
+    "planes",
+    "wiring",
+    "electrical",
+    "server_rate_mbps",
+    "vlans",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaProblem:
+    path: Path
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What could be read. ``broken`` sections hold their default and must not be judged further."""
+
+    document: Document
+    broken: frozenset[str]
+    problems: tuple[SchemaProblem, ...]
+
+
+def parse_document(data: Mapping[str, Any]) -> Parsed:
+    """Validate the plain data of a file section by section; never raises for bad content."""
+    missing = tuple(name for name in REQUIRED_SECTIONS if name not in data)
+    problems = [SchemaProblem((name,), "this section is missing") for name in missing]
+    try:
+        return Parsed(Document.model_validate(data), frozenset(missing), tuple(problems))
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+    broken = set(missing)
+    cleaned = copy.deepcopy(dict(data))
+    for item in errors:
+        path = tuple(item["loc"])
+        problems.append(SchemaProblem(path, _message(dict(item))))
+        if item["type"] == "extra_forbidden":
+            _remove(cleaned, path)
+        else:
+            broken.add(str(path[0]))
+    for name in broken:
+        cleaned.pop(name, None)
+    return Parsed(Document.model_validate(cleaned), frozenset(broken), tuple(problems))
+
+
+def _remove(data: dict[str, Any], path: Path) -> None:
+    inner: Any = data
+    for step in path[:-1]:
+        inner = inner[step]
+    inner.pop(path[-1], None)
+
+
+_MESSAGES: Final[Mapping[str, str]] = {
+    "missing": "is missing",
+    "string_type": "must be text, got {input}: put it in quotes",
+    "string_too_short": "must not be empty",
+    "too_short": "needs at least one entry",
+    "list_type": "must be a list, got {input}",
+    "model_type": "must be a section with keys of its own, got {input}",
+    "int_type": "must be a whole number, got {input}",
+    "float_type": "must be a number, got {input}",
+    "finite_number": "must be a finite number, got {input}",
+    "greater_than": "must be greater than {gt:g}, got {input}",
+    "greater_than_equal": "must be at least {ge:g}, got {input}",
+    "less_than_equal": "must be at most {le:g}, got {input}",
+    "literal_error": "must be {expected}, got {input}",
+    "whole_type": 'must be a whole number or a template such as "{{rack}}", got {input}',
+}
+
+
+def _message(item: Mapping[str, Any]) -> str:
+    if item["type"] == "extra_forbidden":
+        *parent, key = item["loc"]
+        return f"unknown key; {suggest(str(key), _keys_at(tuple(parent)))}"
+    given = reprlib.repr(item["input"])
+    text = _MESSAGES.get(item["type"])
+    if text is None:
+        return f"{item['msg']}, got {given}"
+    return text.format(**item.get("ctx", {}), input=given)
+
+
+def _keys_at(path: Path) -> list[str]:
+    """The keys that the section at ``path`` may have."""
+    section: type[BaseModel] = Document
+    for step in path:
+        if isinstance(step, str):
+            section = _section_of(section.model_fields[step].annotation)
+    return list(section.model_fields)
+
+
+def _section_of(annotation: object) -> type[BaseModel]:
+    """The section class inside ``Section``, ``list[Section]`` or ``Section | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    inner = [argument for argument in typing.get_args(annotation) if argument is not NoneType]
+    return _section_of(inner[0])

@@ -1,0 +1,143 @@
+"""YAML text to plain data, with the line of everything in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+Path = tuple[str | int, ...]
+"""Keys and list positions that lead to a value, from the top of the file."""
+
+# libyaml is an order of magnitude faster; the pure Python loader is the same language.
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+# The scalars of YAML 1.2's core schema. YAML 1.1, PyYAML's default, would read the MAC address
+# 10:20:30:40:50:59 as a number in base 60, 010 as eight and `no` as false.
+_SCALARS: Final = (
+    ("null", r"~|null|Null|NULL|", ("~", "n", "N", "")),
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+    ("merge", r"<<", "<"),
+)
+
+
+def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    """PyYAML's table: first character → (tag, pattern), tried in order with ``match``."""
+    by_first: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    for name, pattern, firsts in _SCALARS:
+        for character in firsts:
+            by_first.setdefault(character, []).append(
+                (f"tag:yaml.org,2002:{name}", re.compile(rf"(?:{pattern})\Z"))
+            )
+    return by_first
+
+
+_IMPLICIT_RESOLVERS: Final = _resolvers()
+_STRING_TAG: Final = "tag:yaml.org,2002:str"
+_MERGE_TAG: Final = "tag:yaml.org,2002:merge"
+
+
+class YamlError(Exception):
+    """Text that is not YAML; ``line`` counts from 1 and is None where unknown."""
+
+    def __init__(self, message: str, line: int | None) -> None:
+        self.line = line
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyProblem:
+    """A key that stands twice in one mapping, or is not text."""
+
+    path: Path
+    line: int
+    message: str
+    fatal: bool
+    """The mapping can't be used at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class YamlDocument:
+    """The data of one file and where each piece of it stands."""
+
+    data: Any
+    root: yaml.Node | None
+    key_problems: tuple[KeyProblem, ...]
+
+    def line_of(self, path: Path) -> int | None:
+        """The line of ``path``, or of the nearest thing around it that exists; from 1."""
+        if self.root is None:
+            return None
+        node, line = self.root, self.root.start_mark.line
+        for step in path:
+            found = _child(node, step)
+            if found is None:
+                break
+            node, line = found
+        return int(line) + 1
+
+
+def parse_yaml(text: str) -> YamlDocument:
+    """Read one YAML document safely: no tags beyond the plain ones. Raises YamlError."""
+    try:
+        loader = _LOADER(text)
+        loader.yaml_implicit_resolvers = _IMPLICIT_RESOLVERS
+        root = loader.get_single_node()
+        if root is None:
+            return YamlDocument(None, None, ())
+        problems = tuple(_key_problems(root, (), set()))
+        # Constructing resolves merge keys in place, so the keys are looked at first.
+        data = None if any(p.fatal for p in problems) else loader.construct_document(root)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = " ".join(part for part in (error.context, error.problem) if part)
+        raise YamlError(f"not YAML: {what}", None if mark is None else mark.line + 1) from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise YamlError(f"not YAML: {' '.join(str(error).split())}", None) from None
+    return YamlDocument(data, root, problems)
+
+
+def _key_problems(node: yaml.Node, path: Path, seen: set[int]) -> Iterator[KeyProblem]:
+    if id(node) in seen:  # an alias
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for index, child in enumerate(node.value):
+            yield from _key_problems(child, (*path, index), seen)
+    elif isinstance(node, yaml.MappingNode):
+        lines: dict[str, int] = {}
+        for key, child in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode) or key.tag not in {_STRING_TAG, _MERGE_TAG}:
+                yield KeyProblem(path, line, "a key must be text: quote it", fatal=True)
+                continue
+            if key.value in lines and key.tag != _MERGE_TAG:
+                first = lines[key.value]
+                message = f"stands twice: already on line {first}, remove one of them"
+                yield KeyProblem((*path, key.value), line, message, fatal=False)
+            lines.setdefault(key.value, line)
+            yield from _key_problems(child, (*path, key.value), seen)
+
+
+def _child(node: yaml.Node, step: str | int) -> tuple[yaml.Node, int] | None:
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+        if step < len(node.value):
+            child: yaml.Node = node.value[step]
+            return child, child.start_mark.line
+        return None
+    if isinstance(node, yaml.MappingNode):
+        # The last one counts, as it does for the value.
+        for key, value in reversed(node.value):
+            if key.value == step:
+                return value, key.start_mark.line
+    return None
