@@ -1,0 +1,357 @@
+"""The vswitches and OpenFlow ToRs that are connected, as blocking calls for worker threads.
+
+Events arrive in the OpenFlow hub's thread and never block there; calls come from native threads,
+hand bytes to the hub and wait on futures. One lock guards the tables and is held for a few
+dictionary operations only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+
+from apps.framework import Connection, PortInfo, Post
+from apps.openflow import (
+    FlowCounters,
+    MalformedReplyError,
+    PortPackets,
+    SwitchPorts,
+    decode_flow_stats,
+    decode_port_stats,
+    encode_barrier,
+    encode_changes,
+    encode_flow_stats_request,
+    encode_packet_out,
+    encode_port_stats_request,
+)
+from hydra.frames import parse_probe
+from hydra.model import DatapathId, Fabric
+from hydra.pipeline import Port
+from hydra.rules import RuleChange
+
+_FIRST_XID = 0x4000_0000
+_XIDS = 0x4000_0000
+
+
+@dataclass(slots=True)
+class _Switch:
+    connection: Connection
+    ports: SwitchPorts
+    names: dict[str, PortInfo]
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A request under way: resolved by its barrier, its last statistics part, or a lost switch."""
+
+    datapath: DatapathId
+    future: Future[bytes]
+    body: bytearray = field(default_factory=bytearray)
+    error: str | None = None
+
+
+class SwitchGoneError(Exception):
+    """The connection ended before the switch answered: the outcome is unknown."""
+
+
+class SwitchRefusedError(Exception):
+    """The switch answered with an OpenFlow error."""
+
+
+class Fleet:
+    """Every switch that speaks OpenFlow to this controller."""
+
+    def __init__(self, fabric: Fabric, post: Post) -> None:
+        self._fabric = fabric
+        self._post = post
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._switches: dict[DatapathId, _Switch] = {}
+        self._pending: dict[int, _Pending] = {}
+        self._probes: dict[int, Future[None]] = {}
+        self._xids = itertools.count()
+        self._watchers: list[Callable[[DatapathId], None]] = []
+        self._port_watchers: list[Callable[[DatapathId, PortInfo], None]] = []
+
+    def watch(
+        self,
+        connected: Callable[[DatapathId], None],
+        port_changed: Callable[[DatapathId, PortInfo], None],
+    ) -> None:
+        """Be told, in the hub's thread, of switches that connect and ports that change."""
+        self._watchers.append(connected)
+        self._port_watchers.append(port_changed)
+
+    # -- events: the hub's thread ---------------------------------------------------------------
+
+    def switch_connected(
+        self, datapath: int, connection: Connection, ports: Mapping[int, PortInfo]
+    ) -> None:
+        identity = DatapathId(datapath)
+        names = {port.name: port for port in ports.values()}
+        with self._changed:
+            lost = self._forget(identity)
+            self._switches[identity] = _Switch(connection, self._numbers(identity, names), names)
+            self._changed.notify_all()
+        _fail(lost)
+        for watcher in self._watchers:
+            watcher(identity)
+
+    def _numbers(self, datapath: DatapathId, names: Mapping[str, PortInfo]) -> SwitchPorts:
+        server = self._fabric.server_by_datapath.get(datapath)
+        if server is None:
+            return SwitchPorts()
+
+        def number(name: str) -> int:
+            port = names.get(name)
+            return port.number if port is not None else 0
+
+        vswitch = server.vswitch
+        return SwitchPorts(
+            number(vswitch.host_port), number(vswitch.optical_port), number(vswitch.electrical_port)
+        )
+
+    def switch_disconnected(self, datapath: int, connection: Connection) -> None:
+        identity = DatapathId(datapath)
+        with self._changed:
+            switch = self._switches.get(identity)
+            if switch is None or switch.connection is not connection:
+                return  # an old connection, already replaced
+            del self._switches[identity]
+            lost = self._forget(identity)
+            self._changed.notify_all()
+        _fail(lost)
+
+    def _forget(self, datapath: DatapathId) -> list[_Pending]:
+        xids = [xid for xid, pending in self._pending.items() if pending.datapath == datapath]
+        return [self._pending.pop(xid) for xid in xids]
+
+    def port_changed(self, datapath: int, port: PortInfo, *, deleted: bool) -> None:
+        identity = DatapathId(datapath)
+        with self._changed:
+            switch = self._switches.get(identity)
+            if switch is None:
+                return
+            if deleted:
+                switch.names.pop(port.name, None)
+            else:
+                switch.names[port.name] = port
+            switch.ports = self._numbers(identity, switch.names)
+            self._changed.notify_all()
+        for watcher in self._port_watchers:
+            watcher(identity, port)
+
+    def barrier_replied(self, datapath: int, xid: int) -> None:
+        self._resolve(datapath, xid)
+
+    def error_replied(self, datapath: int, xid: int, error: str) -> None:
+        with self._lock:
+            pending = self._pending.get(xid)
+            if pending is not None and pending.datapath == datapath and pending.error is None:
+                pending.error = error
+
+    def statistics_replied(self, datapath: int, xid: int, body: bytes, *, more: bool) -> None:
+        with self._lock:
+            pending = self._pending.get(xid)
+            if pending is not None and pending.datapath == datapath:
+                pending.body += body
+        if not more:
+            self._resolve(datapath, xid)
+
+    def _resolve(self, datapath: int, xid: int) -> None:
+        with self._lock:
+            pending = self._pending.get(xid)
+            if pending is None or pending.datapath != datapath:
+                return
+            del self._pending[xid]
+        if pending.future.cancelled():
+            return
+        if pending.error is not None:
+            pending.future.set_exception(SwitchRefusedError(pending.error))
+        else:
+            pending.future.set_result(bytes(pending.body))
+
+    def packet_received(self, _datapath: int, frame: bytes) -> None:
+        probe = parse_probe(frame)
+        if probe is None:
+            return
+        with self._lock:
+            future = self._probes.pop(probe.nonce, None)
+        if future is not None:
+            future.set_result(None)
+
+    # -- calls: native threads ------------------------------------------------------------------
+
+    def connected(self) -> frozenset[DatapathId]:
+        with self._lock:
+            return frozenset(self._switches)
+
+    def port(self, datapath: DatapathId, name: str) -> PortInfo | None:
+        """None while the switch is not connected, or has no such port."""
+        with self._lock:
+            switch = self._switches.get(datapath)
+            return None if switch is None else switch.names.get(name)
+
+    def missing_ports(self, datapath: DatapathId) -> tuple[str, ...]:
+        """Configured ports that a connected vswitch does not have."""
+        vswitch = self._fabric.server_by_datapath[datapath].vswitch
+        with self._lock:
+            switch = self._switches.get(datapath)
+            if switch is None:
+                return ()
+            wanted = (vswitch.host_port, vswitch.optical_port, vswitch.electrical_port)
+            return tuple(name for name in wanted if name not in switch.names)
+
+    def apply(
+        self, changes: Mapping[DatapathId, Sequence[RuleChange]], timeout_s: float
+    ) -> dict[DatapathId, str | None]:
+        """Change tables on many switches at once, one atomic bundle each.
+
+        Returns, per switch, None once an error-free barrier confirmed the change, else what
+        stood in the way.
+        """
+
+        def encode(datapath: DatapathId, ports: SwitchPorts, xid: int) -> bytes:
+            bundle = encode_changes(changes[datapath], ports, xid, bundle_id=xid)
+            return bundle + encode_barrier(xid)
+
+        results = self._request(changes, encode, timeout_s)
+        return {
+            datapath: None if isinstance(result, bytes) else result
+            for datapath, result in results.items()
+        }
+
+    def flow_counters(
+        self, datapaths: Collection[DatapathId], table: int, timeout_s: float
+    ) -> dict[DatapathId, FlowCounters | None]:
+        """Rule counters of one table; None for a switch that did not answer properly."""
+        results = self._request(
+            datapaths,
+            lambda _datapath, _ports, xid: encode_flow_stats_request(table, 0, 0, xid),
+            timeout_s,
+        )
+        return {datapath: _flow_counters(result) for datapath, result in results.items()}
+
+    def port_packets(self, datapath: DatapathId, timeout_s: float) -> dict[str, PortPackets] | None:
+        """Counters of a switch's ports by name; None if it did not answer properly."""
+        result = self._request(
+            (datapath,), lambda _dp, _ports, xid: encode_port_stats_request(xid), timeout_s
+        )[datapath]
+        if not isinstance(result, bytes):
+            return None
+        try:
+            by_number = decode_port_stats(result)
+        except MalformedReplyError:
+            return None
+        with self._lock:
+            switch = self._switches.get(datapath)
+            names = {} if switch is None else dict(switch.names)
+        return {
+            name: by_number[port.number] for name, port in names.items() if port.number in by_number
+        }
+
+    def await_ports_up(
+        self, datapath: DatapathId, names: Collection[str], timeout_s: float
+    ) -> tuple[str, ...]:
+        """Wait for carrier; returns the ports that are still down (or unknown) at the end."""
+
+        def missing() -> tuple[str, ...]:
+            switch = self._switches.get(datapath)
+            if switch is None:
+                return tuple(names)
+            return tuple(
+                name for name in names if (port := switch.names.get(name)) is None or not port.up
+            )
+
+        with self._changed:
+            self._changed.wait_for(lambda: not missing(), timeout_s)
+            return missing()
+
+    def send_frames(self, frames: Mapping[DatapathId, Iterable[tuple[Port, bytes]]]) -> None:
+        """Packet-out; switches that are not connected are passed over."""
+        for datapath, items in frames.items():
+            with self._lock:
+                switch = self._switches.get(datapath)
+            if switch is None:
+                continue
+            message = b"".join(
+                encode_packet_out(frame, switch.ports.number(port), self._next_xid())
+                for port, frame in items
+                if switch.ports.number(port)
+            )
+            if message:
+                self._send(switch.connection, message)
+
+    def expect_probe(self, nonce: int) -> Future[None]:
+        """A future that resolves when the probe with ``nonce`` comes in."""
+        future: Future[None] = Future()
+        with self._lock:
+            self._probes[nonce] = future
+        return future
+
+    def forget_probe(self, nonce: int) -> None:
+        with self._lock:
+            self._probes.pop(nonce, None)
+
+    # -- plumbing -------------------------------------------------------------------------------
+
+    def _next_xid(self) -> int:
+        return _FIRST_XID + next(self._xids) % _XIDS
+
+    def _send(self, connection: Connection, message: bytes) -> None:
+        self._post(lambda: connection.send(message))
+
+    def _request(
+        self,
+        datapaths: Iterable[DatapathId],
+        encode: Callable[[DatapathId, SwitchPorts, int], bytes],
+        timeout_s: float,
+    ) -> dict[DatapathId, bytes | str]:
+        """Ask all switches at once; a reply body each, or what stood in the way."""
+        results: dict[DatapathId, bytes | str] = {}
+        waiting: dict[Future[bytes], tuple[DatapathId, int]] = {}
+        for datapath in datapaths:
+            with self._lock:
+                switch = self._switches.get(datapath)
+            if switch is None:
+                results[datapath] = "not connected"
+                continue
+            xid = self._next_xid()
+            message = encode(datapath, switch.ports, xid)
+            future: Future[bytes] = Future()
+            with self._lock:
+                if self._switches.get(datapath) is not switch:
+                    results[datapath] = "disconnected"
+                    continue
+                self._pending[xid] = _Pending(datapath, future)
+            waiting[future] = (datapath, xid)
+            self._send(switch.connection, message)
+        done, late = wait(waiting, timeout_s)
+        for future in done:
+            error = future.exception()
+            results[waiting[future][0]] = future.result() if error is None else str(error)
+        for future in late:
+            datapath, xid = waiting[future]
+            with self._lock:
+                self._pending.pop(xid, None)
+            results[datapath] = f"no answer within {timeout_s:g} s: outcome unknown"
+        return results
+
+
+def _fail(lost: Iterable[_Pending]) -> None:
+    for pending in lost:
+        pending.future.set_exception(
+            SwitchGoneError("disconnected before it answered: outcome unknown")
+        )
+
+
+def _flow_counters(result: bytes | str) -> FlowCounters | None:
+    if not isinstance(result, bytes):
+        return None
+    try:
+        return decode_flow_stats(result)
+    except MalformedReplyError:
+        return None

@@ -1,0 +1,247 @@
+"""The seam to Ryu and eventlet: the only module that imports either.
+
+Ryu 4.34 asks for two things before it runs on a present-day Python (docs/decisions/0002):
+``eventlet.wsgi.ALREADY_HANDLED``, which eventlet dropped in 0.30.3, and that its launcher does not
+monkey-patch the process, since device drivers, REST and the journal run in native threads with
+native sockets. :func:`prepare_runtime` provides both. Ryu's own sockets are green explicitly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import eventlet.wsgi
+
+if not hasattr(eventlet.wsgi, "ALREADY_HANDLED"):
+    eventlet.wsgi.ALREADY_HANDLED = object()
+
+from ryu.lib import hub
+
+
+def _no_patch(**_modules: bool) -> None:
+    """Stands in for ``hub.patch``: sockets, threads and select stay the system's own."""
+
+
+hub.patch = _no_patch
+
+from ryu import cfg
+from ryu.base import app_manager
+from ryu.controller import ofp_event
+from ryu.controller.handler import (
+    CONFIG_DISPATCHER,
+    DEAD_DISPATCHER,
+    MAIN_DISPATCHER,
+    set_ev_cls,
+)
+from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
+
+
+def run_manager(arguments: list[str]) -> None:
+    """Ryu's own ``ryu-manager`` main, in a prepared process."""
+    from ryu.cmd import manager  # parses flags at import
+
+    manager.main(args=arguments, prog="ryu-manager")
+
+
+@dataclass(frozen=True, slots=True)
+class PortInfo:
+    """A switch port as the switch describes it."""
+
+    number: int
+    name: str
+    up: bool
+    """Neither administratively down nor without carrier."""
+
+
+class Connection(Protocol):
+    """One OpenFlow connection; used in the hub's thread only."""
+
+    def send(self, message: bytes) -> None: ...
+
+
+class SwitchEvents(Protocol):
+    """What the OpenFlow side reports; called in the hub's thread, must not block."""
+
+    def switch_connected(
+        self, datapath: int, connection: Connection, ports: Mapping[int, PortInfo]
+    ) -> None: ...
+
+    def switch_disconnected(self, datapath: int, connection: Connection) -> None: ...
+
+    def port_changed(self, datapath: int, port: PortInfo, *, deleted: bool) -> None: ...
+
+    def barrier_replied(self, datapath: int, xid: int) -> None: ...
+
+    def error_replied(self, datapath: int, xid: int, error: str) -> None: ...
+
+    def statistics_replied(self, datapath: int, xid: int, body: bytes, *, more: bool) -> None: ...
+
+    def packet_received(self, datapath: int, frame: bytes) -> None: ...
+
+
+class Application(Protocol):
+    """What a launched controller consists of, seen from Ryu."""
+
+    @property
+    def openflow_address(self) -> tuple[str, int]: ...
+
+    @property
+    def events(self) -> SwitchEvents: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+Post = Callable[[Callable[[], None]], None]
+"""Run a function in the hub's thread, soon; callable from any thread."""
+
+
+class HubMailbox:
+    """Carries functions from native threads into the hub; a pipe wakes it."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._closed = False
+
+    def post(self, function: Callable[[], None]) -> None:
+        self._waiting.append(function)
+        with contextlib.suppress(BlockingIOError, OSError):  # full: it will wake anyway
+            os.write(self._writer, b"!")
+
+    def run(self) -> None:
+        """The hub's side: a green thread."""
+        while not self._closed:
+            hub_trampoline(self._reader)
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._reader, 65536)
+            while self._waiting:
+                self._waiting.popleft()()
+
+    def close(self) -> None:
+        self._closed = True
+
+
+def hub_trampoline(descriptor: int) -> None:
+    eventlet.hubs.trampoline(descriptor, read=True)
+
+
+class _DatapathConnection:
+    """A Ryu datapath as a :class:`Connection`."""
+
+    __slots__ = ("_datapath",)
+
+    def __init__(self, datapath: Any) -> None:
+        self._datapath = datapath
+
+    def send(self, message: bytes) -> None:
+        self._datapath.send(message)
+
+
+_RAW_KINDS = (ofproto_v1_3.OFPMP_FLOW, ofproto_v1_3.OFPMP_PORT_STATS)
+_MULTIPART_HEAD = struct.Struct("!HH")
+
+
+def _hand_over_statistics(events: SwitchEvents) -> None:
+    """Take flow and port statistics from the raw bytes, past Ryu's object per entry.
+
+    Ryu builds 31,000 flow statistics a second; read as arrays they cost a fraction of that.
+    """
+    parsers = ofproto_v1_3_parser._MSG_PARSERS
+    ryu_parser = parsers[ofproto_v1_3.OFPT_MULTIPART_REPLY]
+
+    def parse(
+        datapath: Any,
+        version: int,
+        msg_type: int,
+        msg_len: int,
+        xid: int,
+        buf: bytearray,
+    ) -> Any:
+        kind, flags = _MULTIPART_HEAD.unpack_from(buf, 8)
+        if kind not in _RAW_KINDS:
+            return ryu_parser(datapath, version, msg_type, msg_len, xid, buf)
+        more = bool(flags & ofproto_v1_3.OFPMPF_REPLY_MORE)
+        events.statistics_replied(datapath.id, xid, bytes(buf[16:msg_len]), more=more)
+        return None
+
+    parsers[ofproto_v1_3.OFPT_MULTIPART_REPLY] = parse
+
+
+def _port_info(port: Any) -> PortInfo:
+    down = bool(port.config & ofproto_v1_3.OFPPC_PORT_DOWN) or bool(
+        port.state & ofproto_v1_3.OFPPS_LINK_DOWN
+    )
+    return PortInfo(port.port_no, port.name.decode("ascii", "replace"), not down)
+
+
+class OpenFlowApp(app_manager.RyuApp):
+    """Unpacks Ryu's events and hands them to the application; decides nothing."""
+
+    OFP_VERSIONS = [ofproto_v1_3.OFP_VERSION]  # noqa: RUF012  (Ryu's interface)
+
+    def compose(self, post: Post) -> Application:
+        """Build the application; each concrete app overrides this."""
+        raise TypeError(f"{type(self).__name__} has to override compose()")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._mailbox = HubMailbox()
+        self._application = self.compose(self._mailbox.post)
+        self._events = self._application.events
+        host, port = self._application.openflow_address
+        cfg.CONF.set_override("ofp_listen_host", host)
+        cfg.CONF.set_override("ofp_tcp_listen_port", port)
+        _hand_over_statistics(self._events)
+
+    def start(self) -> None:
+        super().start()
+        self.threads.append(hub.spawn(self._mailbox.run))
+        self._application.start()
+
+    def close(self) -> None:
+        self._mailbox.close()
+        self._application.stop()
+
+    @set_ev_cls(ofp_event.EventOFPStateChange, [MAIN_DISPATCHER, DEAD_DISPATCHER])
+    def _state_changed(self, event: Any) -> None:
+        datapath = event.datapath
+        if datapath.id is None:
+            return
+        if event.state == MAIN_DISPATCHER:
+            connection = _DatapathConnection(datapath)
+            datapath.hydra_connection = connection
+            ports = {number: _port_info(port) for number, port in datapath.ports.items()}
+            self._events.switch_connected(datapath.id, connection, ports)
+        elif getattr(datapath, "hydra_connection", None) is not None:
+            self._events.switch_disconnected(datapath.id, datapath.hydra_connection)
+
+    @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
+    def _port_status(self, event: Any) -> None:
+        message = event.msg
+        deleted = message.reason == ofproto_v1_3.OFPPR_DELETE
+        self._events.port_changed(message.datapath.id, _port_info(message.desc), deleted=deleted)
+
+    @set_ev_cls(ofp_event.EventOFPBarrierReply, MAIN_DISPATCHER)
+    def _barrier_reply(self, event: Any) -> None:
+        self._events.barrier_replied(event.msg.datapath.id, event.msg.xid)
+
+    @set_ev_cls(ofp_event.EventOFPErrorMsg, [CONFIG_DISPATCHER, MAIN_DISPATCHER])
+    def _error(self, event: Any) -> None:
+        message = event.msg
+        if message.datapath.id is not None:
+            text = f"OpenFlow error type {message.type}, code {getattr(message, 'code', None)}"
+            self._events.error_replied(message.datapath.id, message.xid, text)
+
+    @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)
+    def _packet_in(self, event: Any) -> None:
+        self._events.packet_received(event.msg.datapath.id, bytes(event.msg.data))
