@@ -8,7 +8,7 @@ import numpy as np
 
 from apps.rest import models
 from apps.rest.problems import INVALID_REQUEST, UNKNOWN_NAME, EntriesError, json_pointer
-from hydra.model import DemandMatrix, Fabric, RackId
+from hydra.model import DemandMatrix, Fabric, PlaneId, RackId
 from hydra.reservations import ReservationRequest, did_you_mean
 from hydra.service import PlanRequest
 
@@ -21,18 +21,22 @@ def plan_request(body: models.PlanBody, fabric: Fabric) -> PlanRequest:
     """Raises EntriesError with everything that is wrong, each with its JSON pointer."""
     reader = _Reader(fabric)
     planes = reader.names("planes", "plane", body.planes, fabric.plane_by_name)
+    use_planes = reader.names("use_planes", "plane", body.use_planes, fabric.plane_by_name)
     racks = reader.names("racks", "rack", body.racks, fabric.rack_by_name)
     demand = None if body.demand is None else reader.demand(body.demand)
     reader.finish()
     return PlanRequest(
         demand=demand,
         racks=None if racks is None else frozenset(fabric.rack_by_name[name].id for name in racks),
-        planes=None
-        if planes is None
-        else frozenset(fabric.plane_by_name[name].id for name in planes),
+        planes=_plane_ids(planes, fabric),
+        use_planes=_plane_ids(use_planes, fabric),
         algorithm=body.algorithm,
         only_if_it_pays=body.only_if_it_pays,
     )
+
+
+def _plane_ids(names: Sequence[str] | None, fabric: Fabric) -> frozenset[PlaneId] | None:
+    return None if names is None else frozenset(fabric.plane_by_name[name].id for name in names)
 
 
 class _Reader:

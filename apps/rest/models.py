@@ -58,6 +58,11 @@ class PlanBody(Body):
     racks: list[Name] | None = Field(
         default=None, min_length=1, description="Only these may change. Null: all."
     )
+    use_planes: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        description="Circuits that may change end up on these only. Null: on any.",
+    )
     algorithm: Name | None = Field(default=None, description="Null: the configured one.")
     only_if_it_pays: bool = False
 
