@@ -1,0 +1,297 @@
+"""SCPI as Polatis optical switches speak it: bytes in, events out; no socket and no clock.
+
+Commands go out as one line ended by CR LF, replies come back as one line ended by CR. Set commands
+answer nothing at all, so a client appends ``;*opc?`` and waits for its ``1``; what went wrong is
+only told by ``:syst:err:all?``.
+
+Source: the public command descriptions of the Polatis Series 6000/7000 user interface. The shape of
+``:syst:err:all?`` replies follows SCPI-99 volume 1 section 21.8 and is inferred for this device, as
+is the empty string for an unconnected port in reply to ``conn:port?``.
+
+Every ``parse_*`` accepts exactly what the ``format_*`` beside it produces, so that what this module
+reads it can also write. Whatever else arrives raises :class:`ScpiError`, and nothing else does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+MAX_LINE_BYTES: Final = 64 * 1024
+"""Longest line taken or sent: a full 1000 x 1000 cross-connect list fits several times over."""
+
+_CR: Final = 0x0D
+_LF: Final = 0x0A
+_TEXT: Final = re.compile(r"[\x20-\x7e]*", re.ASCII)
+_UNPRINTABLE: Final = re.compile(rb"[^\x20-\x7e]")
+_NUMBER: Final = r"(?:0|[1-9][0-9]{0,5})"
+_PORTS: Final = re.compile(rf"\(@({_NUMBER}(?:,{_NUMBER})*)?\)", re.ASCII)
+_SIZE: Final = re.compile(rf"({_NUMBER}),({_NUMBER})", re.ASCII)
+_STATES: Final = re.compile(r"\(([A-Z](?:,[A-Z])*)?\)", re.ASCII)
+_PEER: Final = re.compile(rf'"({_NUMBER})?"', re.ASCII)
+_FAULT: Final = re.compile(r'(0|-?[1-9][0-9]{0,5}),"((?:[ !#-~]|"")*)"', re.ASCII)
+
+
+class ScpiError(Exception):
+    """Bytes or text that are not part of the grammar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Reply to ``*idn?``."""
+
+    vendor: str
+    model: str
+    serial: str
+    firmware: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFault:
+    """One entry of the device's error queue."""
+
+    code: int
+    message: str
+
+
+# --- framing ------------------------------------------------------------------------------------
+
+
+class ReplyDecoder:
+    """Cuts a byte stream into reply lines, however the bytes were split on their way.
+
+    A line holds printable ASCII and ends in CR; one LF right after a CR is ignored, since some
+    serial servers add it. At most :data:`MAX_LINE_BYTES` of an unfinished line are kept.
+    """
+
+    def __init__(self) -> None:
+        self._partial = bytearray()
+        self._after_cr = False
+        self._lines: deque[str] = deque()
+        self._error: ScpiError | None = None
+
+    def receive(self, data: bytes) -> None:
+        """Take the next bytes from the device; bytes after the first bad one are ignored."""
+        start = 0
+        while start < len(data) and self._error is None:
+            if self._after_cr and data[start] == _LF:
+                start += 1
+            self._after_cr = False
+            end = data.find(b"\r", start)
+            self._extend(data[start:] if end < 0 else data[start:end])
+            if end < 0:
+                return
+            if self._error is None:
+                self._lines.append(self._partial.decode("ascii"))
+                self._partial.clear()
+                self._after_cr = True
+            start = end + 1
+
+    def next_line(self) -> str | None:
+        """The next complete line without its terminator, or None when more bytes are needed.
+
+        Raises :class:`ScpiError` once all lines before the bad byte are taken; a decoder that has
+        raised never recovers, since nothing says where the next line starts.
+        """
+        if self._lines:
+            return self._lines.popleft()
+        if self._error is not None:
+            raise self._error
+        return None
+
+    def _extend(self, chunk: bytes) -> None:
+        room = MAX_LINE_BYTES - len(self._partial)
+        bad = _UNPRINTABLE.search(chunk[:room])
+        if bad is not None:
+            where = len(self._partial) + bad.start()
+            self._fail(f"byte 0x{bad[0][0]:02x} at position {where} of a reply")
+        elif len(chunk) > room:
+            self._fail(f"a reply of more than {MAX_LINE_BYTES} bytes without CR")
+        else:
+            self._partial += chunk
+
+    def _fail(self, reason: str) -> None:
+        self._error = ScpiError(reason)
+        self._partial.clear()
+
+
+def encode_line(text: str) -> bytes:
+    """One command line as sent to the device."""
+    if len(text) > MAX_LINE_BYTES:
+        raise ScpiError(f"a command of {len(text)} characters (at most {MAX_LINE_BYTES})")
+    if _TEXT.fullmatch(text) is None:
+        raise ScpiError(f"a command may hold printable ASCII only: {text!r}")
+    return text.encode("ascii") + b"\r\n"
+
+
+# --- commands -----------------------------------------------------------------------------------
+
+IDENTITY_QUERY: Final = "*idn?"
+CLEAR: Final = "*cls"
+COMPLETE_QUERY: Final = "*opc?"
+ERRORS_QUERY: Final = ":syst:err:all?"
+SIZE_QUERY: Final = ":oxc:swit:size?"
+CONNECTIONS_QUERY: Final = ":oxc:swit:conn:stat?"
+DISCONNECT_ALL: Final = ":oxc:swit:disc:all"
+
+_Pairs = Collection[tuple[int, int]]
+
+
+def connect_command(pairs: _Pairs) -> str:
+    """Add cross-connects, (ingress, egress) each, to those that exist."""
+    return f":oxc:swit:conn:add {format_connections(pairs)}"
+
+
+def connect_only_command(pairs: _Pairs) -> str:
+    """Replace ALL cross-connects of the device by these."""
+    return f":oxc:swit:conn:only {format_connections(pairs)}"
+
+
+def disconnect_command(pairs: _Pairs) -> str:
+    """Remove these cross-connects."""
+    return f":oxc:swit:conn:sub {format_connections(pairs)}"
+
+
+def peer_query(port: int) -> str:
+    """Ask which port the given one is connected to."""
+    return f":oxc:swit:conn:port? {_format_number(port)}"
+
+
+def port_state_query(ports: Iterable[int]) -> str:
+    """Ask for the states of some ports, answered in the order given."""
+    return f":oxc:swit:port:stat? {format_ports(ports)}"
+
+
+def synchronised(command: str) -> str:
+    """The command, followed by a query that is answered when the device has carried it out."""
+    return f"{command};{COMPLETE_QUERY}"
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+def _format_number(number: int) -> str:
+    if not 0 <= number <= 999_999:
+        raise ScpiError(f"{number} is no port number (0..999999)")
+    return str(number)
+
+
+def format_ports(ports: Iterable[int]) -> str:
+    """``(1, 2, 3)`` → ``(@1,2,3)``; no ports → ``(@)``."""
+    return f"(@{','.join(map(_format_number, ports))})"
+
+
+def parse_ports(text: str) -> tuple[int, ...]:
+    """``(@1,2,3)`` → ``(1, 2, 3)``."""
+    match = _PORTS.fullmatch(text)
+    if match is None:
+        raise ScpiError(f"not a port list: {_shown(text)}")
+    return tuple(map(int, match[1].split(","))) if match[1] else ()
+
+
+def format_connections(pairs: _Pairs) -> str:
+    """``[(1, 17), (2, 18)]`` → ``(@1,2),(@17,18)``."""
+    return f"{format_ports(a for a, _ in pairs)},{format_ports(b for _, b in pairs)}"
+
+
+def parse_connections(text: str) -> tuple[tuple[int, int], ...]:
+    """``(@1,2),(@17,18)`` → ``((1, 17), (2, 18))``."""
+    ingress_text, separator, egress_text = text.partition("),")
+    if not separator:
+        raise ScpiError(f"not two port lists: {_shown(text)}")
+    ingress, egress = parse_ports(ingress_text + ")"), parse_ports(egress_text)
+    if len(ingress) != len(egress):
+        raise ScpiError(f"{len(ingress)} ingress but {len(egress)} egress ports: {_shown(text)}")
+    return tuple(zip(ingress, egress, strict=True))
+
+
+def format_size(size: tuple[int, int]) -> str:
+    """``(16, 16)`` → ``16,16``."""
+    return ",".join(map(_format_number, size))
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """``16,16`` → ``(16, 16)``: numbers of ingress and egress ports."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ScpiError(f"not a switch size: {_shown(text)}")
+    return int(match[1]), int(match[2])
+
+
+def format_peer(port: int | None) -> str:
+    """``18`` → ``"18"``; not connected → ``""``."""
+    return '""' if port is None else f'"{_format_number(port)}"'
+
+
+def parse_peer(text: str) -> int | None:
+    """``"18"`` → ``18``; ``""`` → None."""
+    match = _PEER.fullmatch(text)
+    if match is None:
+        raise ScpiError(f"not a quoted port number: {_shown(text)}")
+    return int(match[1]) if match[1] else None
+
+
+def format_port_states(states: Sequence[str]) -> str:
+    """``("D", "E")`` → ``(D,E)``."""
+    text = f"({','.join(states)})"
+    if _STATES.fullmatch(text) is None:
+        raise ScpiError(f"not port states: {states!r}")
+    return text
+
+
+def parse_port_states(text: str) -> tuple[str, ...]:
+    """``(D,E,F)`` → ``("D", "E", "F")``: disabled, enabled, failed."""
+    match = _STATES.fullmatch(text)
+    if match is None:
+        raise ScpiError(f"not port states: {_shown(text)}")
+    return tuple(match[1].split(",")) if match[1] else ()
+
+
+def format_identity(identity: Identity) -> str:
+    """Four fields, joined by commas."""
+    fields = (identity.vendor, identity.model, identity.serial, identity.firmware)
+    if any("," in field or _TEXT.fullmatch(field) is None for field in fields):
+        raise ScpiError(f"an identity field holds a comma or an unprintable character: {fields}")
+    return ",".join(fields)
+
+
+def parse_identity(text: str) -> Identity:
+    """``vendor,model,serial,firmware``."""
+    fields = text.split(",")
+    if len(fields) != 4 or _TEXT.fullmatch(text) is None:
+        raise ScpiError(f"not vendor,model,serial,firmware: {_shown(text)}")
+    return Identity(*fields)
+
+
+def format_faults(faults: Sequence[DeviceFault]) -> str:
+    """``-221,"Settings conflict"``; several are joined by commas."""
+    text = ",".join(f'{f.code},"{f.message.replace(chr(34), chr(34) * 2)}"' for f in faults)
+    if not faults or _TEXT.fullmatch(text) is None:
+        raise ScpiError(f"not an error queue: {faults!r}")
+    return text
+
+
+def parse_faults(text: str) -> tuple[DeviceFault, ...]:
+    """The error queue as told, oldest first; an empty queue is the one entry ``0,"No error"``."""
+    faults: list[DeviceFault] = []
+    position = 0
+    while (match := _FAULT.match(text, position)) is not None:
+        faults.append(DeviceFault(int(match[1]), match[2].replace('""', '"')))
+        position = match.end()
+        if position == len(text):
+            return tuple(faults)
+        position += 1 if text[position] == "," else len(text)
+    raise ScpiError(f"not an error queue: {_shown(text)}")
+
+
+def parse_complete(text: str) -> None:
+    """The reply to ``*opc?``: always ``1``."""
+    if text != "1":
+        raise ScpiError(f"expected 1 in reply to {COMPLETE_QUERY}: {_shown(text)}")
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:77]}...")

@@ -1,0 +1,384 @@
+"""Open vSwitch bridges as top-of-rack switches, retagged through OVSDB (the ``ovs`` Python IDL).
+
+Columns and their meaning follow ovs-vswitchd.conf.db(5), the protocol RFC 7047. Three traps shape
+this driver: the IDL drops values outside a column's range without a word, so VLANs are checked
+first and read back after; an empty ``trunks`` means all VLANs, so an empty set is refused; and a
+committed transaction says nothing about the data path, so each change waits until ``cur_cfg`` has
+reached the ``next_cfg`` that the same transaction set.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import ovs.db.idl
+import ovs.jsonrpc
+import ovs.stream
+
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
+from hydra.model import VlanId
+from hydra.roles import PortVlans, TorCapabilities
+
+CAPABILITIES: Final = TorCapabilities(bulk=True)
+
+_DATABASE: Final = "Open_vSwitch"
+_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Open_vSwitch": ("next_cfg", "cur_cfg"),
+    "Bridge": ("name", "ports"),
+    "Port": ("name", "interfaces", "vlan_mode", "tag", "trunks"),
+    "Interface": ("name", "link_state"),
+}
+_ALL_VLANS: Final = frozenset(VlanId(vlan) for vlan in range(1, 4095))
+
+_RETRY: Final = (errno.EAGAIN, errno.EINPROGRESS)
+_Txn = ovs.db.idl.Transaction
+
+
+class _InterfaceRow(Protocol):
+    link_state: list[str]
+
+
+class _PortRow(Protocol):
+    name: str
+    interfaces: list[_InterfaceRow]
+    vlan_mode: list[str]
+    tag: list[int]
+    trunks: list[int]
+
+
+class _BridgeRow(Protocol):
+    name: str
+    ports: list[_PortRow]
+
+
+class _RootRow(Protocol):
+    next_cfg: int
+    cur_cfg: int
+
+    def fetch(self, column: str) -> None: ...
+
+    def increment(self, column: str) -> None: ...
+
+
+class _Transaction(Protocol):
+    def commit(self) -> str: ...
+
+
+class _SessionLostError(Exception):
+    """The session broke or did not answer in time; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """VLAN columns of a Port row as they should be written."""
+
+    vlan_mode: str
+    tag: tuple[int, ...]
+    trunks: tuple[int, ...]
+
+
+class OvsTor:
+    """A :class:`~hydra.roles.TorSwitch`: one bridge of one ovsdb-server.
+
+    ``address`` is ``unix:PATH`` or ``tcp:HOST:PORT``. ``timeout_s`` covers one call, whatever
+    happens meanwhile; nothing here blocks longer. Between calls the session lies idle: whatever
+    changed is read when the next call starts, and a session that the server dropped is reopened.
+    """
+
+    def __init__(self, name: str, address: str, bridge: str, *, timeout_s: float) -> None:
+        self._name = name
+        self._address = address
+        self._bridge = bridge
+        self._timeout_s = timeout_s
+        self._idl: Any = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def capabilities(self) -> TorCapabilities:
+        return CAPABILITIES
+
+    def open(self) -> None:
+        """Connect and check that the bridge exists. Raises DeviceUnavailable or DeviceError."""
+        self._synchronise(self._deadline())
+        self._bridge_row()
+
+    def close(self) -> None:
+        """Drop the session; safe to repeat. The next use connects again."""
+        if self._idl is not None:
+            self._idl.close()
+            self._idl = None
+
+    def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
+        """Membership as the database has it now; a trunk without a list carries all VLANs."""
+        self._synchronise(self._deadline())
+        return {name: self._membership(row) for name, row in self._rows(ports).items()}
+
+    def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
+        """Replace the membership of these ports in one transaction.
+
+        Returns when ovs-vswitchd has applied it. Raises DeviceError (nothing written) for a bad
+        VLAN or a port that is not on this bridge.
+        """
+        columns = {port: self._columns(port, vlans) for port, vlans in wanted.items()}
+        deadline = self._deadline()
+        self._synchronise(deadline)
+        rows = self._rows(columns)
+        target = self._commit(rows, columns, deadline)
+        self._await_applied(target, deadline)
+        self._check_result(wanted)
+
+    def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
+        """Whether each port has carrier; a bond has it when any member has."""
+        self._synchronise(self._deadline())
+        return {
+            name: any(interface.link_state == ["up"] for interface in row.interfaces)
+            for name, row in self._rows(ports).items()
+        }
+
+    # --- what to write, and what was read -----------------------------------------------------
+
+    def _columns(self, port: str, vlans: PortVlans) -> _Columns:
+        bad = sorted(v for v in {*vlans.tagged, *_optional(vlans.native)} if not 1 <= v <= 4094)
+        if bad:
+            raise DeviceError(
+                self._name, f"port {port}: VLAN {bad[0]} is outside 1..4094; nothing was changed"
+            )
+        if not vlans.tagged:
+            raise DeviceError(
+                self._name,
+                f"port {port}: an empty trunk would carry all VLANs; give it the parking VLAN",
+            )
+        if vlans.native in vlans.tagged:
+            raise DeviceError(
+                self._name, f"port {port}: VLAN {vlans.native} can't be both native and tagged"
+            )
+        mode = "trunk" if vlans.native is None else "native-untagged"
+        return _Columns(mode, _optional(vlans.native), tuple(sorted(vlans.tagged)))
+
+    def _membership(self, row: _PortRow) -> PortVlans:
+        mode = row.vlan_mode[0] if row.vlan_mode else ("access" if row.tag else "trunk")
+        tag = VlanId(row.tag[0]) if row.tag else None
+        trunks = frozenset(VlanId(vlan) for vlan in row.trunks) or _ALL_VLANS
+        if mode == "access":
+            return PortVlans(frozenset(), tag)
+        if mode == "trunk":
+            return PortVlans(trunks)
+        if mode == "native-untagged":
+            return PortVlans(trunks - {tag}, tag)
+        if mode == "native-tagged":
+            return PortVlans(trunks | frozenset(() if tag is None else (tag,)))
+        raise DeviceError(
+            self._name, f"port {row.name} has vlan_mode {mode}, which this driver can't describe"
+        )
+
+    def _bridge_row(self) -> _BridgeRow:
+        rows: Iterable[_BridgeRow] = self._idl.tables["Bridge"].rows.values()
+        for row in rows:
+            if row.name == self._bridge:
+                return row
+        raise DeviceError(self._name, f"there is no bridge {self._bridge} at {self._address}")
+
+    def _rows(self, ports: Collection[str]) -> dict[str, _PortRow]:
+        found = {row.name: row for row in self._bridge_row().ports}
+        missing = sorted(set(ports) - found.keys())
+        if missing:
+            raise DeviceError(self._name, f"bridge {self._bridge} has no port {', '.join(missing)}")
+        return {port: found[port] for port in ports}
+
+    def _check_result(self, wanted: Mapping[str, PortVlans]) -> None:
+        for port, row in self._rows(wanted).items():
+            present = self._membership(row)
+            if present != wanted[port]:
+                raise DeviceError(
+                    self._name,
+                    f"port {port} reads back as {_shown(present)}, not {_shown(wanted[port])}; "
+                    "another client may be writing it",
+                )
+
+    # --- the session ----------------------------------------------------------------------------
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._timeout_s
+
+    def _synchronise(self, deadline: float) -> None:
+        """Bring the replica up to now, on a new session if the old one is gone."""
+        try:
+            if self._idl is not None:
+                try:
+                    self._barrier(deadline)
+                except _SessionLostError:
+                    self.close()
+                else:
+                    return
+            self._connect(deadline)
+        except _SessionLostError as error:
+            self.close()
+            raise DeviceUnavailable(
+                self._name, f"no OVSDB session with {self._address}: {error}"
+            ) from error
+
+    def _connect(self, deadline: float) -> None:
+        helper = ovs.db.idl.SchemaHelper(schema_json=_fetch_schema(self._address, deadline))
+        for table, columns in _COLUMNS.items():
+            helper.register_columns(table, list(columns))
+        # No probes: nobody reads the session between calls, and each call has its own deadline.
+        self._idl = ovs.db.idl.Idl(self._address, helper, probe_interval=0, leader_only=False)
+        self._run_until(self._idl.has_ever_connected, deadline)
+
+    def _barrier(self, deadline: float) -> None:
+        """One round trip. The server sends all earlier updates before it answers (RFC 7047 4.1.3).
+
+        A transaction that only fetches is the one request the IDL sends without writing.
+        """
+        self._idl.run()
+        txn = _Txn(self._idl)
+        self._root().fetch("next_cfg")
+        if self._finish(txn, deadline) != _Txn.SUCCESS:
+            raise _SessionLostError(f"a read failed: {txn.get_error()}")
+
+    def _root(self) -> _RootRow:
+        rows: Iterable[_RootRow] = self._idl.tables["Open_vSwitch"].rows.values()
+        for row in rows:
+            return row
+        raise _SessionLostError("the database has no Open_vSwitch row; run ovs-vsctl init")
+
+    def _commit(
+        self, rows: Mapping[str, _PortRow], columns: Mapping[str, _Columns], deadline: float
+    ) -> int:
+        """Write, and return the configuration number to wait for."""
+        txn = _Txn(self._idl)
+        for port, row in rows.items():
+            row.vlan_mode = [columns[port].vlan_mode]
+            row.tag = list(columns[port].tag)
+            row.trunks = list(columns[port].trunks)
+        self._root().increment("next_cfg")
+        sent = txn.commit() == _Txn.INCOMPLETE
+        try:
+            status = self._finish(txn, deadline)
+        except _SessionLostError as error:
+            raise self._unconfirmed(str(error)) from error
+        if status == _Txn.SUCCESS:
+            return int(txn.get_increment_new_value())
+        if status == _Txn.UNCHANGED:
+            return self._root().next_cfg
+        if status == _Txn.TRY_AGAIN:
+            self.close()
+            if sent:
+                raise self._unconfirmed("the session broke")
+            raise DeviceUnavailable(self._name, f"the session with {self._address} broke")
+        raise DeviceError(self._name, f"the database refused the change: {txn.get_error()}")
+
+    def _await_applied(self, target: int, deadline: float) -> None:
+        try:
+            self._run_until(lambda: self._root().cur_cfg >= target, deadline)
+        except _SessionLostError as error:
+            raise self._unconfirmed(f"ovs-vswitchd has not applied it: {error}") from error
+
+    def _unconfirmed(self, reason: str) -> OutcomeUnknown:
+        self.close()
+        return OutcomeUnknown(
+            self._name, f"VLANs were written to {self._address} and not confirmed: {reason}"
+        )
+
+    def _finish(self, txn: _Transaction, deadline: float) -> str:
+        status = txn.commit()
+        while status == _Txn.INCOMPLETE:
+            self._idl.run()
+            status = txn.commit()
+            if status == _Txn.INCOMPLETE:
+                self._wait(deadline)
+        return status
+
+    def _run_until(self, done: Callable[[], bool], deadline: float) -> None:
+        while True:
+            self._idl.run()
+            if done():
+                return
+            self._wait(deadline)
+
+    def _wait(self, deadline: float) -> None:
+        waiter = _Waiter(deadline)
+        self._idl.wait(waiter)
+        waiter.block()
+
+
+def _fetch_schema(address: str, deadline: float) -> Mapping[str, object]:
+    """Ask the server itself, so that a remote switch of another version is understood."""
+    error, stream = ovs.stream.Stream.open(address)
+    while not error and (error := stream.connect()) in _RETRY:
+        waiter = _Waiter(deadline)
+        stream.connect_wait(waiter)
+        waiter.block()
+    if error:
+        raise _SessionLostError(os.strerror(error))
+    connection = ovs.jsonrpc.Connection(stream)
+    try:
+        request = ovs.jsonrpc.Message.create_request("get_schema", [_DATABASE])
+        connection.send(request)
+        while True:
+            connection.run()
+            error, reply = connection.recv()
+            if error in _RETRY:
+                waiter = _Waiter(deadline)
+                connection.wait(waiter)
+                connection.recv_wait(waiter)
+                waiter.block()
+            elif error:
+                raise _SessionLostError("the connection was closed")
+            elif reply.id == request.id:
+                break
+    finally:
+        connection.close()
+    if reply.type != ovs.jsonrpc.Message.T_REPLY:
+        raise _SessionLostError(f"no database {_DATABASE} there: {reply.error}")
+    schema: Mapping[str, object] = reply.result
+    return schema
+
+
+class _Waiter:
+    """Blocks until the IDL's sockets or timers have work; replaces ``ovs.poller.Poller``.
+
+    That one uses ``select``, which fails beyond 1024 file descriptors, and knows no deadline.
+    """
+
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
+        self._poll = select.poll()
+        self._limit_ms: float | None = None
+
+    def fd_wait(self, fd: int | socket.socket, events: int) -> None:
+        self._poll.register(fd, events)
+
+    def timer_wait(self, msec: float) -> None:
+        self._limit_ms = msec if self._limit_ms is None else min(self._limit_ms, msec)
+
+    def immediate_wake(self) -> None:
+        self.timer_wait(0)
+
+    def block(self) -> None:
+        """Raises _SessionLostError when the deadline has passed."""
+        remaining_ms = (self._deadline - time.monotonic()) * 1000
+        if remaining_ms <= 0:
+            raise _SessionLostError("no answer in time")
+        limit_ms = remaining_ms if self._limit_ms is None else min(self._limit_ms, remaining_ms)
+        self._poll.poll(max(0.0, limit_ms))
+
+
+def _optional(vlan: VlanId | None) -> tuple[int, ...]:
+    return () if vlan is None else (vlan,)
+
+
+def _shown(vlans: PortVlans) -> str:
+    tagged = sorted(vlans.tagged)
+    listed = ",".join(map(str, tagged[:16])) + (",…" if len(tagged) > 16 else "")
+    return f"tagged [{listed}] native {vlans.native}"
