@@ -1,0 +1,212 @@
+"""The testbed: a fabric, built from Mininet hosts, Open vSwitch bridges and veth pairs."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from types import FrameType
+from typing import Final, Self, TypeVar
+
+from hydra.model import Fabric, Server
+from hydra.policy import ControllerSettings
+from mininet_scenarios.testbed import links, ovs, sweep, sysctl
+from mininet_scenarios.testbed.capture import Capture
+from mininet_scenarios.testbed.layout import (
+    ELECTRICAL_BRIDGE,
+    electrical_interface,
+    layout,
+    server_interface,
+)
+from mininet_scenarios.testbed.links import Cable, QueueCounters
+from mininet_scenarios.testbed.lock import testbed_lock
+from mininet_scenarios.testbed.ocs import OcsProcess
+from mininet_scenarios.testbed.servers import ServerHost, configure
+from mininet_scenarios.testbed.shell import TestbedError, ip_batch
+
+_T = TypeVar("_T")
+
+_TERMINATION: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Testbed:
+    """The whole emulated data plane of a fabric, for the length of a ``with`` block.
+
+    Needs root. Holds the machine-wide lock, and first removes what an earlier, killed run left.
+    Leaving the block removes exactly what was made, also after an exception, SIGINT or SIGTERM.
+    """
+
+    __test__ = False  # not a test class, whatever pytest makes of the name
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        settings: ControllerSettings,
+        *,
+        switching_ms: float | None = None,
+        fdb_age_s: float = 300.0,
+        datapath: str | None = None,
+    ) -> None:
+        """``switching_ms`` overrides every plane's own; ``datapath`` is OVS's datapath type,
+        by default the kernel's where it has one.
+        """
+        self.fabric = fabric
+        self._controller = f"tcp:{settings.openflow_host}:{settings.openflow_port}"
+        self._switching_ms = switching_ms
+        self._fdb_age_s = fdb_age_s
+        self._datapath = datapath
+        self._hosts: dict[str, ServerHost] = {}
+        self._ocs: dict[str, OcsProcess] = {}
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(testbed_lock())
+            stack.enter_context(_termination_raises())
+            sweep.sweep()
+            stack.callback(self._tear_down)
+            self._build()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._stack.close()
+
+    # -- what stands in it ---------------------------------------------------------------
+
+    def host(self, name: str) -> ServerHost:
+        """The Mininet host that stands for a server (``cmd``, ``popen``, ``pexec`` …)."""
+        return _find(self._hosts, "server", name)
+
+    def ocs(self, plane: str) -> OcsProcess:
+        return _find(self._ocs, "plane", plane)
+
+    def queues(self) -> Mapping[str, QueueCounters]:
+        """Counters of every rate-limited transmitter, by interface name."""
+        return links.queue_counters()
+
+    def frames_at(
+        self, server: str, where: str = "host", *, expression: str = "", direction: str = "inout"
+    ) -> Capture:
+        """Watch a server's ``host`` interface, or its ``optical`` or ``electrical`` uplink."""
+        wanted = self._server(server)
+        ports = {
+            "host": (server_interface(wanted), self.host(server).pid),
+            "optical": (wanted.vswitch.optical_port, None),
+            "electrical": (wanted.vswitch.electrical_port, None),
+        }
+        interface, pid = _find(ports, "place to watch", where)
+        return Capture(interface, namespace_pid=pid, expression=expression, direction=direction)
+
+    # -- what can be broken ----------------------------------------------------------------
+
+    def kill_uplink(self, server: str) -> None:
+        """Take the light off a server's optical uplink: its vswitch loses carrier."""
+        links.set_up(self._server(server).tor_port, up=False)
+
+    def restore_uplink(self, server: str) -> None:
+        links.set_up(self._server(server).tor_port, up=True)
+
+    def cut_electrical(self, server: str) -> None:
+        """Unplug a server from the electrical network: its vswitch loses carrier."""
+        links.set_up(electrical_interface(self._server(server)), up=False)
+
+    def restore_electrical(self, server: str) -> None:
+        links.set_up(electrical_interface(self._server(server)), up=True)
+
+    # -- building ----------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        planned = layout(self.fabric, self._controller, self._fdb_age_s)
+        sysctl.apply()  # before ports exist: their sockets take the buffer size at birth
+        ovs.ensure_running()
+        for server in self.fabric.servers:
+            self._hosts[server.name] = ServerHost(server.name)
+        links.lay((*planned.fabric_cables, *map(self._host_cable, self.fabric.servers)))
+        self._build_electrical()
+        ovs.create(planned.bridges, self._datapath or ovs.default_datapath())
+        links.limit_rates(planned.fabric_cables)
+        for rack in self.fabric.racks:
+            # A rule, so that it forwards with a controller, without one, and while one changes.
+            ovs.set_flows(rack.tor.bridge, ["priority=0,actions=NORMAL"])
+        self._start_ocs()
+        for server in self.fabric.servers:
+            configure(self._hosts[server.name], server)
+        for ocs in self._ocs.values():
+            ocs.wait_until_ready()
+
+    def _host_cable(self, server: Server) -> Cable:
+        pid = self._hosts[server.name].pid
+        return Cable(server.vswitch.host_port, server_interface(server), b_namespace_pid=pid)
+
+    def _build_electrical(self) -> None:
+        bridge = f"{ELECTRICAL_BRIDGE} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
+        ends = map(electrical_interface, self.fabric.servers)
+        ip_batch(
+            [
+                f"link add {bridge}",
+                f"link set dev {ELECTRICAL_BRIDGE} addrgenmode none",
+                f"link set dev {ELECTRICAL_BRIDGE} up",
+                *(f"link set dev {end} master {ELECTRICAL_BRIDGE}" for end in ends),
+            ]
+        )
+
+    def _start_ocs(self) -> None:
+        sysctl.STATE_DIR.mkdir(parents=True, exist_ok=True)
+        for plane in self.fabric.planes:
+            switching_ms = plane.switching_ms if self._switching_ms is None else self._switching_ms
+            log = sysctl.STATE_DIR / f"ocs-{plane.name}.log"
+            self._ocs[plane.name] = OcsProcess(self.fabric, plane, switching_ms, log)
+            self._ocs[plane.name].start()
+
+    def _tear_down(self) -> None:
+        with _termination_ignored():
+            sweep.sweep()
+            for host in self._hosts.values():
+                host.terminate()  # its shell is gone; this closes its pseudo-terminal
+            for ocs in self._ocs.values():
+                ocs.kill()
+            self._hosts.clear()
+            self._ocs.clear()
+
+    def _server(self, name: str) -> Server:
+        return _find(self.fabric.server_by_name, "server", name)
+
+
+@contextlib.contextmanager
+def _termination_raises() -> Iterator[None]:
+    """SIGTERM ends the block by ``SystemExit``, as SIGINT does by ``KeyboardInterrupt``."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals reach the main thread only
+        return
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _termination_ignored() -> Iterator[None]:
+    """A second Ctrl-C must not leave half a clean-up; the tools it calls inherit this."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = [(number, signal.signal(number, signal.SIG_IGN)) for number in _TERMINATION]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def _find(known: Mapping[str, _T], kind: str, name: str) -> _T:
+    try:
+        return known[name]
+    except KeyError:
+        raise TestbedError(f"no {kind} {name!r} here; there are {', '.join(known)}") from None

@@ -1,0 +1,130 @@
+"""Watching frames go by, with tcpdump."""
+
+from __future__ import annotations
+
+import re
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from mininet_scenarios.testbed.shell import TestbedError, member_environment
+
+_START_TIMEOUT_S: Final = 5.0
+_STOP_TIMEOUT_S: Final = 5.0
+_BUFFER_KIB: Final = 64 * 1024
+_FILE_HEADER: Final = struct.Struct("<IHHiIII")
+_FRAME_HEADER: Final = struct.Struct("<IIII")
+_MAGIC_NANOSECONDS: Final = 0xA1B23C4D
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    time_s: float
+    """Wall clock, as the kernel stamped it."""
+    data: bytes
+    """From the destination MAC on, VLAN tag included."""
+
+
+class Capture:
+    """Frames on one interface from ``with`` until its end, both directions unless told.
+
+    ``direction`` is tcpdump's: ``in``, ``out`` or ``inout``. :meth:`frames` is complete after the
+    block; a frame the kernel dropped for want of space is an error, never a silent gap.
+    """
+
+    def __init__(
+        self,
+        interface: str,
+        *,
+        namespace_pid: int | None = None,
+        expression: str = "",
+        direction: str = "inout",
+        snap_bytes: int = 256,
+    ) -> None:
+        enter: Sequence[str] = () if namespace_pid is None else ("mnexec", "-a", str(namespace_pid))
+        self._interface = interface
+        self._command = [*enter, "tcpdump", "-i", interface, "-Q", direction, "-s", str(snap_bytes)]
+        self._command += ["-n", "-U", "--immediate-mode", "--nano", "-B", str(_BUFFER_KIB)]
+        self._command += ["-Z", "root", "-w", "-", *([expression] if expression else [])]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._frames: tuple[Frame, ...] | None = None
+
+    def __enter__(self) -> Self:
+        self._frames = None
+        self._directory = tempfile.TemporaryDirectory(prefix="hydra-capture-")
+        with self._pcap.open("wb") as pcap, self._words.open("wb") as words:
+            self._process = subprocess.Popen(
+                self._command,
+                stdout=pcap,
+                stderr=words,
+                env=member_environment(),
+                start_new_session=True,  # Ctrl-C is for us, not for it
+            )
+        try:
+            self._wait_until_listening(self._process)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        try:
+            _stop(process)
+            self._frames = tuple(_parse(self._pcap.read_bytes()))
+            words = self._words.read_text()
+        finally:
+            self._directory.cleanup()
+        lost = re.search(r"(\d+) packets dropped by kernel", words)
+        if lost is not None and int(lost[1]):
+            raise TestbedError(f"capture on {self._interface} lost {lost[1]} frames: not a witness")
+
+    def frames(self) -> tuple[Frame, ...]:
+        if self._frames is None:
+            raise TestbedError(f"capture on {self._interface} has not ended: read it after `with`")
+        return self._frames
+
+    def _wait_until_listening(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while "listening on" not in (words := self._words.read_text()):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise TestbedError(f"tcpdump does not listen on {self._interface}: {words.strip()}")
+            time.sleep(0.01)
+
+    @property
+    def _pcap(self) -> Path:
+        return Path(self._directory.name) / "frames.pcap"
+
+    @property
+    def _words(self) -> Path:
+        return Path(self._directory.name) / "stderr"
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(_STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _parse(pcap: bytes) -> Iterator[Frame]:
+    if len(pcap) < _FILE_HEADER.size:
+        return
+    if _FILE_HEADER.unpack_from(pcap)[0] != _MAGIC_NANOSECONDS:
+        raise TestbedError("tcpdump wrote something that is not a little-endian nanosecond pcap")
+    offset = _FILE_HEADER.size
+    while offset + _FRAME_HEADER.size <= len(pcap):
+        seconds, nanoseconds, captured, _ = _FRAME_HEADER.unpack_from(pcap, offset)
+        offset += _FRAME_HEADER.size
+        yield Frame(seconds + nanoseconds / 1e9, pcap[offset : offset + captured])
+        offset += captured

@@ -1,0 +1,117 @@
+"""Which bridges, ports and cables a fabric asks for: pure, so that it can be read and tested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from hydra.model import Fabric, OpticalPort, Plane, Rack, Server, VlanId
+from mininet_scenarios.testbed.links import MAX_NAME_CHARS, Cable
+from mininet_scenarios.testbed.ovs import BridgeSpec, PortSpec
+from mininet_scenarios.testbed.shell import TestbedError
+from mininet_scenarios.testbed.sweep import PREFIX
+
+ELECTRICAL_BRIDGE: Final = "hyel"
+
+
+def ocs_bridge(plane: Plane) -> str:
+    return f"hyocs-{plane.name}"
+
+
+def ocs_interface(plane: Plane, port: OpticalPort) -> str:
+    """The OCS's end of the fibre pair to a ToR port, named by the ingress port's number."""
+    return f"hyc-{plane.name}-{port.ingress}"
+
+
+def electrical_interface(server: Server) -> str:
+    """The electrical network's end of a server's electrical uplink."""
+    return f"hyx-{server.name}"
+
+
+def server_interface(server: Server) -> str:
+    """The server's own interface, inside its namespace."""
+    return f"{server.name}-eth0"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Everything to create, apart from the servers' own namespaces."""
+
+    bridges: tuple[BridgeSpec, ...]
+    fabric_cables: tuple[Cable, ...]
+    """Between switches; the electrical bridge's ends are :func:`electrical_interface`."""
+
+
+def layout(fabric: Fabric, controller: str, fdb_age_s: float) -> Layout:
+    """Lay out the whole fabric; ``controller`` in OVS's notation, e.g. ``tcp:127.0.0.1:6653``."""
+    planned = Layout(
+        bridges=(
+            *(_vswitch(server, controller) for server in fabric.servers),
+            *(_tor(fabric, rack, controller, fdb_age_s) for rack in fabric.racks),
+            *(_ocs(fabric, plane) for plane in fabric.planes),
+        ),
+        fabric_cables=tuple(_fabric_cables(fabric)),
+    )
+    _check_names(fabric, planned)
+    return planned
+
+
+def _vswitch(server: Server, controller: str) -> BridgeSpec:
+    vswitch = server.vswitch
+    names = (vswitch.host_port, vswitch.optical_port, vswitch.electrical_port)
+    return BridgeSpec(vswitch.bridge, tuple(map(PortSpec, names)), vswitch.datapath_id, controller)
+
+
+def _tor(fabric: Fabric, rack: Rack, controller: str, fdb_age_s: float) -> BridgeSpec:
+    vlans = range(fabric.circuit_vlans.first, fabric.circuit_vlans.last + 1)
+    circuits = frozenset(map(VlanId, vlans))
+    parked = frozenset({fabric.parking_vlan})
+    return BridgeSpec(
+        rack.tor.bridge,
+        (
+            *(PortSpec(s.tor_port, circuits, rack.tor.native_vlan) for s in rack.servers),
+            *(PortSpec(port.tor_port, parked) for port in fabric.ports_of(rack.id)),
+        ),
+        rack.tor.datapath_id,
+        None if rack.tor.datapath_id is None else controller,
+        {"mac-aging-time": f"{max(1, round(fdb_age_s))}"},
+    )
+
+
+def _ocs(fabric: Fabric, plane: Plane) -> BridgeSpec:
+    ports = (port for port in fabric.ports if port.plane == plane.id)
+    return BridgeSpec(
+        ocs_bridge(plane), tuple(PortSpec(ocs_interface(plane, port)) for port in ports)
+    )
+
+
+def _fabric_cables(fabric: Fabric) -> Iterator[Cable]:
+    server_rate, electrical_rate = fabric.server_rate_mbps, fabric.electrical_rate_mbps
+    for server in fabric.servers:
+        vswitch = server.vswitch
+        yield Cable(vswitch.optical_port, server.tor_port, server_rate, server_rate)
+        yield Cable(
+            vswitch.electrical_port, electrical_interface(server), electrical_rate, electrical_rate
+        )
+    for port in fabric.ports:
+        # Light is not queued in a mirror: the ToR's transmitter sets the rate, the OCS none.
+        yield Cable(port.tor_port, ocs_interface(fabric.planes[port.plane], port), port.rate_mbps)
+
+
+def _check_names(fabric: Fabric, planned: Layout) -> None:
+    ours = [bridge.name for bridge in planned.bridges]
+    ours += [name for cable in planned.fabric_cables for name in (cable.a, cable.b)]
+    ours += [server.vswitch.host_port for server in fabric.servers]
+    long = [n for n in (*ours, *map(server_interface, fabric.servers)) if len(n) > MAX_NAME_CHARS]
+    if long:
+        raise TestbedError(
+            f"interface names longer than Linux's {MAX_NAME_CHARS} characters: {', '.join(long)}; "
+            "shorten the names in the fabric file"
+        )
+    foreign = [name for name in ours if not name.startswith(PREFIX)]
+    if foreign:
+        raise TestbedError(
+            f"names that do not begin with '{PREFIX}': {', '.join(foreign)}; clean-up finds what "
+            "it may remove by this prefix, so change the names in the fabric file"
+        )

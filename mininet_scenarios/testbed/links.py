@@ -1,0 +1,104 @@
+"""Cables: veth pairs, and the rate and queue of each transmitter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mininet_scenarios.testbed.shell import ip_batch, run, tc_batch
+
+MAX_NAME_CHARS: Final = 15
+"""Linux's limit (IFNAMSIZ less the closing zero byte)."""
+
+QUEUE_MS: Final = 10.0
+"""Longest wait in front of a transmitter."""
+
+_FRAME_BYTES: Final = 1518
+_BURST_MS: Final = 1.0
+# Open vSwitch takes a root qdisc with handle 1: for one of its own, and deletes it.
+_ROOT: Final = "5:"
+_LEAF: Final = "10:"
+
+
+@dataclass(frozen=True, slots=True)
+class Cable:
+    """A veth pair; an end with a rate sends no faster than that (Mbps)."""
+
+    a: str
+    b: str
+    a_rate_mbps: float | None = None
+    b_rate_mbps: float | None = None
+    b_namespace_pid: int | None = None
+    """End ``b`` is put into the network namespace of this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounters:
+    """What a transmitter's queue has seen since the build."""
+
+    sent_frames: int
+    sent_bytes: int
+    dropped_frames: int
+    backlog_bytes: int
+
+
+def lay(cables: Iterable[Cable]) -> None:
+    """Create the pairs, silent (no IPv6 of their own) and up."""
+    laid = tuple(cables)
+    ip_batch(_add_line(cable) for cable in laid)
+    names = [name for cable in laid for name in _ends_here(cable)]
+    for name in names:
+        Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
+    ip_batch(f"link set dev {name} up" for name in names)
+
+
+def limit_rates(cables: Iterable[Cable]) -> None:
+    """Set the rates; after the ends are bridge ports, since OVS deletes a new port's qdisc."""
+    tc_batch(
+        line
+        for cable in cables
+        for name, rate_mbps in ((cable.a, cable.a_rate_mbps), (cable.b, cable.b_rate_mbps))
+        if rate_mbps is not None
+        for line in _rate_lines(name, rate_mbps)
+    )
+
+
+def set_up(name: str, *, up: bool) -> None:
+    run(["ip", "link", "set", "dev", name, "up" if up else "down"])
+
+
+def queue_counters() -> Mapping[str, QueueCounters]:
+    """Counters of every rate-limited transmitter, by interface name."""
+    return {
+        queue["dev"]: QueueCounters(
+            queue["packets"], queue["bytes"], queue["drops"], queue["backlog"]
+        )
+        for queue in json.loads(run(["tc", "-s", "-j", "qdisc", "show"]))
+        if queue["kind"] == "pfifo_head_drop" and queue["handle"] == _LEAF
+    }
+
+
+def _add_line(cable: Cable) -> str:
+    line = f"link add {cable.a} type veth peer name {cable.b}"
+    return line if cable.b_namespace_pid is None else f"{line} netns {cable.b_namespace_pid}"
+
+
+def _ends_here(cable: Cable) -> tuple[str, ...]:
+    return (cable.a, cable.b) if cable.b_namespace_pid is None else (cable.a,)
+
+
+def _rate_lines(name: str, rate_mbps: float) -> Iterable[str]:
+    bytes_per_ms = rate_mbps * 1000 / 8
+    # Fewer than two frames of burst and HTB's timer, not its rate, sets the speed.
+    burst = int(max(2 * _FRAME_BYTES, bytes_per_ms * _BURST_MS))
+    queue = max(2, int(bytes_per_ms * QUEUE_MS / _FRAME_BYTES))
+    rate = f"{rate_mbps * 1000:.0f}kbit"
+    yield f"qdisc add dev {name} root handle {_ROOT} htb default 1"
+    yield (
+        f"class add dev {name} parent {_ROOT} classid {_ROOT}1 htb rate {rate} ceil {rate} "
+        f"burst {burst} cburst {burst} quantum {4 * _FRAME_BYTES}"
+    )
+    yield f"qdisc add dev {name} parent {_ROOT}1 handle {_LEAF} pfifo_head_drop limit {queue}"

@@ -1,0 +1,98 @@
+"""The process that stands for one optical circuit switch."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from hydra.model import Fabric, Plane
+from mininet_scenarios.testbed.layout import ocs_bridge, ocs_interface
+from mininet_scenarios.testbed.shell import TestbedError, member_environment
+
+_READY_TIMEOUT_S: Final = 15.0
+_ADMIN_OFFSET: Final = 10_000
+
+
+class OcsProcess:
+    """An emulator process that drives the OCS bridge of one plane.
+
+    It speaks the plane's vendor protocol at :attr:`address` (from the fabric file) and takes the
+    experimenter's orders at :attr:`admin_address`, ten thousand ports higher.
+    """
+
+    def __init__(self, fabric: Fabric, plane: Plane, switching_ms: float, log: Path) -> None:
+        self.plane = plane
+        host, _, port = plane.address.rpartition(":")
+        self.address = (host, int(port))
+        self.admin_address = (host, int(port) + _ADMIN_OFFSET)
+        self.log = log
+        self._command = [sys.executable, "-m", _emulator_of(plane), "--name", plane.name]
+        self._command += ["--listen", f"{host}:{port}"]
+        self._command += ["--admin", f"{host}:{self.admin_address[1]}"]
+        self._command += ["--ports", f"{plane.ports}", "--switching-ms", f"{switching_ms:g}"]
+        self._command += ["--backend", "ovs", "--bridge", ocs_bridge(plane)]
+        for wired in fabric.ports:
+            if wired.plane == plane.id:
+                ends = f"{ocs_interface(plane, wired)}:{wired.tor_port}"
+                self._command += ["--port", f"{wired.ingress}:{wired.egress}:{ends}"]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process; :meth:`wait_until_ready` tells when it serves."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdout=log,
+                stderr=log,
+                env=member_environment(),
+                start_new_session=True,  # Ctrl-C is for the scenario, which then ends this
+            )
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        for address in (self.address, self.admin_address):
+            while not _accepts(address):
+                if self._process is None or self._process.poll() is not None:
+                    raise TestbedError(f"OCS emulator {self.plane.name} ended: {self._log_tail()}")
+                if time.monotonic() > deadline:
+                    raise TestbedError(
+                        f"OCS emulator {self.plane.name} does not listen at "
+                        f"{address[0]}:{address[1]}: {self._log_tail()}"
+                    )
+                time.sleep(0.02)
+
+    def kill(self) -> None:
+        """End the process at once: the mirrors stay as they are, the controller hears nothing."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _log_tail(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()[-15:] if self.log.exists() else []
+        return " | ".join(lines) or "it wrote nothing"
+
+
+_EMULATORS: Final = {"polatis-scpi": "mininet_scenarios.emulators.polatis"}
+
+
+def _emulator_of(plane: Plane) -> str:
+    try:
+        return _EMULATORS[plane.driver]
+    except KeyError:
+        known = ", ".join(sorted(_EMULATORS))
+        raise TestbedError(
+            f"plane {plane.name}: no emulator speaks {plane.driver!r}; known: {known}"
+        ) from None
+
+
+def _accepts(address: tuple[str, int]) -> bool:
+    try:
+        with socket.create_connection(address, timeout=1.0):
+            return True
+    except OSError:
+        return False

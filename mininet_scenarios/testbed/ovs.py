@@ -1,0 +1,142 @@
+"""Open vSwitch: its daemons, and many bridges in one transaction."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from hydra.model import DatapathId, VlanId
+from mininet_scenarios.testbed.shell import TestbedError, run
+from mininet_scenarios.testbed.sysctl import STATE_DIR
+
+_CTL: Final = "/usr/share/openvswitch/scripts/ovs-ctl"
+_STARTED_BY_US: Final = STATE_DIR / "ovs-started"
+
+CONTROLLER_MAX_BACKOFF_MS: Final = 1000
+CONTROLLER_INACTIVITY_PROBE_MS: Final = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class PortSpec:
+    """A port to create; with ``native`` it is an access port that also takes ``trunks`` tagged."""
+
+    name: str
+    trunks: Collection[VlanId] = ()
+    native: VlanId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeSpec:
+    """A bridge to create, ``fail_mode=secure``; ports get OpenFlow numbers 1, 2, … in order."""
+
+    name: str
+    ports: tuple[PortSpec, ...]
+    datapath_id: DatapathId | None = None
+    controller: str | None = None
+    """OVS's notation, e.g. ``tcp:127.0.0.1:6653``."""
+    other_config: Mapping[str, str] = field(default_factory=dict)
+
+
+def default_datapath() -> str:
+    """``system`` where the kernel has Open vSwitch's module, else ``netdev`` (userspace)."""
+    module = Path("/sys/module/openvswitch")
+    if not module.exists():
+        subprocess.run(["modprobe", "openvswitch"], capture_output=True, check=False)
+    return "system" if module.exists() else "netdev"
+
+
+def ensure_running() -> None:
+    """Start ovsdb-server and ovs-vswitchd where they are not up; remembered for :func:`stop`."""
+    if is_running():
+        return
+    if not Path(_CTL).exists():
+        raise TestbedError(f"{_CTL} is missing: install openvswitch-switch (`make bootstrap`)")
+    STATE_DIR.mkdir(parents=True, exist_ok=True)
+    _STARTED_BY_US.touch()
+    command = [_CTL, "start", "--system-id=random"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if not is_running():
+        words = f"{done.stdout}{done.stderr}".strip()
+        raise TestbedError(f"{' '.join(command)} did not start Open vSwitch: {words}")
+
+
+def is_running() -> bool:
+    status = subprocess.run([_CTL, "status"], capture_output=True, check=False)
+    return status.returncode == 0
+
+
+def stop_if_started() -> None:
+    """Stop the daemons where a testbed started them, in this run or in one that was killed."""
+    if _STARTED_BY_US.exists():
+        run([_CTL, "stop"])
+        _STARTED_BY_US.unlink()
+
+
+def create(bridges: Iterable[BridgeSpec], datapath: str) -> None:
+    """Create all bridges in one transaction; returns once ovs-vswitchd has them."""
+    arguments: list[str] = []
+    for bridge in bridges:
+        arguments += _bridge_arguments(bridge, datapath)
+        for number, port in enumerate(bridge.ports, start=1):
+            arguments += _port_arguments(bridge.name, number, port)
+    if arguments:
+        _transact(arguments)
+
+
+def delete(names: Iterable[str]) -> None:
+    arguments: list[str] = []
+    for name in names:
+        arguments += ["--", "--if-exists", "del-br", name]
+    if arguments:
+        _transact(arguments)
+
+
+def bridges() -> list[str]:
+    return run(["ovs-vsctl", "list-br"]).split()
+
+
+def set_flows(bridge: str, flows: Iterable[str]) -> None:
+    """Replace a bridge's rules, in ``ovs-ofctl`` notation."""
+    text = "".join(f"{flow}\n" for flow in flows)
+    run(["ovs-ofctl", "-O", "OpenFlow13", "--bundle", "replace-flows", bridge, "-"], stdin=text)
+
+
+def _transact(arguments: list[str]) -> None:
+    run(["ovs-vsctl", "--timeout=30", *arguments])
+
+
+def _bridge_arguments(bridge: BridgeSpec, datapath: str) -> list[str]:
+    other = {"disable-in-band": "true", **bridge.other_config}
+    if bridge.datapath_id is not None:
+        other["datapath-id"] = f"{bridge.datapath_id:016x}"
+    arguments = ["--", "add-br", bridge.name, "--", "set", "bridge", bridge.name]
+    arguments += [
+        f"datapath_type={datapath}",
+        "fail_mode=secure",
+        "protocols=OpenFlow13",
+        "stp_enable=false",
+        "mcast_snooping_enable=false",
+        *(f"other_config:{key}={json.dumps(value)}" for key, value in other.items()),
+    ]
+    if bridge.controller is not None:
+        arguments += ["--", "set-controller", bridge.name, bridge.controller]
+        arguments += ["--", "set", "controller", bridge.name]
+        arguments += [
+            f"max_backoff={CONTROLLER_MAX_BACKOFF_MS}",
+            f"inactivity_probe={CONTROLLER_INACTIVITY_PROBE_MS}",
+        ]
+    return arguments
+
+
+def _port_arguments(bridge: str, number: int, port: PortSpec) -> list[str]:
+    arguments = ["--", "add-port", bridge, port.name]
+    if port.trunks:
+        mode = "trunk" if port.native is None else "native-untagged"
+        arguments += [f"vlan_mode={mode}", f"trunks={','.join(map(str, sorted(port.trunks)))}"]
+    if port.native is not None:
+        arguments.append(f"tag={port.native}")
+    return [*arguments, "--", "set", "interface", port.name, f"ofport_request={number}"]

@@ -1,0 +1,58 @@
+"""Running the tools that build the testbed: each is called seldom, with many changes at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from hydra.errors import HydraError
+
+MEMBER_VARIABLE: Final = "HYDRA_TESTBED_MEMBER"
+"""Set in the environment of every process of a testbed, so that a later clean-up finds it."""
+
+_TIMEOUT_S: Final = 60.0
+
+
+class TestbedError(HydraError):
+    """The emulated data plane can't be built, or a tool that builds it failed."""
+
+    __test__ = False  # not a test class, whatever pytest makes of the name
+
+
+def member_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment for a process that must end with the testbed."""
+    return {**os.environ, **(extra or {}), MEMBER_VARIABLE: "1"}
+
+
+def run(command: Sequence[str], *, stdin: str | None = None) -> str:
+    """Standard output of a command; :class:`TestbedError` with its words where it fails."""
+    try:
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    except FileNotFoundError as error:
+        raise TestbedError(f"{command[0]} is not installed: run `make bootstrap`") from error
+    except subprocess.TimeoutExpired as error:
+        raise TestbedError(
+            f"{command[0]} gave no answer for {_TIMEOUT_S:.0f} s: is ovs-vswitchd alive?"
+        ) from error
+    if done.returncode:
+        words = (done.stderr or done.stdout).strip()
+        raise TestbedError(f"{' '.join(command[:6])} failed with {done.returncode}: {words}")
+    return done.stdout
+
+
+def ip_batch(lines: Iterable[str]) -> None:
+    _batch(["ip", "-batch", "-"], lines)
+
+
+def tc_batch(lines: Iterable[str]) -> None:
+    _batch(["tc", "-batch", "-"], lines)
+
+
+def _batch(command: Sequence[str], lines: Iterable[str]) -> None:
+    text = "".join(f"{line}\n" for line in lines)
+    if text:
+        run(command, stdin=text)

@@ -1,0 +1,67 @@
+"""Clean-up: everything a testbed makes is found again by its mark or its name."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Final
+
+from mininet_scenarios.testbed import ovs, sysctl
+from mininet_scenarios.testbed.shell import MEMBER_VARIABLE, TestbedError, ip_batch, run
+
+PREFIX: Final = "hy"
+"""Every bridge and every interface of ours in the root namespace begins with this."""
+
+_KILL_TIMEOUT_S: Final = 5.0
+
+
+def sweep() -> None:
+    """Remove all processes, bridges and interfaces of a testbed, and restore the kernel's settings.
+
+    The same for a testbed that ends well, one that failed half-way, and what a killed run left.
+    The caller holds the testbed lock. Repeating it is harmless.
+    """
+    _kill_members()
+    if ovs.is_running():
+        ovs.delete(name for name in ovs.bridges() if name.startswith(PREFIX))
+    _delete_interfaces()
+    ovs.stop_if_started()
+    sysctl.restore()
+    shutil.rmtree(sysctl.STATE_DIR, ignore_errors=True)
+
+
+def members() -> list[int]:
+    """Process ids of everything a testbed started; this process is never among them."""
+    mark = f"{MEMBER_VARIABLE}=1".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):  # ended meanwhile
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+    return found
+
+
+def _kill_members() -> None:
+    deadline = time.monotonic() + _KILL_TIMEOUT_S
+    while pids := members():
+        if time.monotonic() > deadline:
+            raise TestbedError(f"processes {pids} survive SIGKILL: see `ps -o stat,wchan` for why")
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _delete_interfaces() -> None:
+    # One end of a veth pair takes the other with it, so each pair is named once.
+    doomed: set[str] = set()
+    for link in json.loads(run(["ip", "-j", "link", "show"])):
+        if link["ifname"].startswith(PREFIX) and link.get("link") not in doomed:
+            doomed.add(link["ifname"])
+    ip_batch(f"link delete dev {name}" for name in sorted(doomed))

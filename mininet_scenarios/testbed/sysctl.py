@@ -1,0 +1,63 @@
+"""Kernel settings of the testbed, and a file from which any later run can undo them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+STATE_DIR: Final = Path("/run/hydra-testbed")
+_SAVED: Final = STATE_DIR / "sysctl.json"
+
+_BUFFER_BYTES: Final = 8 * 1024 * 1024
+
+_MINIMUM: Final = {
+    # Userspace bridges read their ports in the thread that also takes flow-mods: while it is busy,
+    # frames wait in these buffers (DESIGN: 5000 rules cost a flow hundreds of retransmissions).
+    "net.core.rmem_max": _BUFFER_BYTES,
+    "net.core.rmem_default": _BUFFER_BYTES,
+    # One socket sends for all ports: what waits in any port's queue is charged to it.
+    "net.core.wmem_max": _BUFFER_BYTES,
+    "net.core.wmem_default": _BUFFER_BYTES,
+}
+_EXACT: Final = {
+    # The electrical network is a Linux bridge: no firewall of this machine may see its frames.
+    "net.bridge.bridge-nf-call-iptables": 0,
+    "net.bridge.bridge-nf-call-ip6tables": 0,
+    "net.bridge.bridge-nf-call-arptables": 0,
+}
+
+
+def apply() -> None:
+    """Raise the buffers and take the bridge off the firewall, remembering what was there."""
+    before = {name: _read(name) for name in (*_MINIMUM, *_EXACT) if _path(name).exists()}
+    wanted = {name: max(before[name], least) for name, least in _MINIMUM.items()}
+    wanted |= {name: value for name, value in _EXACT.items() if name in before}
+    changed = {name: before[name] for name, value in wanted.items() if value != before[name]}
+    if not changed:
+        return
+    STATE_DIR.mkdir(parents=True, exist_ok=True)
+    _SAVED.write_text(json.dumps(changed))
+    _write_all({name: wanted[name] for name in changed})
+
+
+def restore() -> None:
+    """Put back what :func:`apply` changed, in this run or in one that was killed."""
+    if not _SAVED.exists():
+        return
+    _write_all(json.loads(_SAVED.read_text()))
+    _SAVED.unlink()
+
+
+def _write_all(values: Mapping[str, int]) -> None:
+    for name, value in values.items():
+        _path(name).write_text(f"{value}\n")
+
+
+def _read(name: str) -> int:
+    return int(_path(name).read_text())
+
+
+def _path(name: str) -> Path:
+    return Path("/proc/sys") / name.replace(".", "/")
