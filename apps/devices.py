@@ -1,0 +1,109 @@
+"""The optical switches and ToRs: drivers with a lock each, opened again after a failure."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from drivers.registry import optical_switch, tor_switch
+from hydra.errors import DeviceError
+from hydra.model import CrossConnect, Fabric, PlaneId, RackId
+from hydra.policy import Policy
+from hydra.roles import OpticalSwitch, PortVlans, TorSwitch
+from hydra.service import DeviceStatus
+
+_DeviceT = TypeVar("_DeviceT", OpticalSwitch, TorSwitch)
+_ResultT = TypeVar("_ResultT")
+
+
+@dataclass(slots=True)
+class _Slot(Generic[_DeviceT]):
+    """A driver, used by one thread at a time, with what is known of its device."""
+
+    device: _DeviceT
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    connected: bool = False
+    problem: str = "not contacted yet"
+
+    def use(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT:
+        """Open if need be, act, and remember how the device is."""
+        with self.lock:
+            try:
+                self.device.open()
+                result = action(self.device)
+            except DeviceError as error:
+                self.connected = False
+                self.problem = str(error)
+                self.device.close()
+                raise
+            self.connected = True
+            self.problem = ""
+            return result
+
+    def close(self) -> None:
+        with self.lock:
+            self.device.close()
+            self.connected = False
+
+
+class Devices:
+    """All devices of a fabric; every method blocks and raises DeviceError."""
+
+    def __init__(self, fabric: Fabric, policy: Policy) -> None:
+        self._fabric = fabric
+        self._planes: dict[PlaneId, _Slot[OpticalSwitch]] = {
+            plane.id: _Slot(optical_switch(plane, policy.timeouts.ocs_s)) for plane in fabric.planes
+        }
+        self._tors: dict[RackId, _Slot[TorSwitch]] = {
+            rack.id: _Slot(tor_switch(rack, policy.timeouts.tor_s)) for rack in fabric.racks
+        }
+
+    def cross_connects(self, plane: PlaneId) -> frozenset[CrossConnect]:
+        return self._planes[plane].use(lambda device: device.cross_connects())
+
+    def change_mirrors(
+        self,
+        plane: PlaneId,
+        disconnect: Collection[CrossConnect],
+        connect: Collection[CrossConnect],
+    ) -> None:
+        self._planes[plane].use(lambda device: device.change(disconnect, connect))
+
+    def vlans(self, rack: RackId, ports: Collection[str]) -> Mapping[str, PortVlans]:
+        return self._tors[rack].use(lambda device: device.vlans(ports))
+
+    def set_vlans(self, rack: RackId, wanted: Mapping[str, PortVlans]) -> None:
+        self._tors[rack].use(lambda device: device.set_vlans(wanted))
+
+    def link_up(self, rack: RackId, ports: Collection[str]) -> Mapping[str, bool]:
+        return self._tors[rack].use(lambda device: device.link_up(ports))
+
+    def plane_problem(self, plane: PlaneId) -> str | None:
+        """Why a plane can't be used now; None if its last command went well."""
+        slot = self._planes[plane]
+        return None if slot.connected else slot.problem
+
+    def tor_problem(self, rack: RackId) -> str | None:
+        slot = self._tors[rack]
+        return None if slot.connected else slot.problem
+
+    def statuses(self) -> list[DeviceStatus]:
+        planes = [
+            DeviceStatus(plane.name, "optical-switch", plane.driver, slot.connected, slot.problem)
+            for plane in self._fabric.planes
+            for slot in (self._planes[plane.id],)
+        ]
+        tors = [
+            DeviceStatus(rack.name, "tor", rack.tor.driver, slot.connected, slot.problem)
+            for rack in self._fabric.racks
+            for slot in (self._tors[rack.id],)
+        ]
+        return planes + tors
+
+    def close(self) -> None:
+        for plane in self._planes.values():
+            plane.close()
+        for tor in self._tors.values():
+            tor.close()

@@ -1,0 +1,183 @@
+"""Runs the executor's commands: all of a batch at once, each device in a thread of its own."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from apps.announcer import Announcer
+from apps.devices import Devices
+from apps.fleet import Fleet
+from hydra.commands import (
+    Announce,
+    ApplyRules,
+    AwaitPortsUp,
+    Batch,
+    Command,
+    MoveMirrors,
+    Outcome,
+    Pause,
+    ProbePath,
+    ReadMirrors,
+    ReadPortPackets,
+    Record,
+    SetVlans,
+    Status,
+)
+from hydra.errors import DeviceError, OutcomeUnknown
+from hydra.executor import Steps
+from hydra.frames import probe
+from hydra.journal import Journal
+from hydra.model import CrossConnect, DatapathId, Fabric, RackId, Server, VlanId
+from hydra.pipeline import Port
+from hydra.policy import Policy
+
+_PROBE_ATTEMPTS = 4
+
+
+class Runner:
+    """Drives an executor's generator with real devices, switches and the journal."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: Policy,
+        fleet: Fleet,
+        devices: Devices,
+        journal: Journal,
+        announcer: Announcer,
+    ) -> None:
+        self._fabric = fabric
+        self._policy = policy
+        self._fleet = fleet
+        self._devices = devices
+        self._journal = journal
+        self._announcer = announcer
+        workers = min(128, len(fabric.racks) + len(fabric.planes) + 8)
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="device")
+        self._handlers: dict[type[Command], Callable[[Any], Any]] = {
+            ApplyRules: self._apply_rules,
+            ReadPortPackets: self._port_packets,
+            SetVlans: self._set_vlans,
+            MoveMirrors: self._move_mirrors,
+            ReadMirrors: self._read_mirrors,
+            AwaitPortsUp: self._await_ports_up,
+            Announce: self._announce,
+            ProbePath: self._probe,
+            Pause: self._pause,
+            Record: self._record,
+        }
+        self._nonces = itertools.count(random.SystemRandom().getrandbits(48))
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def run(self, steps: Steps, on_batch: Callable[[Batch], None]) -> None:
+        """Carry out the batches that ``steps`` yields until it ends."""
+        try:
+            batch = next(steps)
+            while True:
+                on_batch(batch)
+                batch = steps.send(self.perform(batch.commands))
+        except StopIteration:
+            return
+
+    def perform(self, commands: Sequence[Command]) -> list[Outcome]:
+        """Run commands in parallel; outcomes in the same order."""
+        if len(commands) == 1:
+            return [self._timed(commands[0])]
+        return list(self._pool.map(self._timed, commands))
+
+    def _timed(self, command: Command) -> Outcome:
+        started = time.monotonic()
+        status, value, error = Status.CONFIRMED, None, ""
+        try:
+            value = self._handlers[type(command)](command)
+        except OutcomeUnknown as unknown:
+            status, error = Status.UNKNOWN, str(unknown)
+        except DeviceError as failure:
+            status, error = Status.FAILED, str(failure)
+        return Outcome(status, value, error, started, time.monotonic())
+
+    def _apply_rules(self, command: ApplyRules) -> dict[DatapathId, str | None]:
+        return self._fleet.apply(command.changes, self._policy.timeouts.vswitch_s)
+
+    def _set_vlans(self, command: SetVlans) -> None:
+        self._devices.set_vlans(command.rack, command.ports)
+
+    def _move_mirrors(self, command: MoveMirrors) -> None:
+        move = command.move
+        self._devices.change_mirrors(command.plane, move.disconnect, move.connect)
+
+    def _read_mirrors(self, command: ReadMirrors) -> frozenset[CrossConnect]:
+        return self._devices.cross_connects(command.plane)
+
+    def _announce(self, command: Announce) -> None:
+        self._announcer.announce(command.servers)
+
+    def _pause(self, command: Pause) -> None:
+        time.sleep(command.seconds)
+
+    def _record(self, command: Record) -> None:
+        self._journal.record(time.time(), command.what, command.details)
+
+    def _tor_datapath(self, rack: RackId) -> DatapathId | None:
+        datapath = self._fabric.racks[rack].tor.datapath_id
+        return datapath if datapath in self._fleet.connected() else None
+
+    def _port_packets(self, command: ReadPortPackets) -> dict[str, int]:
+        """Frames in + out per port; a port without readable counters is left out."""
+        datapath = self._tor_datapath(command.rack)
+        counters = (
+            None
+            if datapath is None
+            else self._fleet.port_packets(datapath, self._policy.timeouts.tor_s)
+        )
+        return {
+            name: counters[name].rx_packets + counters[name].tx_packets
+            for name in command.ports
+            if counters is not None and name in counters
+        }
+
+    def _await_ports_up(self, command: AwaitPortsUp) -> tuple[str, ...]:
+        """Told by the ToR's OpenFlow connection where there is one, asked of its driver if not."""
+        rack, ports, timeout_s = command.rack, command.ports, command.timeout_s
+        datapath = self._tor_datapath(rack)
+        if datapath is not None:
+            return self._fleet.await_ports_up(datapath, ports, timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            up = self._devices.link_up(rack, ports)
+            missing = tuple(name for name in ports if not up.get(name))
+            if not missing or time.monotonic() >= deadline:
+                return missing
+            time.sleep(0.05)
+
+    def _probe(self, command: ProbePath) -> tuple[str, ...]:
+        """Probe both directions; returns those in which nothing came through."""
+        a, b = command.ends
+        vlan, timeout_s = command.vlan, command.timeout_s
+        missing = {(a, b), (b, a)}
+        for _ in range(_PROBE_ATTEMPTS):
+            missing -= self._probe_once(vlan, missing, timeout_s / _PROBE_ATTEMPTS)
+            if not missing:
+                break
+        return tuple(sorted(f"{src.name} to {dst.name}" for src, dst in missing))
+
+    def _probe_once(
+        self, vlan: VlanId, directions: set[tuple[Server, Server]], timeout_s: float
+    ) -> set[tuple[Server, Server]]:
+        waiting: dict[Future[None], tuple[int, tuple[Server, Server]]] = {}
+        for src, dst in sorted(directions, key=lambda ends: ends[0].name):
+            nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF
+            waiting[self._fleet.expect_probe(nonce)] = (nonce, (src, dst))
+            frame = probe(src.mac, dst.mac, vlan, nonce)
+            self._fleet.send_frames({src.vswitch.datapath_id: [(Port.OPTICAL, frame)]})
+        done, late = wait(waiting, timeout_s)
+        for future in late:
+            self._fleet.forget_probe(waiting[future][0])
+        return {waiting[future][1] for future in done}

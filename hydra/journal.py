@@ -1,0 +1,160 @@
+"""The journal: what was intended and what came of it, on disk before anything moves.
+
+SQLite in WAL mode with full synchronisation, so that an entry which was acknowledged survives a
+power cut. One file; :meth:`Journal.close` is optional.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from hydra.errors import HydraError
+
+SCHEMA_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS entries (
+    id INTEGER PRIMARY KEY,
+    unix_s REAL NOT NULL,
+    what TEXT NOT NULL,
+    details TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS network_state (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    fabric TEXT NOT NULL,
+    state TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS reservations (
+    id TEXT PRIMARY KEY,
+    record TEXT NOT NULL
+);
+"""
+_KEPT_ENTRIES: Final = 10_000
+
+
+class JournalError(HydraError):
+    """The journal can't be read or written; nothing that depends on it may go ahead."""
+
+
+class Journal:
+    """Usable from any thread. ``":memory:"`` as the path keeps nothing (tests)."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        try:
+            if path != ":memory:":
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._check_version()
+            self._db.executescript(_SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            raise self._error("open", error) from error
+
+    def _error(self, verb: str, error: Exception) -> JournalError:
+        return JournalError(
+            f"can't {verb} the journal {self._path} ({error}): "
+            "check the directory, its permissions and the free disk space"
+        )
+
+    def _check_version(self) -> None:
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version not in (0, SCHEMA_VERSION):
+            self._db.close()
+            raise JournalError(
+                f"journal {self._path} has schema {version}, this release reads {SCHEMA_VERSION}: "
+                "start the release that wrote it, or move the file away"
+            )
+        self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+    def _write(self, statements: Sequence[tuple[str, Sequence[object]]]) -> None:
+        """One transaction."""
+        with self._lock:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                for statement, values in statements:
+                    self._db.execute(statement, values)
+                self._db.execute("COMMIT")
+            except sqlite3.Error as error:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise self._error("write", error) from error
+
+    def _read(self, query: str) -> list[tuple[Any, ...]]:
+        with self._lock, closing(self._db.cursor()) as cursor:
+            try:
+                return cursor.execute(query).fetchall()
+            except sqlite3.Error as error:
+                raise self._error("read", error) from error
+
+    def record(self, unix_s: float, what: str, details: Mapping[str, Any]) -> None:
+        """Append an entry; old ones beyond the last 10,000 go."""
+        self._write(
+            [
+                (
+                    "INSERT INTO entries (unix_s, what, details) VALUES (?, ?, ?)",
+                    (unix_s, what, json.dumps(details)),
+                ),
+                (
+                    "DELETE FROM entries WHERE id <= (SELECT MAX(id) FROM entries) - ?",
+                    (_KEPT_ENTRIES,),
+                ),
+            ]
+        )
+
+    def entries(self) -> list[tuple[float, str, dict[str, Any]]]:
+        """Oldest first: (unix time in s, what, details)."""
+        rows = self._read("SELECT unix_s, what, details FROM entries ORDER BY id")
+        return [(unix_s, what, json.loads(details)) for unix_s, what, details in rows]
+
+    def save_state(self, fabric_name: str, state: Mapping[str, Any]) -> None:
+        """The state that the network is meant to be in from now on."""
+        self._write(
+            [
+                (
+                    "INSERT INTO network_state (id, fabric, state) VALUES (1, ?, ?) "
+                    "ON CONFLICT (id) DO UPDATE SET fabric = excluded.fabric, "
+                    "state = excluded.state",
+                    (fabric_name, json.dumps(state)),
+                )
+            ]
+        )
+
+    def load_state(self, fabric_name: str) -> dict[str, Any] | None:
+        """The last saved state; None if there is none. Another fabric's journal is refused."""
+        rows = self._read("SELECT fabric, state FROM network_state")
+        if not rows:
+            return None
+        ((fabric, state),) = rows
+        if fabric != fabric_name:
+            raise JournalError(
+                f"journal {self._path} belongs to fabric {fabric!r}, not {fabric_name!r}: "
+                "set controller.journal to a file of its own"
+            )
+        record: dict[str, Any] = json.loads(state)
+        return record
+
+    def save_reservation(self, reservation_id: str, record: Mapping[str, Any]) -> None:
+        self._write(
+            [
+                (
+                    "INSERT INTO reservations (id, record) VALUES (?, ?) "
+                    "ON CONFLICT (id) DO UPDATE SET record = excluded.record",
+                    (reservation_id, json.dumps(record)),
+                )
+            ]
+        )
+
+    def load_reservations(self) -> list[dict[str, Any]]:
+        return [json.loads(record) for (record,) in self._read("SELECT record FROM reservations")]
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()

@@ -1,0 +1,136 @@
+"""What the network is really in after a start: the journal's word held against the devices'.
+
+Of the state that the journal remembers, only what every device confirms is kept. The rest of its
+paths go electrical, and whatever else stands on our ports is taken down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hydra.model import (
+    Circuit,
+    CrossConnect,
+    Fabric,
+    NetworkState,
+    PlaneId,
+    PortId,
+    RackId,
+    Topology,
+)
+from hydra.plan import MirrorMove, port_trunks, server_port_vlans
+from hydra.roles import PortVlans
+
+
+@dataclass(frozen=True, slots=True)
+class Actual:
+    """What was read from the devices; those that did not answer are absent."""
+
+    mirrors: Mapping[PlaneId, frozenset[CrossConnect]]
+    vlans: Mapping[RackId, Mapping[str, PortVlans]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    state: NetworkState
+    mirrors: Mapping[PlaneId, MirrorMove]
+    """Cross-connects on our ports that belong to no circuit of ``state``."""
+    retag: Mapping[RackId, Mapping[str, PortVlans]]
+    """Ports whose VLANs differ from what ``state`` wants."""
+    dropped: frozenset[Circuit]
+
+
+def reconcile(fabric: Fabric, remembered: NetworkState, actual: Actual) -> Reconciled:
+    """The part of ``remembered`` that is real, and what to mend."""
+    kept = frozenset(
+        circuit
+        for circuit in remembered.topology.circuits
+        if actual.mirrors.get(circuit.plane, frozenset()).issuperset(fabric.cross_connects(circuit))
+    )
+    wanted = port_trunks(fabric, remembered)
+    paths = tuple(
+        path
+        for path in remembered.topology.paths
+        if kept.issuperset(path.circuits)
+        and all(
+            _tagged_as_wanted(fabric, actual, wanted, end)
+            for circuit in path.circuits
+            for end in (circuit.a, circuit.b)
+        )
+    )
+    used = frozenset(circuit for path in paths for circuit in path.circuits)
+    state = NetworkState(
+        remembered.epoch,
+        Topology(used, paths),
+        {path: remembered.vlans[path] for path in paths},
+        remembered.resting
+        | frozenset(remembered.vlans.values())
+        - frozenset(remembered.vlans[path] for path in paths),
+    )
+    return Reconciled(
+        state,
+        stray_mirrors(fabric, state, actual.mirrors),
+        _wrong_vlans(fabric, state, actual),
+        remembered.topology.circuits - used,
+    )
+
+
+def _tagged_as_wanted(
+    fabric: Fabric, actual: Actual, wanted: Mapping[PortId, PortVlans], end: PortId
+) -> bool:
+    port = fabric.ports[end]
+    return actual.vlans.get(port.rack, {}).get(port.tor_port) == wanted[end]
+
+
+def stray_mirrors(
+    fabric: Fabric, state: NetworkState, actual: Mapping[PlaneId, frozenset[CrossConnect]]
+) -> dict[PlaneId, MirrorMove]:
+    """Cross-connects that touch a wired port of ours and belong to no circuit of ``state``.
+
+    Cross-connects between ports that the configuration does not name are left alone.
+    """
+    moves: dict[PlaneId, MirrorMove] = {}
+    for plane, present in actual.items():
+        ours = {
+            number
+            for port in fabric.ports
+            if port.plane == plane
+            for number in (port.ingress, port.egress)
+        }
+        meant = {
+            cross
+            for circuit in state.topology.circuits
+            if circuit.plane == plane
+            for cross in fabric.cross_connects(circuit)
+        }
+        stray = frozenset(
+            cross for cross in present - meant if cross.ingress in ours or cross.egress in ours
+        )
+        if stray:
+            moves[plane] = MirrorMove(disconnect=stray, connect=frozenset())
+    return moves
+
+
+def wanted_vlans(fabric: Fabric, state: NetworkState) -> dict[RackId, dict[str, PortVlans]]:
+    """VLAN membership of every ToR port that the configuration names."""
+    trunks = port_trunks(fabric, state)
+    wanted = {rack.id: server_port_vlans(fabric, rack.id) for rack in fabric.racks}
+    for port in fabric.ports:
+        wanted[port.rack][port.tor_port] = trunks[port.id]
+    return wanted
+
+
+def _wrong_vlans(
+    fabric: Fabric, state: NetworkState, actual: Actual
+) -> dict[RackId, dict[str, PortVlans]]:
+    wrong: dict[RackId, dict[str, PortVlans]] = {}
+    for rack, ports in wanted_vlans(fabric, state).items():
+        if rack not in actual.vlans:
+            continue
+        differing = {
+            name: vlans for name, vlans in ports.items() if actual.vlans[rack].get(name) != vlans
+        }
+        if differing:
+            wrong[rack] = differing
+    return wrong

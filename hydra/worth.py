@@ -1,0 +1,47 @@
+"""Whether a change of topology pays: its gain over the time it should last, against its cost."""
+
+from __future__ import annotations
+
+from hydra.policy import Policy
+from hydra.service import Verdict
+
+
+def judge(
+    policy: Policy,
+    *,
+    served_now_mbps: float,
+    served_then_mbps: float,
+    disturbed_mbps: float,
+    outage_s: float,
+    youngest_circuit_s: float,
+) -> Verdict:
+    """Weigh a change.
+
+    ``disturbed_mbps`` is what now flows over circuits that would move, and ``outage_s`` how long
+    a reconfiguration keeps such traffic off circuits (measured on the last ones).
+    ``youngest_circuit_s`` is the age of the youngest circuit that would be torn down.
+    """
+    gain_mbps = served_then_mbps - served_now_mbps
+    gain_mbit = gain_mbps * policy.gain_horizon_s
+    cost_mbit = disturbed_mbps * outage_s
+
+    def verdict(pays: bool, reason: str) -> Verdict:
+        return Verdict(pays, reason, gain_mbps, gain_mbit, cost_mbit)
+
+    if gain_mbps < policy.minimum_gain_mbps:
+        return verdict(
+            False, f"gains {gain_mbps:.1f} Mbps, less than {policy.minimum_gain_mbps:g} Mbps"
+        )
+    if gain_mbit < policy.gain_factor * cost_mbit:
+        return verdict(
+            False,
+            f"gains {gain_mbit:.1f} Mbit in {policy.gain_horizon_s:g} s, less than "
+            f"{policy.gain_factor:g} times its cost of {cost_mbit:.1f} Mbit",
+        )
+    if youngest_circuit_s < policy.minimum_circuit_life_s:
+        return verdict(
+            False,
+            f"would tear down a circuit after {youngest_circuit_s:.1f} s, "
+            f"before its minimum life of {policy.minimum_circuit_life_s:g} s",
+        )
+    return verdict(True, f"gains {gain_mbit:.1f} Mbit for a cost of {cost_mbit:.1f} Mbit")
