@@ -1,0 +1,244 @@
+"""The auxiliary graph of the HydRA heuristic: where a path could still go.
+
+Its nodes are racks. Two racks are linked if they have free ports on a common plane (a circuit
+could be set up) or if a circuit between them has capacity left (Christodoulopoulos et al., JOCN
+2015, section III.B.3). Sets of racks and sets of planes are integers used as bitsets: bit i is
+rack or plane i.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hydra.model import Circuit, PlaneId, PortId
+from topology.problem import RATE_TOLERANCE_MBPS, FabricArrays
+
+
+def bits(mask: int) -> Iterator[int]:
+    """Positions of the ones in ``mask``, ascending."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+class FreePorts:
+    """The ports that no circuit uses, by rack and plane.
+
+    Ports may differ in rate, so the bitsets exist once per distinct rate (its *class*), each
+    counting ports at least that fast. One more, empty class stands for rates that no port has.
+    """
+
+    def __init__(self, fabric: FabricArrays, ports: Iterable[PortId]) -> None:
+        self._rates = sorted(set(fabric.port_rate_mbps.tolist()))
+        self._rack: list[int] = fabric.port_rack.tolist()
+        self._plane: list[int] = fabric.port_plane.tolist()
+        self._class = [bisect_left(self._rates, rate) for rate in fabric.port_rate_mbps.tolist()]
+        self._at: dict[tuple[int, int], list[PortId]] = {}
+        classes = range(len(self._rates) + 1)
+        self._racks_on = [[0] * fabric.n_planes for _ in classes]
+        self._planes_of = [[0] * fabric.n_racks for _ in classes]
+        for port in ports:
+            self._add(port)
+
+    def _add(self, port: PortId) -> None:
+        rack, plane = self._rack[port], self._plane[port]
+        insort(self._at.setdefault((rack, plane), []), port)
+        for rate_class in range(self._class[port] + 1):
+            self._racks_on[rate_class][plane] |= 1 << rack
+            self._planes_of[rate_class][rack] |= 1 << plane
+
+    def class_for(self, rate_mbps: float) -> int:
+        """The class of ports that carry ``rate_mbps``."""
+        return bisect_left(self._rates, rate_mbps - RATE_TOLERANCE_MBPS)
+
+    def is_free(self, port: PortId, rate_class: int) -> bool:
+        at = self._at.get((self._rack[port], self._plane[port]), ())
+        return self._class[port] >= rate_class and port in at
+
+    def common_planes(self, rack: int, other: int, rate_class: int) -> int:
+        """Planes on which both racks have a free port."""
+        planes = self._planes_of[rate_class]
+        return planes[rack] & planes[other]
+
+    def planes_of(self, racks: int, rate_class: int) -> int:
+        """Planes on which any of ``racks`` has a free port."""
+        of_rack = self._planes_of[rate_class]
+        planes = 0
+        for rack in bits(racks):
+            planes |= of_rack[rack]
+        return planes
+
+    def racks_on(self, planes: int, rate_class: int) -> int:
+        """Racks with a free port on any of ``planes``."""
+        on_plane = self._racks_on[rate_class]
+        racks = 0
+        for plane in bits(planes):
+            racks |= on_plane[plane]
+        return racks
+
+    def first(self, rack: int, plane: int, rate_class: int) -> PortId:
+        """The lowest free port of ``rack`` on ``plane``; there must be one."""
+        return next(p for p in self._at[rack, plane] if self._class[p] >= rate_class)
+
+    def take(self, port: PortId) -> None:
+        rack, plane = self._rack[port], self._plane[port]
+        left = self._at[rack, plane]
+        left.remove(port)
+        best_left = max((self._class[other] for other in left), default=-1)
+        for rate_class in range(best_left + 1, self._class[port] + 1):
+            self._racks_on[rate_class][plane] &= ~(1 << rack)
+            self._planes_of[rate_class][rack] &= ~(1 << plane)
+
+
+@dataclass(slots=True)
+class _Link:
+    """A circuit that exists, and the Mbps (in each direction) not booked on it."""
+
+    circuit: Circuit
+    rack_a: int
+    rack_b: int
+    residual_mbps: float
+
+    @property
+    def usable(self) -> bool:
+        return self.residual_mbps > RATE_TOLERANCE_MBPS
+
+
+class AuxiliaryGraph:
+    """Free ports and residual circuits, consumed as paths are booked.
+
+    ``need_mbps`` in the methods is what every hop must have left; 0 stands for HydRA's Boolean
+    demand, which anything above zero meets. Where a hop could take several ports, a circuit among
+    ``preferred`` comes first (it disturbs nothing), then the lowest plane and the lowest ports.
+    """
+
+    def __init__(
+        self, fabric: FabricArrays, ports: Iterable[PortId], preferred: Iterable[Circuit]
+    ) -> None:
+        self._fabric = fabric
+        self._free = FreePorts(fabric, ports)
+        self._links: list[dict[int, list[_Link]]] = [{} for _ in range(fabric.n_racks)]
+        self._live = [0] * fabric.n_racks
+        """Racks reached by a circuit with anything left."""
+        self._preferred: dict[tuple[int, int], list[Circuit]] = {}
+        for circuit in sorted(preferred):
+            a, b = fabric.racks_of(circuit)
+            self._preferred.setdefault((min(a, b), max(a, b)), []).append(circuit)
+
+    def add_circuit(self, circuit: Circuit, residual_mbps: float) -> None:
+        """Let paths use what is left on a circuit that stays."""
+        self._link(circuit, residual_mbps)
+
+    def shortest_path(
+        self, src: int, dst: int, depth: int, need_mbps: float
+    ) -> tuple[int, ...] | None:
+        """The racks along a shortest path of at most ``depth`` hops, or None.
+
+        Among equally short paths it is the one whose rack sequence is lexicographically smallest,
+        as a breadth-first search that visits neighbours in ascending order finds it. Levels grow
+        from ``dst``, so that a walk from ``src`` can descend them.
+        """
+        near_src = self._neighbours(1 << src, need_mbps)
+        levels = [1 << dst]
+        seen = levels[0]
+        while not near_src & levels[-1]:
+            if len(levels) == depth:
+                return None
+            level = self._neighbours(levels[-1], need_mbps) & ~seen
+            if not level:
+                return None
+            levels.append(level)
+            seen |= level
+        racks = [src]
+        for level in reversed(levels):
+            ahead = self._neighbours(1 << racks[-1], need_mbps) & level
+            racks.append(next(bits(ahead)))
+        return tuple(racks)
+
+    def book(
+        self, racks: tuple[int, ...], wanted_mbps: float, need_mbps: float
+    ) -> tuple[Circuit, ...]:
+        """Set up the missing hops of a shortest path, take the capacity, return the circuits.
+
+        All hops are booked, never some: two new hops that meet at a relay can't contend for its
+        last port on a plane, since then both outer racks would have a free port on that plane and
+        the path through the relay would not be a shortest one.
+        """
+        links = [self._hop(here, there, wanted_mbps, need_mbps) for here, there in pairwise(racks)]
+        given = min(wanted_mbps, *(link.residual_mbps for link in links))
+        for link in links:
+            link.residual_mbps -= given
+            self._refresh(link)
+        return tuple(link.circuit for link in links)
+
+    def _neighbours(self, racks: int, need_mbps: float) -> int:
+        """Racks one hop from any of ``racks``; may contain some of ``racks`` themselves."""
+        rate_class = self._free.class_for(need_mbps)
+        found = self._free.racks_on(self._free.planes_of(racks, rate_class), rate_class)
+        for rack in bits(racks):
+            found |= self._live[rack] if need_mbps <= 0 else self._with_left(rack, need_mbps)
+        return found
+
+    def _with_left(self, rack: int, need_mbps: float) -> int:
+        need_mbps -= RATE_TOLERANCE_MBPS
+        found = 0
+        for other, links in self._links[rack].items():
+            if any(link.usable and link.residual_mbps >= need_mbps for link in links):
+                found |= 1 << other
+        return found
+
+    def _hop(self, here: int, there: int, wanted_mbps: float, need_mbps: float) -> _Link:
+        """A link for one hop: one with all that is wanted, else a new one, else what is left."""
+        links = self._links[here].get(there, [])
+        best = max(links, key=lambda link: link.residual_mbps, default=None)
+        if best is not None and best.residual_mbps >= wanted_mbps - RATE_TOLERANCE_MBPS:
+            return best
+        new = self._new_circuit(here, there, need_mbps)
+        if new is not None:
+            return self._link(new, self._fabric.rate_of(new))
+        if best is None or not best.usable:
+            raise ValueError(f"racks {here} and {there} are not neighbours")
+        return best
+
+    def _new_circuit(self, here: int, there: int, need_mbps: float) -> Circuit | None:
+        """The circuit to set up between two racks, its ports taken; None without free ports."""
+        rate_class = self._free.class_for(need_mbps)
+        planes = self._free.common_planes(here, there, rate_class)
+        if not planes:
+            return None
+        circuit = self._standing(here, there, rate_class)
+        if circuit is None:
+            plane = next(bits(planes))
+            ends = sorted(self._free.first(rack, plane, rate_class) for rack in (here, there))
+            circuit = Circuit(PlaneId(plane), ends[0], ends[1])
+        self._free.take(circuit.a)
+        self._free.take(circuit.b)
+        return circuit
+
+    def _standing(self, here: int, there: int, rate_class: int) -> Circuit | None:
+        for circuit in self._preferred.get((min(here, there), max(here, there)), ()):
+            if all(self._free.is_free(port, rate_class) for port in (circuit.a, circuit.b)):
+                return circuit
+        return None
+
+    def _link(self, circuit: Circuit, residual_mbps: float) -> _Link:
+        a, b = self._fabric.racks_of(circuit)
+        link = _Link(circuit, a, b, residual_mbps)
+        self._links[a].setdefault(b, []).append(link)
+        self._links[b].setdefault(a, []).append(link)
+        self._refresh(link)
+        return link
+
+    def _refresh(self, link: _Link) -> None:
+        """Keep the bitsets of usable circuits in step with a changed residual."""
+        a, b = link.rack_a, link.rack_b
+        if any(other.usable for other in self._links[a][b]):
+            self._live[a] |= 1 << b
+            self._live[b] |= 1 << a
+        else:
+            self._live[a] &= ~(1 << b)
+            self._live[b] &= ~(1 << a)

@@ -1,0 +1,201 @@
+"""Independent checks of topologies and VLANs: they share no code with what they judge.
+
+Each returns the problems it finds, in words; an empty list is a pass.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, Topology, VlanId, VlanRange
+from topology.problem import FabricArrays
+
+
+def check_topology(
+    fabric: Fabric | FabricArrays,
+    topology: Topology,
+    max_hops: int,
+    blocked: Collection[PortId] = frozenset(),
+) -> list[str]:
+    """Whether ports, circuits and paths fit the wiring and each other.
+
+    Each port serves one circuit, on the plane it is wired to, and none that is ``blocked``; each
+    pair has at most one path; a path is made of existing circuits, joins its pair, visits no rack
+    twice and has at most ``max_hops`` hops.
+    """
+    racks, planes = _racks(fabric), _planes(fabric)
+    problems = []
+    uses = Counter(port for c in topology.circuits for port in (c.a, c.b))
+    for port, count in sorted(uses.items()):
+        if count > 1:
+            problems.append(f"port {port} serves {count} circuits")
+        if port in blocked:
+            problems.append(f"port {port} is blocked and serves a circuit")
+    for circuit in sorted(topology.circuits):
+        problems.extend(_circuit_problems(circuit, racks, planes))
+    for pair, count in sorted(Counter((p.src, p.dst) for p in topology.paths).items()):
+        if count > 1:
+            problems.append(f"pair {pair[0]}-{pair[1]} has {count} paths")
+    if list(topology.paths) != sorted(topology.paths):
+        problems.append("the paths are not sorted")
+    for path in topology.paths:
+        problems.extend(_path_problems(path, topology, racks, max_hops))
+    return problems
+
+
+def check_vlans(fabric: Fabric | FabricArrays, state: NetworkState, vlans: VlanRange) -> list[str]:
+    """Whether every path has a VLAN of the range, and no VLAN contains a loop.
+
+    A VLAN's domain is every circuit of the topology whose two end ports both carry it, whichever
+    paths put it there; it must be a forest on the racks.
+    """
+    paths = set(state.topology.paths)
+    problems = [
+        f"path {path.src}-{path.dst} has no VLAN"
+        for path in state.topology.paths
+        if path not in state.vlans
+    ]
+    problems += [
+        f"VLAN {vlan} belongs to {path}, which does not exist"
+        for path, vlan in state.vlans.items()
+        if path not in paths
+    ]
+    problems += [
+        f"VLAN {vlan} of path {path.src}-{path.dst} is outside {vlans.first}-{vlans.last}"
+        for path, vlan in state.vlans.items()
+        if not vlans.first <= vlan <= vlans.last
+    ]
+    problems += [
+        f"VLAN {vlan} is in use and resting"
+        for vlan in sorted(state.resting & set(state.vlans.values()))
+    ]
+    racks = _racks(fabric)
+    for vlan, ports in sorted(_ports_by_vlan([state]).items()):
+        domain = _domain(sorted(state.topology.circuits), ports)
+        problems += [f"VLAN {vlan}: {circuit} closes a loop" for circuit in _extra(domain, racks)]
+    return problems
+
+
+def check_transit(
+    fabric: Fabric | FabricArrays,
+    old: NetworkState,
+    new: NetworkState,
+    disconnect_first: Collection[Circuit] = frozenset(),
+    connect_last: Collection[Circuit] = frozenset(),
+) -> list[str]:
+    """Whether no VLAN can loop at any moment of the change from ``old`` to ``new``.
+
+    While ports are being retagged, each may carry its old and its new VLANs, and any old or new
+    circuits may be up that don't share a port, except those in ``disconnect_first`` (already
+    down) and ``connect_last`` (not yet up). Both end states must be loop-free in themselves, see
+    :func:`check_vlans`.
+    """
+    racks = _racks(fabric)
+    before = old.topology.circuits - set(disconnect_first)
+    after = new.topology.circuits - set(connect_last)
+    # A loop is found at its last circuit; new ones come last since only they conflict with others.
+    ordered = [*sorted(before & after), *sorted(before - after), *sorted(after - before)]
+    return [
+        f"VLAN {vlan}: {circuit} may close a loop during the change"
+        for vlan, ports in sorted(_ports_by_vlan([old, new]).items())
+        for circuit in _may_loop(_domain(ordered, ports), racks)
+    ]
+
+
+def _racks(fabric: Fabric | FabricArrays) -> Sequence[int]:
+    if isinstance(fabric, Fabric):
+        return [port.rack for port in fabric.ports]
+    return [int(rack) for rack in fabric.port_rack]
+
+
+def _planes(fabric: Fabric | FabricArrays) -> Sequence[int]:
+    if isinstance(fabric, Fabric):
+        return [port.plane for port in fabric.ports]
+    return [int(plane) for plane in fabric.port_plane]
+
+
+def _circuit_problems(
+    circuit: Circuit, racks: Sequence[int], planes: Sequence[int]
+) -> Iterator[str]:
+    for port in (circuit.a, circuit.b):
+        if not 0 <= port < len(planes):
+            yield f"{circuit} ends at port {port}, which does not exist"
+            return
+        if planes[port] != circuit.plane:
+            yield f"{circuit} ends at port {port}, which is wired to plane {planes[port]}"
+    if racks[circuit.a] == racks[circuit.b]:
+        yield f"{circuit} joins rack {racks[circuit.a]} to itself"
+
+
+def _path_problems(
+    path: Path, topology: Topology, racks: Sequence[int], max_hops: int
+) -> Iterator[str]:
+    name = f"path {path.src}-{path.dst}"
+    if path.src >= path.dst:
+        yield f"{name} is not written from the lower rack to the higher"
+    if len(path.circuits) > max_hops:
+        yield f"{name} has {len(path.circuits)} hops, more than {max_hops}"
+    visited: list[int] = [path.src]
+    for circuit in path.circuits:
+        if circuit not in topology.circuits:
+            yield f"{name} uses {circuit}, which does not exist"
+            return
+        ends = {racks[circuit.a], racks[circuit.b]}
+        if visited[-1] not in ends:
+            yield f"{name} breaks at rack {visited[-1]}: {circuit} does not touch it"
+            return
+        visited.extend(ends - {visited[-1]})
+    if visited[-1] != path.dst:
+        yield f"{name} ends at rack {visited[-1]}"
+    if len(set(visited)) < len(visited):
+        yield f"{name} visits a rack twice"
+
+
+def _ports_by_vlan(states: Iterable[NetworkState]) -> dict[VlanId, set[PortId]]:
+    ports: dict[VlanId, set[PortId]] = {}
+    for state in states:
+        for path, vlan in state.vlans.items():
+            ports.setdefault(vlan, set()).update(
+                port for circuit in path.circuits for port in (circuit.a, circuit.b)
+            )
+    return ports
+
+
+def _domain(circuits: Sequence[Circuit], ports: set[PortId]) -> list[Circuit]:
+    return [c for c in circuits if c.a in ports and c.b in ports]
+
+
+def _extra(circuits: Iterable[Circuit], racks: Sequence[int]) -> Iterator[Circuit]:
+    """Circuits that close a loop with those before them (union-find on the racks)."""
+    parent: dict[int, int] = {}
+
+    def root(rack: int) -> int:
+        while rack in parent:
+            rack = parent[rack]
+        return rack
+
+    for circuit in circuits:
+        one, other = root(racks[circuit.a]), root(racks[circuit.b])
+        if one == other:
+            yield circuit
+        else:
+            parent[one] = other
+
+
+def _may_loop(circuits: Sequence[Circuit], racks: Sequence[int]) -> Iterator[Circuit]:
+    """Circuits that close a loop with earlier ones none of which shares a port with them."""
+    if not any(_extra(circuits, racks)):
+        return
+    for position, circuit in enumerate(circuits):
+        taken = {circuit.a, circuit.b}
+        earlier = (c for c in circuits[:position] if taken.isdisjoint((c.a, c.b)))
+        reached = {racks[circuit.a]}
+        edges = [{racks[c.a], racks[c.b]} for c in earlier]
+        grown = True
+        while grown and racks[circuit.b] not in reached:
+            touching = [edge for edge in edges if edge & reached]
+            grown = bool(set().union(*touching) - reached)
+            reached = reached.union(*touching)
+        if racks[circuit.b] in reached:
+            yield circuit

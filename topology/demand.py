@@ -1,0 +1,141 @@
+"""Max-min fair rates: what flows would take if nothing or only these circuits were in their way."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hydra.errors import PlanError
+from hydra.model import DemandMatrix, RackId, Topology
+from topology.problem import FabricArrays, validate_demand
+
+_SHARE_TOLERANCE = 1e-9
+"""Relative: shares this close are equal, so that rounding does not cost extra passes."""
+
+
+def estimate_maxmin(
+    rate_mbps: ArrayLike,
+    out_capacity_mbps: ArrayLike,
+    in_capacity_mbps: ArrayLike,
+    elephant_mbps: float,
+) -> DemandMatrix:
+    """Demand of the pairs that were measured as elephants, in Mbps, shape (N, N).
+
+    Measured rates only show what the present topology let through. So each pair with at least
+    ``elephant_mbps`` becomes one flow that wants all it can get, and its demand is its max-min
+    fair rate on an ideal non-blocking switch whose rack ports have the given capacities, shape
+    (N,). This is the fixpoint that the estimators of Hedera (NSDI 2010, section 4.1) and Helios
+    (SIGCOMM 2010, section 4.1) iterate towards, computed directly. Mice get 0.
+
+    Raises PlanError for a bad rate, capacity or threshold.
+    """
+    capacity_out = _capacities(out_capacity_mbps, "out_capacity_mbps")
+    n = len(capacity_out)
+    capacity_in = _capacities(in_capacity_mbps, "in_capacity_mbps", n)
+    rates = validate_demand(rate_mbps, n)
+    if not elephant_mbps >= 0:
+        raise PlanError(f"elephant_mbps is {elephant_mbps}: it must not be negative")
+    src, dst = np.nonzero((rates >= elephant_mbps) & (rates > 0))
+    estimate = np.zeros((n, n))
+    estimate[src, dst] = max_min_rates(
+        uses=np.stack([src, n + dst], axis=1),
+        capacity=np.concatenate([capacity_out, capacity_in]),
+        wanted=np.full(len(src), np.inf),
+    )
+    return estimate
+
+
+def served_mbps(
+    fabric: FabricArrays,
+    topology: Topology,
+    demand: ArrayLike,
+    electrical_out_mbps: ArrayLike,
+    electrical_in_mbps: ArrayLike,
+) -> DemandMatrix:
+    """What each pair would get of its ``demand`` on ``topology``, in Mbps, shape (N, N).
+
+    Max-min fair: a pair with a path uses its circuits, each of which has its full rate in each
+    direction; the pairs without one share the electrical up- and downlinks of their racks, shape
+    (N,) each. No pair gets more than its demand.
+
+    Raises PlanError for a bad demand entry or capacity, or a broken path.
+    """
+    n = fabric.n_racks
+    wanted = validate_demand(demand, n)
+    electrical_out = _capacities(electrical_out_mbps, "electrical_out_mbps", n)
+    electrical_in = _capacities(electrical_in_mbps, "electrical_in_mbps", n)
+    circuits = sorted({circuit for path in topology.paths for circuit in path.circuits})
+    rates = np.array([fabric.rate_of(circuit) for circuit in circuits])
+    routes = _routes(fabric, topology)
+    electrical = 2 * len(circuits)
+    capacity = np.concatenate([np.repeat(rates, 2), electrical_out, electrical_in, [np.inf]])
+    src, dst = np.nonzero(wanted)
+    longest = max([2, *(len(route) for route in routes.values())])
+    uses = np.full((len(src), longest), len(capacity) - 1)
+    for flow, pair in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
+        route = routes.get(pair) or (electrical + pair[0], electrical + n + pair[1])
+        uses[flow, : len(route)] = route
+    served = np.zeros((n, n))
+    served[src, dst] = max_min_rates(uses, capacity, wanted[src, dst])
+    return served
+
+
+def max_min_rates(
+    uses: NDArray[np.intp], capacity: NDArray[np.float64], wanted: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Max-min fair rates of F flows over R resources; units as in ``capacity``.
+
+    ``uses`` has shape (F, L): the resources of each flow, each at most once; a resource of
+    infinite capacity fills the rows of flows that use fewer. ``capacity`` has shape (R,),
+    ``wanted`` (F,) caps each flow. Every flow must be bounded by one or the other.
+
+    Progressive filling, but all bottlenecks at once: a resource is one if its equal share is the
+    smallest of those that its flows meet, and then those flows are done (Bertsekas and Gallager,
+    Data Networks, section 6.5.2, gives the sequential form).
+    """
+    rates = np.zeros(len(wanted))
+    left = capacity.astype(np.float64)
+    active = np.arange(len(wanted))
+    while active.size:
+        used = uses[active]
+        flat = used.ravel()
+        share = left / np.maximum(np.bincount(flat, minlength=len(left)), 1)
+        level = np.minimum(wanted[active], share[used].min(axis=1))
+        lowest = np.full(len(left), np.inf)
+        np.minimum.at(lowest, flat, np.repeat(level, used.shape[1]))
+        bottleneck = lowest >= share * (1 - _SHARE_TOLERANCE)
+        done = (level >= wanted[active]) | bottleneck[used].any(axis=1)
+        rates[active[done]] = level[done]
+        taken = np.repeat(level[done], used.shape[1])
+        left -= np.bincount(used[done].ravel(), weights=taken, minlength=len(left))
+        np.maximum(left, 0, out=left)
+        active = active[~done]
+    return rates
+
+
+def _routes(fabric: FabricArrays, topology: Topology) -> dict[tuple[int, int], tuple[int, ...]]:
+    """Directed circuits of each (from, to): 2i from end a to end b of circuit i, 2i + 1 back."""
+    circuits = sorted({circuit for path in topology.paths for circuit in path.circuits})
+    index_of = {circuit: index for index, circuit in enumerate(circuits)}
+    routes: dict[tuple[int, int], tuple[int, ...]] = {}
+    for path in topology.paths:
+        forward = []
+        for rack, circuit in zip(fabric.racks_along(path), path.circuits, strict=False):
+            backwards = rack != RackId(int(fabric.port_rack[circuit.a]))
+            forward.append(2 * index_of[circuit] + backwards)
+        routes[path.src, path.dst] = tuple(forward)
+        routes[path.dst, path.src] = tuple(link ^ 1 for link in forward)
+    return routes
+
+
+def _capacities(values: ArrayLike, name: str, n: int | None = None) -> NDArray[np.float64]:
+    capacity = np.array(values, dtype=np.float64)
+    if capacity.ndim != 1 or (n is not None and len(capacity) != n):
+        raise PlanError(f"{name} has shape {capacity.shape}: one value per rack is needed")
+    wrong = np.flatnonzero(~np.isfinite(capacity) | (capacity < 0))
+    if wrong.size:
+        rack = wrong[0]
+        raise PlanError(
+            f"{name}[{rack}] is {capacity[rack]} Mbps: it must be finite and not negative"
+        )
+    return capacity

@@ -1,0 +1,267 @@
+"""What a topology is planned from, and what planning returns: the same for every algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hydra.errors import PlanError
+from hydra.model import (
+    Circuit,
+    DemandMatrix,
+    Fabric,
+    Path,
+    PlaneId,
+    PortId,
+    RackId,
+    Topology,
+)
+
+RATE_TOLERANCE_MBPS = 1e-6
+"""Rates that differ by less (1 bit/s) are equal: sums of floats leave such crumbs behind."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FabricArrays:
+    """The wiring as the algorithms see it; index P is the port's ``PortId``. Read-only arrays."""
+
+    n_racks: int
+    n_planes: int
+    port_rack: NDArray[np.int32]
+    """Shape (P,): the rack that each optical port belongs to."""
+    port_plane: NDArray[np.int32]
+    """Shape (P,): the plane that each optical port is wired to."""
+    port_rate_mbps: NDArray[np.float64]
+    """Shape (P,): Mbps in each direction."""
+
+    def __post_init__(self) -> None:
+        n_ports = len(self.port_rack)
+        if not n_ports == len(self.port_plane) == len(self.port_rate_mbps):
+            raise PlanError("port_rack, port_plane and port_rate_mbps must be equally long")
+        for port in range(n_ports):
+            if not 0 <= self.port_rack[port] < self.n_racks:
+                raise PlanError(f"port {port} is on rack {self.port_rack[port]}: no such rack")
+            if not 0 <= self.port_plane[port] < self.n_planes:
+                raise PlanError(f"port {port} is on plane {self.port_plane[port]}: no such plane")
+            if not (np.isfinite(self.port_rate_mbps[port]) and self.port_rate_mbps[port] > 0):
+                rate = self.port_rate_mbps[port]
+                raise PlanError(f"port {port} has a rate of {rate} Mbps: it must be positive")
+        for array in (self.port_rack, self.port_plane, self.port_rate_mbps):
+            array.setflags(write=False)
+
+    @classmethod
+    def of(cls, fabric: Fabric) -> FabricArrays:
+        """The arrays of ``fabric``, whose ports are numbered by their position."""
+        return cls(
+            n_racks=len(fabric.racks),
+            n_planes=len(fabric.planes),
+            port_rack=np.array([port.rack for port in fabric.ports], dtype=np.int32),
+            port_plane=np.array([port.plane for port in fabric.ports], dtype=np.int32),
+            port_rate_mbps=np.array([port.rate_mbps for port in fabric.ports], dtype=np.float64),
+        )
+
+    @property
+    def n_ports(self) -> int:
+        return len(self.port_rack)
+
+    def racks_of(self, circuit: Circuit) -> tuple[RackId, RackId]:
+        """The racks at the circuit's ``a`` and ``b`` ends."""
+        return RackId(int(self.port_rack[circuit.a])), RackId(int(self.port_rack[circuit.b]))
+
+    def rate_of(self, circuit: Circuit) -> float:
+        """Mbps in each direction: the slower of the two ends."""
+        return float(min(self.port_rate_mbps[circuit.a], self.port_rate_mbps[circuit.b]))
+
+    def racks_along(self, path: Path) -> tuple[RackId, ...]:
+        """The racks that ``path`` visits, ends included.
+
+        Raises PlanError if its circuits do not lead from ``path.src`` to ``path.dst``.
+        """
+        racks = [path.src]
+        for circuit in path.circuits:
+            a, b = self.racks_of(circuit)
+            if racks[-1] not in (a, b):
+                raise PlanError(f"{circuit} does not start at rack {racks[-1]}: {path} is broken")
+            racks.append(b if racks[-1] == a else a)
+        if racks[-1] != path.dst:
+            raise PlanError(f"{path} ends at rack {racks[-1]}, not at rack {path.dst}")
+        return tuple(racks)
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """Paths that must stay, each with the Mbps (in each direction) reserved on it.
+
+    A path may appear more than once, for several reservations between the same racks; their rates
+    add up. Pinned circuits stay, and the reserved rate is gone from what others may use.
+    """
+
+    pinned: tuple[tuple[Path, float], ...] = ()
+
+    def rate_by_path(self) -> dict[Path, float]:
+        """Mbps reserved on each distinct path, in the order of first appearance."""
+        rates: dict[Path, float] = {}
+        for path, rate_mbps in self.pinned:
+            rates[path] = rates.get(path, 0.0) + rate_mbps
+        return rates
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What may be touched, and how far paths may reach (partial reconfiguration, HydRA III.B)."""
+
+    max_hops: int
+    """H: the longest path in circuits."""
+    racks: frozenset[RackId] | None = None
+    """Circuits with an end outside these racks stay as they are; None: all may change."""
+    planes: frozenset[PlaneId] | None = None
+    """Circuits on other planes stay as they are; None: all may change."""
+    blocked_ports: frozenset[PortId] = field(default_factory=frozenset)
+    """Quarantined or somebody else's: no new circuit ends here."""
+    boolean: bool = True
+    """Whether a demand counts as served by any capacity above zero (HydRA's Boolean matrix),
+    or only where every hop has all of it left (weighted)."""
+
+    def __post_init__(self) -> None:
+        if self.max_hops < 1:
+            raise PlanError(f"max_hops is {self.max_hops}: a path needs at least one hop")
+
+    def check(self, fabric: FabricArrays) -> None:
+        """Raise PlanError if the budget names a rack, plane or port that the fabric lacks."""
+        named: tuple[tuple[str, frozenset[int] | None, int], ...] = (
+            ("rack", self.racks and frozenset(map(int, self.racks)), fabric.n_racks),
+            ("plane", self.planes and frozenset(map(int, self.planes)), fabric.n_planes),
+            ("port", frozenset(map(int, self.blocked_ports)), fabric.n_ports),
+        )
+        for kind, ids, count in named:
+            unknown = sorted(i for i in ids or () if not 0 <= i < count)
+            if unknown:
+                raise PlanError(f"the budget names {kind} {unknown[0]}: there are only {count}")
+
+    def includes_rack(self, rack: int) -> bool:
+        return self.racks is None or rack in self.racks
+
+    def includes_plane(self, plane: int) -> bool:
+        return self.planes is None or plane in self.planes
+
+    def may_change(self, fabric: FabricArrays, circuit: Circuit) -> bool:
+        """Whether both racks and the plane of ``circuit`` are inside the budget."""
+        return self.includes_plane(circuit.plane) and all(
+            self.includes_rack(rack) for rack in fabric.racks_of(circuit)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    topology: Topology
+    unserved: tuple[tuple[RackId, RackId], ...]
+    """Pairs (a < b) with a demand and no path, sorted."""
+    served_share: float
+    """Part of the pairs' demand that fits on the circuits of their paths; 1 without demand."""
+    mean_hops: float
+    """Over the paths; 0 if there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairDemand:
+    """What two racks want of each other, ``src < dst``."""
+
+    mbps: float
+    src: int
+    dst: int
+
+
+def validate_demand(matrix: ArrayLike, n: int) -> DemandMatrix:
+    """Return ``matrix`` as a fresh float array of shape (n, n), in Mbps.
+
+    Raises PlanError naming the first entry that is NaN, infinite or negative, or on the diagonal
+    and not zero; or the shape, if it is not (n, n).
+    """
+    try:
+        demand = np.array(matrix, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise PlanError(f"the demand is not a matrix of numbers: {error}") from error
+    if demand.shape != (n, n):
+        raise PlanError(
+            f"the demand matrix has shape {demand.shape}: {n} racks need shape ({n}, {n})"
+        )
+    wrong = ~np.isfinite(demand) | (demand < 0)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise PlanError(
+            f"demand[{row}, {column}] is {demand[row, column]} Mbps: "
+            "entries must be finite and not negative"
+        )
+    own = np.flatnonzero(np.diagonal(demand))
+    if own.size:
+        rack = own[0]
+        raise PlanError(
+            f"demand[{rack}, {rack}] is {demand[rack, rack]} Mbps: "
+            "traffic within a rack needs no circuit, the diagonal must be zero"
+        )
+    return demand
+
+
+def pair_demands(demand: DemandMatrix) -> list[PairDemand]:
+    """The rack pairs with a demand, largest first, equal ones by (src, dst).
+
+    A circuit is bidirectional and offers its full rate each way, and a path serves both
+    directions. So a pair needs the larger of its two directions.
+    """
+    src, dst = np.triu_indices(len(demand), k=1)
+    mbps = np.maximum(demand[src, dst], demand[dst, src])
+    wanted = mbps > 0
+    src, dst, mbps = src[wanted], dst[wanted], mbps[wanted]
+    order = np.lexsort((dst, src, -mbps))
+    return [
+        PairDemand(*entry)
+        for entry in zip(
+            mbps[order].tolist(), src[order].tolist(), dst[order].tolist(), strict=True
+        )
+    ]
+
+
+def book(residual_mbps: dict[Circuit, float], path: Path, wanted_mbps: float) -> float:
+    """Take up to ``wanted_mbps`` from each circuit of ``path``; return what the scarcest gave."""
+    given = min(wanted_mbps, *(residual_mbps[circuit] for circuit in path.circuits))
+    for circuit in path.circuits:
+        residual_mbps[circuit] -= given
+    return given
+
+
+def measure(
+    fabric: FabricArrays, pairs: list[PairDemand], topology: Topology, reserved: Reserved
+) -> PlanResult:
+    """How much of ``pairs`` (largest first) ``topology`` serves, whoever planned it.
+
+    Reserved rates are set aside first and serve their own pairs; then each pair in turn takes
+    what is left along its path.
+    """
+    reserved_rates = reserved.rate_by_path()
+    residual = {circuit: fabric.rate_of(circuit) for circuit in topology.circuits}
+    own: Mapping[tuple[int, int], float] = {
+        (path.src, path.dst): book(residual, path, rate)
+        for path, rate in reserved_rates.items()
+        if all(circuit in residual for circuit in path.circuits)
+    }
+    path_of = {(path.src, path.dst): path for path in topology.paths}
+    served = wanted = 0.0
+    unserved = []
+    for pair in pairs:
+        ends = (pair.src, pair.dst)
+        wanted += pair.mbps
+        if ends not in path_of:
+            unserved.append((RackId(pair.src), RackId(pair.dst)))
+            continue
+        covered = min(pair.mbps, own.get(ends, 0.0))
+        served += covered + book(residual, path_of[ends], pair.mbps - covered)
+    paths = topology.paths
+    return PlanResult(
+        topology=topology,
+        unserved=tuple(sorted(unserved)),
+        served_share=served / wanted if wanted else 1.0,
+        mean_hops=sum(path.hops for path in paths) / len(paths) if paths else 0.0,
+    )
