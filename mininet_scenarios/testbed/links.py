@@ -101,4 +101,6 @@ def _rate_lines(name: str, rate_mbps: float) -> Iterable[str]:
         f"class add dev {name} parent {_ROOT} classid {_ROOT}1 htb rate {rate} ceil {rate} "
         f"burst {burst} cburst {burst} quantum {4 * _FRAME_BYTES}"
     )
+    # Head drop, because it tells the sender of congestion, not of failure: on a failure OVS gives
+    # up the rest of its batch (up to 31 frames) unsent, and no counter knows of them.
     yield f"qdisc add dev {name} parent {_ROOT}1 handle {_LEAF} pfifo_head_drop limit {queue}"

@@ -10,16 +10,16 @@ from typing import Final
 STATE_DIR: Final = Path("/run/hydra-testbed")
 _SAVED: Final = STATE_DIR / "sysctl.json"
 
-_BUFFER_BYTES: Final = 8 * 1024 * 1024
+SOCKET_BUFFER_BYTES: Final = 8 * 1024 * 1024
 
 _MINIMUM: Final = {
     # Userspace bridges read their ports in the thread that also takes flow-mods: while it is busy,
     # frames wait in these buffers (DESIGN: 5000 rules cost a flow hundreds of retransmissions).
-    "net.core.rmem_max": _BUFFER_BYTES,
-    "net.core.rmem_default": _BUFFER_BYTES,
+    "net.core.rmem_max": SOCKET_BUFFER_BYTES,
+    "net.core.rmem_default": SOCKET_BUFFER_BYTES,
     # One socket sends for all ports: what waits in any port's queue is charged to it.
-    "net.core.wmem_max": _BUFFER_BYTES,
-    "net.core.wmem_default": _BUFFER_BYTES,
+    "net.core.wmem_max": SOCKET_BUFFER_BYTES,
+    "net.core.wmem_default": SOCKET_BUFFER_BYTES,
 }
 _EXACT: Final = {
     # The electrical network is a Linux bridge: no firewall of this machine may see its frames.
