@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from hydra.model import Fabric, Plane
+from mininet_scenarios.emulators.admin import AdminClient, OcsCounters
 from mininet_scenarios.testbed.layout import ocs_bridge, ocs_interface
 from mininet_scenarios.testbed.shell import TestbedError, member_environment
 
@@ -21,7 +22,8 @@ class OcsProcess:
     """An emulator process that drives the OCS bridge of one plane.
 
     It speaks the plane's vendor protocol at :attr:`address` (from the fabric file) and takes the
-    experimenter's orders at :attr:`admin_address`, ten thousand ports higher.
+    experimenter's orders at :attr:`admin_address`, ten thousand ports higher: through
+    :attr:`admin`, which counts, and makes it fail.
     """
 
     def __init__(self, fabric: Fabric, plane: Plane, switching_ms: float, log: Path) -> None:
@@ -29,6 +31,7 @@ class OcsProcess:
         host, _, port = plane.address.rpartition(":")
         self.address = (host, int(port))
         self.admin_address = (host, int(port) + _ADMIN_OFFSET)
+        self.admin = AdminClient(*self.admin_address)
         self.log = log
         self._command = [sys.executable, "-m", _emulator_of(plane), "--name", plane.name]
         self._command += ["--listen", f"{host}:{port}"]
@@ -64,6 +67,13 @@ class OcsProcess:
                         f"{address[0]}:{address[1]}: {self._log_tail()}"
                     )
                 time.sleep(0.02)
+
+    def counters(self) -> OcsCounters:
+        return self.admin.counters()
+
+    def dark_frames(self) -> int:
+        """Frames that reached a dark or unconnected port since the build."""
+        return self.counters().dark_frames
 
     def kill(self) -> None:
         """End the process at once: the mirrors stay as they are, the controller hears nothing."""

@@ -1,0 +1,152 @@
+"""The controller as its users start it: a process of its own, ``ryu-manager apps/main.py``."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final, Self
+
+import apps
+from apps.configuration import load_configuration
+from hydra.errors import HydraError
+from mininet_scenarios.testbed.shell import member_environment
+
+_READY_TIMEOUT_S: Final = 30.0
+_STOP_TIMEOUT_S: Final = 10.0
+_POLL_S: Final = 0.05
+_LOG_TAIL_LINES: Final = 30
+
+
+class ControllerProcessError(HydraError):
+    """The controller did not start, ended by itself, or did not get ready in time."""
+
+
+class ControllerProcess:
+    """One controller for one configuration file; starts ready and ends with the ``with`` block.
+
+    Its output goes to ``log``, by default a file beside the configuration. It may be stopped,
+    killed and started again any number of times: the data plane stays as it is.
+    """
+
+    def __init__(
+        self,
+        config: Path,
+        *,
+        log: Path | None = None,
+        ready_timeout_s: float = _READY_TIMEOUT_S,
+    ) -> None:
+        self.config = config.resolve()
+        self.log = log or Path(f"{self.config.with_suffix('')}-controller.log")
+        self.settings = load_configuration(self.config).controller
+        self._ready_timeout_s = ready_timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()
+
+    @property
+    def base_url(self) -> str:
+        return f"http://{self.settings.rest_host}:{self.settings.rest_port}"
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it and return once ``/readyz`` says 200.
+
+        Raises :class:`ControllerProcessError`, with the end of the log, where it does not.
+        """
+        if self.running:
+            raise ControllerProcessError(f"the controller for {self.config} runs already")
+        Path(self.settings.journal).parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(_ryu_manager()), str(Path(apps.__file__).with_name("main.py"))],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=member_environment({"HYDRA_CONFIG": str(self.config), "PYTHONUNBUFFERED": "1"}),
+                start_new_session=True,  # Ctrl-C is for the scenario, which then ends this
+            )
+        try:
+            self._wait_until_ready(self._process)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> int:
+        """End it as an operator does, by SIGTERM; returns its exit code, 0 where none ran."""
+        process = self._process
+        if process is None:
+            return 0
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_TIMEOUT_S)
+        return self._reap(process)
+
+    def kill(self) -> None:
+        """A crash: SIGKILL, to it and all of its workers."""
+        if self._process is not None:
+            self._reap(self._process)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def log_tail(self) -> str:
+        if not self.log.exists():
+            return "it wrote nothing"
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(lines[-_LOG_TAIL_LINES:])
+
+    def _reap(self, process: subprocess.Popen[bytes]) -> int:
+        """Make sure that nothing of its process group is left, and forget it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        self._process = None
+        return process.wait()
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + self._ready_timeout_s
+        while not self._is_ready():
+            if process.poll() is not None:
+                raise ControllerProcessError(
+                    f"the controller ended with {process.returncode}; {self.log} ends:\n"
+                    f"{self.log_tail()}"
+                )
+            if time.monotonic() > deadline:
+                raise ControllerProcessError(
+                    f"the controller is not ready after {self._ready_timeout_s:.0f} s "
+                    f"(GET {self.base_url}/readyz); {self.log} ends:\n{self.log_tail()}"
+                )
+            time.sleep(_POLL_S)
+
+    def _is_ready(self) -> bool:
+        address = self.settings.rest_host, self.settings.rest_port
+        with contextlib.closing(http.client.HTTPConnection(*address, timeout=2.0)) as connection:
+            try:
+                connection.request("GET", "/readyz")
+                return connection.getresponse().status == http.HTTPStatus.OK
+            except (OSError, http.client.HTTPException):
+                return False
+
+
+def _ryu_manager() -> Path:
+    """The project's own launcher, installed beside the interpreter that runs this."""
+    launcher = Path(sys.executable).with_name("ryu-manager")
+    if not launcher.exists():
+        raise ControllerProcessError(
+            f"{launcher} is missing: install the project (`make bootstrap`)"
+        )
+    return launcher
