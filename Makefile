@@ -1,0 +1,30 @@
+# Everything runs from the virtual environment in .venv, which `bootstrap` makes and keeps current.
+PYTHON := .venv/bin/python
+PACKAGES := hydra topology drivers apps mininet_scenarios
+
+.DEFAULT_GOAL := help
+.PHONY: help bootstrap demo test lint bench clean
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 12
+
+bootstrap:  ## install what is missing: Debian packages, .venv, the project (root)
+	@scripts/bootstrap.sh
+
+demo: bootstrap  ## the main job on an emulated fabric: HydRA's Fig. 9 (root, a few minutes)
+	$(PYTHON) -m mininet_scenarios.demo
+
+test: lint  ## lint, then all tests, on real Open vSwitch and Mininet (root)
+	$(PYTHON) -m pytest
+
+lint: bootstrap  ## formatting, lint, types and the direction of imports
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m mypy --strict
+	.venv/bin/lint-imports
+
+bench: bootstrap  ## planner and rule encoding against the clock
+	$(PYTHON) -m benchmarks
+
+clean:  ## remove whatever a killed run left: processes, bridges, interfaces (root)
+	@if [ -x $(PYTHON) ]; then $(PYTHON) -m mininet_scenarios.testbed clean; fi

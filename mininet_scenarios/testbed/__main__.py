@@ -1,0 +1,56 @@
+"""``python -m mininet_scenarios.testbed up [FABRIC]`` and ``… clean``."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from apps.configuration import load_configuration
+from hydra.errors import HydraError
+from mininet_scenarios.testbed import Testbed, sweep, testbed_lock
+
+_DEMO: Final = Path("configs/demo.yaml")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        if options.verb == "up":
+            _up(options.fabric)
+        else:
+            with testbed_lock():
+                sweep()
+    except HydraError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _up(path: Path) -> None:
+    """Build a fabric's data plane and keep it until Ctrl-C or SIGTERM."""
+    loaded = load_configuration(path)
+    with Testbed(loaded.fabric, loaded.controller, fdb_age_s=loaded.policy.fdb_age_s):
+        print(f"{loaded.fabric.name} is up. Start a controller with `hydra run --config {path}`.")
+        for server in loaded.fabric.servers:
+            addresses = " ".join(str(address.ip) for address in server.addresses)
+            print(f"  {server.name}: {addresses}")
+        print("A shell in a server: mnexec -a $(pgrep -f 'mininet:h11$') bash. End with Ctrl-C.")
+        sys.stdout.flush()
+        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m mininet_scenarios.testbed")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    up = verbs.add_parser("up", help="build a fabric and keep it until Ctrl-C")
+    up.add_argument("fabric", type=Path, nargs="?", default=_DEMO)
+    verbs.add_parser("clean", help="remove whatever a killed run left behind")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
