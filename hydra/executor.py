@@ -50,10 +50,12 @@ from hydra.model import (
 )
 from hydra.pipeline import COOKIE_KIND_EPOCH_MASK, RuleKind, cookie
 from hydra.plan import (
+    OrderOf,
     Pair,
     Plan,
     diff,
     hold,
+    mirror_moves,
     pair_of,
     paths_by_pair,
     port_trunks,
@@ -104,6 +106,7 @@ class Execution:
     policy: Policy
     plan: Plan
     conditions: Conditions
+    order_of: OrderOf
     state: ReconfigurationState = ReconfigurationState.QUEUED
     steps: list[Step] = field(default_factory=list)
     failures: dict[Circuit, str] = field(default_factory=dict)
@@ -117,6 +120,7 @@ class Execution:
     result: NetworkState = field(init=False)
     """The state that the network is in; valid at any time."""
     _diverted: dict[DatapathId, set[RackId]] = field(default_factory=dict)
+    _retag_failed: bool = False
     _stuck: set[DatapathId] = field(default_factory=set)
     """Vswitches that missed a push: they stay diverted until they are synchronised."""
 
@@ -216,7 +220,8 @@ class Execution:
             self._replan(held, ())
 
     def _replan(self, pairs: Collection[Pair], circuits: Collection[Circuit]) -> None:
-        self.plan = diff(self.fabric, self.plan.current, hold(self.plan, pairs, circuits))
+        target = hold(self.plan, pairs, circuits)
+        self.plan = diff(self.fabric, self.plan.current, target, self.order_of)
 
     def _explain(self, reason: str) -> None:
         self.reason = f"{self.reason}; {reason}" if self.reason else reason
@@ -293,6 +298,7 @@ class Execution:
     # -- substep 3-2 ------------------------------------------------------------------------------
 
     def _move(self) -> Steps:
+        yield from self._move_alone(self.plan.disconnect_first, ())
         retags = [SetVlans(rack, ports) for rack, ports in sorted(self.plan.retag.items())]
         mirrors = [MoveMirrors(plane, move) for plane, move in sorted(self.plan.mirrors.items())]
         push = ApplyRules(self._push_changes())
@@ -308,8 +314,23 @@ class Execution:
             else:
                 self._pushed(outcome)
         self._note("move", outcomes)
+        if self._retag_failed:
+            for circuit in self.plan.connect_last:
+                self._fail(circuit, "not set up: a ToR that it had to wait for was not retagged")
+        else:
+            yield from self._move_alone((), self.plan.connect_last)
         yield from self._settle_mirrors()
         self.result = self.plan.target
+
+    def _move_alone(self, disconnect: Collection[Circuit], connect: Collection[Circuit]) -> Steps:
+        """Move mirrors that may not move while ports are being retagged."""
+        moves = mirror_moves(self.fabric, disconnect, connect)
+        if not moves:
+            return
+        commands = tuple(MoveMirrors(plane, move) for plane, move in sorted(moves.items()))
+        outcomes = yield Batch("move", commands)
+        for command, outcome in zip(commands, outcomes, strict=True):
+            self._moved(command, outcome)
 
     def _device_step(self, name: str, device: str, outcome: Outcome) -> None:
         self.steps.append(Step(name, device, outcome.started_s, outcome.finished_s, outcome.error))
@@ -361,6 +382,7 @@ class Execution:
         if outcome.confirmed:
             return
         self.unconfirmed.add(rack.name)
+        self._retag_failed = True
         for circuit in self.plan.target.topology.circuits:
             for end in (circuit.a, circuit.b):
                 port = self.fabric.ports[end]

@@ -6,7 +6,7 @@ keeps its circuits and its VLAN keeps its rules and counters.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from hydra.model import (
@@ -48,6 +48,10 @@ class Plan:
     mirrors: Mapping[PlaneId, MirrorMove]
     retag: Mapping[RackId, Mapping[str, PortVlans]]
     """New VLAN membership of the ToR ports whose membership changes."""
+    disconnect_first: frozenset[Circuit] = frozenset()
+    """Circuits that have to be down before any port is retagged, lest a VLAN closes a loop."""
+    connect_last: frozenset[Circuit] = frozenset()
+    """Circuits that may come up only once every port is retagged."""
 
     @property
     def empty(self) -> bool:
@@ -98,7 +102,7 @@ def _changed_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pai
     )
 
 
-def _mirror_moves(
+def mirror_moves(
     fabric: Fabric, disconnect: Collection[Circuit], connect: Collection[Circuit]
 ) -> dict[PlaneId, MirrorMove]:
     def crossed(circuits: Collection[Circuit], plane: PlaneId) -> frozenset[CrossConnect]:
@@ -126,8 +130,13 @@ def _retagged(
     return retag
 
 
-def diff(fabric: Fabric, current: NetworkState, target: NetworkState) -> Plan:
+OrderOf = Callable[[NetworkState, NetworkState], tuple[frozenset[Circuit], frozenset[Circuit]]]
+"""Finds which circuits must go before, and which come after, the retagging between two states."""
+
+
+def diff(fabric: Fabric, current: NetworkState, target: NetworkState, order_of: OrderOf) -> Plan:
     """The plan that turns ``current`` into ``target``, touching only what differs."""
+    first, last = order_of(current, target)
     disconnect = current.topology.circuits - target.topology.circuits
     connect = target.topology.circuits - current.topology.circuits
     return Plan(
@@ -136,8 +145,10 @@ def diff(fabric: Fabric, current: NetworkState, target: NetworkState) -> Plan:
         affected=_changed_pairs(current, target),
         connect=connect,
         disconnect=disconnect,
-        mirrors=_mirror_moves(fabric, disconnect, connect),
+        mirrors=mirror_moves(fabric, disconnect - first, connect - last),
         retag=_retagged(fabric, current, target),
+        disconnect_first=first,
+        connect_last=last,
     )
 
 
