@@ -42,6 +42,8 @@ class Exchange:
     bytes_per_pair: int
     rounds: int
     compute_s: float = 0.0
+    congestion: str | None = None
+    """TCP congestion control; None takes the system's own."""
     meet_timeout_s: float = 20.0
 
     def __post_init__(self) -> None:
@@ -256,7 +258,7 @@ def run_rank(number: int, work: Exchange, stop: StopFlag) -> RankReport:
     Raises WorkloadError when a rank does not turn up or goes away.
     """
     with ExitStack() as closing:
-        connections = connect_all(number, work.peers, work.meet_timeout_s, stop)
+        connections = connect_all(number, work.peers, work.meet_timeout_s, stop, work.congestion)
         for sock in connections.values():
             closing.enter_context(sock)
         barrier(connections, work.meet_timeout_s)
@@ -271,6 +273,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--bytes", type=int, required=True, help="to each other rank, per round")
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--compute-ms", type=float, default=0.0, help="pause after each round")
+    parser.add_argument("--congestion", help="TCP congestion control, e.g. cubic")
     parser.add_argument("--report", type=Path, required=True, help="JSON report to write")
     args = parser.parse_args(arguments)
     peers = tuple(Endpoint.parse(text) for text in args.peers.split(","))
@@ -278,7 +281,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(f"rank {args.rank} is not one of the {len(peers)} peers (0..{len(peers) - 1})")
     stop = StopFlag()
     stop.install()
-    work = Exchange(peers, args.bytes, args.rounds, args.compute_ms / 1e3)
+    work = Exchange(peers, args.bytes, args.rounds, args.compute_ms / 1e3, args.congestion)
     write_report(args.report, asdict(run_rank(args.rank, work, stop)))
 
 

@@ -44,10 +44,15 @@ class Endpoint:
 
 
 def connect_all(
-    rank: int, peers: Sequence[Endpoint], timeout_s: float, stop: StopFlag
+    rank: int,
+    peers: Sequence[Endpoint],
+    timeout_s: float,
+    stop: StopFlag,
+    congestion: str | None = None,
 ) -> dict[int, socket.socket]:
     """Connect ``rank`` to every other rank; returns blocking sockets by rank.
 
+    ``congestion`` names a TCP congestion control of the kernel; None takes the system's own.
     Raises WorkloadError when somebody does not turn up within ``timeout_s``, or on ``stop``.
     """
     deadline_s = time.monotonic() + timeout_s
@@ -61,6 +66,8 @@ def connect_all(
         on_error.pop_all()
     for sock in connections.values():
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if congestion is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
     return connections
 
 

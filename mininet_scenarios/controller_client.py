@@ -1,0 +1,175 @@
+"""A client of the controller's REST API, as far as the scenarios need it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import httpx
+
+from hydra.errors import HydraError
+from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
+
+_FINAL_STATES: Final = frozenset(
+    state.value for state in ReconfigurationState if not RECONFIGURATION_TRANSITIONS[state]
+)
+_POLL_S: Final = 0.05
+_TIMEOUT_S: Final = 10.0
+
+
+class ControllerError(HydraError):
+    """The controller refused a request, failed to carry it out, or can't be reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairDemand:
+    """Traffic wanted between two racks, in both directions."""
+
+    a: str
+    b: str
+    mbps: float
+
+    def entries(self) -> list[dict[str, Any]]:
+        return [
+            {"src": self.a, "dst": self.b, "mbps": self.mbps},
+            {"src": self.b, "dst": self.a, "mbps": self.mbps},
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineStep:
+    """A step of a reconfiguration, ms from its start; ``device`` is None for a step as a whole."""
+
+    step: str
+    device: str | None
+    started_ms: float
+    finished_ms: float
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReconfigurationRecord:
+    """What the controller says of one reconfiguration."""
+
+    id: str
+    state: str
+    trigger: str
+    created_unix_s: float
+    timeline: tuple[TimelineStep, ...]
+    rules_pushed: int
+    ports_retagged: int
+    reason: str
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(
+            id=str(data["id"]),
+            state=str(data["state"]),
+            trigger=str(data["trigger"]),
+            created_unix_s=float(data["created_unix_s"]),
+            timeline=tuple(
+                TimelineStep(
+                    str(step["step"]),
+                    step.get("device"),
+                    float(step["started_ms"]),
+                    float(step["finished_ms"]),
+                    str(step.get("note", "")),
+                )
+                for step in data["timeline"]
+            ),
+            rules_pushed=int(data["rules_pushed"]),
+            ports_retagged=int(data["ports_retagged"]),
+            reason=str(data.get("reason", "")),
+        )
+
+    @property
+    def finished(self) -> bool:
+        return self.state in _FINAL_STATES
+
+
+class ControllerClient:
+    """Talks to one controller; a context manager that closes its connections."""
+
+    def __init__(self, base_url: str) -> None:
+        self._http = httpx.Client(base_url=base_url, timeout=_TIMEOUT_S, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def path_between(self, a: str, b: str) -> tuple[str, ...]:
+        """The planes that the path between two racks runs over, in order; empty: electrical."""
+        for path in self._get("/v1/topology")["paths"]:
+            if {path["src"], path["dst"]} == {a, b}:
+                return tuple(str(hop["plane"]) for hop in path["hops"])
+        return ()
+
+    def demand(self) -> Mapping[str, Any]:
+        return self._get("/v1/demand")
+
+    def reconfigurations(self) -> Sequence[ReconfigurationRecord]:
+        """Newest first."""
+        items = self._get("/v1/reconfigurations")["reconfigurations"]
+        return [ReconfigurationRecord.from_json(item) for item in items]
+
+    def reconfigure(
+        self,
+        demand: Sequence[PairDemand],
+        *,
+        racks: Collection[str] | None = None,
+        use_planes: Collection[str] | None = None,
+        timeout_s: float = 30.0,
+    ) -> ReconfigurationRecord:
+        """Ask for a topology and wait for the end of the change.
+
+        Raises ControllerError unless the reconfiguration is *done* with nothing left out.
+        """
+        body = {
+            "demand": [entry for pair in demand for entry in pair.entries()],
+            "racks": None if racks is None else sorted(racks),
+            "use_planes": None if use_planes is None else sorted(use_planes),
+        }
+        record = self._await_end(self._queue(body), timeout_s)
+        if record.state != ReconfigurationState.DONE.value:
+            raise ControllerError(
+                f"reconfiguration {record.id} ended {record.state}: {record.reason or 'no reason'}"
+            )
+        return record
+
+    def _queue(self, body: Mapping[str, Any]) -> str:
+        try:
+            response = self._http.post("/v1/reconfigurations", json=body)
+        except httpx.TransportError as error:
+            raise ControllerError(f"POST /v1/reconfigurations: {error}") from error
+        if not response.is_success:
+            raise ControllerError(
+                f"POST /v1/reconfigurations: {response.status_code} {response.text}"
+            )
+        return str(response.json()["id"])
+
+    def _await_end(self, reconfiguration_id: str, timeout_s: float) -> ReconfigurationRecord:
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            data = self._get(f"/v1/reconfigurations/{reconfiguration_id}")
+            record = ReconfigurationRecord.from_json(data)
+            if record.finished:
+                return record
+            if time.monotonic() > deadline_s:
+                raise ControllerError(
+                    f"reconfiguration {record.id} is still {record.state} after {timeout_s:.0f} s"
+                )
+            time.sleep(_POLL_S)
+
+    def _get(self, path: str) -> Mapping[str, Any]:
+        try:
+            response = self._http.get(path)
+        except httpx.TransportError as error:
+            raise ControllerError(f"GET {path}: {error}") from error
+        if not response.is_success:
+            raise ControllerError(f"GET {path}: {response.status_code} {response.text}")
+        data: Mapping[str, Any] = response.json()
+        return data

@@ -1,0 +1,270 @@
+"""HydRA Fig. 9(a): TCP between two racks while the topology changes again and again.
+
+The circuit between racks r1 and r2 moves from one plane to the other once per period (topologies 1
+and 2 of Fig. 8(a)), with nothing, 100 or 5000 rules to push in substep 3-2. Beside it a paced UDP
+stream runs between r3 and r4, whom the changes do not concern. At full speed TCP fills the
+electrical network while it is diverted, so the loss of the *affected* pair is measured in a run of
+its own, with paced UDP at 80 % of the electrical rate in place of TCP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from mininet_scenarios.alternation import Alternation, Change
+from mininet_scenarios.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.delays import DelaySplit, mean
+from mininet_scenarios.narrator import Narrator
+from mininet_scenarios.stage import ScenarioError, Stage, drops_between, tcp_transfer
+from mininet_scenarios.streams import UdpResult, paced_stream
+from mininet_scenarios.workloads.iperf3 import ThroughputRun
+from mininet_scenarios.workloads.paced_udp import WIRE_OVERHEAD_V4, pps_for_load
+
+CONGESTION: Final = "cubic"
+"""Linux's default, and that of the paper's time, whatever this machine's is."""
+
+PAIR: Final = ("r1", "r2")
+PLANES: Final = ("p1", "p2")
+RULES: Final = (100, 5000)
+TCP_HOSTS: Final = ("h11", "h21")
+AFFECTED_UDP_HOSTS: Final = ("h12", "h22")
+BYSTANDER_PAIR: Final = ("r3", "r4")
+BYSTANDER_HOSTS: Final = ("h31", "h41")
+
+AFFECTED_LOAD_SHARE: Final = 0.8
+"""Of the electrical rate, headers included."""
+AFFECTED_PAYLOAD_BYTES: Final = 600
+BYSTANDER_PPS: Final = 500.0
+BYSTANDER_PAYLOAD_BYTES: Final = 500
+
+_WARM_UP_S: Final = 1.0
+"""Slow start and the first announcements; not counted in averages."""
+_TAIL_S: Final = 1.0
+_SETUP_S: Final = 6.0
+"""Roughly what a controller takes to start and to set the first topology up."""
+_TCP_PORT: Final = 5201
+
+
+@dataclass(frozen=True, slots=True)
+class Fig9aPlan:
+    """How long everything takes."""
+
+    period_s: float
+    periods: int
+    """Of each run with changes: one change in the middle of each period."""
+    static_s: float
+    udp_datagrams: int
+    udp_period_s: float
+
+    @property
+    def run_s(self) -> float:
+        return self.period_s * self.periods
+
+    @property
+    def udp_s(self) -> float:
+        """Roughly: the exact pace follows from the electrical rate."""
+        return self.udp_datagrams / 1500 + 2
+
+    @property
+    def expected_s(self) -> float:
+        """Wall time of the whole scenario."""
+        static_s = self.static_s + _WARM_UP_S + _TAIL_S + _SETUP_S
+        changing_s = len(RULES) * (self.run_s + _WARM_UP_S + _TAIL_S + _SETUP_S)
+        return static_s + changing_s + self.udp_s
+
+
+FULL: Final = Fig9aPlan(10.0, 4, 15.0, 16_000, 2.5)
+QUICK: Final = Fig9aPlan(4.0, 2, 6.0, 10_500, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class TcpRun:
+    """TCP at full speed, with the topology changed ``len(changes)`` times."""
+
+    rules: int
+    """Wanted in substep 3-2; 0 for the static run."""
+    throughput: ThroughputRun
+    average_mbps: float
+    """Over whole periods, after the warm-up."""
+    retransmits: int
+    changes: tuple[Change, ...]
+    bystander: UdpResult
+    dark_frames: int
+    queue_drops: Mapping[str, int]
+
+    @property
+    def mean_delay(self) -> DelaySplit | None:
+        return mean([change.delay for change in self.changes]) if self.changes else None
+
+
+@dataclass(frozen=True, slots=True)
+class UdpRun:
+    """Paced UDP of the affected pair across several changes, without TCP."""
+
+    affected: UdpResult
+    load_mbps: float
+    changes: tuple[Change, ...]
+    dark_frames: int
+    queue_drops: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Fig9aResult:
+    plan: Fig9aPlan
+    static: TcpRun
+    changing: tuple[TcpRun, ...]
+    udp: UdpRun
+
+    def share(self, run: TcpRun) -> float:
+        """Average throughput over that of the static topology."""
+        return run.average_mbps / self.static.average_mbps
+
+    def share_at(self, run: TcpRun, period_s: float) -> float:
+        """The share, had the changes come once in ``period_s``: what is lost is lost per change."""
+        return 1 - (1 - self.share(run)) * self.plan.period_s / period_s
+
+    @property
+    def dark_frames(self) -> int:
+        return sum(run.dark_frames for run in (self.static, *self.changing, self.udp))
+
+
+def run(stage: Stage, plan: Fig9aPlan, narrator: Narrator) -> Fig9aResult:
+    """Play the scenario; raises ScenarioError when a run can't be counted."""
+    with narrator.phase("(a) TCP on a static topology", plan.static_s + _SETUP_S + 2):
+        static = _static_run(stage, plan)
+    narrator.say(f"(a) static: {static.average_mbps:.1f} Mb/s")
+    changing = []
+    udp: UdpRun | None = None
+    for rules in RULES:
+        with _controller(stage, rules) as controller:
+            title = f"(a) TCP, a change every {plan.period_s:g} s, {rules} rules"
+            with narrator.phase(title, plan.run_s + _SETUP_S + 2):
+                changing.append(_tcp_run(stage, controller, plan, rules))
+            narrator.say(_summary(changing[-1]))
+            if rules == RULES[-1]:
+                with narrator.phase("(a) paced UDP of the affected pair", plan.udp_s):
+                    udp = _udp_run(stage, controller, plan)
+                narrator.say(f"(a) affected pair: {udp.affected.lost} of {udp.affected.sent} lost")
+    if udp is None:
+        raise ScenarioError("no run with changes was asked for")
+    return Fig9aResult(plan, static, tuple(changing), udp)
+
+
+def _summary(run: TcpRun) -> str:
+    delay = run.mean_delay
+    took = "" if delay is None else f", {delay.delay_ms:.0f} ms a change"
+    return (
+        f"(a) {run.rules} rules: {run.average_mbps:.1f} Mb/s{took}, "
+        f"{run.retransmits} retransmissions, bystander lost {run.bystander.lost} "
+        f"of {run.bystander.sent}"
+    )
+
+
+@contextmanager
+def _controller(stage: Stage, rules: int) -> Iterator[ControllerClient]:
+    """A controller on request only, with a circuit on the first plane for each of the two pairs."""
+    with stage.controller({"mode": "on-request", "emulated_rules": rules}) as controller:
+        demand = [PairDemand(*PAIR, 80.0), PairDemand(*BYSTANDER_PAIR, 80.0)]
+        controller.reconfigure(demand, use_planes=PLANES[:1])
+        for pair in (PAIR, BYSTANDER_PAIR):
+            if controller.path_between(*pair) != PLANES[:1]:
+                raise ScenarioError(
+                    f"{' - '.join(pair)} should have a circuit on {PLANES[0]}, but runs over "
+                    f"{controller.path_between(*pair) or 'the electrical network'}"
+                )
+        yield controller
+
+
+def _static_run(stage: Stage, plan: Fig9aPlan) -> TcpRun:
+    with _controller(stage, 0):
+        return _measure_tcp(stage, 0, plan.static_s, lambda _: ())
+
+
+def _tcp_run(stage: Stage, controller: ControllerClient, plan: Fig9aPlan, rules: int) -> TcpRun:
+    alternation = _alternation(stage, controller)
+    first_s = _WARM_UP_S + plan.period_s / 2
+    times_s = [first_s + number * plan.period_s for number in range(plan.periods)]
+    run = _measure_tcp(
+        stage, rules, plan.run_s, lambda start_s: alternation.perform(start_s, times_s)
+    )
+    _check_pushed(run.changes, rules)
+    return run
+
+
+def _alternation(stage: Stage, controller: ControllerClient) -> Alternation:
+    switching_ms = max(stage.fabric.plane_by_name[plane].switching_ms for plane in PLANES)
+    return Alternation(controller, PairDemand(*PAIR, 80.0), PLANES, switching_ms)
+
+
+def _check_pushed(changes: tuple[Change, ...], rules: int) -> None:
+    for change in changes:
+        if change.record.rules_pushed < rules:
+            raise ScenarioError(
+                f"reconfiguration {change.record.id} pushed {change.record.rules_pushed} rules, "
+                f"not {rules}"
+            )
+
+
+def _measure_tcp(
+    stage: Stage, rules: int, seconds: float, perform: Callable[[float], tuple[Change, ...]]
+) -> TcpRun:
+    """TCP for ``seconds`` after the warm-up, while ``perform`` changes the topology."""
+    length_s = _WARM_UP_S + seconds + _TAIL_S
+    dark, drops = stage.dark_frames(), stage.queue_drops()
+    with ExitStack() as stack:
+        udp = stack.enter_context(
+            paced_stream(
+                stage,
+                *BYSTANDER_HOSTS,
+                pps=BYSTANDER_PPS,
+                payload_bytes=BYSTANDER_PAYLOAD_BYTES,
+                count=round(BYSTANDER_PPS * (length_s + 10)),
+            )
+        )
+        tcp = stack.enter_context(
+            tcp_transfer(stage, *TCP_HOSTS, _TCP_PORT, length_s, congestion=CONGESTION)
+        )
+        changes = perform(tcp.client.started_s)
+        received, sent = tcp.finish(length_s + 10)
+        bystander = udp.stop()
+    return TcpRun(
+        rules=rules,
+        throughput=received,
+        average_mbps=received.average_between(_WARM_UP_S, _WARM_UP_S + seconds),
+        retransmits=sent.retransmits or 0,
+        changes=changes,
+        bystander=bystander,
+        dark_frames=stage.dark_frames() - dark,
+        queue_drops=drops_between(drops, stage.queue_drops()),
+    )
+
+
+def _udp_run(stage: Stage, controller: ControllerClient, plan: Fig9aPlan) -> UdpRun:
+    """The affected pair's datagrams, at 80 % of what the electrical network carries."""
+    load_mbps = AFFECTED_LOAD_SHARE * stage.fabric.electrical_rate_mbps
+    pps = pps_for_load(load_mbps, AFFECTED_PAYLOAD_BYTES, WIRE_OVERHEAD_V4)
+    seconds = plan.udp_datagrams / pps
+    alternation = _alternation(stage, controller)
+    times_s = [
+        plan.udp_period_s * (number + 0.5) for number in range(int(seconds / plan.udp_period_s))
+    ]
+    dark, drops = stage.dark_frames(), stage.queue_drops()
+    with paced_stream(
+        stage,
+        *AFFECTED_UDP_HOSTS,
+        pps=pps,
+        payload_bytes=AFFECTED_PAYLOAD_BYTES,
+        count=plan.udp_datagrams,
+    ) as stream:
+        changes = alternation.perform(stream.sender.started_s, times_s)
+        affected = stream.finish(seconds + 10)
+    return UdpRun(
+        affected=affected,
+        load_mbps=load_mbps,
+        changes=changes,
+        dark_frames=stage.dark_frames() - dark,
+        queue_drops=drops_between(drops, stage.queue_drops()),
+    )

@@ -1,0 +1,101 @@
+"""Tells whoever watches what is going on and how long it will take; with or without a terminal."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final, Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+_REFRESH_S: Final = 0.25
+_NEVER_QUITE: Final = 0.99
+"""A phase that takes longer than expected stops its share of the bar here."""
+
+
+class Narrator(Protocol):
+    """What a scenario tells while it runs."""
+
+    def phase(self, title: str, expected_s: float) -> AbstractContextManager[None]:
+        """A part of the scenario that should take ``expected_s``."""
+
+    def say(self, text: str) -> None:
+        """A line that stays on the screen."""
+
+
+class ConsoleNarrator:
+    """A progress bar with the time left on a terminal, plain lines elsewhere."""
+
+    def __init__(self, console: Console, total_s: float) -> None:
+        self._console = console
+        self._total_s = total_s
+        self._done_s = 0.0
+        self._phase: tuple[str, float, float] | None = None
+        self._began_s = time.monotonic()
+        self._progress: Progress | None = None
+        self._stop = threading.Event()
+        self._ticker: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._began_s = time.monotonic()
+        if self._console.is_terminal:
+            self._progress = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.fields[left]}"),
+                TimeElapsedColumn(),
+                console=self._console,
+                transient=True,
+            )
+            self._progress.add_task("starting", total=self._total_s, left="")
+            self._progress.start()
+            self._ticker = threading.Thread(target=self._tick, name="progress", daemon=True)
+            self._ticker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._ticker is not None:
+            self._ticker.join()
+        if self._progress is not None:
+            self._progress.stop()
+
+    @contextmanager
+    def phase(self, title: str, expected_s: float) -> Iterator[None]:
+        self._phase = (title, time.monotonic(), expected_s)
+        if self._progress is None:
+            self.say(f"{title} (about {expected_s:.0f} s, {self._left()})")
+        try:
+            yield
+        finally:
+            self._done_s += expected_s
+            self._phase = None
+
+    def say(self, text: str) -> None:
+        elapsed_s = time.monotonic() - self._began_s
+        self._console.print(f"[dim]{elapsed_s:6.1f} s[/dim]  {text}", highlight=False)
+
+    def _position_s(self) -> float:
+        """How much of the expected time is behind us."""
+        if self._phase is None:
+            return self._done_s
+        _, began_s, expected_s = self._phase
+        return self._done_s + min(time.monotonic() - began_s, expected_s * _NEVER_QUITE)
+
+    def _left(self) -> str:
+        left_s = max(0.0, self._total_s - self._position_s())
+        return f"{left_s // 60:.0f} min {left_s % 60:02.0f} s left"
+
+    def _tick(self) -> None:
+        while not self._stop.wait(_REFRESH_S):
+            if self._progress is not None:
+                phase = self._phase
+                self._progress.update(
+                    self._progress.task_ids[0],
+                    completed=self._position_s(),
+                    description=phase[0] if phase else "between runs",
+                    left=self._left(),
+                )

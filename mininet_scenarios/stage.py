@@ -1,0 +1,207 @@
+"""Where a scenario plays: a testbed, controllers that come and go, and jobs in its hosts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+import mininet_scenarios
+from hydra.errors import HydraError
+from hydra.model import Fabric
+from mininet_scenarios.controller_client import ControllerClient
+from mininet_scenarios.controller_process import ControllerProcess
+from mininet_scenarios.testbed import Testbed
+from mininet_scenarios.workloads import iperf3
+from mininet_scenarios.workloads.iperf3 import ThroughputRun
+
+_STOP_TIMEOUT_S: Final = 5.0
+_POLL_S: Final = 0.02
+_IPERF_READY_S: Final = 0.3
+_REPOSITORY: Final = Path(mininet_scenarios.__file__).parents[1]
+
+
+class ScenarioError(HydraError):
+    """A run that can't be counted: something did not happen as the scenario needs it."""
+
+
+@dataclass(slots=True)
+class Job:
+    """A process in a host, its output kept in a file."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    output: Path
+    started_s: float
+    """``CLOCK_MONOTONIC``."""
+
+    @property
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def stop(self) -> None:
+        """Ask it to finish its report and end; insist after a while."""
+        if self.running:
+            self.process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_STOP_TIMEOUT_S)
+        if self.running:
+            self.process.kill()
+            self.process.wait()
+
+    def finish(self, timeout_s: float) -> str:
+        """Wait for its end; returns what it printed. ScenarioError when it fails or hangs."""
+        try:
+            code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise ScenarioError(f"{self.name} did not end within {timeout_s:.0f} s") from error
+        text = self.text()
+        if code != 0:
+            raise ScenarioError(f"{self.name} failed with {code}: {text.strip()[-500:]}")
+        return text
+
+    def text(self) -> str:
+        return self.output.read_text(encoding="utf-8", errors="replace")
+
+
+@dataclass(slots=True)
+class Stage:
+    """A built testbed, the configuration it was built from, and a place for files."""
+
+    testbed: Testbed
+    fabric: Fabric
+    config: Mapping[str, Any]
+    """The configuration file as parsed YAML; the policy is varied from run to run."""
+    work_dir: Path
+    _jobs: int = field(default=0, init=False)
+
+    # -- controllers ---------------------------------------------------------------------------
+
+    @contextmanager
+    def controller(self, policy: Mapping[str, Any]) -> Iterator[ControllerClient]:
+        """A controller with these changes to the policy, ready to work; it ends with the block.
+
+        The data plane stays as it is when a controller ends, and the next one takes it over.
+        """
+        self._jobs += 1
+        path = self.work_dir / f"fabric-{self._jobs}.yaml"
+        settings = self.config.get("controller", {})
+        document = {
+            **self.config,
+            "controller": {**settings, "journal": str(self.work_dir / "journal.db")},
+            "policy": {**self.config.get("policy", {}), **policy},
+        }
+        path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+        with (
+            ControllerProcess(path) as process,
+            ControllerClient(process.base_url) as client,
+        ):
+            yield client
+
+    # -- jobs in hosts -------------------------------------------------------------------------
+
+    def address(self, server: str) -> str:
+        """The first IPv4 address of a server."""
+        addresses = self.fabric.server_by_name[server].addresses
+        return str(next(one.ip for one in addresses if one.version == 4))
+
+    def file(self, stem: str, suffix: str) -> Path:
+        """A new file name in the work directory."""
+        self._jobs += 1
+        return self.work_dir / f"{self._jobs:03d}-{stem}{suffix}"
+
+    @contextmanager
+    def job(self, server: str, name: str, command: Sequence[str]) -> Iterator[Job]:
+        """Run ``command`` in a server's namespace until the end of the block at the latest."""
+        output = self.file(f"{name}-{server}", ".out")
+        with output.open("wb") as sink:
+            process = self.testbed.host(server).popen(
+                list(command), stdout=sink, stderr=subprocess.STDOUT, cwd=_REPOSITORY
+            )
+        job = Job(f"{name} on {server}", process, output, time.monotonic())
+        try:
+            yield job
+        finally:
+            job.stop()
+
+    @contextmanager
+    def workload(self, server: str, module: str, arguments: Sequence[str]) -> Iterator[Job]:
+        """Run one of :mod:`mininet_scenarios.workloads` in a server's namespace."""
+        command = [sys.executable, "-m", f"mininet_scenarios.workloads.{module}", *arguments]
+        with self.job(server, module, command) as job:
+            yield job
+
+    # -- counters ------------------------------------------------------------------------------
+
+    def dark_frames(self) -> int:
+        """Frames that reached a dark or unconnected OCS port since the testbed was built."""
+        return sum(self.testbed.ocs(plane.name).dark_frames() for plane in self.fabric.planes)
+
+    def queue_drops(self) -> dict[str, int]:
+        """Frames dropped by each transmitter's queue since the testbed was built."""
+        return {name: queue.dropped_frames for name, queue in self.testbed.queues().items()}
+
+
+def drops_between(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    """Frames dropped meanwhile, by transmitter, where there were any."""
+    return {
+        name: count - before.get(name, 0)
+        for name, count in sorted(after.items())
+        if count > before.get(name, 0)
+    }
+
+
+def wait_for_file(path: Path, job: Job, timeout_s: float = 10.0) -> None:
+    """Wait until ``job`` has created ``path``; ScenarioError when it ends or takes too long."""
+    deadline_s = time.monotonic() + timeout_s
+    while not path.exists():
+        if not job.running or time.monotonic() > deadline_s:
+            raise ScenarioError(f"{job.name} did not get ready: {job.text().strip()[-500:]}")
+        time.sleep(_POLL_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A TCP transfer under way: iperf3's two ends."""
+
+    server: Job
+    client: Job
+
+    def finish(self, timeout_s: float) -> tuple[ThroughputRun, ThroughputRun]:
+        """What the receiving and the sending end measured."""
+        self.client.finish(timeout_s)
+        received = self.server.finish(timeout_s)
+        return iperf3.parse(received), iperf3.parse(self.client.text())
+
+
+@contextmanager
+def tcp_transfer(
+    stage: Stage,
+    source: str,
+    destination: str,
+    port: int,
+    seconds: float,
+    *,
+    streams: int = 1,
+    rate_mbps: float | None = None,
+    congestion: str | None = None,
+) -> Iterator[Transfer]:
+    """iperf3 from one server to another, ended with the block."""
+    address = stage.address(destination)
+    with ExitStack() as stack:
+        server = stack.enter_context(
+            stage.job(destination, "iperf3-server", iperf3.server_command(address, port))
+        )
+        time.sleep(_IPERF_READY_S)
+        command = iperf3.client_command(
+            address, port, seconds, streams=streams, rate_mbps=rate_mbps, congestion=congestion
+        )
+        client = stack.enter_context(stage.job(source, "iperf3-client", command))
+        yield Transfer(server, client)
