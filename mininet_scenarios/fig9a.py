@@ -128,7 +128,9 @@ class Fig9aResult:
 
     @property
     def dark_frames(self) -> int:
-        return sum(run.dark_frames for run in (self.static, *self.changing, self.udp))
+        """In all runs together."""
+        in_tcp_runs = sum(run.dark_frames for run in (self.static, *self.changing))
+        return in_tcp_runs + self.udp.dark_frames
 
 
 def run(stage: Stage, plan: Fig9aPlan, narrator: Narrator) -> Fig9aResult:

@@ -1,0 +1,249 @@
+"""HydRA Fig. 9(b): an all-to-all transfer, slowed by other traffic, and helped by the controller.
+
+Ranks on the servers of r1 and r2 exchange data over a circuit r1–r2 (topology 1 of Fig. 8(b)).
+There is another circuit r1–r3, so what r2 sends to r3 takes two hops and shares the first circuit
+with the ranks. Three runs: the ranks alone; with background traffic from r2 to r3; and the same
+with the controller in periodic mode. Nobody asks it for anything: it has to see from its counters
+that a circuit r2–r3 would serve both (topology 2). In the paper the change was triggered by hand.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mininet_scenarios.controller_client import (
+    ControllerClient,
+    PairDemand,
+    ReconfigurationRecord,
+)
+from mininet_scenarios.narrator import Narrator
+from mininet_scenarios.stage import Job, ScenarioError, Stage, drops_between, tcp_transfer
+from mininet_scenarios.workloads.alltoall import RankReport, rank_report_from_json
+from mininet_scenarios.workloads.iperf3 import Sample
+from mininet_scenarios.workloads.mesh import Endpoint
+from mininet_scenarios.workloads.reports import read_report
+
+CONGESTION: Final = "cubic"
+RANK_HOSTS: Final = ("h11", "h12", "h21", "h22")
+BACKGROUND: Final = (("h21", "h31"), ("h22", "h32"))
+TOPOLOGY_1: Final = (
+    PairDemand("r1", "r2", 60.0),
+    PairDemand("r1", "r3", 30.0),
+    PairDemand("r2", "r3", 10.0),
+)
+"""The largest demands get the circuits; r2–r3 is left with two hops."""
+PERIODIC: Final = "periodic"
+
+_RANK_PORT: Final = 5400
+_BACKGROUND_PORT: Final = 5210
+_SETUP_S: Final = 6.0
+_LONGEST: Final = 10.0
+"""A run that takes this many times as long as expected is given up."""
+_GRID_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Fig9bPlan:
+    """The work, and how the controller is set up for it."""
+
+    bytes_per_pair: int
+    rounds: int
+    compute_s: float
+    alone_s: float
+    """Roughly what the ranks take alone."""
+    background_streams: int
+    """TCP flows from each of the background servers."""
+    epoch_s: float
+    """How often the periodic mode looks; the paper's authors looked once, after 15 s."""
+
+    @property
+    def expected_s(self) -> float:
+        """Wall time of the whole scenario."""
+        return self.alone_s * (1 + 2.2 + 1.5) + 3 * _SETUP_S
+
+
+FULL: Final = Fig9bPlan(500_000, 60, 0.1, 16.0, 4, 4.0)
+QUICK: Final = Fig9bPlan(500_000, 25, 0.1, 6.5, 4, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class TransferRun:
+    """One all-to-all transfer."""
+
+    label: str
+    seconds: float
+    """From all ranks' start to the last one's end."""
+    started_unix_s: float
+    series: tuple[Sample, ...]
+    """What all ranks together received, over time."""
+    ranks: tuple[RankReport, ...]
+    actions: tuple[ReconfigurationRecord, ...]
+    """Changes that the controller made by itself, oldest first."""
+    queue_drops: Mapping[str, int]
+    dark_frames: int
+
+    @property
+    def peak_mbps(self) -> float:
+        return max(sample.mbps for sample in self.series)
+
+    @property
+    def acted_at_s(self) -> float | None:
+        """When the controller began to change the topology, from the start of the run."""
+        if not self.actions:
+            return None
+        return self.actions[0].created_unix_s - self.started_unix_s
+
+
+@dataclass(frozen=True, slots=True)
+class Fig9bResult:
+    plan: Fig9bPlan
+    alone: TransferRun
+    congested: TransferRun
+    helped: TransferRun
+
+    def ratio(self, run: TransferRun) -> float:
+        """Completion time over that of the ranks alone."""
+        return run.seconds / self.alone.seconds
+
+
+def run(stage: Stage, plan: Fig9bPlan, narrator: Narrator) -> Fig9bResult:
+    """Play the scenario; raises ScenarioError when a run can't be counted."""
+    on_request: dict[str, Any] = {"mode": "on-request", "emulated_rules": 0}
+    periodic = {"mode": PERIODIC, "emulated_rules": 0, **_periodic_policy(plan)}
+    with _topology_1(stage, on_request):
+        with narrator.phase("(b) all-to-all alone", plan.alone_s + _SETUP_S):
+            alone = _transfer(stage, plan, "alone")
+        narrator.say(f"(b) alone: {alone.seconds:.1f} s")
+        with narrator.phase("(b) all-to-all with background", plan.alone_s * 2.2):
+            congested = _congested_transfer(stage, plan, "congested")
+        narrator.say(f"(b) congested: {congested.seconds:.1f} s")
+    with (
+        narrator.phase("(b) the same, the controller watching", plan.alone_s * 1.5 + _SETUP_S),
+        _topology_1(stage, periodic) as controller,
+    ):
+        helped = _helped_transfer(stage, plan, controller)
+    narrator.say(f"(b) with HydRA: {helped.seconds:.1f} s; it acted at {helped.acted_at_s:.1f} s")
+    return Fig9bResult(plan, alone, congested, helped)
+
+
+def _periodic_policy(plan: Fig9bPlan) -> dict[str, Any]:
+    """Everything scaled with the epoch, as the run is shorter than the paper's."""
+    return {
+        "epoch_s": plan.epoch_s,
+        "poll_interval_s": plan.epoch_s / 8,
+        "demand_window_s": plan.epoch_s / 2,
+        "minimum_circuit_life_s": plan.epoch_s / 2,
+    }
+
+
+@contextmanager
+def _topology_1(stage: Stage, policy: Mapping[str, Any]) -> Iterator[ControllerClient]:
+    """A controller, and the topology that all three runs start from."""
+    with stage.controller(policy) as controller:
+        controller.reconfigure(TOPOLOGY_1)
+        hops = {
+            (pair.a, pair.b): len(controller.path_between(pair.a, pair.b)) for pair in TOPOLOGY_1
+        }
+        if list(hops.values()) != [1, 1, 2]:
+            raise ScenarioError(f"topology 1 of Fig. 8(b) did not come about: hops {hops}")
+        yield controller
+
+
+def _congested_transfer(stage: Stage, plan: Fig9bPlan, label: str) -> TransferRun:
+    with ExitStack() as background:
+        for number, (source, destination) in enumerate(BACKGROUND):
+            background.enter_context(
+                tcp_transfer(
+                    stage,
+                    source,
+                    destination,
+                    _BACKGROUND_PORT + number,
+                    plan.alone_s * _LONGEST,
+                    streams=plan.background_streams,
+                    congestion=CONGESTION,
+                )
+            )
+        return _transfer(stage, plan, label)
+
+
+def _helped_transfer(stage: Stage, plan: Fig9bPlan, controller: ControllerClient) -> TransferRun:
+    before = {record.id for record in controller.reconfigurations()}
+    run = _congested_transfer(stage, plan, "with HydRA")
+    actions = [
+        record
+        for record in reversed(controller.reconfigurations())
+        if record.id not in before and record.trigger == PERIODIC and record.timeline
+    ]
+    if not actions:
+        raise ScenarioError(
+            "the controller did not act by itself; GET /v1/decisions and its log say why"
+        )
+    path = controller.path_between("r2", "r3")
+    if len(path) != 1:
+        raise ScenarioError(f"the controller acted, but r2 - r3 has {len(path)} hops, not one")
+    return replace(run, actions=tuple(actions))
+
+
+def _transfer(stage: Stage, plan: Fig9bPlan, label: str) -> TransferRun:
+    """Run all ranks to their end."""
+    peers = ",".join(str(Endpoint(stage.address(host), _RANK_PORT)) for host in RANK_HOSTS)
+    dark, drops = stage.dark_frames(), stage.queue_drops()
+    to_unix_s = time.time() - time.monotonic()
+    with ExitStack() as stack:
+        ranks = [
+            stack.enter_context(_rank(stage, plan, rank, peers)) for rank in range(len(RANK_HOSTS))
+        ]
+        for job, _ in ranks:
+            job.finish(plan.alone_s * _LONGEST)
+    reports = tuple(rank_report_from_json(read_report(path)) for _, path in ranks)
+    for report in reports:
+        if not (report.complete and report.verified):
+            reason = report.reason or "bytes arrived that were not sent"
+            raise ScenarioError(f"rank {report.rank} of the {label} run: {reason}")
+    started_s = min(report.started_s for report in reports)
+    finished_s = max(report.finished_s for report in reports)
+    return TransferRun(
+        label=label,
+        seconds=finished_s - started_s,
+        started_unix_s=started_s + to_unix_s,
+        series=throughput_of(reports, started_s, finished_s),
+        ranks=reports,
+        actions=(),
+        queue_drops=drops_between(drops, stage.queue_drops()),
+        dark_frames=stage.dark_frames() - dark,
+    )
+
+
+@contextmanager
+def _rank(stage: Stage, plan: Fig9bPlan, rank: int, peers: str) -> Iterator[tuple[Job, Path]]:
+    report = stage.file(f"rank{rank}", ".json")
+    arguments = ["--rank", str(rank), "--peers", peers, "--bytes", str(plan.bytes_per_pair)]
+    arguments += ["--rounds", str(plan.rounds), "--compute-ms", f"{plan.compute_s * 1e3:g}"]
+    arguments += ["--congestion", CONGESTION, "--report", str(report)]
+    with stage.workload(RANK_HOSTS[rank], "alltoall", arguments) as job:
+        yield job, report
+
+
+def throughput_of(
+    reports: Sequence[RankReport], started_s: float, finished_s: float
+) -> tuple[Sample, ...]:
+    """What all ranks received, in Mbps on a common grid of half seconds from ``started_s``."""
+    times = np.append(np.arange(started_s, finished_s, _GRID_S), finished_s)
+    if len(times) > 2 and times[-1] - times[-2] < _GRID_S / 2:
+        times = np.delete(times, -2)  # a sliver at the end would show as a spike
+    received = np.zeros(len(times))
+    for report in reports:
+        at_s = [sample.at_s for sample in report.samples]
+        received += np.interp(times, at_s, [sample.received_bytes for sample in report.samples])
+    mbps = np.diff(received) * 8 / 1e6 / np.diff(times)
+    return tuple(
+        Sample(float(start - started_s), float(end - started_s), float(value))
+        for start, end, value in zip(times[:-1], times[1:], mbps, strict=True)
+    )
