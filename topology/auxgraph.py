@@ -187,7 +187,7 @@ class AuxiliaryGraph:
         need_mbps -= RATE_TOLERANCE_MBPS
         found = 0
         for other, links in self._links[rack].items():
-            if any(link.usable and link.residual_mbps >= need_mbps for link in links):
+            if any(link.residual_mbps >= need_mbps for link in links):
                 found |= 1 << other
         return found
 

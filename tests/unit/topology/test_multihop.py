@@ -139,6 +139,14 @@ def test_weighted_demand_fits_exactly():
     assert result.served_share == 1.0
 
 
+def test_a_hop_gets_a_second_circuit_where_the_first_has_too_little_left():
+    fabric = arrays(3, 3, [(0, 0), (1, 0), (0, 1), (1, 1), (1, 2), (2, 2)])
+    result = plan(fabric, demand_of(3, {(0, 1): 80.0, (0, 2): 50.0}))
+    through = path(0, 2, circuit(fabric, 2, 3), circuit(fabric, 4, 5))
+    assert result.topology == topology_of(path(0, 1, circuit(fabric, 0, 1)), through)
+    assert result.served_share == 1.0
+
+
 def test_a_full_circuit_carries_no_second_path():
     fabric = arrays(3, 2, [(0, 0), (1, 0), (1, 1), (2, 1)])
     result = plan(fabric, demand_of(3, {(0, 1): 100.0, (0, 2): 50.0}))
@@ -246,9 +254,47 @@ def test_new_paths_may_use_what_standing_circuits_have_left():
     fabric = arrays(3, 2, [(0, 0), (1, 0), (1, 1), (2, 1)])
     stays = path(0, 1, circuit(fabric, 0, 1))
     demand = demand_of(3, {(0, 1): 70.0, (0, 2): 50.0})
-    result = plan(fabric, demand, topology_of(stays), planes=frozenset({PlaneId(1)}))
+    second = frozenset({PlaneId(1)})
+    result = plan(fabric, demand, topology_of(stays), planes=second)
     assert hops_of(result.topology) == {(0, 1): 1, (0, 2): 2}
     assert result.served_share == pytest.approx(100 / 120)
+    weighted = plan(fabric, demand, topology_of(stays), planes=second, boolean=False)
+    assert weighted.unserved == ((0, 2),)
+
+
+def test_racks_outside_the_budget_are_no_relays():
+    fabric = arrays(3, 2, [(0, 0), (1, 0), (1, 1), (2, 1)])
+    line = Topology(frozenset({circuit(fabric, 0, 1), circuit(fabric, 2, 3)}))
+    demand = demand_of(3, {(0, 2): 1.0})
+    ends = frozenset({RackId(0), RackId(2)})
+    assert plan(fabric, demand, line, racks=ends).topology == line
+    nowhere: frozenset[PlaneId] = frozenset()
+    result = plan(fabric, demand, line, planes=nowhere)
+    assert hops_of(result.topology) == {(0, 2): 2}
+
+
+def test_a_standing_circuit_on_a_blocked_port_takes_no_new_path():
+    fabric = full(2, 1)
+    link = Topology(frozenset({circuit(fabric, 0, 1)}))
+    demand = demand_of(2, {(0, 1): 1.0})
+    budget = {"planes": frozenset(), "blocked_ports": frozenset({PortId(1)})}
+    result = plan(fabric, demand, link, **budget)
+    assert (result.topology, result.unserved) == (link, ((0, 1),))
+
+
+def test_a_pinned_path_replaces_the_standing_one_of_its_pair():
+    fabric = full(2, 2)
+    stays = path(0, 1, circuit(fabric, 0, 2))
+    pinned = path(0, 1, circuit(fabric, 1, 3))
+    result = plan(
+        fabric,
+        np.zeros((2, 2)),
+        topology_of(stays),
+        Reserved(((pinned, 5.0),)),
+        planes=frozenset({PlaneId(1)}),
+    )
+    assert result.topology.paths == (pinned,)
+    assert result.topology.circuits == {*stays.circuits, *pinned.circuits}
 
 
 def test_a_pin_that_needs_a_foreign_port_is_refused():

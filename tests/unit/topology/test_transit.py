@@ -83,6 +83,33 @@ def test_an_old_circuit_between_ports_of_a_new_path_goes_first():
     assert check_transit(fabric, old, new, disconnect_first=order.disconnect_first) == []
 
 
+def test_a_circuit_that_is_held_back_for_one_vlan_is_no_obstacle_in_another():
+    # Racks 0 and 1 get two new parallel circuits. VLAN 100 forbids the first, beside one that
+    # stays; VLAN 101 forbids only both at once.
+    fabric = arrays(
+        6,
+        3,
+        [(0, 0), (1, 0), (2, 0), (3, 0), (0, 1), (1, 1), (0, 2), (1, 2), (4, 2), (5, 2)],
+    )
+    left, right = circuit(fabric, 0, 2), circuit(fabric, 1, 3)
+    stays = path(0, 1, circuit(fabric, 4, 5))
+    old = state(
+        1,
+        {
+            stays: 100,
+            path(0, 2, left): 100,
+            path(1, 3, right): 100,
+            path(2, 4, left, circuit(fabric, 6, 8)): 101,
+            path(3, 5, right, circuit(fabric, 7, 9)): 101,
+        },
+    )
+    first, second = circuit(fabric, 0, 1), circuit(fabric, 6, 7)
+    new = state(2, {stays: 100}, first, second)
+    assert transit_order(fabric, old, new) == TransitOrder(connect_last=frozenset({first}))
+    assert check_transit(fabric, old, new, connect_last={first}) == []
+    assert len(check_transit(fabric, old, new)) == 2
+
+
 @given(st.data())
 def test_with_its_order_no_mixture_ever_loops(data):
     """Every moment of the change, tried one by one."""

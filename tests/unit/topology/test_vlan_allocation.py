@@ -50,6 +50,12 @@ def test_all_paths_along_a_line_share_one_vlan():
     assert set(state.vlans.values()) == {100}
 
 
+def test_paths_that_overlap_share_a_vlan():
+    fabric = line(4)
+    state = allocate(fabric, START, topology_of(along(fabric, 0, 2), along(fabric, 1, 3)), VLANS)
+    assert set(state.vlans.values()) == {100}
+
+
 def test_a_ring_needs_two_vlans():
     fabric = full(3, 3)
     ring = [
