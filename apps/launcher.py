@@ -1,0 +1,57 @@
+"""Starts the controller: ``ryu-manager`` and ``hydra run`` both end here."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from apps import framework
+from apps.configuration import load_configuration
+from apps.main import CONFIG_VARIABLE, configuration_path
+from hydra.errors import HydraError
+
+_MAIN = str(Path(__file__).with_name("main.py"))
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _serve(arguments: list[str]) -> int:
+    # SIGTERM takes the same way out as Ctrl-C, on which Ryu closes its applications.
+    signal.signal(signal.SIGTERM, _interrupt)
+    logging.getLogger("ryu").setLevel(logging.WARNING)
+    try:
+        framework.run_manager(arguments)
+    except KeyboardInterrupt:
+        return 0
+    except HydraError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def main(argv: list[str]) -> int:
+    """Run the controller of one configuration file until it is told to stop.
+
+    Raises HydraError if the file can't be used.
+    """
+    (config,) = argv
+    load_configuration(Path(config))
+    os.environ[CONFIG_VARIABLE] = config
+    return _serve([_MAIN])
+
+
+def ryu_manager() -> None:
+    """The ``ryu-manager`` command: Ryu's own, in a process prepared for it."""
+    arguments = sys.argv[1:]
+    if any(argument.endswith(("apps/main.py", "apps.main")) for argument in arguments):
+        try:
+            load_configuration(configuration_path())
+        except HydraError as error:
+            sys.exit(str(error))
+    sys.exit(_serve(arguments))

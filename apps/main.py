@@ -1,0 +1,65 @@
+"""The Ryu application: ``HYDRA_CONFIG=fabric.yaml ryu-manager apps/main.py``.
+
+The composition root: reads the configuration named by the environment and puts the parts together.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from apps.configuration import load_configuration
+from apps.controller import Controller
+from apps.framework import Application, OpenFlowApp, Post, SwitchEvents
+from apps.rest.app import create_app
+from apps.rest.server import RestServer
+from hydra.config import Loaded
+from hydra.errors import HydraError
+from hydra.journal import Journal
+
+CONFIG_VARIABLE = "HYDRA_CONFIG"
+LOG = logging.getLogger("hydra")
+
+
+def configuration_path() -> Path:
+    """The file that the environment names; raises HydraError if it names none."""
+    value = os.environ.get(CONFIG_VARIABLE)
+    if not value:
+        raise HydraError(
+            f"{CONFIG_VARIABLE} is not set: say which fabric to control, for example "
+            f"{CONFIG_VARIABLE}=configs/demo.yaml ryu-manager apps/main.py"
+        )
+    return Path(value)
+
+
+class HydraApplication:
+    """A controller with its REST server."""
+
+    def __init__(self, loaded: Loaded, post: Post) -> None:
+        settings = loaded.controller
+        self.openflow_address = (settings.openflow_host, settings.openflow_port)
+        self._controller = Controller(loaded.fabric, loaded.policy, Journal(settings.journal), post)
+        app = create_app(self._controller)
+        self._rest = RestServer(app, settings.rest_host, settings.rest_port)
+
+    @property
+    def events(self) -> SwitchEvents:
+        return self._controller.fleet
+
+    def start(self) -> None:
+        self._controller.start()
+        self._rest.start()
+        LOG.info("OpenFlow on %s:%s, REST on %s", *self.openflow_address, self._rest.url)
+
+    def stop(self) -> None:
+        self._rest.stop()
+        self._controller.stop()
+        LOG.info("stopped; the switches go on forwarding")
+
+
+class HydRA(OpenFlowApp):
+    """What ryu-manager finds in this file."""
+
+    def compose(self, post: Post) -> Application:
+        return HydraApplication(load_configuration(configuration_path()), post)
