@@ -14,6 +14,7 @@ import uuid
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -296,13 +297,10 @@ class Controller:
             now_s = time.monotonic()
             self._born_s = dict.fromkeys(found.state.topology.circuits, now_s)
         for rack, ports in found.retag.items():
-            self._try(lambda rack=rack, ports=ports: self._devices.set_vlans(rack, ports))
+            self._try(partial(self._devices.set_vlans, rack, ports))
         for plane, move in found.mirrors.items():
-            self._try(
-                lambda plane=plane, move=move: self._devices.change_mirrors(
-                    plane, move.disconnect, move.connect
-                )
-            )
+            action = partial(self._devices.change_mirrors, plane, move.disconnect, move.connect)
+            self._try(action)
         self._save_state("reconciled")
 
     def _try(self, action: Callable[[], None]) -> None:
@@ -621,10 +619,13 @@ class Controller:
             others, own = self._split_pins(reservation)
             try:
                 self._planning.for_reservation(self._state, own, others, self._blocked())
+                self._keep(reservation)
             except AdmissionError as error:
                 self._forget(reservation)
                 raise self._with_devices(error) from error
-            self._keep(reservation)
+            except HydraError:
+                self._forget(reservation)
+                raise
         self._jobs.put(lambda: self._activate(reservation.id))
         return reservation
 
