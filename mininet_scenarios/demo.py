@@ -1,0 +1,191 @@
+"""``make demo``: HydRA's reconfiguration experiments (section V.B) on real switches and packets.
+
+    python -m mininet_scenarios.demo [--quick] [--only a|b] [--out results/demo] [--json]
+
+Leaves a table on the terminal, plots and all raw figures in the output directory, and nothing
+else: also when interrupted. Exit status: 0; 1 when a run could not be counted; 130 after SIGINT and
+143 after SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from rich.console import Console
+
+import mininet_scenarios
+from apps.configuration import load_configuration
+from hydra.errors import HydraError
+from mininet_scenarios import fig9a, fig9b, plots, published, report
+from mininet_scenarios.fig9a import Fig9aResult
+from mininet_scenarios.fig9b import Fig9bResult
+from mininet_scenarios.narrator import ConsoleNarrator, Narrator
+from mininet_scenarios.stage import Stage
+from mininet_scenarios.testbed import Testbed
+
+DEFAULT_CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "demo.yaml"
+_BUILD_S: Final = 10.0
+_INTERRUPTED: Final = 128 + signal.SIGINT
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    quick: bool
+    only: str | None
+    """``a`` or ``b``; None for both."""
+    out: Path
+    config: Path
+
+    @property
+    def fig9a(self) -> fig9a.Fig9aPlan | None:
+        if self.only == "b":
+            return None
+        return fig9a.QUICK if self.quick else fig9a.FULL
+
+    @property
+    def fig9b(self) -> fig9b.Fig9bPlan | None:
+        if self.only == "a":
+            return None
+        return fig9b.QUICK if self.quick else fig9b.FULL
+
+    @property
+    def expected_s(self) -> float:
+        return _BUILD_S + sum(
+            plan.expected_s for plan in (self.fig9a, self.fig9b) if plan is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    fig9a: Fig9aResult | None
+    fig9b: Fig9bResult | None
+
+    def rows(self) -> list[report.Row]:
+        return report.rows(self.fig9a, self.fig9b)
+
+
+def play(options: Options, narrator: Narrator) -> Results:
+    """Build the testbed, run the scenarios that were asked for, and take it down again."""
+    loaded = load_configuration(options.config)
+    config = yaml.safe_load(options.config.read_text(encoding="utf-8"))
+    work_dir = options.out / "work"
+    work_dir.mkdir(parents=True, exist_ok=True)
+    for left in work_dir.iterdir():
+        left.unlink()
+    testbed = Testbed(loaded.fabric, loaded.controller)
+    with narrator.phase("building the testbed", _BUILD_S):
+        testbed.__enter__()
+    try:
+        stage = Stage(testbed, loaded.fabric, config, work_dir.resolve())
+        a = None if options.fig9a is None else fig9a.run(stage, options.fig9a, narrator)
+        b = None if options.fig9b is None else fig9b.run(stage, options.fig9b, narrator)
+        return Results(a, b)
+    finally:
+        testbed.__exit__(*sys.exc_info())
+
+
+def document(results: Results, options: Options, seconds: float) -> dict[str, Any]:
+    """Everything that was measured, as JSON types."""
+    return {
+        "what": "HydRA, section V.B: reconfiguration experiments",
+        "quick": options.quick,
+        "seconds": seconds,
+        "machine": {
+            "kernel": platform.release(),
+            "cpus": os.cpu_count(),
+            "python": platform.python_version(),
+        },
+        "paper": {
+            name.lower(): value
+            for name, value in vars(published).items()
+            if name.startswith("FIG9")
+        },
+        "table": [asdict(row) for row in results.rows()],
+        "fig9a": None if results.fig9a is None else _fig9a_document(results.fig9a),
+        "fig9b": None if results.fig9b is None else _fig9b_document(results.fig9b),
+    }
+
+
+def _fig9a_document(result: Fig9aResult) -> dict[str, Any]:
+    return {
+        **asdict(result),
+        "shares": {str(run.rules): result.share(run) for run in result.changing},
+        "mean_delays": {
+            str(run.rules): asdict(run.mean_delay)
+            for run in result.changing
+            if run.mean_delay is not None
+        },
+    }
+
+
+def _fig9b_document(result: Fig9bResult) -> dict[str, Any]:
+    runs = (result.alone, result.congested, result.helped)
+    return {
+        **asdict(result),
+        "ratios": {run.label: result.ratio(run) for run in runs},
+        "acted_at_s": result.helped.acted_at_s,
+    }
+
+
+def save(results: Results, options: Options, seconds: float) -> list[Path]:
+    """Write the JSON result and the plots; returns what was written."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    written = [options.out / "result.json"]
+    text = json.dumps(document(results, options, seconds), indent=1)
+    written[0].write_text(text + "\n", encoding="utf-8")
+    if results.fig9a is not None:
+        written += [options.out / "fig9a.png", options.out / "delay.png"]
+        plots.plot_fig9a(results.fig9a, written[-2])
+        plots.plot_delays(results.fig9a.changing, written[-1])
+    if results.fig9b is not None:
+        written.append(options.out / "fig9b.png")
+        plots.plot_fig9b(results.fig9b, written[-1])
+    return written
+
+
+def _options(arguments: Sequence[str] | None) -> tuple[Options, bool]:
+    parser = argparse.ArgumentParser(prog="demo", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="shorter runs, about 90 s in all")
+    parser.add_argument("--only", choices=("a", "b"), help="one of the two experiments")
+    parser.add_argument("--out", type=Path, default=Path("results/demo"), help="output directory")
+    parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="fabric to build")
+    parser.add_argument("--json", action="store_true", help="print the JSON result, not the table")
+    args = parser.parse_args(arguments)
+    return Options(args.quick, args.only, args.out, args.config), args.json
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options, as_json = _options(arguments)
+    console = Console(stderr=as_json)
+    began_s = time.monotonic()
+    try:
+        with ConsoleNarrator(console, options.expected_s) as narrator:
+            results = play(options, narrator)
+    except KeyboardInterrupt:
+        console.print("interrupted; nothing is left behind")
+        return _INTERRUPTED
+    except HydraError as error:
+        console.print(f"[bold red]not counted:[/] {error}", highlight=False)
+        console.print(f"logs are in {options.out / 'work'}")
+        return 1
+    written = save(results, options, time.monotonic() - began_s)
+    if as_json:
+        print(written[0].read_text(encoding="utf-8"))
+    console.print(report.table(results.rows()))
+    console.print("written: " + ", ".join(str(path) for path in written), highlight=False)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
