@@ -228,7 +228,7 @@ class ReservationBook:
         path: Path | None = None,
         vlan: VlanId | None = None,
     ) -> Reservation:
-        """Move to ``state``, and onto ``path`` with ``vlan`` if both are given.
+        """Move to ``state``, and, if ``path`` is given, onto it (see :meth:`place`).
 
         Raises UnknownName, and LifecycleError for a step that is not in the transition table;
         the book is unchanged then.
@@ -241,11 +241,11 @@ class ReservationBook:
         if path is not None and (path.src, path.dst) != old.pair:
             raise ValueError(f"path of {path.src}-{path.dst} for a reservation of {old.pair}")
         self._by_id[reservation_id] = replace(old, state=state, reason=reason)
-        if path is not None and vlan is not None:
+        if path is not None:
             self.place(path, vlan)
         return self._by_id[reservation_id]
 
-    def place(self, path: Path, vlan: VlanId) -> tuple[Reservation, ...]:
+    def place(self, path: Path, vlan: VlanId | None) -> tuple[Reservation, ...]:
         """Give this path to all reservations that hold capacity between its racks; returns them.
 
         All, because there is one path per rack pair.
@@ -318,7 +318,7 @@ def rack_of(fabric: Fabric, name: str) -> RackId:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint to append to "no such name": `` - did you mean 'r1'?``, or nothing."""
-    close = get_close_matches(name, list(known), n=3)
+    close = get_close_matches(name, list(known), n=3, cutoff=0.5)
     return f": did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 

@@ -20,16 +20,25 @@ class _Api(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            for path in super().openapi()["paths"].values():
+            description = super().openapi()
+            for path in description["paths"].values():
                 for operation in path.values():
                     _correct_errors(operation["responses"])
+            for unused in ("HTTPValidationError", "ValidationError"):
+                description["components"]["schemas"].pop(unused, None)
         return super().openapi()
 
 
 def _correct_errors(by_status: dict[str, Any]) -> None:
-    for status, response in by_status.items():
-        if status.startswith(("4", "5")):
-            response["content"] = {problems.MEDIA_TYPE: response["content"]["application/json"]}
+    for status, response in list(by_status.items()):
+        if not status.startswith(("4", "5")):
+            continue
+        content = response["content"]["application/json"]
+        if content["schema"]["$ref"].endswith("/HTTPValidationError"):
+            # FastAPI's own guess, for routes whose only parameters are strings in the path.
+            del by_status[status]
+        else:
+            response["content"] = {problems.MEDIA_TYPE: content}
 
 
 def create_app(service: ControllerService) -> FastAPI:

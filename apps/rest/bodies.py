@@ -20,23 +20,19 @@ def reservation_request(body: models.ReservationBody) -> ReservationRequest:
 def plan_request(body: models.PlanBody, fabric: Fabric) -> PlanRequest:
     """Raises EntriesError with everything that is wrong, each with its JSON pointer."""
     reader = _Reader(fabric)
-    planes = reader.names("planes", "plane", body.planes, fabric.plane_by_name)
-    use_planes = reader.names("use_planes", "plane", body.use_planes, fabric.plane_by_name)
-    racks = reader.names("racks", "rack", body.racks, fabric.rack_by_name)
+    planes = reader.planes("planes", body.planes)
+    use_planes = reader.planes("use_planes", body.use_planes)
+    racks = reader.racks("racks", body.racks)
     demand = None if body.demand is None else reader.demand(body.demand)
     reader.finish()
     return PlanRequest(
         demand=demand,
-        racks=None if racks is None else frozenset(fabric.rack_by_name[name].id for name in racks),
-        planes=_plane_ids(planes, fabric),
-        use_planes=_plane_ids(use_planes, fabric),
+        racks=racks,
+        planes=planes,
+        use_planes=use_planes,
         algorithm=body.algorithm,
         only_if_it_pays=body.only_if_it_pays,
     )
-
-
-def _plane_ids(names: Sequence[str] | None, fabric: Fabric) -> frozenset[PlaneId] | None:
-    return None if names is None else frozenset(fabric.plane_by_name[name].id for name in names)
 
 
 class _Reader:
@@ -54,12 +50,26 @@ class _Reader:
         if self._unknown:
             raise EntriesError(UNKNOWN_NAME, self._unknown)
 
-    def names(
-        self, field: str, kind: str, names: Sequence[str] | None, known: Mapping[str, object]
-    ) -> Sequence[str] | None:
-        for position, name in enumerate(names or ()):
-            self._check_known(json_pointer(field, position), kind, name, known)
-        return names
+    def planes(self, field: str, names: Sequence[str] | None) -> frozenset[PlaneId] | None:
+        known = self._fabric.plane_by_name
+        if names is None:
+            return None
+        return frozenset(known[name].id for name in self._known(field, "plane", names, known))
+
+    def racks(self, field: str, names: Sequence[str] | None) -> frozenset[RackId] | None:
+        known = self._fabric.rack_by_name
+        if names is None:
+            return None
+        return frozenset(known[name].id for name in self._known(field, "rack", names, known))
+
+    def _known(
+        self, field: str, kind: str, names: Sequence[str], known: Mapping[str, object]
+    ) -> list[str]:
+        return [
+            name
+            for position, name in enumerate(names)
+            if self._check_known(json_pointer(field, position), kind, name, known)
+        ]
 
     def demand(self, entries: Sequence[models.DemandEntry]) -> DemandMatrix:
         """Shape (N, N), Mbps; complete only if :meth:`finish` passes."""

@@ -1,0 +1,19 @@
+from pathlib import Path
+
+import pytest
+
+from hydra.config import load
+from hydra.model import Fabric
+
+DEMO = Path(__file__).parents[3] / "configs" / "demo.yaml"
+
+
+@pytest.fixture(scope="session")
+def fabric() -> Fabric:
+    """Racks r1 to r4 of two servers (h11, h12, …); planes p1 and p2; all links at 100 Mb/s."""
+    return load(
+        DEMO,
+        optical_drivers={"polatis-scpi"},
+        tor_drivers={"ovs-ovsdb"},
+        algorithms={"hydra-bfs"},
+    ).fabric

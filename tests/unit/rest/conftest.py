@@ -1,0 +1,59 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from apps.rest.app import create_app
+from apps.rest.server import RestServer
+from hydra.config import load
+from hydra.model import Fabric
+
+from .fake_service import FakeService
+
+DEMO = Path(__file__).parents[3] / "configs" / "demo.yaml"
+
+
+@pytest.fixture(scope="session")
+def fabric() -> Fabric:
+    """Racks r1 to r4 of two servers (h11, h12, …); planes p1 and p2; all links at 100 Mb/s."""
+    return load(
+        DEMO,
+        optical_drivers={"polatis-scpi"},
+        tor_drivers={"ovs-ovsdb"},
+        algorithms={"hydra-bfs"},
+    ).fabric
+
+
+@pytest.fixture
+def service(fabric) -> FakeService:
+    return FakeService(fabric)
+
+
+@pytest.fixture
+def server(service) -> Iterator[RestServer]:
+    """A server of the test's own."""
+    running = RestServer(create_app(service), "127.0.0.1", 0)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_app(fabric) -> Iterator[tuple[FastAPI, RestServer]]:
+    """One server for all tests that only talk to it: starting one takes a moment."""
+    app = create_app(FakeService(fabric))
+    running = RestServer(app, "127.0.0.1", 0)
+    running.start()
+    yield app, running
+    running.stop()
+
+
+@pytest.fixture
+def client(shared_app, service) -> Iterator[httpx.Client]:
+    """Talks to ``service``, over HTTP."""
+    app, running = shared_app
+    app.state.service = service
+    with httpx.Client(base_url=running.url, timeout=15, trust_env=False) as client:
+        yield client

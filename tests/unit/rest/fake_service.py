@@ -1,0 +1,196 @@
+"""A controller without a network: keeps reservations and reconfigurations, in memory.
+
+For tests of the REST layer alone; what it answers beyond its books is set by the test.
+"""
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+
+from hydra.errors import HydraError, UnknownName
+from hydra.lifecycle import ReconfigurationState, ReservationState
+from hydra.model import (
+    Circuit,
+    Fabric,
+    NetworkState,
+    Path,
+    PlaneId,
+    PortId,
+    RackId,
+    Topology,
+    VlanId,
+)
+from hydra.policy import Policy
+from hydra.reservations import ReservationBook
+from hydra.service import (
+    CircuitFailure,
+    DemandReport,
+    DemandSource,
+    DeviceStatus,
+    PlanReport,
+    Reconfiguration,
+    StepTiming,
+    Verdict,
+)
+
+CREATED_UNIX_S = 1_700_000_000.0
+
+
+def relay_path() -> Path:
+    """r1 to r2 by way of r3: over p1 to r3 and over p2 from it."""
+    first = Circuit(PlaneId(0), PortId(0), PortId(4))
+    second = Circuit(PlaneId(1), PortId(3), PortId(5))
+    return Path(RackId(0), RackId(1), (first, second))
+
+
+class FakeService:
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self._lock = threading.Lock()
+        self._book = ReservationBook()
+        self._reconfigurations: list[Reconfiguration] = []
+        self.network = NetworkState()
+        self.missing: list[str] = []
+        self.fails_with: Exception | None = None
+        """Raised by whatever is asked next, and from then on."""
+        self.planned_in: str | None = None
+        """Name of the thread that planned last."""
+        self.plan_requests = []
+        self.blocked = threading.Event()
+        """While cleared, planning blocks."""
+        self.blocked.set()
+
+    @property
+    def fabric(self) -> Fabric:
+        return self._fabric
+
+    @property
+    def policy(self) -> Policy:
+        return Policy()
+
+    def _may_fail(self) -> None:
+        if self.fails_with is not None:
+            raise self.fails_with
+
+    # --- what a test does behind the API's back ----------------------------------------------
+
+    def settle(self, reservation_id: str, state: ReservationState, reason: str = "") -> None:
+        with self._lock:
+            path, vlan = None, None
+            if state is ReservationState.ACTIVE:
+                path, vlan = relay_path(), VlanId(100)
+            self._book.transition(reservation_id, state, reason, path, vlan)
+
+    def finish(self, reconfiguration_id: str) -> None:
+        """As partly failed, with a timeline."""
+        circuit, other = relay_path().circuits
+        with self._lock:
+            index = int(reconfiguration_id.removeprefix("c"))
+            self._reconfigurations[index] = replace(
+                self._reconfigurations[index],
+                state=ReconfigurationState.PARTIAL,
+                timeline=(
+                    StepTiming("divert", None, 0.0, 4.5),
+                    StepTiming("divert", "h11", 0.1, 4.0, "2 rules"),
+                ),
+                connected=frozenset({circuit}),
+                failures=(CircuitFailure(other, "no light at r3"),),
+                unconfirmed=("h12",),
+                rules_pushed=8,
+                ports_retagged=4,
+            )
+
+    # --- ControllerService ------------------------------------------------------------------
+
+    def state(self) -> NetworkState:
+        self._may_fail()
+        return self.network
+
+    def demand(self) -> DemandReport:
+        rate = np.zeros((4, 4))
+        rate[0, 1], rate[2, 3] = 12.5, 3.0
+        return DemandReport(DemandSource.MEASURED, rate, rate * 2, 0.5, ("h42",))
+
+    def plan(self, request) -> PlanReport:
+        self._may_fail()
+        self.planned_in = threading.current_thread().name
+        self.blocked.wait(10)
+        self.plan_requests.append(request)
+        if request.algorithm not in {None, "hydra-bfs"}:
+            raise UnknownName(f"no algorithm {request.algorithm!r}: there is hydra-bfs")
+        path = relay_path()
+        target = NetworkState(
+            epoch=self.network.epoch + 1,
+            topology=Topology(frozenset(path.circuits), (path,)),
+            vlans={path: VlanId(100)},
+        )
+        return PlanReport(
+            current=self.network,
+            target=target,
+            connect=frozenset(path.circuits),
+            disconnect=frozenset(),
+            affected_pairs=frozenset({(RackId(0), RackId(1))}),
+            retagged_ports=4,
+            rules=8,
+            served_mbps=80.0,
+            demand_mbps=80.0,
+            verdict=Verdict(True, "gains 70 Mb/s", 70.0, 700.0, 5.0),
+            planning_ms=1.5,
+        )
+
+    def reconfigure(self, request, trigger: str) -> Reconfiguration:
+        self._may_fail()
+        self.plan_requests.append(request)
+        with self._lock:
+            queued = Reconfiguration(
+                f"c{len(self._reconfigurations)}",
+                ReconfigurationState.QUEUED,
+                trigger,
+                1,
+                CREATED_UNIX_S,
+            )
+            self._reconfigurations.append(queued)
+        return queued
+
+    def reconfigurations(self):
+        return self._reconfigurations[::-1]
+
+    def reconfiguration(self, reconfiguration_id: str) -> Reconfiguration:
+        for one in self._reconfigurations:
+            if one.id == reconfiguration_id:
+                return one
+        raise UnknownName(f"no reconfiguration {reconfiguration_id!r}")
+
+    def decisions(self):
+        return ["kept: gains 1 Mb/s, less than 5"]
+
+    def reserve(self, request):
+        self._may_fail()
+        with self._lock:
+            return self._book.add(f"v{len(self._book)}", request, self._fabric, CREATED_UNIX_S)
+
+    def reservations(self):
+        with self._lock:
+            return list(self._book)
+
+    def reservation(self, reservation_id: str):
+        with self._lock:
+            return self._book.get(reservation_id)
+
+    def release(self, reservation_id: str):
+        with self._lock:
+            return self._book.transition(reservation_id, ReservationState.RELEASING, "released")
+
+    def devices(self):
+        return [
+            DeviceStatus("p1", "optical-switch", "polatis-scpi", True),
+            DeviceStatus("h42", "vswitch", "openflow", False, "never connected"),
+        ]
+
+    def not_ready(self):
+        return self.missing
+
+
+class SurpriseError(HydraError):
+    """A kind of error that the API has no problem type for."""

@@ -1,0 +1,77 @@
+"""The description says what the server does."""
+
+import re
+
+import pytest
+
+from apps.rest.app import create_app
+
+
+@pytest.fixture
+def description(service):
+    return create_app(service).openapi()
+
+
+def operations(description):
+    for path, methods in description["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def test_it_is_openapi_3_1_and_served(client, description):
+    assert description["openapi"].startswith("3.1")
+    assert client.get("/openapi.json").json() == description
+
+
+def test_every_route_is_there(description):
+    assert {(method.upper(), path) for path, method, _ in operations(description)} == {
+        ("GET", "/v1/reservations"),
+        ("POST", "/v1/reservations"),
+        ("GET", "/v1/reservations/{reservation_id}"),
+        ("DELETE", "/v1/reservations/{reservation_id}"),
+        ("GET", "/v1/topology"),
+        ("GET", "/v1/demand"),
+        ("POST", "/v1/plan"),
+        ("GET", "/v1/reconfigurations"),
+        ("POST", "/v1/reconfigurations"),
+        ("GET", "/v1/reconfigurations/{reconfiguration_id}"),
+        ("GET", "/v1/devices"),
+        ("GET", "/v1/decisions"),
+        ("GET", "/healthz"),
+        ("GET", "/readyz"),
+        ("GET", "/problems/{slug}"),
+    }
+
+
+def test_errors_are_problem_documents(description):
+    for path, method, operation in operations(description):
+        for status, response in operation["responses"].items():
+            schemas = response["content"]
+            if status.startswith("2"):
+                assert list(schemas) == ["application/json"], (path, method, status)
+            else:
+                assert schemas == {
+                    "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
+                }, (path, method, status)
+
+
+def test_requests_refuse_unknown_fields(description):
+    for name in ("ReservationBody", "PlanBody", "DemandEntry"):
+        assert description["components"]["schemas"][name]["additionalProperties"] is False
+
+
+def test_numbers_carry_their_unit(description):
+    """Or count something, or are an HTTP status or a VLAN-ID."""
+    plain = {"status", "vlan", "epoch", "current_epoch", "rules", "rules_pushed"}
+    plain |= {"retagged_ports", "ports_retagged"}
+    for name, schema in description["components"]["schemas"].items():
+        for field, kind in schema.get("properties", {}).items():
+            kinds = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}
+            if kinds & {"number", "integer"} and field not in plain:
+                assert re.search(r"_(mbps|mbit|ms|s)$|^mbps$", field), (name, field)
+
+
+def test_two_apps_do_not_share_anything(service):
+    one, other = create_app(service), create_app(service)
+    assert one.openapi() == other.openapi()
+    assert one.state.closing is not other.state.closing

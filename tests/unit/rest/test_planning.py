@@ -1,0 +1,216 @@
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Timer
+
+import numpy as np
+import pytest
+
+from hydra.model import NetworkState, Topology, VlanId
+from hydra.service import PlanRequest
+
+from .fake_service import relay_path
+
+CIRCUITS = [
+    {
+        "plane": "p1",
+        "a": {"rack": "r1", "port": "hyt-r1-p1"},
+        "b": {"rack": "r3", "port": "hyt-r3-p1"},
+        "rate_mbps": 100.0,
+    },
+    {
+        "plane": "p2",
+        "a": {"rack": "r2", "port": "hyt-r2-p2"},
+        "b": {"rack": "r3", "port": "hyt-r3-p2"},
+        "rate_mbps": 100.0,
+    },
+]
+
+
+def test_topology_by_name(client, service):
+    empty = client.get("/v1/topology").json()
+    assert (empty["epoch"], empty["circuits"], empty["paths"]) == (0, [], [])
+    path = relay_path()
+    service.network = NetworkState(
+        7,
+        Topology(frozenset(path.circuits), (path,)),
+        {path: VlanId(101)},
+        frozenset({VlanId(103), VlanId(102)}),
+    )
+    topology = client.get("/v1/topology").json()
+    assert topology["fabric"] == "demo"
+    assert topology["epoch"] == 7
+    assert topology["racks"] == ["r1", "r2", "r3", "r4"]
+    assert topology["planes"][0] == {"name": "p1", "switching_ms": 25.0, "rate_mbps": 100.0}
+    assert topology["electrical_rate_mbps"] == 10.0
+    assert topology["circuits"] == CIRCUITS
+    assert topology["resting_vlans"] == [102, 103]
+    (shown,) = topology["paths"]
+    assert (shown["src"], shown["dst"], shown["vlan"]) == ("r1", "r2", 101)
+    assert [(hop["from_rack"], hop["plane"], hop["to_rack"]) for hop in shown["hops"]] == [
+        ("r1", "p1", "r3"),
+        ("r3", "p2", "r2"),
+    ]
+
+
+def test_demand_lists_the_pairs_that_have_some(client):
+    assert client.get("/v1/demand").json() == {
+        "source": "measured",
+        "age_s": 0.5,
+        "stale": ["h42"],
+        "entries": [
+            {"src": "r1", "dst": "r2", "rate_mbps": 12.5, "estimated_mbps": 25.0},
+            {"src": "r3", "dst": "r4", "rate_mbps": 3.0, "estimated_mbps": 6.0},
+        ],
+    }
+
+
+def test_a_dry_run(client):
+    answer = client.post("/v1/plan", json={})
+    assert answer.status_code == 200
+    plan = answer.json()
+    assert plan["paths"][0]["vlan"] == 100
+    del plan["paths"]
+    assert plan == {
+        "current_epoch": 0,
+        "connect": CIRCUITS,
+        "disconnect": [],
+        "affected_pairs": [{"src": "r1", "dst": "r2"}],
+        "retagged_ports": 4,
+        "rules": 8,
+        "served_mbps": 80.0,
+        "demand_mbps": 80.0,
+        "verdict": {
+            "pays": True,
+            "reason": "gains 70 Mb/s",
+            "gain_mbps": 70.0,
+            "gain_mbit": 700.0,
+            "cost_mbit": 5.0,
+        },
+        "planning_ms": 1.5,
+    }
+
+
+@pytest.mark.parametrize("route", ["/v1/plan", "/v1/reconfigurations"])
+def test_names_become_numbers(client, service, route):
+    body = {
+        "demand": [
+            {"src": "r1", "dst": "r2", "mbps": 80},
+            {"src": "r2", "dst": "r1", "mbps": 0.5},
+            {"src": "r4", "dst": "r3", "mbps": 0},
+        ],
+        "planes": ["p2"],
+        "use_planes": ["p1", "p2"],
+        "racks": ["r1", "r2", "r1"],
+        "algorithm": "hydra-bfs",
+        "only_if_it_pays": True,
+    }
+    assert client.post(route, json=body).status_code in {200, 202}
+    (request,) = service.plan_requests
+    expected = np.zeros((4, 4))
+    expected[0, 1], expected[1, 0] = 80, 0.5
+    np.testing.assert_array_equal(request.demand, expected)
+    assert request.planes == {1}
+    assert request.use_planes == {0, 1}
+    assert request.racks == {0, 1}
+    assert request.algorithm == "hydra-bfs"
+    assert request.only_if_it_pays
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"demand": None, "planes": None, "racks": None, "algorithm": None}]
+)
+def test_absent_and_null_mean_the_same(client, service, body):
+    client.post("/v1/plan", json=body)
+    assert service.plan_requests == [PlanRequest()]
+
+
+def test_no_demand_is_not_measured_demand(client, service):
+    client.post("/v1/plan", json={"demand": []})
+    np.testing.assert_array_equal(service.plan_requests[0].demand, np.zeros((4, 4)))
+
+
+def test_planning_does_not_stop_the_server(client, service):
+    service.blocked.clear()
+    with ThreadPoolExecutor(1) as pool:
+        planning = pool.submit(client.post, "/v1/plan", json={})
+        while service.planned_in is None:
+            time.sleep(0.01)
+        assert client.get("/healthz").json() == {"status": "ok"}
+        assert client.get("/v1/topology").status_code == 200
+        assert not planning.done()
+        service.blocked.set()
+        assert planning.result().status_code == 200
+    assert service.planned_in != "rest"
+
+
+def test_a_reconfiguration_is_queued_and_can_be_followed(client, service):
+    answer = client.post("/v1/reconfigurations", json={})
+    assert answer.status_code == 202
+    assert answer.json()["state"] == "queued"
+    assert answer.json()["trigger"] == "operator"
+    service.finish("c0")
+    followed = client.get(answer.headers["location"]).json()
+    assert followed == {
+        "id": "c0",
+        "state": "partial",
+        "trigger": "operator",
+        "epoch": 1,
+        "created_unix_s": 1_700_000_000.0,
+        "timeline": [
+            {"step": "divert", "device": None, "started_ms": 0.0, "finished_ms": 4.5, "note": ""},
+            {
+                "step": "divert",
+                "device": "h11",
+                "started_ms": 0.1,
+                "finished_ms": 4.0,
+                "note": "2 rules",
+            },
+        ],
+        "rules_pushed": 8,
+        "ports_retagged": 4,
+        "connected": CIRCUITS[:1],
+        "disconnected": [],
+        "failures": [{"circuit": CIRCUITS[1], "reason": "no light at r3"}],
+        "unconfirmed": ["h12"],
+        "reason": "",
+    }
+    client.post("/v1/reconfigurations", json={})
+    listed = client.get("/v1/reconfigurations").json()["reconfigurations"]
+    assert [one["id"] for one in listed] == ["c1", "c0"]
+
+
+def test_prefer_wait_sees_the_end_of_a_reconfiguration(client, service):
+    timer = Timer(0.3, service.finish, ("c0",))
+    timer.start()
+    answer = client.post("/v1/reconfigurations", json={}, headers={"Prefer": "wait=10"})
+    timer.join()
+    assert (answer.status_code, answer.json()["state"]) == (200, "partial")
+    assert answer.headers["location"] == "/v1/reconfigurations/c0"
+    assert answer.headers["preference-applied"] == "wait=10"
+
+
+def test_prefer_wait_0_is_still_accepted(client):
+    answer = client.post("/v1/reconfigurations", json={}, headers={"Prefer": "wait=0"})
+    assert (answer.status_code, answer.json()["state"]) == (202, "queued")
+
+
+def test_devices_and_decisions(client):
+    assert client.get("/v1/devices").json()["devices"][1] == {
+        "name": "h42",
+        "kind": "vswitch",
+        "driver": "openflow",
+        "connected": False,
+        "detail": "never connected",
+    }
+    assert client.get("/v1/decisions").json() == {"decisions": ["kept: gains 1 Mb/s, less than 5"]}
+
+
+def test_ready_only_when_nothing_is_missing(client, service):
+    assert client.get("/readyz").json() == {"ready": True}
+    service.missing = ["vswitch h42", "optical switch p2"]
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["type"] == "/problems/not-ready"
+    assert answer.json()["missing"] == ["vswitch h42", "optical switch p2"]
+    assert client.get("/healthz").status_code == 200

@@ -1,0 +1,168 @@
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Timer
+
+import pytest
+
+from hydra.lifecycle import ReservationState as State
+
+BODY = {"src": "r1", "dst": "r2", "bandwidth_mbps": 10, "duration_s": 60}
+
+
+def test_post_creates_and_tells_where(client):
+    answer = client.post("/v1/reservations", json=BODY)
+    assert answer.status_code == 201
+    assert answer.headers["location"] == "/v1/reservations/v0"
+    assert "preference-applied" not in answer.headers
+    created = answer.json()
+    assert created == client.get(answer.headers["location"]).json()
+    assert created == {
+        "id": "v0",
+        "state": "activating",
+        "src": "r1",
+        "dst": "r2",
+        "src_rack": "r1",
+        "dst_rack": "r2",
+        "bandwidth_mbps": 10.0,
+        "duration_s": 60.0,
+        "created_unix_s": 1_700_000_000.0,
+        "expires_unix_s": 1_700_000_060.0,
+        "path": None,
+        "reason": "",
+    }
+
+
+def test_the_path_runs_from_src_to_dst(client, service):
+    """The model keeps paths from the lower rack number; the client asked from h22 to h11."""
+    client.post("/v1/reservations", json={"src": "h22", "dst": "h11", "bandwidth_mbps": 0.5})
+    service.settle("v0", State.ACTIVE)
+    reservation = client.get("/v1/reservations/v0").json()
+    assert reservation["duration_s"] is None
+    assert reservation["expires_unix_s"] is None
+    assert (reservation["src_rack"], reservation["dst_rack"]) == ("r2", "r1")
+    assert reservation["path"] == {
+        "src": "r2",
+        "dst": "r1",
+        "vlan": 100,
+        "hops": [
+            {
+                "plane": "p2",
+                "from_rack": "r2",
+                "from_port": "hyt-r2-p2",
+                "to_rack": "r3",
+                "to_port": "hyt-r3-p2",
+                "rate_mbps": 100.0,
+            },
+            {
+                "plane": "p1",
+                "from_rack": "r3",
+                "from_port": "hyt-r3-p1",
+                "to_rack": "r1",
+                "to_port": "hyt-r1-p1",
+                "rate_mbps": 100.0,
+            },
+        ],
+    }
+
+
+@pytest.mark.parametrize("end", [State.ACTIVE, State.FAILED])
+def test_prefer_wait_answers_with_the_outcome(client, service, end):
+    timer = Timer(0.3, service.settle, ("v0", end, "because"))
+    timer.start()
+    started = time.monotonic()
+    answer = client.post("/v1/reservations", json=BODY, headers={"Prefer": "wait=10"})
+    assert 0.25 < time.monotonic() - started < 5
+    timer.join()
+    assert answer.status_code == 201
+    assert answer.headers["preference-applied"] == "wait=10"
+    assert answer.headers["location"] == "/v1/reservations/v0"
+    assert answer.json()["state"] == end.value
+    assert answer.json()["reason"] == "because"
+
+
+def test_prefer_wait_ends_without_an_outcome(client):
+    started = time.monotonic()
+    answer = client.post("/v1/reservations", json=BODY, headers={"Prefer": "wait=1"})
+    assert 0.9 < time.monotonic() - started < 4
+    assert answer.status_code == 201
+    assert answer.json()["state"] == "activating"
+
+
+def test_waiting_clients_do_not_hold_up_others(client, service):
+    """More of them than the thread pool has threads."""
+    body = {**BODY, "bandwidth_mbps": 1}
+    with ThreadPoolExecutor(60) as pool:
+        waiting = [
+            pool.submit(client.post, "/v1/reservations", json=body, headers={"Prefer": "wait=30"})
+            for _ in range(60)
+        ]
+        while len(service.reservations()) < 60:
+            time.sleep(0.01)
+        started = time.monotonic()
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/v1/topology").status_code == 200
+        assert time.monotonic() - started < 3
+        for number in range(60):
+            service.settle(f"v{number}", State.ACTIVE)
+        assert {answer.result().json()["state"] for answer in waiting} == {"active"}
+
+
+def test_parallel_posts_are_all_admitted_and_never_too_many(client):
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(
+            pool.map(
+                lambda _: client.post("/v1/reservations", json={**BODY, "bandwidth_mbps": 8}),
+                range(20),
+            )
+        )
+    codes = sorted(answer.status_code for answer in answers)
+    assert codes == [201] * 12 + [409] * 8, "12 times 8 Mb/s fit into 100"
+    created = {a.headers["location"] for a in answers if a.status_code == 201}
+    listed = client.get("/v1/reservations").json()["reservations"]
+    assert created == {f"/v1/reservations/{one['id']}" for one in listed}
+
+
+def test_the_list_can_be_filtered_by_state(client, service):
+    for _ in range(3):
+        client.post("/v1/reservations", json=BODY)
+    service.settle("v1", State.ACTIVE)
+    service.settle("v2", State.FAILED)
+
+    def ids(**params):
+        listed = client.get("/v1/reservations", params=params).json()["reservations"]
+        return [one["id"] for one in listed]
+
+    assert ids() == ["v0", "v1", "v2"]
+    assert ids(state="active") == ["v1"]
+    assert ids(state=["active", "failed"]) == ["v1", "v2"]
+    assert ids(state="expired") == []
+
+
+def test_delete_releases_and_can_be_repeated(client, service):
+    client.post("/v1/reservations", json=BODY)
+    service.settle("v0", State.ACTIVE)
+    for _ in range(2):
+        answer = client.delete("/v1/reservations/v0")
+        assert (answer.status_code, answer.json()["state"]) == (202, "releasing")
+    service.settle("v0", State.RELEASED)
+    answer = client.delete("/v1/reservations/v0")
+    assert (answer.status_code, answer.json()["state"]) == (200, "released")
+    assert client.get("/v1/reservations/v0").json()["state"] == "released"
+
+
+@pytest.mark.parametrize("end", [State.FAILED, State.EXPIRED])
+def test_delete_of_what_ended_otherwise(client, service, end):
+    client.post("/v1/reservations", json=BODY)
+    service.settle("v0", end)
+    answer = client.delete("/v1/reservations/v0")
+    assert (answer.status_code, answer.json()["state"]) == (200, end.value)
+
+
+def test_delete_can_wait_for_the_end(client, service):
+    client.post("/v1/reservations", json=BODY)
+    timer = Timer(0.3, service.settle, ("v0", State.RELEASED))
+    timer.start()
+    answer = client.delete("/v1/reservations/v0", headers={"Prefer": "wait=10"})
+    timer.join()
+    assert (answer.status_code, answer.json()["state"]) == (200, "released")
+    assert answer.headers["preference-applied"] == "wait=10"

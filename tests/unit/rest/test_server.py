@@ -1,0 +1,122 @@
+import signal
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from apps.rest.app import create_app
+from apps.rest.server import RestServer
+from hydra.errors import HydraError
+
+
+def get(server, path="/healthz"):
+    return httpx.get(server.url + path, timeout=10, trust_env=False)
+
+
+def test_start_and_stop_can_be_repeated(service):
+    threads = threading.active_count()
+    server = RestServer(create_app(service), "127.0.0.1", 0)
+    for _ in range(2):
+        server.start()
+        url = server.url
+        assert get(server).json() == {"status": "ok"}
+        server.stop()
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(url, trust_env=False)
+    assert server.port == 0
+    assert threading.active_count() <= threads
+
+
+def test_the_same_port_is_free_again_at_once(service):
+    first = RestServer(create_app(service), "127.0.0.1", 0)
+    first.start()
+    port = first.port
+    assert get(first).status_code == 200
+    first.stop()
+    second = RestServer(create_app(service), "127.0.0.1", port)
+    second.start()
+    assert (second.port, get(second).status_code) == (port, 200)
+    second.stop()
+
+
+def test_starting_and_stopping_twice_is_harmless(server):
+    port = server.port
+    server.start()
+    assert server.port == port
+    assert get(server).status_code == 200
+    server.stop()
+    server.stop()
+
+
+def test_a_port_in_use_is_named(service):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = RestServer(create_app(service), "127.0.0.1", port)
+        with pytest.raises(HydraError, match=rf"127\.0\.0\.1:{port}: .*in use.*controller\.rest"):
+            server.start()
+    server.start()
+    assert get(server).status_code == 200, "and it can be tried again"
+    server.stop()
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
+def test_an_address_that_is_not_ours_is_named(service, host):
+    with pytest.raises(HydraError, match=host):
+        RestServer(create_app(service), host, 0).start()
+
+
+def test_ipv6(service):
+    server = RestServer(create_app(service), "::1", 0)
+    server.start()
+    assert server.url.startswith("http://[::1]:")
+    assert get(server).status_code == 200
+    server.stop()
+
+
+def test_signals_are_left_alone(service):
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(one) for one in signals]
+    server = RestServer(create_app(service), "127.0.0.1", 0)
+    server.start()
+    assert [signal.getsignal(one) for one in signals] == before
+    server.stop()
+
+
+def test_stopping_does_not_wait_for_those_who_wait(service):
+    server = RestServer(create_app(service), "127.0.0.1", 0)
+    server.start()
+    body = {"src": "r1", "dst": "r2", "bandwidth_mbps": 1}
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(
+            httpx.post,
+            server.url + "/v1/reservations",
+            json=body,
+            headers={"Prefer": "wait=30"},
+            timeout=40,
+            trust_env=False,
+        )
+        while not service.reservations():
+            time.sleep(0.01)
+        started = time.monotonic()
+        server.stop()
+        assert time.monotonic() - started < 5
+        answer = waiting.result()
+    assert (answer.status_code, answer.json()["state"]) == (201, "activating")
+
+
+def test_a_client_that_hangs_up_harms_nobody(server, service):
+    request = b"POST /v1/plan HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(request)
+    assert get(server, "/v1/topology").status_code == 200
+    assert service.plan_requests == []
+
+
+def test_head_has_the_headers_of_get_and_no_body(client):
+    head, whole = client.head("/v1/topology"), client.get("/v1/topology")
+    assert head.status_code == 200
+    assert head.content == b""
+    assert head.headers["content-length"] == whole.headers["content-length"]
