@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -83,16 +84,13 @@ def play(options: Options, narrator: Narrator) -> Results:
     work_dir.mkdir(parents=True, exist_ok=True)
     for left in work_dir.iterdir():
         left.unlink()
-    testbed = Testbed(loaded.fabric, loaded.controller)
-    with narrator.phase("building the testbed", _BUILD_S):
-        testbed.__enter__()
-    try:
+    with ExitStack() as stack:
+        with narrator.phase("building the testbed", _BUILD_S):
+            testbed = stack.enter_context(Testbed(loaded.fabric, loaded.controller))
         stage = Stage(testbed, loaded.fabric, config, work_dir.resolve())
         a = None if options.fig9a is None else fig9a.run(stage, options.fig9a, narrator)
         b = None if options.fig9b is None else fig9b.run(stage, options.fig9b, narrator)
         return Results(a, b)
-    finally:
-        testbed.__exit__(*sys.exc_info())
 
 
 def document(results: Results, options: Options, seconds: float) -> dict[str, Any]:

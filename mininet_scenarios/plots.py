@@ -14,7 +14,6 @@ from mininet_scenarios.fig9a import Fig9aResult, TcpRun
 from mininet_scenarios.fig9b import Fig9bResult, TransferRun
 from mininet_scenarios.workloads.iperf3 import Sample
 
-
 # Okabe and Ito's palette: told apart with any colour vision; line styles differ as well.
 BLUE: Final = "#0072B2"
 VERMILION: Final = "#D55E00"
