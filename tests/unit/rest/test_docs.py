@@ -1,0 +1,112 @@
+"""docs/api.md and docs/lifecycle.md say what the code does."""
+
+import json
+import re
+import shlex
+import time
+from itertools import pairwise
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from apps.rest.app import create_app
+from apps.rest.problems import CATALOGUE
+from hydra import diagrams
+from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, RESERVATION_TRANSITIONS, ReservationState
+
+DOCS = Path(__file__).parents[3] / "docs"
+API = (DOCS / "api.md").read_text()
+
+
+def rows(heading: str) -> list[list[str]]:
+    """Cells of the first table after ``heading``, without its head."""
+    section = API.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def quoted(cell: str) -> set[str]:
+    return set(re.findall(r"`([^`]+)`", cell))
+
+
+def test_the_diagrams_are_those_of_the_tables():
+    assert (DOCS / "lifecycle.md").read_text() == diagrams.page(), (
+        "run python -m hydra.diagrams > docs/lifecycle.md"
+    )
+
+
+def test_the_reservation_states_are_those_of_the_table():
+    documented = {cells[0].strip("`"): quoted(cells[1]) for cells in rows("Reservations")}
+    assert documented == {
+        state.value: {other.value for other in successors}
+        for state, successors in RESERVATION_TRANSITIONS.items()
+    }
+
+
+def test_every_state_of_a_reconfiguration_is_named():
+    section = API.split("## Plans and reconfigurations", 1)[1].split("\n## ", 1)[0]
+    assert {state.value for state in RECONFIGURATION_TRANSITIONS} <= quoted(section)
+
+
+def test_the_problem_types_are_those_of_the_catalogue():
+    assert rows("Errors") == [[f"`{p.uri}`", str(p.status), p.meaning] for p in CATALOGUE]
+
+
+def test_the_resources_are_those_of_the_api(service):
+    documented = {cells[0].strip("`") for cells in rows("Resources")}
+    served = {
+        f"{method.upper()} {path}"
+        for path, methods in create_app(service).openapi()["paths"].items()
+        for method in methods
+    }
+    generic = re.compile(r"\{\w+\}")
+    assert {generic.sub("{}", one) for one in documented} == {
+        generic.sub("{}", one) for one in served
+    }
+
+
+@pytest.fixture
+def network(service):
+    """Brings reservations up and down, as a controller would."""
+    following = {
+        ReservationState.ACTIVATING: ReservationState.ACTIVE,
+        ReservationState.RELEASING: ReservationState.RELEASED,
+    }
+    stop = Event()
+
+    def work():
+        while not stop.is_set():
+            for reservation in service.reservations():
+                if (state := following.get(reservation.state)) is not None:
+                    service.settle(reservation.id, state)
+            time.sleep(0.02)
+
+    thread = Thread(target=work)
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
+
+
+def run_curl(client, command: str):
+    """Send what this curl command would."""
+    words = shlex.split(command)
+    assert words[0] == "curl"
+    options = dict(pairwise(words))
+    headers = dict(value.split(": ", 1) for name, value in pairwise(words) if name == "-H")
+    body = options.get("-d")
+    (url,) = (word for word in words if word.startswith("http://127.0.0.1:8080"))
+    method = options.get("-X", "GET" if body is None else "POST")
+    path = url.removeprefix("http://127.0.0.1:8080")
+    return client.request(method, path, content=body, headers=headers)
+
+
+def test_the_examples_run_and_answer_as_they_say(client, network):
+    section = API.split("\n## Examples\n", 1)[1]
+    commands = [line for line in section.splitlines() if line.startswith("curl ")]
+    promised = [int(code) for code in re.findall(r"\((\d{3})\)", section)]
+    answers = [run_curl(client, command) for command in commands]
+    assert [answer.status_code for answer in answers] == promised
+    (shown,) = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
+    assert json.loads(shown) == answers[1].json()
