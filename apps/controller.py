@@ -250,7 +250,7 @@ class Controller:
     # -- devices ----------------------------------------------------------------------------------
 
     def _look_after_devices(self) -> None:
-        """Reconcile once at the start; afterwards open again what was lost, and tidy up after it."""
+        """Reconcile once at the start; afterwards open again what was lost, and tidy up."""
         self._release_quarantine()
         if not self._reconciled:
             self._reconcile()

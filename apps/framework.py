@@ -11,12 +11,16 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
+import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import eventlet.wsgi
+with warnings.catch_warnings():
+    # eventlet announces on import that it is in maintenance; docs/decisions/0002 knows.
+    warnings.simplefilter("ignore")
+    import eventlet.wsgi
 
 if not hasattr(eventlet.wsgi, "ALREADY_HANDLED"):
     eventlet.wsgi.ALREADY_HANDLED = object()

@@ -30,6 +30,10 @@ from topology.transit import transit_order
 from topology.vlan import allocate
 
 
+_FAINT_MBPS = 1e-3
+"""A demand that is served last and keeps out nobody."""
+
+
 class Planning:
     """Pure apart from the fabric that it is about: same inputs, same plan."""
 
@@ -71,7 +75,7 @@ class Planning:
             blocked_ports=frozenset(blocked) | self._off_limits(request.use_planes),
         )
         plan = algorithm(request.algorithm or self._policy.algorithm)
-        result = plan(self._arrays, demand, current.topology, _reserved(pins), budget)
+        result = plan(self._arrays, demand, current.topology, _reserved(pins, blocked), budget)
         return self._allocate(current, result.topology)
 
     def _off_limits(self, planes: frozenset[PlaneId] | None) -> frozenset[PortId]:
@@ -91,6 +95,8 @@ class Planning:
         Disturbs nobody if it can; else takes circuits that nobody reserved. Raises AdmissionError.
         """
         demand = np.zeros((len(self._fabric.racks),) * 2)
+        for low, high in paths_by_pair(current):
+            demand[low, high] = _FAINT_MBPS  # what nobody reserved stays where there is room
         demand[pin.src, pin.dst] = demand[pin.dst, pin.src] = pin.bandwidth_mbps
         budget = Budget(self._policy.max_hops, blocked_ports=frozenset(blocked), boolean=False)
         held = {(other.src, other.dst): other.bandwidth_mbps for other in others}
@@ -98,18 +104,18 @@ class Planning:
             tuple(
                 (path, held.get(pair, 0.0))
                 for pair, path in paths_by_pair(current).items()
-                if pair != (pin.src, pin.dst) and not self._touches(path, blocked)
+                if pair != (pin.src, pin.dst) and not _touches(path, blocked)
             )
         )
         present = paths_by_pair(current).get((pin.src, pin.dst))
         if (
             present is not None
             and self._residual_mbps(present, everything) >= pin.bandwidth_mbps - 1e-6
-            and not self._touches(present, blocked)
+            and not _touches(present, blocked)
         ):
             return current
         plan = algorithm(self._policy.algorithm)
-        for reserved in (everything, _reserved(others)):
+        for reserved in (everything, _reserved(others, blocked)):
             try:
                 result = plan(self._arrays, demand, current.topology, reserved, budget)
                 target = self._allocate(current, result.topology)
@@ -120,9 +126,6 @@ class Planning:
         raise AdmissionError(
             explain_refusal(self._fabric, pin.src, pin.dst, pin.bandwidth_mbps, others)
         )
-
-    def _touches(self, path: Path, ports: Collection[PortId]) -> bool:
-        return any(circuit.a in ports or circuit.b in ports for circuit in path.circuits)
 
     def _residual_mbps(self, path: Path, reserved: Reserved) -> float:
         residual = {circuit: self._fabric.rate_of(circuit) for circuit in path.circuits}
@@ -164,5 +167,16 @@ class Planning:
         return plan
 
 
-def _reserved(pins: Sequence[Pin]) -> Reserved:
-    return Reserved(tuple((pin.path, pin.bandwidth_mbps) for pin in pins if pin.path is not None))
+def _touches(path: Path, ports: Collection[PortId]) -> bool:
+    return any(circuit.a in ports or circuit.b in ports for circuit in path.circuits)
+
+
+def _reserved(pins: Sequence[Pin], blocked: Collection[PortId]) -> Reserved:
+    """What has to stay: the reserved paths, except those on ports that are out of use."""
+    return Reserved(
+        tuple(
+            (pin.path, pin.bandwidth_mbps)
+            for pin in pins
+            if pin.path is not None and not _touches(pin.path, blocked)
+        )
+    )

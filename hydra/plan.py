@@ -193,11 +193,13 @@ def hold(plan: Plan, pairs: Collection[Pair], circuits: Collection[Circuit]) -> 
 def without_circuits(state: NetworkState, lost: Collection[Circuit]) -> NetworkState:
     """``state`` less these circuits and every path over them."""
     paths = tuple(path for path in state.topology.paths if set(lost).isdisjoint(path.circuits))
+    vlans = {path: state.vlans[path] for path in paths}
+    freed = frozenset(state.vlans.values()) - frozenset(vlans.values())
     return NetworkState(
         state.epoch,
         Topology(state.topology.circuits - set(lost), paths),
-        {path: state.vlans[path] for path in paths},
-        state.resting,
+        vlans,
+        state.resting | freed,
     )
 
 

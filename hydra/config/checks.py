@@ -28,7 +28,7 @@ _ENDPOINT = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?))"
     r":(?P<port>[0-9]{1,5})"
 )
-_LOCAL_ADDRESS = re.compile(r"(?:unix|serial):/\S+")
+_LOCAL_ADDRESS = re.compile(r"unix:/\S+")
 _VLAN_RANGE = re.compile(r"\s*([0-9]+)\s*-\s*([0-9]+)\s*")
 
 
@@ -131,11 +131,9 @@ def _check_known(kind: str, name: str, known: Collection[str], path: Path, log: 
 
 def check_unique(expansion: Expansion, log: ProblemLog) -> None:
     """Names, MAC addresses, datapath ids, IP addresses and device addresses occur once."""
-    _unique("rack name {!r}", ((r.name, (*p, "names"), at) for r, p, at in expansion.racks), log)
+    # Racks and servers share one space of names: a reservation joins any two of either.
+    _unique("name {!r}", _names(expansion), log)
     _unique("plane name {!r}", ((v.name, (*p, "names"), at) for v, p, at in expansion.planes), log)
-    _unique(
-        "server name {!r}", ((s.name, (*p, "names"), at) for s, p, at in expansion.servers), log
-    )
     _unique("MAC address {}", ((s.mac, (*p, "mac"), at) for s, p, at in expansion.servers), log)
     _unique("address {}", ((a.ip, p, at) for (_, a), p, at in expansion.addresses), log)
     _unique("datapath id {:#x}", _datapath_ids(expansion), log)
@@ -152,6 +150,13 @@ def check_unique(expansion: Expansion, log: ProblemLog) -> None:
         ),
         log,
     )
+
+
+def _names(expansion: Expansion) -> Iterator[tuple[str, Path, str]]:
+    for rack, path, at in expansion.racks:
+        yield rack.name, (*path, "names"), at
+    for server, path, at in expansion.servers:
+        yield server.name, (*path, "names"), at
 
 
 def _datapath_ids(expansion: Expansion) -> Iterator[tuple[int, Path, str]]:
@@ -177,28 +182,30 @@ def _unique(what: str, values: Iterable[tuple[Hashable, Path, str]], log: Proble
 
 def check_device_addresses(expansion: Expansion, log: ProblemLog) -> None:
     for plane, path, at in expansion.planes:
-        _check_device_address(plane.address, (*path, "address"), at, log)
+        if plane.address and parse_endpoint(plane.address) is None:
+            log.add((*path, "address"), "{!r} is not host:port", plane.address, at=at)
     for rack, path, at in expansion.racks:
-        _check_device_address(rack.tor.address, (*path, "tor", "address"), at, log)
-        if _is_linux(rack.tor) and not rack.tor.bridge:
+        tor = rack.tor
+        if tor.address and not _is_tor_address(tor.address):
+            log.add(
+                (*path, "tor", "address"),
+                "{!r} is not a device address: write host:port, or unix:/path for a local OVSDB",
+                tor.address,
+                at=at,
+            )
+        if _is_linux(tor) and not tor.bridge:
             log.add(
                 (*path, "tor", "bridge"),
                 "is missing: {} needs the name of the bridge that is this rack's ToR",
-                rack.tor.driver,
+                tor.driver,
                 at=at,
             )
 
 
-def _check_device_address(text: str, path: Path, at: str, log: ProblemLog) -> None:
-    if not text or _LOCAL_ADDRESS.fullmatch(text):
-        return
-    if parse_endpoint(text.removeprefix("tcp:").removeprefix("ssl:")) is None:
-        log.add(
-            path,
-            "{!r} is not a device address: write host:port, unix:/path or serial:/path",
-            text,
-            at=at,
-        )
+def _is_tor_address(text: str) -> bool:
+    if _LOCAL_ADDRESS.fullmatch(text):
+        return True
+    return parse_endpoint(text.removeprefix("tcp:").removeprefix("ssl:")) is not None
 
 
 def check_interface_names(expansion: Expansion, log: ProblemLog) -> None:
@@ -212,7 +219,7 @@ def check_interface_names(expansion: Expansion, log: ProblemLog) -> None:
             ("optical_port", vswitch.optical_port),
             ("electrical_port", vswitch.electrical_port),
         ):
-            where = (*path, "vswitch", key)
+            where: Path = (*path, "vswitch", key)
             _check_linux_name(name, where, at, log)
             other = names.setdefault(name, key)
             if name and other != key:

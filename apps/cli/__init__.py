@@ -1,0 +1,65 @@
+"""The ``hydra`` command.
+
+Sub-commands are imported when they are called: ``hydra --help`` must not wait for the planner.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+import click
+
+_COMMANDS: Final = {
+    "check": ("check", "Check a configuration file and say what it describes."),
+    "run": ("run", "Run the controller in the foreground."),
+    "status": ("network", "Show whether the controller is ready, and its devices."),
+    "topology": ("network", "Show the circuits and paths that stand now."),
+    "demand": ("network", "Show the rack-to-rack demand as the controller sees it."),
+    "reconfigurations": ("network", "List reconfigurations, or show the timeline of one."),
+    "plan": ("planning", "Dry run: show what a reconfiguration would change."),
+    "reconfigure": ("planning", "Change the topology to suit a demand."),
+    "reserve": ("planning", "Reserve bandwidth between two racks or two servers."),
+    "reservations": ("planning", "List reservations."),
+    "release": ("planning", "Give the bandwidth of a reservation back."),
+}
+"""Name → (module in this package, what it does in a line)."""
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _COMMANDS:
+            return None
+        module = import_module(f"{__name__}.{_COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short) for name, (_, short) in _COMMANDS.items()])
+
+
+@click.command(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="hydra-hybrid-network", prog_name="hydra")
+def hydra() -> None:
+    """HydRA: circuits between racks, where the traffic is.
+
+    \b
+    Exit status: 0 done, 1 refused or something is wrong, 2 wrong usage,
+    3 no controller answers.
+
+    \b
+    Example:
+      hydra check fabric.yaml && hydra run --config fabric.yaml
+    """
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    hydra(prog_name="hydra")

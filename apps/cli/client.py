@@ -1,0 +1,136 @@
+"""The controller's REST API as the commands use it: JSON in, JSON out, errors in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+import click
+import httpx
+
+from apps.cli.output import CommandError, ExitCode
+
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
+WAIT_S: Final = 60
+"""Longest wait for an outcome that the API grants."""
+_TIMEOUT_S: Final = 30.0
+
+url_option = click.option(
+    "--url",
+    default=DEFAULT_URL,
+    show_default=True,
+    envvar="HYDRA_URL",
+    show_envvar=True,
+    help="Where the controller's REST API is.",
+)
+
+JsonObject = dict[str, Any]
+
+
+class ControllerClient:
+    """A connection to one controller; use as a context manager.
+
+    Methods raise CommandError: exit code 3 where nothing answers, 1 where the controller refuses.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        try:
+            # No proxies: a controller is on the management network, not on the Internet.
+            self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False)
+        except httpx.InvalidURL as error:
+            raise CommandError(f"--url {url!r}: {error}", ExitCode.USAGE) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._http.close()
+
+    def get(self, path: str) -> JsonObject:
+        return self._accepted(self._send("GET", path))
+
+    def get_readiness(self) -> list[str]:
+        """What the controller waits for; empty when it is ready."""
+        response = self._send("GET", "/readyz")
+        missing = _json(response).get("missing") if response.status_code == 503 else None
+        if missing is None:
+            self._accepted(response)
+            return []
+        return list(missing)
+
+    def post(self, path: str, body: Mapping[str, object], *, wait: bool = False) -> JsonObject:
+        return self._accepted(self._send("POST", path, body=body, wait=wait))
+
+    def delete(self, path: str, *, wait: bool = False) -> JsonObject:
+        return self._accepted(self._send("DELETE", path, wait=wait))
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, object] | None = None,
+        wait: bool = False,
+    ) -> httpx.Response:
+        headers = {"Prefer": f"wait={WAIT_S}"} if wait else {}
+        timeout = _TIMEOUT_S + (WAIT_S if wait else 0)
+        try:
+            return self._http.request(method, path, json=body, headers=headers, timeout=timeout)
+        except httpx.UnsupportedProtocol as error:
+            raise CommandError(
+                f"--url {self._url!r} must begin with http:// or https://", ExitCode.USAGE
+            ) from error
+        except httpx.TimeoutException as error:
+            raise CommandError(
+                f"the controller at {self._url} did not answer within {timeout:g} s; its log may "
+                "say what it is busy with",
+                ExitCode.UNREACHABLE,
+            ) from error
+        except httpx.TransportError as error:
+            raise CommandError(
+                f"no controller answers at {self._url} ({error}): start one with `hydra run "
+                "--config FILE`, or say where it is with --url or HYDRA_URL",
+                ExitCode.UNREACHABLE,
+            ) from error
+
+    def _accepted(self, response: httpx.Response) -> JsonObject:
+        document = _json(response)
+        if response.is_success and document:
+            return document
+        raise CommandError(_refusal(response, document, self._url))
+
+
+def resource(collection: str, identifier: str) -> str:
+    """The path of one member of a collection."""
+    return f"{collection}/{quote(identifier, safe='')}"
+
+
+def _json(response: httpx.Response) -> JsonObject:
+    """The JSON object in a response; empty if there is none."""
+    try:
+        document = response.json()
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _refusal(response: httpx.Response, document: JsonObject, url: str) -> str:
+    """An RFC 9457 problem document in words."""
+    if "title" not in document:
+        return (
+            f"{url} answered {response.status_code} {response.reason_phrase}, but not like a HydRA "
+            "controller: check --url"
+        )
+    lines = [f"{document['title']}: {document.get('detail', '')}"]
+    errors = document.get("errors") or ()
+    if len(errors) > 1:
+        lines += [f"  {e.get('pointer') or e.get('parameter')}: {e['detail']}" for e in errors]
+    return "\n".join(lines)

@@ -1,0 +1,220 @@
+"""Commands that only look: status, topology, demand, reconfigurations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import click
+
+from apps.cli.client import ControllerClient, JsonObject, resource, url_option
+from apps.cli.output import ExitCode, json_option, mbps, print_facts, print_json, print_table
+
+
+@click.command
+@url_option
+@json_option
+@click.pass_context
+def status(ctx: click.Context, url: str, as_json: bool) -> None:
+    """Show whether the controller is ready, and its devices.
+
+    Exit status 1 if it is not ready.
+
+    \b
+    Example:
+      hydra status --url http://10.1.0.5:8080
+    """
+    with ControllerClient(url) as client:
+        missing = client.get_readiness()
+        devices = client.get("/v1/devices")["devices"]
+    if as_json:
+        print_json({"ready": not missing, "missing": missing, "devices": devices})
+    else:
+        click.echo("ready" if not missing else "not ready: waiting for " + ", ".join(missing))
+        print_table(
+            "Devices",
+            ("device", "kind", "driver", "connected", "detail"),
+            (
+                (d["name"], d["kind"], d["driver"], "yes" if d["connected"] else "NO", d["detail"])
+                for d in devices
+            ),
+        )
+    ctx.exit(ExitCode.PROBLEM if missing else ExitCode.OK)
+
+
+@click.command
+@url_option
+@json_option
+def topology(url: str, as_json: bool) -> None:
+    """Show the circuits and paths that stand now.
+
+    \b
+    Example:
+      hydra topology --json | jq '.paths[] | {src, dst, vlan}'
+    """
+    with ControllerClient(url) as client:
+        document = client.get("/v1/topology")
+    if as_json:
+        print_json(document)
+        return
+    click.echo(
+        f"fabric {document['fabric']}, epoch {document['epoch']}: {len(document['racks'])} racks, "
+        f"{len(document['planes'])} planes, electrical {mbps(document['electrical_rate_mbps'])} Mb/s"
+    )
+    print_circuits("Circuits", document["circuits"])
+    print_paths("Paths", document["paths"])
+
+
+@click.command
+@url_option
+@json_option
+def demand(url: str, as_json: bool) -> None:
+    """Show the rack-to-rack demand as the controller sees it.
+
+    `estimated` is what the same flows would take if nothing but the servers' uplinks held them
+    back.
+
+    \b
+    Example:
+      hydra demand
+    """
+    with ControllerClient(url) as client:
+        document = client.get("/v1/demand")
+    if as_json:
+        print_json(document)
+        return
+    age = document["age_s"]
+    click.echo(f"source: {document['source']}" + ("" if age is None else f", {age:.1f} s old"))
+    if document["stale"]:
+        click.echo("counters are late from " + ", ".join(document["stale"]))
+    entries = sorted(document["entries"], key=lambda entry: -float(entry["rate_mbps"]))
+    print_table(
+        "Demand",
+        ("from", "to", "Mb/s>", "estimated Mb/s>"),
+        ((e["src"], e["dst"], mbps(e["rate_mbps"]), mbps(e["estimated_mbps"])) for e in entries),
+    )
+
+
+@click.command
+@click.argument("identifier", metavar="[ID]", required=False)
+@url_option
+@json_option
+def reconfigurations(identifier: str | None, url: str, as_json: bool) -> None:
+    """List reconfigurations, newest first; with an ID, show the timeline of one.
+
+    \b
+    Examples:
+      hydra reconfigurations
+      hydra reconfigurations 7f3a --json
+    """
+    path = "/v1/reconfigurations"
+    with ControllerClient(url) as client:
+        document = client.get(path if identifier is None else resource(path, identifier))
+    if as_json:
+        print_json(document)
+    elif identifier is None:
+        _print_reconfigurations(document["reconfigurations"])
+    else:
+        print_reconfiguration(document)
+
+
+def _print_reconfigurations(many: Iterable[JsonObject]) -> None:
+    print_table(
+        "Reconfigurations",
+        ("id", "created", "trigger", "state", "epoch>", "up>", "down>", "rules>", "ms>", "reason"),
+        (
+            (
+                one["id"],
+                moment(one["created_unix_s"]),
+                one["trigger"],
+                one["state"],
+                one["epoch"],
+                len(one["connected"]),
+                len(one["disconnected"]),
+                one["rules_pushed"],
+                _duration_ms(one),
+                one["reason"],
+            )
+            for one in many
+        ),
+    )
+
+
+def _duration_ms(reconfiguration: JsonObject) -> str:
+    ends = [step["finished_ms"] for step in reconfiguration["timeline"]]
+    return f"{max(ends):.0f}" if ends else ""
+
+
+def print_reconfiguration(document: JsonObject) -> None:
+    print_facts(
+        [
+            ("id", document["id"]),
+            ("state", document["state"]),
+            ("trigger", document["trigger"]),
+            ("created", moment(document["created_unix_s"])),
+            ("epoch", document["epoch"]),
+            ("rules pushed", document["rules_pushed"]),
+            ("ports retagged", document["ports_retagged"]),
+            ("unconfirmed", ", ".join(document["unconfirmed"]) or "none"),
+            ("reason", document["reason"] or "-"),
+        ]
+    )
+    print_table(
+        "Timeline",
+        ("step", "device", "from ms>", "to ms>", "note"),
+        (
+            (
+                step["step"],
+                step["device"] or "",
+                f"{step['started_ms']:.1f}",
+                f"{step['finished_ms']:.1f}",
+                step["note"],
+            )
+            for step in document["timeline"]
+        ),
+    )
+    print_circuits("Connected", document["connected"])
+    print_circuits("Disconnected", document["disconnected"])
+    for failure in document["failures"]:
+        click.echo(f"failed: {describe_circuit(failure['circuit'])}: {failure['reason']}")
+
+
+def print_circuits(title: str, circuits: Iterable[JsonObject]) -> None:
+    print_table(
+        title,
+        ("plane", "rack", "port", "rack", "port", "Mb/s>"),
+        (
+            (
+                c["plane"],
+                c["a"]["rack"],
+                c["a"]["port"],
+                c["b"]["rack"],
+                c["b"]["port"],
+                mbps(c["rate_mbps"]),
+            )
+            for c in circuits
+        ),
+    )
+
+
+def print_paths(title: str, paths: Iterable[JsonObject]) -> None:
+    print_table(
+        title,
+        ("from", "to", "VLAN>", "hops"),
+        ((p["src"], p["dst"], p["vlan"] or "", describe_path(p)) for p in paths),
+    )
+
+
+def describe_path(path: JsonObject) -> str:
+    """``r1 =p2= r4 =p1= r3``"""
+    hops = path["hops"]
+    return path["src"] + "".join(f" ={hop['plane']}= {hop['to_rack']}" for hop in hops)
+
+
+def describe_circuit(circuit: JsonObject) -> str:
+    return f"{circuit['a']['rack']} ={circuit['plane']}= {circuit['b']['rack']}"
+
+
+def moment(unix_s: float) -> str:
+    """Local time of day, with the date."""
+    return datetime.fromtimestamp(unix_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")

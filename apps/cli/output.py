@@ -1,0 +1,79 @@
+"""What the commands print: JSON for programs, tables for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+_WIDTH_OF_A_PIPE: Final = 200
+
+
+class ExitCode(IntEnum):
+    OK = 0
+    PROBLEM = 1
+    USAGE = 2
+    UNREACHABLE = 3
+
+
+class CommandError(click.ClickException):
+    """Ends the command: the message goes to stderr, the exit code to the shell."""
+
+    def __init__(self, message: str, exit_code: ExitCode = ExitCode.PROBLEM) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+
+
+def print_json(document: object) -> None:
+    click.echo(json.dumps(document, indent=2))
+
+
+def print_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    empty: str = "none",
+) -> None:
+    """A table on stdout; columns whose heading ends in ``>`` are right-aligned."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for column in columns:
+        table.add_column(
+            column.removesuffix(">"), justify="right" if column.endswith(">") else "left"
+        )
+    for row in rows:
+        table.add_row(*map(str, row))
+    if table.row_count:
+        _console().print(table)
+    else:
+        click.echo(f"{title}: {empty}")
+
+
+def print_facts(facts: Sequence[tuple[str, object]]) -> None:
+    """Aligned ``name  value`` lines on stdout."""
+    width = max(len(name) for name, _ in facts)
+    for name, value in facts:
+        click.echo(f"{name:<{width}}  {value}")
+
+
+def warn(message: str) -> None:
+    click.echo(f"Warning: {message}", err=True)
+
+
+def mbps(rate: float) -> str:
+    return f"{rate:,.1f}"
+
+
+def _console() -> Console:
+    # Console() takes sys.stdout as it is now, which click's test runner replaces.
+    width = None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE
+    return Console(width=width, highlight=False, markup=False, emoji=False)

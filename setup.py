@@ -1,0 +1,36 @@
+"""Packaging. The distribution is not called ``hydra``: Debian and PyPI have other things so named."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+)"', (HERE / "hydra/__init__.py").read_text())
+
+
+def run_time_requirements() -> list[str]:
+    """The first section of requirements.txt: the only place where versions are written."""
+    text = (HERE / "requirements.txt").read_text()
+    first_section = text.split("\n\n", 1)[0]
+    lines = (line.split("#", 1)[0].strip() for line in first_section.splitlines())
+    return [line for line in lines if line]
+
+
+setup(
+    name="hydra-hybrid-network",
+    version=VERSION.group(1) if VERSION else "0",
+    description="SDN controller for hybrid electrical/optical data centre networks",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(
+        include=["hydra", "hydra.*", "topology", "drivers", "drivers.*", "apps", "apps.*"]
+    ),
+    install_requires=run_time_requirements(),
+    entry_points={
+        "console_scripts": [
+            "hydra = apps.cli:main",
+            "ryu-manager = apps.launcher:ryu_manager",
+        ]
+    },
+)
