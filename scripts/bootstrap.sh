@@ -80,7 +80,7 @@ make_virtual_environment() {
 }
 
 pip_install() {
-  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check "$@" ||
+  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 "$@" ||
     fail "pip could not install the above; is the network there? ($VENV is made anew next time)"
 }
 

@@ -7,7 +7,7 @@ from mininet_scenarios.testbed.lock import testbed_lock
 from mininet_scenarios.testbed.ocs import OcsProcess
 from mininet_scenarios.testbed.servers import ServerHost
 from mininet_scenarios.testbed.shell import TestbedError
-from mininet_scenarios.testbed.sweep import sweep
+from mininet_scenarios.testbed.sweep import clean_up
 
 __all__ = [
     "Capture",
@@ -17,6 +17,6 @@ __all__ = [
     "ServerHost",
     "Testbed",
     "TestbedError",
-    "sweep",
+    "clean_up",
     "testbed_lock",
 ]

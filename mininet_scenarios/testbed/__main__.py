@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Final
 
 from apps.configuration import load_configuration
 from hydra.errors import HydraError
-from mininet_scenarios.testbed import Testbed, sweep, testbed_lock
+from mininet_scenarios.testbed import Testbed, clean_up, testbed_lock
 
 _DEMO: Final = Path("configs/demo.yaml")
 
@@ -23,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _up(options.fabric)
         else:
             with testbed_lock():
-                sweep()
+                clean_up()
     except HydraError as error:
         print(error, file=sys.stderr)
         return 1
@@ -38,9 +39,11 @@ def _up(path: Path) -> None:
         for server in loaded.fabric.servers:
             addresses = " ".join(str(address.ip) for address in server.addresses)
             print(f"  {server.name}: {addresses}")
-        print("A shell in a server: mnexec -a $(pgrep -f 'mininet:h11$') bash. End with Ctrl-C.")
-        sys.stdout.flush()
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+        first = loaded.fabric.servers[0].name
+        print(f"A shell in a server: mnexec -a $(pgrep -f 'mininet:{first}$') bash")
+        print("End with Ctrl-C.", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.pause()
 
 
 def _parser() -> argparse.ArgumentParser:

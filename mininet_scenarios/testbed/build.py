@@ -64,7 +64,7 @@ class Testbed:
         with contextlib.ExitStack() as stack:
             stack.enter_context(testbed_lock())
             stack.enter_context(_termination_raises())
-            sweep.sweep()
+            sweep.clean_up()
             stack.callback(self._tear_down)
             self._build()
             self._stack = stack.pop_all()
@@ -162,7 +162,7 @@ class Testbed:
 
     def _tear_down(self) -> None:
         with _termination_ignored():
-            sweep.sweep()
+            sweep.clean_up()
             for host in self._hosts.values():
                 host.terminate()  # its shell is gone; this closes its pseudo-terminal
             for ocs in self._ocs.values():

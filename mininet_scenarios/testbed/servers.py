@@ -23,6 +23,15 @@ _OFFLOADS = ("tx", "gso", "tso", "gro")
 class ServerHost(Host):  # type: ignore[misc]  # Mininet is untyped
     """A Mininet host all of whose processes are marked as the testbed's."""
 
+    def popen(self, *args: object, **kwargs: object) -> subprocess.Popen[bytes]:
+        """Start a process in the server; output that the caller does not ask for is thrown away.
+
+        (Mininet's own default is a pipe, which stops the process once nobody reads it.)
+        """
+        kwargs.setdefault("stdout", subprocess.DEVNULL)
+        kwargs.setdefault("stderr", subprocess.DEVNULL)
+        return super().popen(*args, **kwargs)  # type: ignore[no-any-return]
+
     def _popen(self, cmd: list[str], **params: object) -> subprocess.Popen[bytes]:
         params.setdefault("env", member_environment())
         return super()._popen(cmd, **params)  # type: ignore[no-any-return]

@@ -20,7 +20,7 @@ PREFIX: Final = "hy"
 _KILL_TIMEOUT_S: Final = 5.0
 
 
-def sweep() -> None:
+def clean_up() -> None:
     """Remove all processes, bridges and interfaces of a testbed, and restore the kernel's settings.
 
     The same for a testbed that ends well, one that failed half-way, and what a killed run left.

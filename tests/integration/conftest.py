@@ -1,0 +1,47 @@
+"""The emulated fabric for integration tests: one at a time on a machine, one per test module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from apps.configuration import load_configuration
+from hydra.config import Loaded
+from mininet_scenarios.controller_process import ControllerProcess
+from mininet_scenarios.testbed import Testbed, testbed_lock
+
+REPOSITORY = Path(__file__).parents[2]
+DEMO_CONFIG = REPOSITORY / "configs" / "demo.yaml"
+
+
+@pytest.fixture(scope="session")
+def machine() -> Iterator[None]:
+    """This session has the machine's Open vSwitch for itself."""
+    with testbed_lock():
+        yield
+
+
+@pytest.fixture(scope="session")
+def demo() -> Loaded:
+    return load_configuration(DEMO_CONFIG)
+
+
+@pytest.fixture(scope="module")
+def demo_testbed(machine: None, demo: Loaded) -> Iterator[Testbed]:
+    """The demo's data plane, built once for the tests of a module."""
+    with Testbed(demo.fabric, demo.controller, fdb_age_s=demo.policy.fdb_age_s) as testbed:
+        yield testbed
+
+
+@pytest.fixture
+def controller(demo_testbed: Testbed, tmp_path: Path) -> Iterator[ControllerProcess]:
+    """A controller of the demo fabric, ready, with a journal of its own."""
+    document = yaml.safe_load(DEMO_CONFIG.read_text())
+    document["controller"]["journal"] = str(tmp_path / "journal.db")
+    config = tmp_path / "demo.yaml"
+    config.write_text(yaml.safe_dump(document, sort_keys=False))
+    with ControllerProcess(config) as process:
+        yield process

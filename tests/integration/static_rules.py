@@ -1,0 +1,76 @@
+"""Rules by hand, in place of a controller, for tests of the testbed itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from typing import Any
+
+from hydra.model import Fabric, OpticalPort, Server, VlanId
+from mininet_scenarios.testbed import Testbed, ovs
+from mininet_scenarios.testbed.shell import run
+
+HOST, OPTICAL, ELECTRICAL = 1, 2, 3  # OpenFlow port numbers, in the testbed's order
+GROUP = "01:00:00:00:00:00/01:00:00:00:00:00"
+TAGGED = "vlan_tci=0x1000/0x1000"
+
+
+def install(fabric: Fabric, vlan: VlanId | None = None) -> None:
+    """All traffic over the electrical network; with ``vlan``, unicast tagged to the ToR."""
+    for server in fabric.servers:
+        ovs.set_flows(server.vswitch.bridge, _rules(server, vlan))
+
+
+def _rules(server: Server, vlan: VlanId | None) -> list[str]:
+    up = f"output:{ELECTRICAL}"
+    if vlan is not None:
+        up = f"push_vlan:0x8100,set_field:{0x1000 | vlan}->vlan_vid,output:{OPTICAL}"
+    return [
+        f"priority=9,in_port={OPTICAL},dl_dst={server.mac},{TAGGED},actions=pop_vlan,output:{HOST}",
+        f"priority=8,in_port={OPTICAL},dl_dst={server.mac},actions=output:{HOST}",
+        f"priority=9,in_port={ELECTRICAL},dl_dst={server.mac},actions=output:{HOST}",
+        f"priority=8,in_port={ELECTRICAL},dl_dst={GROUP},actions=output:{HOST}",
+        f"priority=7,in_port={HOST},dl_dst={GROUP},actions=output:{ELECTRICAL}",
+        f"priority=6,in_port={HOST},actions={up}",
+    ]
+
+
+def tag(ports: tuple[OpticalPort, ...], vlan: VlanId) -> None:
+    """Make optical ToR ports members of one VLAN, and of no other."""
+    arguments: list[str] = []
+    for port in ports:
+        arguments += ["--", "set", "port", port.tor_port, f"trunks={vlan}"]
+    run(["ovs-vsctl", *arguments])
+
+
+def address(fabric: Fabric, server: str, version: int = 4) -> str:
+    wanted = fabric.server_by_name[server].addresses
+    return next(str(one.ip) for one in wanted if one.version == version)
+
+
+def reaches(testbed: Testbed, source: str, destination: str, version: int = 4) -> bool:
+    target = address(testbed.fabric, destination, version)
+    ping = testbed.host(source).popen(["ping", "-c", "2", "-i", "0.2", "-W", "2", target])
+    return ping.wait(20) == 0
+
+
+def iperf3(
+    testbed: Testbed, source: str, destination: str, *options: str, version: int = 4
+) -> dict[str, Any]:
+    """The ``end`` part of the sender's JSON report."""
+    server = testbed.host(destination).popen(["iperf3", "-s", "-1"])
+    try:
+        time.sleep(0.3)
+        target = address(testbed.fabric, destination, version)
+        client = testbed.host(source).popen(
+            ["iperf3", "-J", "-c", target, *options], stdout=subprocess.PIPE
+        )
+        report, _ = client.communicate(timeout=60)
+        server.wait(10)
+    finally:
+        if server.poll() is None:
+            server.kill()
+            server.wait()
+    end: dict[str, Any] = json.loads(report)["end"]
+    return end

@@ -1,0 +1,187 @@
+"""The emulated data plane by itself: no controller, rules by hand, real packets."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drivers.registry import optical_switch
+from hydra.model import Circuit, VlanId
+from mininet_scenarios.testbed import Testbed, TestbedError
+from mininet_scenarios.testbed.shell import run
+
+from . import static_rules as rules
+
+pytestmark = pytest.mark.ovs
+
+CIRCUIT_VLAN = VlanId(100)
+
+
+def carrier(interface: str) -> bool:
+    return Path(f"/sys/class/net/{interface}/carrier").read_text().strip() == "1"
+
+
+def eventually(condition, timeout_s: float = 5.0) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.fixture
+def electrical(demo_testbed: Testbed) -> Testbed:
+    rules.install(demo_testbed.fabric)
+    return demo_testbed
+
+
+@pytest.fixture
+def circuit(demo_testbed: Testbed) -> Iterator[Testbed]:
+    """Racks r1 and r2 joined on plane p1; all unicast goes there."""
+    fabric = demo_testbed.fabric
+    plane = fabric.plane_by_name["p1"]
+    a, b = (
+        next(p for p in fabric.ports_of(fabric.rack_by_name[rack].id) if p.plane == plane.id)
+        for rack in ("r1", "r2")
+    )
+    light = fabric.cross_connects(Circuit(plane.id, a.id, b.id))
+    switch = optical_switch(plane, timeout_s=5.0)
+    switch.open()
+    try:
+        switch.change((), light)
+        rules.tag((a, b), CIRCUIT_VLAN)
+        rules.install(fabric, CIRCUIT_VLAN)
+        yield demo_testbed
+        rules.install(fabric)
+        rules.tag((a, b), fabric.parking_vlan)
+        switch.change(light, ())
+    finally:
+        switch.close()
+
+
+def test_hosts_have_the_addresses_of_the_file(demo_testbed: Testbed) -> None:
+    for server in demo_testbed.fabric.servers:
+        host = demo_testbed.host(server.name)
+        shown = host.cmd(f"ip -o address show dev {server.name}-eth0; ip -o link")
+        assert str(server.mac) in shown
+        assert all(address.with_prefixlen in shown for address in server.addresses)
+        assert "tentative" not in shown
+        assert (host.IP(), host.MAC()) == (str(server.addresses[0].ip), server.mac)
+
+
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("destination", ["h12", "h21", "h42"])
+def test_the_electrical_network_joins_all_servers(
+    electrical: Testbed, destination: str, version: int
+) -> None:
+    assert rules.reaches(electrical, "h11", destination, version)
+
+
+def test_the_electrical_rate_is_a_tenth(electrical: Testbed) -> None:
+    report = rules.iperf3(electrical, "h11", "h21", "-t", "3")
+    assert 8.5e6 < report["sum_received"]["bits_per_second"] < 10e6
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_circuit_carries_nearly_its_rate(circuit: Testbed, version: int) -> None:
+    assert rules.reaches(circuit, "h11", "h21", version)
+    report = rules.iperf3(circuit, "h11", "h21", "-t", "3", version=version)
+    assert 88e6 < report["sum_received"]["bits_per_second"] < 100e6
+
+
+def test_every_frame_lost_to_congestion_is_counted_by_a_queue(circuit: Testbed) -> None:
+    assert rules.reaches(circuit, "h11", "h21")
+    before = {name: queue.dropped_frames for name, queue in circuit.queues().items()}
+    report = rules.iperf3(circuit, "h11", "h21", "-u", "-l", "1400", "-b", "140M", "-t", "2")
+    dropped = {
+        name: queue.dropped_frames - before[name]
+        for name, queue in circuit.queues().items()
+        if queue.dropped_frames > before[name]
+    }
+    lost = report["sum"]["lost_packets"]
+    assert lost > 1000
+    assert dropped.keys() == {"hyo-h11"}
+    # iperf3's own last frames may be among the dropped, and are in no report.
+    assert lost <= dropped["hyo-h11"] <= lost + 5
+
+
+def test_a_circuit_that_is_not_overloaded_loses_nothing(circuit: Testbed) -> None:
+    assert rules.reaches(circuit, "h11", "h21")
+    report = rules.iperf3(circuit, "h11", "h21", "-u", "-l", "1200", "-b", "60M", "-t", "2")
+    assert report["sum"]["lost_packets"] == 0
+
+
+def test_a_dark_tor_port_has_no_carrier(circuit: Testbed) -> None:
+    assert carrier("hyt-r1-p1")
+    assert carrier("hyt-r2-p1")
+    assert not carrier("hyt-r1-p2")
+
+
+def test_frames_carry_the_tag_of_their_circuit(circuit: Testbed) -> None:
+    assert rules.reaches(circuit, "h11", "h21")  # neighbours are known from here on
+    with circuit.frames_at("h11", "optical", expression="vlan and icmp") as optical:
+        assert rules.reaches(circuit, "h11", "h21")
+    tags = {frame.data[12:16] for frame in optical.frames()}
+    assert tags == {b"\x81\x00" + CIRCUIT_VLAN.to_bytes(2, "big")}
+    assert len(optical.frames()) == 4  # two requests out, two replies in
+
+
+def test_a_capture_is_read_after_it_has_ended(electrical: Testbed) -> None:
+    with (
+        electrical.frames_at("h11") as capture,
+        pytest.raises(TestbedError, match="has not ended"),
+    ):
+        capture.frames()
+
+
+def test_a_dead_optical_uplink_is_seen_and_mended(demo_testbed: Testbed) -> None:
+    demo_testbed.kill_uplink("h11")
+    assert eventually(lambda: not carrier("hyo-h11"))
+    demo_testbed.restore_uplink("h11")
+    assert eventually(lambda: carrier("hyo-h11"))
+
+
+def test_a_server_can_be_cut_off_the_electrical_network(electrical: Testbed) -> None:
+    electrical.cut_electrical("h31")
+    assert not rules.reaches(electrical, "h11", "h31")
+    electrical.restore_electrical("h31")
+    assert eventually(lambda: rules.reaches(electrical, "h11", "h31"))
+
+
+def test_queues_survive_what_a_controller_does(demo_testbed: Testbed) -> None:
+    # Open vSwitch deletes qdiscs that it takes for its own.
+    before = demo_testbed.queues().keys()
+    rules.tag(demo_testbed.fabric.ports[:4], CIRCUIT_VLAN)
+    rules.tag(demo_testbed.fabric.ports[:4], demo_testbed.fabric.parking_vlan)
+    assert demo_testbed.queues().keys() == before
+    fabric = demo_testbed.fabric
+    assert len(before) == 4 * len(fabric.servers) + len(fabric.ports)
+
+
+def test_no_bridge_runs_spanning_tree_or_forwards_without_rules(demo_testbed: Testbed) -> None:
+    bridges = run(["ovs-vsctl", "-f", "csv", "--columns=name,fail_mode,stp_enable", "list", "br"])
+    ours = [line for line in bridges.splitlines() if line.startswith("hy")]
+    fabric = demo_testbed.fabric
+    assert len(ours) == len(fabric.servers) + len(fabric.racks) + len(fabric.planes)
+    assert all(line.endswith(",secure,false") for line in ours)
+
+
+def test_unknown_names_are_refused_with_those_there_are(demo_testbed: Testbed) -> None:
+    with pytest.raises(TestbedError, match="no server 'h99' here; there are h11, h12"):
+        demo_testbed.host("h99")
+    with pytest.raises(TestbedError, match="no plane 'p9' here; there are p1, p2"):
+        demo_testbed.ocs("p9")
+    with pytest.raises(TestbedError, match="no place to watch 'wireless'"):
+        demo_testbed.frames_at("h11", "wireless")
+
+
+def test_a_second_testbed_of_another_process_would_wait(demo_testbed: Testbed) -> None:
+    held = subprocess.run(
+        ["flock", "--nonblock", "/run/lock/hydra-testbed.lock", "true"], check=False
+    )
+    assert held.returncode == 1

@@ -1,0 +1,79 @@
+"""What a fabric file asks the testbed to create."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from apps.configuration import load_configuration
+from hydra.model import Fabric
+from mininet_scenarios.testbed import TestbedError
+from mininet_scenarios.testbed.layout import Layout, layout
+
+DEMO = Path(__file__).parents[3] / "configs" / "demo.yaml"
+CONTROLLER = "tcp:127.0.0.1:6653"
+
+
+@pytest.fixture(scope="module")
+def fabric() -> Fabric:
+    return load_configuration(DEMO).fabric
+
+
+@pytest.fixture(scope="module")
+def demo(fabric: Fabric) -> Layout:
+    return layout(fabric, CONTROLLER, fdb_age_s=12.4)
+
+
+def renamed(fabric: Fabric, **names: str) -> Fabric:
+    """The fabric with changes to its first server."""
+    rack = fabric.racks[0]
+    first = dataclasses.replace(rack.servers[0], **names)
+    rack = dataclasses.replace(rack, servers=(first, *rack.servers[1:]))
+    return dataclasses.replace(fabric, racks=(rack, *fabric.racks[1:]))
+
+
+def test_every_port_of_a_bridge_is_the_end_of_one_cable(fabric: Fabric, demo: Layout) -> None:
+    ports = [port.name for bridge in demo.bridges for port in bridge.ports]
+    ends = [name for cable in demo.fabric_cables for name in (cable.a, cable.b)]
+    ends += [server.vswitch.host_port for server in fabric.servers]
+    assert len(ports) == len(set(ports))
+    assert len(ends) == len(set(ends))
+    assert set(ports) <= set(ends)
+    assert set(ends) - set(ports) == {f"hyx-{server.name}" for server in fabric.servers}
+
+
+def test_switches_know_the_controller_and_mirrors_do_not(demo: Layout) -> None:
+    controllers = {bridge.name: bridge.controller for bridge in demo.bridges}
+    assert controllers["hyv-h11"] == controllers["hytor-r1"] == CONTROLLER
+    assert controllers["hyocs-p1"] is None
+
+
+def test_a_tor_starts_with_its_circuits_parked(fabric: Fabric, demo: Layout) -> None:
+    tor = next(bridge for bridge in demo.bridges if bridge.name == "hytor-r3")
+    by_name = {port.name: port for port in tor.ports}
+    assert set(by_name["hyt-r3-p2"].trunks) == {fabric.parking_vlan}
+    assert by_name["hyt-r3-p2"].native is None
+    assert set(by_name["hys-h31"].trunks) == set(range(100, 200))
+    assert by_name["hys-h31"].native == 10
+    assert tor.other_config["mac-aging-time"] == "12"
+
+
+def test_each_transmitter_has_the_rate_of_the_file(demo: Layout) -> None:
+    rates = {c.a: c.a_rate_mbps for c in demo.fabric_cables}
+    rates |= {c.b: c.b_rate_mbps for c in demo.fabric_cables}
+    assert rates["hyo-h11"] == rates["hys-h11"] == 100
+    assert rates["hye-h11"] == rates["hyx-h11"] == 10
+    assert rates["hyt-r1-p1"] == 100
+    assert rates["hyc-p1-1"] is None  # mirrors have no queue
+
+
+def test_a_name_too_long_for_linux_is_refused(fabric: Fabric) -> None:
+    with pytest.raises(TestbedError, match="longer than Linux's 15 characters: hys-much-too-long"):
+        layout(renamed(fabric, tor_port="hys-much-too-long"), CONTROLLER, 300)
+
+
+def test_a_name_that_clean_up_would_not_find_is_refused(fabric: Fabric) -> None:
+    with pytest.raises(TestbedError, match="do not begin with 'hy': eth1"):
+        layout(renamed(fabric, tor_port="eth1"), CONTROLLER, 300)
