@@ -36,7 +36,8 @@ from mininet_scenarios.stage import Stage
 from mininet_scenarios.testbed import Testbed
 
 DEFAULT_CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "demo.yaml"
-_BUILD_S: Final = 10.0
+_BUILD_S: Final = 3.0
+_WIDTH_IN_A_FILE: Final = 130
 _INTERRUPTED: Final = 128 + signal.SIGINT
 
 
@@ -166,6 +167,8 @@ def _options(arguments: Sequence[str] | None) -> tuple[Options, bool]:
 def main(arguments: Sequence[str] | None = None) -> int:
     options, as_json = _options(arguments)
     console = Console(stderr=as_json)
+    if not console.is_terminal:
+        console = Console(stderr=as_json, width=_WIDTH_IN_A_FILE)
     began_s = time.monotonic()
     try:
         with ConsoleNarrator(console, options.expected_s) as narrator:
@@ -174,8 +177,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print("interrupted; nothing is left behind")
         return _INTERRUPTED
     except HydraError as error:
-        console.print(f"[bold red]not counted:[/] {error}", highlight=False)
-        console.print(f"logs are in {options.out / 'work'}")
+        console.print("not counted:", style="bold red")
+        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        console.print(f"logs are in {options.out / 'work'}", highlight=False, soft_wrap=True)
         return 1
     written = save(results, options, time.monotonic() - began_s)
     if as_json:

@@ -9,7 +9,7 @@ its own, with paced UDP at 80 % of the electrical rate in place of TCP.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +18,7 @@ from mininet_scenarios.alternation import Alternation, Change
 from mininet_scenarios.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.delays import DelaySplit, mean
 from mininet_scenarios.narrator import Narrator
-from mininet_scenarios.stage import ScenarioError, Stage, drops_between, tcp_transfer
+from mininet_scenarios.stage import Losses, ScenarioError, Stage, tcp_transfer
 from mininet_scenarios.streams import UdpResult, paced_stream
 from mininet_scenarios.workloads.iperf3 import ThroughputRun
 from mininet_scenarios.workloads.paced_udp import WIRE_OVERHEAD_V4, pps_for_load
@@ -92,8 +92,7 @@ class TcpRun:
     retransmits: int
     changes: tuple[Change, ...]
     bystander: UdpResult
-    dark_frames: int
-    queue_drops: Mapping[str, int]
+    losses: Losses
 
     @property
     def mean_delay(self) -> DelaySplit | None:
@@ -107,8 +106,7 @@ class UdpRun:
     affected: UdpResult
     load_mbps: float
     changes: tuple[Change, ...]
-    dark_frames: int
-    queue_drops: Mapping[str, int]
+    losses: Losses
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +127,8 @@ class Fig9aResult:
     @property
     def dark_frames(self) -> int:
         """In all runs together."""
-        in_tcp_runs = sum(run.dark_frames for run in (self.static, *self.changing))
-        return in_tcp_runs + self.udp.dark_frames
+        in_tcp_runs = sum(run.losses.dark_frames for run in (self.static, *self.changing))
+        return in_tcp_runs + self.udp.losses.dark_frames
 
 
 def run(stage: Stage, plan: Fig9aPlan, narrator: Narrator) -> Fig9aResult:
@@ -215,7 +213,7 @@ def _measure_tcp(
 ) -> TcpRun:
     """TCP for ``seconds`` after the warm-up, while ``perform`` changes the topology."""
     length_s = _WARM_UP_S + seconds + _TAIL_S
-    dark, drops = stage.dark_frames(), stage.queue_drops()
+    before = stage.losses()
     with ExitStack() as stack:
         udp = stack.enter_context(
             paced_stream(
@@ -239,8 +237,7 @@ def _measure_tcp(
         retransmits=sent.retransmits or 0,
         changes=changes,
         bystander=bystander,
-        dark_frames=stage.dark_frames() - dark,
-        queue_drops=drops_between(drops, stage.queue_drops()),
+        losses=stage.losses().since(before),
     )
 
 
@@ -253,7 +250,7 @@ def _udp_run(stage: Stage, controller: ControllerClient, plan: Fig9aPlan) -> Udp
     times_s = [
         plan.udp_period_s * (number + 0.5) for number in range(int(seconds / plan.udp_period_s))
     ]
-    dark, drops = stage.dark_frames(), stage.queue_drops()
+    before = stage.losses()
     with paced_stream(
         stage,
         *AFFECTED_UDP_HOSTS,
@@ -267,6 +264,5 @@ def _udp_run(stage: Stage, controller: ControllerClient, plan: Fig9aPlan) -> Udp
         affected=affected,
         load_mbps=load_mbps,
         changes=changes,
-        dark_frames=stage.dark_frames() - dark,
-        queue_drops=drops_between(drops, stage.queue_drops()),
+        losses=stage.losses().since(before),
     )

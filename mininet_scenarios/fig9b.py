@@ -24,7 +24,7 @@ from mininet_scenarios.controller_client import (
     ReconfigurationRecord,
 )
 from mininet_scenarios.narrator import Narrator
-from mininet_scenarios.stage import Job, ScenarioError, Stage, drops_between, tcp_transfer
+from mininet_scenarios.stage import Job, Losses, ScenarioError, Stage, tcp_transfer
 from mininet_scenarios.workloads.alltoall import RankReport, rank_report_from_json
 from mininet_scenarios.workloads.iperf3 import Sample
 from mininet_scenarios.workloads.mesh import Endpoint
@@ -46,7 +46,8 @@ _BACKGROUND_PORT: Final = 5210
 _SETUP_S: Final = 6.0
 _LONGEST: Final = 10.0
 """A run that takes this many times as long as expected is given up."""
-_GRID_S: Final = 0.5
+_GRID_S: Final = 1.0
+"""Several rounds long, or the rhythm of the rounds shows as a beat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,8 @@ class Fig9bPlan:
         return self.alone_s * (1 + 2.2 + 1.5) + 3 * _SETUP_S
 
 
-FULL: Final = Fig9bPlan(500_000, 60, 0.1, 16.0, 4, 4.0)
-QUICK: Final = Fig9bPlan(500_000, 25, 0.1, 6.5, 4, 2.0)
+FULL: Final = Fig9bPlan(500_000, 60, 0.1, 19.0, 6, 4.0)
+QUICK: Final = Fig9bPlan(500_000, 25, 0.1, 8.0, 6, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,7 @@ class TransferRun:
     ranks: tuple[RankReport, ...]
     actions: tuple[ReconfigurationRecord, ...]
     """Changes that the controller made by itself, oldest first."""
-    queue_drops: Mapping[str, int]
-    dark_frames: int
+    losses: Losses
 
     @property
     def peak_mbps(self) -> float:
@@ -111,6 +111,11 @@ class Fig9bResult:
     def ratio(self, run: TransferRun) -> float:
         """Completion time over that of the ranks alone."""
         return run.seconds / self.alone.seconds
+
+    @property
+    def dark_frames(self) -> int:
+        """In all runs together."""
+        return sum(run.losses.dark_frames for run in (self.alone, self.congested, self.helped))
 
 
 def run(stage: Stage, plan: Fig9bPlan, narrator: Narrator) -> Fig9bResult:
@@ -194,7 +199,7 @@ def _helped_transfer(stage: Stage, plan: Fig9bPlan, controller: ControllerClient
 def _transfer(stage: Stage, plan: Fig9bPlan, label: str) -> TransferRun:
     """Run all ranks to their end."""
     peers = ",".join(str(Endpoint(stage.address(host), _RANK_PORT)) for host in RANK_HOSTS)
-    dark, drops = stage.dark_frames(), stage.queue_drops()
+    before = stage.losses()
     to_unix_s = time.time() - time.monotonic()
     with ExitStack() as stack:
         ranks = [
@@ -216,8 +221,7 @@ def _transfer(stage: Stage, plan: Fig9bPlan, label: str) -> TransferRun:
         series=throughput_of(reports, started_s, finished_s),
         ranks=reports,
         actions=(),
-        queue_drops=drops_between(drops, stage.queue_drops()),
-        dark_frames=stage.dark_frames() - dark,
+        losses=stage.losses().since(before),
     )
 
 
@@ -234,7 +238,7 @@ def _rank(stage: Stage, plan: Fig9bPlan, rank: int, peers: str) -> Iterator[tupl
 def throughput_of(
     reports: Sequence[RankReport], started_s: float, finished_s: float
 ) -> tuple[Sample, ...]:
-    """What all ranks received, in Mbps on a common grid of half seconds from ``started_s``."""
+    """What all ranks received, in Mbps on a common grid of whole seconds from ``started_s``."""
     times = np.append(np.arange(started_s, finished_s, _GRID_S), finished_s)
     if len(times) > 2 and times[-1] - times[-2] < _GRID_S / 2:
         times = np.delete(times, -2)  # a sliver at the end would show as a spike

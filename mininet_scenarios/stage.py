@@ -52,6 +52,10 @@ class Job:
             self.process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(_STOP_TIMEOUT_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it now; what it has not written is lost."""
         if self.running:
             self.process.kill()
             self.process.wait()
@@ -119,7 +123,7 @@ class Stage:
 
     @contextmanager
     def job(self, server: str, name: str, command: Sequence[str]) -> Iterator[Job]:
-        """Run ``command`` in a server's namespace until the end of the block at the latest."""
+        """Run ``command`` in a server's namespace; killed at the end of the block if need be."""
         output = self.file(f"{name}-{server}", ".out")
         with output.open("wb") as sink:
             process = self.testbed.host(server).popen(
@@ -129,7 +133,7 @@ class Stage:
         try:
             yield job
         finally:
-            job.stop()
+            job.kill()
 
     @contextmanager
     def workload(self, server: str, module: str, arguments: Sequence[str]) -> Iterator[Job]:
@@ -140,22 +144,39 @@ class Stage:
 
     # -- counters ------------------------------------------------------------------------------
 
+    def losses(self) -> Losses:
+        """Where frames were lost since the testbed was built; takes up to half a second a plane."""
+        dark = {
+            f"{plane.name} ingress {port.ingress} {where}": frames
+            for plane in self.fabric.planes
+            for port in self.testbed.ocs(plane.name).counters().ports
+            for where, frames in (("at mirror", port.at_mirror), ("at ToR", port.at_tor))
+        }
+        queues = {name: queue.dropped_frames for name, queue in self.testbed.queues().items()}
+        return Losses(dark, queues)
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Frames lost, by place; the two kinds of place there are."""
+
+    dark: Mapping[str, int]
+    """At dark or unconnected OCS ports."""
+    queues: Mapping[str, int]
+    """In the queues of transmitters, by interface."""
+
+    @property
     def dark_frames(self) -> int:
-        """Frames that reached a dark or unconnected OCS port since the testbed was built."""
-        return sum(self.testbed.ocs(plane.name).dark_frames() for plane in self.fabric.planes)
+        return sum(self.dark.values())
 
-    def queue_drops(self) -> dict[str, int]:
-        """Frames dropped by each transmitter's queue since the testbed was built."""
-        return {name: queue.dropped_frames for name, queue in self.testbed.queues().items()}
+    def since(self, before: Losses) -> Losses:
+        """What was lost after ``before`` was taken; places without loss are left out."""
+        return Losses(_growth(before.dark, self.dark), _growth(before.queues, self.queues))
 
 
-def drops_between(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """Frames dropped meanwhile, by transmitter, where there were any."""
-    return {
-        name: count - before.get(name, 0)
-        for name, count in sorted(after.items())
-        if count > before.get(name, 0)
-    }
+def _growth(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    grown = {place: count - before.get(place, 0) for place, count in sorted(after.items())}
+    return {place: count for place, count in grown.items() if count}
 
 
 def wait_for_file(path: Path, job: Job, timeout_s: float = 10.0) -> None:
