@@ -135,7 +135,8 @@ def set_flows(bridge: str, flows: Iterable[str]) -> None:
 
 
 def _transact(arguments: list[str]) -> None:
-    run(["ovs-vsctl", "--timeout=30", *arguments])
+    # A port or bridge that can't be set up is recorded all the same, and only complained of.
+    run(["ovs-vsctl", "--timeout=30", *arguments], complaint_is_failure=True)
 
 
 def _bridge_arguments(bridge: BridgeSpec, datapath: str) -> list[str]:

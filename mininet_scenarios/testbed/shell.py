@@ -26,8 +26,13 @@ def member_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]
     return {**os.environ, **(extra or {}), MEMBER_VARIABLE: "1"}
 
 
-def run(command: Sequence[str], *, stdin: str | None = None) -> str:
-    """Standard output of a command; :class:`TestbedError` with its words where it fails."""
+def run(
+    command: Sequence[str], *, stdin: str | None = None, complaint_is_failure: bool = False
+) -> str:
+    """Standard output of a command; :class:`TestbedError` with its words where it fails.
+
+    ``complaint_is_failure`` for those that complain on standard error and still return 0.
+    """
     try:
         done = subprocess.run(
             command, input=stdin, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
@@ -38,7 +43,7 @@ def run(command: Sequence[str], *, stdin: str | None = None) -> str:
         raise TestbedError(
             f"{command[0]} gave no answer for {_TIMEOUT_S:.0f} s: is ovs-vswitchd alive?"
         ) from error
-    if done.returncode:
+    if done.returncode or (complaint_is_failure and done.stderr):
         words = (done.stderr or done.stdout).strip()
         raise TestbedError(f"{' '.join(command[:6])} failed with {done.returncode}: {words}")
     return done.stdout

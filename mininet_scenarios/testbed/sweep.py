@@ -59,9 +59,22 @@ def _kill_members() -> None:
 
 
 def _delete_interfaces() -> None:
-    # One end of a veth pair takes the other with it, so each pair is named once.
-    doomed: set[str] = set()
+    # Those whose other end was in a server's namespace go with it, some time after its last
+    # process: what is listed may be gone when it is deleted, so look again instead of trusting.
+    deadline = time.monotonic() + _KILL_TIMEOUT_S
+    while doomed := _interfaces():
+        try:
+            ip_batch(f"link delete dev {name}" for name in doomed)
+        except TestbedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _interfaces() -> list[str]:
+    """Ours, in the root namespace; of a veth pair one end, since that takes the other with it."""
+    ours: list[str] = []
     for link in json.loads(run(["ip", "-j", "link", "show"])):
-        if link["ifname"].startswith(PREFIX) and link.get("link") not in doomed:
-            doomed.add(link["ifname"])
-    ip_batch(f"link delete dev {name}" for name in sorted(doomed))
+        if link["ifname"].startswith(PREFIX) and link.get("link") not in ours:
+            ours.append(link["ifname"])
+    return ours
