@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+import mininet_scenarios
 from hydra.model import Fabric, Plane
 from mininet_scenarios.emulators.admin import AdminClient, OcsCounters
 from mininet_scenarios.testbed.layout import ocs_bridge, ocs_interface
@@ -51,6 +52,7 @@ class OcsProcess:
                 self._command,
                 stdout=log,
                 stderr=log,
+                cwd=Path(mininet_scenarios.__file__).parents[1],  # scenarios are in no wheel
                 env=member_environment(),
                 start_new_session=True,  # Ctrl-C is for the scenario, which then ends this
             )
