@@ -6,6 +6,7 @@ are never interleaved. Reads take a lock for a moment and never wait for a devic
 
 from __future__ import annotations
 
+import gc
 import logging
 import queue
 import threading
@@ -365,6 +366,7 @@ class Controller:
         with self._lock:
             self._executing = execution
         draining = False
+        gc.disable()  # a full collection stops every thread for a tenth of a second
         try:
 
             def on_batch(batch: Batch) -> None:
@@ -377,6 +379,7 @@ class Controller:
 
             self._runner.run(execution.run(), on_batch)
         finally:
+            gc.enable()
             if draining:
                 self._announcer.suspended.release()
             with self._lock:

@@ -14,7 +14,12 @@ MAX_NAME_CHARS: Final = 15
 """Linux's limit (IFNAMSIZ less the closing zero byte)."""
 
 QUEUE_MS: Final = 10.0
-"""Longest wait in front of a transmitter."""
+"""Longest wait in front of the fastest transmitters.
+
+A port's buffer is so many bytes, whatever its rate: slower ports get the same one. So an
+electrical port at a tenth of the rate can take in what a full-speed TCP flow has under way when it
+is diverted there, instead of losing its whole window.
+"""
 
 _FRAME_BYTES: Final = 1518
 _BURST_MS: Final = 1.0
@@ -57,13 +62,15 @@ def lay(cables: Iterable[Cable]) -> None:
 
 def limit_rates(cables: Iterable[Cable]) -> None:
     """Set the rates; after the ends are bridge ports, since OVS deletes a new port's qdisc."""
-    tc_batch(
-        line
+    rates = [
+        (name, rate_mbps)
         for cable in cables
         for name, rate_mbps in ((cable.a, cable.a_rate_mbps), (cable.b, cable.b_rate_mbps))
         if rate_mbps is not None
-        for line in _rate_lines(name, rate_mbps)
-    )
+    ]
+    fastest_mbps = max((rate_mbps for _, rate_mbps in rates), default=0.0)
+    frames = max(2, int(_bytes_per_ms(fastest_mbps) * QUEUE_MS / _FRAME_BYTES))
+    tc_batch(line for name, rate_mbps in rates for line in _rate_lines(name, rate_mbps, frames))
 
 
 def set_up(name: str, *, up: bool) -> None:
@@ -90,11 +97,13 @@ def _ends_here(cable: Cable) -> tuple[str, ...]:
     return (cable.a, cable.b) if cable.b_namespace_pid is None else (cable.a,)
 
 
-def _rate_lines(name: str, rate_mbps: float) -> Iterable[str]:
-    bytes_per_ms = rate_mbps * 1000 / 8
+def _bytes_per_ms(rate_mbps: float) -> float:
+    return rate_mbps * 1000 / 8
+
+
+def _rate_lines(name: str, rate_mbps: float, queue_frames: int) -> Iterable[str]:
     # Fewer than two frames of burst and HTB's timer, not its rate, sets the speed.
-    burst = int(max(2 * _FRAME_BYTES, bytes_per_ms * _BURST_MS))
-    queue = max(2, int(bytes_per_ms * QUEUE_MS / _FRAME_BYTES))
+    burst = int(max(2 * _FRAME_BYTES, _bytes_per_ms(rate_mbps) * _BURST_MS))
     rate = f"{rate_mbps * 1000:.0f}kbit"
     yield f"qdisc add dev {name} root handle {_ROOT} htb default 1"
     yield (
@@ -103,4 +112,4 @@ def _rate_lines(name: str, rate_mbps: float) -> Iterable[str]:
     )
     # Head drop, because it tells the sender of congestion, not of failure: on a failure OVS gives
     # up the rest of its batch (up to 31 frames) unsent, and no counter knows of them.
-    yield f"qdisc add dev {name} parent {_ROOT}1 handle {_LEAF} pfifo_head_drop limit {queue}"
+    yield f"qdisc add dev {name} parent {_ROOT}1 handle {_LEAF} pfifo_head_drop limit {queue_frames}"
