@@ -112,4 +112,5 @@ def _rate_lines(name: str, rate_mbps: float, queue_frames: int) -> Iterable[str]
     )
     # Head drop, because it tells the sender of congestion, not of failure: on a failure OVS gives
     # up the rest of its batch (up to 31 frames) unsent, and no counter knows of them.
-    yield f"qdisc add dev {name} parent {_ROOT}1 handle {_LEAF} pfifo_head_drop limit {queue_frames}"
+    leaf = f"pfifo_head_drop limit {queue_frames}"
+    yield f"qdisc add dev {name} parent {_ROOT}1 handle {_LEAF} {leaf}"
