@@ -1,4 +1,4 @@
-"""Packaging. The distribution is not called ``hydra``: Debian and PyPI have other things so named."""
+"""Packaging. The distribution is not called ``hydra``: Debian and PyPI have others of that name."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,16 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(
-        include=["hydra", "hydra.*", "topology", "drivers", "drivers.*", "apps", "apps.*"]
+        include=[
+            "hydra",
+            "hydra.*",
+            "topology",
+            "topology.*",
+            "drivers",
+            "drivers.*",
+            "apps",
+            "apps.*",
+        ]
     ),
     install_requires=run_time_requirements(),
     entry_points={

@@ -10,6 +10,9 @@ from typing import Final
 
 import click
 
+from apps.cli.command import write_section
+from hydra import __version__
+
 _COMMANDS: Final = {
     "check": ("check", "Check a configuration file and say what it describes."),
     "run": ("run", "Run the controller in the foreground."),
@@ -24,6 +27,13 @@ _COMMANDS: Final = {
     "release": ("planning", "Give the bandwidth of a reservation back."),
 }
 """Name → (module in this package, what it does in a line)."""
+_EXIT_STATUS: Final = (
+    "0  done",
+    "1  refused, or something is wrong",
+    "2  wrong usage",
+    "3  no controller answers",
+)
+_EXAMPLE: Final = ("hydra check fabric.yaml && hydra run --config fabric.yaml",)
 
 
 class _LazyGroup(click.Group):
@@ -40,24 +50,17 @@ class _LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, short) for name, (_, short) in _COMMANDS.items()])
+        write_section("Exit status", _EXIT_STATUS, formatter)
+        write_section("Example", _EXAMPLE, formatter)
 
 
 @click.command(
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(package_name="hydra-hybrid-network", prog_name="hydra")
+@click.version_option(__version__, prog_name="hydra")
 def hydra() -> None:
-    """HydRA: circuits between racks, where the traffic is.
-
-    \b
-    Exit status: 0 done, 1 refused or something is wrong, 2 wrong usage,
-    3 no controller answers.
-
-    \b
-    Example:
-      hydra check fabric.yaml && hydra run --config fabric.yaml
-    """
+    """HydRA: circuits between racks, where the traffic is."""
 
 
 def main() -> None:

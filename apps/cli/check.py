@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from apps.cli.command import Command
 from apps.cli.output import ExitCode, json_option, print_facts, print_json, warn
 from apps.configuration import load_configuration
 from hydra.config import Loaded
@@ -21,7 +22,13 @@ _ADDRESSING: Final = {
 }
 
 
-@click.command
+@click.command(
+    cls=Command,
+    examples=[
+        "hydra check configs/demo.yaml",
+        "hydra check --json fabric.yaml | jq '.problems[].path'",
+    ],
+)
 @click.argument("file", type=click.Path(path_type=Path))
 @json_option
 @click.pass_context
@@ -30,11 +37,6 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
 
     Lists every problem with its line and its path in the file. What passes here starts the
     controller: both run the same code. Devices are not contacted.
-
-    \b
-    Examples:
-      hydra check configs/demo.yaml
-      hydra check --json fabric.yaml | jq '.problems[].path'
     """
     try:
         loaded = load_configuration(file)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import click
 import httpx
 
-from apps.cli.output import CommandError, ExitCode
+from apps.cli.output import CommandError, UnreachableError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 WAIT_S: Final = 60
@@ -32,7 +32,8 @@ JsonObject = dict[str, Any]
 class ControllerClient:
     """A connection to one controller; use as a context manager.
 
-    Methods raise CommandError: exit code 3 where nothing answers, 1 where the controller refuses.
+    Methods raise UnreachableError where nothing answers, CommandError where the controller refuses,
+    and UsageError for a URL that is none.
     """
 
     def __init__(self, url: str) -> None:
@@ -41,7 +42,7 @@ class ControllerClient:
             # No proxies: a controller is on the management network, not on the Internet.
             self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False)
         except httpx.InvalidURL as error:
-            raise CommandError(f"--url {url!r}: {error}", ExitCode.USAGE) from error
+            raise click.UsageError(f"--url {url!r}: {error}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -85,20 +86,18 @@ class ControllerClient:
         try:
             return self._http.request(method, path, json=body, headers=headers, timeout=timeout)
         except httpx.UnsupportedProtocol as error:
-            raise CommandError(
-                f"--url {self._url!r} must begin with http:// or https://", ExitCode.USAGE
+            raise click.UsageError(
+                f"--url {self._url!r} must begin with http:// or https://"
             ) from error
         except httpx.TimeoutException as error:
-            raise CommandError(
+            raise UnreachableError(
                 f"the controller at {self._url} did not answer within {timeout:g} s; its log may "
-                "say what it is busy with",
-                ExitCode.UNREACHABLE,
+                "say what it is busy with"
             ) from error
         except httpx.TransportError as error:
-            raise CommandError(
+            raise UnreachableError(
                 f"no controller answers at {self._url} ({error}): start one with `hydra run "
-                "--config FILE`, or say where it is with --url or HYDRA_URL",
-                ExitCode.UNREACHABLE,
+                "--config FILE`, or say where it is with --url or HYDRA_URL"
             ) from error
 
     def _accepted(self, response: httpx.Response) -> JsonObject:

@@ -8,10 +8,11 @@ from datetime import datetime
 import click
 
 from apps.cli.client import ControllerClient, JsonObject, resource, url_option
+from apps.cli.command import Command
 from apps.cli.output import ExitCode, json_option, mbps, print_facts, print_json, print_table
 
 
-@click.command
+@click.command(cls=Command, examples=["hydra status --url http://10.1.0.5:8080"])
 @url_option
 @json_option
 @click.pass_context
@@ -19,10 +20,6 @@ def status(ctx: click.Context, url: str, as_json: bool) -> None:
     """Show whether the controller is ready, and its devices.
 
     Exit status 1 if it is not ready.
-
-    \b
-    Example:
-      hydra status --url http://10.1.0.5:8080
     """
     with ControllerClient(url) as client:
         missing = client.get_readiness()
@@ -42,30 +39,30 @@ def status(ctx: click.Context, url: str, as_json: bool) -> None:
     ctx.exit(ExitCode.PROBLEM if missing else ExitCode.OK)
 
 
-@click.command
+@click.command(cls=Command, examples=["hydra topology --json | jq '.paths[] | {src, dst, vlan}'"])
 @url_option
 @json_option
 def topology(url: str, as_json: bool) -> None:
-    """Show the circuits and paths that stand now.
-
-    \b
-    Example:
-      hydra topology --json | jq '.paths[] | {src, dst, vlan}'
-    """
+    """Show the circuits and paths that stand now."""
     with ControllerClient(url) as client:
         document = client.get("/v1/topology")
     if as_json:
         print_json(document)
         return
-    click.echo(
-        f"fabric {document['fabric']}, epoch {document['epoch']}: {len(document['racks'])} racks, "
-        f"{len(document['planes'])} planes, electrical {mbps(document['electrical_rate_mbps'])} Mb/s"
+    print_facts(
+        [
+            ("fabric", document["fabric"]),
+            ("epoch", document["epoch"]),
+            ("racks", len(document["racks"])),
+            ("planes", len(document["planes"])),
+            ("electrical", f"{mbps(document['electrical_rate_mbps'])} Mb/s"),
+        ]
     )
     print_circuits("Circuits", document["circuits"])
     print_paths("Paths", document["paths"])
 
 
-@click.command
+@click.command(cls=Command, examples=["hydra demand"])
 @url_option
 @json_option
 def demand(url: str, as_json: bool) -> None:
@@ -73,10 +70,6 @@ def demand(url: str, as_json: bool) -> None:
 
     `estimated` is what the same flows would take if nothing but the servers' uplinks held them
     back.
-
-    \b
-    Example:
-      hydra demand
     """
     with ControllerClient(url) as client:
         document = client.get("/v1/demand")
@@ -95,18 +88,14 @@ def demand(url: str, as_json: bool) -> None:
     )
 
 
-@click.command
+@click.command(
+    cls=Command, examples=["hydra reconfigurations", "hydra reconfigurations 7f3a --json"]
+)
 @click.argument("identifier", metavar="[ID]", required=False)
 @url_option
 @json_option
 def reconfigurations(identifier: str | None, url: str, as_json: bool) -> None:
-    """List reconfigurations, newest first; with an ID, show the timeline of one.
-
-    \b
-    Examples:
-      hydra reconfigurations
-      hydra reconfigurations 7f3a --json
-    """
+    """List reconfigurations, newest first; with an ID, show the timeline of one."""
     path = "/v1/reconfigurations"
     with ControllerClient(url) as client:
         document = client.get(path if identifier is None else resource(path, identifier))
@@ -207,8 +196,7 @@ def print_paths(title: str, paths: Iterable[JsonObject]) -> None:
 
 def describe_path(path: JsonObject) -> str:
     """``r1 =p2= r4 =p1= r3``"""
-    hops = path["hops"]
-    return path["src"] + "".join(f" ={hop['plane']}= {hop['to_rack']}" for hop in hops)
+    return "".join([path["src"], *(f" ={hop['plane']}= {hop['to_rack']}" for hop in path["hops"])])
 
 
 def describe_circuit(circuit: JsonObject) -> str:

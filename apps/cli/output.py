@@ -25,9 +25,13 @@ class ExitCode(IntEnum):
 class CommandError(click.ClickException):
     """Ends the command: the message goes to stderr, the exit code to the shell."""
 
-    def __init__(self, message: str, exit_code: ExitCode = ExitCode.PROBLEM) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
+    exit_code = ExitCode.PROBLEM
+
+
+class UnreachableError(CommandError):
+    """Nothing answers where the controller should be."""
+
+    exit_code = ExitCode.UNREACHABLE
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")

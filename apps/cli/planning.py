@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import click
 
 from apps.cli.client import WAIT_S, ControllerClient, JsonObject, resource, url_option
+from apps.cli.command import Command
 from apps.cli.network import (
     describe_path,
     moment,
@@ -25,49 +26,45 @@ _DEMAND = re.compile(r"(?P<src>[^:=]+):(?P<dst>[^:=]+)=(?P<mbps>[^:=]+)")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class _Positive(click.ParamType):
-    """A finite number above zero."""
-
-    name = "number"
-
-    def convert(
-        self,
-        value: Any,
-        param: click.Parameter | None,
-        ctx: click.Context | None,  # noqa: ANN401
-    ) -> float:
-        try:
-            number = float(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a number", param, ctx)
-        if not (math.isfinite(number) and number > 0):
-            self.fail(f"{value} must be greater than 0 and finite", param, ctx)
-        return number
+def _rate(text: str) -> float:
+    """A finite number from zero."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a number") from None
+    if not (math.isfinite(number) and number >= 0):
+        raise click.BadParameter(f"{text} must be finite and not negative")
+    return number
 
 
-class _Demand(click.ParamType):
+def _read_positive(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    number = _rate(value)
+    if not number:
+        raise click.BadParameter(f"{value} must be greater than 0")
+    return number
+
+
+def _read_demand(
+    _ctx: click.Context, _param: click.Parameter, values: Sequence[str]
+) -> list[JsonObject]:
     """``SRC:DST=MBPS`` as the API takes it."""
-
-    name = "SRC:DST=MBPS"
-
-    def convert(
-        self,
-        value: Any,
-        param: click.Parameter | None,
-        ctx: click.Context | None,  # noqa: ANN401
-    ) -> JsonObject:
+    entries: list[JsonObject] = []
+    for value in values:
         match = _DEMAND.fullmatch(value)
         if match is None:
-            self.fail(f"{value!r} is not SRC:DST=MBPS, such as r1:r2=50", param, ctx)
-        rate = _Positive().convert(match["mbps"], param, ctx)
-        return {"src": match["src"], "dst": match["dst"], "mbps": rate}
+            raise click.BadParameter(f"{value!r} is not SRC:DST=MBPS, such as r1:r2=50")
+        entries.append({"src": match["src"], "dst": match["dst"], "mbps": _rate(match["mbps"])})
+    return entries
 
 
 def _planning_options(command: _F) -> _F:
     options = (
         click.option(
             "--demand",
-            type=_Demand(),
+            metavar="SRC:DST=MBPS",
+            callback=_read_demand,
             multiple=True,
             help="Demand from one rack to another; may be repeated. Without: the measured one.",
         ),
@@ -95,15 +92,10 @@ def _plan_body(options: JsonObject) -> JsonObject:
     }
 
 
-@click.command
+@click.command(cls=Command, examples=["hydra plan --demand r1:r2=80 --demand r2:r1=10"])
 @_planning_options
 def plan(url: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - click's options
-    """Dry run: show what a reconfiguration would change.
-
-    \b
-    Example:
-      hydra plan --demand r1:r2=80 --demand r2:r1=10
-    """
+    """Dry run: show what a reconfiguration would change."""
     with ControllerClient(url) as client:
         document = client.post("/v1/plan", _plan_body(options))
     if as_json:
@@ -128,17 +120,13 @@ def plan(url: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - cli
     print_paths("Paths afterwards", document["paths"])
 
 
-@click.command
+@click.command(cls=Command, examples=["hydra reconfigure --demand r1:r2=80 --wait"])
 @_planning_options
 @click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s for its end.")
 def reconfigure(url: str, as_json: bool, wait: bool, **options: Any) -> None:  # noqa: ANN401
     """Change the topology to suit a demand.
 
     Exit status 1 if it failed; circuits that failed alone leave it at 0 and are listed.
-
-    \b
-    Example:
-      hydra reconfigure --demand r1:r2=80 --wait
     """
     with ControllerClient(url) as client:
         document = client.post(_RECONFIGURATIONS, _plan_body(options), wait=wait)
@@ -152,11 +140,23 @@ def reconfigure(url: str, as_json: bool, wait: bool, **options: Any) -> None:  #
         )
 
 
-@click.command
+@click.command(cls=Command, examples=["hydra reserve r1 r3 --mbps 80 --duration 3600 --wait"])
 @click.argument("src")
 @click.argument("dst")
-@click.option("--mbps", "rate", type=_Positive(), required=True, help="Held in both directions.")
-@click.option("--duration", type=_Positive(), help="Seconds; without: until released.")
+@click.option(
+    "--mbps",
+    "rate",
+    metavar="RATE",
+    callback=_read_positive,
+    required=True,
+    help="Held in both directions.",
+)
+@click.option(
+    "--duration",
+    metavar="SECONDS",
+    callback=_read_positive,
+    help="Without: until released.",
+)
 @click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until its circuits are up.")
 @url_option
 @json_option
@@ -172,10 +172,6 @@ def reserve(
     """Reserve bandwidth between two racks or two servers, SRC and DST.
 
     Prints the reservation's id. With --wait, exit status 1 if it did not become active.
-
-    \b
-    Example:
-      hydra reserve r1 r3 --mbps 80 --duration 3600 --wait
     """
     body: JsonObject = {"src": src, "dst": dst, "bandwidth_mbps": rate}
     if duration is not None:
@@ -187,17 +183,12 @@ def reserve(
         raise CommandError(_not_reached("active", document))
 
 
-@click.command
+@click.command(cls=Command, examples=["hydra reservations --json | jq '.reservations[].state'"])
 @click.argument("identifier", metavar="[ID]", required=False)
 @url_option
 @json_option
 def reservations(identifier: str | None, url: str, as_json: bool) -> None:
-    """List reservations; with an ID, show one.
-
-    \b
-    Example:
-      hydra reservations --json | jq '.reservations[].state'
-    """
+    """List reservations; with an ID, show one."""
     with ControllerClient(url) as client:
         if identifier is not None:
             _print_reservation(client.get(resource(_RESERVATIONS, identifier)), as_json)
@@ -224,18 +215,13 @@ def reservations(identifier: str | None, url: str, as_json: bool) -> None:
     )
 
 
-@click.command
+@click.command(cls=Command, examples=["hydra release 7f3a --wait"])
 @click.argument("identifier", metavar="ID")
 @click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until its circuits are down.")
 @url_option
 @json_option
 def release(identifier: str, wait: bool, url: str, as_json: bool) -> None:
-    """Give the bandwidth of reservation ID back. Repeating it is harmless.
-
-    \b
-    Example:
-      hydra release 7f3a --wait
-    """
+    """Give the bandwidth of reservation ID back. Repeating it is harmless."""
     with ControllerClient(url) as client:
         document = client.delete(resource(_RESERVATIONS, identifier), wait=wait)
     _print_reservation(document, as_json)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
+from apps.cli.command import Command
 from apps.cli.output import CommandError
 from hydra.errors import HydraError
 
 
-@click.command
+@click.command(cls=Command, examples=["hydra run --config configs/demo.yaml"])
 @click.option(
     "--config",
     "config",
@@ -27,10 +28,6 @@ def run(ctx: click.Context, config: Path) -> None:
 
     Ctrl-C and SIGTERM end it; the switches go on forwarding as they were told last. The same as
     HYDRA_CONFIG=FILE ryu-manager apps/main.py.
-
-    \b
-    Example:
-      hydra run --config configs/demo.yaml
     """
     # Not at the top: it changes Ryu's hub before anything else may import Ryu.
     launcher = import_module("apps.launcher")

@@ -14,17 +14,22 @@ import os
 import select
 import socket
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-import ovs.db.idl
-import ovs.jsonrpc
-import ovs.stream
-
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import VlanId
 from hydra.roles import PortVlans, TorCapabilities
+
+with warnings.catch_warnings():
+    # ovs.poller looks whether eventlet is in use, and eventlet announces on import that it is in
+    # maintenance: nothing that the user of `hydra check` could act on.
+    warnings.simplefilter("ignore")
+    import ovs.db.idl
+    import ovs.jsonrpc
+    import ovs.stream
 
 CAPABILITIES: Final = TorCapabilities(bulk=True)
 

@@ -1,0 +1,27 @@
+"""Commands whose help ends in examples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+
+class Command(click.Command):
+    """A command with ``examples``: complete command lines, shown one to a line."""
+
+    def __init__(self, *args: Any, examples: Sequence[str], **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **kwargs)
+        self.examples = tuple(examples)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        write_section("Examples", self.examples, formatter)
+
+
+def write_section(title: str, lines: Sequence[str], formatter: click.HelpFormatter) -> None:
+    """Lines that are not wrapped, so that they can be copied."""
+    with formatter.section(title):
+        for line in lines:
+            formatter.write(f"{'':{formatter.current_indent}}{line}\n")
