@@ -146,12 +146,13 @@ class Stage:
 
     def losses(self) -> Losses:
         """Where frames were lost since the testbed was built; takes up to half a second a plane."""
-        dark = {
-            f"{plane.name} ingress {port.ingress} {where}": frames
-            for plane in self.fabric.planes
-            for port in self.testbed.ocs(plane.name).counters().ports
-            for where, frames in (("at mirror", port.at_mirror), ("at ToR", port.at_tor))
-        }
+        dark: dict[str, int] = {}
+        for plane in self.fabric.planes:
+            counters = self.testbed.ocs(plane.name).counters()
+            for port in counters.ports:
+                dark[f"{plane.name}: at the ToR on port {port.egress}"] = port.at_tor
+            at_tors = sum(port.at_tor for port in counters.ports)
+            dark[f"{plane.name}: in the switch"] = counters.dark_frames - at_tors
         queues = {name: queue.dropped_frames for name, queue in self.testbed.queues().items()}
         return Losses(dark, queues)
 
