@@ -1,0 +1,139 @@
+"""The control socket of an emulator: one JSON object a line, one answer each; client and server.
+
+The controller under test never speaks here. Requests: ``{"op": "counters"}``,
+``{"op": "fault", "fault": "refuse", "times": 1}`` (without ``times``: until cleared; ``slow`` takes
+``delay_s``), ``{"op": "clear"}``, ``{"op": "block-port", "port": 3}``, ``{"op": "unblock"}``.
+Answers have ``"ok": true``, or ``"ok": false`` and an ``"error"``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.emulators.mirrors import PortCounters
+
+_MAX_LINE_BYTES: Final = 1 << 20
+
+Handler = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, object]]]
+
+
+class AdminError(Exception):
+    """The emulator can't be reached, or does not do what was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class OcsCounters:
+    """What an emulated switch has seen since it started."""
+
+    ports: tuple[PortCounters, ...]
+    lost_inside: int
+    moves: int
+    cross_connects: int
+
+    @property
+    def dark_frames(self) -> int:
+        """Frames that reached a dark or unconnected port of this switch.
+
+        Open vSwitch credits a cached flow's last packets to the rule that replaces the flow's own:
+        frames that got through just before a move are then counted ``at_mirror`` as well. They left
+        the switch, so they make :attr:`lost_inside` negative by as many.
+        """
+        return sum(port.dark_frames for port in self.ports) + min(0, self.lost_inside)
+
+
+class AdminClient:
+    """Typed orders to one emulator; blocking, reconnects for each order."""
+
+    def __init__(self, host: str, port: int, *, timeout_s: float = 5.0) -> None:
+        self._endpoint = (host, port)
+        self._timeout_s = timeout_s
+
+    def counters(self) -> OcsCounters:
+        """Takes up to half a second, so that frames counted by OVS are all in."""
+        answer = self._order({"op": "counters"})
+        return OcsCounters(
+            tuple(PortCounters(**port) for port in answer["ports"]),
+            answer["lost_inside"],
+            answer["moves"],
+            answer["cross_connects"],
+        )
+
+    def fault(self, kind: FaultKind, *, times: int | None = None, delay_s: float = 0.0) -> None:
+        """Arm a fault for the next ``times`` commands that it can hit, or until :meth:`clear`."""
+        order = {"op": "fault", "fault": kind.value, "times": times, "delay_s": delay_s}
+        self._order(order)
+
+    def clear(self) -> None:
+        """End all faults."""
+        self._order({"op": "clear"})
+
+    def block_port(self, port: int) -> tuple[int, int]:
+        """Have somebody else's cross-connect on a port; returns its (ingress, egress)."""
+        answer = self._order({"op": "block-port", "port": port})
+        return answer["ingress"], answer["egress"]
+
+    def unblock(self) -> None:
+        """Remove what :meth:`block_port` made."""
+        self._order({"op": "unblock"})
+
+    def _order(self, order: Mapping[str, object]) -> dict[str, Any]:
+        where = f"emulator at {self._endpoint[0]}:{self._endpoint[1]}"
+        try:
+            with socket.create_connection(self._endpoint, timeout=self._timeout_s) as connection:
+                connection.sendall(json.dumps(order).encode() + b"\n")
+                with connection.makefile("rb") as lines:
+                    answer: dict[str, Any] = json.loads(lines.readline(_MAX_LINE_BYTES) or b"null")
+        except (OSError, ValueError) as error:
+            raise AdminError(f"{where}: {error}") from error
+        if not isinstance(answer, dict) or not answer.get("ok"):
+            reason = answer.get("error") if isinstance(answer, dict) else "no answer"
+            raise AdminError(f"{where} refuses {order['op']}: {reason}")
+        return answer
+
+
+class AdminServer:
+    """Hands each request to the handler of its ``op``."""
+
+    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+        self._handlers = handlers
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Serve; returns the address, with the port that was chosen where 0 was asked for."""
+        self._server = await asyncio.start_server(self._serve, host, port, limit=_MAX_LINE_BYTES)
+        bound: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
+        return bound
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                writer.write(json.dumps(await self._answer(line)).encode() + b"\n")
+                await writer.drain()
+        except (ConnectionError, ValueError):
+            pass  # the client left, or sent a line without end
+        finally:
+            writer.close()
+
+    async def _answer(self, line: bytes) -> Mapping[str, object]:
+        try:
+            request = json.loads(line)
+            if not isinstance(request, dict):
+                raise AdminError("a request is a JSON object")
+            handler = self._handlers.get(str(request.get("op")))
+            if handler is None:
+                raise AdminError(
+                    f"no op {request.get('op')!r}; there are {', '.join(self._handlers)}"
+                )
+            return {"ok": True, **await handler(request)}
+        except Exception as error:  # an experimenter's mistake must not end the device
+            return {"ok": False, "error": f"{error}"}

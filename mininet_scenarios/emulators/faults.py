@@ -1,0 +1,66 @@
+"""The ways in which an emulated optical switch can be told to fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class FaultKind(Enum):
+    REFUSE = "refuse"
+    """Commands that move mirrors are answered by an entry in the error queue, and do nothing."""
+    SILENT = "silent"
+    """Commands that move mirrors do nothing and report no error."""
+    PARTIAL = "partial"
+    """Of the cross-connects in a command, only the first half is made; no error."""
+    NO_LIGHT = "no-light"
+    """Cross-connects exist, but their egress ports stay dark: a fibre or mirror is broken."""
+    STEAL = "steal"
+    """A busy port is torn from its cross-connect instead of being refused."""
+    LOSE_REPLY = "lose-reply"
+    """A command takes effect, and the connection closes instead of carrying its reply."""
+    SLOW = "slow"
+    """Every reply comes late, by ``delay_s``."""
+    MUTE = "mute"
+    """Connections are accepted and never answered; commands have no effect."""
+    DEAD = "dead"
+    """Connections are closed and new ones refused; the mirrors stay as they are."""
+
+
+@dataclass(slots=True)
+class _Armed:
+    left: int | None
+    delay_s: float
+
+
+@dataclass(slots=True)
+class Faults:
+    """Which faults are on, and for how many commands more (None: until cleared)."""
+
+    _armed: dict[FaultKind, _Armed] = field(default_factory=dict)
+
+    def arm(self, kind: FaultKind, times: int | None, delay_s: float) -> None:
+        self._armed[kind] = _Armed(times, delay_s)
+
+    def clear(self) -> None:
+        self._armed.clear()
+
+    def active(self, kind: FaultKind) -> bool:
+        """Whether a fault is on, without using it up."""
+        return kind in self._armed
+
+    def strikes(self, kind: FaultKind) -> bool:
+        """Whether a fault hits this command; counts it."""
+        armed = self._armed.get(kind)
+        if armed is None:
+            return False
+        if armed.left is not None:
+            armed.left -= 1
+            if armed.left <= 0:
+                del self._armed[kind]
+        return True
+
+    @property
+    def delay_s(self) -> float:
+        armed = self._armed.get(FaultKind.SLOW)
+        return 0.0 if armed is None else armed.delay_s

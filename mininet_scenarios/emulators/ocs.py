@@ -1,0 +1,264 @@
+"""An emulated optical circuit switch, whatever protocol it is driven by."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from mininet_scenarios.emulators.faults import FaultKind, Faults
+from mininet_scenarios.emulators.mirrors import MirrorCounters, Mirrors
+
+_log: Final = logging.getLogger(__name__)
+_T = TypeVar("_T")
+Pairs = Iterable[tuple[int, int]]
+
+
+class CommandError(Exception):
+    """A command that the switch does not carry out; nothing has moved."""
+
+
+class NoSuchPortError(CommandError):
+    """A port number that the switch does not have on that side."""
+
+
+class BusyPortError(CommandError):
+    """A port that another cross-connect uses."""
+
+
+class RefusedError(CommandError):
+    """The switch was told to refuse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    switching_s: float
+    """From the command until light leaves the new way; moved ports are dark meanwhile."""
+    debounce_s: float = 0.0
+    """Further time until the ToR port sees carrier; the switch itself is done by then."""
+
+
+class EmulatedOcs:
+    """Ingress ports 1..N, egress ports N+1..2N; cross-connects are one-way.
+
+    Commands return at once and mirrors move on their own, as in the devices this stands for;
+    :meth:`settled` waits. A command is checked as a whole: one bad port, and nothing moves.
+    """
+
+    def __init__(self, size: int, mirrors: Mirrors, timing: Timing) -> None:
+        self.size = size
+        self.faults = Faults()
+        self.moves = 0
+        self._mirrors = mirrors
+        self._timing = timing
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="mirrors")
+        self._cross_connects: dict[int, int] = {}
+        self._foreign: set[int] = set()
+        self._disabled: set[int] = set()
+        self._generation: dict[int, int] = {}
+        self._unsettled: set[asyncio.Task[None]] = set()
+        self._unlit: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        self._cross_connects = dict(await self._in_worker(self._mirrors.start))
+
+    async def close(self) -> None:
+        """Finish what is moving and let go; the mirrors stay as they are."""
+        await self.settled()
+        await asyncio.gather(*self._unlit)
+        await self._in_worker(self._mirrors.close)
+        self._worker.shutdown()
+
+    @property
+    def cross_connects(self) -> Mapping[int, int]:
+        """Egress by ingress, as commanded; :meth:`settled` says whether mirrors have followed."""
+        return self._cross_connects
+
+    def disabled(self, port: int) -> bool:
+        self.check_port(port)
+        return port in self._disabled
+
+    def set_enabled(self, ports: Collection[int], *, enabled: bool) -> None:
+        """Open or close shutters; shown by the port state, no light is cut."""
+        for port in ports:
+            self.check_port(port)
+        if enabled:
+            self._disabled -= set(ports)
+        else:
+            self._disabled |= set(ports)
+
+    def check_port(self, port: int) -> None:
+        if not 1 <= port <= 2 * self.size:
+            raise NoSuchPortError(f"port {port} is outside 1..{2 * self.size}")
+
+    def connect(self, pairs: Pairs) -> None:
+        """Add cross-connects; those that exist are left alone."""
+        wanted = self._checked(pairs)
+        if (allowed := self._allowed(wanted)) is None:
+            return
+        self._check_distinct(allowed)
+        new = [(a, b) for a, b in allowed if self._cross_connects.get(a) != b]
+        in_the_way = self._holders(new)
+        if in_the_way and not self.faults.strikes(FaultKind.STEAL):
+            raise BusyPortError(f"port {in_the_way[0][0]} is connected to {in_the_way[0][1]}")
+        self._start_move(in_the_way, new)
+
+    def connect_only(self, pairs: Pairs) -> None:
+        """Replace all cross-connects."""
+        wanted = self._checked(pairs)
+        if (allowed := self._allowed(wanted)) is None:
+            return
+        self._check_distinct(allowed)
+        old = set(self._cross_connects.items())
+        self._start_move(sorted(old - set(allowed)), sorted(set(allowed) - old))
+
+    def disconnect(self, pairs: Pairs) -> None:
+        """Remove cross-connects; those that do not exist are ignored."""
+        wanted = self._checked(pairs)
+        if (allowed := self._allowed(wanted)) is None:
+            return
+        self._start_move([(a, b) for a, b in allowed if self._cross_connects.get(a) == b], [])
+
+    def disconnect_ingress(self, ingress: Collection[int]) -> None:
+        """Remove whatever these ingress ports are connected to."""
+        for port in ingress:
+            self._check_side(port, 1, "ingress")
+        present = self._cross_connects
+        self.disconnect([(port, present[port]) for port in ingress if port in present])
+
+    def block(self, port: int) -> tuple[int, int]:
+        """Connect a port for somebody else, to the highest free port of the other side."""
+        self.check_port(port)
+        if port in {*self._cross_connects, *self._cross_connects.values()}:
+            raise BusyPortError(f"port {port} is connected already")
+        taken_egress = set(self._cross_connects.values())
+        if port <= self.size:
+            free = (e for e in range(2 * self.size, self.size, -1) if e not in taken_egress)
+            pair = (port, next(free))
+        else:
+            free = (i for i in range(self.size, 0, -1) if i not in self._cross_connects)
+            pair = (next(free), port)
+        self._foreign.add(pair[0])
+        self._start_move([], [pair])
+        return pair
+
+    def unblock(self) -> None:
+        """Remove what :meth:`block` made."""
+        gone = [(a, b) for a, b in self._cross_connects.items() if a in self._foreign]
+        self._foreign.clear()
+        self._start_move(gone, [])
+
+    async def settled(self) -> None:
+        """Return when every mirror that was commanded so far has settled."""
+        while self._unsettled:
+            await asyncio.wait(self._unsettled)
+
+    async def lit(self) -> frozenset[int]:
+        return await self._in_worker(self._mirrors.lit)
+
+    async def counters(self) -> MirrorCounters:
+        return await self._in_worker(self._mirrors.counters)
+
+    # --- checks ---------------------------------------------------------------------------------
+
+    def _checked(self, pairs: Pairs) -> list[tuple[int, int]]:
+        checked = list(pairs)
+        for ingress, egress in checked:
+            self._check_side(ingress, 1, "ingress")
+            self._check_side(egress, self.size + 1, "egress")
+        return checked
+
+    def _check_side(self, port: int, first: int, side: str) -> None:
+        if not first <= port < first + self.size:
+            raise NoSuchPortError(f"there is no {side} port {port}")
+
+    def _check_distinct(self, pairs: list[tuple[int, int]]) -> None:
+        if len({a for a, _ in pairs}) < len(pairs) or len({b for _, b in pairs}) < len(pairs):
+            raise BusyPortError("a port is named twice")
+
+    def _allowed(self, pairs: list[tuple[int, int]]) -> list[tuple[int, int]] | None:
+        """What faults leave of a command; None: nothing, without a word."""
+        if self.faults.strikes(FaultKind.REFUSE):
+            raise RefusedError("the switch refuses")
+        if self.faults.strikes(FaultKind.SILENT):
+            return None
+        if self.faults.strikes(FaultKind.PARTIAL):
+            return pairs[: len(pairs) // 2]
+        return pairs
+
+    def _holders(self, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        by_egress = {b: a for a, b in self._cross_connects.items()}
+        holders: dict[int, int] = {}
+        for ingress, egress in pairs:
+            if ingress in self._cross_connects:
+                holders[ingress] = self._cross_connects[ingress]
+            if egress in by_egress:
+                holders[by_egress[egress]] = egress
+        return sorted(holders.items())
+
+    # --- movement -------------------------------------------------------------------------------
+
+    def _start_move(self, removed: list[tuple[int, int]], added: list[tuple[int, int]]) -> None:
+        if not removed and not added:
+            return
+        self.moves += 1
+        for ingress, _ in removed:
+            del self._cross_connects[ingress]
+        self._cross_connects.update(added)
+        for port in (port for pair in (*removed, *added) for port in pair):
+            self._generation[port] = self.moves
+        broken = self.faults.strikes(FaultKind.NO_LIGHT) if added else False
+        move = self._move(removed, added, self.moves, broken=broken)
+        self._track(self._unsettled, asyncio.create_task(move))
+
+    async def _move(
+        self,
+        removed: list[tuple[int, int]],
+        added: list[tuple[int, int]],
+        generation: int,
+        *,
+        broken: bool,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        settled_at = loop.time() + self._timing.switching_s
+        touched = (*removed, *added)
+        ingress, egress = {a for a, _ in touched}, {b for _, b in touched}
+        await self._in_worker(lambda: self._mirrors.darken(ingress, egress))
+        if not added:
+            return
+        await asyncio.sleep(settled_at - loop.time())
+        # A later command may have moved some of these ports again: they are its business.
+        aimed = {a: b for a, b in added if self._cross_connects.get(a) == b}
+        aimed = {a: b for a, b in aimed.items() if self._current(a, b, generation)}
+        await self._in_worker(lambda: self._mirrors.aim(aimed))
+        if broken:
+            return
+        lighting = asyncio.create_task(self._light(aimed, generation))
+        self._track(self._unlit, lighting)
+        if self._timing.debounce_s == 0:
+            await lighting
+
+    async def _light(self, aimed: Mapping[int, int], generation: int) -> None:
+        await asyncio.sleep(self._timing.debounce_s)
+        lit = {b for a, b in aimed.items() if self._current(a, b, generation)}
+        await self._in_worker(lambda: self._mirrors.light(lit))
+
+    def _current(self, ingress: int, egress: int, generation: int) -> bool:
+        return self._generation[ingress] == generation == self._generation[egress]
+
+    def _track(self, tasks: set[asyncio.Task[None]], task: asyncio.Task[None]) -> None:
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        task.add_done_callback(_log_failure)
+
+    async def _in_worker(self, call: Callable[[], _T]) -> _T:
+        """Calls go to one thread, so they happen in the order in which commands came."""
+        return await asyncio.get_running_loop().run_in_executor(self._worker, call)
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("a move failed: %s", error, exc_info=error)
