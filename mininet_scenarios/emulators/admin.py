@@ -38,13 +38,8 @@ class OcsCounters:
 
     @property
     def dark_frames(self) -> int:
-        """Frames that reached a dark or unconnected port of this switch.
-
-        Open vSwitch credits a cached flow's last packets to the rule that replaces the flow's own:
-        frames that got through just before a move are then counted ``at_mirror`` as well. They left
-        the switch, so they make :attr:`lost_inside` negative by as many.
-        """
-        return sum(port.dark_frames for port in self.ports) + min(0, self.lost_inside)
+        """Frames that reached a dark or unconnected port of this switch."""
+        return sum(port.dark_frames for port in self.ports)
 
 
 class AdminClient:
@@ -55,7 +50,6 @@ class AdminClient:
         self._timeout_s = timeout_s
 
     def counters(self) -> OcsCounters:
-        """Takes up to half a second, so that frames counted by OVS are all in."""
         answer = self._order({"op": "counters"})
         return OcsCounters(
             tuple(PortCounters(**port) for port in answer["ports"]),
