@@ -132,7 +132,9 @@ class HubMailbox:
                 self._waiting.popleft()()
 
     def close(self) -> None:
+        """End :meth:`run`, waking it."""
         self._closed = True
+        self.post(lambda: None)
 
 
 def hub_trampoline(descriptor: int) -> None:
@@ -212,8 +214,11 @@ class OpenFlowApp(app_manager.RyuApp):
         self.threads.append(hub.spawn(self._mailbox.run))
         self._application.start()
 
+    def stop(self) -> None:
+        self._mailbox.close()  # first: Ryu waits for this app's green threads before it closes it
+        super().stop()
+
     def close(self) -> None:
-        self._mailbox.close()
         self._application.stop()
 
     @set_ev_cls(ofp_event.EventOFPStateChange, [MAIN_DISPATCHER, DEAD_DISPATCHER])
