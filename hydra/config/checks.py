@@ -132,13 +132,13 @@ def _check_known(kind: str, name: str, known: Collection[str], path: Path, log: 
 def check_unique(expansion: Expansion, log: ProblemLog) -> None:
     """Names, MAC addresses, datapath ids, IP addresses and device addresses occur once."""
     # Racks and servers share one space of names: a reservation joins any two of either.
-    _unique("name {!r}", _names(expansion), log)
-    _unique("plane name {!r}", ((v.name, (*p, "names"), at) for v, p, at in expansion.planes), log)
-    _unique("MAC address {}", ((s.mac, (*p, "mac"), at) for s, p, at in expansion.servers), log)
-    _unique("address {}", ((a.ip, p, at) for (_, a), p, at in expansion.addresses), log)
-    _unique("datapath id {:#x}", _datapath_ids(expansion), log)
+    _unique("name {0!r}", _names(expansion), log)
+    _unique("plane name {0!r}", ((v.name, (*p, "names"), at) for v, p, at in expansion.planes), log)
+    _unique("MAC address {0}", ((s.mac, (*p, "mac"), at) for s, p, at in expansion.servers), log)
+    _unique("address {0}", ((a.ip, p, at) for (_, a), p, at in expansion.addresses), log)
+    _unique("datapath id {0:#x}", _datapath_ids(expansion), log)
     _unique(
-        "device address {}",
+        "device address {0}",
         ((v.address, (*p, "address"), at) for v, p, at in expansion.planes),
         log,
     )
@@ -167,14 +167,18 @@ def _datapath_ids(expansion: Expansion) -> Iterator[tuple[int, Path, str]]:
 
 
 def _unique(what: str, values: Iterable[tuple[Hashable, Path, str]], log: ProblemLog) -> None:
-    """Report each value that an earlier one equals; empty ones stand for unreadable text."""
+    """Report each value that an earlier one equals; empty ones stand for unreadable text.
+
+    ``what`` names the value, which is ``{0}``.
+    """
     first: dict[Hashable, str] = {}
     for value, path, at in values:
         if not value:
             continue
-        owner = first.setdefault(value, at)
-        if owner is not at:
-            log.add(path, what + " is already taken by {1}", value, owner, at=at)
+        if value in first:
+            log.add(path, what + " is already taken by {1}", value, first[value], at=at)
+        else:
+            first[value] = at
 
 
 # --- devices and wiring ---------------------------------------------------------------------

@@ -359,7 +359,7 @@ class _WiringExpander:
     ) -> list[str]:
         found: list[str] = []
         for index, pattern in enumerate(patterns):
-            where = (*path, index)
+            where = (*path, index) if len(patterns) > 1 else path
             for name in read_names(pattern, where, self._log):
                 if name in known:
                     found.append(name)

@@ -1,0 +1,4 @@
+from pathlib import Path
+
+CONFIGS = Path(__file__).parents[3] / "configs"
+DEMO = CONFIGS / "demo.yaml"

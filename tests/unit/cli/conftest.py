@@ -1,0 +1,52 @@
+from collections.abc import Callable, Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+from fastapi import FastAPI
+from rest.fake_service import FakeService
+
+from apps.cli import hydra
+from apps.configuration import load_configuration
+from apps.rest.app import create_app
+from apps.rest.server import RestServer
+from hydra.model import Fabric
+
+from . import DEMO
+
+
+@pytest.fixture(scope="session")
+def fabric() -> Fabric:
+    return load_configuration(DEMO).fabric
+
+
+@pytest.fixture(scope="session")
+def app(fabric) -> FastAPI:
+    return create_app(FakeService(fabric))
+
+
+@pytest.fixture(scope="session")
+def rest(app) -> Iterator[RestServer]:
+    running = RestServer(app, "127.0.0.1", 0)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def service(fabric, app) -> FakeService:
+    """The controller behind the REST server; a fresh one for each test."""
+    fresh = FakeService(fabric)
+    app.state.service = fresh
+    return fresh
+
+
+@pytest.fixture
+def run() -> Callable[..., Result]:
+    """``hydra ARGUMENTS…`` in this process."""
+    return lambda *arguments: CliRunner().invoke(hydra, list(arguments), prog_name="hydra")
+
+
+@pytest.fixture
+def call(run, rest, service) -> Callable[..., Result]:
+    """``hydra ARGUMENTS… --url …`` against a controller's real REST API."""
+    return lambda *arguments: run(*arguments, "--url", rest.url)

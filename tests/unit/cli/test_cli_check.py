@@ -1,0 +1,117 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from . import CONFIGS, DEMO
+
+
+@pytest.fixture
+def bad(tmp_path):
+    path = tmp_path / "fabric.yaml"
+    path.write_text(
+        DEMO.read_text()
+        .replace("max_hops: 3", "max_hpos: 3")
+        .replace("driver: polatis-scpi", "driver: polatis")
+    )
+    return path
+
+
+def test_a_usable_file(run):
+    result = run("check", str(DEMO))
+    assert result.exit_code == 0
+    assert "demo.yaml: usable" in result.stdout
+    assert "4 with 8 servers" in result.stdout
+    assert "one-subnet (all servers share one subnet" in result.stdout
+    assert result.stderr == ""
+
+
+def test_json_of_a_usable_file(run):
+    result = run("check", "--json", str(CONFIGS / "reference.yaml"))
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == {
+        "ok": True,
+        "fabric": "reference",
+        "racks": 320,
+        "servers": 10_240,
+        "planes": 32,
+        "optical_ports": 10_240,
+        "addressing": "one-subnet",
+        "circuit_vlans": 3900,
+        "mode": "periodic",
+        "algorithm": "hydra-bfs",
+        "warnings": [],
+    }
+
+
+def test_problems_go_to_stderr(run, bad):
+    result = run("check", str(bad))
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    *problems, count = result.stderr.splitlines()
+    assert count == "2 problems"
+    assert problems[0].startswith(f"{bad}:")
+    assert "planes[0].driver: unknown optical driver 'polatis'; did you mean" in problems[0]
+    assert "policy.max_hpos: unknown key; did you mean 'max_hops'?" in problems[1]
+
+
+def test_problems_as_json(run, bad):
+    result = run("check", "--json", str(bad))
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    assert document["ok"] is False
+    assert [p["path"] for p in document["problems"]] == ["planes[0].driver", "policy.max_hpos"]
+    assert all(p["line"] and p["message"] for p in document["problems"])
+
+
+def test_warnings_do_not_fail_the_check(run, tmp_path):
+    path = tmp_path / "fabric.yaml"
+    path.write_text(DEMO.read_text().replace("planes: p[1-2]", "planes: p1"))
+    result = run("check", str(path))
+    assert result.exit_code == 0
+    assert "Warning: " in result.stderr
+    assert "planes[0]: not wired to any rack" in result.stderr
+
+
+def test_a_missing_file_is_a_problem_not_a_traceback(run, tmp_path):
+    result = run("check", str(tmp_path / "none.yaml"))
+    assert result.exit_code == 1
+    assert "none.yaml: can't be read" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["check"], ["check", "a", "b"], ["check", "--frobnicate"], ["chek"], ["run"]]
+)
+def test_wrong_usage(run, arguments, monkeypatch):
+    monkeypatch.delenv("HYDRA_CONFIG", raising=False)
+    assert run(*arguments).exit_code == 2
+
+
+@pytest.mark.parametrize(("file", "code"), [(str(DEMO), 0), ("no-such-file.yaml", 1)])
+def test_as_a_process_of_its_own(file, code):
+    done = subprocess.run(
+        [sys.executable, "-m", "apps.cli", "check", "--json", file],
+        cwd=CONFIGS.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code
+    assert json.loads(done.stdout)["ok"] is (code == 0)
+    assert done.stderr == ""
+
+
+def test_run_refuses_a_bad_file_before_it_listens(bad):
+    done = subprocess.run(
+        [sys.executable, "-m", "apps.cli", "run", "--config", str(bad)],
+        cwd=CONFIGS.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "policy.max_hpos: unknown key" in done.stderr
+    assert "Traceback" not in done.stderr

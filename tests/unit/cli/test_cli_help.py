@@ -1,0 +1,60 @@
+import subprocess
+import sys
+
+import pytest
+
+from apps.cli import _COMMANDS, hydra
+
+from . import CONFIGS
+
+
+@pytest.mark.parametrize("name", _COMMANDS)
+def test_every_command_has_help_with_an_example(run, name):
+    result = run(name, "--help")
+    assert result.exit_code == 0
+    assert "Examples:\n" in result.stdout
+    assert f"  hydra {name} " in result.stdout or f"  hydra {name}\n" in result.stdout
+
+
+@pytest.mark.parametrize("name", _COMMANDS)
+def test_the_list_of_commands_says_what_each_says_of_itself(run, name):
+    command = hydra.get_command(None, name)
+    assert command.name == name
+    first = " ".join(command.help.split("\n\n")[0].split())
+    words = _COMMANDS[name][1].rstrip(".").split()
+    assert words[0] == first.split()[0]
+    assert name in run("--help").stdout
+
+
+@pytest.mark.parametrize("name", sorted(set(_COMMANDS) - {"run"}))
+def test_every_command_speaks_json(name):
+    assert "as_json" in {parameter.name for parameter in hydra.get_command(None, name).params}
+
+
+def test_help_names_the_exit_codes(run):
+    text = run("--help").stdout
+    assert "2  wrong usage" in text
+    assert "3  no controller answers" in text
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys, apps.cli; apps.cli.hydra(['--help'], standalone_mode=False); "
+        "print(sorted({'numpy', 'pydantic', 'yaml', 'httpx', 'rich', 'scipy', 'fastapi'} "
+        "& set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=CONFIGS.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_version(run):
+    result = run("--version")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("hydra, version ")

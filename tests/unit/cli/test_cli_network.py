@@ -1,0 +1,128 @@
+"""Commands that look, against the real REST API over HTTP."""
+
+import json
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from rest.fake_service import relay_path
+
+from hydra.model import NetworkState, Topology, VlanId
+from hydra.service import PlanRequest
+
+LOOKING = ["status", "topology", "demand", "reconfigurations", "reservations"]
+
+
+def test_status_when_ready(call):
+    result = call("status")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("ready\n")
+    assert "polatis-scpi" in result.stdout
+    assert "never connected" in result.stdout
+
+
+def test_status_when_not_ready(call, service):
+    service.missing = ["vswitch h42", "rack r1"]
+    result = call("status")
+    assert result.exit_code == 1
+    assert "not ready: waiting for vswitch h42, rack r1" in result.stdout
+    document = json.loads(call("status", "--json").stdout)
+    assert (document["ready"], document["missing"]) == (False, ["vswitch h42", "rack r1"])
+    assert {device["name"] for device in document["devices"]} == {"p1", "h42"}
+
+
+def test_topology(call, service):
+    path = relay_path()
+    service.network = NetworkState(
+        epoch=7, topology=Topology(frozenset(path.circuits), (path,)), vlans={path: VlanId(123)}
+    )
+    result = call("topology")
+    assert result.exit_code == 0
+    assert "r1 =p1= r3 =p2= r2" in result.stdout
+    assert "123" in result.stdout
+    assert "hyt-r1-p1" in result.stdout
+    document = json.loads(call("topology", "--json").stdout)
+    assert (document["epoch"], document["paths"][0]["vlan"]) == (7, 123)
+
+
+def test_an_empty_topology_says_so(call):
+    assert "Circuits: none" in call("topology").stdout
+
+
+def test_demand_shows_the_largest_first(call):
+    result = call("demand")
+    assert result.exit_code == 0
+    assert "counters are late from h42" in result.stdout
+    assert result.stdout.index("12.5") < result.stdout.index("3.0")
+    assert len(json.loads(call("demand", "--json").stdout)["entries"]) == 2
+
+
+def test_reconfigurations(call, service):
+    first = service.reconfigure(PlanRequest(), "operator").id
+    service.finish(first)
+    service.reconfigure(PlanRequest(), "periodic")
+    listed = call("reconfigurations")
+    assert listed.exit_code == 0
+    assert "partial" in listed.stdout
+    assert "queued" in listed.stdout
+    one = call("reconfigurations", first)
+    assert "r2 =p2= r3: no light at r3" in one.stdout
+    assert "2 rules" in one.stdout
+    assert json.loads(call("reconfigurations", first, "--json").stdout)["rules_pushed"] == 8
+
+
+def test_an_unknown_id_is_refused_in_words(call):
+    result = call("reconfigurations", "c9/../x")
+    assert result.exit_code == 1
+    assert "There is nothing of that name" in result.stderr or "nothing is at" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("command", LOOKING)
+def test_nothing_listens(run, command):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        result = run(command, "--url", f"http://127.0.0.1:{unused.getsockname()[1]}")
+    assert result.exit_code == 3
+    assert "no controller answers" in result.stderr
+    assert "HYDRA_URL" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://host", "", "http://[::1"])
+def test_urls_that_are_none(run, url):
+    result = run("status", "--url", url)
+    assert result.exit_code == 2
+    assert "--url" in result.stderr
+
+
+def test_the_url_may_come_from_the_environment(run, service, rest, monkeypatch):
+    monkeypatch.setenv("HYDRA_URL", rest.url + "/")
+    assert run("status").exit_code == 0
+
+
+class _SomethingElse(BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = b"<html>a printer</html>"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_arguments):
+        pass
+
+
+def test_something_else_answers(run):
+    server = HTTPServer(("127.0.0.1", 0), _SomethingElse)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        result = run("topology", "--url", f"http://127.0.0.1:{server.server_port}")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert result.exit_code == 1
+    assert "not like a HydRA controller" in result.stderr

@@ -1,0 +1,144 @@
+"""Commands that ask for circuits, against the real REST API over HTTP."""
+
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from hydra.errors import DeviceUnavailable, PlanError
+from hydra.lifecycle import ReservationState as State
+
+
+def settle_soon(service, state, reason=""):
+    """As soon as there is a reservation, bring it to ``state``."""
+
+    def watch():
+        deadline = time.monotonic() + 10
+        while not service.reservations() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        service.settle("v0", state, reason)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
+def test_reserve_and_release(call, service):
+    result = call("reserve", "r1", "h21", "--mbps", "30", "--duration", "60", "--json")
+    assert result.exit_code == 0
+    reservation = json.loads(result.stdout)
+    assert (reservation["bandwidth_mbps"], reservation["duration_s"]) == (30, 60)
+    assert reservation["state"] == "activating"
+    assert "30.0" in call("reservations").stdout
+    assert "r1 and h21" in call("reservations", reservation["id"]).stdout
+    released = call("release", reservation["id"])
+    assert released.exit_code == 0
+    assert "releasing" in released.stdout
+    assert call("release", reservation["id"]).exit_code == 0
+
+
+def test_reserve_waits_until_it_is_active(call, service):
+    thread = settle_soon(service, State.ACTIVE)
+    result = call("reserve", "r1", "r2", "--mbps", "30", "--wait")
+    thread.join()
+    assert result.exit_code == 0
+    assert "r1 =p1= r3 =p2= r2, VLAN 100" in result.stdout
+    assert "when released" in result.stdout
+
+
+def test_reserve_waits_and_tells_of_failure(call, service):
+    thread = settle_soon(service, State.FAILED, "plane p1 is down")
+    result = call("reserve", "r1", "r2", "--mbps", "30", "--wait")
+    thread.join()
+    assert result.exit_code == 1
+    assert "is failed, not active: plane p1 is down" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "rate", "words"),
+    [
+        ("r1", "r9", "10", "r9"),
+        ("r1", "r2", "1000", "ask for at most 100"),
+        ("r1", "r1", "10", "needs no circuit"),
+    ],
+)
+def test_refused_reservations(call, service, src, dst, rate, words):
+    result = call("reserve", src, dst, "--mbps", rate)
+    assert result.exit_code == 1
+    assert words in result.stderr
+    assert service.reservations() == []
+
+
+def test_a_device_that_is_down_is_named(call, service):
+    service.fails_with = DeviceUnavailable("p1", "connection refused")
+    result = call("reserve", "r1", "r2", "--mbps", "1")
+    assert result.exit_code == 1
+    assert "p1: connection refused" in result.stderr
+
+
+@pytest.mark.parametrize("rate", ["0", "-5", "nan", "inf", "fast", "1e999"])
+def test_rates_that_are_none(call, service, rate):
+    result = call("reserve", "r1", "r2", f"--mbps={rate}")
+    assert result.exit_code == 2
+    assert "--mbps" in result.stderr
+    assert service.reservations() == []
+
+
+def test_a_rate_is_required(call):
+    assert call("reserve", "r1", "r2").exit_code == 2
+
+
+def test_plan_sends_what_was_asked_for(call, service):
+    result = call("plan", "--demand", "r1:r2=80", "--demand", "r2:r1=1.5", "--plane", "p2")
+    assert result.exit_code == 0
+    assert "gains 70 Mb/s" in result.stdout
+    assert "r1 =p1= r3 =p2= r2" in result.stdout
+    (request,) = service.plan_requests
+    wanted = np.zeros((4, 4))
+    wanted[0, 1], wanted[1, 0] = 80, 1.5
+    np.testing.assert_array_equal(request.demand, wanted)
+    assert request.planes == {1}
+    assert request.racks is None
+    assert request.algorithm is None
+    assert request.only_if_it_pays is False
+
+
+def test_plan_without_demand_uses_the_measured_one(call, service):
+    document = json.loads(call("plan", "--json", "--only-if-it-pays").stdout)
+    assert document["rules"] == 8
+    (request,) = service.plan_requests
+    assert request.demand is None
+    assert request.only_if_it_pays is True
+
+
+@pytest.mark.parametrize("demand", ["r1-r2=5", "r1:r2", "r1:r2=", "r1:r2=-1", "r1:r2=nan", ":=1"])
+def test_demands_that_are_none(call, service, demand):
+    result = call("plan", "--demand", demand)
+    assert result.exit_code == 2
+    assert "--demand" in result.stderr
+    assert service.plan_requests == []
+
+
+def test_all_wrong_names_are_listed(call):
+    result = call("plan", "--demand", "r1:r9=5", "--demand", "r8:r2=5")
+    assert result.exit_code == 1
+    assert "/demand/0/dst: no rack 'r9'" in result.stderr
+    assert "/demand/1/src: no rack 'r8'" in result.stderr
+
+
+def test_no_plan(call, service):
+    service.fails_with = PlanError("no optical port is free at r1")
+    result = call("plan")
+    assert result.exit_code == 1
+    assert "no optical port is free at r1" in result.stderr
+
+
+def test_reconfigure(call, service):
+    result = call("reconfigure", "--demand", "r1:r2=80", "--algorithm", "hydra-bfs")
+    assert result.exit_code == 0
+    assert "queued" in result.stdout
+    (request,) = service.plan_requests
+    assert request.algorithm == "hydra-bfs"
+    assert json.loads(call("reconfigure", "--json").stdout)["trigger"] == "operator"

@@ -1,0 +1,216 @@
+"""Files that can be used, and what comes of them."""
+
+import copy
+from dataclasses import fields
+from ipaddress import IPv4Interface
+
+import pytest
+
+from hydra.config import schema
+from hydra.model import Addressing
+from hydra.policy import ControllerSettings, DrainPolicy, Mode, Policy, Timeouts
+
+from .conftest import CONFIGS, load_file
+
+
+def test_the_demo_fabric():
+    loaded = load_file(CONFIGS / "demo.yaml")
+    fabric = loaded.fabric
+    assert (fabric.name, fabric.addressing) == ("demo", Addressing.ONE_SUBNET)
+    assert [rack.name for rack in fabric.racks] == ["r1", "r2", "r3", "r4"]
+    assert [plane.address for plane in fabric.planes] == ["127.0.0.1:5025", "127.0.0.1:5026"]
+    server = fabric.server_by_name["h32"]
+    assert server.rack == 2
+    assert server.mac == "02:00:00:00:03:02"
+    assert server.addresses[0] == IPv4Interface("10.0.3.2/16")
+    assert server.vswitch.datapath_id == 0x2000 + 3 * 256 + 2
+    assert server.vswitch.optical_port == server.tor_port.replace("hys", "hyo")
+    assert fabric.racks[3].tor.datapath_id == 0x1004
+    assert loaded.policy == Policy()
+    assert loaded.warnings == ()
+    assert loaded.source.endswith("demo.yaml")
+
+
+def test_ports_are_numbered_by_rack_then_plane():
+    ports = load_file(CONFIGS / "demo.yaml").fabric.ports
+    assert [port.id for port in ports] == list(range(8))
+    assert [(port.rack, port.plane) for port in ports] == [
+        (rack, plane) for rack in range(4) for plane in range(2)
+    ]
+    assert (ports[5].tor_port, ports[5].ingress, ports[5].egress) == ("hyt-r3-p2", 3, 19)
+
+
+def test_the_reference_fabric_has_the_size_of_the_paper():
+    loaded = load_file(CONFIGS / "reference.yaml")
+    fabric = loaded.fabric
+    assert (len(fabric.racks), len(fabric.servers)) == (320, 10_240)
+    assert (len(fabric.planes), len(fabric.ports)) == (32, 10_240)
+    assert {len(fabric.ports_of(rack.id)) for rack in fabric.racks} == {32}
+    assert fabric.server_by_name["r256-h32"].addresses[0] == IPv4Interface("10.1.0.32/8")
+    assert loaded.warnings == ()
+    assert (CONFIGS / "reference.yaml").read_text().count("\n") <= 66  # a page
+
+
+def test_every_setting_arrives(demo, load_data):
+    demo["controller"] = {"openflow": "[::]:6700", "rest": "ctl.example:80", "journal": "/j.db"}
+    demo["policy"] = {
+        "mode": "periodic",
+        "algorithm": "static",
+        "max_hops": 2,
+        "epoch_s": 11.0,
+        "poll_interval_s": 0.5,
+        "demand_window_s": 4.0,
+        "elephant_mbps": 2.0,
+        "gain_horizon_s": 12.0,
+        "gain_factor": 3.0,
+        "minimum_gain_mbps": 6.0,
+        "minimum_circuit_life_s": 7.0,
+        "fdb_age_s": 20.0,
+        "emulated_rules": 5000,
+        "drain": {"reads": 4, "interval_ms": 5.0, "bound_ms": 200.0},
+        "timeouts": {"vswitch_s": 1, "tor_s": 2, "ocs_s": 3, "port_up_s": 4, "probe_s": 6},
+    }
+    loaded = load_data(demo)
+    assert loaded.controller == ControllerSettings("::", 6700, "ctl.example", 80, "/j.db")
+    assert loaded.policy == Policy(
+        mode=Mode.PERIODIC,
+        algorithm="static",
+        max_hops=2,
+        epoch_s=11.0,
+        poll_interval_s=0.5,
+        demand_window_s=4.0,
+        elephant_mbps=2.0,
+        gain_horizon_s=12.0,
+        gain_factor=3.0,
+        minimum_gain_mbps=6.0,
+        minimum_circuit_life_s=7.0,
+        fdb_age_s=20.0,
+        emulated_rules=5000,
+        drain=DrainPolicy(4, 5.0, 200.0),
+        timeouts=Timeouts(1.0, 2.0, 3.0, 4.0, 6.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "settings"),
+    [
+        (schema.PolicySection, Policy),
+        (schema.DrainSection, DrainPolicy),
+        (schema.TimeoutsSection, Timeouts),
+    ],
+)
+def test_every_policy_field_can_be_set(section, settings):
+    assert list(section.model_fields) == [field.name for field in fields(settings)]
+
+
+def test_optional_sections_have_the_defaults_of_the_core(demo, load_data):
+    del demo["controller"], demo["policy"]
+    loaded = load_data(demo)
+    assert loaded.policy == Policy()
+    assert loaded.controller == ControllerSettings()
+
+
+def test_defaults_can_be_spelled_out(demo, load_data):
+    spelled = load_data(demo | {"substrate": "dual-homed-vlan", "circuits": "bidirectional"})
+    assert spelled.fabric == load_data(demo).fabric
+
+
+def test_several_ports_per_plane_and_uneven_wiring(demo, load_data):
+    """Z = 2 on the first plane for two racks, at another rate; r4 stays with p2 alone."""
+    demo["wiring"] = [
+        {
+            "racks": "r[1-3]",
+            "planes": "p1",
+            "tor_port": "a{rack}",
+            "ingress": "{rack}",
+            "egress": "{ports + rack}",
+        },
+        {
+            "racks": ["r1", "r2"],
+            "planes": "p1",
+            "tor_port": "b{rack}",
+            "ingress": "{4 + rack}",
+            "egress": "{ports + 4 + rack}",
+            "rate_mbps": 40,
+        },
+        {
+            "racks": "r[1-4]",
+            "planes": ["p2"],
+            "tor_port": "c{rack}",
+            "ingress": "{rack}",
+            "egress": "{ports + rack}",
+        },
+    ]
+    fabric = load_data(demo).fabric
+    assert [p.tor_port for p in fabric.ports_of(0)] == ["a1", "b1", "c1"]
+    assert [p.rate_mbps for p in fabric.ports_of(0)] == [100, 40, 100]
+    assert [p.tor_port for p in fabric.ports_of(3)] == ["c4"]
+
+
+def test_racks_and_servers_count_on_across_entries(demo, load_data):
+    entry = demo["racks"][0]
+    tail = copy.deepcopy(entry) | {"names": "r[3-4]"}
+    tail["servers"][0]["names"] = "h{rack}1"
+    tail["servers"].append(copy.deepcopy(tail["servers"][0]) | {"names": "h{rack}2"})
+    demo["racks"] = [entry | {"names": "r[1-2]"}, tail]
+    fabric = load_data(demo).fabric
+    assert [rack.id for rack in fabric.racks] == [0, 1, 2, 3]
+    assert fabric == load_file(CONFIGS / "demo.yaml").fabric
+
+
+def test_tors_of_their_own_may_share_port_names_and_need_no_bridge(demo, load_data):
+    tor = demo["racks"][0]["tor"]
+    tor |= {"driver": "ibm-g8264", "address": "10.9.0.{rack}:22"}
+    del tor["bridge"], tor["datapath_id"]
+    demo["wiring"][0]["tor_port"] = "Ethernet1/1/49/{plane}"
+    demo["racks"][0]["servers"][0]["tor_port"] = "Ethernet1/1/{server}"
+    fabric = load_data(demo).fabric
+    assert fabric.racks[1].tor.datapath_id is None
+    assert fabric.ports_of(0)[0].tor_port == fabric.ports_of(1)[0].tor_port
+
+
+def test_servers_of_their_own_may_share_interface_names(demo, load_data):
+    demo["racks"][0]["servers"][0]["vswitch"] |= {
+        "bridge": "br0",
+        "host_port": "host",
+        "optical_port": "eth1",
+        "electrical_port": "eth0",
+    }
+    assert load_data(demo).fabric.servers[7].vswitch.bridge == "br0"
+
+
+def test_racks_may_have_native_vlans_of_their_own(demo, load_data):
+    demo["racks"][0]["tor"]["native_vlan"] = "{10 + rack}"
+    assert [r.tor.native_vlan for r in load_data(demo).fabric.racks] == [11, 12, 13, 14]
+
+
+@pytest.mark.parametrize("address", ["tcp:10.0.0.9:6640", "ssl:[fd00::1]:6640", "ovsdb-1:6640"])
+def test_remote_ovsdb_addresses(demo, load_data, address):
+    demo["racks"][0]["tor"]["address"] = address
+    assert load_data(demo).fabric.racks[0].tor.address == address
+
+
+# --- warnings: what works, but may be a slip -------------------------------------------------
+
+
+def test_unwired_racks_and_planes_are_mentioned(demo, load_data):
+    demo["wiring"][0] |= {"racks": "r[1-3]", "planes": "p1"}
+    warnings = load_data(demo).warnings
+    assert [(w.path, w.message) for w in warnings] == [
+        ("racks[0]", "not wired to any plane: its traffic stays electrical (for rack r4)"),
+        ("planes[0]", "not wired to any rack: it carries nothing (for plane p2)"),
+    ]
+
+
+def test_a_server_without_its_racks_second_family_is_mentioned(demo, load_data):
+    del demo["racks"][0]["servers"][0]["addresses"][1]
+    (warning,) = load_data(demo).warnings
+    assert warning.path == "racks[0].servers[0].addresses"
+    assert "no IPv6 address although the rack has an IPv6 prefix" in warning.message
+    assert "rack r1, server h11 and 7 more" in warning.message
+
+
+def test_periodic_mode_without_polling_is_mentioned(demo, load_data):
+    demo["policy"] = {"mode": "periodic", "poll_interval_s": 0}
+    (warning,) = load_data(demo).warnings
+    assert warning.path == "policy.poll_interval_s"
