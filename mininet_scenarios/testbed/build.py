@@ -23,7 +23,7 @@ from mininet_scenarios.testbed.links import Cable, QueueCounters
 from mininet_scenarios.testbed.lock import testbed_lock
 from mininet_scenarios.testbed.ocs import OcsProcess
 from mininet_scenarios.testbed.servers import ServerHost, configure
-from mininet_scenarios.testbed.shell import TestbedError, ip_batch
+from mininet_scenarios.testbed.shell import TestbedError, ip_batch, run
 
 _T = TypeVar("_T")
 
@@ -121,6 +121,7 @@ class Testbed:
         planned = layout(self.fabric, self._controller, self._fdb_age_s)
         sysctl.apply()  # before ports exist: their sockets take the buffer size at birth
         ovs.ensure_running()
+        run(["mnexec", "-n", "true"])  # where no namespace may be made, Mininet waits for ever
         for server in self.fabric.servers:
             self._hosts[server.name] = ServerHost(server.name)
         links.lay((*planned.fabric_cables, *map(self._host_cable, self.fabric.servers)))

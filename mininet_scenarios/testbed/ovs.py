@@ -13,7 +13,7 @@ from typing import Final
 
 from hydra.model import DatapathId, VlanId
 from mininet_scenarios.testbed.shell import TestbedError, run
-from mininet_scenarios.testbed.sysctl import SOCKET_BUFFER_BYTES, STATE_DIR
+from mininet_scenarios.testbed.sysctl import STATE_DIR, send_buffer_bytes
 
 _LOG: Final = logging.getLogger(__name__)
 _CTL: Final = "/usr/share/openvswitch/scripts/ovs-ctl"
@@ -64,7 +64,7 @@ def ensure_running() -> None:
         STATE_DIR.mkdir(parents=True, exist_ok=True)
         _STARTED_BY_US.touch()
         _control("start")
-    elif _smallest_send_buffer() < SOCKET_BUFFER_BYTES:
+    elif _smallest_send_buffer() < send_buffer_bytes():
         # Userspace bridges send for all their ports through one socket, made at the first frame:
         # two queues of 10 ms at 100 Mb/s overflow the default buffer, and no counter tells.
         if foreign := bridges():
@@ -87,10 +87,10 @@ def _control(verb: str, *options: str) -> None:
 
 
 def _smallest_send_buffer() -> int:
-    """Bytes, over the packet sockets of ovs-vswitchd; as good as required where it has none."""
+    """Bytes, over the packet sockets of ovs-vswitchd; as good as can be where it has none."""
     sockets = run(["ss", "-0", "-a", "-m", "-p", "-n", "-O"])
     sizes = re.findall(r'"ovs-vswitchd".*?,tb(\d+)', sockets)
-    return min(map(int, sizes), default=SOCKET_BUFFER_BYTES)
+    return min(map(int, sizes), default=send_buffer_bytes())
 
 
 def is_running() -> bool:

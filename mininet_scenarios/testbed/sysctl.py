@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
 from pathlib import Path
 from typing import Final
 
+_LOG: Final = logging.getLogger(__name__)
 STATE_DIR: Final = Path("/run/hydra-testbed")
 _SAVED: Final = STATE_DIR / "sysctl.json"
 
-SOCKET_BUFFER_BYTES: Final = 8 * 1024 * 1024
+_BUFFER_BYTES: Final = 8 * 1024 * 1024
 
 _MINIMUM: Final = {
     # Userspace bridges read their ports in the thread that also takes flow-mods: while it is busy,
     # frames wait in these buffers (DESIGN: 5000 rules cost a flow hundreds of retransmissions).
-    "net.core.rmem_max": SOCKET_BUFFER_BYTES,
-    "net.core.rmem_default": SOCKET_BUFFER_BYTES,
+    "net.core.rmem_max": _BUFFER_BYTES,
+    "net.core.rmem_default": _BUFFER_BYTES,
     # One socket sends for all ports: what waits in any port's queue is charged to it.
-    "net.core.wmem_max": SOCKET_BUFFER_BYTES,
-    "net.core.wmem_default": SOCKET_BUFFER_BYTES,
+    "net.core.wmem_max": _BUFFER_BYTES,
+    "net.core.wmem_default": _BUFFER_BYTES,
 }
 _EXACT: Final = {
     # The electrical network is a Linux bridge: no firewall of this machine may see its frames.
@@ -39,20 +40,37 @@ def apply() -> None:
         return
     STATE_DIR.mkdir(parents=True, exist_ok=True)
     _SAVED.write_text(json.dumps(changed))
-    _write_all({name: wanted[name] for name in changed})
+    refused = [name for name in changed if not _try_write(name, wanted[name])]
+    if refused:  # the usual case in a container
+        _SAVED.write_text(json.dumps({n: changed[n] for n in changed if n not in refused}))
+        _LOG.warning(
+            "%s can't be set here: expect losses while rules are pushed, or set them outside of "
+            "this container to %s",
+            ", ".join(refused),
+            ", ".join(str(wanted[name]) for name in refused),
+        )
 
 
 def restore() -> None:
     """Put back what :func:`apply` changed, in this run or in one that was killed."""
     if not _SAVED.exists():
         return
-    _write_all(json.loads(_SAVED.read_text()))
+    for name, value in json.loads(_SAVED.read_text()).items():
+        _try_write(name, value)
     _SAVED.unlink()
 
 
-def _write_all(values: Mapping[str, int]) -> None:
-    for name, value in values.items():
+def send_buffer_bytes() -> int:
+    """What a socket opened now gets."""
+    return _read("net.core.wmem_default")
+
+
+def _try_write(name: str, value: int) -> bool:
+    try:
         _path(name).write_text(f"{value}\n")
+    except PermissionError:
+        return False
+    return True
 
 
 def _read(name: str) -> int:
