@@ -485,6 +485,9 @@ class Controller:
         source = DemandSource.MEASURED if ready else DemandSource.NONE
         return DemandReport(source, rates, self._planning.estimate(rates), age_s, stale)
 
+    def port_rates_mbps(self) -> Mapping[PortId, float]:
+        return self._poller.port_rates_mbps()
+
     def _wanted(self, request: PlanRequest) -> DemandMatrix:
         """The request's demand, or the measured one; reserved pairs at least as reserved."""
         demand = request.demand

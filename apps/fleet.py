@@ -235,11 +235,16 @@ class Fleet:
         )
         return {datapath: _flow_counters(result) for datapath, result in results.items()}
 
-    def port_packets(self, datapath: DatapathId, timeout_s: float) -> dict[str, PortPackets] | None:
-        """Counters of a switch's ports by name; None if it did not answer properly."""
-        result = self._request(
-            (datapath,), lambda _dp, _ports, xid: encode_port_stats_request(xid), timeout_s
-        )[datapath]
+    def port_packets(
+        self, datapaths: Collection[DatapathId], timeout_s: float
+    ) -> dict[DatapathId, dict[str, PortPackets] | None]:
+        """Counters of the switches' ports by name; None for one that did not answer properly."""
+        results = self._request(
+            datapaths, lambda _datapath, _ports, xid: encode_port_stats_request(xid), timeout_s
+        )
+        return {datapath: self._by_name(datapath, result) for datapath, result in results.items()}
+
+    def _by_name(self, datapath: DatapathId, result: bytes | str) -> dict[str, PortPackets] | None:
         if not isinstance(result, bytes):
             return None
         try:

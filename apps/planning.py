@@ -29,7 +29,6 @@ from topology.problem import Budget, FabricArrays, Reserved
 from topology.transit import transit_order
 from topology.vlan import allocate
 
-
 _FAINT_MBPS = 1e-3
 """A demand that is served last and keeps out nobody."""
 

@@ -135,7 +135,7 @@ class Runner:
         counters = (
             None
             if datapath is None
-            else self._fleet.port_packets(datapath, self._policy.timeouts.tor_s)
+            else self._fleet.port_packets((datapath,), self._policy.timeouts.tor_s)[datapath]
         )
         return {
             name: counters[name].rx_packets + counters[name].tx_packets

@@ -1,4 +1,4 @@
-"""Reads every vswitch's account table once an interval and keeps the demand matrix."""
+"""Reads every vswitch's account table and every ToR's port counters once an interval."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from apps.fleet import Fleet
 from apps.openflow import FlowCounters
-from hydra.counters import DemandMeter
-from hydra.model import DemandMatrix, Fabric
+from hydra.counters import DemandMeter, PortMeter
+from hydra.model import DemandMatrix, Fabric, PortId
 from hydra.pipeline import Table, cookie_subject
 from hydra.policy import Policy
 
@@ -28,6 +28,7 @@ class StatsPoller:
         self._timeout_s = min(policy.timeouts.vswitch_s, max(policy.poll_interval_s, 0.1))
         self._fleet = fleet
         self._meter = DemandMeter(fabric, policy.demand_window_s)
+        self._ports = PortMeter()
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name="poller", daemon=True)
@@ -52,7 +53,30 @@ class StatsPoller:
             self.poll()
 
     def poll(self) -> None:
-        """One sweep over all connected vswitches."""
+        """One sweep over all connected switches."""
+        self._poll_vswitches()
+        self._poll_tors()
+
+    def _poll_tors(self) -> None:
+        tors = self._fabric.rack_by_tor_datapath
+        connected = [datapath for datapath in sorted(self._fleet.connected()) if datapath in tors]
+        answers = self._fleet.port_packets(connected, self._timeout_s)
+        now_s = time.monotonic()
+        with self._lock:
+            for port in self._fabric.ports:
+                datapath = self._fabric.racks[port.rack].tor.datapath_id
+                counters = None if datapath is None else answers.get(datapath)
+                if counters is None or port.tor_port not in counters:
+                    self._ports.forget(port.id)
+                else:
+                    self._ports.update(port.id, counters[port.tor_port].tx_bytes, now_s)
+
+    def port_rates_mbps(self) -> dict[PortId, float]:
+        """Mbps that each optical ToR port sends; ports not heard of are absent."""
+        with self._lock:
+            return self._ports.rates_mbps()
+
+    def _poll_vswitches(self) -> None:
         indices = {
             server.vswitch.datapath_id: index for index, server in enumerate(self._fabric.servers)
         }

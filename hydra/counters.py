@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hydra.model import DemandMatrix, Fabric
+from hydra.model import DemandMatrix, Fabric, PortId
 
 _BITS_PER_MBIT = 1e6
 
@@ -78,3 +78,30 @@ class DemandMeter:
         """Time since the newest reading; None before the first."""
         newest = float(self._heard_s.max(initial=-math.inf))
         return now_s - newest if math.isfinite(newest) else None
+
+
+@dataclass(slots=True)
+class PortMeter:
+    """Sending rates of ToR ports from byte counters, over the last interval."""
+
+    _last: dict[PortId, tuple[int, float]] = field(default_factory=dict)
+    _rates_mbps: dict[PortId, float] = field(default_factory=dict)
+
+    def update(self, port: PortId, sent_bytes: int, now_s: float) -> None:
+        """Take one reading; a counter that went back starts over."""
+        last_bytes, last_s = self._last.get(port, (sent_bytes, -math.inf))
+        if now_s <= last_s:
+            return
+        if math.isfinite(last_s):
+            delta = sent_bytes - last_bytes if sent_bytes >= last_bytes else sent_bytes
+            self._rates_mbps[port] = delta * 8 / _BITS_PER_MBIT / (now_s - last_s)
+        self._last[port] = (sent_bytes, now_s)
+
+    def forget(self, port: PortId) -> None:
+        """Its switch did not answer: unknown, not zero."""
+        self._last.pop(port, None)
+        self._rates_mbps.pop(port, None)
+
+    def rates_mbps(self) -> dict[PortId, float]:
+        """Mbps sent by each port that has been read twice."""
+        return dict(self._rates_mbps)

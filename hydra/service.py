@@ -6,13 +6,13 @@ work: reconfigurations are carried out one after the other, never interleaved.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from hydra.lifecycle import ReconfigurationState
-from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, RackId
+from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
 from hydra.policy import Policy
 from hydra.reservations import Reservation, ReservationRequest
 
@@ -142,6 +142,9 @@ class ControllerService(Protocol):
     def state(self) -> NetworkState: ...
 
     def demand(self) -> DemandReport: ...
+
+    def port_rates_mbps(self) -> Mapping[PortId, float]:
+        """Mbps that each optical ToR port sends, as last polled; absent where unknown."""
 
     def plan(self, request: PlanRequest) -> PlanReport:
         """Dry run; changes nothing. Raises PlanError, UnknownName."""

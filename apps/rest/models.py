@@ -108,6 +108,13 @@ class Circuit(Document):
     rate_mbps: float
 
 
+class LiveCircuit(Circuit):
+    """A circuit that stands, with what its ToR ports last sent."""
+
+    a_to_b_mbps: float | None
+    b_to_a_mbps: float | None
+
+
 class Plane(Document):
     name: str
     switching_ms: float
@@ -120,7 +127,7 @@ class Topology(Document):
     racks: list[str]
     planes: list[Plane]
     electrical_rate_mbps: float
-    circuits: list[Circuit]
+    circuits: list[LiveCircuit]
     paths: list[Path]
     resting_vlans: list[int]
 

@@ -42,7 +42,7 @@ _TRIGGER: Final = "operator"
 @router.get("/topology", tags=["network"])
 def get_topology(service: Service) -> models.Topology:
     """The circuits and paths that stand now."""
-    return render.topology(service.fabric, service.state())
+    return render.topology(service.fabric, service.state(), service.port_rates_mbps())
 
 
 @router.get("/demand", tags=["network"])

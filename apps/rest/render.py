@@ -7,7 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from apps.rest import models
-from hydra.model import Circuit, Fabric, NetworkState, OpticalPort, Path, RackId, VlanId
+from hydra.model import (
+    Circuit,
+    Fabric,
+    NetworkState,
+    OpticalPort,
+    Path,
+    PortId,
+    RackId,
+    VlanId,
+)
 from hydra.reservations import Reservation
 from hydra.service import (
     DemandReport,
@@ -67,7 +76,19 @@ def _paths(
     return [path(fabric, one, vlans.get(one)) for one in paths]
 
 
-def topology(fabric: Fabric, state: NetworkState) -> models.Topology:
+def live_circuit(
+    fabric: Fabric, one: Circuit, rates_mbps: Mapping[PortId, float]
+) -> models.LiveCircuit:
+    return models.LiveCircuit(
+        **circuit(fabric, one).model_dump(),
+        a_to_b_mbps=rates_mbps.get(one.a),
+        b_to_a_mbps=rates_mbps.get(one.b),
+    )
+
+
+def topology(
+    fabric: Fabric, state: NetworkState, rates_mbps: Mapping[PortId, float]
+) -> models.Topology:
     return models.Topology(
         fabric=fabric.name,
         epoch=state.epoch,
@@ -77,7 +98,7 @@ def topology(fabric: Fabric, state: NetworkState) -> models.Topology:
             for p in fabric.planes
         ],
         electrical_rate_mbps=fabric.electrical_rate_mbps,
-        circuits=circuits(fabric, state.topology.circuits),
+        circuits=[live_circuit(fabric, one, rates_mbps) for one in sorted(state.topology.circuits)],
         paths=_paths(fabric, state.topology.paths, state.vlans),
         resting_vlans=sorted(state.resting),
     )

@@ -107,6 +107,9 @@ class FakeService:
         self._may_fail()
         return self.network
 
+    def port_rates_mbps(self):
+        return {port.id: 12.5 for port in self.fabric.ports[:1]}
+
     def demand(self) -> DemandReport:
         rate = np.zeros((4, 4))
         rate[0, 1], rate[2, 3] = 12.5, 3.0

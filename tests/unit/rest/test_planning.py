@@ -42,7 +42,9 @@ def test_topology_by_name(client, service):
     assert topology["racks"] == ["r1", "r2", "r3", "r4"]
     assert topology["planes"][0] == {"name": "p1", "switching_ms": 25.0, "rate_mbps": 100.0}
     assert topology["electrical_rate_mbps"] == 10.0
+    rates = [(one.pop("a_to_b_mbps"), one.pop("b_to_a_mbps")) for one in topology["circuits"]]
     assert topology["circuits"] == CIRCUITS
+    assert rates == [(12.5, None), (None, None)], "unknown is null, not zero"
     assert topology["resting_vlans"] == [102, 103]
     (shown,) = topology["paths"]
     assert (shown["src"], shown["dst"], shown["vlan"]) == ("r1", "r2", 101)
