@@ -179,8 +179,10 @@ class Controller:
             self._synchronised.discard(datapath)
         self._jobs.put(lambda: self._synchronise((datapath,)))
 
-    def _port_changed(self, _datapath: DatapathId, _port: PortInfo) -> None:
+    def _port_changed(self, datapath: DatapathId, port: PortInfo) -> None:
         self._jobs.put(self._update_dead_uplinks)
+        if datapath in self._fabric.rack_by_tor_datapath and not port.up:
+            self._jobs.put(self._withdraw_dead_circuits)
 
     # -- keeping vswitches as they should be ------------------------------------------------------
 
@@ -247,6 +249,41 @@ class Controller:
         LOG.warning("optical uplinks down: %s", ", ".join(sorted(dead)) or "none")
         servers = self._fabric.server_by_datapath
         self._synchronise([datapath for datapath in ready if datapath in servers])
+
+    # -- circuits that die ----------------------------------------------------------------------
+
+    def _is_dark(self, end: PortId) -> bool:
+        """Known to have no carrier; a ToR that is silent says nothing."""
+        port = self._fabric.ports[end]
+        tor = self._fabric.racks[port.rack].tor.datapath_id
+        seen = None if tor is None else self.fleet.port(tor, port.tor_port)
+        return seen is not None and not seen.up
+
+    def _withdraw_dead_circuits(self) -> None:
+        """A circuit lost its light: its pairs go electrical, and reservations elsewhere."""
+        dead = {
+            circuit
+            for circuit in self._state.topology.circuits
+            if self._is_dark(circuit.a) or self._is_dark(circuit.b)
+        }
+        if not dead:
+            return
+        reason = "carrier lost at " + ", ".join(
+            f"{self._fabric.racks[port.rack].name}:{port.tor_port}"
+            for circuit in sorted(dead)
+            for port in (self._fabric.ports[circuit.a], self._fabric.ports[circuit.b])
+            if self._is_dark(port.id)
+        )
+        LOG.error("%s", reason)
+        with self._lock:
+            for circuit in dead:
+                for end in (circuit.a, circuit.b):
+                    self._quarantine[end] = (reason, time.monotonic())
+        entry = self._enter("circuit lost", reason)
+        self._execute(entry, self._planning.without_circuits(self._state, dead))
+        for reservation in self.reservations():
+            if reservation.holds_capacity:
+                self._place(reservation.id)
 
     # -- devices ----------------------------------------------------------------------------------
 
@@ -378,6 +415,9 @@ class Controller:
                 self._update(entry.id, state=execution.state)
 
             self._runner.run(execution.run(), on_batch)
+        except Exception as error:
+            self._abandon(entry, execution, error)
+            raise
         finally:
             gc.enable()
             if draining:
@@ -387,6 +427,15 @@ class Controller:
                 self._settle(execution)
         self._finish(entry, execution, started_s)
         return execution
+
+    def _abandon(self, entry: Reconfiguration, execution: Execution, error: Exception) -> None:
+        """It ended half-way (a journal that can't be written, a defect): find out where it stands.
+
+        What was diverted stays so, and works, until the devices have been read again.
+        """
+        self._update(entry.id, state=ReconfigurationState.FAILED, reason=str(error))
+        if execution.state is not ReconfigurationState.QUEUED:
+            self._reconciled = False
 
     def _settle(self, execution: Execution) -> None:
         """Adopt the resulting state (the caller holds the lock)."""
@@ -564,8 +613,8 @@ class Controller:
                 self._refuse(entry, f"does not pay: {report.verdict.reason}")
                 return
             self._adopt(entry, report.target)
-        except JournalError as error:
-            self._update(entry.id, state=ReconfigurationState.FAILED, reason=str(error))
+        except JournalError:
+            raise  # recorded where it happened
         except HydraError as error:
             self._refuse(entry, str(error))
 
@@ -676,12 +725,16 @@ class Controller:
             return reservation
 
     def _activate(self, reservation_id: str) -> None:
-        """Bring up the reservation's path; on another plane if the first one fails."""
+        if self.reservation(reservation_id).state is ReservationState.ACTIVATING:
+            self._place(reservation_id)
+
+    def _place(self, reservation_id: str) -> None:
+        """Give the reservation its path; on another plane if the first one fails."""
         reason = ""
         for _ in range(_PLACEMENT_ATTEMPTS):
             with self._lock:
                 reservation = self._book.get(reservation_id)
-                if reservation.state is not ReservationState.ACTIVATING:
+                if not reservation.holds_capacity:
                     return
                 others, own = self._split_pins(reservation)
             try:
@@ -697,8 +750,11 @@ class Controller:
             path = paths_by_pair(self._state).get(reservation.pair)
             if path is not None:
                 with self._lock:
-                    self._book.place(path, self._state.vlans[path])
-                self._change(reservation_id, ReservationState.ACTIVE)
+                    placed = self._book.place(path, self._state.vlans[path])
+                    for other in placed:
+                        self._keep(other)
+                if reservation.state is ReservationState.ACTIVATING:
+                    self._change(reservation_id, ReservationState.ACTIVE)
                 return
         self._change(reservation_id, ReservationState.FAILED, reason or "no path came up")
 

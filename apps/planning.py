@@ -133,6 +133,12 @@ class Planning:
                 residual[circuit] -= rate_mbps
         return min(residual.values())
 
+    def without_circuits(self, current: NetworkState, lost: Collection[Circuit]) -> NetworkState:
+        """``current`` less these circuits, every path over them, and what only those used."""
+        paths = tuple(p for p in current.topology.paths if set(lost).isdisjoint(p.circuits))
+        circuits = frozenset(circuit for path in paths for circuit in path.circuits)
+        return self._allocate(current, Topology(circuits, paths))
+
     def without_pair(self, current: NetworkState, pair: tuple[RackId, RackId]) -> NetworkState:
         """``current`` less the path of ``pair`` and the circuits that only it used."""
         paths = tuple(path for path in current.topology.paths if (path.src, path.dst) != pair)
