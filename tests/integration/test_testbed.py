@@ -97,14 +97,14 @@ def test_a_circuit_carries_nearly_its_rate(circuit: Testbed, version: int) -> No
 def test_every_frame_lost_to_congestion_is_counted_by_a_queue(circuit: Testbed) -> None:
     assert rules.reaches(circuit, "h11", "h21")
     before = {name: queue.dropped_frames for name, queue in circuit.queues().items()}
-    report = rules.iperf3(circuit, "h11", "h21", "-u", "-l", "1400", "-b", "140M", "-t", "2")
+    report = rules.iperf3(circuit, "h11", "h21", "-u", "-l", "1400", "-b", "120M", "-t", "2")
     dropped = {
         name: queue.dropped_frames - before[name]
         for name, queue in circuit.queues().items()
         if queue.dropped_frames > before[name]
     }
     lost = report["sum"]["lost_packets"]
-    assert lost > 1000
+    assert lost > 500
     assert dropped.keys() == {"hyo-h11"}
     # iperf3's own last frames may be among the dropped, and are in no report.
     assert lost <= dropped["hyo-h11"] <= lost + 5
