@@ -1,0 +1,147 @@
+"""Takes the network from one state to another, by one plan at a time."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from typing import Final
+
+from apps.ledger import Ledger
+from apps.planning import Planning
+from apps.runner import Runner
+from apps.upkeep import Upkeep
+from hydra.commands import Batch
+from hydra.executor import Execution
+from hydra.lifecycle import ReconfigurationState
+from hydra.model import Fabric, NetworkState
+from hydra.policy import Policy
+from hydra.service import CircuitFailure, Reconfiguration, StepTiming
+
+LOG = logging.getLogger("hydra.mover")
+_FIRST_OUTAGE_S: Final = 0.3
+"""Assumed cost of a reconfiguration until one has been measured."""
+_OUTAGE_WEIGHT: Final = 0.3
+
+
+class Mover:
+    """Runs plans in the conductor's thread and keeps the ledger up to date while it does."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: Policy,
+        planning: Planning,
+        runner: Runner,
+        upkeep: Upkeep,
+        ledger: Ledger,
+    ) -> None:
+        self._fabric = fabric
+        self._policy = policy
+        self._planning = planning
+        self._runner = runner
+        self._upkeep = upkeep
+        self._ledger = ledger
+        self._outage_s = _FIRST_OUTAGE_S
+
+    @property
+    def outage_s(self) -> float:
+        """How long a reconfiguration keeps the pairs it moves off circuits, as measured."""
+        return self._outage_s
+
+    def move(self, entry: Reconfiguration, target: NetworkState) -> Execution:
+        """Take the network to ``target``.
+
+        Raises HydraError where it can't be begun, or broke off; the ledger's entry says so too.
+        """
+        plan = self._planning.diff(self._ledger.state, target)
+        execution = Execution(
+            self._fabric,
+            self._policy,
+            plan,
+            self._upkeep.conditions(),
+            self._planning.order_of,
+        )
+        started_s = time.monotonic()
+        draining = _DrainSilence(self._upkeep)
+
+        def on_batch(batch: Batch) -> None:
+            draining.follow(batch.step)
+            self._ledger.update(entry.id, state=execution.state)
+
+        gc.disable()  # a full collection stops every thread for a tenth of a second
+        try:
+            self._runner.run(execution.run(), on_batch)
+        except Exception as error:
+            self._abandon(entry, execution, error)
+            raise
+        finally:
+            gc.enable()
+            draining.end()
+            self._ledger.settle(execution.result)
+            self._upkeep.take_over(execution)
+        self._finish(entry, execution, started_s)
+        return execution
+
+    def _abandon(self, entry: Reconfiguration, execution: Execution, error: Exception) -> None:
+        """It ended half-way (a journal that can't be written, a defect): find out where it stands.
+
+        What was diverted stays so, and works, until the devices have been read again.
+        """
+        self._ledger.update(entry.id, state=ReconfigurationState.FAILED, reason=str(error))
+        if execution.state is not ReconfigurationState.QUEUED:
+            self._upkeep.start_over()
+
+    def _finish(self, entry: Reconfiguration, execution: Execution, started_s: float) -> None:
+        self._ledger.save("reconfigured")
+        timeline = tuple(
+            StepTiming(
+                step.name,
+                step.device,
+                (step.started_s - started_s) * 1000,
+                (step.finished_s - started_s) * 1000,
+                step.note,
+            )
+            for step in execution.steps
+        )
+        diverted = [step for step in execution.steps if step.name in ("divert", "activate")]
+        if len(diverted) == 2 and not execution.failures:
+            outage_s = diverted[1].finished_s - diverted[0].started_s
+            self._outage_s += _OUTAGE_WEIGHT * (outage_s - self._outage_s)
+        self._ledger.update(
+            entry.id,
+            state=execution.state,
+            timeline=timeline,
+            epoch=execution.result.epoch,
+            rules_pushed=execution.rules_pushed,
+            ports_retagged=execution.ports_retagged,
+            connected=execution.plan.connect - execution.failures.keys(),
+            disconnected=execution.plan.disconnect,
+            failures=tuple(
+                CircuitFailure(circuit, reason)
+                for circuit, reason in sorted(execution.failures.items())
+            ),
+            unconfirmed=tuple(sorted(execution.unconfirmed)),
+            reason=execution.reason or "; ".join(sorted(set(execution.failures.values()))),
+        )
+        LOG.info("reconfiguration %s: %s", entry.id, execution.state.value)
+
+
+class _DrainSilence:
+    """No announcements while circuits drain: their counters have to stand still."""
+
+    def __init__(self, upkeep: Upkeep) -> None:
+        self._lock = upkeep.announcer.suspended
+        self._held = False
+
+    def follow(self, step: str) -> None:
+        if (step == "drain") == self._held:
+            return
+        self._held = not self._held
+        if self._held:
+            self._lock.acquire()
+        else:
+            self._lock.release()
+
+    def end(self) -> None:
+        self.follow("")

@@ -1,0 +1,354 @@
+"""Keeps switches and devices as the ledger says they should be."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from apps.announcer import Announcer, reachable_on
+from apps.devices import Devices
+from apps.fleet import Fleet
+from apps.ledger import Ledger
+from hydra.errors import DeviceError
+from hydra.executor import Conditions, Execution
+from hydra.model import (
+    Circuit,
+    CrossConnect,
+    DatapathId,
+    Fabric,
+    PlaneId,
+    PortId,
+    RackId,
+    Server,
+)
+from hydra.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, RuleKind, cookie
+from hydra.policy import Policy
+from hydra.reconcile import Actual, reconcile, stray_mirrors, wanted_vlans
+from hydra.roles import PortVlans
+from hydra.rules import FlowRule, Install, RemoveByCookie, RuleChange, base_rules, circuit_rules
+from hydra.service import DeviceStatus
+
+LOG = logging.getLogger("hydra.upkeep")
+_QUARANTINE_S: Final = 60.0
+"""How long the ports of a circuit that failed are left out of planning."""
+_LONGEST_WAIT_S: Final = 60.0
+
+
+class _Retries:
+    """Ever longer waits between attempts at a device that stays away.
+
+    An attempt at one that swallows packets takes its whole time-out, and the conductor waits.
+    """
+
+    def __init__(self) -> None:
+        self._waits: dict[str, tuple[float, float]] = {}
+
+    def due(self, device: str) -> bool:
+        return time.monotonic() >= self._waits.get(device, (0.0, 0.0))[0]
+
+    def note(self, device: str, well: bool) -> None:
+        """Remember how an attempt ended."""
+        if well:
+            self._waits.pop(device, None)
+            return
+        wait_s = min(2 * self._waits.get(device, (0.0, 1.0))[1], _LONGEST_WAIT_S)
+        self._waits[device] = (time.monotonic() + wait_s, wait_s)
+
+
+class Upkeep:
+    """Synchronises vswitches, reconciles devices, routes around dead uplinks.
+
+    Its methods run in the conductor's thread; what others read is guarded by a lock.
+    """
+
+    def __init__(
+        self, fabric: Fabric, policy: Policy, fleet: Fleet, devices: Devices, ledger: Ledger
+    ) -> None:
+        self._fabric = fabric
+        self._policy = policy
+        self._fleet = fleet
+        self._devices = devices
+        self._ledger = ledger
+        self._lock = threading.Lock()
+        self._synchronised: set[DatapathId] = set()
+        self._dead_uplinks: frozenset[str] = frozenset()
+        self._uncertain_planes: set[PlaneId] = set()
+        self._quarantine: dict[PortId, tuple[str, float]] = {}
+        self._reconciled = False
+        self._retries = _Retries()
+        self.announcer = Announcer(
+            fleet, lambda: reachable_on(fabric, ledger.state), policy.fdb_age_s / 3
+        )
+
+    # -- vswitches --------------------------------------------------------------------------------
+
+    def forget_switch(self, datapath: DatapathId) -> None:
+        """It connected anew, with whatever rules it holds."""
+        with self._lock:
+            self._synchronised.discard(datapath)
+
+    def ready_switches(self) -> frozenset[DatapathId]:
+        """Connected, and holding exactly the rules that they should."""
+        with self._lock:
+            return frozenset(self._synchronised) & self._fleet.connected()
+
+    def conditions(self) -> Conditions:
+        return Conditions(self.ready_switches(), self._dead_uplinks)
+
+    def _rules_for(self, server: Server) -> list[FlowRule]:
+        rules = list(base_rules(self._fabric, server, self._dead_uplinks))
+        rules += circuit_rules(self._ledger.state, server)
+        return rules
+
+    def synchronise(self, datapaths: Collection[DatapathId]) -> None:
+        """Bring whole vswitches to the intended state, in one atomic bundle each."""
+        if not self._reconciled:
+            return  # the devices come first; every connected switch is synchronised after
+        changes: dict[DatapathId, list[RuleChange]] = {}
+        wipe = RemoveByCookie(COOKIE_TAG, COOKIE_TAG_MASK)
+        for datapath in datapaths:
+            server = self._fabric.server_by_datapath.get(datapath)
+            if server is not None:
+                missing = self._fleet.missing_ports(datapath)
+                if missing:
+                    LOG.error(
+                        "vswitch of %s has no port %s: check the names in the configuration",
+                        server.name,
+                        ", ".join(missing),
+                    )
+                rules = [Install(rule) for rule in self._rules_for(server)]
+                changes[datapath] = [wipe, *rules]
+            elif datapath in self._fabric.rack_by_tor_datapath:
+                normal = FlowRule(RuleKind.TOR_NORMAL, (), cookie(RuleKind.TOR_NORMAL))
+                changes[datapath] = [Install(normal)]
+            else:
+                LOG.warning("switch %#x is not in the configuration; it is left alone", datapath)
+        errors = self._fleet.apply(changes, self._policy.timeouts.vswitch_s)
+        with self._lock:
+            for datapath, error in errors.items():
+                if error is None:
+                    self._synchronised.add(datapath)
+                else:
+                    LOG.error("switch %#x was not synchronised: %s", datapath, error)
+        self.update_dead_uplinks()
+        self.announcer.announce(
+            [
+                entry
+                for entry in reachable_on(self._fabric, self._ledger.state)
+                if entry[0].vswitch.datapath_id in changes
+            ]
+        )
+
+    def _uplink_down(self, server: Server) -> bool:
+        """Known to be down, at either end; a switch that is silent says nothing."""
+        here = self._fleet.port(server.vswitch.datapath_id, server.vswitch.optical_port)
+        tor = self._fabric.racks[server.rack].tor.datapath_id
+        there = None if tor is None else self._fleet.port(tor, server.tor_port)
+        return any(port is not None and not port.up for port in (here, there))
+
+    def update_dead_uplinks(self) -> None:
+        """Reroute around servers whose optical uplink went down, and back when it returned."""
+        dead = frozenset(s.name for s in self._fabric.servers if self._uplink_down(s))
+        with self._lock:
+            old, self._dead_uplinks = self._dead_uplinks, dead
+            ready = self._synchronised & self._fleet.connected()
+        if dead == old:
+            return
+        LOG.warning("optical uplinks down: %s", ", ".join(sorted(dead)) or "none")
+        servers = self._fabric.server_by_datapath
+        self.synchronise([datapath for datapath in ready if datapath in servers])
+
+    # -- circuits that die ------------------------------------------------------------------------
+
+    def _is_dark(self, end: PortId) -> bool:
+        """Known to have no carrier; a ToR that is silent says nothing."""
+        port = self._fabric.ports[end]
+        tor = self._fabric.racks[port.rack].tor.datapath_id
+        seen = None if tor is None else self._fleet.port(tor, port.tor_port)
+        return seen is not None and not seen.up
+
+    def dead_circuits(self) -> tuple[frozenset[Circuit], str]:
+        """Circuits in use that have lost their light, and where; their ports are quarantined."""
+        dead = frozenset(
+            circuit
+            for circuit in self._ledger.state.topology.circuits
+            if self._is_dark(circuit.a) or self._is_dark(circuit.b)
+        )
+        ends = {end for circuit in dead for end in (circuit.a, circuit.b)}
+        places = [
+            f"{self._fabric.racks[port.rack].name}:{port.tor_port}"
+            for port in (self._fabric.ports[end] for end in sorted(ends))
+            if self._is_dark(port.id)
+        ]
+        reason = f"carrier lost at {', '.join(places)}"
+        self._put_into_quarantine(ends, reason)
+        return dead, reason
+
+    # -- devices ----------------------------------------------------------------------------------
+
+    def look_after(self) -> None:
+        """Reconcile once at the start; afterwards open again what was lost, and tidy up."""
+        self._release_quarantine()
+        if not self._reconciled:
+            self._reconcile()
+            self._reconciled = True
+            self.synchronise(self._fleet.connected())
+            return
+        for plane in self._fabric.planes:
+            problem = self._devices.plane_problem(plane.id)
+            if problem is not None:
+                self._uncertain_planes.add(plane.id)
+            if plane.id in self._uncertain_planes and self._retries.due(plane.name):
+                self._tidy_plane(plane.id)
+                self._retries.note(plane.name, plane.id not in self._uncertain_planes)
+        for rack in self._fabric.racks:
+            if self._devices.tor_problem(rack.id) is not None and self._retries.due(rack.name):
+                self._restore_tor(rack.id)
+                self._retries.note(rack.name, self._devices.tor_problem(rack.id) is None)
+        known = self._fabric.server_by_datapath.keys() | self._fabric.rack_by_tor_datapath.keys()
+        late = (self._fleet.connected() - self._synchronised) & known
+        if late:
+            self.synchronise(late)
+
+    def _read_devices(self) -> Actual:
+        actual_mirrors: dict[PlaneId, frozenset[CrossConnect]] = {}
+        for plane in self._fabric.planes:
+            try:
+                actual_mirrors[plane.id] = self._devices.cross_connects(plane.id)
+            except DeviceError as error:
+                LOG.error("%s", error)
+        actual_vlans: dict[RackId, Mapping[str, PortVlans]] = {}
+        for rack, ports in wanted_vlans(self._fabric, self._ledger.state).items():
+            try:
+                actual_vlans[rack] = self._devices.vlans(rack, ports)
+            except DeviceError as error:
+                LOG.error("%s", error)
+        return Actual(actual_mirrors, actual_vlans)
+
+    def _reconcile(self) -> None:
+        """Find out what the network is in, and mend what differs from it."""
+        found = reconcile(self._fabric, self._ledger.state, self._read_devices())
+        if found.dropped:
+            LOG.warning("%d circuit(s) of the journal are not there any more", len(found.dropped))
+        self._ledger.settle(found.state)
+        for rack, ports in found.retag.items():
+            self._try(partial(self._devices.set_vlans, rack, ports))
+        for plane, move in found.mirrors.items():
+            action = partial(self._devices.change_mirrors, plane, move.disconnect, move.connect)
+            self._try(action)
+        self._ledger.save("reconciled")
+
+    def _try(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except DeviceError as error:
+            LOG.error("%s", error)
+
+    def _tidy_plane(self, plane: PlaneId) -> None:
+        """Take down what stands on our ports of a plane and belongs to no circuit."""
+        try:
+            present = self._devices.cross_connects(plane)
+            stray = stray_mirrors(self._fabric, self._ledger.state, {plane: present})
+            for move in stray.values():
+                self._devices.change_mirrors(plane, move.disconnect, move.connect)
+        except DeviceError as error:
+            LOG.debug("%s", error)
+            return
+        self._uncertain_planes.discard(plane)
+
+    def _restore_tor(self, rack: RackId) -> None:
+        try:
+            wanted = wanted_vlans(self._fabric, self._ledger.state)[rack]
+            actual = self._devices.vlans(rack, wanted)
+            wrong = {name: vlans for name, vlans in wanted.items() if actual.get(name) != vlans}
+            if wrong:
+                self._devices.set_vlans(rack, wrong)
+        except DeviceError as error:
+            LOG.debug("%s", error)
+
+    def start_over(self) -> None:
+        """A reconfiguration broke off: read the devices again before anything else."""
+        self._reconciled = False
+
+    def take_over(self, execution: Execution) -> None:
+        """Learn from a reconfiguration what is uncertain now."""
+        with self._lock:
+            self._uncertain_planes |= execution.uncertain_planes
+            self._synchronised -= {
+                server.vswitch.datapath_id
+                for server in self._fabric.servers
+                if server.name in execution.unconfirmed
+            }
+        for circuit, reason in execution.failures.items():
+            self._put_into_quarantine((circuit.a, circuit.b), reason)
+
+    # -- quarantine -------------------------------------------------------------------------------
+
+    def _put_into_quarantine(self, ports: Collection[PortId], reason: str) -> None:
+        with self._lock:
+            self._quarantine.update(dict.fromkeys(ports, (reason, time.monotonic())))
+
+    def _release_quarantine(self) -> None:
+        now_s = time.monotonic()
+        with self._lock:
+            over = [
+                p for p, (_, since_s) in self._quarantine.items() if now_s - since_s > _QUARANTINE_S
+            ]
+            for port in over:
+                del self._quarantine[port]
+
+    def blocked_ports(self) -> frozenset[PortId]:
+        """Ports that no plan may use: quarantined, or on a device that can't be commanded."""
+        planes = {p.id for p in self._fabric.planes if self._devices.plane_problem(p.id)}
+        racks = {r.id for r in self._fabric.racks if self._devices.tor_problem(r.id)}
+        with self._lock:
+            quarantined = set(self._quarantine)
+        return frozenset(
+            port.id
+            for port in self._fabric.ports
+            if port.id in quarantined or port.plane in planes or port.rack in racks
+        )
+
+    # -- what there is ----------------------------------------------------------------------------
+
+    def down_planes(self) -> list[str]:
+        """Optical switches that can't be commanded, with the reason."""
+        return [
+            f"OCS {plane.name} is down ({problem})"
+            for plane in self._fabric.planes
+            if (problem := self._devices.plane_problem(plane.id))
+        ]
+
+    def devices(self) -> Sequence[DeviceStatus]:
+        connected = self._fleet.connected()
+        vswitches = [
+            DeviceStatus(
+                server.vswitch.bridge,
+                "vswitch",
+                "openflow",
+                server.vswitch.datapath_id in connected,
+                "optical uplink down" if server.name in self._dead_uplinks else "",
+            )
+            for server in self._fabric.servers
+        ]
+        return [*self._devices.statuses(), *vswitches]
+
+    def not_ready(self) -> Sequence[str]:
+        """What is still missing before the controller can do its job; empty when ready."""
+        missing = [] if self._reconciled else ["devices have not been read yet"]
+        with self._lock:
+            ready = self._synchronised & self._fleet.connected()
+        missing += [
+            f"vswitch {server.vswitch.bridge} is not connected"
+            for server in self._fabric.servers
+            if server.vswitch.datapath_id not in ready
+        ]
+        return missing + [
+            f"{status.kind} {status.name}: {status.detail}"
+            for status in self._devices.statuses()
+            if not status.connected
+        ]
