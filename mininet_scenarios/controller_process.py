@@ -62,6 +62,13 @@ class ControllerProcess:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """Of the process, and of the group that all of its workers are in."""
+        if self._process is None:
+            raise ControllerProcessError(f"no controller runs for {self.config}")
+        return self._process.pid
+
     def start(self) -> None:
         """Start it and return once ``/readyz`` says 200.
 
