@@ -1,19 +1,20 @@
 """Fibre pairs as veth pairs: light as carrier, and an exact count of frames sent without light.
 
-While the OCS's end of a pair is down, the ToR's end has no carrier and the kernel drops what is
-sent there: most of it in the ``noop`` queue that replaces the port's own, some in the veth driver
-before that replacement, and, without counting it anywhere, all that waited in the port's shaper.
-So the loss is taken as what went in less what came out: a ``clsact`` qdisc counts each frame that
-enters the ToR's end, ahead of every queue, and
+While the OCS's end of a pair is down, the ToR's end has no carrier, and the kernel drops what is
+sent there. Most of it, in the veth driver or in the ``noop`` queue that replaces the port's own, is
+counted in ``tx_dropped``; what waited in the port's shaper when the carrier went is thrown away
+without a count. So a ``clsact`` qdisc on the ToR's end counts each frame ahead of every queue, and
 
-    lost = entered - transmitted - dropped by the shaper - waiting in the shaper.
+    thrown away = entered - transmitted - tx_dropped - dropped by the shaper - waiting in it.
+
+Each of these only grows as frames pass, so that the difference may be taken at leisure.
 """
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +27,6 @@ _CLSACT_HANDLE: Final = 0xFFFF0000
 _CLSACT_EGRESS: Final = 0xFFFFFFF3
 _ETH_P_ALL: Final = 0x0003
 _TC_H_ROOT: Final = 0xFFFFFFFF
-_READ_ATTEMPTS: Final = 8
 _CARRIER_TIMEOUT_S: Final = 1.0
 
 
@@ -48,13 +48,6 @@ class FibrePair:
     tor_interface: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    entered: int
-    shaper_drops: int
-    waiting: int
-
-
 class FibreLinks:
     """Carrier and loss of some fibre pairs; keyed by egress port. One thread at a time."""
 
@@ -62,10 +55,11 @@ class FibreLinks:
         self._pairs = {pair.egress: pair for pair in pairs}
         self._ocs_index = {e: _index(p.ocs_interface) for e, p in self._pairs.items()}
         self._tor_index = {e: _index(p.tor_interface) for e, p in self._pairs.items()}
-        self._interface_of_ingress = {p.ingress: p.ocs_interface for p in self._pairs.values()}
         self._netlink: Any = None
-        self._lost_before: dict[int, int] = dict.fromkeys(self._pairs, 0)
-        self._dark_since: dict[int, int] = {}
+        self._dark_drops_before = dict.fromkeys(self._pairs, 0)
+        self._drops_when_darkened: dict[int, int] = {}
+        self._thrown_away_at_start: dict[int, int] = {}
+        self._thrown_away = dict.fromkeys(self._pairs, 0)
 
     def prepare(self, lit: Collection[int]) -> None:
         """Silence both ends of each pair, meter the ToR's, and light exactly these ports."""
@@ -75,9 +69,11 @@ class FibreLinks:
             _silence(pair.tor_interface)
             self._meter(egress)
             self._netlink.link("set", index=self._tor_index[egress], state="up")
-        self._set_state(self._pairs.keys() - set(lit), "down")
+        dark = self._pairs.keys() - set(lit)
+        self._set_state(dark, "down")
         self._set_state(lit, "up")
-        self._dark_since = self._losses(self._pairs.keys() - set(lit))
+        self._drops_when_darkened = {port: self._drops(port) for port in dark}
+        self._thrown_away_at_start = self._all_thrown_away()
 
     def close(self) -> None:
         """Remove the meters; carrier stays as it is."""
@@ -90,38 +86,48 @@ class FibreLinks:
 
     def darken(self, egress: Collection[int]) -> None:
         """Take the light off these ports; those that are dark stay so."""
-        going = set(egress) - self._dark_since.keys()
-        self._dark_since |= self._losses(going)
+        going = set(egress) - self._drops_when_darkened.keys()
+        self._drops_when_darkened |= {port: self._drops(port) for port in going}
         self._set_state(going, "down")
 
     def light(self, egress: Collection[int]) -> None:
         """Give these ports light, and return when their ToR ports have carrier."""
-        coming = set(egress) & self._dark_since.keys()
+        coming = set(egress) & self._drops_when_darkened.keys()
         self._set_state(coming, "up")
         self._await_carrier(coming)
-        for port, now in self._losses(coming).items():
-            self._lost_before[port] += now - self._dark_since.pop(port)
+        for port in coming:
+            dropped = self._drops(port) - self._drops_when_darkened.pop(port)
+            self._dark_drops_before[port] += dropped
 
     def lost_in_the_dark(self) -> Mapping[int, int]:
-        """Frames that each ToR port was given to send while it had no light, since prepare()."""
-        now = self._losses(self._dark_since.keys())
+        """Frames that each ToR port was given to send while it had no light, since prepare().
+
+        What a shaper threw away can show late, but never too high, while traffic flows.
+        """
+        # A frame that passes between two readings makes the difference too small, save one that
+        # slips in between two counters of one reading: hence the lesser of two.
+        readings = self._all_thrown_away(), self._all_thrown_away()
+        for port, start in self._thrown_away_at_start.items():
+            found = min(reading[port] for reading in readings) - start
+            self._thrown_away[port] = max(self._thrown_away[port], found)
         return {
-            port: lost + now.get(port, 0) - self._dark_since.get(port, 0)
-            for port, lost in self._lost_before.items()
+            port: drops
+            + self._thrown_away[port]
+            + self._drops(port)
+            - self._drops_when_darkened.get(port, self._drops(port))
+            for port, drops in self._dark_drops_before.items()
         }
 
     def lit(self) -> frozenset[int]:
-        return frozenset(self._pairs.keys() - self._dark_since.keys())
+        return frozenset(self._pairs.keys() - self._drops_when_darkened.keys())
 
-    def received(self, ingress: int) -> int:
-        """Frames that came into the OCS at this port."""
-        return _statistic(self._interface_of_ingress[ingress], "rx_packets")
+    def received(self, egress: int) -> int:
+        """Frames that reached the OCS on this pair, since the interface exists."""
+        return _statistic(self._pairs[egress].ocs_interface, "rx_packets")
 
-    def received_and_sent(self) -> tuple[int, int]:
-        """Frames over all OCS ends: (that came in, that went out)."""
-        names = [pair.ocs_interface for pair in self._pairs.values()]
-        received = sum(_statistic(name, "rx_packets") for name in names)
-        return received, sum(_statistic(name, "tx_packets") for name in names)
+    def sent(self, egress: int) -> int:
+        """Frames that left the OCS on this pair, since the interface exists."""
+        return _statistic(self._pairs[egress].ocs_interface, "tx_packets")
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -164,46 +170,31 @@ class FibreLinks:
             if waiting and time.monotonic() > deadline:
                 raise LinkError(f"{', '.join(sorted(waiting))}: no carrier although lit")
 
-    def _losses(self, egress: Collection[int]) -> dict[int, int]:
-        """Frames that went in and never came out, per port, over the life of the interface."""
-        losses: dict[int, int] = {}
-        todo = set(egress)
-        before = self._readings(todo) if todo else {}
-        for attempt in range(_READ_ATTEMPTS):
-            if not todo:
-                break
-            sent = {p: _statistic(self._pairs[p].tor_interface, "tx_packets") for p in todo}
-            after = self._readings(todo)
-            # The counters are read one by one: a frame in between would look lost, or found.
-            settled = {
-                port
-                for port in todo
-                if before[port] == after[port] or attempt == _READ_ATTEMPTS - 1
-            }
-            for port in settled:
-                found = after[port]
-                losses[port] = found.entered - sent[port] - found.shaper_drops - found.waiting
-            todo -= settled
-            before = after
-        return losses
+    def _drops(self, egress: int) -> int:
+        return _statistic(self._pairs[egress].tor_interface, "tx_dropped")
 
-    def _readings(self, egress: Collection[int]) -> dict[int, _Reading]:
-        by_index: dict[int, list[Any]] = {self._tor_index[port]: [] for port in egress}
+    def _all_thrown_away(self) -> dict[int, int]:
+        """Frames that vanished without any count, per port, since the meters are there."""
+        in_queues = self._in_queues()
+        return {
+            port: in_queues[index]
+            - _statistic(self._pairs[port].tor_interface, "tx_packets")
+            - self._drops(port)
+            for port, index in self._tor_index.items()
+        }
+
+    def _in_queues(self) -> dict[int, int]:
+        """By interface: frames entered, less those that its shaper dropped or holds."""
+        found = dict.fromkeys(self._tor_index.values(), 0)
         for message in self._netlink.get_qdiscs():
-            if message["index"] in by_index:
-                by_index[message["index"]].append(message)
-        return {port: _reading(by_index[self._tor_index[port]]) for port in egress}
-
-
-def _reading(qdiscs: Sequence[Any]) -> _Reading:
-    entered = drops = waiting = 0
-    for message in qdiscs:
-        stats = message.get_attr("TCA_STATS")
-        if message["handle"] == _CLSACT_HANDLE:
-            entered = stats["packets"]
-        elif message["parent"] == _TC_H_ROOT:
-            drops, waiting = stats["drop"], stats["qlen"]
-    return _Reading(entered, drops, waiting)
+            if message["index"] not in found:
+                continue
+            stats = message.get_attr("TCA_STATS")
+            if message["handle"] == _CLSACT_HANDLE:
+                found[message["index"]] += stats["packets"]
+            elif message["parent"] == _TC_H_ROOT:
+                found[message["index"]] -= stats["drop"] + stats["qlen"]
+        return found
 
 
 def _index(interface: str) -> int:
