@@ -70,8 +70,8 @@ def client_command(
 ) -> list[str]:
     """A client that sends to ``address`` for ``seconds`` (iperf3 takes whole seconds).
 
-    ``rate_mbps`` paces each stream; None sends at full speed. ``congestion`` names a TCP
-    congestion control of the kernel; None takes the system's own.
+    ``rate_mbps`` is the most that each stream sends at any time; None sends at full speed.
+    ``congestion`` names a TCP congestion control of the kernel; None takes the system's own.
     """
     command = [
         *("iperf3", "--client", address, "--port", str(port), "--json"),
@@ -80,7 +80,8 @@ def client_command(
         *("--connect-timeout", "5000"),
     ]
     if rate_mbps is not None:
-        command += ["--bitrate", f"{round(rate_mbps * 1e6)}"]
+        # Not --bitrate: that one makes up for what it could not send before.
+        command += ["--fq-rate", f"{round(rate_mbps * 1e6)}"]
     if congestion is not None:
         command += ["--congestion", congestion]
     return command
