@@ -23,7 +23,6 @@ _BARRIER_REQUEST, _BARRIER_REPLY = 20, 21
 _ADD, _DELETE_STRICT = 0, 4
 _MP_FLOW, _MP_PORT_DESC = 1, 13
 _MORE: Final = 1
-_RESET_COUNTS: Final = 4
 _ANY: Final = 0xFFFFFFFF
 _ALL_TABLES: Final = 0xFF
 _OXM_IN_PORT: Final = 0x80000004
@@ -36,8 +35,7 @@ _OUTPUT: Final = struct.Struct("!HHxxxxHHIHxxxxxx")
 _FLOW_STATS: Final = struct.Struct("!HBxIIHHHHxxxxQQQ")
 _PORT_DESC: Final = struct.Struct("!Ixxxx6sxx16sIIIIIIII")
 
-CROSS_CONNECT_PRIORITY: Final = 10
-DARK_PRIORITY: Final = 0
+_PRIORITY: Final = 10
 _TIMEOUT_S: Final = 5.0
 
 
@@ -46,7 +44,10 @@ class BridgeError(Exception):
 
 
 class CrossConnectBridge:
-    """Rules of one bridge; every call uses a connection of its own, so none goes stale."""
+    """Rules of one bridge, which drops what no rule sends on (``fail_mode=secure``).
+
+    Every call uses a connection of its own, so none goes stale.
+    """
 
     def __init__(self, bridge: str) -> None:
         self._bridge = bridge
@@ -63,40 +64,36 @@ class CrossConnectBridge:
                 numbers[name.rstrip(b"\0").decode()] = number
         return numbers
 
-    def set_dark_rules(self, in_ports: Iterable[int]) -> None:
-        """Add the rules that drop what arrives where no cross-connect leads on."""
-        with self._session() as session:
-            for in_port in in_ports:
-                session.flow_mod(_ADD, DARK_PRIORITY, in_port, None)
-            session.barrier()
-
     def remove(self, in_ports: Iterable[int]) -> None:
         """Remove the cross-connects of these ports, and return when the tables show it."""
         with self._session() as session:
             for in_port in in_ports:
-                session.flow_mod(_DELETE_STRICT, CROSS_CONNECT_PRIORITY, in_port, None)
+                session.flow_mod(_DELETE_STRICT, _PRIORITY, in_port, None)
             session.barrier()
 
     def add(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Add cross-connects, (in port, out port) each."""
         with self._session() as session:
             for in_port, out_port in pairs:
-                session.flow_mod(_ADD, CROSS_CONNECT_PRIORITY, in_port, out_port)
+                session.flow_mod(_ADD, _PRIORITY, in_port, out_port)
             session.barrier()
 
-    def rules(self) -> Mapping[int, int]:
-        """Out port by in port of the cross-connects."""
+    def cross_connects(self) -> Mapping[int, int]:
+        """Out port by in port. Raises BridgeError if the bridge has rules of another kind."""
         body = struct.pack("!BxxxIIxxxxQQHHxxxx", _ALL_TABLES, _ANY, _ANY, 0, 0, 1, 4)
         with self._session() as session:
             replies = session.multipart(_MP_FLOW, body)
-        cross_connects: dict[int, int] = {}
+        found: dict[int, int] = {}
         for priority, match, instructions in _flow_entries(b"".join(replies)):
-            if len(match) < 12 or struct.unpack_from("!I", match, 4)[0] != _OXM_IN_PORT:
-                continue
+            is_ours = priority == _PRIORITY and len(instructions) == _OUTPUT.size
+            if not is_ours or match[:8] != _MATCH.pack(1, 12, _OXM_IN_PORT, 0)[:8]:
+                raise BridgeError(
+                    f"bridge {self._bridge} has rules that are no cross-connects; "
+                    "set its fail_mode to secure and delete them"
+                )
             (in_port,) = struct.unpack_from("!I", match, 8)
-            if priority == CROSS_CONNECT_PRIORITY and len(instructions) >= _OUTPUT.size:
-                cross_connects[in_port] = _OUTPUT.unpack_from(instructions)[4]
-        return cross_connects
+            found[in_port] = _OUTPUT.unpack(instructions)[4]
+        return found
 
     @contextmanager
     def _session(self) -> Iterator[_Session]:
@@ -117,9 +114,7 @@ class _Session:
         self._send(_HELLO, b"")
 
     def flow_mod(self, command: int, priority: int, in_port: int, out_port: int | None) -> None:
-        body = _FLOW_MOD_BODY.pack(
-            0, 0, 0, command, 0, 0, priority, _ANY, _ANY, _ANY, _RESET_COUNTS
-        )
+        body = _FLOW_MOD_BODY.pack(0, 0, 0, command, 0, 0, priority, _ANY, _ANY, _ANY, 0)
         body += _MATCH.pack(1, 12, _OXM_IN_PORT, in_port)
         if out_port is not None:
             body += _OUTPUT.pack(4, _OUTPUT.size, 0, 16, out_port, 0)

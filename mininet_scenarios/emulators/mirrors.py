@@ -17,7 +17,7 @@ CrossConnects = Mapping[int, int]
 class PortCounters:
     """Frames that reached one fibre pair while it led nowhere; the two never count a frame twice.
 
-    ``at_mirror``: they entered the OCS, and no cross-connect led on. ``at_tor``: the ToR was made
+    ``at_mirror``: they reached the OCS while no cross-connect led on. ``at_tor``: the ToR was made
     to send them while its port had no light.
     """
 
@@ -36,8 +36,9 @@ class PortCounters:
 class MirrorCounters:
     ports: tuple[PortCounters, ...] = ()
     lost_inside: int = 0
-    """Frames that entered the OCS and neither left nor were dropped as dark: those in flight at a
-    move, and those that an overloaded emulation lost. Exact when no traffic flows."""
+    """Frames that reached lit ports of the OCS and did not leave: those in flight at a move, and
+    those that an overloaded emulation lost; less those counted as dark that the bridge still passed
+    on, in the moment before its rules were gone. Exact when no traffic flows."""
 
 
 class Mirrors(Protocol):
@@ -104,91 +105,82 @@ class OvsMirrors:
         self._pairs = tuple(pairs)
         self._bridge = CrossConnectBridge(bridge)
         self._links = FibreLinks(self._pairs)
-        self._wired = {pair.egress for pair in self._pairs}
         numbers = self._bridge.port_numbers()
         missing = [p.ocs_interface for p in self._pairs if p.ocs_interface not in numbers]
         if missing:
             raise BridgeError(f"bridge {bridge} has no port {', '.join(missing)}")
         self._in_port = {pair.ingress: numbers[pair.ocs_interface] for pair in self._pairs}
         self._out_port = {pair.egress: numbers[pair.ocs_interface] for pair in self._pairs}
-        self._flow_before = (0, 0)
-        self._unconnected_since: dict[int, int] = {}
-        """By ingress port that leads nowhere: frames that its interface had received by then."""
-        self._lost_before = dict.fromkeys(self._in_port, 0)
+        self._fibre = {pair.ingress: pair.egress for pair in self._pairs}
+        self._received_when_unaimed: dict[int, int] = {}
+        self._unaimed_before = dict.fromkeys(self._fibre, 0)
+        self._vanished_before = 0
 
     def start(self) -> CrossConnects:
         ingress = {number: port for port, number in self._in_port.items()}
         egress = {number: port for port, number in self._out_port.items()}
-        rules = self._bridge.rules()
+        rules = self._bridge.cross_connects()
         standing = {ingress[a]: egress[b] for a, b in rules.items() if a in ingress and b in egress}
-        self._bridge.set_dark_rules(self._in_port.values())
         self._links.prepare(set(standing.values()))
-        self._flow_before = self._links.received_and_sent()
-        self._mark_unconnected(self._in_port.keys() - standing.keys())
+        self._note_unaimed(self._fibre.keys() - standing.keys())
+        self._vanished_before = self._vanished()
         return standing
-
-    def _mark_unconnected(self, ingress: Iterable[int]) -> None:
-        for port in ingress:
-            if port not in self._unconnected_since:
-                self._unconnected_since[port] = self._links.received(port)
-
-    def _lost_at_mirror(self, port: int) -> int:
-        """Frames that came in while the port led nowhere.
-
-        Taken from the interface: Open vSwitch credits frames that a cached flow forwarded to
-        whatever rule matches when it next looks, so its counter of a dark rule includes frames
-        that had passed before the mirror moved.
-        """
-        since = self._unconnected_since.get(port)
-        return self._lost_before[port] + (
-            0 if since is None else self._links.received(port) - since
-        )
 
     def close(self) -> None:
         self._links.close()
 
     def darken(self, ingress: Collection[int], egress: Collection[int]) -> None:
-        # Rules first: a frame that is on its way when the carrier drops must not be led to a port
-        # that is already down.
-        gone = [self._in_port[port] for port in ingress if port in self._in_port]
+        gone = self._fibre.keys() & set(ingress)
+        self._note_unaimed(gone)
+        # Rules before carrier, or frames on their way would be sent on to a port that is down.
         if gone:
-            self._bridge.remove(gone)
-            self._mark_unconnected(port for port in ingress if port in self._in_port)
-        self._links.darken(self._wired & set(egress))
+            self._bridge.remove([self._in_port[port] for port in gone])
+        self._links.darken(self._out_port.keys() & set(egress))
 
     def aim(self, cross_connects: CrossConnects) -> None:
-        rules = [
-            (self._in_port[a], self._out_port[b])
-            for a, b in cross_connects.items()
-            if a in self._in_port and b in self._out_port
-        ]
-        for port in cross_connects.keys() & self._unconnected_since.keys():
-            self._lost_before[port] = self._lost_at_mirror(port)
-            del self._unconnected_since[port]
-        if rules:
-            self._bridge.add(rules)
+        wired = {
+            a: b for a, b in cross_connects.items() if a in self._in_port and b in self._out_port
+        }
+        for port in wired:
+            reached = self._received(port) - self._received_when_unaimed.pop(port)
+            self._unaimed_before[port] += reached
+        if wired:
+            self._bridge.add([(self._in_port[a], self._out_port[b]) for a, b in wired.items()])
 
     def light(self, egress: Collection[int]) -> None:
-        self._links.light(self._wired & set(egress))
+        self._links.light(self._out_port.keys() & set(egress))
 
     def lit(self) -> frozenset[int]:
         return self._links.lit()
 
     def counters(self) -> MirrorCounters:
-        at_tor = self._links.lost_in_the_dark()
-        received, sent = (
-            now - before
-            for now, before in zip(self._links.received_and_sent(), self._flow_before, strict=True)
-        )
-        lit = self._links.lit()
+        at_tor, lit = self._links.lost_in_the_dark(), self._links.lit()
         ports = tuple(
             PortCounters(
                 pair.ingress,
                 pair.egress,
-                at_mirror=self._lost_at_mirror(pair.ingress),
+                at_mirror=self._at_mirror(pair.ingress),
                 at_tor=at_tor[pair.egress],
                 lit=pair.egress in lit,
             )
             for pair in self._pairs
         )
-        return MirrorCounters(ports, received - sent - sum(port.at_mirror for port in ports))
+        vanished = self._vanished() - self._vanished_before
+        return MirrorCounters(ports, vanished - sum(port.at_mirror for port in ports))
+
+    def _note_unaimed(self, ingress: Iterable[int]) -> None:
+        for port in ingress:
+            self._received_when_unaimed.setdefault(port, self._received(port))
+
+    def _at_mirror(self, ingress: int) -> int:
+        before = self._unaimed_before[ingress]
+        since = self._received_when_unaimed.get(ingress)
+        return before if since is None else before + self._received(ingress) - since
+
+    def _received(self, ingress: int) -> int:
+        return self._links.received(self._fibre[ingress])
+
+    def _vanished(self) -> int:
+        """Frames that entered the OCS and did not leave it, over the life of its interfaces."""
+        egress = self._out_port
+        return sum(map(self._links.received, egress)) - sum(map(self._links.sent, egress))
