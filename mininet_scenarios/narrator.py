@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Protocol, Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 _REFRESH_S: Final = 0.25
@@ -36,6 +37,8 @@ class ConsoleNarrator:
         self._phase: tuple[str, float, float] | None = None
         self._began_s = time.monotonic()
         self._progress: Progress | None = None
+        self.refreshed = threading.Event()
+        """Set once the bar has been drawn with its first phase."""
         self._stop = threading.Event()
         self._ticker: threading.Thread | None = None
 
@@ -76,7 +79,7 @@ class ConsoleNarrator:
 
     def say(self, text: str) -> None:
         elapsed_s = time.monotonic() - self._began_s
-        self._console.print(f"[dim]{elapsed_s:6.1f} s[/dim]  {text}", highlight=False)
+        self._console.print(f"[dim]{elapsed_s:6.1f} s[/dim]  {escape(text)}", highlight=False)
 
     def _position_s(self) -> float:
         """How much of the expected time is behind us."""
@@ -87,7 +90,8 @@ class ConsoleNarrator:
 
     def _left(self) -> str:
         left_s = max(0.0, self._total_s - self._position_s())
-        return f"{left_s // 60:.0f} min {left_s % 60:02.0f} s left"
+        minutes, seconds = divmod(round(left_s), 60)
+        return f"{minutes} min {seconds:02d} s left"
 
     def _tick(self) -> None:
         while not self._stop.wait(_REFRESH_S):
@@ -99,3 +103,6 @@ class ConsoleNarrator:
                     description=phase[0] if phase else "between runs",
                     left=self._left(),
                 )
+                self._progress.refresh()
+                if phase is not None:
+                    self.refreshed.set()
