@@ -3,13 +3,13 @@ from collections.abc import Callable, Iterator
 import pytest
 from click.testing import CliRunner, Result
 from fastapi import FastAPI
-from rest.fake_service import FakeService
 
 from apps.cli import hydra
 from apps.configuration import load_configuration
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.model import Fabric
+from tests.unit.rest.fake_service import FakeService
 
 from . import DEMO
 

@@ -6,10 +6,10 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from rest.fake_service import relay_path
 
 from hydra.model import NetworkState, Topology, VlanId
 from hydra.service import PlanRequest
+from tests.unit.rest.fake_service import relay_path
 
 LOOKING = ["status", "topology", "demand", "reconfigurations", "reservations"]
 
