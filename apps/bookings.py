@@ -95,21 +95,22 @@ class Bookings:
 
     def place(self, reservation_id: str) -> None:
         """Give the reservation its path; on another plane if the first one fails."""
-        reason = ""
+        reasons: list[str] = []
         for _ in range(_PLACEMENT_ATTEMPTS):
             reservation = self._ledger.reservation(reservation_id)
             if not reservation.holds_capacity:
                 return
             try:
-                reason = self._try_to_place(reservation) or reason
+                reasons.append(self._try_to_place(reservation))
             except HydraError as error:
-                reason = reason or str(error)
+                reasons.append(str(error))
                 break
             if self._ledger.place(reservation.pair):
                 if reservation.state is ReservationState.ACTIVATING:
                     self._ledger.change(reservation_id, ReservationState.ACTIVE)
                 return
-        self._ledger.change(reservation_id, ReservationState.FAILED, reason or "no path came up")
+        why = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
+        self._ledger.change(reservation_id, ReservationState.FAILED, why or "no path came up")
 
     def _try_to_place(self, reservation: Reservation) -> str:
         """Move the network to where the reservation has a path; returns what went wrong."""

@@ -63,15 +63,22 @@ class Planning:
         pins: Sequence[Pin],
         blocked: Collection[PortId],
     ) -> NetworkState:
-        """The state that serves ``demand`` best and keeps every reservation.
+        """The state that serves ``demand`` best and keeps every reservation where it is.
 
         Raises PlanError, UnknownName.
         """
+        held = {
+            end
+            for pin in pins
+            if pin.path is not None
+            for circuit in pin.path.circuits
+            for end in (circuit.a, circuit.b)
+        }
         budget = Budget(
             self._policy.max_hops,
             racks=request.racks,
             planes=request.planes,
-            blocked_ports=frozenset(blocked) | self._off_limits(request.use_planes),
+            blocked_ports=frozenset(blocked) | (self._off_limits(request.use_planes) - held),
         )
         plan = algorithm(request.algorithm or self._policy.algorithm)
         result = plan(self._arrays, demand, current.topology, _reserved(pins, blocked), budget)

@@ -387,7 +387,7 @@ class Execution:
             for end in (circuit.a, circuit.b):
                 port = self.fabric.ports[end]
                 if port.rack == rack.id and port.tor_port in command.ports:
-                    self._fail(circuit, f"ToR {rack.name} was not retagged: {outcome.error}")
+                    self._fail(circuit, f"ToR not retagged: {outcome.error}")
 
     def _moved(self, command: MoveMirrors, outcome: Outcome) -> None:
         plane = self.fabric.planes[command.plane]
@@ -397,7 +397,7 @@ class Execution:
             self.uncertain_planes.add(plane.id)
             for circuit in self.plan.connect:
                 if circuit.plane == plane.id:
-                    self._fail(circuit, f"OCS {plane.name}: {outcome.error}")
+                    self._fail(circuit, f"OCS {outcome.error}")
 
     def _settle_mirrors(self) -> Steps:
         """A refused or unanswered move may still have happened: read the device."""

@@ -1,0 +1,95 @@
+"""A running network for a test: the testbed, a controller on it, and what a test does with both."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from hydra.model import Fabric
+from mininet_scenarios.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.controller_process import ControllerProcess
+from mininet_scenarios.stage import Stage
+from mininet_scenarios.testbed import Testbed
+
+DEMO_CONFIG = Path(__file__).parents[2] / "configs" / "demo.yaml"
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout_s} s: {condition}")
+        time.sleep(0.05)
+
+
+@dataclass
+class Live:
+    testbed: Testbed
+    process: ControllerProcess
+    client: ControllerClient
+    stage: Stage
+
+    @property
+    def fabric(self) -> Fabric:
+        return self.testbed.fabric
+
+    def api(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
+        return httpx.request(method, self.process.base_url + path, timeout=30, **kwargs)
+
+    def get(self, path: str) -> dict[str, Any]:
+        answer = self.api("GET", path)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def reserve(self, src: str, dst: str, mbps: float = 40, **more: Any) -> dict[str, Any]:
+        """Ask, wait for the end of the activation, and return the reservation."""
+        body = {"src": src, "dst": dst, "bandwidth_mbps": mbps, **more}
+        answer = self.api("POST", "/v1/reservations", json=body, headers={"Prefer": "wait=20"})
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
+    def change(self, a: str, b: str, *planes: str) -> Any:
+        """Give two racks a circuit on one of these planes; the finished reconfiguration."""
+        return self.client.reconfigure([PairDemand(a, b, 80)], use_planes=planes or None)
+
+    def reaches(self, source: str, destination: str, *, count: int = 2) -> bool:
+        """Whether every ping comes back, IPv4 and IPv6."""
+        server = self.fabric.server_by_name[destination]
+        return all(
+            self.ping(source, str(interface.ip), count=count) for interface in server.addresses
+        )
+
+    def ping(self, source: str, address: str, *, count: int = 2) -> bool:
+        command = ["ping", "-c", str(count), "-i", "0.05", "-W", "2", address]
+        out, _, code = self.testbed.host(source).pexec(command)
+        return code == 0 and f" {count} received" in out
+
+    def everyone_reaches_everyone(self) -> bool:
+        firsts = [rack.servers[0].name for rack in self.fabric.racks]
+        return all(self.reaches(a, b, count=1) for a in firsts for b in firsts if a != b)
+
+    def dark_frames(self) -> int:
+        return sum(self.testbed.ocs(plane.name).dark_frames() for plane in self.fabric.planes)
+
+
+@contextmanager
+def live(
+    testbed: Testbed, directory: Path, policy: Mapping[str, Any] | None = None
+) -> Iterator[Live]:
+    """A controller with an empty journal and these changes to the demo's policy."""
+    directory.mkdir(exist_ok=True)
+    document = yaml.safe_load(DEMO_CONFIG.read_text())
+    document["controller"]["journal"] = str(directory / "journal.db")
+    document["policy"] = {**document["policy"], **(policy or {})}
+    config = directory / "fabric.yaml"
+    config.write_text(yaml.safe_dump(document, sort_keys=False))
+    stage = Stage(testbed, testbed.fabric, document, directory)
+    with ControllerProcess(config) as process, ControllerClient(process.base_url) as client:
+        yield Live(testbed, process, client, stage)

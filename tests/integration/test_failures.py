@@ -1,0 +1,160 @@
+"""Whatever dies, every rack pair keeps a working path, and the operator is told what died."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.streams import paced_stream
+
+from .live import live, wait_until
+
+pytestmark = pytest.mark.ovs
+
+
+@pytest.fixture
+def network(demo_testbed, tmp_path):
+    with live(demo_testbed, tmp_path) as network:
+        yield network
+    for plane in demo_testbed.fabric.planes:
+        demo_testbed.ocs(plane.name).admin.clear()
+
+
+@pytest.mark.parametrize("fault", [FaultKind.REFUSE, FaultKind.SILENT, FaultKind.NO_LIGHT])
+def test_a_plane_that_fails_is_passed_over(network, fault):
+    network.testbed.ocs("p1").admin.fault(fault)
+    reservation = network.reserve("r1", "r2")
+    assert reservation["state"] == "active"
+    assert network.client.path_between("r1", "r2") == ("p2",)
+    failed = [r for r in network.client.reconfigurations() if r.state == "partial"]
+    assert failed and "p1" in failed[0].reason
+    assert network.everyone_reaches_everyone()
+
+
+def test_both_planes_refuse(network):
+    for plane in ("p1", "p2"):
+        network.testbed.ocs(plane).admin.fault(FaultKind.REFUSE)
+    reservation = network.reserve("r1", "r2")
+    assert reservation["state"] == "failed"
+    assert "OCS p1" in reservation["reason"]
+    assert "OCS p2" in reservation["reason"]
+    assert network.get("/v1/topology")["circuits"] == []
+    assert network.everyone_reaches_everyone()
+
+
+def test_a_lost_reply_is_settled_by_reading_back(network):
+    network.testbed.ocs("p1").admin.fault(FaultKind.LOSE_REPLY, times=1)
+    assert network.reserve("r1", "r2")["state"] == "active"
+    assert network.reaches("h11", "h21")
+
+
+def test_planes_that_are_down(network):
+    for plane in ("p1", "p2"):
+        network.testbed.ocs(plane).admin.fault(FaultKind.DEAD)
+    reservation = network.reserve("r1", "r2")
+    assert reservation["state"] == "failed"
+    again = network.api(
+        "POST", "/v1/reservations", json={"src": "r1", "dst": "r2", "bandwidth_mbps": 10}
+    )
+    assert again.status_code == 503
+    assert again.headers["content-type"] == "application/problem+json"
+    assert "OCS p1 is down" in again.json()["detail"]
+    assert network.everyone_reaches_everyone()
+
+
+def test_a_server_whose_optical_uplink_is_dead(network):
+    assert network.reserve("r1", "r2")["state"] == "active"
+    network.testbed.kill_uplink("h11")
+    try:
+
+        def noticed():
+            devices = network.get("/v1/devices")["devices"]
+            return any(d["detail"] == "optical uplink down" for d in devices)
+
+        wait_until(noticed)
+        for other in ("h12", "h21", "h31"):
+            assert network.reaches("h11", other)
+            assert network.reaches(other, "h11")
+        with network.testbed.frames_at("h12", "optical", expression="vlan and ip") as optical:
+            assert network.reaches("h12", "h22")
+        assert optical.frames(), "its neighbour still uses the circuit"
+    finally:
+        network.testbed.restore_uplink("h11")
+    wait_until(lambda: not noticed())
+    assert network.reaches("h11", "h21")
+
+
+def test_a_cut_fibre_moves_the_reservation(network):
+    assert network.reserve("r1", "r2")["state"] == "active"
+    assert network.client.path_between("r1", "r2") == ("p1",)
+    cut = "hyc-p1-1"
+    subprocess.run(["ip", "link", "set", "dev", cut, "down"], check=True)
+    wait_until(lambda: network.client.path_between("r1", "r2") == ("p2",))
+    assert network.reaches("h11", "h21")
+    (reservation,) = network.get("/v1/reservations")["reservations"]
+    assert reservation["state"] == "active"
+    assert reservation["path"]["hops"][0]["plane"] == "p2"
+
+
+def test_a_killed_controller_is_not_missed(network):
+    """SIGKILL under traffic; the next one adopts what stands and moves nothing."""
+    reservation = network.reserve("r1", "r2")
+    epoch = network.get("/v1/topology")["epoch"]
+    with paced_stream(network.stage, "h11", "h21", pps=500, payload_bytes=200, count=4000) as udp:
+        network.process.kill()
+        assert network.reaches("h31", "h41")
+        network.process.start()
+        result = udp.finish(30)
+    assert (result.sent, result.lost) == (4000, 0)
+    topology = network.get("/v1/topology")
+    assert topology["epoch"] == epoch
+    assert len(topology["circuits"]) == 1
+    assert network.get("/v1/reconfigurations")["reconfigurations"] == []
+    assert network.get(f"/v1/reservations/{reservation['id']}")["state"] == "active"
+
+
+def test_the_data_plane_outlives_a_stopped_controller(network):
+    network.reserve("r1", "r2")
+    assert network.process.stop() == 0
+    assert network.everyone_reaches_everyone()
+    network.process.start()
+
+
+def test_a_vswitch_that_is_not_connected(network):
+    bridge = network.fabric.server_by_name["h11"].vswitch.bridge
+    target = subprocess.run(
+        ["ovs-vsctl", "get-controller", bridge], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    # Not del-controller: with its last controller, a bridge loses its rules as well.
+    subprocess.run(["ovs-vsctl", "set-controller", bridge, "tcp:127.0.0.1:1"], check=True)
+    try:
+
+        def gone():
+            return any(
+                d["name"] == bridge and not d["connected"]
+                for d in network.get("/v1/devices")["devices"]
+            )
+
+        wait_until(gone)
+        body = {"src": "h11", "dst": "h21", "bandwidth_mbps": 10}
+        answer = network.api("POST", "/v1/reservations", json=body)
+        assert answer.status_code == 503
+        assert bridge in answer.json()["detail"]
+        assert network.get("/v1/topology")["circuits"] == []
+        assert network.everyone_reaches_everyone()
+    finally:
+        subprocess.run(["ovs-vsctl", "set-controller", bridge, target], check=True)
+    wait_until(lambda: not gone())
+    assert network.reserve("h11", "h21")["state"] == "active"
+
+
+def test_ctrl_c_ends_it_cleanly(network):
+    os.kill(network.process.pid, signal.SIGINT)
+    wait_until(lambda: not network.process.running)
+    assert network.process.stop() == 0
+    assert network.everyone_reaches_everyone()
+    network.process.start()

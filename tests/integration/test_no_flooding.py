@@ -1,0 +1,42 @@
+"""A one-way flow to a host that never answers does not reach third servers."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from mininet_scenarios.streams import paced_stream
+from mininet_scenarios.testbed import Testbed
+
+from .live import live
+
+pytestmark = pytest.mark.ovs
+
+FDB_AGE_S = 10
+
+
+def test_one_way_flow_outlives_the_fdb(machine, demo, tmp_path):
+    """25 s, two and a half times the ToRs' ageing time."""
+    with (
+        Testbed(demo.fabric, demo.controller, fdb_age_s=FDB_AGE_S) as testbed,
+        live(testbed, tmp_path, {"fdb_age_s": FDB_AGE_S}) as network,
+    ):
+        # Three racks in one VLAN or beside it: all third servers could be reached by a flood.
+        for pair in (("r1", "r2"), ("r2", "r3")):
+            assert network.reserve(*pair)["state"] == "active"
+        thirds = ["h12", "h22", "h31", "h32", "h41", "h42"]
+        with ExitStack() as stack:
+            stream = stack.enter_context(
+                paced_stream(network.stage, "h11", "h21", pps=200, payload_bytes=200, count=5000)
+            )
+            watched = [
+                stack.enter_context(
+                    testbed.frames_at(name, where, expression="udp or (vlan and udp)")
+                )
+                for name in thirds
+                for where in ("host", "optical", "electrical")
+            ]
+            result = stream.finish(60)
+        assert (result.sent, result.lost) == (5000, 0)
+        assert sum(len(capture.frames()) for capture in watched) == 0

@@ -1,0 +1,87 @@
+"""The three steps as the wire sees them, and what they cost: nothing."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from mininet_scenarios.streams import paced_stream
+
+from .live import live
+
+pytestmark = pytest.mark.ovs
+
+ORDER = ["divert", "drain", "move", "carrier", "announce", "probe", "activate"]
+
+
+@pytest.fixture
+def network(demo_testbed, tmp_path):
+    with live(demo_testbed, tmp_path) as network:
+        yield network
+
+
+def test_order_on_the_wire_and_no_loss(network):
+    """A paced stream of the affected pair, at 64 % of the electrical rate, over six changes."""
+    network.change("r1", "r2", "p1")
+    dark = network.dark_frames()
+    expression = "udp or (vlan and udp)"
+    with (
+        network.testbed.frames_at(
+            "h11", "optical", expression=expression, direction="out"
+        ) as optical,
+        network.testbed.frames_at(
+            "h11", "electrical", expression="udp", direction="out"
+        ) as electrical,
+        paced_stream(network.stage, "h11", "h21", pps=1000, payload_bytes=750, count=5000) as udp,
+    ):
+        records = [network.change("r1", "r2", plane) for plane in ("p2", "p1") * 3]
+        result = udp.finish(30)
+    assert result.sent == 5000
+    assert (result.lost, result.duplicates) == (0, 0)
+    assert network.dark_frames() == dark
+    for record in records:
+        names = [step.step for step in record.timeline if step.device is None]
+        assert [name for name in names if name in ORDER] == ORDER
+        starts = {step.step: step.started_ms for step in record.timeline if step.device is None}
+        began = record.created_unix_s
+        moving = [step for step in record.timeline if step.step == "mirrors"]
+        first_move_s = began + min(step.started_ms for step in moving) / 1000
+        last_move_s = began + max(step.finished_ms for step in moving) / 1000
+        in_between = [f for f in optical.frames() if first_move_s < f.time_s < last_move_s]
+        assert in_between == [], "nothing on the optical uplink while mirrors move"
+        diverted = [f for f in electrical.frames() if first_move_s < f.time_s < last_move_s]
+        assert diverted, "the pair is on the electrical network meanwhile"
+        assert starts["divert"] < starts["move"] < starts["activate"]
+    # After each change, the new circuit carries the stream on a VLAN of its own.
+    vlans = [int.from_bytes(f.data[14:16], "big") & 0xFFF for f in optical.frames()]
+    runs = [vlan for index, vlan in enumerate(vlans) if index == 0 or vlan != vlans[index - 1]]
+    assert len(runs) >= 2
+    assert all(a != b for a, b in itertools.pairwise(runs))
+
+
+def test_an_unaffected_pair_loses_nothing(network):
+    assert network.reserve("r3", "r4")["state"] == "active"
+    network.change("r1", "r2", "p1")
+    before = network.client.path_between("r3", "r4")
+    with paced_stream(network.stage, "h31", "h41", pps=1000, payload_bytes=200, count=4000) as udp:
+        for plane in ("p2", "p1", "p2"):
+            network.change("r1", "r2", plane)
+        result = udp.finish(30)
+    assert (result.sent, result.lost, result.duplicates) == (4000, 0, 0)
+    assert network.client.path_between("r3", "r4") == before
+
+
+def test_rules_beyond_the_fabric_are_pushed_and_removed(demo_testbed, tmp_path):
+    with live(demo_testbed, tmp_path / "padded", {"emulated_rules": 400}) as network:
+        for plane in ("p1", "p2", "p1"):
+            assert network.change("r1", "r2", plane).rules_pushed == 400
+        assert network.reaches("h11", "h21")
+
+
+def test_a_dry_run_changes_nothing(network):
+    demand = [{"src": "r1", "dst": "r4", "mbps": 50}]
+    answer = network.api("POST", "/v1/plan", json={"demand": demand})
+    assert answer.status_code == 200
+    assert network.get("/v1/topology")["circuits"] == []
+    assert network.get("/v1/reconfigurations")["reconfigurations"] == []
