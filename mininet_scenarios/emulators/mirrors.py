@@ -38,7 +38,7 @@ class MirrorCounters:
     lost_inside: int = 0
     """Frames that reached lit ports of the OCS and did not leave: those in flight at a move, and
     those that an overloaded emulation lost; less those counted as dark that the bridge still passed
-    on, in the moment before its rules were gone. Exact when no traffic flows."""
+    on, since it caches rules for some milliseconds. Exact when no traffic flows."""
 
 
 class Mirrors(Protocol):
@@ -131,10 +131,10 @@ class OvsMirrors:
 
     def darken(self, ingress: Collection[int], egress: Collection[int]) -> None:
         gone = self._fibre.keys() & set(ingress)
-        self._note_unaimed(gone)
         # Rules before carrier, or frames on their way would be sent on to a port that is down.
         if gone:
             self._bridge.remove([self._in_port[port] for port in gone])
+        self._note_unaimed(gone)
         self._links.darken(self._out_port.keys() & set(egress))
 
     def aim(self, cross_connects: CrossConnects) -> None:
@@ -173,6 +173,8 @@ class OvsMirrors:
             self._received_when_unaimed.setdefault(port, self._received(port))
 
     def _at_mirror(self, ingress: int) -> int:
+        # From the interface, not from a rule: Open vSwitch credits frames that a cached flow passed
+        # on to whatever rule matches when it next looks.
         before = self._unaimed_before[ingress]
         since = self._received_when_unaimed.get(ingress)
         return before if since is None else before + self._received(ingress) - since

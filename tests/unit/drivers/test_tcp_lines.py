@@ -1,0 +1,172 @@
+"""The TCP line transport against a peer that misbehaves on purpose."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+
+import pytest
+
+from drivers.codecs import scpi
+from drivers.transports.tcp import TcpLineTransport, parse_endpoint
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
+
+
+class Peer:
+    """Answers each line with its next scripted reply; None closes, a list comes bit by bit."""
+
+    def __init__(self, *replies: bytes | list[bytes] | None) -> None:
+        self._replies = list(replies)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.connections = 0
+        self.received: list[bytes] = []
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while self._replies:
+            connection, _ = self._listener.accept()
+            self.connections += 1
+            with connection, connection.makefile("rb") as lines:
+                while self._replies and (line := lines.readline()):
+                    self.received.append(line)
+                    reply = self._replies.pop(0)
+                    if reply is None:
+                        break
+                    for piece in reply if isinstance(reply, list) else [reply]:
+                        with contextlib.suppress(ConnectionError):
+                            connection.sendall(piece)
+                        if isinstance(reply, list):
+                            time.sleep(0.05)
+                else:
+                    with contextlib.suppress(ConnectionError):
+                        lines.readline()  # keep the last reply's connection until the client leaves
+
+    def stop(self) -> None:
+        self._thread.join(5)
+        self._listener.close()
+        assert not self._thread.is_alive(), "not all scripted replies were used"
+
+
+def transport(address: str, timeout_s: float = 1.0) -> TcpLineTransport:
+    return TcpLineTransport(
+        "p1", address, decoder=scpi.ReplyDecoder, decode_error=scpi.ScpiError, timeout_s=timeout_s
+    )
+
+
+@pytest.fixture
+def closed_address():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    return f"127.0.0.1:{port}"
+
+
+def test_a_refused_connection_is_unavailable_and_says_where(closed_address):
+    with pytest.raises(
+        DeviceUnavailable, match=f"p1: can't connect to {closed_address}: .*refused"
+    ):
+        transport(closed_address).write(b"x\r\n")
+
+
+def test_a_reply_in_pieces():
+    peer = Peer([b"16,", b"1", b"6\r"])
+    line = transport(peer.address)
+    assert line.query(b"size?\r\n") == "16,16"
+    line.close()
+    peer.stop()
+
+
+def test_the_time_out_covers_the_whole_reply_however_it_drips():
+    peer = Peer([b"1"] * 6)
+    started = time.monotonic()
+    with pytest.raises(DeviceUnavailable, match=r"no answer within 0\.2 s"):
+        transport(peer.address, 0.2).query(b"size?\r\n")
+    assert time.monotonic() - started < 0.28
+    peer.stop()
+
+
+@pytest.mark.parametrize("reply", [None, b"\x80\r"])
+def test_a_lost_or_broken_reply_to_a_write_leaves_the_outcome_unknown(reply):
+    peer = Peer(reply, b"1\r")
+    line = transport(peer.address)
+    with pytest.raises(OutcomeUnknown, match="read the device back"):
+        line.write(b"set\r\n")
+    assert not line.connected
+    assert line.query(b"again\r\n") == "1"  # on a new connection
+    assert (peer.connections, peer.received) == (2, [b"set\r\n", b"again\r\n"])
+    line.close()
+    peer.stop()
+
+
+def test_a_lost_reply_to_a_query_is_unavailable():
+    peer = Peer(None)
+    with pytest.raises(DeviceUnavailable, match="closed the connection"):
+        transport(peer.address).query(b"get?\r\n")
+    peer.stop()
+
+
+def test_bytes_outside_the_grammar_are_a_protocol_error():
+    peer = Peer(b"\xff\r")
+    with pytest.raises(ProtocolError, match="0xff"):
+        transport(peer.address).query(b"get?\r\n")
+    peer.stop()
+
+
+def test_a_silent_peer_costs_one_time_out():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        line = transport(f"127.0.0.1:{listener.getsockname()[1]}", 0.2)
+        started = time.monotonic()
+        with pytest.raises(OutcomeUnknown, match=r"no answer within 0\.2 s"):
+            line.write(b"set\r\n")
+        assert time.monotonic() - started < 1.0
+        assert not line.connected
+
+
+def test_a_late_reply_is_not_taken_for_the_next_one():
+    peer = Peer(b"1\rlate\r", b"2\r")
+    line = transport(peer.address)
+    assert line.query(b"a\r\n") == "1"
+    time.sleep(0.05)
+    assert line.query(b"b\r\n") == "2"
+    assert peer.connections == 2
+    line.close()
+    peer.stop()
+
+
+def test_a_line_feed_after_the_reply_is_no_reason_to_reconnect():
+    peer = Peer(b"1\r\n", b"2\r\n")
+    line = transport(peer.address)
+    assert [line.query(b"a\r\n"), line.query(b"b\r\n")] == ["1", "2"]
+    assert peer.connections == 1
+    line.close()
+    peer.stop()
+
+
+def test_open_and_close_may_be_repeated():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        line = transport(f"127.0.0.1:{listener.getsockname()[1]}")
+        for _ in range(2):
+            line.open()
+        assert line.connected
+        for _ in range(2):
+            line.close()
+        assert not line.connected
+
+
+@pytest.mark.parametrize(
+    ("address", "endpoint"),
+    [("127.0.0.1:5025", ("127.0.0.1", 5025)), ("[::1]:5025", ("::1", 5025)), ("ocs:1", ("ocs", 1))],
+)
+def test_endpoints(address, endpoint):
+    assert parse_endpoint("p1", address) == endpoint
+
+
+@pytest.mark.parametrize(
+    "address", ["", "host", ":5025", "host:", "host:x", "host:0", "host:65536"]
+)
+def test_bad_endpoints_are_named(address):
+    with pytest.raises(DeviceError, match=f"address '{address}'"):
+        parse_endpoint("p1", address)
