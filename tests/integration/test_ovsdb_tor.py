@@ -1,0 +1,283 @@
+"""The OVSDB ToR driver against real Open vSwitch."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from drivers.tor.ovs_ovsdb import OvsTor
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
+from hydra.roles import PortVlans
+
+pytestmark = pytest.mark.ovs
+
+ADDRESS = "unix:/var/run/openvswitch/db.sock"
+BRIDGE = "hyTtor"
+PORTS = [f"hyTp{number}" for number in range(32)]
+
+
+def run(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def vsctl(*arguments: str) -> str:
+    return run("ovs-vsctl", "--timeout=10", *arguments)
+
+
+@pytest.fixture(scope="module")
+def bridge(machine):
+    for port in PORTS:
+        run("ip", "link", "add", port, "type", "veth", "peer", "name", f"{port}x")
+    try:
+        ports = [word for port in PORTS for word in ("--", "add-port", BRIDGE, port)]
+        options = ["--", "set", "bridge", BRIDGE, "datapath_type=netdev", "fail_mode=secure"]
+        vsctl("add-br", BRIDGE, *options, *ports)
+        yield BRIDGE
+    finally:
+        vsctl("--if-exists", "del-br", BRIDGE)
+        for port in PORTS:
+            run("ip", "link", "del", port)
+
+
+@pytest.fixture
+def tor(bridge):
+    driver = OvsTor("r1", ADDRESS, BRIDGE, timeout_s=5)
+    yield driver
+    driver.close()
+
+
+def columns(port: str) -> dict[str, object]:
+    """The port's VLAN columns as ovs-vsctl reads them."""
+    text = vsctl("--format=json", "--columns=vlan_mode,tag,trunks", "list", "Port", port)
+    answer = json.loads(text)
+    return dict(zip(answer["headings"], answer["data"][0], strict=True))
+
+
+def applied() -> bool:
+    """Whether ovs-vswitchd has caught up with the database."""
+    return vsctl("get", "Open_vSwitch", ".", "cur_cfg") == vsctl(
+        "get", "Open_vSwitch", ".", "next_cfg"
+    )
+
+
+def test_32_ports_in_one_transaction_within_100_ms(tor):
+    tor.open()
+    for vlan in (100, 101):
+        wanted = {port: PortVlans(frozenset({vlan, 4000})) for port in PORTS}
+        started = time.perf_counter()
+        tor.set_vlans(wanted)
+        assert time.perf_counter() - started < 0.1
+        assert applied()
+        assert tor.vlans(PORTS) == wanted
+
+
+def test_what_is_written(tor):
+    tor.set_vlans(
+        {PORTS[0]: PortVlans(frozenset({300, 301})), PORTS[1]: PortVlans(frozenset({300}), 10)}
+    )
+    assert columns(PORTS[0]) == {
+        "vlan_mode": "trunk",
+        "tag": ["set", []],
+        "trunks": ["set", [300, 301]],
+    }
+    assert columns(PORTS[1]) == {"vlan_mode": "native-untagged", "tag": 10, "trunks": 300}
+    tor.set_vlans({PORTS[1]: PortVlans(frozenset({301}))})
+    assert columns(PORTS[1]) == {"vlan_mode": "trunk", "tag": ["set", []], "trunks": 301}
+
+
+def test_frames_follow_the_vlans(tor):
+    """What set_vlans returns for is in the data path: the first frame already obeys it."""
+    a, b = PORTS[2], PORTS[3]
+    run("ovs-ofctl", "add-flow", BRIDGE, "actions=NORMAL")
+    for end in (a, b, f"{a}x", f"{b}x"):
+        run("ip", "link", "set", end, "up")
+    for vlan in (500, 501):
+        tor.set_vlans({a: PortVlans(frozenset({vlan})), b: PortVlans(frozenset({vlan}))})
+        trace = run(
+            "ovs-appctl",
+            "ofproto/trace",
+            BRIDGE,
+            f"in_port={a},dl_vlan=500,dl_dst=ff:ff:ff:ff:ff:ff",
+        )
+        assert ("disallowed VLAN" in trace or "not in vlan" in trace.lower()) == (vlan != 500), (
+            trace
+        )
+
+
+def test_the_same_again_changes_nothing(tor):
+    wanted = {port: PortVlans(frozenset({700})) for port in PORTS}
+    tor.set_vlans(wanted)
+    number = vsctl("get", "Open_vSwitch", ".", "next_cfg")
+    tor.set_vlans(wanted)
+    assert vsctl("get", "Open_vSwitch", ".", "next_cfg") == number
+
+
+@pytest.mark.parametrize("vlan", [0, 4095, 5000, -1])
+@pytest.mark.parametrize("native", [False, True])
+def test_a_vlan_out_of_range_is_refused_and_nothing_is_written(tor, vlan, native):
+    before = tor.vlans(PORTS)
+    bad = PortVlans(frozenset({100}), vlan) if native else PortVlans(frozenset({100, vlan}))
+    with pytest.raises(DeviceError, match=rf"r1: port {PORTS[1]}: VLAN {vlan} is outside 1..4094"):
+        tor.set_vlans({PORTS[0]: PortVlans(frozenset({100})), PORTS[1]: bad})
+    assert tor.vlans(PORTS) == before
+
+
+@pytest.mark.parametrize(
+    ("vlans", "message"),
+    [
+        (PortVlans(frozenset()), "empty trunk would carry all VLANs"),
+        (PortVlans(frozenset(), 10), "empty trunk would carry all VLANs"),
+        (PortVlans(frozenset({10}), 10), "VLAN 10 can't be both native and tagged"),
+    ],
+)
+def test_meaningless_memberships_are_refused(tor, vlans, message):
+    with pytest.raises(DeviceError, match=message):
+        tor.set_vlans({PORTS[0]: vlans})
+
+
+def test_ports_and_bridges_that_do_not_exist_are_named(tor, bridge):
+    with pytest.raises(DeviceError, match=f"bridge {BRIDGE} has no port nope"):
+        tor.set_vlans({PORTS[0]: PortVlans(frozenset({100})), "nope": PortVlans(frozenset({100}))})
+    with pytest.raises(DeviceError, match="has no port nope"):
+        tor.link_up(["nope"])
+    stranger = OvsTor("r2", ADDRESS, "hyTnone", timeout_s=5)
+    with pytest.raises(DeviceError, match="r2: there is no bridge hyTnone"):
+        stranger.open()
+    stranger.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "membership"),
+    [
+        ("vlan_mode=trunk trunks=5,6", PortVlans(frozenset({5, 6}))),
+        ("trunks=5", PortVlans(frozenset({5}))),
+        ("tag=9", PortVlans(frozenset(), 9)),
+        ("vlan_mode=native-untagged tag=9 trunks=5", PortVlans(frozenset({5}), 9)),
+        ("vlan_mode=native-tagged tag=9 trunks=5", PortVlans(frozenset({5, 9}))),
+        ("", PortVlans(frozenset(range(1, 4095)))),
+    ],
+)
+def test_what_others_wrote_is_read_at_once(tor, settings, membership):
+    tor.open()
+    port = PORTS[5]
+    vsctl("clear", "Port", port, "vlan_mode", "tag", "trunks")
+    if settings:
+        vsctl("set", "Port", port, *settings.split())
+    assert tor.vlans([port]) == {port: membership}
+
+
+def test_links(tor):
+    port = PORTS[6]
+    run("ip", "link", "set", port, "up")
+    for state in ("up", "down"):
+        run("ip", "link", "set", f"{port}x", state)
+        wait_until(lambda state=state: tor.link_up([port]) == {port: state == "up"})
+
+
+def test_open_and_close_may_be_repeated(tor):
+    for _ in range(2):
+        tor.open()
+    for _ in range(2):
+        tor.close()
+    assert PORTS[0] in tor.vlans([PORTS[0]])  # the next use connects again
+
+
+def wait_until(condition, timeout_s: float = 3.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# --- servers that stop, on a database of their own ----------------------------------------------
+
+
+class Database:
+    """An ovsdb-server without a switch behind it, which can be frozen, ended and started."""
+
+    def __init__(self, directory) -> None:
+        self.socket = directory / "db.sock"
+        self.address = f"unix:{self.socket}"
+        self._file = directory / "conf.db"
+        self._log = directory / "log"
+        schema = "/usr/share/openvswitch/vswitch.ovsschema"
+        run("ovsdb-tool", "create", str(self._file), schema)
+        self.start()
+        bridge = ["--", "add-br", BRIDGE, "--", "add-port", BRIDGE, "p1"]
+        self.vsctl("--no-wait", "init", *bridge)
+
+    def start(self) -> None:
+        command = ["ovsdb-server", str(self._file), f"--remote=punix:{self.socket}"]
+        command += ["--unixctl=none", f"--log-file={self._log}", "-vconsole:off"]
+        self.process = subprocess.Popen(command)
+        wait_until(self.socket.exists)
+
+    def end(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        self.process.wait(5)
+        self.socket.unlink(missing_ok=True)
+
+    def vsctl(self, *arguments: str) -> str:
+        return run("ovs-vsctl", f"--db={self.address}", "--timeout=10", *arguments)
+
+
+@pytest.fixture
+def database(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("db")
+    database = Database(directory)
+    yield database
+    database.end()
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def detached(database):
+    """A driver on a database that no ovs-vswitchd follows."""
+    driver = OvsTor("r1", database.address, BRIDGE, timeout_s=0.5)
+    yield driver
+    driver.close()
+
+
+WANTED = {"p1": PortVlans(frozenset({100}))}
+
+
+def test_a_switch_that_does_not_apply_leaves_the_outcome_unknown(detached, database):
+    started = time.monotonic()
+    with pytest.raises(OutcomeUnknown, match="ovs-vswitchd has not applied it"):
+        detached.set_vlans(WANTED)
+    assert time.monotonic() - started < 1.0
+    assert database.vsctl("get", "Port", "p1", "trunks").strip() == "[100]"
+
+
+def test_a_server_that_hangs_is_unavailable_in_time(detached, database):
+    detached.open()
+    database.process.send_signal(signal.SIGSTOP)
+    for _ in range(2):  # on the old session, and on the new one
+        started = time.monotonic()
+        with pytest.raises(DeviceUnavailable, match=r"no answer in time"):
+            detached.vlans(["p1"])
+        assert time.monotonic() - started < 1.0
+    database.process.send_signal(signal.SIGCONT)
+    assert "p1" in detached.vlans(["p1"])
+
+
+def test_a_server_that_ends_is_unavailable_and_found_again(detached, database):
+    detached.open()
+    database.end()
+    with pytest.raises(DeviceUnavailable):
+        detached.set_vlans(WANTED)
+    database.start()
+    assert "p1" in detached.vlans(["p1"])  # the lost session is no error of this call
+
+
+def test_no_server_at_all(tmp_path):
+    driver = OvsTor("r1", f"unix:{tmp_path}/none.sock", BRIDGE, timeout_s=0.5)
+    with pytest.raises(DeviceUnavailable, match=r"none\.sock"):
+        driver.open()
+    driver.close()
