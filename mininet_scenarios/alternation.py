@@ -44,10 +44,11 @@ class Alternation:
         Only circuits of this pair are touched. Raises ScenarioError when a change takes so long
         that the next one is late, and ControllerError when one is not carried out in full.
         """
-        present = self.controller.path_between(self.demand.a, self.demand.b)
+        route = self.controller.path_between(self.demand.a, self.demand.b)
+        present = route.planes
         others = [plane for plane in self.planes if (plane,) != present]
         if len(others) != 1:
-            raise ScenarioError(f"expected one hop on one of {self.planes}, found {present}")
+            raise ScenarioError(f"expected one hop on one of {self.planes}, found {route}")
         changes = []
         for at_s, plane in zip(times_s, cycle((others[0], present[0])), strict=False):
             _sleep_until(start_s + at_s)
@@ -59,9 +60,8 @@ class Alternation:
             [self.demand], racks=(self.demand.a, self.demand.b), use_planes=(plane,)
         )
         found = self.controller.path_between(self.demand.a, self.demand.b)
-        if found != (plane,):
-            where = " and ".join(found) or "the electrical network"
-            raise ScenarioError(f"reconfiguration {record.id} ended on {where}, not on {plane}")
+        if found.planes != (plane,):
+            raise ScenarioError(f"reconfiguration {record.id} ended on {found}, not on {plane}")
         return Change(at_s, plane, record, split(record.timeline, self.switching_ms))
 
 

@@ -89,6 +89,21 @@ class ReconfigurationRecord:
         return self.state in _FINAL_STATES
 
 
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path as far as a scenario cares, in hop order; without planes it is the electrical one."""
+
+    planes: tuple[str, ...] = ()
+    relays: tuple[str, ...] = ()
+    """Racks on the way, without its ends."""
+
+    def __str__(self) -> str:
+        if not self.planes:
+            return "the electrical network"
+        via = f" via {', '.join(self.relays)}" if self.relays else ""
+        return f"{', '.join(self.planes)}{via}"
+
+
 class ControllerClient:
     """Talks to one controller; a context manager that closes its connections."""
 
@@ -101,15 +116,14 @@ class ControllerClient:
     def __exit__(self, *_: object) -> None:
         self._http.close()
 
-    def path_between(self, a: str, b: str) -> tuple[str, ...]:
-        """The planes that the path between two racks runs over, in order; empty: electrical."""
+    def path_between(self, a: str, b: str) -> Route:
+        """The path between two racks, whichever is its first end."""
         for path in self._get("/v1/topology")["paths"]:
             if {path["src"], path["dst"]} == {a, b}:
-                return tuple(str(hop["plane"]) for hop in path["hops"])
-        return ()
-
-    def demand(self) -> Mapping[str, Any]:
-        return self._get("/v1/demand")
+                hops = path["hops"]
+                planes = tuple(str(hop["plane"]) for hop in hops)
+                return Route(planes, tuple(str(hop["to_rack"]) for hop in hops[:-1]))
+        return Route()
 
     def reconfigurations(self) -> Sequence[ReconfigurationRecord]:
         """Newest first."""

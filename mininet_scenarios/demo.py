@@ -13,11 +13,12 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -63,9 +64,8 @@ class Options:
 
     @property
     def expected_s(self) -> float:
-        return _BUILD_S + sum(
-            plan.expected_s for plan in (self.fig9a, self.fig9b) if plan is not None
-        )
+        plans = [plan for plan in (self.fig9a, self.fig9b) if plan is not None]
+        return sum(_BUILD_S + plan.expected_s for plan in plans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +78,46 @@ class Results:
 
 
 def play(options: Options, narrator: Narrator) -> Results:
-    """Build the testbed, run the scenarios that were asked for, and take it down again."""
-    loaded = load_configuration(options.config)
-    config = yaml.safe_load(options.config.read_text(encoding="utf-8"))
-    work_dir = options.out / "work"
-    work_dir.mkdir(parents=True, exist_ok=True)
-    for left in work_dir.iterdir():
-        left.unlink()
+    """Run the experiments that were asked for, each on a testbed of its own."""
+    work_dir = options.out.resolve() / "work"
+    shutil.rmtree(work_dir, ignore_errors=True)
+    a: Fig9aResult | None = None
+    b: Fig9bResult | None = None
+    if options.fig9a is not None:
+        with _stage(options.config, 1.0, work_dir / "a", narrator) as stage:
+            a = fig9a.run(stage, options.fig9a, narrator)
+    if options.fig9b is not None:
+        with _stage(options.config, fig9b.RATE_SCALE, work_dir / "b", narrator) as stage:
+            b = fig9b.run(stage, options.fig9b, narrator)
+    return Results(a, b)
+
+
+@contextmanager
+def _stage(source: Path, scale: float, work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
+    """A testbed of the fabric in ``source`` with all its rates multiplied by ``scale``."""
+    work_dir.mkdir(parents=True)
+    load_configuration(source)
+    config = _scaled(yaml.safe_load(source.read_text(encoding="utf-8")), scale)
+    path = work_dir / "fabric.yaml"
+    path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    loaded = load_configuration(path)
     with ExitStack() as stack:
         with narrator.phase("building the testbed", _BUILD_S):
             testbed = stack.enter_context(Testbed(loaded.fabric, loaded.controller))
-        stage = Stage(testbed, loaded.fabric, config, work_dir.resolve())
-        a = None if options.fig9a is None else fig9a.run(stage, options.fig9a, narrator)
-        b = None if options.fig9b is None else fig9b.run(stage, options.fig9b, narrator)
-        return Results(a, b)
+        yield Stage(testbed, loaded.fabric, config, work_dir)
+
+
+def _scaled(config: Mapping[str, Any], scale: float) -> dict[str, Any]:
+    """``config`` with the rates of servers, planes and the electrical network scaled alike."""
+    electrical = config["electrical"]
+    return {
+        **config,
+        "planes": [
+            {**plane, "rate_mbps": plane["rate_mbps"] * scale} for plane in config["planes"]
+        ],
+        "electrical": {**electrical, "rate_mbps": electrical["rate_mbps"] * scale},
+        "server_rate_mbps": config["server_rate_mbps"] * scale,
+    }
 
 
 def document(results: Results, options: Options, seconds: float) -> dict[str, Any]:

@@ -170,10 +170,10 @@ def _controller(stage: Stage, rules: int) -> Iterator[ControllerClient]:
         demand = [PairDemand(*PAIR, 80.0), PairDemand(*BYSTANDER_PAIR, 80.0)]
         controller.reconfigure(demand, use_planes=PLANES[:1])
         for pair in (PAIR, BYSTANDER_PAIR):
-            if controller.path_between(*pair) != PLANES[:1]:
+            route = controller.path_between(*pair)
+            if route.planes != PLANES[:1]:
                 raise ScenarioError(
-                    f"{' - '.join(pair)} should have a circuit on {PLANES[0]}, but runs over "
-                    f"{controller.path_between(*pair) or 'the electrical network'}"
+                    f"{' - '.join(pair)} should have a circuit on {PLANES[0]}, not {route}"
                 )
         yield controller
 
