@@ -13,7 +13,7 @@ outcomes (see :mod:`hydra.commands`).
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hydra.commands import (
     Announce,
@@ -58,11 +58,10 @@ from hydra.plan import (
     mirror_moves,
     pair_of,
     paths_by_pair,
-    port_trunks,
-    without_circuits,
+    retagging,
+    without,
 )
 from hydra.policy import Policy
-from hydra.roles import PortVlans
 from hydra.rules import (
     FlowRule,
     Install,
@@ -120,6 +119,8 @@ class Execution:
     result: NetworkState = field(init=False)
     """The state that the network is in; valid at any time."""
     _diverted: dict[DatapathId, set[RackId]] = field(default_factory=dict)
+    _lost_paths: set[Path] = field(default_factory=set)
+    """Failed, although none of their circuits can be blamed."""
     _retag_failed: bool = False
     _stuck: set[DatapathId] = field(default_factory=set)
     """Vswitches that missed a push: they stay diverted until they are synchronised."""
@@ -298,7 +299,7 @@ class Execution:
     # -- substep 3-2 ------------------------------------------------------------------------------
 
     def _move(self) -> Steps:
-        yield from self._move_alone(self.plan.disconnect_first, ())
+        yield from self._disconnect_first()
         retags = [SetVlans(rack, ports) for rack, ports in sorted(self.plan.retag.items())]
         mirrors = [MoveMirrors(plane, move) for plane, move in sorted(self.plan.mirrors.items())]
         push = ApplyRules(self._push_changes())
@@ -314,13 +315,26 @@ class Execution:
             else:
                 self._pushed(outcome)
         self._note("move", outcomes)
-        if self._retag_failed:
+        if self._retag_failed or self.uncertain_planes:
             for circuit in self.plan.connect_last:
-                self._fail(circuit, "not set up: a ToR that it had to wait for was not retagged")
+                self._fail(circuit, "not set up: a device that it had to wait for did not confirm")
         else:
             yield from self._move_alone((), self.plan.connect_last)
         yield from self._settle_mirrors()
         self.result = self.plan.target
+
+    def _disconnect_first(self) -> Steps:
+        """Tear down what would close a loop once ports are retagged; if it may stand, retag none.
+
+        The plan shrinks to giving these circuits up: taking tags away closes no loop.
+        """
+        first = self.plan.disconnect_first
+        yield from self._move_alone(first, ())
+        if self.uncertain_planes:
+            current = replace(self.plan.current, epoch=self.plan.target.epoch)
+            target = without(current, first)
+            self.plan = diff(self.fabric, self.plan.current, target, self.order_of)
+            self._explain("nothing else moves: a circuit that had to go first may still be up")
 
     def _move_alone(self, disconnect: Collection[Circuit], connect: Collection[Circuit]) -> Steps:
         """Move mirrors that may not move while ports are being retagged."""
@@ -387,7 +401,7 @@ class Execution:
             for end in (circuit.a, circuit.b):
                 port = self.fabric.ports[end]
                 if port.rack == rack.id and port.tor_port in command.ports:
-                    self._fail(circuit, f"ToR not retagged: {outcome.error}")
+                    self._fail(circuit, f"{rack.name} was not retagged ({outcome.error})")
 
     def _moved(self, command: MoveMirrors, outcome: Outcome) -> None:
         plane = self.fabric.planes[command.plane]
@@ -416,16 +430,38 @@ class Execution:
                     self.failures.pop(circuit, None)
 
     def _fail(self, circuit: Circuit, reason: str) -> None:
-        self.failures.setdefault(circuit, reason)
+        """Give up a circuit. One that serves a pair which was not diverted stays up for it."""
+        if circuit in self._serving():
+            for path in self._new_paths():
+                if circuit in path.circuits:
+                    self._lose(path, reason)
+        else:
+            self.failures.setdefault(circuit, reason)
+
+    def _lose(self, path: Path, reason: str) -> None:
+        """Give up one path, and none of its circuits."""
+        self._lost_paths.add(path)
+        names = " - ".join(self.fabric.racks[rack].name for rack in pair_of(path))
+        self._explain(f"{names} stays electrical: {reason}")
+
+    def _serving(self) -> frozenset[Circuit]:
+        """Circuits under pairs that keep their path: in use, since those are not diverted."""
+        return frozenset(
+            circuit
+            for path in self.plan.target.topology.paths
+            if pair_of(path) not in self.plan.affected
+            for circuit in path.circuits
+        )
 
     # -- the gate ---------------------------------------------------------------------------------
 
     def _new_paths(self) -> list[Path]:
-        """Affected paths of the target whose circuits have not failed so far."""
+        """Affected paths of the target that have not failed so far, nor have their circuits."""
         return [
             path
             for path in self.plan.target.topology.paths
             if pair_of(path) in self.plan.affected
+            and path not in self._lost_paths
             and self.failures.keys().isdisjoint(path.circuits)
         ]
 
@@ -517,16 +553,18 @@ class Execution:
                 self._fail_path(path, passed, what)
 
     def _fail_path(self, path: Path, others: Collection[Path], reason: str) -> None:
-        """Blame the circuits of ``path`` that no path which works uses."""
+        """Blame the circuits of ``path`` that no path which works uses; failing that, itself."""
         good = {circuit for other in others if other != path for circuit in other.circuits}
-        blamed = [circuit for circuit in path.circuits if circuit not in good]
-        for circuit in blamed or path.circuits:
+        blamed = set(path.circuits) - good - self._serving()
+        for circuit in blamed:
             self._fail(circuit, reason)
+        if not blamed:
+            self._lose(path, reason)
 
     # -- substep 3-3 ------------------------------------------------------------------------------
 
     def _activate(self) -> Steps:
-        self.result = without_circuits(self.plan.target, self.failures)
+        self.result = without(self.plan.target, self.failures, self._lost_paths)
         lost = self._lost_pairs()
         changes: dict[DatapathId, list[RuleChange]] = {}
         for datapath, racks in sorted(self._diverted.items()):
@@ -554,22 +592,19 @@ class Execution:
         return set(paths_by_pair(self.plan.target)) - set(paths_by_pair(self.result))
 
     def _tidy(self) -> Steps:
-        """Park the ports of circuits that failed, and remove the last epoch's emulated rules."""
-        commands: list[Command] = []
-        if self.failures:
-            old = port_trunks(self.fabric, self.plan.target)
-            new = port_trunks(self.fabric, self.result)
-            park: dict[RackId, dict[str, PortVlans]] = {}
-            for port in self.fabric.ports:
-                if old[port.id] != new[port.id]:
-                    park.setdefault(port.rack, {})[port.tor_port] = new[port.id]
-            commands += [SetVlans(rack, ports) for rack, ports in sorted(park.items())]
-            self.uncertain_planes |= {circuit.plane for circuit in self.failures}
+        """Untag what failed, and remove the last epoch's emulated rules."""
+        self.uncertain_planes |= {circuit.plane for circuit in self.failures}
+        untag = retagging(self.fabric, self.plan.target, self.result)
+        commands: list[Command] = [SetVlans(rack, ports) for rack, ports in sorted(untag.items())]
         if self.policy.emulated_rules:
             stale = RemoveByCookie(
                 cookie(RuleKind.EMULATED_CIRCUIT, self.plan.current.epoch), COOKIE_KIND_EPOCH_MASK
             )
             commands.append(ApplyRules(dict.fromkeys(self._diverted, (stale,))))
-        if commands:
-            outcomes = yield Batch("tidy", tuple(commands))
-            self._note("tidy", outcomes)
+        if not commands:
+            return
+        outcomes = yield Batch("tidy", tuple(commands))
+        self._note("tidy", outcomes)
+        for command, outcome in zip(commands, outcomes, strict=True):
+            if isinstance(command, SetVlans) and not outcome.confirmed:
+                self.unconfirmed.add(self.fabric.racks[command.rack].name)

@@ -119,9 +119,10 @@ def mirror_moves(
     }
 
 
-def _retagged(
+def retagging(
     fabric: Fabric, current: NetworkState, target: NetworkState
 ) -> dict[RackId, dict[str, PortVlans]]:
+    """The VLAN membership in ``target`` of every optical port whose membership changes."""
     old, new = port_trunks(fabric, current), port_trunks(fabric, target)
     retag: dict[RackId, dict[str, PortVlans]] = {}
     for port in fabric.ports:
@@ -146,7 +147,7 @@ def diff(fabric: Fabric, current: NetworkState, target: NetworkState, order_of: 
         connect=connect,
         disconnect=disconnect,
         mirrors=mirror_moves(fabric, disconnect - first, connect - last),
-        retag=_retagged(fabric, current, target),
+        retag=retagging(fabric, current, target),
         disconnect_first=first,
         connect_last=last,
     )
@@ -190,14 +191,20 @@ def hold(plan: Plan, pairs: Collection[Pair], circuits: Collection[Circuit]) -> 
     )
 
 
-def without_circuits(state: NetworkState, lost: Collection[Circuit]) -> NetworkState:
-    """``state`` less these circuits and every path over them."""
-    paths = tuple(path for path in state.topology.paths if set(lost).isdisjoint(path.circuits))
-    vlans = {path: state.vlans[path] for path in paths}
+def without(
+    state: NetworkState, circuits: Collection[Circuit], paths: Collection[Path] = ()
+) -> NetworkState:
+    """``state`` less these circuits, every path over them, and these ``paths``."""
+    left = tuple(
+        path
+        for path in state.topology.paths
+        if path not in paths and set(circuits).isdisjoint(path.circuits)
+    )
+    vlans = {path: state.vlans[path] for path in left}
     freed = frozenset(state.vlans.values()) - frozenset(vlans.values())
     return NetworkState(
         state.epoch,
-        Topology(state.topology.circuits - set(lost), paths),
+        Topology(state.topology.circuits - set(circuits), left),
         vlans,
         state.resting | freed,
     )
