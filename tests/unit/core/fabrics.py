@@ -1,0 +1,240 @@
+"""Small fabrics and random states of them, for the tests of the core."""
+
+from __future__ import annotations
+
+import random
+from ipaddress import ip_interface, ip_network
+
+from hydra.model import (
+    EMPTY_TOPOLOGY,
+    Addressing,
+    Circuit,
+    DatapathId,
+    Fabric,
+    MacAddress,
+    NetworkState,
+    OpticalPort,
+    Path,
+    Plane,
+    PlaneId,
+    PortId,
+    Rack,
+    RackId,
+    Server,
+    Topology,
+    Tor,
+    VlanId,
+    VlanRange,
+    VSwitch,
+)
+from topology.checks import check_transit, check_vlans
+from topology.problem import FabricArrays
+from topology.transit import transit_order
+from topology.vlan import allocate
+
+CIRCUIT_VLANS = VlanRange(VlanId(100), VlanId(399))
+PARKING_VLAN = VlanId(4000)
+NATIVE_VLAN = VlanId(10)
+
+
+def _server(rack: int, number: int) -> Server:
+    name = f"h{rack + 1}{number}"
+    return Server(
+        name=name,
+        rack=RackId(rack),
+        mac=MacAddress(f"02:00:00:00:{rack + 1:02x}:{number:02x}"),
+        addresses=(
+            ip_interface(f"10.0.{rack + 1}.{number}/16"),
+            ip_interface(f"fd00:10:0:{rack + 1:x}::{number:x}/48"),
+        ),
+        tor_port=f"s{number}",
+        vswitch=VSwitch(
+            DatapathId(0x2000 + 256 * rack + number), f"v-{name}", "host", "optical", "electrical"
+        ),
+    )
+
+
+def _rack(number: int, servers: int) -> Rack:
+    return Rack(
+        id=RackId(number),
+        name=f"r{number + 1}",
+        prefixes=(
+            ip_network(f"10.0.{number + 1}.0/24"),
+            ip_network(f"fd00:10:0:{number + 1:x}::/64"),
+        ),
+        tor=Tor(
+            "any", f"tor{number + 1}", f"tor{number + 1}", DatapathId(0x1000 + number), NATIVE_VLAN
+        ),
+        servers=tuple(_server(number, 1 + index) for index in range(servers)),
+    )
+
+
+def small_fabric(
+    racks: int = 4, planes: int = 2, ports_per_plane: int = 1, servers: int = 2
+) -> Fabric:
+    """Racks r1, r2, … with servers h11, h12, …; every rack on every plane p1, p2, …, 100 Mb/s."""
+    size = racks * ports_per_plane
+    ports: list[OpticalPort] = []
+    for rack in range(racks):
+        for plane in range(planes):
+            for index in range(ports_per_plane):
+                ingress = 1 + rack * ports_per_plane + index
+                ports.append(
+                    OpticalPort(
+                        PortId(len(ports)),
+                        RackId(rack),
+                        PlaneId(plane),
+                        f"o{plane + 1}.{index + 1}",
+                        ingress,
+                        size + ingress,
+                        100.0,
+                    )
+                )
+    return Fabric(
+        name="small",
+        addressing=Addressing.ONE_SUBNET,
+        racks=tuple(_rack(number, servers) for number in range(racks)),
+        planes=tuple(
+            Plane(PlaneId(number), f"p{number + 1}", "any", f"ocs{number + 1}", size, 25.0, 100.0)
+            for number in range(planes)
+        ),
+        ports=tuple(ports),
+        circuit_vlans=CIRCUIT_VLANS,
+        parking_vlan=PARKING_VLAN,
+        electrical_rate_mbps=10.0,
+        server_rate_mbps=100.0,
+    )
+
+
+def random_fabric(rng: random.Random) -> Fabric:
+    return small_fabric(
+        racks=rng.randint(2, 6),
+        planes=rng.randint(1, 3),
+        ports_per_plane=rng.choice((1, 1, 2)),
+        servers=rng.choice((1, 2)),
+    )
+
+
+def circuit_between(fabric: Fabric, one: int, other: int, plane: int = 0) -> Circuit:
+    """The circuit between the first ports of two racks on a plane."""
+    ends = [
+        next(port.id for port in fabric.ports if port.rack == rack and port.plane == plane)
+        for rack in sorted((one, other))
+    ]
+    return Circuit(PlaneId(plane), min(ends), max(ends))
+
+
+def path_of(fabric: Fabric, src: int, dst: int, *circuits: Circuit) -> Path:
+    return Path(RackId(src), RackId(dst), circuits or (circuit_between(fabric, src, dst),))
+
+
+def topology_of(*paths: Path) -> Topology:
+    return Topology(frozenset(c for p in paths for c in p.circuits), tuple(sorted(paths)))
+
+
+def state_of(fabric: Fabric, current: NetworkState, *paths: Path) -> NetworkState:
+    """The state after ``current`` with these paths, VLANs allocated."""
+    return allocate(FabricArrays.of(fabric), current, topology_of(*paths), fabric.circuit_vlans)
+
+
+def order_of(fabric: Fabric):
+    """What :func:`hydra.plan.diff` asks to be told the order of mirrors and retagging."""
+    arrays = FabricArrays.of(fabric)
+
+    def order(old: NetworkState, new: NetworkState):
+        found = transit_order(arrays, old, new)
+        return found.disconnect_first, found.connect_last
+
+    return order
+
+
+def _random_circuits(fabric: Fabric, rng: random.Random, kept: set[Circuit]) -> set[Circuit]:
+    """The ``kept`` ones, and a random matching of ports that are left, plane by plane."""
+    circuits = set(kept)
+    taken = {end for circuit in kept for end in (circuit.a, circuit.b)}
+    for plane in fabric.planes:
+        free = [p for p in fabric.ports if p.plane == plane.id and p.id not in taken]
+        rng.shuffle(free)
+        while len(free) > 1:
+            end = free.pop()
+            partners = [other for other in free if other.rack != end.rack]
+            if partners and rng.random() < 0.9:
+                other = rng.choice(partners)
+                free.remove(other)
+                circuits.add(Circuit(plane.id, min(end.id, other.id), max(end.id, other.id)))
+    return circuits
+
+
+def _random_path(
+    fabric: Fabric, rng: random.Random, circuits: set[Circuit], src: int, dst: int, hops: int
+) -> Path | None:
+    """A random walk over ``circuits`` that visits no rack twice; None if it goes astray."""
+    here, visited, along = src, {src}, []
+    while here != dst and len(along) < hops:
+        steps = []
+        for circuit in sorted(circuits):
+            ends = set(fabric.racks_of(circuit))
+            if here in ends and not (ends - {here}) & visited:
+                steps.append((circuit, (ends - {here}).pop()))
+        if not steps:
+            return None
+        ending = [step for step in steps if step[1] == dst]
+        circuit, here = rng.choice(ending or steps)
+        visited.add(here)
+        along.append(circuit)
+    return Path(RackId(src), RackId(dst), tuple(along)) if here == dst else None
+
+
+def random_topology(fabric: Fabric, current: Topology, rng: random.Random) -> Topology:
+    """Some of ``current`` stays, the rest is drawn anew."""
+    stay = rng.choice((0.0, 0.5, 0.8))
+    kept = {circuit for circuit in sorted(current.circuits) if rng.random() < stay}
+    circuits = _random_circuits(fabric, rng, kept)
+    old = {(path.src, path.dst): path for path in current.paths}
+    paths = []
+    for src in range(len(fabric.racks)):
+        for dst in range(src + 1, len(fabric.racks)):
+            before = old.get((RackId(src), RackId(dst)))
+            if before and circuits.issuperset(before.circuits) and rng.random() < 0.7:
+                paths.append(before)
+            elif rng.random() < 0.7:
+                path = _random_path(fabric, rng, circuits, src, dst, hops=3)
+                paths += [path] if path else []
+    return Topology(frozenset(circuits), tuple(sorted(paths)))
+
+
+def random_state(fabric: Fabric, current: NetworkState, rng: random.Random) -> NetworkState:
+    """A state that may follow ``current``.
+
+    Often with VLANs drawn at random within what an allocation promises: they keep mirrors and
+    retagging from going in parallel far more often than the allocator's own choice does.
+    """
+    topology = random_topology(fabric, current.topology, rng)
+    state = allocate(FabricArrays.of(fabric), current, topology, fabric.circuit_vlans)
+    order = order_of(fabric)
+    for _ in range(rng.choice((0, 5))):
+        drawn = _with_random_vlans(fabric, current, state, rng)
+        sound = not check_vlans(fabric, drawn, fabric.circuit_vlans)
+        if sound and not check_transit(fabric, current, drawn, *order(current, drawn)):
+            return drawn
+    return state
+
+
+def _with_random_vlans(
+    fabric: Fabric, current: NetworkState, state: NetworkState, rng: random.Random
+) -> NetworkState:
+    """New paths join VLANs that lose no path, or enter new ones; either at random."""
+    kept = {path: vlan for path, vlan in state.vlans.items() if path in current.vlans}
+    losing = {vlan for path, vlan in current.vlans.items() if path not in kept}
+    in_use = set(current.vlans.values())
+    first, last = fabric.circuit_vlans.first, fabric.circuit_vlans.last
+    fresh = [VlanId(v) for v in range(first, last) if v not in in_use | current.resting]
+    pool = sorted(set(kept.values()) - losing) + fresh[: rng.randint(1, 3)]
+    vlans = {path: kept.get(path) or rng.choice(pool) for path in state.topology.paths}
+    resting = frozenset(in_use.difference(vlans.values()))
+    return NetworkState(state.epoch, state.topology, vlans, resting)
+
+
+def first_state(fabric: Fabric, rng: random.Random) -> NetworkState:
+    empty = NetworkState(topology=EMPTY_TOPOLOGY)
+    return random_state(fabric, empty, rng) if rng.random() < 0.9 else empty

@@ -1,0 +1,575 @@
+"""A network in memory, seeded, that fails the way devices do; and a watch that misses nothing.
+
+:class:`Network` carries out the executor's commands. The commands of a batch run interleaved, one
+atomic change at a time, and :class:`Watch` looks at the whole network after every change. What a
+command reports is drawn apart from what it does: a lost reply may hide success, failure, or half
+of either.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, fields
+
+from hydra.commands import (
+    Announce,
+    ApplyRules,
+    AwaitPortsUp,
+    Batch,
+    Command,
+    MoveMirrors,
+    Outcome,
+    Pause,
+    ProbePath,
+    ReadMirrors,
+    ReadPortPackets,
+    Record,
+    SetVlans,
+    Status,
+)
+from hydra.executor import Conditions, Execution
+from hydra.model import (
+    Circuit,
+    CrossConnect,
+    DatapathId,
+    Fabric,
+    NetworkState,
+    Path,
+    PlaneId,
+    PortId,
+    RackId,
+    Server,
+    VlanId,
+)
+from hydra.pipeline import RuleKind
+from hydra.plan import pair_of, port_trunks
+from hydra.reconcile import stray_mirrors
+from hydra.roles import PortVlans
+from hydra.rules import (
+    FlowRule,
+    Install,
+    Remove,
+    RuleChange,
+    circuit_rules,
+    divert_rule,
+    match_key,
+    rack_metadata,
+)
+
+_Doing = Generator[None, None, tuple[Status, object, str]]
+
+
+class Violation(AssertionError):
+    """Something that must never happen has happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """The chance of each fault, 0 to 1, drawn anew for each device and command."""
+
+    vswitch: float = 0.0
+    tor: float = 0.0
+    mirrors: float = 0.0
+    read: float = 0.0
+    busy_circuit: float = 0.0
+    no_counters: float = 0.0
+    no_carrier: float = 0.0
+    probe: float = 0.0
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> Faults:
+        """Each kind of fault is absent, rare or frequent."""
+        chances = (0.0, 0.0, 0.05, 0.3)
+        return cls(*(rng.choice(chances) for _ in fields(cls)))
+
+
+class Network:
+    """Vswitches, ToRs and optical switches, and what reaches whom through them."""
+
+    def __init__(self, fabric: Fabric, state: NetworkState, rng: random.Random) -> None:
+        self.fabric = fabric
+        self.rng = rng
+        self.faults = Faults()
+        self.now_s = 0.0
+        self.connected = {server.vswitch.datapath_id for server in fabric.servers}
+        self.dead_uplinks: set[str] = set()
+        self.journal: list[tuple[str, object]] = []
+        self.tables: dict[DatapathId, dict[object, FlowRule]] = {
+            server.vswitch.datapath_id: {match_key(r): r for r in circuit_rules(state, server)}
+            for server in fabric.servers
+        }
+        self.mirrors: dict[PlaneId, set[CrossConnect]] = {
+            plane.id: set() for plane in fabric.planes
+        }
+        for circuit in state.topology.circuits:
+            self.mirrors[circuit.plane] |= set(fabric.cross_connects(circuit))
+        self.vlans: dict[PortId, PortVlans] = port_trunks(fabric, state)
+        self.port_named = {(p.rack, p.tor_port): p for p in fabric.ports}
+        self._counters = dict.fromkeys((port.id for port in fabric.ports), 0)
+        self._restless: dict[PortId, int] = {}
+        """Reads of a port for which its counter still moves."""
+        self._uncounted: set[RackId] = set()
+
+    # -- what the network does with packets -------------------------------------------------------
+
+    def sends_on(self, server: Server, to: RackId) -> VlanId | None:
+        """The circuit VLAN on which ``server`` sends to a rack; None: electrically."""
+        table = self.tables[server.vswitch.datapath_id]
+        if server.name in self.dead_uplinks or match_key(divert_rule(to, 0)) in table:
+            return None
+        rule = table.get((RuleKind.CIRCUIT, (rack_metadata(to),)))
+        return None if rule is None else VlanId(rule.args[1])
+
+    def _links(self, vlan: VlanId, *, whole: bool) -> Iterator[tuple[RackId, RackId]]:
+        """Pairs of racks joined by light in both directions (``whole``) or in at least one."""
+        for plane in self.fabric.planes:
+            ends = [
+                port
+                for port in self.fabric.ports
+                if port.plane == plane.id and vlan in self.vlans[port.id].tagged
+            ]
+            lit = self.mirrors[plane.id]
+            for index, a in enumerate(ends):
+                for b in ends[index + 1 :]:
+                    there = CrossConnect(a.ingress, b.egress) in lit
+                    back = CrossConnect(b.ingress, a.egress) in lit
+                    if (there and back) if whole else (there or back):
+                        yield a.rack, b.rack
+
+    def joined(self, vlan: VlanId, one: RackId, other: RackId) -> bool:
+        """Whether frames get from one rack to the other on ``vlan``, and back."""
+        reached = {one}
+        links = list(self._links(vlan, whole=True))
+        while True:
+            more = {rack for link in links if reached & set(link) for rack in link} - reached
+            if not more:
+                return other in reached
+            reached |= more
+
+    def loops(self) -> Iterator[VlanId]:
+        """Circuit VLANs in which a broadcast would go round for ever."""
+        used = {vlan for vlans in self.vlans.values() for vlan in vlans.tagged}
+        for vlan in sorted(used - {self.fabric.parking_vlan}):
+            tree = {rack.id: rack.id for rack in self.fabric.racks}
+            for link in self._links(vlan, whole=False):
+                one, other = (_root(tree, rack) for rack in link)
+                if one == other:
+                    yield vlan
+                    break
+                tree[one] = other
+
+    # -- carrying out commands --------------------------------------------------------------------
+
+    def unsettle(self, circuits: Sequence[Circuit]) -> None:
+        """Circuits with frames in flight: most drain after some reads, some never do."""
+        self._uncounted = {
+            rack.id for rack in self.fabric.racks if self.rng.random() < self.faults.no_counters
+        }
+        for circuit in circuits:
+            stays = self.rng.random() < self.faults.busy_circuit
+            self._restless[circuit.a] = 10**9 if stays else self.rng.randint(0, 5)
+
+    def perform(self, batch: Batch, watch: Callable[[Command | None], None]) -> list[Outcome]:
+        """All commands at once, interleaved at random; ``watch`` sees every state in between."""
+        doing = {index: self._start(command) for index, command in enumerate(batch.commands)}
+        ended: dict[int, Outcome] = {}
+        started_s = self.now_s
+        while doing:
+            index = self.rng.choice(sorted(doing))
+            self.now_s += self.rng.uniform(0.0, 0.002)
+            try:
+                next(doing[index])
+            except StopIteration as end:
+                del doing[index]
+                ended[index] = Outcome(*end.value, started_s, self.now_s)
+            watch(batch.commands[index])
+        return [ended[index] for index in range(len(batch.commands))]
+
+    def _start(self, command: Command) -> _Doing:
+        handlers: dict[type, Callable[..., _Doing]] = {
+            ApplyRules: self._apply_rules,
+            ReadPortPackets: self._read_packets,
+            SetVlans: self._set_vlans,
+            MoveMirrors: self._move_mirrors,
+            ReadMirrors: self._read_mirrors,
+            AwaitPortsUp: self._await_ports_up,
+            Announce: self._nothing,
+            ProbePath: self._probe,
+            Pause: self._pause,
+            Record: self._record,
+        }
+        return handlers[type(command)](command)
+
+    def _hit(self, chance: float) -> bool:
+        return self.rng.random() < chance
+
+    def _nothing(self, command: Announce) -> _Doing:
+        yield
+        return Status.CONFIRMED, None, ""
+
+    def _pause(self, command: Pause) -> _Doing:
+        self.now_s += command.seconds
+        yield
+        return Status.CONFIRMED, None, ""
+
+    def _record(self, command: Record) -> _Doing:
+        self.journal.append((command.what, command.details))
+        yield
+        return Status.CONFIRMED, None, ""
+
+    def _apply_rules(self, command: ApplyRules) -> _Doing:
+        errors: dict[DatapathId, str | None] = {}
+        for datapath in self.rng.sample(sorted(command.changes), len(command.changes)):
+            error = None
+            if datapath not in self.connected:
+                error = "not connected"
+            elif self._hit(self.faults.vswitch):
+                error = self.rng.choice(("refused", "no answer: outcome unknown"))
+            if error is None or (error.endswith("unknown") and self._hit(0.5)):
+                self.apply(datapath, command.changes[datapath])
+            if error is not None and self._hit(0.5):
+                self.connected.discard(datapath)
+            errors[datapath] = error
+            yield
+        return Status.CONFIRMED, errors, ""
+
+    def apply(self, datapath: DatapathId, changes: Sequence[RuleChange]) -> None:
+        """One atomic bundle."""
+        table = self.tables[datapath]
+        for change in changes:
+            if isinstance(change, Install):
+                table[match_key(change.rule)] = change.rule
+            elif isinstance(change, Remove):
+                table.pop(match_key(change.rule), None)
+            else:
+                gone = [k for k, r in table.items() if r.cookie & change.mask == change.cookie]
+                for key in gone:
+                    del table[key]
+
+    def _extent(self, chance: float, changes: int) -> tuple[Status, int, str]:
+        """How a write ends, and how many of its changes take place."""
+        if not self._hit(chance):
+            return Status.CONFIRMED, changes, ""
+        if self._hit(0.5):
+            return Status.FAILED, 0, "refused"
+        return Status.UNKNOWN, self.rng.randint(0, changes), "no answer"
+
+    def _set_vlans(self, command: SetVlans) -> _Doing:
+        ports = self.rng.sample(sorted(command.ports), len(command.ports))
+        status, extent, error = self._extent(self.faults.tor, len(ports))
+        for name in ports[:extent]:
+            self.vlans[self.port_named[command.rack, name].id] = command.ports[name]
+            yield
+        return status, None, error
+
+    def _move_mirrors(self, command: MoveMirrors) -> _Doing:
+        lit = self.mirrors[command.plane]
+        staying = lit - command.move.disconnect
+        ends = {cross.ingress for cross in staying} | {cross.egress for cross in staying}
+        new = command.move.connect - staying
+        for cross in sorted(new):
+            if cross.ingress in ends or cross.egress in ends:
+                return Status.FAILED, None, f"port of {cross} is taken"
+        steps: list[tuple[Callable[[CrossConnect], None], CrossConnect]] = []
+        for action, crosses in ((lit.discard, command.move.disconnect), (lit.add, new)):
+            some = self.rng.sample(sorted(crosses), len(crosses))
+            steps += [(action, cross) for cross in some]
+        status, extent, error = self._extent(self.faults.mirrors, len(steps))
+        for action, cross in steps[:extent]:
+            action(cross)
+            yield
+        return status, None, error
+
+    def _read_mirrors(self, command: ReadMirrors) -> _Doing:
+        yield
+        if self._hit(self.faults.read):
+            return Status.FAILED, None, "no connection"
+        return Status.CONFIRMED, frozenset(self.mirrors[command.plane]), ""
+
+    def _await_ports_up(self, command: AwaitPortsUp) -> _Doing:
+        yield
+        if self._hit(self.faults.read):
+            return Status.FAILED, None, "no connection"
+        return (
+            Status.CONFIRMED,
+            tuple(
+                name
+                for name in command.ports
+                if not self._lit(command.rack, name) or self._hit(self.faults.no_carrier)
+            ),
+            "",
+        )
+
+    def _lit(self, rack: RackId, name: str) -> bool:
+        port = self.port_named[rack, name]
+        return any(cross.egress == port.egress for cross in self.mirrors[port.plane])
+
+    def _probe(self, command: ProbePath) -> _Doing:
+        yield
+        if self._hit(self.faults.read):
+            return Status.FAILED, None, "no connection"
+        a, b = command.ends
+        works = self.joined(command.vlan, a.rack, b.rack)
+        lost = tuple(
+            f"{src.name} to {dst.name}"
+            for src, dst in ((a, b), (b, a))
+            if not works or self._hit(self.faults.probe)
+        )
+        return Status.CONFIRMED, lost, ""
+
+    def _read_packets(self, command: ReadPortPackets) -> _Doing:
+        counts: dict[str, int] = {}
+        for name in command.ports:
+            port = self.port_named[command.rack, name].id
+            if self._restless.get(port, 0) > 0:
+                self._restless[port] -= 1
+                self._counters[port] += self.rng.randint(1, 100)
+            if command.rack not in self._uncounted:
+                counts[name] = self._counters[port]
+        yield
+        if self._hit(self.faults.read):
+            return Status.FAILED, None, "no connection"
+        return Status.CONFIRMED, counts, ""
+
+    # -- between reconfigurations -----------------------------------------------------------------
+
+    def mend(self, execution: Execution) -> None:
+        """What the controller's upkeep does: bring what did not confirm to the result."""
+        state = execution.result
+        lit = {plane: frozenset(self.mirrors[plane]) for plane in execution.uncertain_planes}
+        for plane, move in stray_mirrors(self.fabric, state, lit).items():
+            self.mirrors[plane] -= move.disconnect
+        wanted = port_trunks(self.fabric, state)
+        for port in self.fabric.ports:
+            if self.fabric.racks[port.rack].name in execution.unconfirmed:
+                self.vlans[port.id] = wanted[port.id]
+        for server in self.fabric.servers:
+            datapath = server.vswitch.datapath_id
+            if server.name in execution.unconfirmed and datapath in self.connected:
+                self.tables[datapath] = {match_key(r): r for r in circuit_rules(state, server)}
+
+    def synchronised(self, state: NetworkState) -> frozenset[DatapathId]:
+        """Connected vswitches that hold what ``state`` wants."""
+        return frozenset(
+            server.vswitch.datapath_id
+            for server in self.fabric.servers
+            if server.vswitch.datapath_id in self.connected
+            and not list(self.differing_rules(server, state))
+        )
+
+    def differing_rules(self, server: Server, state: NetworkState) -> Iterator[FlowRule]:
+        """Rules about real racks that a vswitch lacks or has too many."""
+        wanted = {(rule.kind, rule.args) for rule in circuit_rules(state, server)}
+        held = {
+            (rule.kind, rule.args)
+            for rule in self.tables[server.vswitch.datapath_id].values()
+            if rule.kind is not RuleKind.EMULATED_CIRCUIT
+        }
+        for kind, args in sorted(wanted ^ held, key=str):
+            yield FlowRule(kind, args)
+
+
+def _root(tree: dict[RackId, RackId], rack: RackId) -> RackId:
+    while tree[rack] != rack:
+        rack = tree[rack]
+    return rack
+
+
+_ORDER = (
+    "intent",
+    "divert",
+    "drain",
+    "move",
+    "settle",
+    "carrier",
+    "announce",
+    "probe",
+    "activate",
+    "tidy",
+    "outcome",
+)
+
+
+class Watch:
+    """Holds an execution against the network, after every single change."""
+
+    def __init__(self, network: Network, execution: Execution) -> None:
+        self.network = network
+        self.execution = execution
+        self.fabric = network.fabric
+        self.start = execution.plan.current
+        self.diverted: set[tuple[DatapathId, RackId]] = set()
+        """What vswitches have confirmed: (vswitch, destination rack)."""
+        self.passed: set[tuple[tuple[RackId, RackId], VlanId]] = set()
+        self.carrier: set[PortId] = set()
+        self.steps: list[str] = []
+
+    def run(self) -> Execution:
+        """Drive the execution to its end."""
+        steps = self.execution.run()
+        try:
+            batch = next(steps)
+            while True:
+                self.before(batch)
+                outcomes = self.network.perform(batch, self.look)
+                self.learn(batch, outcomes)
+                batch = steps.send(outcomes)
+        except StopIteration:
+            self.at_the_end()
+            return self.execution
+
+    def _demand(self, holds: bool, words: str) -> None:
+        if not holds:
+            raise Violation(f"after {self.steps}: {words}")
+
+    # -- before a batch ---------------------------------------------------------------------------
+
+    def before(self, batch: Batch) -> None:
+        self.steps.append(batch.step)
+        ranks = [_ORDER.index(step) for step in self.steps]
+        self._demand(ranks == sorted(ranks), "the steps are out of order")
+        if batch.step != "intent":
+            self._demand(bool(self.network.journal), "the intent is not in the journal yet")
+        for command in batch.commands:
+            if isinstance(command, MoveMirrors):
+                self._mirrors_may_move(command)
+
+    def _mirrors_may_move(self, command: MoveMirrors) -> None:
+        """Invariant (b), and that nothing is asked for that an optical switch must refuse."""
+        for circuit in self.start.topology.circuits:
+            if command.move.disconnect.isdisjoint(self.fabric.cross_connects(circuit)):
+                continue
+            for path in self.start.topology.paths:
+                if circuit.plane == command.plane and circuit in path.circuits:
+                    self._path_is_diverted(path)
+        uses = sorted(cross.ingress for cross in command.move.connect)
+        self._demand(len(uses) == len(set(uses)), f"two circuits share a port: {command}")
+        if command.plane in self.execution.uncertain_planes:
+            return
+        staying = self.network.mirrors[command.plane] - command.move.disconnect
+        for cross in command.move.connect - staying:
+            for other in staying:
+                clash = cross.ingress == other.ingress or cross.egress == other.egress
+                self._demand(not clash, f"{cross} would share a port with {other}")
+
+    def _path_is_diverted(self, path: Path) -> None:
+        for here, there in ((path.src, path.dst), (path.dst, path.src)):
+            for server in self.fabric.racks[here].servers:
+                sure = (server.vswitch.datapath_id, there) in self.diverted
+                self._demand(
+                    sure or server.name in self.execution.conditions.dead_uplinks,
+                    f"a mirror moves under {path}, and {server.name} did not confirm its divert",
+                )
+
+    # -- after every change -----------------------------------------------------------------------
+
+    def look(self, command: Command | None) -> None:
+        """Invariant (a): every server reaches every rack; and no VLAN has a loop."""
+        for server in self.fabric.servers:
+            for rack in self.fabric.racks:
+                vlan = self.network.sends_on(server, rack.id)
+                if vlan is not None and rack.id != server.rack:
+                    self._demand(
+                        self.network.joined(vlan, server.rack, rack.id),
+                        f"{server.name} sends to {rack.name} on VLAN {vlan}, which does not lead "
+                        f"there ({command})",
+                    )
+        for vlan in self.network.loops():
+            self._demand(False, f"VLAN {vlan} has a loop ({command})")
+
+    # -- after a batch ----------------------------------------------------------------------------
+
+    def learn(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
+        for command, outcome in zip(batch.commands, outcomes, strict=True):
+            if isinstance(command, ApplyRules):
+                self._learn_rules(command, outcome)
+            elif isinstance(command, ProbePath) and outcome.confirmed and not outcome.value:
+                self.passed.add((command.pair, command.vlan))
+            elif isinstance(command, AwaitPortsUp) and outcome.confirmed:
+                up = set(command.ports) - set(outcome.value)
+                self.carrier |= {self.network.port_named[command.rack, n].id for n in up}
+
+    def _learn_rules(self, command: ApplyRules, outcome: Outcome) -> None:
+        for datapath, changes in command.changes.items():
+            if outcome.value[datapath] is not None:
+                continue
+            for change in changes:
+                if isinstance(change, Install) and change.rule.kind is RuleKind.DIVERT:
+                    self.diverted.add((datapath, RackId(change.rule.args[0] - 1)))
+
+    # -- at the end -------------------------------------------------------------------------------
+
+    def at_the_end(self) -> None:
+        self._circuits_share_no_port()
+        self._all_new_paths_passed()
+        self._devices_are_as_the_result_says()
+
+    def _circuits_share_no_port(self) -> None:
+        ends = [e for c in self.execution.result.topology.circuits for e in (c.a, c.b)]
+        self._demand(len(ends) == len(set(ends)), "two circuits of the result share a port")
+
+    def _all_new_paths_passed(self) -> None:
+        """Invariant (d)."""
+        for path, vlan in self.execution.result.vlans.items():
+            if self.start.vlans.get(path) == vlan:
+                continue
+            passed = (pair_of(path), vlan) in self.passed
+            self._demand(passed, f"{path} is in use and was not probed")
+            for circuit in set(path.circuits) - self.start.topology.circuits:
+                lit = {circuit.a, circuit.b} <= self.carrier
+                self._demand(lit, f"{circuit} is in use without carrier")
+
+    def _devices_are_as_the_result_says(self) -> None:
+        """Invariant (e)."""
+        execution, network, state = self.execution, self.network, self.execution.result
+        for plane in self.fabric.planes:
+            wanted = {
+                cross
+                for circuit in state.topology.circuits
+                if circuit.plane == plane.id
+                for cross in self.fabric.cross_connects(circuit)
+            }
+            missing = wanted - network.mirrors[plane.id]
+            used = {
+                cross
+                for path in state.topology.paths
+                for circuit in path.circuits
+                if circuit.plane == plane.id
+                for cross in self.fabric.cross_connects(circuit)
+            }
+            self._demand(not missing & used, f"{plane.name} lacks {missing & used}")
+            if plane.id not in execution.uncertain_planes:
+                self._demand(
+                    wanted == network.mirrors[plane.id],
+                    f"{plane.name} has {network.mirrors[plane.id]}, the result says {wanted}",
+                )
+        trunks = port_trunks(self.fabric, state)
+        for port in self.fabric.ports:
+            rack = self.fabric.racks[port.rack].name
+            self._demand(
+                rack in execution.unconfirmed or network.vlans[port.id] == trunks[port.id],
+                f"{rack}:{port.tor_port} has {network.vlans[port.id]}, "
+                f"the result says {trunks[port.id]}",
+            )
+        for server in self.fabric.servers:
+            differing = list(network.differing_rules(server, state))
+            self._demand(
+                server.name in execution.unconfirmed
+                or server.vswitch.datapath_id not in execution.conditions.connected
+                or not differing,
+                f"{server.name} differs from the result: {differing}",
+            )
+
+
+def conditions_of(network: Network, state: NetworkState) -> Conditions:
+    return Conditions(network.synchronised(state), frozenset(network.dead_uplinks))
+
+
+def shake(network: Network, rng: random.Random) -> None:
+    """Between reconfigurations vswitches come and go, and the odds change."""
+    network.faults = Faults.draw(rng)
+    loss = rng.choice((0.0, 0.0, 0.1, 0.3))
+    network.connected = {
+        server.vswitch.datapath_id for server in network.fabric.servers if rng.random() >= loss
+    }

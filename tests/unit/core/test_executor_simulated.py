@@ -1,0 +1,90 @@
+"""The executor against a network that fails at random: thousands of seeded reconfigurations.
+
+A failure names its seed. ``HYDRA_SIMULATION_SEED=<seed>`` replays that one alone, and
+``HYDRA_SIMULATION_RUNS=<number>`` runs more of them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from hydra.executor import Execution
+from hydra.lifecycle import ReconfigurationState
+from hydra.plan import diff
+from hydra.policy import DrainPolicy, Policy
+from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
+from tests.unit.core.simulation import Network, Violation, Watch, conditions_of, shake
+
+_RUNS = int(os.environ.get("HYDRA_SIMULATION_RUNS", "1000"))
+_CHUNKS = 10
+_RECONFIGURATIONS = 3
+_POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
+
+
+def simulate(seed: int) -> list[Execution]:
+    """A fabric, its first state, and a few reconfigurations of it, all drawn from ``seed``."""
+    rng = random.Random(seed)
+    fabric = random_fabric(rng)
+    order = order_of(fabric)
+    state = first_state(fabric, rng)
+    network = Network(fabric, state, rng)
+    network.dead_uplinks = {s.name for s in fabric.servers if rng.random() < 0.05}
+    policy = Policy(drain=_POLICY.drain, emulated_rules=rng.choice((0, 0, 7)))
+    executions = []
+    for _ in range(_RECONFIGURATIONS):
+        shake(network, rng)
+        plan = diff(fabric, state, random_state(fabric, state, rng), order)
+        execution = Execution(fabric, policy, plan, conditions_of(network, state), order)
+        network.journal.clear()
+        network.unsettle(sorted(plan.disconnect))
+        executions.append(Watch(network, execution).run())
+        network.mend(execution)
+        state = execution.result
+    return executions
+
+
+def _seeds() -> list[range]:
+    """Which seeds to run, in chunks so that a failure doesn't hide the others."""
+    if one := os.environ.get("HYDRA_SIMULATION_SEED"):
+        return [range(int(one), int(one) + 1)]
+    return [range(chunk, _RUNS, _CHUNKS) for chunk in range(_CHUNKS)]
+
+
+@pytest.mark.parametrize("seeds", _seeds(), ids=str)
+def test_whatever_fails_every_rack_stays_reachable(seeds):
+    for seed in seeds:
+        try:
+            simulate(seed)
+        except Violation as violation:
+            pytest.fail(f"HYDRA_SIMULATION_SEED={seed}: {violation}", pytrace=False)
+
+
+def test_the_seeds_reach_every_corner():
+    executions = [execution for seed in range(150) for execution in simulate(seed)]
+    assert {execution.state for execution in executions} == {
+        ReconfigurationState.DONE,
+        ReconfigurationState.PARTIAL,
+    }
+    assert any(execution.plan.connect_last for execution in executions)
+    assert any(execution.uncertain_planes for execution in executions)
+    reasons = " ".join(e.reason + " ".join(e.failures.values()) for e in executions)
+    for words in (
+        "did not confirm its divert",
+        "did not take its rules",
+        "after the drain bound",
+        "was not retagged",
+        "OCS",
+        "no carrier",
+        "no probe came through",
+        "can be probed",
+    ):
+        assert words in reasons
+
+
+def test_one_seed_is_one_course_of_events():
+    first, second = simulate(7), simulate(7)
+    assert [e.result for e in first] == [e.result for e in second]
+    assert [e.steps for e in first] == [e.steps for e in second]
