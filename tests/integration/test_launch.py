@@ -1,0 +1,181 @@
+"""The two ways to start the controller, the two signals that end it, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from .live import DEMO_CONFIG, wait_until
+
+pytestmark = pytest.mark.ovs
+
+REPOSITORY = DEMO_CONFIG.parents[1]
+READY = "http://127.0.0.1:8080/readyz"
+COMMANDS = Path(sys.executable).parent
+LAUNCHES = ("ryu-manager", "hydra")
+
+WITNESS = """
+import json, select, socket
+from eventlet import patcher
+import apps.framework
+from ryu.base import app_manager
+
+class Witness(app_manager.RyuApp):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        seen = {
+            "socket": socket.socket.__module__,
+            "patched": [m for m in ("socket", "select", "thread", "os", "time")
+                        if patcher.is_monkey_patched(m)],
+            "epoll": hasattr(select, "epoll"),
+            "poll": hasattr(select, "poll"),
+        }
+        print(json.dumps(seen))
+"""
+
+UNPREPARED = """
+import eventlet.wsgi, socket
+eventlet.wsgi.ALREADY_HANDLED = object()
+from ryu.lib import hub
+hub.patch(thread=False)
+print(socket.socket.__module__)
+"""
+
+
+def command_line(launch: str, config: Path) -> tuple[list[str], dict[str, str]]:
+    """Command and environment, as the README has them."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    environment.pop("HYDRA_CONFIG", None)
+    if launch == "hydra":
+        return [str(COMMANDS / "hydra"), "run", "--config", str(config)], environment
+    return (
+        [str(COMMANDS / "ryu-manager"), "apps/main.py"],
+        {**environment, "HYDRA_CONFIG": str(config)},
+    )
+
+
+@contextmanager
+def started(
+    command: list[str], environment: dict[str, str], log: Path
+) -> Iterator[subprocess.Popen]:
+    """A process in a group of its own; nothing of the group outlives the block."""
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            command,
+            cwd=REPOSITORY,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def is_ready() -> bool:
+    with suppress(httpx.TransportError):
+        return httpx.get(READY, timeout=2).status_code == 200
+    return False
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    document = yaml.safe_load(DEMO_CONFIG.read_text())
+    document["controller"]["journal"] = str(tmp_path / "journal.db")
+    path = tmp_path / "fabric.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    return path
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("launch", LAUNCHES)
+def test_it_gets_ready_and_ends_with_0(demo_testbed, config, launch, number):
+    log = config.with_name("log")
+    with started(*command_line(launch, config), log) as process:
+        wait_until(lambda: is_ready() or process.poll() is not None, 30)
+        assert is_ready(), log.read_text()
+        os.kill(process.pid, number)  # the process alone: it ends its workers itself
+        assert process.wait(15) == 0, log.read_text()
+        with pytest.raises(ProcessLookupError):
+            os.killpg(process.pid, 0)
+    text = log.read_text()
+    assert "the switches go on forwarding" in text
+    assert "Traceback" not in text
+    assert not is_ready()
+
+
+@pytest.mark.parametrize("launch", LAUNCHES)
+def test_every_problem_of_a_bad_file_is_told(tmp_path, launch):
+    document = yaml.safe_load(DEMO_CONFIG.read_text())
+    document["policy"]["max_hpos"] = 3
+    document["planes"][0]["driver"] = "polatis-telepathy"
+    document["vlans"]["circuits"] = "100-50000"
+    config = tmp_path / "bad.yaml"
+    config.write_text(yaml.safe_dump(document, sort_keys=False))
+    command, environment = command_line(launch, config)
+    done = run_to_its_end(command, environment)
+    assert done.returncode == 1
+    for words in ("max_hpos", "polatis-telepathy", "vlans.circuits"):
+        assert words in done.stderr
+    assert "bad.yaml" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ryu_manager_without_a_configuration_says_which_variable(tmp_path):
+    command, environment = command_line("ryu-manager", tmp_path)
+    del environment["HYDRA_CONFIG"]
+    done = run_to_its_end(command, environment)
+    assert done.returncode == 1
+    assert "HYDRA_CONFIG is not set" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_sockets_stay_the_systems_own(tmp_path):
+    """As an application inside ryu-manager finds them, after Ryu's own ``hub.patch`` call."""
+    witness = tmp_path / "witness.py"
+    witness.write_text(WITNESS)
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    # An application without threads ends by itself.
+    done = run_to_its_end([str(COMMANDS / "ryu-manager"), str(witness)], environment)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "socket": "socket",
+        "patched": [],
+        "epoll": True,
+        "poll": True,
+    }
+
+
+def test_that_ryu_by_itself_would_patch_them():
+    """What the test above guards against; were it gone, so could be the guard."""
+    done = run_to_its_end([sys.executable, "-W", "ignore", "-c", UNPREPARED], dict(os.environ))
+    assert done.stdout.strip() == "eventlet.greenio.base", done.stderr
+
+
+def run_to_its_end(
+    command: list[str], environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=REPOSITORY,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
