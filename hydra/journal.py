@@ -10,7 +10,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,14 +83,15 @@ class Journal:
                     self._db.execute(statement, values)
                 self._db.execute("COMMIT")
             except sqlite3.Error as error:
-                if self._db.in_transaction:
+                with suppress(sqlite3.Error):  # the first error is the one to tell
                     self._db.execute("ROLLBACK")
                 raise self._error("write", error) from error
 
     def _read(self, query: str) -> list[tuple[Any, ...]]:
-        with self._lock, closing(self._db.cursor()) as cursor:
+        with self._lock:
             try:
-                return cursor.execute(query).fetchall()
+                with closing(self._db.cursor()) as cursor:
+                    return cursor.execute(query).fetchall()
             except sqlite3.Error as error:
                 raise self._error("read", error) from error
 
