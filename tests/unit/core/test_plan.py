@@ -1,0 +1,183 @@
+import random
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hydra.model import NetworkState, VlanId
+from hydra.plan import (
+    describe,
+    diff,
+    hold,
+    pair_of,
+    paths_by_pair,
+    port_trunks,
+    server_port_vlans,
+    without,
+)
+from hydra.roles import PortVlans
+from tests.unit.core.fabrics import (
+    NATIVE_VLAN,
+    PARKING_VLAN,
+    circuit_between,
+    first_state,
+    order_of,
+    path_of,
+    random_fabric,
+    random_state,
+    small_fabric,
+    state_of,
+)
+from topology.checks import check_topology, check_transit, check_vlans
+
+FABRIC = small_fabric(racks=4, planes=2)
+SEEDS = st.integers(0, 2**32)
+
+
+def drawn(seed):
+    """A fabric, two successive states of it, and the plan from one to the other."""
+    rng = random.Random(seed)
+    fabric = random_fabric(rng)
+    old = first_state(fabric, rng)
+    new = random_state(fabric, old, rng)
+    return rng, fabric, old, new, diff(fabric, old, new, order_of(fabric))
+
+
+def ends(circuits):
+    return Counter(end for circuit in circuits for end in (circuit.a, circuit.b))
+
+
+@given(SEEDS)
+def test_carrying_out_a_plan_gives_exactly_the_target(seed):
+    _, fabric, old, new, plan = drawn(seed)
+    assert (old.topology.circuits - plan.disconnect) | plan.connect == new.topology.circuits
+    trunks = dict(port_trunks(fabric, old))
+    for port in fabric.ports:
+        trunks[port.id] = plan.retag.get(port.rack, {}).get(port.tor_port, trunks[port.id])
+    assert trunks == port_trunks(fabric, new)
+
+
+@given(SEEDS)
+def test_only_what_differs_is_touched(seed):
+    _, fabric, old, new, plan = drawn(seed)
+    before, after = port_trunks(fabric, old), port_trunks(fabric, new)
+    touched = {port.id for port in fabric.ports if port.tor_port in plan.retag.get(port.rack, {})}
+    assert touched == {port for port in before if before[port] != after[port]}
+    assert plan.disconnect.isdisjoint(new.topology.circuits)
+    assert plan.connect.isdisjoint(old.topology.circuits)
+    moved = Counter(
+        cross for move in plan.mirrors.values() for cross in (*move.disconnect, *move.connect)
+    )
+    parallel = (plan.disconnect - plan.disconnect_first) | (plan.connect - plan.connect_last)
+    assert moved == Counter(cross for c in parallel for cross in fabric.cross_connects(c))
+
+
+@given(SEEDS)
+def test_a_pair_is_affected_exactly_if_its_path_or_vlan_changes(seed):
+    _, _, old, new, plan = drawn(seed)
+    for pair in paths_by_pair(old).keys() | paths_by_pair(new).keys():
+        before, after = paths_by_pair(old).get(pair), paths_by_pair(new).get(pair)
+        same = before == after and old.vlans.get(before) == new.vlans.get(after)
+        assert (pair in plan.affected) is not same
+
+
+@given(SEEDS)
+def test_a_state_to_itself_is_nothing(seed):
+    _, fabric, _, new, _ = drawn(seed)
+    assert diff(fabric, new, new, order_of(fabric)).empty
+
+
+@given(SEEDS)
+def test_what_is_held_stays_and_the_rest_is_sound(seed):
+    rng, fabric, old, _, plan = drawn(seed)
+    pairs = {pair for pair in sorted(plan.affected) if rng.random() < 0.3}
+    circuits = {circuit for circuit in sorted(plan.disconnect) if rng.random() < 0.3}
+    held = hold(plan, pairs, circuits)
+    after = paths_by_pair(held)
+    for pair, path in paths_by_pair(old).items():
+        if pair in pairs or not circuits.isdisjoint(path.circuits):
+            assert after[pair] == path
+            assert held.vlans[path] == old.vlans[path]
+            assert held.topology.circuits.issuperset(path.circuits)
+    assert not {pair for pair in pairs if pair not in paths_by_pair(old)} & after.keys()
+    assert held.topology.circuits >= circuits
+    assert check_topology(fabric, held.topology, max_hops=3) == []
+    assert check_vlans(fabric, held, fabric.circuit_vlans) == []
+
+
+@given(SEEDS)
+def test_a_held_plan_diverts_and_moves_nothing_more(seed):
+    rng, fabric, old, _, plan = drawn(seed)
+    pairs = {pair for pair in sorted(plan.affected) if rng.random() < 0.3}
+    held = diff(fabric, old, hold(plan, pairs, ()), order_of(fabric))
+    assert held.affected <= plan.affected
+    assert held.affected.isdisjoint(pairs)
+    assert held.disconnect <= plan.disconnect
+    assert held.connect <= plan.connect
+    order = (held.disconnect_first, held.connect_last)
+    assert check_transit(fabric, old, held.target, *order) == []
+
+
+def test_holding_nothing_is_the_target():
+    _, _, _, new, plan = drawn(5)
+    held = hold(plan, (), ())
+    assert (held.topology, held.vlans, held.resting) == (new.topology, new.vlans, new.resting)
+
+
+@given(SEEDS)
+def test_without_circuits_their_paths_go_and_their_vlans_rest(seed):
+    rng, fabric, _, new, _ = drawn(seed)
+    lost = {circuit for circuit in sorted(new.topology.circuits) if rng.random() < 0.3}
+    gone = {path for path in new.topology.paths if rng.random() < 0.2}
+    left = without(new, lost, gone)
+    assert left.topology.circuits == new.topology.circuits - lost
+    assert set(left.topology.paths) == {
+        path for path in new.topology.paths if path not in gone and lost.isdisjoint(path.circuits)
+    }
+    freed = set(new.vlans.values()) - set(left.vlans.values())
+    assert left.resting == new.resting | freed
+    assert check_vlans(fabric, left, fabric.circuit_vlans) == []
+
+
+def test_a_port_without_a_path_carries_the_parking_vlan_alone():
+    unused = circuit_between(FABRIC, 2, 3)
+    path = path_of(FABRIC, 0, 1)
+    state = state_of(FABRIC, NetworkState(), path)
+    trunks = port_trunks(FABRIC, state)
+    assert trunks[unused.a] == PortVlans(frozenset({PARKING_VLAN}))
+    assert trunks[path.circuits[0].a] == PortVlans(frozenset({VlanId(100)}))
+
+
+def test_servers_hear_every_circuit_and_their_own_rack():
+    vlans = server_port_vlans(FABRIC, FABRIC.racks[0].id)
+    assert set(vlans) == {"s1", "s2"}
+    assert vlans["s1"].native == NATIVE_VLAN
+    assert vlans["s1"].tagged == set(range(100, 400))
+
+
+def test_a_dry_run_in_words():
+    old = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
+    new = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
+    assert list(describe(FABRIC, diff(FABRIC, old, new, order_of(FABRIC)))) == [
+        "disconnect p1 r1:o1.1 - r2:o1.1",
+        "connect p1 r1:o1.1 - r3:o1.1",
+        "retag r1:o1.1 to 101",
+        "retag r2:o1.1 to 4000",
+        "retag r3:o1.1 to 101",
+        "move r1 - r2 to electrical",
+        "move r1 - r3 to 1 hop(s) on VLAN 101",
+    ]
+
+
+def test_a_dry_run_of_nothing():
+    state = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
+    assert list(describe(FABRIC, diff(FABRIC, state, state, order_of(FABRIC)))) == [
+        "nothing to change"
+    ]
+
+
+def test_ports_to_retag_are_counted():
+    old = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
+    plan = diff(FABRIC, old, NetworkState(epoch=2), order_of(FABRIC))
+    assert plan.retagged_ports == 2
+    assert {pair_of(path) for path in old.topology.paths} == plan.affected

@@ -1,0 +1,184 @@
+import random
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hydra.model import Circuit, CrossConnect, NetworkState, PlaneId, RackId, VlanId
+from hydra.plan import port_trunks
+from hydra.reconcile import Actual, reconcile, stray_mirrors, wanted_vlans
+from hydra.roles import PortVlans
+from tests.unit.core.fabrics import (
+    PARKING_VLAN,
+    circuit_between,
+    first_state,
+    path_of,
+    random_fabric,
+    random_state,
+    small_fabric,
+    state_of,
+)
+from topology.checks import check_vlans
+
+FABRIC = small_fabric(racks=4, planes=2)
+FIRST, SECOND = path_of(FABRIC, 0, 1), path_of(FABRIC, 2, 3)
+STATE = state_of(FABRIC, NetworkState(), FIRST, SECOND)
+
+
+def devices_of(fabric, state):
+    """What the devices say if they are exactly in ``state``."""
+    mirrors = {
+        plane.id: frozenset(
+            cross
+            for circuit in state.topology.circuits
+            if circuit.plane == plane.id
+            for cross in fabric.cross_connects(circuit)
+        )
+        for plane in fabric.planes
+    }
+    return Actual(mirrors, wanted_vlans(fabric, state))
+
+
+def mended(fabric, actual, found):
+    """The devices after what :func:`reconcile` asked for."""
+    mirrors = {plane: set(present) for plane, present in actual.mirrors.items()}
+    for plane, move in found.mirrors.items():
+        mirrors[plane] = mirrors[plane] - move.disconnect | move.connect
+    vlans = {rack: {**ports, **found.retag.get(rack, {})} for rack, ports in actual.vlans.items()}
+    return Actual({plane: frozenset(present) for plane, present in mirrors.items()}, vlans)
+
+
+def test_what_the_devices_confirm_is_kept_and_nothing_is_touched():
+    found = reconcile(FABRIC, STATE, devices_of(FABRIC, STATE))
+    assert found.state == STATE
+    assert not found.mirrors
+    assert not found.retag
+    assert not found.dropped
+
+
+def test_a_circuit_with_one_way_missing_is_dropped_and_tidied():
+    actual = devices_of(FABRIC, STATE)
+    there, back = FABRIC.cross_connects(FIRST.circuits[0])
+    half = {**actual.mirrors, PlaneId(0): actual.mirrors[PlaneId(0)] - {there}}
+    found = reconcile(FABRIC, STATE, Actual(half, actual.vlans))
+    assert found.state.topology.paths == (SECOND,)
+    assert found.dropped == {FIRST.circuits[0]}
+    assert found.mirrors[PlaneId(0)].disconnect == {back}
+    assert found.state.resting == frozenset()  # the VLAN still serves the other path
+    parked = PortVlans(frozenset({PARKING_VLAN}))
+    assert found.retag == {RackId(0): {"o1.1": parked}, RackId(1): {"o1.1": parked}}
+
+
+def test_a_port_with_another_vlan_breaks_its_paths_only():
+    actual = devices_of(FABRIC, STATE)
+    vlans = {rack: dict(ports) for rack, ports in actual.vlans.items()}
+    vlans[RackId(2)]["o1.1"] = PortVlans(frozenset({VlanId(123)}))
+    found = reconcile(FABRIC, STATE, Actual(actual.mirrors, vlans))
+    assert found.state.topology.paths == (FIRST,)
+    assert found.dropped == set(SECOND.circuits)
+    assert found.mirrors[PlaneId(0)].disconnect == set(FABRIC.cross_connects(SECOND.circuits[0]))
+
+
+def test_a_device_that_does_not_answer_confirms_nothing_and_is_not_written_to():
+    actual = devices_of(FABRIC, STATE)
+    vlans = {rack: ports for rack, ports in actual.vlans.items() if rack != 0}
+    found = reconcile(FABRIC, STATE, Actual(actual.mirrors, vlans))
+    assert found.state.topology.paths == (SECOND,)
+    assert RackId(0) not in found.retag
+    mirrors = {plane: lit for plane, lit in actual.mirrors.items() if plane != 0}
+    found = reconcile(FABRIC, STATE, Actual(mirrors, actual.vlans))
+    assert found.state.topology.paths == ()
+    assert PlaneId(0) not in found.mirrors
+    assert found.state.resting == frozenset(STATE.vlans.values())
+
+
+def test_server_ports_are_put_right_too():
+    actual = devices_of(FABRIC, STATE)
+    vlans = {rack: dict(ports) for rack, ports in actual.vlans.items()}
+    vlans[RackId(1)]["s2"] = PortVlans(frozenset())
+    found = reconcile(FABRIC, STATE, Actual(actual.mirrors, vlans))
+    assert found.state == STATE
+    assert found.retag == {RackId(1): {"s2": wanted_vlans(FABRIC, STATE)[RackId(1)]["s2"]}}
+
+
+def test_mirrors_of_others_are_left_alone_and_strays_on_our_ports_are_not():
+    size = FABRIC.planes[0].ports
+    others = CrossConnect(3 * size, 4 * size)
+    onto_ours = CrossConnect(3 * size, FABRIC.ports[0].egress)
+    stray = FABRIC.cross_connects(circuit_between(FABRIC, 0, 2, plane=1))[0]
+    moves = stray_mirrors(
+        FABRIC,
+        STATE,
+        {PlaneId(0): frozenset({others, onto_ours}), PlaneId(1): frozenset({stray, others})},
+    )
+    assert moves[PlaneId(0)].disconnect == {onto_ours}
+    assert moves[PlaneId(1)].disconnect == {stray}
+
+
+def test_a_circuit_that_no_path_uses_does_not_survive_a_restart():
+    spare = circuit_between(FABRIC, 0, 1, plane=1)
+    topology = replace(STATE.topology, circuits=STATE.topology.circuits | {spare})
+    state = replace(STATE, topology=topology)
+    found = reconcile(FABRIC, state, devices_of(FABRIC, state))
+    assert found.dropped == {spare}
+    assert found.mirrors[PlaneId(1)].disconnect == set(FABRIC.cross_connects(spare))
+
+
+def jumbled(fabric, state, rng):
+    """Devices somewhere between ``state`` and chaos; some don't answer."""
+    actual = devices_of(fabric, state)
+    mirrors = {}
+    for plane, present in actual.mirrors.items():
+        if rng.random() < 0.9:
+            left = {cross for cross in sorted(present) if rng.random() < 0.8}
+            busy = {cross.ingress for cross in left} | {cross.egress for cross in left}
+            ports = [port for port in fabric.ports if port.plane == plane]
+            a, b = rng.choice(ports), rng.choice(ports)
+            if not {a.ingress, b.egress} & busy:
+                left.add(CrossConnect(a.ingress, b.egress))
+            mirrors[plane] = frozenset(left)
+    vlans = {}
+    for rack, ports in actual.vlans.items():
+        if rng.random() < 0.9:
+            vlans[rack] = {
+                name: wanted if rng.random() < 0.9 else PortVlans(frozenset({VlanId(399)}))
+                for name, wanted in ports.items()
+            }
+    return Actual(mirrors, vlans)
+
+
+@given(st.integers(0, 2**32))
+def test_once_mended_there_is_nothing_left_to_mend(seed):
+    rng = random.Random(seed)
+    fabric = random_fabric(rng)
+    state = random_state(fabric, first_state(fabric, rng), rng)
+    actual = jumbled(fabric, state, rng)
+    found = reconcile(fabric, state, actual)
+    again = reconcile(fabric, found.state, mended(fabric, actual, found))
+    assert again.state == found.state
+    assert not again.mirrors
+    assert not again.retag
+    assert check_vlans(fabric, found.state, fabric.circuit_vlans) == []
+
+
+@given(st.integers(0, 2**32))
+def test_every_kept_path_is_there_to_the_last_hop(seed):
+    rng = random.Random(seed)
+    fabric = random_fabric(rng)
+    state = first_state(fabric, rng)
+    actual = jumbled(fabric, state, rng)
+    kept = reconcile(fabric, state, actual).state
+    trunks = port_trunks(fabric, state)
+
+    def stands(circuit: Circuit) -> bool:
+        lit = actual.mirrors.get(circuit.plane, frozenset())
+        ends = (fabric.ports[circuit.a], fabric.ports[circuit.b])
+        return lit.issuperset(fabric.cross_connects(circuit)) and all(
+            actual.vlans.get(end.rack, {}).get(end.tor_port) == trunks[end.id] for end in ends
+        )
+
+    assert set(kept.topology.paths) == {
+        path for path in state.topology.paths if all(map(stands, path.circuits))
+    }
+    for path in kept.topology.paths:
+        assert kept.vlans[path] == state.vlans[path]

@@ -1,0 +1,64 @@
+import pytest
+
+from hydra.policy import Policy
+from hydra.worth import judge
+
+POLICY = Policy(
+    gain_horizon_s=10.0, gain_factor=2.0, minimum_gain_mbps=5.0, minimum_circuit_life_s=5.0
+)
+
+
+def verdict(**changes):
+    case = {
+        "served_now_mbps": 20.0,
+        "served_then_mbps": 100.0,
+        "disturbed_mbps": 100.0,
+        "outage_s": 0.5,
+        "youngest_circuit_s": 60.0,
+    }
+    return judge(POLICY, **{**case, **changes})
+
+
+def test_a_change_that_pays():
+    found = verdict()
+    assert found.pays
+    assert found.reason == "gains 800.0 Mbit for a cost of 50.0 Mbit"
+    assert (found.gain_mbps, found.gain_mbit, found.cost_mbit) == (80.0, 800.0, 50.0)
+
+
+def test_too_small_a_gain():
+    found = verdict(served_then_mbps=24.9)
+    assert not found.pays
+    assert found.reason == "gains 4.9 Mbps, less than 5 Mbps"
+
+
+def test_a_loss_is_not_a_gain():
+    assert not verdict(served_then_mbps=0.0, disturbed_mbps=0.0).pays
+
+
+def test_too_dear():
+    found = verdict(served_then_mbps=30.0, disturbed_mbps=100.0, outage_s=0.6)
+    assert not found.pays
+    assert found.reason == ("gains 100.0 Mbit in 10 s, less than 2 times its cost of 60.0 Mbit")
+
+
+def test_too_soon():
+    found = verdict(youngest_circuit_s=4.9)
+    assert not found.pays
+    assert found.reason == ("would tear down a circuit after 4.9 s, before its minimum life of 5 s")
+
+
+@pytest.mark.parametrize(
+    "on_the_edge",
+    [
+        {"served_then_mbps": 25.0, "disturbed_mbps": 0.0},
+        {"served_then_mbps": 30.0, "disturbed_mbps": 100.0, "outage_s": 0.5},
+        {"youngest_circuit_s": 5.0},
+    ],
+)
+def test_a_limit_that_is_just_met_is_met(on_the_edge):
+    assert verdict(**on_the_edge).pays
+
+
+def test_a_change_that_tears_nothing_down_has_no_young_circuit():
+    assert verdict(youngest_circuit_s=float("inf")).pays
