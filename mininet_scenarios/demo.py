@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import yaml
@@ -39,7 +40,6 @@ from mininet_scenarios.testbed import Testbed
 DEFAULT_CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "demo.yaml"
 _BUILD_S: Final = 3.0
 _WIDTH_IN_A_FILE: Final = 130
-_INTERRUPTED: Final = 128 + signal.SIGINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,23 +190,47 @@ def _options(arguments: Sequence[str] | None) -> tuple[Options, bool]:
     return Options(args.quick, args.only, args.out, args.config), args.json
 
 
+@contextmanager
+def _sigterm_leaves() -> Iterator[None]:
+    """SIGTERM unwinds the block by SystemExit, as Ctrl-C does by KeyboardInterrupt."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _attempt(options: Options, console: Console) -> Results | int:
+    """The results, or the exit status where there are none."""
+    try:
+        with _sigterm_leaves(), ConsoleNarrator(console, options.expected_s) as narrator:
+            return play(options, narrator)
+    except KeyboardInterrupt:
+        status = 128 + signal.SIGINT
+    except SystemExit as leaving:
+        status = int(leaving.code or 0)
+    except HydraError as error:
+        console.print("not counted:", style="bold red")
+        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        console.print(f"logs are in {options.out / 'work'}", highlight=False, soft_wrap=True)
+        return 1
+    console.print("interrupted; nothing is left behind")
+    return status
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     options, as_json = _options(arguments)
     console = Console(stderr=as_json)
     if not console.is_terminal:
         console = Console(stderr=as_json, width=_WIDTH_IN_A_FILE)
     began_s = time.monotonic()
-    try:
-        with ConsoleNarrator(console, options.expected_s) as narrator:
-            results = play(options, narrator)
-    except KeyboardInterrupt:
-        console.print("interrupted; nothing is left behind")
-        return _INTERRUPTED
-    except HydraError as error:
-        console.print("not counted:", style="bold red")
-        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
-        console.print(f"logs are in {options.out / 'work'}", highlight=False, soft_wrap=True)
-        return 1
+    results = _attempt(options, console)
+    if isinstance(results, int):
+        return results
     written = save(results, options, time.monotonic() - began_s)
     if as_json:
         print(written[0].read_text(encoding="utf-8"))

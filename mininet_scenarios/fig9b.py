@@ -77,8 +77,8 @@ class Fig9bPlan:
         return self.alone_s * (1 + 2.2 + 1.5) + 3 * _SETUP_S
 
 
-FULL: Final = Fig9bPlan(500_000, 60, 0.1, 19.0, 3, 6.5, 4.0)
-QUICK: Final = Fig9bPlan(500_000, 25, 0.1, 8.0, 3, 6.5, 2.0)
+FULL: Final = Fig9bPlan(500_000, 60, 0.1, 17.0, 3, 6.5, 4.0)
+QUICK: Final = Fig9bPlan(500_000, 25, 0.1, 7.2, 3, 6.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True)

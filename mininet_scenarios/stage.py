@@ -18,6 +18,7 @@ from hydra.errors import HydraError
 from hydra.model import Fabric
 from mininet_scenarios.controller_client import ControllerClient
 from mininet_scenarios.controller_process import ControllerProcess
+from mininet_scenarios.emulators.admin import AdminError
 from mininet_scenarios.testbed import Testbed
 from mininet_scenarios.workloads import iperf3
 from mininet_scenarios.workloads.iperf3 import ThroughputRun
@@ -148,7 +149,10 @@ class Stage:
         """Where frames were lost since the testbed was built; takes up to half a second a plane."""
         dark: dict[str, int] = {}
         for plane in self.fabric.planes:
-            counters = self.testbed.ocs(plane.name).counters()
+            try:
+                counters = self.testbed.ocs(plane.name).counters()
+            except AdminError as error:
+                raise ScenarioError(f"plane {plane.name} can't be asked: {error}") from error
             for port in counters.ports:
                 dark[f"{plane.name}: at the ToR on port {port.egress}"] = port.at_tor
             at_tors = sum(port.at_tor for port in counters.ports)

@@ -1,0 +1,48 @@
+"""The demo takes itself down, whenever it is told to stop."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mininet_scenarios.testbed import clean_up
+
+from .test_testbed_cleanup import Machine
+
+pytestmark = [pytest.mark.ovs, pytest.mark.usefixtures("machine")]
+
+
+def wait_until_it_runs(demo: subprocess.Popen[str], out: Path) -> None:
+    """Until the controller is up and the first ranks exchange data."""
+    deadline = time.monotonic() + 60
+    while not list(out.glob("work/b/*alltoall*.out")):
+        assert demo.poll() is None, demo.communicate()[0]
+        assert time.monotonic() < deadline, "the demo did not get under way"
+        time.sleep(0.1)
+    time.sleep(0.5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, number: int) -> None:
+    clean_up()  # what a killed session left is no fault of the test
+    before = Machine.now()
+    command = [sys.executable, "-m", "mininet_scenarios.demo", "--quick", "--only", "b"]
+    demo = subprocess.Popen(
+        [*command, "--out", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    wait_until_it_runs(demo, tmp_path)
+    demo.send_signal(number)
+    printed = demo.communicate(timeout=60)[0]
+    assert demo.returncode == 128 + number, printed
+    assert "interrupted" in printed
+    assert "Traceback" not in printed
+    assert Machine.now() == before
+    assert not (tmp_path / "result.json").exists()
