@@ -59,6 +59,13 @@ class Live:
         """Give two racks a circuit on one of these planes; the finished reconfiguration."""
         return self.client.reconfigure([PairDemand(a, b, 80)], use_planes=planes or None)
 
+    def planes_between(self, a: str, b: str) -> tuple[str, ...]:
+        """The planes of two racks' path in the order of its hops; empty: electrical."""
+        for path in self.get("/v1/topology")["paths"]:
+            if {path["src"], path["dst"]} == {a, b}:
+                return tuple(hop["plane"] for hop in path["hops"])
+        return ()
+
     def reaches(self, source: str, destination: str, *, count: int = 2) -> bool:
         """Whether every ping comes back, IPv4 and IPv6."""
         server = self.fabric.server_by_name[destination]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from itertools import combinations
+
 import pytest
 
 from .live import live
 
 pytestmark = pytest.mark.ovs
 
-VLAN_TAG = "81000"  # 802.1Q ethertype, then priority 0 and the VLAN's upper bits
+ECHO = "icmp or (icmp6 and ip6[40] >= 128 and ip6[40] <= 129)"
+TAGGED = "vlan and (ip or ip6)"
 
 
 @pytest.fixture
@@ -25,15 +29,12 @@ def test_all_pairs_before_and_with_a_circuit(network):
     reservation = network.reserve("r1", "r2")
     assert reservation["state"] == "active"
     with (
-        network.testbed.frames_at("h11", "optical", expression="vlan and (ip or ip6)") as tagged,
-        network.testbed.frames_at(
-            "h11", "electrical", expression="icmp or (icmp6 and ip6[40] >= 128 and ip6[40] <= 129)"
-        ) as electrical,
+        network.testbed.frames_at("h11", "optical", expression=TAGGED) as tagged,
+        network.testbed.frames_at("h11", "electrical", expression=ECHO) as electrical,
     ):
         assert network.reaches("h11", "h21", count=5)
     assert len(tagged.frames()) >= 20, "five echoes and replies, IPv4 and IPv6"
-    vlans = {int.from_bytes(frame.data[14:16], "big") & 0xFFF for frame in tagged.frames()}
-    assert vlans == {reservation["path"]["vlan"]}
+    assert {vlan_of(frame) for frame in tagged.frames()} == {reservation["path"]["vlan"]}
     assert electrical.frames() == ()
     assert network.everyone_reaches_everyone()
     network.api("DELETE", f"/v1/reservations/{reservation['id']}", headers={"Prefer": "wait=20"})
@@ -42,20 +43,49 @@ def test_all_pairs_before_and_with_a_circuit(network):
 
 
 def test_own_rack_traffic_never_touches_the_electrical_network(network):
-    expression = "icmp or (icmp6 and ip6[40] >= 128 and ip6[40] <= 129)"
-    with (
-        network.testbed.frames_at("h11", "electrical", expression=expression) as electrical,
-        network.testbed.frames_at("h11", "optical", expression=expression) as optical,
-    ):
+    with ExitStack() as stack:
+        electrical, optical = (
+            [
+                stack.enter_context(network.testbed.frames_at(name, where, expression=ECHO))
+                for name in ("h11", "h12")
+            ]
+            for where in ("electrical", "optical")
+        )
         assert network.reaches("h11", "h12", count=5)
-    assert electrical.frames() == ()
-    assert len(optical.frames()) >= 20
+    assert [capture.frames() for capture in electrical] == [(), ()]
+    assert [len(capture.frames()) for capture in optical] == [20, 20]
 
 
 def test_two_hops_over_two_planes(network):
+    """Rack 1 relays in its ToR: its servers see nothing of it, and no frame goes electrical."""
     assert network.reserve("r1", "r2", 30)["state"] == "active"
     assert network.reserve("r1", "r3", 30)["state"] == "active"
     relayed = network.reserve("r2", "r3", 30)
     assert relayed["state"] == "active"
-    assert network.reaches("h21", "h31", count=5)
+    assert [hop["to_rack"] for hop in relayed["path"]["hops"]] == ["r1", "r3"]
+    watch = network.testbed.frames_at
+    with (
+        watch("h21", "electrical", expression=ECHO) as electrical,
+        watch("h31", "optical", expression=TAGGED) as optical,
+        watch("h11", "optical", expression=TAGGED) as relay_1,
+        watch("h12", "optical", expression=TAGGED) as relay_2,
+    ):
+        assert network.reaches("h21", "h31", count=5)
+    assert electrical.frames() == ()
+    assert {vlan_of(frame) for frame in optical.frames()} == {relayed["path"]["vlan"]}
+    assert len(optical.frames()) >= 20
+    assert relay_1.frames() + relay_2.frames() == ()
     assert network.everyone_reaches_everyone()
+
+
+def test_every_pair_of_servers_with_and_without_circuits(network):
+    pairs = list(combinations([server.name for server in network.fabric.servers], 2))
+    assert len(pairs) == 28
+    assert [pair for pair in pairs if not network.reaches(*pair, count=1)] == []
+    for a, b in (("r1", "r2"), ("r3", "r4"), ("r1", "r3")):
+        assert network.reserve(a, b)["state"] == "active"
+    assert [pair for pair in pairs if not network.reaches(*pair, count=1)] == []
+
+
+def vlan_of(frame):
+    return int.from_bytes(frame.data[14:16], "big") & 0xFFF
