@@ -18,32 +18,32 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 with warnings.catch_warnings():
-    # eventlet announces on import that it is in maintenance; docs/decisions/0002 knows.
+    # eventlet announces on import that it is in maintenance, and Ryu still uses distutils and cgi;
+    # docs/decisions/0002 knows.
     warnings.simplefilter("ignore")
     import eventlet.wsgi
 
-if not hasattr(eventlet.wsgi, "ALREADY_HANDLED"):
-    eventlet.wsgi.ALREADY_HANDLED = object()
+    if not hasattr(eventlet.wsgi, "ALREADY_HANDLED"):
+        eventlet.wsgi.ALREADY_HANDLED = object()
 
-from ryu.lib import hub
+    from ryu import cfg
+    from ryu.base import app_manager
+    from ryu.controller import ofp_event
+    from ryu.controller.handler import (
+        CONFIG_DISPATCHER,
+        DEAD_DISPATCHER,
+        MAIN_DISPATCHER,
+        set_ev_cls,
+    )
+    from ryu.lib import hub
+    from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 
 
 def _no_patch(**_modules: bool) -> None:
     """Stands in for ``hub.patch``: sockets, threads and select stay the system's own."""
 
 
-hub.patch = _no_patch
-
-from ryu import cfg
-from ryu.base import app_manager
-from ryu.controller import ofp_event
-from ryu.controller.handler import (
-    CONFIG_DISPATCHER,
-    DEAD_DISPATCHER,
-    MAIN_DISPATCHER,
-    set_ev_cls,
-)
-from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
+hub.patch = _no_patch  # before ryu.cmd.manager is imported, which calls it
 
 
 def run_manager(arguments: list[str]) -> None:
