@@ -20,7 +20,6 @@ from hydra.pipeline import (
     cookie_subject,
 )
 from hydra.rules import (
-    FlowRule,
     account_rules,
     base_rules,
     circuit_rule,
@@ -34,6 +33,7 @@ from hydra.rules import (
     uplink_exceptions,
 )
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
+from tests.unit.core.sample_rules import every_rule
 
 FABRIC = small_fabric(racks=3, planes=2, servers=2)
 H11, H12, H21 = FABRIC.servers[0], FABRIC.servers[1], FABRIC.servers[2]
@@ -53,32 +53,21 @@ def arguments(kind):
     return {value.index for value in values if isinstance(value, Arg)}
 
 
-def every_rule():
-    """At least one rule of every kind that vswitches hold."""
-    state = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
-    for server in FABRIC.servers:
-        yield from base_rules(FABRIC, server, {"h11", "h31"})
-        yield from circuit_rules(state, server)
-    yield divert_rule(RackId(1), 3)
-    yield from emulated_rules(3, VlanId(100), 3)
-    yield FlowRule(RuleKind.TOR_NORMAL, (), cookie(RuleKind.TOR_NORMAL))
-
-
 def test_every_kind_has_a_shape_and_is_used():
     assert set(SHAPES) == set(RuleKind)
-    assert set(kinds(every_rule())) == set(RuleKind)
+    assert set(kinds(every_rule(FABRIC))) == set(RuleKind)
 
 
 @pytest.mark.parametrize("kind", RuleKind)
 def test_rules_bring_exactly_what_their_shape_asks_for(kind):
     places = arguments(kind)
     assert places == set(range(len(places)))
-    rules = [rule for rule in every_rule() if rule.kind is kind]
+    rules = [rule for rule in every_rule(FABRIC) if rule.kind is kind]
     assert {len(rule.args) for rule in rules} == {len(places)}
 
 
 def test_every_cookie_says_whose_and_what_it_is():
-    for rule in every_rule():
+    for rule in every_rule(FABRIC):
         assert rule.cookie & COOKIE_TAG_MASK == COOKIE_TAG
         assert rule.cookie >> 48 & 0xFF == rule.kind.value
 

@@ -1,0 +1,113 @@
+"""What Ryu makes of rules and messages: an encoder and a parser that share nothing with ours."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any
+
+from apps.framework import ofproto_v1_3, ofproto_v1_3_parser
+from apps.openflow import SwitchPorts
+from hydra.pipeline import SHAPES, Arg, Output, Port, PushVlan, ToController
+from hydra.rules import FlowRule
+
+# isort: split
+from ryu.ofproto import ofproto_parser, ofproto_protocol  # once apps.framework has prepared it
+
+DATAPATH = ofproto_protocol.ProtocolDesc(version=4)
+
+
+def split(data: bytes) -> Iterator[bytes]:
+    """The OpenFlow messages that ``data`` consists of, to the last byte."""
+    while data:
+        (length,) = struct.unpack_from("!H", data, 2)
+        assert 8 <= length <= len(data)
+        yield data[:length]
+        data = data[length:]
+
+
+def parse(message: bytes) -> Any:
+    """Ryu's object for one message."""
+    version, kind, length, xid = ofproto_parser.header(message)
+    return ofproto_parser.msg(DATAPATH, version, kind, length, xid, bytearray(message))
+
+
+def normal(message: Any) -> dict[str, Any]:
+    """A parsed message as plain data, its match fields in alphabetical order."""
+    fields = message.to_jsondict()
+    for body in fields.values():
+        if "match" in body:
+            body["match"]["OFPMatch"]["oxm_fields"].sort(key=lambda f: f["OXMTlv"]["field"])
+            body["match"]["OFPMatch"].pop("length", None)
+    return fields
+
+
+def _human(name: str, value: int) -> int | str:
+    if name == "eth_dst":
+        return value.to_bytes(6, "big").hex(":")
+    if name == "ipv4_dst":
+        return str(IPv4Address(value))
+    if name == "ipv6_dst":
+        return str(IPv6Address(value))
+    return value
+
+
+def flow_mod(rule: FlowRule, ports: SwitchPorts, command: int) -> Any:
+    """The same rule built from Ryu's own classes and serialised by them."""
+    shape, parser, proto = SHAPES[rule.kind], ofproto_v1_3_parser, ofproto_v1_3
+    real = {
+        Port.HOST: ports.host,
+        Port.OPTICAL: ports.optical,
+        Port.ELECTRICAL: ports.electrical,
+        Port.NORMAL: proto.OFPP_NORMAL,
+    }
+
+    def number(value: int | Arg) -> int:
+        return rule.args[value.index] if isinstance(value, Arg) else value
+
+    fields: dict[str, Any] = {}
+    for field in shape.match:
+        value = _human(field.name, number(field.value))
+        if field.name == "in_port":
+            value = real[Port(number(field.value))]
+        mask = None if field.mask is None else _human(field.name, number(field.mask))
+        fields[field.name] = value if mask is None else (value, mask)
+    actions: list[Any] = []
+    for action in shape.actions:
+        if isinstance(action, Output):
+            actions.append(parser.OFPActionOutput(real[Port(number(action.port))], 0))
+        elif isinstance(action, ToController):
+            actions.append(parser.OFPActionOutput(proto.OFPP_CONTROLLER, proto.OFPCML_NO_BUFFER))
+        elif isinstance(action, PushVlan):
+            vid = number(action.vlan) | proto.OFPVID_PRESENT
+            actions += [parser.OFPActionPushVlan(0x8100), parser.OFPActionSetField(vlan_vid=vid)]
+        else:
+            actions.append(parser.OFPActionPopVlan())
+    instructions: list[Any] = []
+    if actions:
+        kind = proto.OFPIT_APPLY_ACTIONS
+        instructions.append(parser.OFPInstructionActions(kind, actions))
+    if shape.write_metadata is not None:
+        metadata = number(shape.write_metadata)
+        instructions.append(parser.OFPInstructionWriteMetadata(metadata, 2**64 - 1))
+    if shape.goto is not None:
+        instructions.append(parser.OFPInstructionGotoTable(shape.goto))
+    adding = command == proto.OFPFC_ADD
+    return parser.OFPFlowMod(
+        DATAPATH,
+        cookie=rule.cookie if adding else 0,
+        table_id=shape.table,
+        command=command,
+        priority=shape.priority,
+        out_port=proto.OFPP_ANY,
+        out_group=proto.OFPG_ANY,
+        match=parser.OFPMatch(**fields),
+        instructions=instructions if adding else [],
+    )
+
+
+def serialised(message: Any, xid: int) -> bytes:
+    message.set_xid(xid)
+    message.serialize()
+    return bytes(message.buf)

@@ -1,0 +1,288 @@
+"""The fleet on connections in memory: what switches answer, and what they don't."""
+
+import struct
+import threading
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from apps.fleet import Fleet
+from apps.framework import PortInfo
+from apps.openflow import TYPE_BARRIER_REQUEST, TYPE_PACKET_OUT
+from hydra.frames import probe
+from hydra.model import RackId, VlanId
+from hydra.pipeline import Port
+from hydra.rules import Install, divert_rule
+from tests.unit.apps.ryu_reference import split
+from tests.unit.core.fabrics import small_fabric
+
+FABRIC = small_fabric(racks=2, planes=1, servers=1)
+H11, H21 = FABRIC.servers
+V1, V2 = H11.vswitch.datapath_id, H21.vswitch.datapath_id
+TOR1 = FABRIC.racks[0].tor.datapath_id
+CHANGES = (Install(divert_rule(RackId(1), 1)),)
+
+
+def port_table(*names, up=True):
+    return {number: PortInfo(number, name, up) for number, name in enumerate(names, start=4)}
+
+
+VSWITCH_PORTS = port_table("host", "optical", "electrical")
+
+
+class Switch:
+    """A connection that keeps what it is sent and answers as ``answer`` says."""
+
+    def __init__(self, fleet, datapath, answer=None, ports=VSWITCH_PORTS):
+        self.fleet, self.datapath, self.answer = fleet, datapath, answer
+        self.sent = []
+        fleet.switch_connected(datapath, self, ports)
+
+    def send(self, message):
+        self.sent += split(message)
+        xid = struct.unpack_from("!I", message, 4)[0]
+        if self.answer is not None:
+            self.answer(self, xid)
+
+    def disconnect(self):
+        self.fleet.switch_disconnected(self.datapath, self)
+
+
+def agrees(switch, xid):
+    switch.fleet.barrier_replied(switch.datapath, xid)
+
+
+def refuses(switch, xid):
+    switch.fleet.error_replied(switch.datapath, xid, "OpenFlow error type 4, code 2")
+    switch.fleet.error_replied(switch.datapath, xid, "another one")
+    agrees(switch, xid)
+
+
+def hangs_up(switch, xid):
+    switch.disconnect()
+
+
+def replies_with(*parts):
+    def answer(switch, xid):
+        for number, part in enumerate(parts, start=1):
+            more = number < len(parts)
+            switch.fleet.statistics_replied(switch.datapath, xid, part, more=more)
+
+    return answer
+
+
+@pytest.fixture
+def fleet():
+    return Fleet(FABRIC, post=lambda function: function())
+
+
+def test_a_barrier_confirms_a_change(fleet):
+    switch = Switch(fleet, V1, agrees)
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    kinds = [message[1] for message in switch.sent]
+    assert kinds[-1] == TYPE_BARRIER_REQUEST
+    assert len(kinds) == 1 + 1 + 1 + 1  # bundle opened, the rule, committed, barrier
+    assert len({message[4:8] for message in switch.sent}) == 1
+
+
+def test_an_error_before_the_barrier_is_the_outcome(fleet):
+    Switch(fleet, V1, refuses)
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: "OpenFlow error type 4, code 2"}
+
+
+def test_a_lost_connection_leaves_the_outcome_unknown(fleet):
+    Switch(fleet, V1, hangs_up)
+    assert fleet.apply({V1: CHANGES}, 1.0) == {
+        V1: "disconnected before it answered: outcome unknown"
+    }
+    assert fleet.connected() == frozenset()
+
+
+def test_a_switch_that_reconnects_leaves_the_old_outcome_unknown(fleet):
+    Switch(fleet, V1, lambda switch, _xid: Switch(fleet, V1, agrees))
+    assert "outcome unknown" in fleet.apply({V1: CHANGES}, 1.0)[V1]
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+
+
+def test_no_answer_in_time_leaves_the_outcome_unknown(fleet):
+    xids = []
+    Switch(fleet, V1, lambda _switch, xid: xids.append(xid))
+    assert fleet.apply({V1: CHANGES}, 0.02) == {V1: "no answer within 0.02 s: outcome unknown"}
+    fleet.barrier_replied(V1, xids[0])  # too late: nobody waits, and nothing breaks
+    fleet.error_replied(V1, xids[0], "late")
+
+
+def test_a_switch_that_was_never_there_is_not_connected(fleet):
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: "not connected"}
+
+
+def test_each_switch_has_its_own_outcome(fleet):
+    Switch(fleet, V1, agrees)
+    Switch(fleet, V2, refuses)
+    outcome = fleet.apply({V1: CHANGES, V2: CHANGES, TOR1: CHANGES}, 1.0)
+    assert outcome == {V1: None, V2: "OpenFlow error type 4, code 2", TOR1: "not connected"}
+
+
+def test_another_switchs_answer_is_not_taken(fleet):
+    Switch(fleet, V2)
+    Switch(fleet, V1, lambda switch, xid: fleet.barrier_replied(V2, xid))
+    assert "no answer" in fleet.apply({V1: CHANGES}, 0.02)[V1]
+
+
+def test_the_end_of_an_old_connection_is_ignored(fleet):
+    old = Switch(fleet, V1, agrees)
+    Switch(fleet, V1, agrees)
+    old.disconnect()
+    assert fleet.connected() == {V1}
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+
+
+def test_rules_carry_the_switchs_own_port_numbers(fleet):
+    switch = Switch(fleet, V1, agrees)
+    fleet.apply({V1: CHANGES}, 1.0)
+    electrical = VSWITCH_PORTS[6].number
+    assert electrical.to_bytes(4, "big") in switch.sent[1]
+
+
+def test_missing_ports_are_named(fleet):
+    assert fleet.missing_ports(V1) == ()
+    Switch(fleet, V1, ports=port_table("host"))
+    assert fleet.missing_ports(V1) == ("optical", "electrical")
+    fleet.port_changed(V1, PortInfo(9, "optical", True), deleted=False)
+    assert fleet.missing_ports(V1) == ("electrical",)
+    fleet.port_changed(V1, PortInfo(9, "optical", True), deleted=True)
+    assert fleet.missing_ports(V1) == ("optical", "electrical")
+
+
+def test_those_who_watch_are_told(fleet):
+    seen = []
+    fleet.watch(
+        seen.append,
+        lambda datapath, port: seen.append((datapath, port.name, port.up)),
+    )
+    Switch(fleet, V1)
+    fleet.port_changed(V1, PortInfo(5, "optical", False), deleted=False)
+    fleet.port_changed(V2, PortInfo(5, "optical", False), deleted=False)  # not connected
+    assert seen == [V1, (V1, "optical", False)]
+    assert fleet.port(V1, "optical") == PortInfo(5, "optical", False)
+    assert fleet.port(V1, "other") is None
+    assert fleet.port(V2, "optical") is None
+
+
+# -- statistics -------------------------------------------------------------------------------
+
+
+def flow_entry(cookie, packets, octets):
+    return struct.pack("!H22xQQQHHxxxx", 56, cookie, packets, octets, 1, 4)
+
+
+def port_entry(number, rx, tx):
+    return struct.pack("!Ixxxx12QII", number, rx, tx, 10 * rx, 10 * tx, *(0,) * 8, 0, 0)
+
+
+def test_statistics_in_several_parts_are_put_together(fleet):
+    Switch(fleet, V1, replies_with(flow_entry(1, 2, 3) + flow_entry(4, 5, 6), flow_entry(7, 8, 9)))
+    counters = fleet.flow_counters([V1, V2], 1, 1.0)
+    assert counters[V1].cookie.tolist() == [1, 4, 7]
+    assert counters[V1].bytes.tolist() == [3, 6, 9]
+    assert counters[V2] is None
+
+
+@pytest.mark.parametrize("body", [b"short", bytes(56)])
+def test_malformed_statistics_are_no_counters(fleet, body):
+    Switch(fleet, V1, replies_with(body))
+    assert fleet.flow_counters([V1], 1, 1.0) == {V1: None}
+    assert fleet.port_packets([V1], 1.0) == {V1: None}
+
+
+def test_port_counters_are_given_by_name(fleet):
+    Switch(fleet, TOR1, replies_with(port_entry(4, 1, 2), port_entry(99, 3, 4)), port_table("o1"))
+    (counters,) = fleet.port_packets([TOR1], 1.0).values()
+    assert {name: (c.rx_packets, c.tx_bytes) for name, c in counters.items()} == {"o1": (1, 20)}
+
+
+# -- waiting for ports ------------------------------------------------------------------------
+
+
+def test_ports_that_are_up_need_no_wait(fleet):
+    Switch(fleet, TOR1, ports=port_table("o1", "o2"))
+    assert fleet.await_ports_up(TOR1, ["o1", "o2"], 10.0) == ()
+
+
+def test_ports_that_stay_down_or_unknown_are_named(fleet):
+    Switch(fleet, TOR1, ports=port_table("o1", up=False))
+    assert fleet.await_ports_up(TOR1, ["o1", "o2"], 0.02) == ("o1", "o2")
+    assert fleet.await_ports_up(V2, ["o1"], 0.02) == ("o1",)
+
+
+def test_a_port_that_comes_up_ends_the_wait(fleet):
+    Switch(fleet, TOR1, ports=port_table("o1", up=False))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(fleet.await_ports_up, TOR1, ["o1"], 30.0)
+        time.sleep(0.05)
+        assert not waiting.done()
+        fleet.port_changed(TOR1, PortInfo(4, "o1", True), deleted=False)
+        assert waiting.result(timeout=5.0) == ()
+
+
+# -- frames and probes ------------------------------------------------------------------------
+
+
+def test_frames_go_out_of_the_named_port(fleet):
+    switch = Switch(fleet, V1)
+    fleet.send_frames({V1: [(Port.OPTICAL, b"x" * 60)], V2: [(Port.OPTICAL, b"y" * 60)]})
+    (message,) = switch.sent
+    assert message[1] == TYPE_PACKET_OUT
+    assert message.endswith(b"x" * 60)
+    assert struct.unpack_from("!I", message, 28) == (5,)
+
+
+def test_a_frame_for_a_port_that_is_missing_is_not_sent(fleet):
+    switch = Switch(fleet, V1, ports=port_table("host"))
+    fleet.send_frames({V1: [(Port.OPTICAL, b"x" * 60)]})
+    assert switch.sent == []
+
+
+def test_a_probe_is_known_by_its_nonce(fleet):
+    first, second = fleet.expect_probe(1), fleet.expect_probe(2)
+    fleet.packet_received(V2, probe(H11.mac, H21.mac, VlanId(100), 2))
+    fleet.packet_received(V2, probe(H11.mac, H21.mac, VlanId(100), 2))
+    fleet.packet_received(V2, b"anything else")
+    assert second.done()
+    assert not first.done()
+    fleet.forget_probe(1)
+    fleet.packet_received(V2, probe(H11.mac, H21.mac, VlanId(100), 1))
+    assert not first.done()
+
+
+# -- threads ----------------------------------------------------------------------------------
+
+
+def test_many_callers_at_once_each_get_their_own_answer():
+    """Answers come from one other thread, as the hub's do, in whatever order."""
+    mailbox, wake = deque(), threading.Event()
+    fleet = Fleet(FABRIC, post=lambda function: (mailbox.append(function), wake.set()))
+    stopping = threading.Event()
+
+    def hub():
+        while not stopping.is_set():
+            wake.wait(0.01)
+            wake.clear()
+            while mailbox:
+                mailbox.popleft()()
+
+    thread = threading.Thread(target=hub)
+    thread.start()
+    try:
+        Switch(fleet, V1, agrees)
+        Switch(fleet, V2, refuses)
+        with ThreadPoolExecutor(8) as pool:
+            outcomes = list(
+                pool.map(lambda _: fleet.apply({V1: CHANGES, V2: CHANGES}, 10.0), range(100))
+            )
+    finally:
+        stopping.set()
+        thread.join()
+    assert all(o == {V1: None, V2: "OpenFlow error type 4, code 2"} for o in outcomes)
