@@ -92,8 +92,11 @@ def _axes(title: str, x_label: str, y_label: str) -> tuple[Figure, Axes]:
 
 
 def _draw(axes: Axes, samples: Sequence[Sample], label: str, colour: str, style: str) -> None:
-    middles = [(sample.start_s + sample.end_s) / 2 for sample in samples]
-    mbps = [sample.mbps for sample in samples]
+    usual_s = samples[0].end_s - samples[0].start_s
+    # A run's last interval is often a sliver, too short to have an average.
+    whole = [sample for sample in samples if sample.end_s - sample.start_s > usual_s / 2]
+    middles = [(sample.start_s + sample.end_s) / 2 for sample in whole]
+    mbps = [sample.mbps for sample in whole]
     axes.plot(middles, mbps, label=label, color=colour, linestyle=style, linewidth=1.5)
 
 
