@@ -31,7 +31,7 @@ def hot_pair(network, seconds):
 
 def test_counters_bring_a_circuit(demo_testbed, tmp_path):
     with live(demo_testbed, tmp_path, PERIODIC) as network, hot_pair(network, 8) as udp:
-        wait_until(lambda: len(network.client.path_between("r1", "r2")) == 1)
+        wait_until(lambda: len(network.client.path_between("r1", "r2").planes) == 1)
         assert network.client.reconfigurations()[0].trigger == "periodic"
         assert any(" change: gains " in words for words in decisions(network))
         assert udp.finish(30).lost == 0
@@ -42,7 +42,7 @@ def test_without_polling_nothing_moves(demo_testbed, tmp_path):
     policy = {**PERIODIC, "poll_interval_s": 0}
     with live(demo_testbed, tmp_path, policy) as network, hot_pair(network, 5) as udp:
         udp.finish(30)
-        assert network.client.path_between("r1", "r2") == ()
+        assert network.client.path_between("r1", "r2").planes == ()
         assert network.client.reconfigurations() == []
         assert all("no demand has been measured" in words for words in decisions(network))
 
@@ -54,7 +54,7 @@ def test_a_change_that_does_not_pay_is_refused(demo_testbed, tmp_path):
         wait_until(lambda: any(" keep: gains " in words for words in decisions(network)))
         udp.finish(30)
         assert network.client.reconfigurations() == []
-        assert network.client.path_between("r1", "r2") == ()
+        assert network.client.path_between("r1", "r2").planes == ()
 
 
 def test_an_operator_may_ask_for_what_pays_only(demo_testbed, tmp_path):
@@ -69,7 +69,7 @@ def test_an_operator_may_ask_for_what_pays_only(demo_testbed, tmp_path):
         path = answer.headers["location"]
         wait_until(lambda: network.get(path)["state"] == "refused")
         assert "does not pay" in network.get(path)["reason"]
-        assert network.client.path_between("r1", "r2") == ("p1",)
+        assert network.client.path_between("r1", "r2").planes == ("p1",)
 
 
 def test_a_reservation_expires(demo_testbed, tmp_path):
