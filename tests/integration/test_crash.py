@@ -1,0 +1,63 @@
+"""A controller killed in the middle of a change: traffic goes on, and the next one clears up."""
+
+from __future__ import annotations
+
+import pytest
+
+from mininet_scenarios.streams import paced_stream
+
+from .live import live, wait_until
+
+pytestmark = pytest.mark.ovs
+
+PHASES = ["queued", "diverting", "draining", "moving", "gating", "activating"]
+
+
+@pytest.fixture
+def network(demo_testbed, tmp_path):
+    with live(demo_testbed, tmp_path) as network:
+        yield network
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_killed_in_each_phase(network, phase):
+    """The pair that moves is cut off in no phase, with a dead controller and with the next one."""
+    assert network.reserve("r3", "r4")["state"] == "active"
+    network.change("r1", "r2", "p1")
+    dark = network.dark_frames()
+    body = {
+        "demand": [{"src": a, "dst": b, "mbps": 80} for a, b in (("r1", "r2"), ("r2", "r1"))],
+        "use_planes": ["p2"],
+        "racks": ["r1", "r2"],
+    }
+    with paced_stream(network.stage, "h31", "h41", pps=500, payload_bytes=200, count=3000) as udp:
+        change = network.api("POST", "/v1/reconfigurations", json=body).json()
+        reached = PHASES[PHASES.index(phase) :]
+        while (state := state_of(network, change)) not in reached and state != "done":
+            pass
+        network.process.kill()
+        assert network.everyone_reaches_everyone()
+        network.process.start()
+        assert network.everyone_reaches_everyone()
+        result = udp.finish(30)
+    assert (result.sent, result.lost, result.duplicates) == (3000, 0, 0), "the unaffected pair"
+    assert network.dark_frames() == dark
+    wait_until(lambda: consistent(network))
+    assert network.planes_between("r3", "r4") != ()
+    network.change("r1", "r2", "p1")
+    assert network.planes_between("r1", "r2") == ("p1",)
+    assert network.everyone_reaches_everyone()
+
+
+def state_of(network, change):
+    return network.get(f"/v1/reconfigurations/{change['id']}")["state"]
+
+
+def consistent(network):
+    """Each circuit that the controller knows is two cross-connects, and there are no others."""
+    circuits = network.get("/v1/topology")["circuits"]
+    return all(
+        network.testbed.ocs(plane.name).counters().cross_connects
+        == 2 * sum(circuit["plane"] == plane.name for circuit in circuits)
+        for plane in network.fabric.planes
+    )
