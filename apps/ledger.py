@@ -68,6 +68,9 @@ class Ledger:
             self._standing &= set(paths_by_pair(state))
 
     def save(self, what: str) -> None:
+        """Write the state to the journal, with the paths that the reservations have in it."""
+        with self._lock:
+            self._note_paths()
         record = state_record(self._fabric, self.state)
         self._journal.save_state(self._fabric.name, record)
         self._journal.record(time.time(), what, {"state": record})
@@ -81,8 +84,14 @@ class Ledger:
         """All present paths that no reservation brought up were asked for in their own right."""
         with self._lock:
             self._claim_standing()
-            for path, vlan in self._state.vlans.items():
-                for reservation in self._book.place(path, vlan):
+            self._note_paths()
+
+    def _note_paths(self) -> None:
+        """A change for one pair may move another's path: its reservations go with it."""
+        for path, vlan in self._state.vlans.items():
+            before = {reservation.id: reservation for reservation in self._book.active()}
+            for reservation in self._book.place(path, vlan):
+                if reservation != before[reservation.id]:
                     self._keep(reservation)
 
     def _claim_standing(self) -> None:
