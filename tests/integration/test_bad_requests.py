@@ -15,6 +15,7 @@ GOOD = {"src": "r1", "dst": "r2", "bandwidth_mbps": 10}
 def network(demo_testbed, tmp_path_factory):
     with live(demo_testbed, tmp_path_factory.mktemp("bad")) as network:
         yield network
+        assert network.everyone_reaches_everyone()
 
 
 def circuits(network):
@@ -43,15 +44,44 @@ def test_a_reservation_that_cannot_be(network, change, status, words):
     assert (circuits(network), network.get("/v1/reservations")) == before
 
 
-def test_malformed_json(network):
-    answer = network.api(
-        "POST",
-        "/v1/reservations",
-        content=b'{"src": ',
-        headers={"content-type": "application/json"},
-    )
-    assert answer.status_code == 400
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b'{"src": ', 400),
+        (b"", 422),
+        (b"[1, 2]", 422),
+        (b'{"src": "r1", "dst": "r2", "bandwidth_mbps": NaN}', 422),
+        (b'{"src": "r1", "dst": "r2", "bandwidth_mbps": 1e999}', 422),
+        (b"\xff\xfe", 400),
+    ],
+)
+def test_a_body_that_is_no_reservation(network, content, status):
+    before = circuits(network), network.get("/v1/reservations")
+    headers = {"content-type": "application/json"}
+    answer = network.api("POST", "/v1/reservations", content=content, headers=headers)
+    assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
+    assert (circuits(network), network.get("/v1/reservations")) == before
+
+
+@pytest.mark.parametrize("path", ["/v1/plan", "/v1/reconfigurations"])
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ({"demand": [{"src": "r1", "dst": "r7", "mbps": 1}]}, 404, "r7"),
+        ({"demand": [{"src": "r1", "dst": "r2", "mbps": -1}]}, 422, "/demand/0/mbps"),
+        ({"demand": [{"src": "r1", "dst": "r1", "mbps": 1}]}, 422, "r1"),
+        ({"demand": [], "use_planes": ["p9"]}, 404, "p9"),
+        ({"demand": [], "algorithm": "oracle"}, 404, "oracle"),
+    ],
+)
+def test_a_demand_that_makes_no_sense(network, path, body, status, words):
+    before = circuits(network), network.get("/v1/reconfigurations")
+    answer = network.api("POST", path, json=body)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert words in answer.text
+    assert (circuits(network), network.get("/v1/reconfigurations")) == before
 
 
 def test_busy_ports_are_named(network):

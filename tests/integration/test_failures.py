@@ -24,7 +24,9 @@ def network(demo_testbed, tmp_path):
         demo_testbed.ocs(plane.name).admin.clear()
 
 
-@pytest.mark.parametrize("fault", [FaultKind.REFUSE, FaultKind.SILENT, FaultKind.NO_LIGHT])
+@pytest.mark.parametrize(
+    "fault", [FaultKind.REFUSE, FaultKind.SILENT, FaultKind.NO_LIGHT, FaultKind.MUTE]
+)
 def test_a_plane_that_fails_is_passed_over(network, fault):
     network.testbed.ocs("p1").admin.fault(fault)
     reservation = network.reserve("r1", "r2")
@@ -64,6 +66,75 @@ def test_planes_that_are_down(network):
     assert again.headers["content-type"] == "application/problem+json"
     assert "OCS p1 is down" in again.json()["detail"]
     assert network.everyone_reaches_everyone()
+
+
+def test_an_ocs_that_dies_with_a_circuit(network):
+    """Its mirrors stand, so its circuit stays in use; what is new goes to the other plane."""
+    first = network.reserve("r1", "r2")
+    assert first["path"]["hops"][0]["plane"] == "p1"
+    ocs = network.testbed.ocs("p1")
+    ocs.kill()
+    try:
+        with network.testbed.frames_at("h11", "optical", expression="vlan and ip") as optical:
+            assert network.reaches("h11", "h21", count=5)
+        assert len(optical.frames()) >= 10
+        assert network.reserve("r3", "r4")["state"] == "active"
+        assert network.planes_between("r3", "r4") == ("p2",)
+        body = {"demand": [{"src": "r1", "dst": "r3", "mbps": 80}], "use_planes": ["p1"]}
+        network.api("POST", "/v1/reconfigurations", json=body, headers={"Prefer": "wait=20"})
+        assert network.planes_between("r1", "r3") == ()
+        assert network.planes_between("r3", "r4") == ("p2",)
+        assert kept_path(network, first) == network.planes_between("r1", "r2") != ()
+        assert network.everyone_reaches_everyone()
+    finally:
+        ocs.start()
+        ocs.wait_until_ready()
+
+    def has_returned():
+        return all(device["connected"] for device in network.get("/v1/devices")["devices"])
+
+    wait_until(has_returned, 30)
+    assert kept_path(network, first) == network.planes_between("r1", "r2") != ()
+    assert network.everyone_reaches_everyone()
+
+
+def kept_path(network, reservation):
+    """The planes that a reservation says it is on."""
+    found = network.get(f"/v1/reservations/{reservation['id']}")
+    assert found["state"] == "active"
+    return tuple(hop["plane"] for hop in found["path"]["hops"])
+
+
+def test_somebody_elses_cross_connect_is_left_alone(network):
+    ocs = network.testbed.ocs("p1").admin
+    ocs.block_port(1)
+    try:
+        held = ocs.counters().cross_connects
+        assert network.reserve("r1", "r2")["state"] == "active"
+        assert network.planes_between("r1", "r2") == ("p2",)
+        assert ocs.counters().cross_connects == held
+        assert network.everyone_reaches_everyone()
+    finally:
+        ocs.unblock()
+
+
+def test_an_uplink_that_was_dead_before(network):
+    """The rack's circuit comes up without that server, and leaves it its electrical way."""
+    network.testbed.kill_uplink("h11")
+    try:
+        wait_until(
+            lambda: any(
+                device["detail"] == "optical uplink down"
+                for device in network.get("/v1/devices")["devices"]
+            )
+        )
+        assert network.reserve("r1", "r2")["state"] == "active"
+        assert all(network.reaches("h11", other) for other in ("h12", "h21", "h22", "h41"))
+        with network.testbed.frames_at("h12", "optical", expression="vlan and ip") as optical:
+            assert network.reaches("h12", "h21")
+        assert optical.frames()
+    finally:
+        network.testbed.restore_uplink("h11")
 
 
 def test_a_server_whose_optical_uplink_is_dead(network):
