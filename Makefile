@@ -23,7 +23,7 @@ lint: bootstrap  ## formatting, lint, types and the direction of imports
 	$(PYTHON) -m mypy --strict
 	.venv/bin/lint-imports
 
-bench: bootstrap  ## planner and rule encoding against the clock
+bench: bootstrap  ## planner, rules, statistics and retagging against the clock (root)
 	$(PYTHON) -m benchmarks
 
 clean:  ## remove whatever a killed run left: processes, bridges, interfaces (root)

@@ -282,7 +282,8 @@ def encode_changes(
 ) -> bytes:
     """Flow-mods for ``changes``, all with transaction id ``xid``.
 
-    With ``bundle_id`` they are one atomic, ordered bundle: the switch takes all or none.
+    With ``bundle_id`` they are one atomic, ordered bundle: where there is no room for one, none is
+    taken. (A message that it can't even decode, Open vSwitch answers with an error and leaves out.)
     """
     parts: list[bytes] = []
     for change in changes:

@@ -1,78 +1,14 @@
-"""The controller's own computing time at reference size: ``python -m benchmarks`` (`make bench`).
-
-No device and no packet: what a reconfiguration costs on the wire is the demo's to measure.
-"""
+"""All benchmarks in turn: ``python -m benchmarks`` (``make bench``; root)."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from pathlib import Path
-from statistics import median
-from typing import Any
-
-import numpy as np
-
-from apps.configuration import load_configuration
-from apps.openflow import SwitchPorts, encode_changes
-from hydra.model import EMPTY_TOPOLOGY, Fabric, NetworkState, VlanId
-from hydra.rules import Install, emulated_rules
-from topology.algorithms import algorithm
-from topology.problem import Budget, FabricArrays, Reserved
-from topology.vlan import allocate
-
-REFERENCE = Path(__file__).parents[1] / "configs" / "reference.yaml"
-REPEATS = 3
-SEED = 1
-RULES = 5000
-
-
-def measure(what: str, work: Callable[[], Any]) -> Any:
-    """Print the median time of a few runs; returns what the last one returned."""
-    times_ms = []
-    for _ in range(REPEATS):
-        started = time.perf_counter()
-        result = work()
-        times_ms.append((time.perf_counter() - started) * 1000)
-    print(f"{median(times_ms):10.1f} ms  {what}", flush=True)
-    return result
-
-
-def sparse_demand(fabric: Fabric, partners: int) -> np.ndarray:
-    """Each rack sends to a few others at random, Mbps."""
-    racks = len(fabric.racks)
-    random = np.random.default_rng(SEED)
-    demand = np.zeros((racks, racks))
-    for rack in range(racks):
-        others = random.choice(racks - 1, size=partners, replace=False)
-        demand[rack, others + (others >= rack)] = random.uniform(1, 10_000, partners)
-    return demand
+from benchmarks import planner, retag, rule_encoding, statistics
 
 
 def main() -> None:
-    loaded = measure("read and check the reference fabric", lambda: load_configuration(REFERENCE))
-    fabric, policy = loaded.fabric, loaded.policy
-    print(f"               {len(fabric.racks)} racks, {len(fabric.planes)} planes")
-    arrays = measure("fabric as arrays", lambda: FabricArrays.of(fabric))
-    plan, budget = algorithm(policy.algorithm), Budget(policy.max_hops)
-    for partners in (1, 8, 32):
-        demand = sparse_demand(fabric, partners)
-        result = measure(
-            f"plan, {policy.algorithm}, {partners} partners per rack",
-            lambda demand=demand: plan(arrays, demand, EMPTY_TOPOLOGY, Reserved(), budget),
-        )
-        measure(
-            f"VLANs for its {len(result.topology.paths)} paths",
-            lambda result=result: allocate(
-                arrays, NetworkState(), result.topology, fabric.circuit_vlans
-            ),
-        )
-    rules = emulated_rules(RULES, VlanId(100), 1)
-    ports = SwitchPorts(1, 2, 3)
-    measure(
-        f"encode {RULES} rules as one bundle",
-        lambda: encode_changes(map(Install, rules), ports, 1, 1),
-    )
+    for benchmark in (planner, rule_encoding, statistics, retag):
+        print(f"\n== {benchmark.__name__}", flush=True)
+        benchmark.main()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Retag the optical ports of a ToR, in the driver's one transaction and as an operator would.
 
-``python -m benchmarks.retag`` (root, Open vSwitch running). Every way ends when ovs-vswitchd has
+``python -m benchmarks.retag`` (root). Every way ends when ovs-vswitchd has
 applied the change: the driver waits for ``cur_cfg``, and so does ``ovs-vsctl`` by itself.
 """
 
@@ -17,7 +17,7 @@ from benchmarks._report import Result, report
 from drivers.tor.ovs_ovsdb import OvsTor
 from hydra.model import VlanId
 from hydra.roles import PortVlans
-from mininet_scenarios.testbed.lock import testbed_lock
+from mininet_scenarios.testbed import open_vswitch
 
 ADDRESS = "unix:/var/run/openvswitch/db.sock"
 BRIDGE = "hyBtor"
@@ -89,7 +89,7 @@ def times_ms(driver: OvsTor, ways: Sequence[Callable[[int], None]], runs: int) -
 
 
 def main() -> int:
-    with testbed_lock(), tor() as driver:
+    with open_vswitch(), tor() as driver:
         ways = (lambda vlan: by_driver(driver, vlan), by_vsctl_each, by_vsctl_once)
         ours, each, once = (median(taken) for taken in times_ms(driver, ways, RUNS))
     case, metric = f"retag {len(PORTS)} ToR ports", f"time until applied, median of {RUNS}"

@@ -7,6 +7,7 @@ from mininet_scenarios.testbed.lock import testbed_lock
 from mininet_scenarios.testbed.ocs import OcsProcess
 from mininet_scenarios.testbed.servers import ServerHost
 from mininet_scenarios.testbed.shell import TestbedError
+from mininet_scenarios.testbed.standalone import open_vswitch
 from mininet_scenarios.testbed.sweep import clean_up
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "Testbed",
     "TestbedError",
     "clean_up",
+    "open_vswitch",
     "testbed_lock",
 ]

@@ -11,7 +11,7 @@ import yaml
 from apps.configuration import load_configuration
 from hydra.config import Loaded
 from mininet_scenarios.controller_process import ControllerProcess
-from mininet_scenarios.testbed import Testbed, testbed_lock
+from mininet_scenarios.testbed import Testbed, open_vswitch, testbed_lock
 
 REPOSITORY = Path(__file__).parents[2]
 DEMO_CONFIG = REPOSITORY / "configs" / "demo.yaml"
@@ -21,6 +21,13 @@ DEMO_CONFIG = REPOSITORY / "configs" / "demo.yaml"
 def machine() -> Iterator[None]:
     """This session has the machine's Open vSwitch for itself."""
     with testbed_lock():
+        yield
+
+
+@pytest.fixture(scope="module")
+def switches(machine: None) -> Iterator[None]:
+    """Open vSwitch runs, for a module that makes bridges of its own."""
+    with open_vswitch():
         yield
 
 

@@ -37,6 +37,11 @@ def test_one_way_flow_outlives_the_fdb(machine, demo, tmp_path):
                 for name in thirds
                 for where in ("host", "optical", "electrical")
             ]
+            receiver = stack.enter_context(
+                testbed.frames_at("h21", "optical", expression="vlan and udp", direction="out")
+            )
             result = stream.finish(60)
         assert (result.sent, result.lost) == (5000, 0)
+        # It came by circuit, where the same filter sees it; a flood would show at the others.
+        assert len(receiver.frames()) > 4500
         assert sum(len(capture.frames()) for capture in watched) == 0

@@ -69,7 +69,7 @@ class Plane:
 
 
 @pytest.fixture(scope="module")
-def cables(machine):
+def cables(switches):
     made = [Cable(f"hyTt{port}", f"hyTo{port}", 100.0) for port in PORTS]
     ports = [word for port in PORTS for word in ("--", "add-port", OCS, f"hyTo{port}")]
     bridge = ["--", "set", "bridge", OCS, "datapath_type=netdev", "fail_mode=secure"]

@@ -30,7 +30,7 @@ def vsctl(*arguments: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def bridge(machine):
+def bridge(switches):
     for port in PORTS:
         run("ip", "link", "add", port, "type", "veth", "peer", "name", f"{port}x")
     try:

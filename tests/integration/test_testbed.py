@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,18 +101,29 @@ def test_a_circuit_carries_its_rate_and_no_more(circuit: Testbed, version: int) 
 
 def test_every_frame_lost_to_congestion_is_counted_by_a_queue(circuit: Testbed) -> None:
     assert rules.reaches(circuit, "h11", "h21")
-    before = {name: queue.dropped_frames for name, queue in circuit.queues().items()}
-    report = rules.iperf3(circuit, "h11", "h21", "-u", "-l", "1400", "-b", "120M", "-t", "2")
-    dropped = {
-        name: queue.dropped_frames - before[name]
-        for name, queue in circuit.queues().items()
-        if queue.dropped_frames > before[name]
-    }
+    dropped_before, unread_before = queue_drops(circuit), unread_datagrams(circuit, "h21")
+    report = rules.iperf3(circuit, "h11", "h21", "-u", "-l", "1400", "-b", "160M", "-t", "2")
+    dropped = queue_drops(circuit) - dropped_before  # a Counter: those that grew
+    # A receiver that a busy machine lets wait loses datagrams in its own socket, behind the fabric.
+    unread = unread_datagrams(circuit, "h21") - unread_before
     lost = report["sum"]["lost_packets"]
-    assert lost > 500
-    assert dropped.keys() == {"hyo-h11"}
+    assert dropped["hyo-h11"] > 0
     # iperf3's own last frames may be among the dropped, and are in no report.
-    assert lost <= dropped["hyo-h11"] <= lost + 5
+    assert lost <= dropped.total() + unread <= lost + 5, (lost, dropped, unread)
+
+
+def queue_drops(testbed: Testbed) -> Counter[str]:
+    return Counter({name: queue.dropped_frames for name, queue in testbed.queues().items()})
+
+
+def unread_datagrams(testbed: Testbed, server: str) -> int:
+    """Datagrams that reached a server and found its socket full (RFC 4113, udpInErrors)."""
+    process = testbed.host(server).popen(["cat", "/proc/net/snmp"], stdout=subprocess.PIPE)
+    text, _ = process.communicate(timeout=10)
+    names, values = (
+        line.split()[1:] for line in text.decode().splitlines() if line.startswith("Udp:")
+    )
+    return int(dict(zip(names, values, strict=True))["RcvbufErrors"])
 
 
 def test_a_circuit_that_is_not_overloaded_loses_nothing(circuit: Testbed) -> None:

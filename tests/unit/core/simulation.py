@@ -170,6 +170,12 @@ class Network:
             stays = self.rng.random() < self.faults.busy_circuit
             self._restless[circuit.a] = 10**9 if stays else self.rng.randint(0, 5)
 
+    def seen_busy(self, circuit: Circuit) -> bool:
+        """Whether frames are in flight on a circuit whose counters can be read throughout."""
+        racks = self.fabric.racks_of(circuit)
+        readable = self.faults.read == 0 and self._uncounted.isdisjoint(racks)
+        return readable and self._restless.get(circuit.a, 0) > 0
+
     def perform(self, batch: Batch, watch: Callable[[Command | None], None]) -> list[Outcome]:
         """All commands at once, interleaved at random; ``watch`` sees every state in between."""
         doing = {index: self._start(command) for index, command in enumerate(batch.commands)}
@@ -438,10 +444,13 @@ class Watch:
     def _mirrors_may_move(self, command: MoveMirrors) -> None:
         """Invariant (b), and that nothing is asked for that an optical switch must refuse."""
         for circuit in self.start.topology.circuits:
-            if command.move.disconnect.isdisjoint(self.fabric.cross_connects(circuit)):
+            crosses = self.fabric.cross_connects(circuit)
+            if circuit.plane != command.plane or command.move.disconnect.isdisjoint(crosses):
                 continue
+            busy = self.network.seen_busy(circuit)
+            self._demand(not busy, f"a mirror moves under frames in flight on {circuit}")
             for path in self.start.topology.paths:
-                if circuit.plane == command.plane and circuit in path.circuits:
+                if circuit in path.circuits:
                     self._path_is_diverted(path)
         uses = sorted(cross.ingress for cross in command.move.connect)
         self._demand(len(uses) == len(set(uses)), f"two circuits share a port: {command}")

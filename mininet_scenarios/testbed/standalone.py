@@ -1,0 +1,26 @@
+"""Open vSwitch without a fabric around it: for tests and benchmarks of one bridge."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from mininet_scenarios.testbed import ovs, sweep, sysctl
+from mininet_scenarios.testbed.lock import testbed_lock
+
+
+@contextlib.contextmanager
+def open_vswitch() -> Iterator[None]:
+    """Open vSwitch is up, and this process's alone, for the length of the block.
+
+    Needs root. Bridges and interfaces that the caller makes must have names that begin with
+    :data:`~mininet_scenarios.testbed.sweep.PREFIX`; what is left of them goes at the end.
+    """
+    with testbed_lock():
+        sweep.clean_up()
+        try:
+            sysctl.apply()
+            ovs.ensure_running()
+            yield
+        finally:
+            sweep.clean_up()

@@ -1,0 +1,238 @@
+"""What Open vSwitch makes of our OpenFlow, against what it makes of ovs-ofctl's."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address
+
+import pytest
+
+from apps.framework import ofproto_v1_3_parser
+from apps.openflow import (
+    SwitchPorts,
+    decode_flow_stats,
+    decode_port_stats,
+    encode_changes,
+    encode_flow_stats_request,
+    encode_port_stats_request,
+)
+from hydra.config import Loaded
+from hydra.model import Fabric, RackId, VlanId
+from hydra.pipeline import (
+    COOKIE_TAG,
+    COOKIE_TAG_MASK,
+    SHAPES,
+    Arg,
+    Output,
+    Port,
+    PushVlan,
+    RuleKind,
+    Table,
+    ToController,
+    cookie,
+)
+from hydra.rules import (
+    FlowRule,
+    Install,
+    Remove,
+    RemoveByCookie,
+    base_rules,
+    circuit_rule,
+    divert_rule,
+    emulated_rules,
+    match_key,
+)
+from tests.integration.bare_switch import BareSwitch, bare_switch
+
+pytestmark = pytest.mark.ovs
+PORTS = SwitchPorts(host=1, optical=2, electrical=3)
+NAMES = {Port.HOST: "1", Port.OPTICAL: "2", Port.ELECTRICAL: "3", Port.NORMAL: "NORMAL"}
+
+
+@pytest.fixture(scope="module")
+def switch(switches: None) -> Iterator[BareSwitch]:
+    with bare_switch("hyT0") as bridge:
+        yield bridge
+
+
+@pytest.fixture
+def empty(switch: BareSwitch) -> BareSwitch:
+    everything = encode_changes([RemoveByCookie(0, 0)], PORTS, 1, None)
+    assert switch.confirm(everything, 1) == []
+    assert switch.flows() == []
+    return switch
+
+
+def rules_of(fabric: Fabric) -> list[FlowRule]:
+    """A vswitch of the demo with rules of every kind, no two with one match."""
+    server = fabric.servers[0]
+    rules = [
+        *base_rules(fabric, server, {"h12", "h21"}),
+        *base_rules(fabric, server, {server.name}),
+        *(divert_rule(RackId(rack), 3) for rack in (1, 2)),
+        *(circuit_rule(RackId(rack), VlanId(100 + rack), 3) for rack in (1, 2, 3)),
+        *emulated_rules(20, VlanId(4094), 3),
+        FlowRule(RuleKind.TOR_NORMAL, (), cookie(RuleKind.TOR_NORMAL)),
+    ]
+    assert {rule.kind for rule in rules} == set(RuleKind)
+    return list({match_key(rule): rule for rule in rules}.values())
+
+
+def human(name: str, value: int) -> str:
+    if name == "eth_dst":
+        return value.to_bytes(6, "big").hex(":")
+    if name == "ipv4_dst":
+        return str(IPv4Address(value))
+    if name == "ipv6_dst":
+        return str(IPv6Address(value))
+    return hex(value)
+
+
+def in_words(rule: FlowRule) -> str:
+    """The rule in the syntax of ovs-ofctl, written from its shape alone."""
+    shape = SHAPES[rule.kind]
+
+    def number(value: int | Arg) -> int:
+        return rule.args[value.index] if isinstance(value, Arg) else value
+
+    words = [f"cookie={rule.cookie:#x}", f"table={shape.table}", f"priority={shape.priority}"]
+    for field in shape.match:
+        value = number(field.value)
+        if field.name == "in_port":
+            words.append(f"in_port={NAMES[Port(value)]}")
+        elif field.name == "vlan_vid":
+            mask = 0x1FFF if field.mask is None else number(field.mask)
+            words.append(f"vlan_tci={value:#x}/{mask:#x}")
+        else:
+            mask = None if field.mask is None else number(field.mask)
+            tail = "" if mask is None else "/" + human(field.name, mask)
+            name = {"ipv4_dst": "ip_dst"}.get(field.name, field.name)
+            words.append(f"{name}={human(field.name, value)}{tail}")
+    actions: list[str] = []
+    for action in shape.actions:
+        if isinstance(action, Output):
+            actions.append(f"output:{NAMES[Port(number(action.port))]}")
+        elif isinstance(action, ToController):
+            actions.append("CONTROLLER:65535")
+        elif isinstance(action, PushVlan):
+            tag = number(action.vlan) | 0x1000
+            actions.append(f"push_vlan:0x8100,set_field:{tag}->vlan_vid")
+        else:
+            actions.append("pop_vlan")
+    if shape.write_metadata is not None:
+        actions.append(f"write_metadata:{number(shape.write_metadata):#x}")
+    if shape.goto is not None:
+        actions.append(f"goto_table:{shape.goto}")
+    return f"{','.join(words)},actions={','.join(actions) or 'drop'}"
+
+
+def add_by_hand(bridge: str, lines: list[str]) -> None:
+    subprocess.run(
+        ["ovs-ofctl", "-O", "OpenFlow13", "add-flows", bridge, "-"],
+        input="\n".join(lines),
+        text=True,
+        check=True,
+    )
+
+
+@pytest.mark.parametrize("bundle_id", [None, 5])
+def test_every_rule_is_in_the_switch_as_meant(
+    empty: BareSwitch, demo: Loaded, bundle_id: int | None
+) -> None:
+    rules = rules_of(demo.fabric)
+    add_by_hand(empty.bridge, [in_words(rule) for rule in rules])
+    expected = empty.flows()
+    assert len(expected) == len(rules)
+    assert empty.confirm(encode_changes([RemoveByCookie(0, 0)], PORTS, 2, None), 2) == []
+    ours = encode_changes(map(Install, rules), PORTS, 3, bundle_id)
+    assert empty.confirm(ours, 3) == []
+    assert empty.flows() == expected
+
+
+def test_every_rule_can_be_removed_alone(empty: BareSwitch, demo: Loaded) -> None:
+    rules = rules_of(demo.fabric)
+    assert empty.confirm(encode_changes(map(Install, rules), PORTS, 1, 1), 1) == []
+    whole = empty.flows()
+    for number, rule in enumerate(rules[::7], start=1):
+        assert empty.confirm(encode_changes([Remove(rule)], PORTS, 2, 2), 2) == []
+        assert len(empty.flows()) == len(whole) - number
+    rest = encode_changes(map(Remove, rules), PORTS, 3, 3)
+    assert empty.confirm(rest, 3) == []
+    assert empty.flows() == []
+
+
+def test_removal_by_cookie_spares_what_is_not_ours(empty: BareSwitch, demo: Loaded) -> None:
+    foreign = "cookie=0x1234,table=0,priority=7,actions=drop"
+    add_by_hand(empty.bridge, [foreign])
+    alone = empty.flows()
+    wipe = RemoveByCookie(COOKIE_TAG, COOKIE_TAG_MASK)
+    changes = [wipe, *map(Install, rules_of(demo.fabric))]
+    assert empty.confirm(encode_changes(changes, PORTS, 1, 1), 1) == []
+    assert len(empty.flows()) > 1
+    assert empty.confirm(encode_changes([wipe], PORTS, 2, 2), 2) == []
+    assert empty.flows() == alone
+
+
+def limit_circuits(bridge: str, rules: int | None) -> None:
+    """Let the switch hold that many circuit rules; None: any number."""
+    clear = ["ovs-vsctl", "clear", "Bridge", bridge, "flow_tables"]
+    limit = ["--", "--id=@t", "create", "Flow_Table", f"flow_limit={rules}"]
+    use = ["--", "set", "Bridge", bridge, f"flow_tables:{int(Table.CIRCUITS)}=@t"]
+    subprocess.run(clear if rules is None else [*clear, *limit, *use], check=True)
+
+
+def test_a_bundle_for_which_there_is_no_room_changes_nothing(empty: BareSwitch) -> None:
+    rules = [circuit_rule(RackId(rack), VlanId(100), 1) for rack in range(5)]
+    first, more = encode_changes([Install(rules[0])], PORTS, 1, 1), map(Install, rules)
+    limit_circuits(empty.bridge, 3)
+    try:
+        assert empty.confirm(first, 1) == []
+        alone = empty.flows()
+        assert empty.confirm(encode_changes(more, PORTS, 2, 2), 2) != []
+        assert empty.flows() == alone
+    finally:
+        limit_circuits(empty.bridge, None)
+
+
+def test_a_rule_that_makes_no_sense_is_refused(empty: BareSwitch) -> None:
+    bad = FlowRule(RuleKind.CIRCUIT, (3, 0x2FFF), cookie(RuleKind.CIRCUIT))  # no such VLAN
+    assert empty.confirm(encode_changes([Install(bad)], PORTS, 1, 1), 1) != []
+    assert empty.flows() == []
+
+
+def test_the_counters_of_a_real_reply_are_what_ryu_reads(empty: BareSwitch) -> None:
+    rules = emulated_rules(3000, VlanId(100), 1)
+    assert empty.confirm(encode_changes(map(Install, rules), PORTS, 1, 1), 1) == []
+    replies = empty.statistics(encode_flow_stats_request(4, 0, 0, 2))
+    assert len(replies) > 1  # one message does not hold them
+    body = b"".join(reply[16:] for reply in replies)
+    found = decode_flow_stats(body)
+    expected, offset = [], 0
+    while offset < len(body):
+        entry = ofproto_v1_3_parser.OFPFlowStats.parser(body, offset)
+        expected.append((entry.cookie, entry.packet_count, entry.byte_count))
+        offset += entry.length
+    columns = (found.cookie, found.packets, found.bytes)
+    assert [tuple(map(int, row)) for row in zip(*columns, strict=True)] == expected
+    assert {row[0] for row in expected} == {rule.cookie for rule in rules}
+
+
+def test_a_request_for_one_cookie_brings_that_alone(empty: BareSwitch) -> None:
+    rules = [circuit_rule(RackId(rack), VlanId(100), 1) for rack in range(5)]
+    assert empty.confirm(encode_changes(map(Install, rules), PORTS, 1, 1), 1) == []
+    wanted = rules[3].cookie
+    (reply,) = empty.statistics(encode_flow_stats_request(4, wanted, 2**64 - 1, 2))
+    assert decode_flow_stats(reply[16:]).cookie.tolist() == [wanted]
+
+
+def test_port_counters_of_a_real_reply_are_what_ryu_reads(switch: BareSwitch) -> None:
+    replies = switch.statistics(encode_port_stats_request(3))
+    body = b"".join(reply[16:] for reply in replies)
+    found = decode_port_stats(body)
+    entries = [ofproto_v1_3_parser.OFPPortStats.parser(body, at) for at in range(0, len(body), 112)]
+    assert {entry.port_no for entry in entries} == set(found) == {0xFFFFFFFE}  # the local port
+    for entry in entries:
+        assert found[entry.port_no].rx_packets == entry.rx_packets
+        assert found[entry.port_no].tx_packets == entry.tx_packets
+        assert found[entry.port_no].tx_bytes == entry.tx_bytes
