@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -27,18 +29,54 @@ class Algorithm(Protocol):
     ) -> PlanResult: ...
 
 
-ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
+class Product(Enum):
+    """What an algorithm plans."""
+
+    CIRCUITS = "circuits"
+    """Duplex circuits and paths over them: what the controller sets up."""
+    ONE_WAY = "one-way light paths"
+    SCHEDULE = "a schedule of configurations"
+
+
+def _any_fabric(_fabric: FabricArrays) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An algorithm, and what users are told of it."""
+
+    plan: Algorithm
+    summary: str
+    """One line."""
+    source: str
+    """The paper and section that define it."""
+    product: Product = Product.CIRCUITS
+    objection: Callable[[FabricArrays], str | None] = _any_fabric
+    """Why it can't plan for a fabric, in words; None where it can."""
+
+
+ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
     {
-        "hydra-bfs": plan_hydra_bfs,
-        "static": keep_current,
+        "hydra-bfs": Entry(
+            plan_hydra_bfs,
+            "multi-hop circuits for the largest demands first, in rounds by hop distance",
+            "HydRA, JOCN 2015, section III.B.3",
+        ),
+        "static": Entry(keep_current, "keeps the present topology", "baseline of comparisons"),
     }
 )
 
 
-def algorithm(name: str) -> Algorithm:
+def entry(name: str) -> Entry:
     """The algorithm called ``name``; raises UnknownName listing those there are."""
     try:
-        return ALGORITHMS[name]
+        return ENTRIES[name]
     except KeyError:
-        known = ", ".join(sorted(ALGORITHMS))
+        known = ", ".join(sorted(ENTRIES))
         raise UnknownName(f"no topology algorithm {name!r}: choose one of {known}") from None
+
+
+def algorithm(name: str) -> Algorithm:
+    """The function of :func:`entry`."""
+    return entry(name).plan

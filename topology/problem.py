@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -110,6 +110,27 @@ class Reserved:
 
 
 @dataclass(frozen=True, slots=True)
+class Timing:
+    """What a schedule of configurations is planned for (Mordia, SIGCOMM 2013, section 3)."""
+
+    window_s: float
+    """The demand is what wants to be carried, on average, in each window of this length."""
+    switching_s: float
+    """Dark time before every slot: the mirrors move, and nothing is carried."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.switching_s < self.window_s < float("inf"):
+            raise PlanError(
+                f"a window of {self.window_s} s with a switching time of {self.switching_s} s: "
+                "the window must be longer, and finite"
+            )
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """What may be touched, and how far paths may reach (partial reconfiguration, HydRA III.B)."""
 
@@ -124,6 +145,12 @@ class Budget:
     boolean: bool = True
     """Whether a demand counts as served by any capacity above zero (HydRA's Boolean matrix),
     or only where every hop has all of it left (weighted)."""
+    disturbance_mbps: float = 0.0
+    """Demand that must be gained before a circuit in use, where it may change, is given up."""
+    timing: Timing = Timing(window_s=1.0, switching_s=0.01)
+    """For algorithms that plan schedules."""
+    expired: Callable[[], bool] = field(default=_never, compare=False)
+    """Whether time is up: an algorithm that tries several plans returns the best so far."""
 
     def __post_init__(self) -> None:
         if self.max_hops < 1:
@@ -154,8 +181,28 @@ class Budget:
         )
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Lightpath:
+    """Light in one direction on one plane: from a ToR's transmitter to another's receiver."""
+
+    plane: PlaneId
+    sender: PortId
+    receiver: PortId
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A configuration of all planes, and for how long it stands in each window."""
+
+    duration_s: float
+    """With light; the switching time before it is not counted."""
+    lightpaths: frozenset[Lightpath]
+
+
 @dataclass(frozen=True, slots=True)
 class PlanResult:
+    """What an algorithm planned: a topology of duplex circuits, or slots of one-way light paths."""
+
     topology: Topology
     unserved: tuple[tuple[RackId, RackId], ...]
     """Pairs (a < b) with a demand and no path, sorted."""
@@ -163,6 +210,12 @@ class PlanResult:
     """Part of the pairs' demand that fits on the circuits of their paths; 1 without demand."""
     mean_hops: float
     """Over the paths; 0 if there are none."""
+    slots: tuple[Slot, ...] = ()
+    """Of algorithms that plan one-way light paths (one slot, for as long as it is wanted) or
+    schedules; their ``topology`` holds what must stay, and ``unserved`` has pairs (src, dst)."""
+    gap: float | None = None
+    """How much more than this result's value an optimal one could have, as a part of the result's
+    value; 0 for a proven optimum, None where the algorithm proves nothing."""
 
 
 @dataclass(frozen=True, slots=True)

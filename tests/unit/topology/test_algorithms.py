@@ -4,7 +4,7 @@ from topology_fabrics import circuit, demand_of, full, path, topology_of
 
 from hydra.errors import UnknownName
 from hydra.policy import Policy
-from topology.algorithms import ALGORITHMS, algorithm
+from topology.algorithms import ENTRIES, algorithm
 from topology.multihop import keep_current, plan_hydra_bfs
 from topology.problem import Budget, Reserved
 
@@ -12,7 +12,7 @@ from topology.problem import Budget, Reserved
 def test_algorithms_by_name():
     assert algorithm("hydra-bfs") is plan_hydra_bfs
     assert algorithm("static") is keep_current
-    assert Policy().algorithm in ALGORITHMS
+    assert Policy().algorithm in ENTRIES
 
 
 def test_an_unknown_name_lists_the_known_ones():
@@ -20,7 +20,7 @@ def test_an_unknown_name_lists_the_known_ones():
         algorithm("helios")
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", ENTRIES)
 def test_all_take_the_same_arguments_and_leave_them_alone(name):
     fabric = full(3, 1)
     current = topology_of(path(0, 1, circuit(fabric, 0, 1)))
