@@ -1,54 +1,74 @@
 """Driver names of the configuration file, and what they stand for.
 
-A new driver is a file and a line here. :mod:`hydra` does not import drivers: whoever loads a
-configuration passes it :data:`OPTICAL_DRIVERS` and :data:`TOR_DRIVERS` to check names against.
+A new driver is a file and an entry here. :mod:`hydra` does not import drivers: whoever loads a
+configuration passes it :func:`plane_checks` and :func:`rack_checks`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from drivers.optical.polatis_scpi import PolatisScpi
-from drivers.tor.ovs_ovsdb import OvsTor
+from drivers.optical import polatis_scpi
+from drivers.tor import ovs_ovsdb
+from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.errors import UnknownName
 from hydra.model import Plane, Rack
-from hydra.roles import OpticalSwitch, TorSwitch
+from hydra.roles import OpticalCapabilities, OpticalSwitch, TorCapabilities, TorSwitch
 
-_FactoryT = TypeVar("_FactoryT")
-
-
-def _polatis_scpi(plane: Plane, timeout_s: float) -> OpticalSwitch:
-    return PolatisScpi(plane.name, plane.address, timeout_s=timeout_s)
+_EntryT = TypeVar("_EntryT")
 
 
-def _ovs_ovsdb(rack: Rack, timeout_s: float) -> TorSwitch:
-    return OvsTor(rack.name, rack.tor.address, rack.tor.bridge, timeout_s=timeout_s)
+@dataclass(frozen=True, slots=True)
+class OpticalEntry:
+    """A driver of optical switches."""
+
+    build: Callable[[Plane, float], OpticalSwitch]
+    """From a plane, and the seconds that one command to the device may take; not connected yet."""
+    check: PlaneCheck
+    capabilities: OpticalCapabilities
 
 
-_OPTICAL: Final[Mapping[str, Callable[[Plane, float], OpticalSwitch]]] = {
-    "polatis-scpi": _polatis_scpi,
+@dataclass(frozen=True, slots=True)
+class TorEntry:
+    """A driver of ToR switches."""
+
+    build: Callable[[Rack, float], TorSwitch]
+    check: RackCheck
+    capabilities: TorCapabilities
+
+
+OPTICAL: Final[Mapping[str, OpticalEntry]] = {
+    "polatis-scpi": OpticalEntry(polatis_scpi.build, polatis_scpi.check, polatis_scpi.CAPABILITIES),
 }
-_TOR: Final[Mapping[str, Callable[[Rack, float], TorSwitch]]] = {
-    "ovs-ovsdb": _ovs_ovsdb,
+TOR: Final[Mapping[str, TorEntry]] = {
+    "ovs-ovsdb": TorEntry(ovs_ovsdb.build, ovs_ovsdb.check, ovs_ovsdb.CAPABILITIES),
 }
 
-OPTICAL_DRIVERS: Final = frozenset(_OPTICAL)
-TOR_DRIVERS: Final = frozenset(_TOR)
+
+def plane_checks() -> dict[str, PlaneCheck]:
+    """By driver name, what a configuration's planes are checked with."""
+    return {name: entry.check for name, entry in OPTICAL.items()}
+
+
+def rack_checks() -> dict[str, RackCheck]:
+    """By driver name, what a configuration's ToR switches are checked with."""
+    return {name: entry.check for name, entry in TOR.items()}
 
 
 def optical_switch(plane: Plane, timeout_s: float) -> OpticalSwitch:
     """The driver of a plane, not connected yet. ``timeout_s`` limits each command to the device."""
-    return _look_up(_OPTICAL, plane.driver, f"plane {plane.name}")(plane, timeout_s)
+    return _look_up(OPTICAL, plane.driver, f"plane {plane.name}").build(plane, timeout_s)
 
 
 def tor_switch(rack: Rack, timeout_s: float) -> TorSwitch:
     """The driver of a rack's ToR, not connected yet. ``timeout_s`` limits each call."""
-    return _look_up(_TOR, rack.tor.driver, f"rack {rack.name}")(rack, timeout_s)
+    return _look_up(TOR, rack.tor.driver, f"rack {rack.name}").build(rack, timeout_s)
 
 
-def _look_up(table: Mapping[str, _FactoryT], driver: str, whose: str) -> _FactoryT:
-    factory = table.get(driver)
-    if factory is None:
+def _look_up(table: Mapping[str, _EntryT], driver: str, whose: str) -> _EntryT:
+    entry = table.get(driver)
+    if entry is None:
         raise UnknownName(f"{whose}: no driver {driver!r} (there are: {', '.join(sorted(table))})")
-    return factory
+    return entry

@@ -57,6 +57,19 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
+class Login:
+    """Who logs in at a device; the secret itself stays where it is kept until it is needed."""
+
+    username: str
+    password_env: str | None = None
+    """The environment variable that holds the password."""
+    password_file: str | None = None
+    """The file whose first line is the password."""
+    key_file: str | None = None
+    """A private SSH key."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tor:
     """A top-of-rack switch: driver and address to retag it, OpenFlow id to read its counters."""
 
@@ -66,6 +79,9 @@ class Tor:
     datapath_id: DatapathId | None
     native_vlan: VlanId
     """Carries the rack's own traffic, untagged at the servers."""
+    login: Login | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
+    """What only its driver understands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +105,9 @@ class Plane:
     """Size of one side: ingress ports are 1..ports, egress ports ports+1..2*ports (Polatis)."""
     switching_ms: float
     rate_mbps: float
+    login: Login | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
+    """What only its driver understands."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from hydra.model import CrossConnect, VlanId
 
@@ -31,6 +31,27 @@ class OpticalCapabilities:
     unidirectional: bool = False
     power_readings: bool = False
     alarms: bool = False
+
+
+class Severity(Enum):
+    CRITICAL = "critical"
+    MAJOR = "major"
+    MINOR = "minor"
+    WARNING = "warning"
+    CLEARED = "cleared"
+    """What was reported before has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """What a device complains of, in its own words."""
+
+    severity: Severity
+    port: int | None
+    """None: the device as a whole."""
+    code: str
+    """The device's name for the condition, e.g. ``LOS``."""
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +97,28 @@ class OpticalSwitch(Protocol):
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]: ...
 
 
+@runtime_checkable
+class PowerMeter(Protocol):
+    """An optical switch with ``capabilities.power_readings``."""
+
+    def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
+        """Optical power at these ports, in dBm; None where the device has no reading."""
+
+
+@runtime_checkable
+class AlarmSource(Protocol):
+    """An optical switch with ``capabilities.alarms``."""
+
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Those that stand now, read from the device."""
+
+    def reports(self) -> tuple[Alarm, ...]:
+        """Those the device reported of its own accord since the last call, oldest first.
+
+        Never waits. What was reported while there was no connection is not among them.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class PortVlans:
     """VLAN membership of one ToR port."""
@@ -91,6 +134,20 @@ class TorCapabilities:
     """Any number of ports are retagged in one transaction."""
     flush: bool = False
     """Learned addresses can be flushed on request."""
+    counters: bool = False
+    """Frames and octets per port can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortCounters:
+    """Since the device started counting."""
+
+    rx_frames: int
+    tx_frames: int
+    rx_octets: int
+    tx_octets: int
+    rx_dropped: int
+    tx_dropped: int
 
 
 class TorSwitch(Protocol):
@@ -113,3 +170,19 @@ class TorSwitch(Protocol):
         """Replace the membership of these ports, apply it, and check by reading back."""
 
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]: ...
+
+
+@runtime_checkable
+class CounterReader(Protocol):
+    """A ToR switch with ``capabilities.counters``."""
+
+    def counters(self, ports: Collection[str]) -> Mapping[str, PortCounters]:
+        """Read from the device."""
+
+
+@runtime_checkable
+class AddressFlush(Protocol):
+    """A ToR switch with ``capabilities.flush``."""
+
+    def flush(self) -> None:
+        """Forget all learned addresses; what is configured stays."""

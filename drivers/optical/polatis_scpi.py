@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from drivers.codecs import scpi
 from drivers.transports.tcp import TcpLineTransport
-from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
-from hydra.model import CrossConnect
-from hydra.roles import DeviceIdentity, OpticalCapabilities, PortState
+from hydra.config.devices import (
+    NoOptions,
+    endpoint_problems,
+    no_login_problems,
+    option_problems,
+)
+from hydra.errors import (
+    DeviceError,
+    DeviceUnavailable,
+    OutcomeUnknown,
+    Problem,
+    ProtocolError,
+)
+from hydra.model import CrossConnect, Plane
+from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, PortState
 
 CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True)
 
@@ -18,6 +30,18 @@ _SHOWN: Final = 8
 """Cross-connects or faults that an error message spells out."""
 
 _T = TypeVar("_T")
+
+
+def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
+    """The driver of ``plane``, not connected yet."""
+    return PolatisScpi(plane.name, plane.address, timeout_s=timeout_s)
+
+
+def check(plane: Plane) -> Iterator[Problem]:
+    """What can't work in ``plane``'s configuration."""
+    yield from endpoint_problems(plane.address)
+    yield from no_login_problems(plane.login)
+    yield from option_problems(NoOptions, plane.options)
 
 
 class PolatisScpi:

@@ -15,13 +15,19 @@ import select
 import socket
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
-from hydra.model import VlanId
-from hydra.roles import PortVlans, TorCapabilities
+from hydra.config.devices import (
+    NoOptions,
+    no_login_problems,
+    option_problems,
+    parse_endpoint,
+)
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem
+from hydra.model import Rack, VlanId
+from hydra.roles import PortVlans, TorCapabilities, TorSwitch
 
 with warnings.catch_warnings():
     # ovs.poller looks whether eventlet is in use, and eventlet announces on import that it is in
@@ -87,6 +93,26 @@ class _Columns:
     vlan_mode: str
     tag: tuple[int, ...]
     trunks: tuple[int, ...]
+
+
+def build(rack: Rack, timeout_s: float) -> TorSwitch:
+    """The driver of a rack's ToR, not connected yet."""
+    return OvsTor(rack.name, rack.tor.address, rack.tor.bridge, timeout_s=timeout_s)
+
+
+def check(rack: Rack) -> Iterator[Problem]:
+    """What can't work in the configuration of a rack's ToR."""
+    tor = rack.tor
+    if tor.address and not tor.address.startswith("unix:/"):
+        remote = tor.address.removeprefix("tcp:").removeprefix("ssl:")
+        if parse_endpoint(remote) is None:
+            yield Problem(
+                "address",
+                f"{tor.address!r} is not a device address: "
+                "write host:port, or unix:/path for a local OVSDB",
+            )
+    yield from no_login_problems(tor.login)
+    yield from option_problems(NoOptions, tor.options)
 
 
 class OvsTor:

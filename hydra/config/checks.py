@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Final
 
+from hydra.config.devices import PlaneCheck, RackCheck, parse_endpoint
 from hydra.config.expand import LAST_VLAN, Expansion, Interface, Network, check_vlan, read_network
 from hydra.config.patterns import suggest
 from hydra.config.problems import Located, ProblemLog
 from hydra.config.schema import Document, PolicySection
 from hydra.config.source import Path
+from hydra.errors import Problem
 from hydra.model import Addressing, RackId, Tor, VlanId, VlanRange
 
 SUBSTRATE: Final = "dual-homed-vlan"
@@ -24,11 +26,6 @@ _NO_VLANS: Final = VlanRange(VlanId(0), VlanId(0))
 _LINUX_NAME_LENGTH: Final = 15
 _LINUX_NAME = re.compile(r"[^\s/:]+")
 _LINUX_TOR_DRIVERS: Final = "ovs-"
-_ENDPOINT = re.compile(
-    r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?))"
-    r":(?P<port>[0-9]{1,5})"
-)
-_LOCAL_ADDRESS = re.compile(r"unix:/\S+")
 _VLAN_RANGE = re.compile(r"\s*([0-9]+)\s*-\s*([0-9]+)\s*")
 
 
@@ -76,14 +73,6 @@ def _check_endpoint(text: str, path: Path, log: ProblemLog) -> tuple[str, int]:
     if endpoint is None:
         log.add(path, "{!r} is not host:port, such as 127.0.0.1:6653 or [::1]:6653", text)
     return endpoint or ("", 0)
-
-
-def parse_endpoint(text: str) -> tuple[str, int] | None:
-    """``host:port`` with the port in 1..65535; IPv6 hosts stand in brackets."""
-    match = _ENDPOINT.fullmatch(text)
-    if match is None or not 1 <= int(match["port"]) <= 65535:
-        return None
-    return match["v6"] or match["host"], int(match["port"])
 
 
 def check_policy(
@@ -184,19 +173,20 @@ def _unique(what: str, values: Iterable[tuple[Hashable, Path, str]], log: Proble
 # --- devices and wiring ---------------------------------------------------------------------
 
 
-def check_device_addresses(expansion: Expansion, log: ProblemLog) -> None:
+def check_devices(
+    expansion: Expansion,
+    optical_drivers: Mapping[str, PlaneCheck],
+    tor_drivers: Mapping[str, RackCheck],
+    log: ProblemLog,
+) -> None:
+    """What each driver says of its devices, and what Linux needs to know of its own."""
     for plane, path, at in expansion.planes:
-        if plane.address and parse_endpoint(plane.address) is None:
-            log.add((*path, "address"), "{!r} is not host:port", plane.address, at=at)
+        if (plane_check := optical_drivers.get(plane.driver)) is not None:
+            _add_all(plane_check(plane), path, at, log)
     for rack, path, at in expansion.racks:
         tor = rack.tor
-        if tor.address and not _is_tor_address(tor.address):
-            log.add(
-                (*path, "tor", "address"),
-                "{!r} is not a device address: write host:port, or unix:/path for a local OVSDB",
-                tor.address,
-                at=at,
-            )
+        if (rack_check := tor_drivers.get(tor.driver)) is not None:
+            _add_all(rack_check(rack), (*path, "tor"), at, log)
         if _is_linux(tor) and not tor.bridge:
             log.add(
                 (*path, "tor", "bridge"),
@@ -206,10 +196,10 @@ def check_device_addresses(expansion: Expansion, log: ProblemLog) -> None:
             )
 
 
-def _is_tor_address(text: str) -> bool:
-    if _LOCAL_ADDRESS.fullmatch(text):
-        return True
-    return parse_endpoint(text.removeprefix("tcp:").removeprefix("ssl:")) is not None
+def _add_all(problems: Iterable[Problem], path: Path, at: str, log: ProblemLog) -> None:
+    for problem in problems:
+        # Equal but for a value, they are one slip in a pattern: counted, not repeated.
+        log.add((*path, *problem.path.split(".")), problem.message, at=at)
 
 
 def check_interface_names(expansion: Expansion, log: ProblemLog) -> None:

@@ -22,6 +22,7 @@ from hydra.config.patterns import PatternError, Scope, expand_names, parse_templ
 from hydra.config.problems import Located, ProblemLog
 from hydra.config.schema import (
     Document,
+    LoginSection,
     PlaneEntry,
     RackEntry,
     ServerEntry,
@@ -32,6 +33,7 @@ from hydra.config.schema import (
 from hydra.config.source import Path
 from hydra.model import (
     DatapathId,
+    Login,
     MacAddress,
     OpticalPort,
     Plane,
@@ -300,6 +302,23 @@ def _read_tor(entry: TorEntry, path: Path, reader: _Reader) -> Tor:
         bridge=reader.text(entry.bridge, (*path, "bridge")),
         datapath_id=datapath_id,
         native_vlan=reader.vlan(entry.native_vlan, (*path, "native_vlan")),
+        login=_read_login(entry.login, (*path, "login"), reader),
+        options=entry.options,
+    )
+
+
+def _read_login(entry: LoginSection | None, path: Path, reader: _Reader) -> Login | None:
+    if entry is None:
+        return None
+
+    def read(key: str, template: str | None) -> str | None:
+        return None if template is None else reader.text(template, (*path, key))
+
+    return Login(
+        username=reader.text(entry.username, (*path, "username")),
+        password_env=read("password_env", entry.password_env),
+        password_file=read("password_file", entry.password_file),
+        key_file=read("key_file", entry.key_file),
     )
 
 
@@ -332,6 +351,8 @@ def _expand_planes(entries: Sequence[PlaneEntry], log: ProblemLog, expansion: Ex
                 ports=entry.ports,
                 switching_ms=entry.switching_ms,
                 rate_mbps=entry.rate_mbps,
+                login=_read_login(entry.login, (*path, "login"), reader),
+                options=entry.options,
             )
             expansion.planes.append(Located(plane, path, at))
     return named

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from hydra.config import checks
+from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.config.expand import Expansion, expand
 from hydra.config.problems import ProblemLog
 from hydra.config.schema import Document, PolicySection, parse_document
@@ -33,11 +34,12 @@ class Loaded:
 def load(
     path: Path,
     *,
-    optical_drivers: Collection[str],
-    tor_drivers: Collection[str],
+    optical_drivers: Mapping[str, PlaneCheck],
+    tor_drivers: Mapping[str, RackCheck],
     algorithms: Collection[str],
 ) -> Loaded:
-    """Read and check ``path``; the collections hold the names that it may use.
+    """Read and check ``path``; the arguments hold the names that it may use, and for drivers what
+    they check of a device.
 
     Raises ConfigError with every problem found, each with its path and line in the file.
     """
@@ -61,6 +63,7 @@ def load(
     openflow, rest = checks.check_controller(document, log)
     expansion = expand(document, broken, log)
     addressing, vlans, parking = _check_fabric(document, broken, expansion, log, warnings)
+    checks.check_devices(expansion, optical_drivers, tor_drivers, log)
     if log:
         raise ConfigError(source, log.problems(yaml))
     return Loaded(
@@ -97,7 +100,6 @@ def _check_fabric(
     checks.check_substrate(document, broken, log)
     checks.check_not_empty(document, broken, log)
     checks.check_unique(expansion, log)
-    checks.check_device_addresses(expansion, log)
     checks.check_interface_names(expansion, log)
     checks.check_wiring(expansion, log)
     subnets = checks.read_subnets(document, log)

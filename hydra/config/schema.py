@@ -65,6 +65,15 @@ class ServerEntry(_Section):
     vswitch: VSwitchEntry
 
 
+class LoginSection(_Section):
+    """A user of a device, and where the secret is kept: never in this file."""
+
+    username: Text
+    password_env: Text | None = None
+    password_file: Text | None = None
+    key_file: Text | None = None
+
+
 class TorEntry(_Section):
     driver: Text
     address: Text
@@ -72,6 +81,9 @@ class TorEntry(_Section):
     """Only where one address serves several switches, as an OVSDB does."""
     datapath_id: Whole | None = None
     native_vlan: Whole
+    login: LoginSection | None = None
+    options: dict[str, Any] = {}
+    """Keys that the driver defines."""
 
 
 class RackEntry(_Section):
@@ -88,6 +100,9 @@ class PlaneEntry(_Section):
     ports: Annotated[int, Field(ge=1, le=100_000)]
     switching_ms: NotNegative
     rate_mbps: Positive
+    login: LoginSection | None = None
+    options: dict[str, Any] = {}
+    """Keys that the driver defines."""
 
 
 class WiringEntry(_Section):

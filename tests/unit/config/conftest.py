@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from drivers.registry import plane_checks, rack_checks
 from hydra.config import Loaded, load
 from hydra.errors import ConfigError, Problem
 
@@ -13,8 +14,8 @@ CONFIGS = Path(__file__).parents[3] / "configs"
 def load_file(path: Path) -> Loaded:
     return load(
         path,
-        optical_drivers={"polatis-scpi", "manual"},
-        tor_drivers={"ovs-ovsdb", "ibm-g8264"},
+        optical_drivers={**plane_checks(), "any": lambda _plane: ()},
+        tor_drivers={**rack_checks(), "any": lambda _rack: ()},
         algorithms={"hydra-bfs", "static"},
     )
 

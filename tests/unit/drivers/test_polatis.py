@@ -9,7 +9,7 @@ import time
 import pytest
 
 from drivers.optical.polatis_scpi import PolatisScpi
-from drivers.registry import OPTICAL_DRIVERS, TOR_DRIVERS, optical_switch
+from drivers.registry import optical_switch
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, UnknownName
 from hydra.model import CrossConnect, Plane, PlaneId
 from hydra.roles import DeviceIdentity, PortState
@@ -295,8 +295,6 @@ def test_bad_orders_to_the_admin_socket_are_refused(emulator, order):
 
 
 def test_the_registry_knows_its_drivers(emulator):
-    assert frozenset({"polatis-scpi"}) == OPTICAL_DRIVERS
-    assert frozenset({"ovs-ovsdb"}) == TOR_DRIVERS
     plane = Plane(PlaneId(0), "p7", "polatis-scpi", emulator.address, 16, 5.0, 100.0)
     switch = optical_switch(plane, timeout_s=2)
     assert (switch.name, switch.size()) == ("p7", (16, 16))
@@ -306,6 +304,6 @@ def test_the_registry_knows_its_drivers(emulator):
 def test_the_registry_names_an_unknown_driver():
     plane = Plane(PlaneId(0), "p7", "nonsense", "127.0.0.1:1", 16, 5.0, 100.0)
     with pytest.raises(
-        UnknownName, match=r"plane p7: no driver 'nonsense' \(there are: polatis-scpi\)"
+        UnknownName, match=r"plane p7: no driver 'nonsense' \(there are: .*polatis-scpi"
     ):
         optical_switch(plane, timeout_s=2)

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from drivers.registry import plane_checks, rack_checks
 from hydra.config import load
 from hydra.model import Fabric
 
@@ -13,7 +14,7 @@ def fabric() -> Fabric:
     """Racks r1 to r4 of two servers (h11, h12, …); planes p1 and p2; all links at 100 Mb/s."""
     return load(
         DEMO,
-        optical_drivers={"polatis-scpi"},
-        tor_drivers={"ovs-ovsdb"},
+        optical_drivers=plane_checks(),
+        tor_drivers=rack_checks(),
         algorithms={"hydra-bfs"},
     ).fabric

@@ -7,6 +7,7 @@ from fastapi import FastAPI
 
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
+from drivers.registry import plane_checks, rack_checks
 from hydra.config import load
 from hydra.model import Fabric
 
@@ -20,8 +21,8 @@ def fabric() -> Fabric:
     """Racks r1 to r4 of two servers (h11, h12, …); planes p1 and p2; all links at 100 Mb/s."""
     return load(
         DEMO,
-        optical_drivers={"polatis-scpi"},
-        tor_drivers={"ovs-ovsdb"},
+        optical_drivers=plane_checks(),
+        tor_drivers=rack_checks(),
         algorithms={"hydra-bfs"},
     ).fabric
 

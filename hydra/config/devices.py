@@ -1,0 +1,79 @@
+"""What drivers check of the devices that a configuration gives them, before anything connects.
+
+A driver states its objections as :class:`~hydra.errors.Problem`, with ``path`` relative to the
+device: ``address``, ``login.password_env``, ``options.baud``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from hydra.config.patterns import suggest
+from hydra.errors import Problem
+from hydra.model import Login, Plane, Rack
+
+PlaneCheck = Callable[[Plane], Iterable[Problem]]
+RackCheck = Callable[[Rack], Iterable[Problem]]
+
+_ENDPOINT: Final = re.compile(
+    r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?))"
+    r":(?P<port>[0-9]{1,5})"
+)
+
+
+def parse_endpoint(text: str) -> tuple[str, int] | None:
+    """``host:port`` with the port in 1..65535; IPv6 hosts stand in brackets."""
+    match = _ENDPOINT.fullmatch(text)
+    if match is None or not 1 <= int(match["port"]) <= 65535:
+        return None
+    return match["v6"] or match["host"], int(match["port"])
+
+
+def endpoint_problems(address: str) -> Iterator[Problem]:
+    """For devices on the network: the address is ``host:port``."""
+    if address and parse_endpoint(address) is None:
+        yield Problem("address", f"{address!r} is not host:port")
+
+
+def no_login_problems(login: Login | None) -> Iterator[Problem]:
+    """For protocols that know no users."""
+    if login is not None:
+        yield Problem("login", "this driver's protocol has no users: remove it")
+
+
+def login_problems(login: Login | None, *, keys: bool = False) -> Iterator[Problem]:
+    """For protocols that need a user, and one way to a secret; ``keys``: an SSH key will do."""
+    ways = "password_env or password_file" + (" or key_file" if keys else "")
+    if login is None:
+        yield Problem("login", f"is missing: this device wants a username, and {ways}")
+        return
+    if login.key_file is not None and not keys:
+        yield Problem("login.key_file", "this device takes no keys: remove it")
+    given = [login.password_env, login.password_file] + ([login.key_file] if keys else [])
+    if sum(way is not None for way in given) != 1:
+        yield Problem("login", f"needs exactly one of {ways}")
+
+
+class NoOptions(BaseModel):
+    """For drivers that need to be told nothing more than an address."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def option_problems(model: type[BaseModel], options: Mapping[str, object]) -> Iterator[Problem]:
+    """What ``model``, which forbids extra keys, finds wrong with a device's ``options``."""
+    try:
+        model.model_validate(dict(options))
+    except ValidationError as error:
+        for detail in error.errors():
+            where = ".".join(map(str, ("options", *detail["loc"])))
+            if detail["type"] == "extra_forbidden":
+                key = str(detail["loc"][-1])
+                hint = suggest(key, sorted(model.model_fields))
+                yield Problem(where, f"is not an option of this driver; {hint}")
+            else:
+                yield Problem(where, f"{detail['msg'][:1].lower()}{detail['msg'][1:]}")
