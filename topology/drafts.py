@@ -19,12 +19,21 @@ from topology.problem import (
     Reserved,
     measure,
     measure_table,
+    members,
     pair_demands,
     serve,
     validate_demand,
 )
 from topology.standing import Standing, standing_part
-from topology.tables import IntArray, PathTable, end_ports, make_circuits, make_paths, starts
+from topology.tables import (
+    IntArray,
+    PathTable,
+    end_ports,
+    in_order,
+    make_circuits,
+    make_paths,
+    starts,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +118,8 @@ class Ground:
     """The pairs that nothing standing serves."""
     shared: Sequence[Circuit]
     """The standing circuits that new paths may use."""
+    changing: Sequence[Circuit]
+    """The circuits of ``current`` that may change: preferred to others."""
     is_free: NDArray[np.uint8]
     """Shape (P,): whether new circuits may end at a port."""
 
@@ -125,9 +136,9 @@ class Ground:
         pairs = pair_demands(validate_demand(demand, fabric.n_racks))
         budget.check(fabric)
         standing = standing_part(fabric, pairs, current, reserved, budget)
-        rack_in = _members(budget.racks, fabric.n_racks)
+        rack_in = members(budget.racks, fabric.n_racks)
         is_free = rack_in[fabric.port_rack]
-        is_free &= _members(budget.planes, fabric.n_planes)[fabric.port_plane]
+        is_free &= members(budget.planes, fabric.n_planes)[fabric.port_plane]
         is_free[list(standing.ports() | budget.blocked_ports)] = False
         waits = rack_in[pairs.src] & rack_in[pairs.dst]
         if standing.paths:
@@ -144,10 +155,11 @@ class Ground:
             waiting=pairs.chosen(waits),
             shared=[
                 circuit
-                for circuit in sorted(standing.circuits)
+                for circuit in in_order(standing.circuits)
                 if all(budget.includes_rack(rack) for rack in fabric.racks_of(circuit))
                 and not budget.blocked_ports & {circuit.a, circuit.b}
             ],
+            changing=in_order(current.circuits - standing.circuits),
             is_free=is_free.astype(np.uint8),
         )
 
@@ -159,7 +171,7 @@ class Ground:
         carrying[table.hop_a[np.repeat(wanted, table.hops)]] = True
         return [
             circuit
-            for circuit in sorted(self.current.circuits - self.standing.circuits)
+            for circuit in self.changing
             if carrying[circuit.a] and self.is_free[circuit.a] and self.is_free[circuit.b]
         ]
 
@@ -172,7 +184,6 @@ class Ground:
         is_free[given_a] = is_free[given_b] = False
         rates, port_class = np.unique(fabric.port_rate_mbps, return_inverse=True)
         pair_class = np.searchsorted(rates, pairs.mbps - RATE_TOLERANCE_MBPS)
-        preferred = sorted(self.current.circuits.difference(self.standing.circuits, kept))
         ports = np.bincount(fabric.port_rack, minlength=fabric.n_racks)
         room = len(given) + fabric.n_ports // 2
         link_a, link_b = np.zeros((2, room), dtype=np.int32)
@@ -193,7 +204,7 @@ class Ground:
             is_free,
             given_a,
             given_b,
-            *end_ports(preferred),
+            *end_ports(self.changing),
             pairs.src,
             pairs.dst,
             pair_class.astype(np.int32),
@@ -240,13 +251,6 @@ class Ground:
         if self.standing.paths:
             return measure(self.fabric, self.pairs, topology, self.reserved)
         return measure_table(self.fabric, self.pairs, topology, table, self.reserved)
-
-
-def _members(ids: frozenset[int] | None, count: int) -> NDArray[np.bool_]:
-    """Which of ``count`` things are among ``ids``; all of them if that is None."""
-    members = np.full(count, ids is None)
-    members[list(ids or ())] = True
-    return members
 
 
 def _merged(standing: Sequence[Path], new: Sequence[Path]) -> tuple[Path, ...]:

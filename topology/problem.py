@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
@@ -227,6 +227,13 @@ class PairDemand:
     mbps: float
     src: int
     dst: int
+
+
+def members(ids: Collection[int] | None, count: int) -> NDArray[np.bool_]:
+    """Which of ``count`` things are among ``ids``; all of them if that is None."""
+    members = np.full(count, ids is None)
+    members[list(ids or ())] = True
+    return members
 
 
 def validate_demand(matrix: ArrayLike, n: int) -> DemandMatrix:

@@ -51,6 +51,13 @@ class PathTable:
         hops: IntArray = np.diff(self.start)
         return hops
 
+    def any_hop(self, of_hop: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Shape (F,): whether it holds for any hop of the path; ``of_hop`` says so per hop."""
+        if not of_hop.size:
+            return np.zeros(len(self.src), dtype=np.bool_)
+        path = np.repeat(np.arange(len(self.src)), self.hops)
+        return np.bincount(path[of_hop], minlength=len(self.src)) > 0
+
 
 def starts(lengths: IntArray) -> IntArray:
     """Where lists of these lengths begin when they are put one after the other, and the end."""
@@ -67,6 +74,14 @@ def end_ports(circuits: Collection[Circuit]) -> tuple[IntArray, IntArray]:
     """The lower and the higher port of each circuit, in the order of iteration."""
     lower = _column(map(attrgetter("a"), circuits), len(circuits))
     return lower, _column(map(attrgetter("b"), circuits), len(circuits))
+
+
+def in_order(circuits: Collection[Circuit]) -> list[Circuit]:
+    """``sorted(circuits)``, without a comparison in Python for each step."""
+    listed = list(circuits)
+    lower, higher = end_ports(listed)
+    plane = _column(map(attrgetter("plane"), listed), len(listed))
+    return [listed[i] for i in np.lexsort((higher, lower, plane)).tolist()]
 
 
 def make_circuits(
