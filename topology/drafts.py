@@ -32,6 +32,7 @@ from topology.tables import (
     in_order,
     make_circuits,
     make_paths,
+    ranked,
     starts,
 )
 
@@ -65,13 +66,13 @@ class Draft:
     hops: IntArray
     """Shape (F,)."""
     links: IntArray
-    """Shape (F, H): the circuits of each path, as many as it has hops."""
+    """Shape (F, H): the circuits of each path, then -1."""
 
     def used(self) -> NDArray[np.bool_]:
         """Shape (L,): which circuits a new path runs over."""
-        used = np.zeros(len(self.link_a), dtype=np.bool_)
-        used[self._hop_links(slice(None))] = True
-        return used
+        used = np.zeros(len(self.link_a) + 1, dtype=np.bool_)  # one more for the -1
+        used[self.links] = True
+        return used[:-1]
 
     def count_of(self, circuits: Sequence[Circuit]) -> int:
         """How many of ``circuits`` new paths run over."""
@@ -87,7 +88,7 @@ class Draft:
             serve(table, links, self.capacity_mbps.copy(), self.pair, pairs.mbps.copy()).sum()
         )
 
-    def table(self, pairs: PairDemands, order: slice | NDArray[np.intp]) -> PathTable:
+    def table(self, pairs: PairDemands, order: slice | IntArray) -> PathTable:
         """The new paths in ``order``."""
         links = self._hop_links(order)
         return PathTable(
@@ -98,10 +99,9 @@ class Draft:
             self.link_b[links],
         )
 
-    def _hop_links(self, order: slice | NDArray[np.intp]) -> IntArray:
-        filled = np.arange(self.links.shape[1]) < self.hops[order][:, np.newaxis]
-        links: IntArray = self.links[order][filled]
-        return links
+    def _hop_links(self, order: slice | IntArray) -> IntArray:
+        links: IntArray = self.links[order].ravel()
+        return links[links >= 0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,8 +114,10 @@ class Ground:
     budget: Budget
     pairs: PairDemands
     standing: Standing
+    waits: IntArray
+    """The positions in ``pairs`` of those that nothing standing serves."""
     waiting: PairDemands
-    """The pairs that nothing standing serves."""
+    """Those."""
     shared: Sequence[Circuit]
     """The standing circuits that new paths may use."""
     changing: Sequence[Circuit]
@@ -152,6 +154,7 @@ class Ground:
             budget=budget,
             pairs=pairs,
             standing=standing,
+            waits=np.flatnonzero(waits).astype(np.int32),
             waiting=pairs.chosen(waits),
             shared=[
                 circuit
@@ -192,7 +195,7 @@ class Ground:
         residual[len(self.shared) : len(given)] = [fabric.rate_of(c) for c in kept]
         capacity = residual.copy()
         pair, hops = np.zeros((2, len(pairs)), dtype=np.int32)
-        links = np.zeros((len(pairs), max_hops), dtype=np.int32)
+        links = np.full((len(pairs), max_hops), -1, dtype=np.int32)
         n_links, n_paths = _native.plan_paths(
             fabric.n_racks,
             fabric.n_planes,
@@ -242,7 +245,9 @@ class Ground:
         made = make_circuits(plane, draft.link_a[new], draft.link_b[new], self.current.circuits)
         circuits = [*draft.given, *made]
         chosen = [circuits[link] for link in np.flatnonzero(draft.used()).tolist()]
-        order = np.lexsort((self.waiting.dst[draft.pair], self.waiting.src[draft.pair]))
+        n_racks = self.fabric.n_racks
+        ends = self.waiting.src[draft.pair] * n_racks + self.waiting.dst[draft.pair]
+        order = ranked(ends, n_racks * n_racks)
         table = draft.table(self.waiting, order)
         paths = make_paths(table.src, table.dst, draft.hops[order], draft.links[order], circuits)
         topology = Topology(
@@ -250,7 +255,8 @@ class Ground:
         )
         if self.standing.paths:
             return measure(self.fabric, self.pairs, topology, self.reserved)
-        return measure_table(self.fabric, self.pairs, topology, table, self.reserved)
+        place = self.waits[draft.pair[order]]
+        return measure_table(self.fabric, self.pairs, topology, table, place, self.reserved)
 
 
 def _merged(standing: Sequence[Path], new: Sequence[Path]) -> tuple[Path, ...]:

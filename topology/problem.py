@@ -21,7 +21,7 @@ from hydra.model import (
     Topology,
 )
 from topology import _native
-from topology.tables import IntArray, PathTable, end_ports
+from topology.tables import IntArray, PathTable, end_ports, ranked
 
 RATE_TOLERANCE_MBPS = 1e-6
 """Rates that differ by less (1 bit/s) are equal: sums of floats leave such crumbs behind."""
@@ -322,13 +322,12 @@ def serve(
 ) -> NDArray[np.float64]:
     """Let each path in turn take what its pair still wants, up to what its scarcest link has left.
 
-    ``links`` names the link of each hop, ``place`` the pair of each path, or -1; paths of equal
-    pairs follow one another, and earlier pairs come first. Returns what each path got, shape (F,).
+    ``links`` names the link of each hop, ``place`` the pair of each path, or -1; earlier pairs come
+    first, and of their paths those that are listed first. Returns what each path got, shape (F,).
     What is taken is gone from ``residual_mbps`` (per link) and ``wanted_mbps`` (per pair).
     """
     given = np.zeros(len(place))
-    order = np.argsort(place, kind="stable").astype(np.int32)
-    order = order[np.count_nonzero(place < 0) :]
+    order = ranked(place, len(wanted_mbps))
     _native.serve_paths(residual_mbps, table.start, links, order, place, wanted_mbps, given)
     return given
 
@@ -341,7 +340,9 @@ def measure(
     Reserved rates are set aside first and serve their own pairs; then each pair in turn takes
     what is left along its path.
     """
-    return measure_table(fabric, pairs, topology, PathTable.of(topology.paths), reserved)
+    table = PathTable.of(topology.paths)
+    place = pairs.places(table.src, table.dst, fabric.n_racks)
+    return measure_table(fabric, pairs, topology, table, place, reserved)
 
 
 def measure_table(
@@ -349,10 +350,10 @@ def measure_table(
     pairs: PairDemands,
     topology: Topology,
     table: PathTable,
+    place: IntArray,
     reserved: Reserved,
 ) -> PlanResult:
-    """:func:`measure`, where the table of the topology's paths is at hand."""
-    place = pairs.places(table.src, table.dst, fabric.n_racks)
+    """:func:`measure`, where the table of the topology's paths and the pair of each are at hand."""
     served_mbps = _served_mbps(fabric, pairs, topology, table, place, reserved)
     wanted_mbps = float(pairs.mbps.sum())
     without = pairs.chosen(np.bincount(place[place >= 0], minlength=len(pairs)) == 0)

@@ -66,6 +66,21 @@ def starts(lengths: IntArray) -> IntArray:
     return result
 
 
+def ranked(keys: IntArray, size: int) -> IntArray:
+    """The positions of keys below ``size`` in ascending order of the keys; negative ones are left
+    out, equal ones stay in order.
+
+    Keys that are all different, as they nearly always are, need no sorting.
+    """
+    at = np.full(size, -1, dtype=np.int32)
+    valid = np.flatnonzero(keys >= 0).astype(np.int32)
+    at[keys[valid]] = valid
+    found: IntArray = at[at >= 0]
+    if len(found) == len(valid):
+        return found
+    return valid[np.argsort(keys[valid], kind="stable")]
+
+
 def _column(values: Iterable[int], count: int) -> IntArray:
     return np.fromiter(values, np.int32, count)
 

@@ -374,13 +374,16 @@ static bool find_far(Graph *g, int32_t src, int32_t dst, int32_t hops, Need need
     return true;
 }
 
-/* The most that a link to each rack has left, 0 where there is none. */
-static void measure_widths(const Graph *g, int32_t rack, double *width)
+/* The most that a link to each rack has left, and the racks to which that is enough. */
+static void measure_widths(const Graph *g, int32_t rack, double enough, double *width, word *wide)
 {
+    memset(wide, 0, g->rack_words * sizeof *wide);
     for (int32_t s = g->slot_start[rack]; s < g->slot_start[rack] + g->slot_count[rack]; s++) {
         double residual = g->plan->residual_mbps[g->slot_link[s]];
         if (residual > width[g->slot_peer[s]])
             width[g->slot_peer[s]] = residual;
+        if (residual >= enough)
+            put(wide, g->slot_peer[s]);
     }
 }
 
@@ -392,42 +395,64 @@ static void forget_widths(const Graph *g, int32_t rack, double *width)
 
 static double lesser(double one, double other) { return one < other ? one : other; }
 
-/* The path of two or three existing links whose scarcest has the most left, into g->racks; returns
-   that much. Equal ones: the lexicographically smallest. */
-static double find_widest(Graph *g, int32_t src, int32_t dst, int32_t hops)
+/* The widest path found so far, in g->racks; one with less than `enough` is none. */
+typedef struct {
+    bool found;
+    double enough, mbps;
+} Widest;
+
+static bool widens(const Widest *widest, double mbps)
 {
-    const double *residual = g->plan->residual_mbps;
-    double most = 0;
-    measure_widths(g, dst, g->width_dst);
-    measure_widths(g, src, g->width_src);
-    FOR_EACH(relay, live_of(g, src), g->rack_words) {
-        double first = g->width_src[relay];
-        if (relay == dst || first <= most)
-            continue;
-        if (hops == 2) {
-            double width = lesser(first, g->width_dst[relay]);
-            if (width > most) {
-                most = width;
-                g->racks[1] = relay;
-            }
-            continue;
+    return widest->found ? mbps > widest->mbps : mbps >= widest->enough;
+}
+
+/* Between g->near and g->near_dst, the racks to which the ends have links that are wide enough. */
+static void widest_of_two(Graph *g, Widest *widest)
+{
+    FOR_EACH(relay, g->near, g->rack_words) {
+        double mbps = lesser(g->width_src[relay], g->width_dst[relay]);
+        if (widens(widest, mbps)) {
+            *widest = (Widest){true, widest->enough, mbps};
+            g->racks[1] = relay;
         }
+    }
+}
+
+static void widest_of_three(Graph *g, Widest *widest)
+{
+    FOR_EACH(relay, g->near, g->rack_words) {
+        double first = g->width_src[relay];
+        if (!widens(widest, first) || !meet(live_of(g, relay), g->near_dst, g->rack_words))
+            continue;
         int32_t end = g->slot_start[relay] + g->slot_count[relay];
         for (int32_t s = g->slot_start[relay]; s < end; s++) {
             int32_t second = g->slot_peer[s];
-            double width = lesser(lesser(first, residual[g->slot_link[s]]), g->width_dst[second]);
-            bool better = width > most || (width == most && width > 0 && g->racks[1] == relay &&
-                                           second < g->racks[2]);
-            if (second != src && second != dst && better) {
-                most = width;
+            double last = lesser(g->plan->residual_mbps[g->slot_link[s]], g->width_dst[second]);
+            if (widens(widest, lesser(first, last))) {
+                *widest = (Widest){true, widest->enough, lesser(first, last)};
                 g->racks[1] = relay;
                 g->racks[2] = second;
             }
         }
     }
+}
+
+/* Of the paths of two or three existing links with all that is wanted, the one whose scarcest link
+   has the most left, into g->racks; of equal ones the first by relays. False if there is none. The
+   racks must not be joined by fewer hops, so that no such path comes back to its ends. */
+static bool find_widest(Graph *g, int32_t src, int32_t dst, int32_t hops, double wanted_mbps)
+{
+    double enough = wanted_mbps - RATE_TOLERANCE_MBPS;
+    Widest widest = {.enough = enough > RATE_TOLERANCE_MBPS ? enough : RATE_TOLERANCE_MBPS};
+    measure_widths(g, src, widest.enough, g->width_src, g->near);
+    measure_widths(g, dst, widest.enough, g->width_dst, g->near_dst);
+    if (hops == 2)
+        widest_of_two(g, &widest);
+    else
+        widest_of_three(g, &widest);
     forget_widths(g, src, g->width_src);
     forget_widths(g, dst, g->width_dst);
-    return most;
+    return widest.found;
 }
 
 /* ---- booking ---------------------------------------------------------------------------------- */
@@ -478,11 +503,8 @@ static bool find(Graph *g, int32_t src, int32_t dst, int32_t hops, Need need, do
     g->racks[hops] = dst;
     if (hops == 1)
         return joinable(g, src, dst, need.port_class) || joined_by_link(g, src, dst, need);
-    if (widest && (hops == 2 || hops == 3)) {
-        double width = find_widest(g, src, dst, hops);
-        if (usable(width) && width >= wanted_mbps - RATE_TOLERANCE_MBPS)
-            return true;
-    }
+    if (widest && hops <= 3 && find_widest(g, src, dst, hops, wanted_mbps))
+        return true;
     look_around(g, src, dst, need);
     if (hops > 2)
         return find_far(g, src, dst, hops, need);
