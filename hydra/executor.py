@@ -304,7 +304,7 @@ class Execution:
     # -- substep 3-2 ------------------------------------------------------------------------------
 
     def _move(self) -> Steps:
-        yield from self._retag_alone("move", self.plan.untag_first)
+        yield from self._retag_alone("untag", self.plan.untag_first)
         yield from self._disconnect_first()
         retags = [SetVlans(rack, ports) for rack, ports in sorted(self.plan.retag.items())]
         mirrors = [MoveMirrors(plane, move) for plane, move in sorted(self.plan.mirrors.items())]
@@ -315,7 +315,7 @@ class Execution:
         outcomes = yield Batch("move", commands)
         for command, outcome in zip(commands, outcomes, strict=True):
             if isinstance(command, SetVlans):
-                self._retagged(command, outcome)
+                self._retagged("retag", command, outcome)
             elif isinstance(command, MoveMirrors):
                 self._moved(command, outcome)
             else:
@@ -336,7 +336,8 @@ class Execution:
             return
         outcomes = yield Batch(step, commands)
         for command, outcome in zip(commands, outcomes, strict=True):
-            self._retagged(command, outcome)
+            self._retagged(step, command, outcome)
+        self._note(step, outcomes)
 
     def _disconnect_first(self) -> Steps:
         """Tear down what would close a loop once ports are retagged; if it may stand, retag none.
@@ -406,9 +407,9 @@ class Execution:
                 self.unconfirmed.add(server.name)
                 self._explain(f"{server.name} did not take its rules ({error})")
 
-    def _retagged(self, command: SetVlans, outcome: Outcome) -> None:
+    def _retagged(self, step: str, command: SetVlans, outcome: Outcome) -> None:
         rack = self.fabric.racks[command.rack]
-        self._device_step("retag", rack.name, outcome)
+        self._device_step(step, rack.name, outcome)
         if outcome.confirmed:
             return
         self.unconfirmed.add(rack.name)

@@ -386,6 +386,7 @@ _ORDER = (
     "intent",
     "divert",
     "drain",
+    "untag",
     "move",
     "settle",
     "carrier",
