@@ -32,7 +32,7 @@ from hydra.commands import (
     Record,
     SetVlans,
 )
-from hydra.journal_format import state_record
+from hydra.journal_format import INTENDED, state_record
 from hydra.lifecycle import (
     RECONFIGURATION_TRANSITIONS,
     ReconfigurationState,
@@ -145,7 +145,7 @@ class Execution:
             "current": state_record(self.fabric, self.plan.current),
             "target": state_record(self.fabric, self.plan.target),
         }
-        yield Batch("intent", (Record("reconfiguration intended", intent),))
+        yield Batch("intent", (Record(INTENDED, intent),))
         self._enter(ReconfigurationState.DIVERTING)
         yield from self._divert()
         self._enter(ReconfigurationState.DRAINING)
