@@ -78,16 +78,23 @@ def emulated(
     return start
 
 
+ADMIN = Login("admin", password_env=LOGIN_VARIABLE)
+
 CANDIDATES = [
+    Candidate(
+        "calient-tl1",
+        emulated("calient-tl1", "calient", login=ADMIN, password="root"),
+        faults=TL1_FAULTS | {FaultKind.NO_LIGHT, FaultKind.RESERVED},
+    ),
+    Candidate(
+        "glimmerglass-tl1",
+        emulated("glimmerglass-tl1", "glimmerglass"),
+        faults=TL1_FAULTS - {FaultKind.IDLE_LOGOUT} | {FaultKind.NO_LIGHT},
+    ),
     Candidate("polatis-scpi", emulated("polatis-scpi", "polatis"), faults=COMMON_FAULTS),
     Candidate(
         "polatis-tl1",
-        emulated(
-            "polatis-tl1",
-            "polatis_tl1",
-            login=Login("admin", password_env=LOGIN_VARIABLE),
-            password="root",
-        ),
+        emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root"),
         faults=TL1_FAULTS,
     ),
 ]
