@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import pytest
+
 from hydra.model import Login, Plane, PlaneId
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
@@ -29,12 +31,23 @@ COMMON_FAULTS = frozenset(
     }
 )
 
+TL1_FAULTS = COMMON_FAULTS | {
+    FaultKind.KILL,
+    FaultKind.AUTONOMOUS,
+    FaultKind.BLOCKS,
+    FaultKind.WRONG_CTAG,
+    FaultKind.ECHO,
+    FaultKind.IDLE_LOGOUT,
+}
+LOGIN_VARIABLE = "HYDRA_CONFORMANCE_PASSWORD"
+
 
 def emulated(
     driver: str,
     module: str,
     *arguments: str,
     login: Login | None = None,
+    password: str = "",
     options: Mapping[str, object] | None = None,
 ) -> Callable[[], AbstractContextManager[Bench]]:
     """An emulator of ours, as a process of its own on a real socket."""
@@ -44,7 +57,11 @@ def emulated(
         command = [sys.executable, "-m", f"mininet_scenarios.emulators.{module}"]
         command += ["--name", "000042", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
         command += ["--ports", f"{PORTS}", "--switching-ms", f"{SWITCHING_MS:g}", *arguments]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as server:
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as server,
+        ):
+            patch.setenv(LOGIN_VARIABLE, password)
             try:
                 _, _, address, _, admin = server.stdout.readline().split()
                 host, _, port = admin.rpartition(":")
@@ -61,6 +78,23 @@ def emulated(
     return start
 
 
+ADMIN = Login("admin", password_env=LOGIN_VARIABLE)
+
 CANDIDATES = [
+    Candidate(
+        "calient-tl1",
+        emulated("calient-tl1", "calient", login=ADMIN, password="root"),
+        faults=TL1_FAULTS | {FaultKind.NO_LIGHT, FaultKind.RESERVED},
+    ),
+    Candidate(
+        "glimmerglass-tl1",
+        emulated("glimmerglass-tl1", "glimmerglass"),
+        faults=TL1_FAULTS - {FaultKind.IDLE_LOGOUT} | {FaultKind.NO_LIGHT},
+    ),
     Candidate("polatis-scpi", emulated("polatis-scpi", "polatis"), faults=COMMON_FAULTS),
+    Candidate(
+        "polatis-tl1",
+        emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root"),
+        faults=TL1_FAULTS,
+    ),
 ]
