@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
@@ -46,7 +46,9 @@ class TcpLineTransport:
     """One connection to a device, opened on first use and again after every failure.
 
     ``decoder`` makes a fresh line decoder per connection; ``decode_error`` is what it raises for
-    bytes outside its grammar. Used by one thread at a time.
+    bytes outside its grammar. ``opening`` says what is sent before anything else on a new
+    connection: each line after the device has said something, and before it says something more.
+    Used by one thread at a time.
     """
 
     def __init__(
@@ -57,9 +59,11 @@ class TcpLineTransport:
         decoder: Callable[[], LineDecoder],
         decode_error: type[Exception],
         timeout_s: float,
+        opening: Callable[[], Sequence[bytes]] | None = None,
     ) -> None:
         self._device = device
         self._address = address
+        self._opening = opening
         self._endpoint = parse_endpoint(device, address)
         self._new_decoder = decoder
         self._decode_error = decode_error
@@ -136,9 +140,27 @@ class TcpLineTransport:
         if self._socket is not None and self._is_stale(self._socket):
             self.close()
         if self._socket is None:
+            lines = None if self._opening is None else self._opening()
             self._socket = self._connect(deadline)
             self._decoder = self._new_decoder()
+            if lines is not None:
+                self._begin(self._socket, lines, deadline)
         return self._socket
+
+    def _begin(self, connection: socket.socket, lines: Sequence[bytes], deadline: float) -> None:
+        """Hold the dialogue that a new connection begins with. Raises DeviceUnavailable."""
+        try:
+            self._read_line(connection, deadline)
+            for line in lines:
+                connection.settimeout(self._remaining(deadline))
+                connection.sendall(line)
+                self._read_line(connection, deadline)
+        except (OSError, _ConnectionLostError, self._decode_error) as error:
+            self.close()
+            reason = self._reason(error) if isinstance(error, OSError) else str(error)
+            raise DeviceUnavailable(
+                self._device, f"no session with {self._address}: {reason}"
+            ) from error
 
     def _connect(self, deadline: float) -> socket.socket:
         try:
