@@ -27,7 +27,8 @@ from drivers.optical.changes import (
 from drivers.optical.exclusive import exclusive
 from drivers.optical.template_language import Language, LanguageError, matches, short
 from drivers.optical.template_options import TemplateOptions, placeholders
-from drivers.transports.tcp import TcpLineTransport
+from drivers.transports.lines import LineTransport
+from drivers.transports.tcp import TcpStream
 from hydra.config.devices import (
     endpoint_problems,
     login_problems,
@@ -101,9 +102,9 @@ class TemplateSwitch:
         self._login = login
         self._size: tuple[int, int] | None = None
         self._language = Language(options)
-        self._transport = TcpLineTransport(
+        self._transport = LineTransport(
             name,
-            address,
+            TcpStream(name, address),
             decoder=self._decoder,
             decode_error=TerminalError,
             timeout_s=timeout_s,

@@ -32,12 +32,23 @@ COMMON_FAULTS = frozenset(
     }
 )
 
+TL1_FAULTS = COMMON_FAULTS | {
+    FaultKind.KILL,
+    FaultKind.AUTONOMOUS,
+    FaultKind.BLOCKS,
+    FaultKind.WRONG_CTAG,
+    FaultKind.ECHO,
+    FaultKind.IDLE_LOGOUT,
+}
+LOGIN_VARIABLE = "HYDRA_CONFORMANCE_PASSWORD"
+
 
 def emulated(
     driver: str,
     module: str,
     *arguments: str,
     login: Login | None = None,
+    password: str = "",
     options: Mapping[str, object] | None = None,
 ) -> Callable[[], AbstractContextManager[Bench]]:
     """An emulator of ours, as a process of its own on a real socket."""
@@ -47,7 +58,11 @@ def emulated(
         command = [sys.executable, "-m", f"mininet_scenarios.emulators.{module}"]
         command += ["--name", "000042", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
         command += ["--ports", f"{PORTS}", "--switching-ms", f"{SWITCHING_MS:g}", *arguments]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as server:
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as server,
+        ):
+            patch.setenv(LOGIN_VARIABLE, password)
             try:
                 _, _, address, _, admin = server.stdout.readline().split()
                 host, _, port = admin.rpartition(":")
@@ -86,6 +101,16 @@ def template(*, one_by_one: bool = False) -> Callable[[], AbstractContextManager
 
 CANDIDATES = [
     Candidate("polatis-scpi", emulated("polatis-scpi", "polatis"), faults=COMMON_FAULTS),
+    Candidate(
+        "polatis-tl1",
+        emulated(
+            "polatis-tl1",
+            "polatis_tl1",
+            login=Login("admin", password_env=LOGIN_VARIABLE),
+            password="root",
+        ),
+        faults=TL1_FAULTS,
+    ),
     Candidate("template", template(), faults=COMMON_FAULTS),
     Candidate(
         "template",
