@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from drivers.optical import calient_tl1, glimmerglass_tl1, polatis_scpi, polatis_tl1
+from drivers.optical import calient_tl1, glimmerglass_tl1, polatis_scpi, polatis_tl1, template
 from drivers.tor import ovs_ovsdb
 from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.errors import UnknownName
@@ -46,6 +46,7 @@ OPTICAL: Final[Mapping[str, OpticalEntry]] = {
         glimmerglass_tl1.build, glimmerglass_tl1.check, glimmerglass_tl1.CAPABILITIES
     ),
     "polatis-tl1": OpticalEntry(polatis_tl1.build, polatis_tl1.check, polatis_tl1.CAPABILITIES),
+    "template": OpticalEntry(template.build, template.check, template.CAPABILITIES),
 }
 TOR: Final[Mapping[str, TorEntry]] = {
     "ovs-ovsdb": TorEntry(ovs_ovsdb.build, ovs_ovsdb.check, ovs_ovsdb.CAPABILITIES),

@@ -9,11 +9,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
 from hydra.model import Login, Plane, PlaneId
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
-from tests.conformance.candidate import Bench, Candidate
+from tests.conformance.candidate import Bench, Candidate, Deviation
 
 REPOSITORY = Path(__file__).parents[2]
 PORTS = 16
@@ -80,6 +81,27 @@ def emulated(
 
 ADMIN = Login("admin", password_env=LOGIN_VARIABLE)
 
+
+def template(*, one_by_one: bool = False) -> Callable[[], AbstractContextManager[Bench]]:
+    """The example of docs/template-driver.md, on the switch that it is about."""
+    page = (REPOSITORY / "docs" / "template-driver.md").read_text()
+    (plane,) = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])["planes"]
+    options = plane["options"]
+    if one_by_one:
+        options |= {"connect": "patch {ingress} to {output}"}
+        options |= {"disconnect": "unpatch {ingress} to {output}"}
+        del options["power"]
+    started = emulated("template", "craft_terminal", login=Login(**plane["login"]), options=options)
+
+    @contextmanager
+    def start() -> Iterator[Bench]:
+        with pytest.MonkeyPatch.context() as environment, started() as bench:
+            environment.setenv("OXC_PASSWORD", "lambda")
+            yield bench
+
+    return start
+
+
 CANDIDATES = [
     Candidate(
         "calient-tl1",
@@ -96,5 +118,13 @@ CANDIDATES = [
         "polatis-tl1",
         emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root"),
         faults=TL1_FAULTS,
+    ),
+    Candidate("template", template(), faults=COMMON_FAULTS),
+    Candidate(
+        "template",
+        template(one_by_one=True),
+        variant="one-by-one",
+        faults=COMMON_FAULTS,
+        deviations={Deviation.ITEMS_ARE_MADE_ONE_BY_ONE: "its commands are for one cross-connect"},
     ),
 ]
