@@ -77,8 +77,8 @@ class _LostError(Exception):
 class NetconfTransport:
     """One session, opened on first use and again after every failure; used by one thread at a time.
 
-    With ``stream``, a second session subscribes to that event stream: a device without the
-    ``:interleave`` capability takes no requests on a session that carries notifications.
+    With ``stream``, it subscribes to that event stream, on a second session where the device lacks
+    the ``:interleave`` capability: it then takes no requests on one that carries notifications.
     ``datastore`` is ``candidate``, ``running``, or ``auto``: the candidate where there is one.
     ``timeout_s`` covers one call, however many requests it takes.
     """
@@ -181,7 +181,8 @@ class NetconfTransport:
         if link is None or not link.connected:
             link = self._requests = self._connect(deadline)
         if self._stream is not None and (self._events is None or not self._events.connected):
-            self._events = self._subscribe(self._stream, deadline)
+            carrier = link if link.has("interleave") else self._connect(deadline)
+            self._events = self._subscribe(carrier, self._stream, deadline)
         return link
 
     def _connect(self, deadline: float) -> _Link:
@@ -197,8 +198,7 @@ class NetconfTransport:
             ) from error
         return _Link(session, Manager(session, handler, raise_mode=RaiseMode.NONE))
 
-    def _subscribe(self, stream: str, deadline: float) -> _Link:
-        link = self._connect(deadline)
+    def _subscribe(self, link: _Link, stream: str, deadline: float) -> _Link:
         try:
             self._harmless(
                 link,

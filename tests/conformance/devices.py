@@ -81,7 +81,6 @@ def netconfd(datastore: str) -> Callable[[], AbstractContextManager[Bench]]:
 
 
 CANDIDATES = [
-    Candidate("polatis-netconf", netconfd("candidate"), variant="candidate"),
-    Candidate("polatis-netconf", netconfd("running"), variant="running"),
+    Candidate("polatis-netconf", netconfd("candidate"), variant="netconfd"),
     Candidate("polatis-scpi", emulated("polatis-scpi", "polatis"), faults=COMMON_FAULTS),
 ]

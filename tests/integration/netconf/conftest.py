@@ -37,18 +37,19 @@ class Stranger:
         self.session.close_session()
 
 
-@pytest.fixture(scope="module", params=["candidate", "running"])
+@pytest.fixture(scope="module")
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Netconfd]:
-    """netconfd that is written through this datastore."""
-    with Netconfd(tmp_path_factory.mktemp("netconfd"), request.param) as server:
+    """netconfd, written through its candidate if the module does not say otherwise."""
+    datastore = getattr(request, "param", "candidate")
+    with Netconfd(tmp_path_factory.mktemp("netconfd"), datastore) as server:
         server.become_polatis(SIZE)
         server.become_switch(PORTS)
         yield server
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def stranger(server: Netconfd) -> Iterator[Stranger]:
     client = Stranger(server)
     yield client

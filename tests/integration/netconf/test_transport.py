@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import threading
 import time
@@ -16,6 +15,10 @@ from drivers.transports.netconf import NETCONF_NS, NetconfRefusal, NetconfTransp
 from drivers.transports.ssh import SshOptions
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import Login
+
+pytestmark = pytest.mark.parametrize(
+    "server", ["candidate", "running"], indirect=True, scope="module"
+)
 
 SWITCH = "http://www.polatis.com/yang/optical-switch"
 
@@ -184,25 +187,7 @@ def test_a_server_that_hangs_is_unavailable_for_a_read_and_unknown_after_a_write
     )
 
 
-def test_a_server_that_ends_is_unavailable_and_found_again(server):
-    options = SshOptions(host_key=server.host_key)
-    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=3)
-    transport.open()
-    server.stop()
-    try:
-        with pytest.raises(
-            DeviceUnavailable, match=r"can't connect to 127\.0\.0\.1:\d+: .*refused"
-        ):
-            transport.edit(config((1, 17)), fine)
-    finally:
-        server.start()
-        server.become_polatis(16)
-        server.become_switch([f"Ethernet{number}" for number in range(1, 65)])
-    assert pairs(transport) == set()
-    transport.close()
-
-
-def test_notifications_come_on_a_session_of_their_own(server):
+def test_notifications_come_beside_replies(server):
     options = SshOptions(host_key=server.host_key)
     transport = NetconfTransport(
         "p1", server.address, server.login, options, timeout_s=3, stream="NETCONF"
@@ -275,23 +260,6 @@ def test_a_key_that_the_server_does_not_know_is_refused(server, tmp_path):
     )
     with pytest.raises(DeviceError, match="refuses root with this key"):
         transport.open()
-
-
-def test_a_peer_that_speaks_no_ssh_costs_one_time_out():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
-        login = Login("root", password_env="HYDRA_TEST_PASSWORD")
-        transport = NetconfTransport("p1", address, login, SshOptions(), timeout_s=0.4)
-        started = time.monotonic()
-        with pytest.raises(DeviceUnavailable, match="no answer in time"):
-            transport.open()
-        assert time.monotonic() - started < 1.0
-
-
-@pytest.mark.parametrize("text", ["ssh-ed25519", "ssh-ed25519 ???", "", "AAAA"])
-def test_what_is_no_host_key_is_refused(text):
-    with pytest.raises(ValueError, match="neither a type and a key in base64"):
-        SshOptions(host_key=text)
 
 
 def _wait_until(condition, timeout_s: float = 3.0) -> None:
