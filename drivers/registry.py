@@ -10,8 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from drivers.optical import calient_tl1, glimmerglass_tl1, polatis_scpi, polatis_tl1, template
-from drivers.tor import ovs_ovsdb
+from drivers.optical import (
+    calient_tl1,
+    glimmerglass_tl1,
+    polatis_netconf,
+    polatis_scpi,
+    polatis_tl1,
+    template,
+)
+from drivers.tor import (
+    openconfig_vlan,
+    ovs_ovsdb,
+)
 from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.errors import UnknownName
 from hydra.model import Plane, Rack
@@ -40,6 +50,9 @@ class TorEntry:
 
 
 OPTICAL: Final[Mapping[str, OpticalEntry]] = {
+    "polatis-netconf": OpticalEntry(
+        polatis_netconf.build, polatis_netconf.check, polatis_netconf.CAPABILITIES
+    ),
     "polatis-scpi": OpticalEntry(polatis_scpi.build, polatis_scpi.check, polatis_scpi.CAPABILITIES),
     "calient-tl1": OpticalEntry(calient_tl1.build, calient_tl1.check, calient_tl1.CAPABILITIES),
     "glimmerglass-tl1": OpticalEntry(
@@ -49,6 +62,9 @@ OPTICAL: Final[Mapping[str, OpticalEntry]] = {
     "template": OpticalEntry(template.build, template.check, template.CAPABILITIES),
 }
 TOR: Final[Mapping[str, TorEntry]] = {
+    "openconfig-vlan": TorEntry(
+        openconfig_vlan.build, openconfig_vlan.check, openconfig_vlan.CAPABILITIES
+    ),
     "ovs-ovsdb": TorEntry(ovs_ovsdb.build, ovs_ovsdb.check, ovs_ovsdb.CAPABILITIES),
 }
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import yaml
@@ -14,6 +15,7 @@ import yaml
 from hydra.model import Login, Plane, PlaneId
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.emulators.netconfd import Netconfd
 from tests.conformance.candidate import Bench, Candidate, Deviation
 
 REPOSITORY = Path(__file__).parents[2]
@@ -102,6 +104,23 @@ def template(*, one_by_one: bool = False) -> Callable[[], AbstractContextManager
     return start
 
 
+def netconfd(datastore: str) -> Callable[[], AbstractContextManager[Bench]]:
+    """A real NETCONF server on our modules, written through this datastore."""
+
+    @contextmanager
+    def start() -> Iterator[Bench]:
+        with TemporaryDirectory() as directory, Netconfd(Path(directory), datastore) as server:
+            server.become_polatis(PORTS)
+            options = {"host_key": server.host_key, "stream": "NETCONF"}
+            plane = Plane(
+                PlaneId(0), "p1", "polatis-netconf", server.address, PORTS, 0.0, 100.0,
+                server.login, options,
+            )  # fmt: skip
+            yield Bench(plane, 3.0)
+
+    return start
+
+
 CANDIDATES = [
     Candidate(
         "calient-tl1",
@@ -113,6 +132,7 @@ CANDIDATES = [
         emulated("glimmerglass-tl1", "glimmerglass"),
         faults=TL1_FAULTS - {FaultKind.IDLE_LOGOUT} | {FaultKind.NO_LIGHT},
     ),
+    Candidate("polatis-netconf", netconfd("candidate"), variant="netconfd"),
     Candidate("polatis-scpi", emulated("polatis-scpi", "polatis"), faults=COMMON_FAULTS),
     Candidate(
         "polatis-tl1",
