@@ -157,6 +157,10 @@ class Path:
     dst: RackId
     circuits: tuple[Circuit, ...]
 
+    def __hash__(self) -> int:
+        """Hardly any two paths of a network share both ends: hashing the circuits gains nothing."""
+        return hash((self.src, self.dst))
+
     @property
     def hops(self) -> int:
         return len(self.circuits)
