@@ -46,11 +46,25 @@ class DemandEntry(Body):
     mbps: float = Field(ge=0)
 
 
+class DemandMatrix(Body):
+    """Demand between all pairs of racks, in a fraction of the space that entries take."""
+
+    racks: list[Name] | None = Field(
+        default=None, min_length=1, description="Of the rows and columns. Null: as in the topology."
+    )
+    mbps: list[list[Annotated[float, Field(ge=0)]]] = Field(
+        description="From the row's rack to the column's; the diagonal is zero."
+    )
+
+
 class PlanBody(Body):
     """What a topology is wanted for, and what may be touched to get it."""
 
     demand: list[DemandEntry] | None = Field(
         default=None, description="Null: the measured demand. Pairs left out have none."
+    )
+    demand_matrix: DemandMatrix | None = Field(
+        default=None, description="Instead of `demand`. Racks left out have none."
     )
     planes: list[Name] | None = Field(
         default=None, min_length=1, description="Only these may change. Null: all."
