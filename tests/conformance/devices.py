@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -51,6 +53,7 @@ def emulated(
     *arguments: str,
     login: Login | None = None,
     password: str = "",
+    serial: bool = False,
     options: Mapping[str, object] | None = None,
 ) -> Callable[[], AbstractContextManager[Bench]]:
     """An emulator of ours, as a process of its own on a real socket."""
@@ -60,6 +63,8 @@ def emulated(
         command = [sys.executable, "-m", f"mininet_scenarios.emulators.{module}"]
         command += ["--name", "000042", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
         command += ["--ports", f"{PORTS}", "--switching-ms", f"{SWITCHING_MS:g}", *arguments]
+        line = f"{tempfile.gettempdir()}/hydra-conformance-{os.getpid()}-{driver}"
+        command += ["--serial", line] if serial else []
         with (
             pytest.MonkeyPatch.context() as patch,
             subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as server,
@@ -67,6 +72,7 @@ def emulated(
             patch.setenv(LOGIN_VARIABLE, password)
             try:
                 _, _, address, _, admin = server.stdout.readline().split()
+                address = f"serial:{line}" if serial else address
                 host, _, port = admin.rpartition(":")
                 plane = Plane(
                     PlaneId(0), "p1", driver, address, PORTS, SWITCHING_MS, 100.0, login,
@@ -81,6 +87,7 @@ def emulated(
     return start
 
 
+SERIAL = {Deviation.NO_SECOND_SESSION: "a serial line has one user at a time"}
 ADMIN = Login("admin", password_env=LOGIN_VARIABLE)
 
 
@@ -135,9 +142,23 @@ CANDIDATES = [
     Candidate("polatis-netconf", netconfd("candidate"), variant="netconfd"),
     Candidate("polatis-scpi", emulated("polatis-scpi", "polatis"), faults=COMMON_FAULTS),
     Candidate(
+        "polatis-scpi",
+        emulated("polatis-scpi", "polatis", serial=True),
+        variant="serial",
+        faults=COMMON_FAULTS,
+        deviations=SERIAL,
+    ),
+    Candidate(
         "polatis-tl1",
         emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root"),
         faults=TL1_FAULTS,
+    ),
+    Candidate(
+        "polatis-tl1",
+        emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root", serial=True),
+        variant="serial",
+        faults=TL1_FAULTS,
+        deviations=SERIAL,
     ),
     Candidate("template", template(), faults=COMMON_FAULTS),
     Candidate(
