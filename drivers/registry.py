@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from drivers.optical import polatis_scpi, polatis_tl1, template
+from drivers.optical import manual, polatis_scpi, polatis_tl1, template
 from drivers.tor import ovs_ovsdb
 from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.errors import UnknownName
@@ -40,6 +40,7 @@ class TorEntry:
 
 
 OPTICAL: Final[Mapping[str, OpticalEntry]] = {
+    "manual": OpticalEntry(manual.build, manual.check, manual.CAPABILITIES),
     "polatis-scpi": OpticalEntry(polatis_scpi.build, polatis_scpi.check, polatis_scpi.CAPABILITIES),
     "polatis-tl1": OpticalEntry(polatis_tl1.build, polatis_tl1.check, polatis_tl1.CAPABILITIES),
     "template": OpticalEntry(template.build, template.check, template.CAPABILITIES),
