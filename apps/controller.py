@@ -26,12 +26,13 @@ from apps.planning import Planning, Proposal
 from apps.runner import Runner
 from apps.stats_poller import StatsPoller
 from apps.upkeep import Upkeep
-from hydra.errors import HydraError, PlanError
+from hydra.errors import HydraError, PlanError, UnknownName
 from hydra.journal import Journal, JournalError
-from hydra.model import DatapathId, DemandMatrix, Fabric, NetworkState, PortId
+from hydra.model import DatapathId, DemandMatrix, Fabric, NetworkState, PlaneId, PortId
 from hydra.plan import Plan
 from hydra.policy import Mode, Policy
 from hydra.reservations import Reservation, ReservationRequest
+from hydra.roles import Task, TaskState
 from hydra.service import (
     DemandReport,
     DemandSource,
@@ -95,6 +96,7 @@ class Controller:
         """End after the job under way; the network goes on as it is."""
         self._poller.stop()
         self._upkeep.announcer.stop()
+        self._devices.stop_waiting()
         if self._thread.is_alive():
             self._jobs.put(None)
             self._thread.join()
@@ -312,6 +314,20 @@ class Controller:
 
     def devices(self) -> Collection[DeviceStatus]:
         return self._upkeep.devices()
+
+    def tasks(self, device: str) -> Sequence[Task]:
+        """What people were asked to do at an optical switch, oldest first."""
+        return self._devices.tasks(self._plane(device))
+
+    def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
+        """A person says what became of a task."""
+        return self._devices.settle_task(self._plane(device), task_id, state, note)
+
+    def _plane(self, name: str) -> PlaneId:
+        plane = self._fabric.plane_by_name.get(name)
+        if plane is None:
+            raise UnknownName(f"there is no optical switch {name!r}")
+        return plane.id
 
     def not_ready(self) -> Sequence[str]:
         """What is still missing before the controller can do its job; empty when ready."""

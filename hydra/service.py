@@ -15,6 +15,7 @@ from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
 from hydra.policy import Policy
 from hydra.reservations import Reservation, ReservationRequest
+from hydra.roles import Task, TaskState
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +174,12 @@ class ControllerService(Protocol):
         """Raises UnknownName, LifecycleError."""
 
     def devices(self) -> Collection[DeviceStatus]: ...
+
+    def tasks(self, device: str) -> Sequence[Task]:
+        """What people were asked to do at an optical switch, oldest first. Raises UnknownName."""
+
+    def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
+        """A person says what became of a task. Raises UnknownName, LifecycleError."""
 
     def not_ready(self) -> Sequence[str]:
         """What is still missing before the controller can do its job; empty when ready."""

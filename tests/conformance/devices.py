@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -14,7 +15,9 @@ from tempfile import TemporaryDirectory
 import pytest
 import yaml
 
+from drivers.optical.manual import ManualOptions, ManualPanel
 from hydra.model import Login, Plane, PlaneId
+from hydra.roles import TaskState
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.netconfd import Netconfd
@@ -91,6 +94,30 @@ SERIAL = {Deviation.NO_SECOND_SESSION: "a serial line has one user at a time"}
 ADMIN = Login("admin", password_env=LOGIN_VARIABLE)
 
 
+@contextmanager
+def panel() -> Iterator[Bench]:
+    """A patch panel, with somebody who does at once whatever is asked."""
+
+    def work() -> None:
+        while not home.wait(0.01):
+            for task in panel.tasks():
+                if task.state is TaskState.PENDING:
+                    panel.settle(task.id, TaskState.DONE, "")
+
+    with tempfile.TemporaryDirectory() as directory:
+        options = {"state": f"{directory}/panel.db", "timeout_s": 10}
+        plane = Plane(PlaneId(0), "p1", "manual", "panel: here", PORTS, 0.0, 100.0, None, options)
+        panel = ManualPanel("person", PORTS, ManualOptions.model_validate(options))
+        home = threading.Event()
+        person = threading.Thread(target=work)
+        person.start()
+        try:
+            yield Bench(plane)
+        finally:
+            home.set()
+            person.join()
+
+
 def template(*, one_by_one: bool = False) -> Callable[[], AbstractContextManager[Bench]]:
     """The example of docs/template-driver.md, on the switch that it is about."""
     page = (REPOSITORY / "docs" / "template-driver.md").read_text()
@@ -159,6 +186,11 @@ CANDIDATES = [
         variant="serial",
         faults=TL1_FAULTS,
         deviations=SERIAL,
+    ),
+    Candidate(
+        "manual",
+        panel,
+        deviations={Deviation.NOT_ON_THE_NETWORK: "people read its tasks, it has no address"},
     ),
     Candidate("template", template(), faults=COMMON_FAULTS),
     Candidate(

@@ -273,10 +273,13 @@ def _run_threads(work, count: int) -> None:
     assert not any(thread.is_alive() for thread in threads)
 
 
-def test_a_device_that_is_not_there(bench):
+def test_a_device_that_is_not_there(bench, deviations):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         nobody = f"127.0.0.1:{listener.getsockname()[1]}"
     plane = dataclasses.replace(bench.plane, address=nobody)
+    if Deviation.NOT_ON_THE_NETWORK in deviations:
+        assert [problem.path for problem in bench.entry.check(plane)] == ["address"]
+        return
     driver = bench.entry.build(plane, 1.0)
     for attempt in (driver.open, driver.size, lambda: driver.change([], [CrossConnect(1, 99)])):
         with pytest.raises(DeviceUnavailable, match=nobody):

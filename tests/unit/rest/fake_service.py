@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from drivers.optical.panel_store import PanelStore
 from hydra.errors import HydraError, UnknownName
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import (
@@ -57,6 +58,8 @@ class FakeService:
         self.planned_in: str | None = None
         """Name of the thread that planned last."""
         self.plan_requests = []
+        self.panel: PanelStore | None = None
+        """The tasks of p1."""
         self.blocked = threading.Event()
         """While cleared, planning blocks."""
         self.blocked.set()
@@ -190,6 +193,15 @@ class FakeService:
             DeviceStatus("p1", "optical-switch", "polatis-scpi", True),
             DeviceStatus("h42", "vswitch", "openflow", False, "never connected"),
         ]
+
+    def tasks(self, device: str):
+        if device not in self.fabric.plane_by_name:
+            raise UnknownName(f"there is no optical switch {device!r}")
+        return self.panel.tasks() if device == "p1" else ()
+
+    def settle_task(self, device: str, task_id: int, state, note: str):
+        self._may_fail()
+        return self.panel.settle(task_id, state, note, CREATED_UNIX_S + 60)
 
     def not_ready(self):
         return self.missing
