@@ -22,6 +22,7 @@ from apps.framework import PortInfo, Post
 from apps.ledger import Ledger
 from apps.mover import Mover
 from apps.planning import Planning
+from apps.quarantine import Quarantine
 from apps.runner import Runner
 from apps.stats_poller import StatsPoller
 from apps.upkeep import Upkeep
@@ -30,6 +31,7 @@ from hydra.journal import Journal, JournalError
 from hydra.model import DatapathId, DemandMatrix, Fabric, NetworkState, PortId
 from hydra.plan import Plan, paths_by_pair
 from hydra.policy import Mode, Policy
+from hydra.quarantine import Quarantined
 from hydra.reservations import Reservation, ReservationRequest
 from hydra.service import (
     DemandReport,
@@ -37,6 +39,7 @@ from hydra.service import (
     DeviceStatus,
     PlanReport,
     PlanRequest,
+    QuarantinedPort,
     Reconfiguration,
     Verdict,
 )
@@ -60,7 +63,10 @@ class Controller:
         self._planning = Planning(fabric, policy)
         self._poller = StatsPoller(fabric, policy, self.fleet)
         self._ledger = Ledger(fabric, journal)
-        self._upkeep = Upkeep(fabric, policy, self.fleet, self._devices, self._ledger)
+        self._quarantine = Quarantine(fabric, journal, policy.quarantine_s)
+        self._upkeep = Upkeep(
+            fabric, policy, self.fleet, self._devices, self._ledger, self._quarantine
+        )
         announcer = self._upkeep.announcer
         self._runner = Runner(fabric, policy, self.fleet, self._devices, journal, announcer)
         self._mover = Mover(
@@ -78,6 +84,7 @@ class Controller:
     def start(self) -> None:
         """Raises HydraError if the journal can't be used."""
         self._ledger.load()
+        self._quarantine.load()
         self._thread.start()
         self._upkeep.announcer.start()
         self._poller.start()
@@ -300,6 +307,16 @@ class Controller:
 
     def devices(self) -> Collection[DeviceStatus]:
         return self._upkeep.devices()
+
+    def quarantine(self) -> Sequence[QuarantinedPort]:
+        return [self._seen_now(entry) for entry in self._quarantine.entries()]
+
+    def clear_quarantine(self, rack: str, tor_port: str) -> QuarantinedPort:
+        """Returns what it was. Raises UnknownName."""
+        return self._seen_now(self._quarantine.clear(rack, tor_port))
+
+    def _seen_now(self, entry: Quarantined) -> QuarantinedPort:
+        return QuarantinedPort(entry, on_trial=not entry.blocks(time.time()))
 
     def not_ready(self) -> Sequence[str]:
         """What is still missing before the controller can do its job; empty when ready."""
