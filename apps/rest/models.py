@@ -300,6 +300,20 @@ class Tasks(Document):
     tasks: list[Task]
 
 
+class QuarantinedPort(Document):
+    rack: str
+    port: str
+    plane: str
+    reason: str
+    since_unix_s: float
+    until_unix_s: float | None = Field(description="Null: until it is cleared.")
+    on_trial: bool = Field(description="Its time is up: the next circuit there decides.")
+
+
+class Quarantine(Document):
+    ports: list[QuarantinedPort]
+
+
 class Decisions(Document):
     decisions: list[str]
 
