@@ -240,6 +240,11 @@ class Fabric:
     def plane_by_name(self) -> Mapping[str, Plane]:
         return {plane.name: plane for plane in self.planes}
 
+    @cached_property
+    def port_by_name(self) -> Mapping[tuple[str, str], OpticalPort]:
+        """By the names of rack and ToR port."""
+        return {(self.racks[port.rack].name, port.tor_port): port for port in self.ports}
+
     def ports_of(self, rack: RackId) -> tuple[OpticalPort, ...]:
         return self._ports_by_rack[rack]
 

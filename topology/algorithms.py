@@ -85,3 +85,17 @@ def entry(name: str) -> Entry:
 def algorithm(name: str) -> Algorithm:
     """The function of :func:`entry`."""
     return entry(name).plan
+
+
+def objection(name: str, fabric: FabricArrays) -> str | None:
+    """Why the controller can't plan with ``name`` on this fabric, in words; None where it can.
+
+    Raises UnknownName.
+    """
+    chosen = entry(name)
+    if chosen.product is not Product.CIRCUITS:
+        return (
+            f"it plans {chosen.product.value}, and the controller sets up duplex circuits that "
+            "stay: it is for comparisons, see `hydra plan --fabric`"
+        )
+    return chosen.objection(fabric)
