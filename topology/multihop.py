@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from hydra.model import Path, PortId, RackId, Topology
-from topology.auxgraph import AuxiliaryGraph
+from hydra.model import Circuit, Path, Topology
+from topology import _native
 from topology.problem import (
+    RATE_TOLERANCE_MBPS,
     Budget,
     FabricArrays,
-    PairDemand,
+    PairDemands,
     PlanResult,
     Reserved,
     measure,
+    measure_table,
     pair_demands,
     validate_demand,
 )
 from topology.standing import Standing, standing_part
+from topology.tables import IntArray, PathTable, end_ports, make_circuits, make_paths, starts
 
 
 def plan_hydra_bfs(
@@ -45,20 +50,12 @@ def plan_hydra_bfs(
     The result holds the circuits and paths that must stay (see :mod:`topology.standing`), and
     beyond them only circuits that some path uses. The same input gives the same result.
 
-    Cost: O(H·N²) searches of O(N + K) operations on N-bit sets.
+    Cost: O(H·N²) searches of O(K·N / 64) operations on words; of O(K²·N / 64) beyond two hops.
 
     Raises PlanError for a bad demand entry, an impossible budget, or pinned paths that do not fit.
     """
-    pairs = pair_demands(validate_demand(demand, fabric.n_racks))
-    budget.check(fabric)
-    standing = standing_part(fabric, pairs, current, reserved, budget)
-    graph = _auxiliary_graph(fabric, current, standing, budget)
-    new_paths = list(_rounds(graph, _open_pairs(pairs, standing, budget), budget))
-    topology = Topology(
-        circuits=standing.circuits.union(*(path.circuits for path in new_paths)),
-        paths=tuple(sorted([*standing.paths, *new_paths], key=lambda path: (path.src, path.dst))),
-    )
-    return measure(fabric, pairs, topology, reserved)
+    ground = _Ground.of(fabric, demand, current, reserved, budget)
+    return ground.result(ground.draft(Rule(whole=not budget.boolean, partial=budget.boolean)))
 
 
 def keep_current(
@@ -77,46 +74,177 @@ def keep_current(
     return measure(fabric, pairs, current, reserved)
 
 
-def _auxiliary_graph(
-    fabric: FabricArrays, current: Topology, standing: Standing, budget: Budget
-) -> AuxiliaryGraph:
-    unavailable = standing.ports() | budget.blocked_ports
-    racks, planes = fabric.port_rack.tolist(), fabric.port_plane.tolist()
-    ports = (
-        PortId(port)
-        for port in range(fabric.n_ports)
-        if port not in unavailable
-        and budget.includes_rack(racks[port])
-        and budget.includes_plane(planes[port])
-    )
-    graph = AuxiliaryGraph(fabric, ports, preferred=current.circuits - standing.circuits)
-    for circuit in sorted(standing.circuits):
-        within = all(budget.includes_rack(rack) for rack in fabric.racks_of(circuit))
-        if within and not budget.blocked_ports & {circuit.a, circuit.b}:
-            graph.add_circuit(circuit, standing.residual_mbps[circuit])
-    return graph
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How the rounds go."""
+
+    whole: bool
+    """Rounds in which a path must carry all that its pair wants."""
+    partial: bool
+    """(After them) rounds in which anything above zero serves a pair."""
+    widest: bool = False
+    """Relays with the most capacity left, rather than those with the lowest numbers."""
+    direct_share: float = 1.0
+    """The part of a rack's ports that round 1 may use."""
 
 
-def _open_pairs(pairs: list[PairDemand], standing: Standing, budget: Budget) -> list[PairDemand]:
-    served = {(int(path.src), int(path.dst)) for path in standing.paths}
-    return [
-        pair
-        for pair in pairs
-        if (pair.src, pair.dst) not in served
-        and budget.includes_rack(pair.src)
-        and budget.includes_rack(pair.dst)
-    ]
+@dataclass(frozen=True, slots=True, eq=False)
+class _Draft:
+    """A plan in arrays."""
+
+    link_a: IntArray
+    """Shape (L,): the lower port of each circuit, those that stay first."""
+    link_b: IntArray
+    path_pair: IntArray
+    """Shape (F,): which pair each new path serves."""
+    path_hops: IntArray
+    path_links: IntArray
+    """Shape (F, H): the circuits of each path, as many as it has hops."""
 
 
-def _rounds(graph: AuxiliaryGraph, waiting: list[PairDemand], budget: Budget) -> Iterator[Path]:
-    for depth in range(1, budget.max_hops + 1):
-        left_over = []
-        for pair in waiting:
-            need_mbps = 0.0 if budget.boolean else pair.mbps
-            racks = graph.shortest_path(pair.src, pair.dst, depth, need_mbps)
-            if racks is None:
-                left_over.append(pair)
-                continue
-            circuits = graph.book(racks, pair.mbps, need_mbps)
-            yield Path(RackId(pair.src), RackId(pair.dst), circuits)
-        waiting = left_over
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ground:
+    """What all drafts of one call have in common."""
+
+    fabric: FabricArrays
+    current: Topology
+    reserved: Reserved
+    budget: Budget
+    pairs: PairDemands
+    open_pairs: PairDemands
+    """Those that nothing standing serves already."""
+    standing: Standing
+    shared: Sequence[Circuit]
+    """The circuits that stay and that new paths may use."""
+    is_free: NDArray[np.uint8]
+    """Shape (P,): ports where new circuits may end."""
+
+    @classmethod
+    def of(
+        cls,
+        fabric: FabricArrays,
+        demand: ArrayLike,
+        current: Topology,
+        reserved: Reserved,
+        budget: Budget,
+    ) -> _Ground:
+        pairs = pair_demands(validate_demand(demand, fabric.n_racks))
+        budget.check(fabric)
+        standing = standing_part(fabric, pairs, current, reserved, budget)
+        rack_in = _members(budget.racks, fabric.n_racks)
+        is_free = rack_in[fabric.port_rack]
+        is_free &= _members(budget.planes, fabric.n_planes)[fabric.port_plane]
+        is_free[list(standing.ports() | budget.blocked_ports)] = False
+        is_open = rack_in[pairs.src] & rack_in[pairs.dst]
+        if standing.paths:
+            ends = np.array([(p.src, p.dst) for p in standing.paths], dtype=np.int32).T
+            place = pairs.places(ends[0], ends[1], fabric.n_racks)
+            is_open[place[place >= 0]] = False
+        shared = [
+            circuit
+            for circuit in sorted(standing.circuits)
+            if all(budget.includes_rack(rack) for rack in fabric.racks_of(circuit))
+            and not budget.blocked_ports & {circuit.a, circuit.b}
+        ]
+        return cls(
+            fabric=fabric,
+            current=current,
+            reserved=reserved,
+            budget=budget,
+            pairs=pairs,
+            open_pairs=pairs.chosen(is_open),
+            standing=standing,
+            shared=shared,
+            is_free=is_free.astype(np.uint8),
+        )
+
+    def draft(self, rule: Rule) -> _Draft:
+        fabric, pairs, max_hops = self.fabric, self.open_pairs, self.budget.max_hops
+        rates, port_class = np.unique(fabric.port_rate_mbps, return_inverse=True)
+        pair_class = np.searchsorted(rates, pairs.mbps - RATE_TOLERANCE_MBPS)
+        preferred = sorted(self.current.circuits - self.standing.circuits)
+        ports = np.bincount(fabric.port_rack, minlength=fabric.n_racks)
+        room = len(self.shared) + fabric.n_ports // 2
+        link_a, link_b = np.zeros((2, room), dtype=np.int32)
+        residual = np.zeros(room)
+        residual[: len(self.shared)] = [self.standing.residual_mbps[c] for c in self.shared]
+        path_pair, path_hops = np.zeros((2, len(pairs)), dtype=np.int32)
+        path_links = np.zeros((len(pairs), max_hops), dtype=np.int32)
+        n_links, n_paths = _native.plan_paths(
+            fabric.n_racks,
+            fabric.n_planes,
+            len(rates) + 1,
+            fabric.port_rack,
+            fabric.port_plane,
+            port_class.astype(np.int32),
+            fabric.port_rate_mbps,
+            self.is_free,
+            *end_ports(self.shared),
+            *end_ports(preferred),
+            pairs.src,
+            pairs.dst,
+            pair_class.astype(np.int32),
+            pairs.mbps,
+            max_hops,
+            rule.whole,
+            rule.partial,
+            rule.widest,
+            np.ceil(ports * rule.direct_share).astype(np.int32),
+            link_a,
+            link_b,
+            residual,
+            path_pair,
+            path_hops,
+            path_links,
+        )
+        return _Draft(
+            link_a[:n_links],
+            link_b[:n_links],
+            path_pair[:n_paths],
+            path_hops[:n_paths],
+            path_links[:n_paths],
+        )
+
+    def result(self, draft: _Draft) -> PlanResult:
+        """The draft and what stands, as a topology, and what that serves."""
+        fabric, shared = self.fabric, len(self.shared)
+        new = make_circuits(
+            fabric.port_plane[draft.link_a[shared:]],
+            draft.link_a[shared:],
+            draft.link_b[shared:],
+            known=self.current.circuits,
+        )
+        src, dst = self.open_pairs.src[draft.path_pair], self.open_pairs.dst[draft.path_pair]
+        order = np.lexsort((dst, src))
+        paths = make_paths(
+            src[order],
+            dst[order],
+            draft.path_hops[order],
+            draft.path_links[order],
+            [*self.shared, *new],
+        )
+        topology = Topology(self.standing.circuits.union(new), _merged(self.standing.paths, paths))
+        if self.standing.paths:
+            return measure(fabric, self.pairs, topology, self.reserved)
+        table = _table_of(draft, src, dst, order)
+        return measure_table(fabric, self.pairs, topology, table, self.reserved)
+
+
+def _members(ids: frozenset[int] | None, count: int) -> NDArray[np.bool_]:
+    """Which of ``count`` things are among ``ids``; all of them if that is None."""
+    members = np.full(count, ids is None)
+    members[list(ids or ())] = True
+    return members
+
+
+def _merged(standing: Sequence[Path], new: Sequence[Path]) -> tuple[Path, ...]:
+    if not standing:
+        return tuple(new)
+    return tuple(sorted([*standing, *new], key=lambda path: (path.src, path.dst)))
+
+
+def _table_of(draft: _Draft, src: IntArray, dst: IntArray, order: NDArray[np.intp]) -> PathTable:
+    hops = draft.path_hops[order]
+    used = np.arange(draft.path_links.shape[1]) < hops[:, np.newaxis]
+    links = draft.path_links[order][used]
+    return PathTable(src[order], dst[order], starts(hops), draft.link_a[links], draft.link_b[links])
