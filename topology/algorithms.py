@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from importlib import import_module
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -13,8 +12,17 @@ from numpy.typing import ArrayLike
 
 from hydra.errors import UnknownName
 from hydra.model import Topology
+from topology.bipartite import plan_b_matching, plan_helios
+from topology.eclipse import plan_eclipse
 from topology.multihop import keep_current, plan_hydra_bfs
+from topology.pairing import plan_edmonds, plan_edmonds_perfect
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved
+from topology.schedules import (
+    needs_one_rate_per_rack,
+    plan_round_robin,
+    plan_solstice,
+    plan_tms,
+)
 
 
 class Algorithm(Protocol):
@@ -44,25 +52,6 @@ def _any_fabric(_fabric: FabricArrays) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Deferred:
-    """An algorithm whose module, with its compiler and libraries, is loaded at the first call."""
-
-    module: str
-    function: str
-
-    def __call__(
-        self,
-        fabric: FabricArrays,
-        demand: ArrayLike,
-        current: Topology,
-        reserved: Reserved,
-        budget: Budget,
-    ) -> PlanResult:
-        plan: Algorithm = getattr(import_module(self.module), self.function)
-        return plan(fabric, demand, current, reserved, budget)
-
-
-@dataclass(frozen=True, slots=True)
 class Entry:
     """An algorithm, and what users are told of it."""
 
@@ -84,26 +73,52 @@ ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
             "HydRA, JOCN 2015, section III.B.3",
         ),
         "edmonds": Entry(
-            Deferred("topology.pairing", "plan_edmonds"),
+            plan_edmonds,
             "a maximum-weight matching of the racks on each plane in turn",
             "c-Through, SIGCOMM 2010, section 3.2",
         ),
         "edmonds-perfect": Entry(
-            Deferred("topology.pairing", "plan_edmonds_perfect"),
+            plan_edmonds_perfect,
             "the same, joining as many racks as it can, also without a demand",
             "c-Through, SIGCOMM 2010, section 3.2",
         ),
         "helios": Entry(
-            Deferred("topology.bipartite", "plan_helios"),
+            plan_helios,
             "a maximum-weight bipartite matching on each plane in turn",
             "Helios, SIGCOMM 2010, section 4.3.3",
             Product.ONE_WAY,
         ),
         "b-matching": Entry(
-            Deferred("topology.bipartite", "plan_b_matching"),
+            plan_b_matching,
             "the light paths that carry most on all planes together, by minimum-cost flow",
             "minimum-cost flow, and König's edge colouring",
             Product.ONE_WAY,
+        ),
+        "tms": Entry(
+            plan_tms,
+            "the demand scaled and taken apart into permutations, the longest slots first",
+            "Mordia, SIGCOMM 2013, section 3",
+            Product.SCHEDULE,
+            needs_one_rate_per_rack,
+        ),
+        "solstice": Entry(
+            plan_solstice,
+            "few slots for skewed demands, by a falling threshold",
+            "Solstice, CoNEXT 2015, section 4",
+            Product.SCHEDULE,
+            needs_one_rate_per_rack,
+        ),
+        "eclipse": Entry(
+            plan_eclipse,
+            "slot after slot what carries most per second, switching time included",
+            "Eclipse, SIGMETRICS 2016, section 4",
+            Product.SCHEDULE,
+        ),
+        "round-robin": Entry(
+            plan_round_robin,
+            "every rack meets every other in turn, whatever the demand",
+            "RotorNet, SIGCOMM 2017; baseline of comparisons",
+            Product.SCHEDULE,
         ),
         "static": Entry(keep_current, "keeps the present topology", "baseline of comparisons"),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,6 +34,10 @@ class Configuration:
     """Racks."""
     receiver: NDArray[np.int32]
 
+    def lasting(self, duration_s: float) -> Configuration:
+        """The same light paths, for longer or shorter."""
+        return replace(self, duration_s=duration_s)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OneWayProblem:
@@ -58,6 +62,17 @@ class OneWayProblem:
             left[outside, :] = 0.0
             left[:, outside] = 0.0
         return left
+
+    @property
+    def rates_mbps(self) -> NDArray[np.float64]:
+        """Shape (L, N): of each layer and rack; 0 where there is no port."""
+        rates = [layer.rate_mbps for layer in self.layers]
+        return np.array(rates).reshape(len(rates), self.fabric.n_racks)
+
+    @property
+    def racks(self) -> NDArray[np.int64]:
+        """Those with a port on any layer, ascending."""
+        return np.flatnonzero(self.rates_mbps.any(axis=0))
 
     @classmethod
     def of(
@@ -87,36 +102,45 @@ class OneWayProblem:
         self, configurations: Sequence[Configuration], gap: float | None = None
     ) -> PlanResult:
         """The plan of these configurations, each of which stands once in each window."""
-        offered = self.offered_mbps(configurations)
-        carried = np.minimum(self.wanted_mbps, self.standing_mbps + offered)
+        carried = self._carried_mbps(self._offered(configurations))
         wanted = self.wanted_mbps > 0
-        total = float(self.wanted_mbps.sum())
         hops = [path.hops for path in self.standing.paths]
         return PlanResult(
             topology=Topology(self.standing.circuits, self.standing.paths),
             unserved=rack_pairs(wanted & (carried <= 0)),
-            served_share=float(carried.sum()) / total if total else 1.0,
+            served_share=self.share(configurations),
             mean_hops=sum(hops) / len(hops) if hops else 0.0,
             slots=tuple(self._slot(configuration) for configuration in configurations),
             gap=gap,
         )
 
-    def offered_mbps(self, configurations: Sequence[Configuration]) -> NDArray[np.float64]:
-        """Shape (N, N): what the light paths could carry, on average over a window.
+    def share(self, configurations: Sequence[Configuration]) -> float:
+        """The part of the demand that is carried."""
+        return self.share_of(self._offered(configurations))
 
-        A configuration that is the only one stands all the time: no mirror moves.
-        """
+    def share_of(self, offered_mbit: NDArray[np.float64]) -> float:
+        """The same, of light paths that could carry so much in a window."""
+        total = float(self.wanted_mbps.sum())
+        return float(self._carried_mbps(offered_mbit).sum()) / total if total else 1.0
+
+    def offered_mbit(self, configuration: Configuration) -> NDArray[np.float64]:
+        """Shape (N, N): what light paths could carry while they stand."""
         offered = np.zeros_like(self.wanted_mbps)
-        for configuration in configurations:
-            part = configuration.duration_s / self.budget.timing.window_s
-            if len(configurations) == 1:
-                part = 1.0
-            for number, layer in enumerate(self.layers):
-                here = configuration.layer == number
-                sender, receiver = configuration.sender[here], configuration.receiver[here]
-                rate = np.minimum(layer.rate_mbps[sender], layer.rate_mbps[receiver])
-                offered[sender, receiver] += rate * part
+        ends = (configuration.sender, configuration.receiver)
+        rate = np.minimum(*(self.rates_mbps[configuration.layer, end] for end in ends))
+        np.add.at(offered, ends, rate * configuration.duration_s)
         return offered
+
+    def _offered(self, configurations: Sequence[Configuration]) -> NDArray[np.float64]:
+        """A configuration that is the only one stands all the time: no mirror moves."""
+        if len(configurations) == 1:
+            configurations = [configurations[0].lasting(self.budget.timing.window_s)]
+        return sum(map(self.offered_mbit, configurations), np.zeros_like(self.wanted_mbps))
+
+    def _carried_mbps(self, offered_mbit: NDArray[np.float64]) -> DemandMatrix:
+        offered_mbps = offered_mbit / self.budget.timing.window_s
+        carried: DemandMatrix = np.minimum(self.wanted_mbps, self.standing_mbps + offered_mbps)
+        return carried
 
     def _slot(self, configuration: Configuration) -> Slot:
         lightpaths = []
