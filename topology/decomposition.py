@@ -38,6 +38,17 @@ def scaled(matrix: NDArray[np.float64]) -> NDArray[np.int64]:
     return stuffed(np.floor(left * (WHOLE / largest) * (1 - 1e-12)).astype(np.int64), WHOLE)
 
 
+def admissible(matrix: NDArray[np.float64], most: float) -> NDArray[np.float64]:
+    """``matrix``, shape (N, N), with rows and columns that sum to more than ``most`` scaled down.
+
+    Otherwise racks that want more than their ports can do would leave all others waiting.
+    """
+    for axis in (0, 1) if most > 0 else ():
+        sums = matrix.sum(axis=axis, keepdims=True)
+        matrix = matrix * (most / np.maximum(sums, most))
+    return matrix
+
+
 def stuffed(matrix: NDArray[np.int64], total: int | None = None) -> NDArray[np.int64]:
     """``matrix`` with entries raised until all rows and columns sum to ``total``.
 
@@ -78,14 +89,17 @@ def big_slices(matrix: NDArray[np.int64]) -> Iterator[tuple[int, Permutation]]:
     left = np.array(matrix, dtype=np.int64, order="C")
     rows = np.arange(len(left))
     column_of = np.full(len(left), -1, dtype=np.int32)
+    missing = int(left[:1].sum())
     threshold = 1 << max(0, int(left.max(initial=0)).bit_length() - 1)
-    while threshold and left.any():
+    while threshold and missing:
         _, matched = _widest(left, column_of, threshold, threshold)
         if matched < len(left):
             threshold //= 2
             continue
-        length = int(left[rows, column_of].min())
-        left[rows, column_of] -= length
+        entries = left[rows, column_of]
+        length = int(entries.min())
+        left[rows, column_of] = entries - length
+        missing -= length
         yield length, column_of.copy()
 
 

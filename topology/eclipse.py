@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -46,7 +48,7 @@ def plan_eclipse(
         lengths = _lengths(timing.switching_s, timing.window_s, left_s)
         if not lengths.size:
             break
-        slots.append(search.take(search.best_length(lengths, timing.switching_s)))
+        slots.append(search.next_slot(lengths, timing.switching_s))
         left_s -= slots[-1].duration_s
     return problem.result(slots or [configuration_of(timing.window_s, [])])
 
@@ -65,53 +67,68 @@ class _Search:
     """What is left of the demand, and where the last search ended."""
 
     def __init__(self, problem: OneWayProblem) -> None:
-        self._layers = problem.layers
-        self._capacity = [layer.capacity_mbps() for layer in problem.layers]
-        self._left_mbit = problem.open_mbps * problem.budget.timing.window_s
-        self._reachable = np.zeros_like(self._left_mbit, dtype=bool)
-        for capacity in self._capacity:
-            self._reachable |= capacity > 0
-        self._price: NDArray[np.float64] | None = None
-        self._length_s = 0.0
+        self._capacity_mbps = [layer.capacity_mbps() for layer in problem.layers]
+        reachable = np.zeros((problem.fabric.n_racks,) * 2, dtype=bool)
+        for capacity in self._capacity_mbps:
+            reachable |= capacity > 0
+        self._left_mbit = np.where(reachable, problem.open_mbps, 0) * problem.budget.timing.window_s
+        self._length_s = np.inf
 
     @property
     def open(self) -> bool:
         """Whether any light path would carry anything."""
-        return bool((self._left_mbit[self._reachable] > 0).any())
+        return bool(self._left_mbit.any())
 
-    def best_length(self, lengths_s: NDArray[np.float64], switching_s: float) -> float:
-        """Of those given, uphill from the one nearest to the last."""
-        rates: dict[int, float] = {}
+    def next_slot(self, lengths_s: NDArray[np.float64], switching_s: float) -> Configuration:
+        """The best slot of these lengths; what it carries is gone from what is left.
 
-        def rate(index: int) -> float:
-            if index not in rates:
-                length_s = float(lengths_s[index])
-                rates[index] = self._carried_mbit(length_s) / (length_s + switching_s)
-            return rates[index]
+        Found uphill from the length nearest to the last slot's.
+        """
+        tried: dict[int, tuple[float, _Matched]] = {}
 
-        here = int(np.argmin(np.abs(lengths_s - (self._length_s or lengths_s[-1]))))
+        def worth(index: int) -> float:
+            if index not in tried:
+                matched = self._match(self._capacity_mbps[0], float(lengths_s[index]))
+                tried[index] = matched.mbit / (lengths_s[index] + switching_s), matched
+            return tried[index][0]
+
+        here = int(np.argmin(np.abs(lengths_s - min(self._length_s, lengths_s[-1]))))
         for step in (-1, 1):
-            while 0 <= here + step < len(lengths_s) and rate(here + step) > rate(here):
+            while 0 <= here + step < len(lengths_s) and worth(here + step) > worth(here):
                 here += step
+        worth(here)
         self._length_s = float(lengths_s[here])
-        return self._length_s
+        chosen = [self._take(tried[here][1])]
+        chosen += [
+            self._take(self._match(capacity, self._length_s))
+            for capacity in self._capacity_mbps[1:]
+        ]
+        return configuration_of(
+            self._length_s,
+            [(number, matched.sender, matched.receiver) for number, matched in enumerate(chosen)],
+        )
 
-    def _carried_mbit(self, length_s: float) -> float:
-        """By the heaviest matching on the first layer."""
-        weight = np.minimum(self._left_mbit, self._capacity[0] * length_s)
-        assigned = heaviest_assignment(weight, self._price)
-        self._price = assigned.price
-        return float(weight[np.arange(len(weight)), assigned.column_of].sum())
+    def _match(self, capacity_mbps: NDArray[np.float64], length_s: float) -> _Matched:
+        """The light paths that carry most on one layer."""
+        weight = np.minimum(self._left_mbit, capacity_mbps * length_s)
+        receiver = heaviest_assignment(weight).column_of
+        carried = weight[np.arange(len(weight)), receiver]
+        sender = np.flatnonzero(carried).astype(np.int32)
+        return _Matched(sender, receiver[sender], carried[sender])
 
-    def take(self, length_s: float) -> Configuration:
-        """A slot of this length; what it carries is gone from what is left."""
-        taken = []
-        for number, capacity in enumerate(self._capacity):
-            weight = np.minimum(self._left_mbit, capacity * length_s)
-            assigned = heaviest_assignment(weight, self._price)
-            sender = np.arange(len(weight), dtype=np.int32)
-            lit = weight[sender, assigned.column_of] > 0
-            sender, receiver = sender[lit], assigned.column_of[lit]
-            taken.append((number, sender, receiver))
-            self._left_mbit[sender, receiver] -= weight[sender, receiver]
-        return configuration_of(length_s, taken)
+    def _take(self, matched: _Matched) -> _Matched:
+        self._left_mbit[matched.sender, matched.receiver] -= matched.carried_mbit
+        return matched
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Matched:
+    """Light paths between racks, and what each carries; shape (E,)."""
+
+    sender: NDArray[np.int32]
+    receiver: NDArray[np.int32]
+    carried_mbit: NDArray[np.float64]
+
+    @property
+    def mbit(self) -> float:
+        return float(self.carried_mbit.sum())

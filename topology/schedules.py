@@ -12,7 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from hydra.errors import PlanError
 from hydra.model import Topology
 from topology.colouring import colour_edges
-from topology.decomposition import WHOLE, Permutation, big_slices, longest_first, scaled, stuffed
+from topology.decomposition import (
+    WHOLE,
+    Permutation,
+    admissible,
+    big_slices,
+    longest_first,
+    scaled,
+    stuffed,
+)
 from topology.oneway import Configuration, OneWayProblem
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved
 
@@ -95,12 +103,8 @@ def plan_solstice(
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
     seconds, racks = _seconds_of_light(problem)
-    # Racks that want more than their ports can do would leave all others waiting.
     most_s = len(problem.layers) * budget.timing.window_s
-    feasible = seconds[np.ix_(racks, racks)]
-    for axis in (0, 1):
-        sums = feasible.sum(axis=axis, keepdims=True)
-        feasible = feasible * (most_s / np.maximum(sums, most_s)) if most_s else feasible
+    feasible = admissible(seconds[np.ix_(racks, racks)], most_s)
     matrix = stuffed(np.rint(feasible * (_QUANTA / budget.timing.window_s)).astype(np.int64))
     pieces = _split(big_slices(matrix), int(matrix[:1].sum()), problem)
     chosen: list[Configuration] = []

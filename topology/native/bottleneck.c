@@ -111,7 +111,7 @@ static bool match_row(Search *s, int32_t row, int64_t least)
             augment(s, column, row);
             return true;
         }
-        int64_t level = way_out(s);
+        int64_t level = s->level > least ? way_out(s) : 0;
         if (level < least)
             return false;
         s->level = level;
