@@ -1,6 +1,6 @@
 """Compiled kernels (topology/native); arrays are C-contiguous, of the types named, and checked."""
 
-from numpy import float64, int32, uint8
+from numpy import float64, int8, int32, int64, uint8
 from numpy.typing import NDArray
 
 def plan_paths(
@@ -61,3 +61,58 @@ def pack_paths(
     /,
 ) -> int:
     """First fit in this order; writes ``bin_of`` and returns the number of bins."""
+
+def assign_rows(
+    n: int, weight: NDArray[float64], price: NDArray[float64], column_of: NDArray[int32], /
+) -> None:
+    """The heaviest assignment; raises ``price`` and writes ``column_of``."""
+
+def colour_edges(
+    n_rows: int,
+    n_columns: int,
+    n_colours: int,
+    rows: NDArray[int32],
+    columns: NDArray[int32],
+    at_row: NDArray[int32],
+    at_column: NDArray[int32],
+    colour: NDArray[int32],
+    /,
+) -> None:
+    """Colour edges in their order; writes the last three."""
+
+def improve_network(
+    begin: bool,
+    n_rows: int,
+    n_nodes: int,
+    tail: NDArray[int32],
+    head: NDArray[int32],
+    gain: NDArray[int64],
+    flow: NDArray[int8],
+    at: NDArray[int8],
+    spare: NDArray[int64],
+    potential: NDArray[int64],
+    parent: NDArray[int32],
+    via: NDArray[int32],
+    depth: NDArray[int32],
+    child: NDArray[int32],
+    following: NDArray[int32],
+    preceding: NDArray[int32],
+    /,
+) -> None:
+    """Network simplex, from a greedy flow where it begins; writes all from ``flow`` on."""
+
+def widest_matching(
+    n: int,
+    entry: NDArray[int64],
+    start: NDArray[int64],
+    least: NDArray[int64],
+    all_or_nothing: bool,
+    column_of: NDArray[int32],
+    /,
+) -> tuple[int, int]:
+    """The smallest entry allowed, and how many rows have a column; writes ``column_of``."""
+
+def stuff(
+    n: int, entry: NDArray[int64], row_lacks: NDArray[int64], column_lacks: NDArray[int64], /
+) -> None:
+    """Raise entries until nothing is lacking; writes all three."""

@@ -1,129 +1,11 @@
 /* The Python side of the kernels: buffers in, counts out. Every length and every index is checked
    here, so that the kernels need not; they run without the interpreter lock. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <limits.h>
+#include "arguments.h"
 
+#include "matchings_module.h"
 #include "multihop.h"
 #include "serve.h"
 #include "vlan.h"
-
-enum { MAX_VIEWS = 24 };
-
-/* The buffers of one call. After the first failure, an exception is set and the rest is NULL. */
-typedef struct {
-    Py_buffer views[MAX_VIEWS];
-    int count;
-    PyObject *args;
-    Py_ssize_t position;
-    int failed;
-} Arguments;
-
-static void release(Arguments *arguments)
-{
-    while (arguments->count)
-        PyBuffer_Release(&arguments->views[--arguments->count]);
-}
-
-static void fail(Arguments *arguments, const char *what)
-{
-    if (!arguments->failed)
-        PyErr_Format(PyExc_ValueError, "argument %zd %s", arguments->position, what);
-    arguments->failed = 1;
-}
-
-/* The next argument, which must be a contiguous array of items of this size; `*count` of them, or
-   as many as there are if it is negative. */
-static void *next_array(Arguments *arguments, size_t size, int32_t *count, int writable)
-{
-    PyObject *object = PyTuple_GetItem(arguments->args, arguments->position++);
-    Py_buffer *view = &arguments->views[arguments->count];
-    if (arguments->failed)
-        return NULL;
-    int flags = writable ? PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE : PyBUF_C_CONTIGUOUS;
-    if (!object || PyObject_GetBuffer(object, view, flags)) {
-        arguments->failed = 1;
-        return NULL;
-    }
-    arguments->count++;
-    Py_ssize_t items = view->len / (Py_ssize_t)size;
-    if (view->itemsize != (Py_ssize_t)size)
-        fail(arguments, "has items of the wrong size");
-    else if (items > INT32_MAX)
-        fail(arguments, "is too long");
-    else if (*count < 0)
-        *count = (int32_t)items;
-    else if (*count != items)
-        fail(arguments, "has the wrong length");
-    return arguments->failed ? NULL : view->buf;
-}
-
-static const double *doubles(Arguments *arguments, int32_t *count)
-{
-    return next_array(arguments, sizeof(double), count, 0);
-}
-
-static double *doubles_out(Arguments *arguments, int32_t *count)
-{
-    return next_array(arguments, sizeof(double), count, 1);
-}
-
-static int32_t *integers_out(Arguments *arguments, int32_t *count)
-{
-    return next_array(arguments, sizeof(int32_t), count, 1);
-}
-
-static void check_range(Arguments *arguments, const int32_t *values, int32_t count, int32_t lowest,
-                        int32_t end)
-{
-    for (int32_t i = 0; values && i < count; i++)
-        if (values[i] < lowest || values[i] >= end) {
-            fail(arguments, "has an entry out of range");
-            return;
-        }
-}
-
-/* Integers from 0 to end - 1. */
-static const int32_t *indices(Arguments *arguments, int32_t *count, int32_t end)
-{
-    const int32_t *values = next_array(arguments, sizeof(int32_t), count, 0);
-    check_range(arguments, values, *count, 0, end);
-    return values;
-}
-
-/* Where each of some lists begins in an array of `end` entries; one more entry is the end. */
-static const int32_t *starts(Arguments *arguments, int32_t *lists, int32_t *end)
-{
-    int32_t count = -1;
-    const int32_t *values = next_array(arguments, sizeof(int32_t), &count, 0);
-    if (!values)
-        return NULL;
-    int rising = count > 0 && values[0] == 0;
-    for (int32_t i = 1; rising && i < count; i++)
-        rising = values[i] >= values[i - 1];
-    if (!rising) {
-        fail(arguments, "does not rise from 0");
-        return NULL;
-    }
-    *lists = count - 1;
-    *end = values[count - 1];
-    return values;
-}
-
-static int32_t integer(Arguments *arguments, int32_t lowest)
-{
-    PyObject *object = PyTuple_GetItem(arguments->args, arguments->position++);
-    if (arguments->failed)
-        return lowest;
-    long value = object ? PyLong_AsLong(object) : -1;
-    if (PyErr_Occurred()) {
-        arguments->failed = 1;
-        return lowest;
-    }
-    if (value < lowest || value > INT32_MAX)
-        fail(arguments, "is out of range");
-    return (int32_t)value;
-}
 
 static PyObject *py_plan_paths(PyObject *self, PyObject *args)
 {
@@ -244,6 +126,11 @@ static PyMethodDef methods[] = {
     {"plan_paths", py_plan_paths, METH_VARARGS, "The rounds of the HydRA heuristic."},
     {"serve_paths", py_serve_paths, METH_VARARGS, "What paths get of their demand, in turn."},
     {"pack_paths", py_pack_paths, METH_VARARGS, "First fit of paths into loop-free VLANs."},
+    {"assign_rows", py_assign_rows, METH_VARARGS, "The heaviest assignment."},
+    {"colour_edges", py_colour_edges, METH_VARARGS, "Edges of a bipartite graph, in colours."},
+    {"improve_network", py_improve_network, METH_VARARGS, "The heaviest edges within degrees."},
+    {"widest_matching", py_widest_matching, METH_VARARGS, "The largest smallest entry."},
+    {"stuff", py_stuff, METH_VARARGS, "Equal sums of rows and columns."},
     {NULL, NULL, 0, NULL},
 };
 
