@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from apps.configuration import load_configuration
+from apps.planning import check_spines
 from hydra.errors import PlanError
 from hydra.model import (
     EMPTY_TOPOLOGY,
@@ -152,6 +153,7 @@ class Study:
 
     def run(self, name: str, *, check: bool) -> Outcome:
         """Plan with one algorithm. Raises PlanError, UnknownName."""
+        check_spines(self.fabric, self.demand)
         chosen = entry(name)
         objection = chosen.objection(self.arrays)
         if objection is not None:

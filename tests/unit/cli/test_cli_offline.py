@@ -153,6 +153,44 @@ def test_a_path_of_several_hops_and_full_circuits_are_explained(run, tmp_path):
     assert "2 hops would do, but the circuits on the way are full" in full.stdout
 
 
+def with_spine(tmp_path):
+    """r1 and r2 have a plane each; the spine has both."""
+    document = yaml.safe_load(DEMO.read_text())
+    (racks,) = document["racks"]
+    spine = {"names": "s1", "kind": "spine", "tor": racks["tor"]}
+    document["racks"] = [racks | {"names": "r[1-2]"}, spine]
+    (wiring,) = document["wiring"]
+    ends = [("[r1,s1]", "p1"), ("[r2,s1]", "p2")]
+    document["wiring"] = [wiring | {"racks": racks, "planes": plane} for racks, plane in ends]
+    config = tmp_path / "spine.yaml"
+    config.write_text(yaml.safe_dump(document))
+    return config, document
+
+
+def test_paths_run_through_a_spine(run, tmp_path):
+    config, _ = with_spine(tmp_path)
+    assert run("check", str(config)).exit_code == 0
+    result = run("plan", "--fabric", str(config), "--demand", "r1:r2=50", "--check")
+    assert "r1 =p1= s1 =p2= r2" in result.stdout, result.output
+    refused = run("plan", "--fabric", str(config), "--demand", "r1:s1=50")
+    assert refused.exit_code == 1
+    assert "s1 is a spine" in refused.stderr
+
+
+def test_a_spine_has_no_servers_and_a_rack_has_some(run, tmp_path):
+    config, document = with_spine(tmp_path)
+    rack, spine = document["racks"]
+    document["racks"] = [
+        {key: value for key, value in rack.items() if key != "servers"},
+        spine | {"prefixes": ["10.0.9.0/24"]},
+    ]
+    config.write_text(yaml.safe_dump(document))
+    result = run("check", str(config))
+    assert result.exit_code == 1
+    assert "racks[0].servers: needs at least one entry" in result.stderr
+    assert "racks[1].prefixes: a spine has none" in result.stderr
+
+
 # --- what is refused ------------------------------------------------------------------------
 
 
