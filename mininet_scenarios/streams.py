@@ -81,19 +81,24 @@ class Stream:
 def paced_stream(
     stage: Stage, source: str, destination: str, *, pps: float, payload_bytes: int, count: int
 ) -> Iterator[Stream]:
-    """Send ``count`` datagrams from one server to another; ended with the block at the latest."""
+    """Send ``count`` datagrams from one server to another, the first before the block begins.
+
+    Ended with the block at the latest.
+    """
     address = stage.address(destination)
     _introduce(stage, source, address)
-    ready = stage.file("udp-ready", "")
+    listening, sending = stage.file("udp-listening", ""), stage.file("udp-sending", "")
     received, sent = stage.file("udp-received", ".json"), stage.file("udp-sent", ".json")
     receive = ["receive", "--bind", address, "--port", str(_PORT)]
-    receive += ["--ready", str(ready), "--report", str(received)]
+    receive += ["--ready", str(listening), "--report", str(received)]
     send = ["send", "--to", address, "--port", str(_PORT), "--pps", f"{pps:.3f}"]
-    send += ["--payload", str(payload_bytes), "--count", str(count), "--report", str(sent)]
+    send += ["--payload", str(payload_bytes), "--count", str(count)]
+    send += ["--ready", str(sending), "--report", str(sent)]
     with ExitStack() as stack:
         receiver = stack.enter_context(stage.workload(destination, "paced_udp", receive))
-        wait_for_file(ready, receiver)
+        wait_for_file(listening, receiver)
         sender = stack.enter_context(stage.workload(source, "paced_udp", send))
+        wait_for_file(sending, sender)
         yield Stream(sender, receiver, sent, received)
 
 

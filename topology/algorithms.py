@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from hydra.errors import UnknownName
 from hydra.model import Topology
-from topology.multihop import keep_current, plan_hydra_bfs
+from topology.multihop import keep_current, plan_hydra_bfs, plan_hydra_bfs_plus
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved
 
 
@@ -62,6 +62,11 @@ ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
             plan_hydra_bfs,
             "multi-hop circuits for the largest demands first, in rounds by hop distance",
             "HydRA, JOCN 2015, section III.B.3",
+        ),
+        "hydra-bfs+": Entry(
+            plan_hydra_bfs_plus,
+            "hydra-bfs by several rules for relays and port use: the plan that serves most",
+            "HydRA, JOCN 2015, section III.B.3; the rules are this project's",
         ),
         "static": Entry(keep_current, "keeps the present topology", "baseline of comparisons"),
     }

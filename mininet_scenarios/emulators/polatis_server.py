@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,11 +17,13 @@ from mininet_scenarios.emulators.ocs import (
     NoSuchPortError,
 )
 from mininet_scenarios.emulators.polatis_language import Command, GrammarError
+from mininet_scenarios.emulators.sessions import ReplyLostError, SessionServer
 
-_log: Final = logging.getLogger(__name__)
 _MAX_LINE_BYTES: Final = 65536
 _MAX_ERRORS: Final = 100
 _FIRMWARE: Final = "6.5.2.18"
+_DARK_DBM: Final = -50.0
+"""What a monitor shows without light."""
 _MOVING: Final = frozenset(
     {"oxc:swit:conn:add", "oxc:swit:conn:only", "oxc:swit:conn:sub", "oxc:swit:disc:all"}
 )
@@ -31,20 +31,14 @@ _MOVING: Final = frozenset(
 _Handler = Callable[[str], Awaitable[str | None]]
 
 
-class _ReplyLostError(Exception):
-    """The connection is to close instead of carrying a reply."""
-
-
-class PolatisServer:
+class PolatisServer(SessionServer):
     """One device: its error queue is shared by all clients, as on a bench instrument."""
 
     def __init__(self, ocs: EmulatedOcs, serial: str) -> None:
+        super().__init__()
         self._ocs = ocs
         self._serial = serial
         self._errors: deque[tuple[int, str]] = deque(maxlen=_MAX_ERRORS)
-        self._endpoint: tuple[str, int] | None = None
-        self._server: asyncio.Server | None = None
-        self._sessions: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._handlers: Mapping[str, _Handler] = {
             "*idn?": self._identity,
             "*opc?": self._complete,
@@ -58,49 +52,12 @@ class PolatisServer:
             "oxc:swit:conn:port?": self._peer,
             "oxc:swit:disc:all": self._disconnect_all,
             "oxc:swit:port:stat?": self._port_states,
+            "pmon:pow?": self._powers,
             "oxc:swit:port:dis": self._disable,
             "oxc:swit:port:enab": self._enable,
         }
 
-    async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Serve; returns the address, with the port that was chosen where 0 was asked for."""
-        self._server = await asyncio.start_server(self._accept, host, port)
-        bound: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
-        self._endpoint = bound
-        return bound
-
-    async def die(self) -> None:
-        """Close every connection and refuse new ones, until :meth:`revive`."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        for writer in self._sessions.values():
-            writer.transport.abort()
-        if self._sessions:
-            await asyncio.wait(self._sessions)
-
-    async def revive(self) -> None:
-        """Listen again at the same address."""
-        if self._server is None and self._endpoint is not None:
-            await self.listen(*self._endpoint)
-
-    # --- sessions -------------------------------------------------------------------------------
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._serve(reader, writer))
-        self._sessions[task] = writer
-        task.add_done_callback(self._sessions.pop)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            with contextlib.suppress(_ReplyLostError, ConnectionError):
-                await self._converse(reader, writer)
-        except Exception:
-            _log.exception("a session failed")
-        finally:
-            writer.close()
-
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pending = b""
         while data := await reader.read(_MAX_LINE_BYTES):
             if self._ocs.faults.active(FaultKind.MUTE):
@@ -118,7 +75,7 @@ class PolatisServer:
             return
         moving = any(isinstance(part, Command) and part.keyword in _MOVING for part in parts)
         if moving and self._ocs.faults.strikes(FaultKind.LOSE_REPLY):
-            raise _ReplyLostError
+            raise ReplyLostError
         await asyncio.sleep(self._ocs.faults.delay_s)
         writer.write(";".join(replies).encode() + b"\r")
         await writer.drain()
@@ -145,7 +102,7 @@ class PolatisServer:
 
     async def _identity(self, _argument: str) -> str:
         size = self._ocs.size
-        return f"Polatis,I-OST-{size}x{size}-LU1-DMHNS,{self._serial},{_FIRMWARE}"
+        return f"Polatis,N-VST-{size}x{size}-LU1-DMHNV,{self._serial},{_FIRMWARE}"
 
     async def _complete(self, _argument: str) -> str:
         await self._ocs.settled()
@@ -193,6 +150,10 @@ class PolatisServer:
     async def _port_states(self, argument: str) -> str:
         letters = ("D" if self._ocs.disabled(p) else "E" for p in language.one_list(argument))
         return f"({','.join(letters)})"
+
+    async def _powers(self, argument: str) -> str:
+        readings = [self._ocs.power_dbm(port) for port in language.one_list(argument)]
+        return f"({','.join(f'{_DARK_DBM if dbm is None else dbm:.2f}' for dbm in readings)})"
 
     async def _disable(self, argument: str) -> None:
         self._ocs.set_enabled(language.one_list(argument), enabled=False)

@@ -121,6 +121,7 @@ class Testbed:
         planned = layout(self.fabric, self._controller, self._fdb_age_s)
         sysctl.apply()  # before ports exist: their sockets take the buffer size at birth
         ovs.ensure_running()
+        sweep.delete_bridges()
         run(["mnexec", "-n", "true"])  # where no namespace may be made, Mininet waits for ever
         for server in self.fabric.servers:
             self._hosts[server.name] = ServerHost(server.name)

@@ -21,6 +21,7 @@ def open_vswitch() -> Iterator[None]:
         try:
             sysctl.apply()
             ovs.ensure_running()
+            sweep.delete_bridges()
             yield
         finally:
             sweep.clean_up()

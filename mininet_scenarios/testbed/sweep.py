@@ -28,11 +28,19 @@ def clean_up() -> None:
     """
     _kill_members()
     if ovs.is_running():
-        ovs.delete(name for name in ovs.bridges() if name.startswith(PREFIX))
+        delete_bridges()
     _delete_interfaces()
     ovs.stop_if_started()
     sysctl.restore()
     shutil.rmtree(sysctl.STATE_DIR, ignore_errors=True)
+
+
+def delete_bridges() -> None:
+    """Remove our bridges from a running Open vSwitch.
+
+    Its database outlives its daemons: what a killed run had made comes back with their next start.
+    """
+    ovs.delete(name for name in ovs.bridges() if name.startswith(PREFIX))
 
 
 def members() -> list[int]:

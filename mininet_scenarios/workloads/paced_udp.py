@@ -210,8 +210,13 @@ class Pace:
             raise WorkloadError(f"payload {self.payload_bytes} B is outside {HEADER.size}..65507 B")
 
 
-def send(address: str, port: int, pace: Pace, stream: int, stop: StopFlag) -> SendReport:
-    """Send the stream to ``address`` and close it with its total; blocks until done or stopped."""
+def send(
+    address: str, port: int, pace: Pace, stream: int, stop: StopFlag, ready: Path | None = None
+) -> SendReport:
+    """Send the stream to ``address`` and close it with its total; blocks until done or stopped.
+
+    ``ready`` is created once the first datagram is on its way.
+    """
     interval_s = 1.0 / pace.pps
     padding = bytes(pace.payload_bytes - HEADER.size)
     sent = refused = behind = 0
@@ -226,6 +231,8 @@ def send(address: str, port: int, pace: Pace, stream: int, stop: StopFlag) -> Se
                 behind += 1
                 due_s += late_s
             refused += not _sent(sock, HEADER.pack(MAGIC, DATA, stream, sent) + padding)
+            if not sent and ready is not None:
+                ready.touch()
             sent += 1
             due_s += interval_s
         finished_s = time.monotonic()
@@ -308,9 +315,9 @@ def _parser() -> argparse.ArgumentParser:
     tx.add_argument("--count", type=int, required=True, help="datagrams to send")
     rx = commands.add_parser("receive")
     rx.add_argument("--bind", required=True, help="address to listen on, v4 or v6")
-    rx.add_argument("--ready", type=Path, help="file to create once the socket is bound")
     for command in (tx, rx):
         command.add_argument("--port", type=int, default=DEFAULT_PORT)
+        command.add_argument("--ready", type=Path, help="file to create once listening or sending")
         command.add_argument("--stream", type=int, default=0, help="number of this stream")
         command.add_argument("--report", type=Path, required=True, help="JSON report to write")
     return parser
@@ -323,7 +330,7 @@ def main(arguments: list[str] | None = None) -> None:
     report: SendReport | ReceiveReport
     if args.command == "send":
         pace = Pace(args.pps, args.payload, args.count)
-        report = send(args.to, args.port, pace, args.stream, stop)
+        report = send(args.to, args.port, pace, args.stream, stop, args.ready)
     else:
         report = receive(args.bind, args.port, args.stream, stop, args.ready)
     write_report(args.report, report_to_json(report))

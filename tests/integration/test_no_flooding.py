@@ -16,8 +16,9 @@ pytestmark = pytest.mark.ovs
 FDB_AGE_S = 10
 
 
+@pytest.mark.timeout(240)
 def test_one_way_flow_outlives_the_fdb(machine, demo, tmp_path):
-    """25 s, two and a half times the ToRs' ageing time."""
+    """60 s, six times the ToRs' ageing time."""
     with (
         Testbed(demo.fabric, demo.controller, fdb_age_s=FDB_AGE_S) as testbed,
         live(testbed, tmp_path, {"fdb_age_s": FDB_AGE_S}) as network,
@@ -27,9 +28,6 @@ def test_one_way_flow_outlives_the_fdb(machine, demo, tmp_path):
             assert network.reserve(*pair)["state"] == "active"
         thirds = ["h12", "h22", "h31", "h32", "h41", "h42"]
         with ExitStack() as stack:
-            stream = stack.enter_context(
-                paced_stream(network.stage, "h11", "h21", pps=200, payload_bytes=200, count=5000)
-            )
             watched = [
                 stack.enter_context(
                     testbed.frames_at(name, where, expression="udp or (vlan and udp)")
@@ -38,10 +36,13 @@ def test_one_way_flow_outlives_the_fdb(machine, demo, tmp_path):
                 for where in ("host", "optical", "electrical")
             ]
             receiver = stack.enter_context(
-                testbed.frames_at("h21", "optical", expression="vlan and udp", direction="out")
+                testbed.frames_at("h21", "optical", expression="vlan and udp", direction="in")
             )
-            result = stream.finish(60)
-        assert (result.sent, result.lost) == (5000, 0)
+            stream = stack.enter_context(
+                paced_stream(network.stage, "h11", "h21", pps=200, payload_bytes=200, count=12000)
+            )
+            result = stream.finish(90)
+        assert (result.sent, result.lost) == (12000, 0)
         # It came by circuit, where the same filter sees it; a flood would show at the others.
-        assert len(receiver.frames()) > 4500
+        assert len(receiver.frames()) >= 12000
         assert sum(len(capture.frames()) for capture in watched) == 0

@@ -168,6 +168,20 @@ def test_what_a_killed_run_left_is_found(before: Machine, demo: Loaded, repair: 
     assert Machine.now() == before
 
 
+def test_bridges_do_not_come_back_with_open_vswitch(before: Machine, demo: Loaded) -> None:
+    """As after a power cut: every process is gone, and the database on disk has the bridges."""
+    if ovs.is_running():
+        pytest.skip("Open vSwitch was running before: it is somebody else's, and not ours to kill")
+    child = start_building()
+    wait_until(some_emulator, child)
+    child.kill()
+    child.communicate(timeout=20)
+    run(["pkill", "-KILL", "-x", "ovs-vswitchd|ovsdb-server"])
+    with Testbed(demo.fabric, demo.controller) as testbed:
+        assert len(testbed.queues()) == 40
+    assert Machine.now() == before
+
+
 def test_what_is_not_ours_stays(before: Machine, demo: Loaded) -> None:
     run(["ip", "link", "add", "notours0", "type", "bridge"])
     try:

@@ -1,0 +1,108 @@
+"""What every optical driver does alike with a change: check it, take the difference, verify it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Set
+from dataclasses import dataclass
+from typing import Final
+
+from hydra.errors import DeviceError, OutcomeUnknown
+from hydra.model import CrossConnect
+
+_SHOWN: Final = 8
+"""Cross-connects that an error message spells out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What a change has to move on a device."""
+
+    removed: frozenset[CrossConnect]
+    added: frozenset[CrossConnect]
+    wanted: frozenset[CrossConnect]
+    """All that should stand afterwards, other people's included."""
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.added)
+
+
+def difference(
+    device: str,
+    present: Set[CrossConnect],
+    disconnect: Collection[CrossConnect],
+    connect: Collection[CrossConnect],
+) -> Difference:
+    """What is missing and what is too much; what is already as wanted is left alone.
+
+    Raises DeviceError for a port that is in use or is used twice: some devices would steal it from
+    somebody else's circuit.
+    """
+    kept = frozenset(present) - (set(disconnect) - set(connect))
+    added = frozenset(connect) - kept
+    _check_free(device, kept, added)
+    return Difference(frozenset(present) - kept, added, kept | added)
+
+
+def check_ports(device: str, size: tuple[int, int], touched: Collection[CrossConnect]) -> None:
+    """Raises DeviceError for an ingress port outside 1..N, an egress port outside N+1..N+M."""
+    ingress, egress = size
+    check_numbers(device, (c.ingress for c in touched), 1, ingress, "ingress port")
+    check_numbers(device, (c.egress for c in touched), ingress + 1, ingress + egress, "egress port")
+
+
+def check_numbers(
+    device: str, ports: Iterable[int], first: int, last: int, kind: str = "port"
+) -> None:
+    """Raises DeviceError for a port outside ``first``..``last``."""
+    for port in ports:
+        if not first <= port <= last:
+            raise DeviceError(device, f"there is no {kind} {port}: this switch has {first}..{last}")
+
+
+def shortfall(change: Difference, present: Set[CrossConnect]) -> list[str]:
+    """What a device that was read back lacks, or has too much; empty if the change was made.
+
+    Others may use the same switch: only what the change was about is compared.
+    """
+    missing = sorted(change.added - present)
+    left = sorted((change.removed & present) - change.wanted)
+    problems = [f"not connected: {shown(missing)}"] if missing else []
+    return problems + ([f"still connected: {shown(left)}"] if left else [])
+
+
+def not_made(device: str, problems: Iterable[str]) -> DeviceError:
+    """The error of a change that the device did not carry out as asked."""
+    return DeviceError(device, "the change was not made as asked: " + "; ".join(problems))
+
+
+def unconfirmed(device: str, error: DeviceError) -> OutcomeUnknown:
+    """The error of a change that was begun and whose end nobody knows."""
+    return OutcomeUnknown(
+        device, f"a change was begun and could not be confirmed: {error}; read it back"
+    )
+
+
+def shown(cross_connects: Collection[CrossConnect]) -> str:
+    """``1 to 18, 2 to 17 and 3 more``."""
+    listed = [f"{c.ingress} to {c.egress}" for c in cross_connects]
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return ", ".join(listed[:_SHOWN]) + more
+
+
+def _check_free(
+    device: str, kept: Collection[CrossConnect], added: Collection[CrossConnect]
+) -> None:
+    peers = {c.ingress: c.egress for c in kept} | {c.egress: c.ingress for c in kept}
+    claimed: set[int] = set()
+    for new in sorted(added):
+        for port in (new.ingress, new.egress):
+            what = f"can't connect {new.ingress} to {new.egress}: port {port}"
+            if port in peers:
+                raise DeviceError(
+                    device,
+                    f"{what} is connected to {peers[port]}; disconnect it in the same change, "
+                    "or find out who uses it",
+                )
+            if port in claimed:
+                raise DeviceError(device, f"{what} is used twice in this change")
+            claimed.add(port)

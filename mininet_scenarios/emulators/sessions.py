@@ -1,0 +1,111 @@
+"""Clients of an emulated device, on a TCP socket and a serial line that can die and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import tty
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Final
+
+_log: Final = logging.getLogger(__name__)
+
+
+class ReplyLostError(Exception):
+    """The connection is to close instead of carrying a reply."""
+
+
+class SessionServer(ABC):
+    """Accepts clients and holds each one's conversation in a task of its own."""
+
+    def __init__(self) -> None:
+        self._endpoint: tuple[str, int] | None = None
+        self._server: asyncio.Server | None = None
+        self._sessions: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._pty: asyncio.Task[None] | None = None
+        self._pty_path = ""
+
+    async def listen_pty(self, path: str) -> None:
+        """Serve a serial line too: ``path`` is made to point to the end for the client."""
+        self._pty_path = path
+        self._plug_in(path)
+
+    def _plug_in(self, path: str) -> None:
+        ours, theirs = os.openpty()
+        tty.setraw(theirs)
+        Path(path).unlink(missing_ok=True)
+        Path(path).symlink_to(os.ttyname(theirs))
+        task = asyncio.create_task(self._serve_pty(ours, theirs))
+        self._pty = task
+
+    def _unplug(self) -> None:
+        if self._pty is not None:
+            self._pty.cancel()
+            self._pty = None
+            Path(self._pty_path).unlink(missing_ok=True)
+
+    async def _serve_pty(self, ours: int, theirs: int) -> None:
+        """Until cancelled; ``theirs`` stays open, or each client that leaves would hang up ours."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        source = os.fdopen(os.dup(ours), "rb", 0)
+        sink = os.fdopen(ours, "wb", 0)
+        incoming, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), source
+        )
+        outgoing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sink)
+        writer = asyncio.StreamWriter(outgoing, protocol, reader, loop)
+        try:
+            while not reader.at_eof():
+                with contextlib.suppress(ReplyLostError, ConnectionError):
+                    await self.converse(reader, writer)
+        finally:
+            incoming.close()
+            outgoing.abort()
+            os.close(theirs)
+
+    @abstractmethod
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one client until it leaves. Raises ReplyLostError to drop it at once."""
+
+    async def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Serve; returns the address, with the port that was chosen where 0 was asked for."""
+        self._server = await asyncio.start_server(self._accept, host, port)
+        bound: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
+        self._endpoint = bound
+        return bound
+
+    async def die(self) -> None:
+        """Close every connection and refuse new ones, until :meth:`revive`."""
+        self._unplug()
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for writer in self._sessions.values():
+            writer.transport.abort()
+        if self._sessions:
+            await asyncio.wait(self._sessions)
+
+    async def revive(self) -> None:
+        """Listen again at the same address."""
+        if self._server is None and self._endpoint is not None:
+            await self.listen(*self._endpoint)
+        if self._pty is None and self._pty_path:
+            self._plug_in(self._pty_path)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._sessions[task] = writer
+        task.add_done_callback(self._sessions.pop)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with contextlib.suppress(ReplyLostError, ConnectionError):
+                await self.converse(reader, writer)
+        except Exception:
+            _log.exception("a session failed")
+        finally:
+            writer.close()

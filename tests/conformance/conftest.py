@@ -1,0 +1,126 @@
+"""Every test here runs once per candidate, on ports that nobody uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+
+import pytest
+import yaml
+
+from drivers.registry import OPTICAL
+from hydra.model import Login, Plane, PlaneId
+from hydra.roles import OpticalSwitch
+from mininet_scenarios.emulators.admin import AdminClient
+from tests.conformance.candidate import Bench, Candidate, Deviation, Slots
+from tests.conformance.devices import CANDIDATES
+
+SLOTS = 4
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "candidate" in metafunc.fixturenames:
+        candidates = _candidates(metafunc.config)
+        values = [pytest.param(c, id=c.id, marks=c.marks) for c in candidates]
+        metafunc.parametrize("candidate", values, scope="module")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests of what a candidate's device can't be told to do."""
+    left_out = [item for item in items if _is_beyond(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _is_beyond(item: pytest.Item) -> bool:
+    fault, ability = (item.get_closest_marker(f"needs_{what}") for what in ("fault", "emulated"))
+    if fault is None and ability is None:
+        return False
+    candidate: Candidate = item.callspec.params["candidate"]
+    capabilities = OPTICAL[candidate.driver].capabilities
+    return (
+        not candidate.faults
+        or (fault is not None and fault.args[0] not in candidate.faults)
+        or (ability is not None and not getattr(capabilities, ability.args[0]))
+    )
+
+
+def _candidates(config: pytest.Config) -> list[Candidate]:
+    driver, address = config.getoption("--device-driver"), config.getoption("--device-address")
+    if driver is None and address is None:
+        return CANDIDATES
+    if driver is None or address is None:
+        raise pytest.UsageError("--device-driver and --device-address go together")
+    username = config.getoption("--device-username")
+    login = username and Login(username, config.getoption("--device-password-env"))
+    options = dict(option.partition("=")[::2] for option in config.getoption("--device-option"))
+    plane = Plane(
+        PlaneId(0), "device", driver, address, config.getoption("--device-ports"), 0.0, 1.0,
+        login, {key: yaml.safe_load(value) for key, value in options.items()},
+    )  # fmt: skip
+    bench = Bench(plane, config.getoption("--device-timeout"))
+    return [Candidate(driver, lambda: nullcontext(bench), variant="hardware")]
+
+
+@pytest.fixture(scope="module")
+def running(candidate: Candidate) -> Iterator[Bench]:
+    """The device, started once per module."""
+    with candidate.start() as bench:
+        yield bench
+
+
+@pytest.fixture
+def deviations(candidate: Candidate) -> Mapping[Deviation, str]:
+    return candidate.deviations
+
+
+@pytest.fixture
+def bench(running: Bench) -> Iterator[Bench]:
+    """The device without faults; afterwards it is as it was found."""
+    with _reader(running) as reader:
+        before = reader.cross_connects()
+    yield running
+    if running.admin is not None:
+        running.admin.clear()
+        running.admin.unblock()
+    with _reader(running) as reader:
+        reader.change(reader.cross_connects() - before, [])
+        assert reader.cross_connects() == before
+
+
+@contextmanager
+def _reader(bench: Bench) -> Iterator[OpticalSwitch]:
+    driver = bench.driver(name="reader", timeout_s=max(5.0, bench.timeout_s))
+    try:
+        yield driver
+    finally:
+        driver.close()
+
+
+@pytest.fixture
+def switch(bench: Bench) -> Iterator[OpticalSwitch]:
+    """A driver of the device, closed afterwards."""
+    driver = bench.driver()
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def slots(bench: Bench) -> Slots:
+    """Free ports: all of an emulator's, and what is left of a device that others use as well."""
+    with _reader(bench) as reader:
+        ingress, egress = reader.size()
+        present = reader.cross_connects()
+    free_in = sorted(set(range(1, ingress + 1)) - {c.ingress for c in present})
+    free_out = sorted(set(range(ingress + 1, ingress + egress + 1)) - {c.egress for c in present})
+    if min(len(free_in), len(free_out)) < SLOTS:
+        pytest.fail(f"the suite needs {SLOTS} free ports on each side of {bench.plane.address}")
+    return Slots(tuple(free_in[:SLOTS]), tuple(free_out[:SLOTS]))
+
+
+@pytest.fixture
+def admin(bench: Bench) -> AdminClient:
+    """The experimenter's side of an emulator."""
+    assert bench.admin is not None, "only emulators fail on request: mark the test needs_fault"
+    return bench.admin
