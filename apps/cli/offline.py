@@ -129,8 +129,8 @@ def _demand(fabric: Fabric, job: Job) -> DemandMatrix:
 
 def _synthetic(fabric: Fabric, kind: str, job: Job) -> DemandMatrix:
     n = len(fabric.racks)
-    per_rack_mbps = job.load * sum(port.rate_mbps for port in fabric.ports) / n
-    return synthetic_demand(kind, n, job.seed, per_rack_mbps)
+    mean_mbps = sum(port.rate_mbps for port in fabric.ports) / n
+    return synthetic_demand(kind, n, job.seed, job.load * mean_mbps)
 
 
 def _attempt(study: Study, name: str, job: Job) -> Outcome:

@@ -149,7 +149,7 @@ _offline_options: _Options = (
         callback=_read_positive,
         default="0.5",
         show_default=True,
-        help="Of a made-up demand: what a rack sends, as a part of its ports' rates.",
+        help="Of a made-up demand: what the busiest rack sends, as a part of a rack's port rates.",
     ),
     click.option("--max-hops", type=click.IntRange(1, 16), help="Instead of the configured one."),
     click.option("--weighted", is_flag=True, help="Pairs count as served only with all they want."),
