@@ -59,8 +59,8 @@ of the two racks."""
 def synthetic_demand(kind: str, n: int, seed: int, busiest_mbps: float) -> DemandMatrix:
     """A matrix of one of :data:`KINDS`, shape (n, n), in Mbps.
 
-    It is scaled so that ``busiest_mbps`` is what the busiest rack sends or receives. Raises UnknownName for
-    another kind, PlanError for a bad size or rate.
+    It is scaled so that ``busiest_mbps`` is what the busiest rack sends or receives. Raises
+    UnknownName for another kind, PlanError for a bad size or rate.
     """
     make = KINDS.get(kind)
     if make is None:
