@@ -187,7 +187,11 @@ def _vlans(outcome: Outcome) -> int | None:
 def _gap(result: PlanResult) -> str:
     if result.gap is None:
         return ""
-    return "optimal" if result.gap == 0 else f"within {100 * result.gap:.3g} % of the optimum"
+    return (
+        "the best of its kind"
+        if result.gap == 0
+        else f"within {100 * result.gap:.3g} % of the best of its kind"
+    )
 
 
 def _percent(share: float | None) -> str:

@@ -32,6 +32,7 @@ def plan(name, fabric, demand, current=EMPTY_TOPOLOGY, reserved=None, budget=Non
         ([[0, 0, 0], [0, 0, -1e-9], [0, 0, 0]], r"demand\[1, 2\] is -1e-09"),
         ([[0, 0, 0], [0, 0, 0], [np.inf, 0, 0]], r"demand\[2, 0\] is inf"),
         ([[0, 0, 0], [0, 3, 0], [0, 0, 0]], r"demand\[1, 1\] is 3.0"),
+        ([[0, 0, 1e10], [0, 0, 0], [0, 0, 0]], r"demand\[0, 2\] is 1e\+10 .* in Mbps\?"),
         (np.zeros((3, 2)), r"shape \(3, 2\): 3 racks need"),
         (np.zeros((4, 4)), r"shape \(4, 4\): 3 racks need"),
         (np.zeros(9), r"shape \(9,\)"),
@@ -44,6 +45,7 @@ def plan(name, fabric, demand, current=EMPTY_TOPOLOGY, reserved=None, budget=Non
         "negative",
         "infinite",
         "diagonal",
+        "in bit/s",
         "oblong",
         "large",
         "flat",
@@ -107,8 +109,9 @@ def test_disconnected_parts_are_served_each_by_itself(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_huge_and_tiny_demands_are_no_trouble(name):
-    demand = demand_of(3, {(0, 1): 1e-300, (1, 2): 1e300, (0, 2): 5e-324})
+    demand = demand_of(3, {(0, 1): 1e-300, (1, 2): 1e9, (0, 2): 5e-324})
     plan(name, full(3, 2), demand)
+    plan(name, full(3, 2), np.full((3, 3), 1e9) - np.diag([1e9] * 3))
 
 
 @pytest.mark.parametrize("name", NAMES)
