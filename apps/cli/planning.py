@@ -31,6 +31,7 @@ _DEMAND = re.compile(r"(?P<src>[^:=]+):(?P<dst>[^:=]+)=(?P<mbps>[^:=]+)")
 _ONLINE: Final = frozenset({"url", "only_if_it_pays"})
 _OFFLINE: Final = frozenset(
     {
+        "current",
         "compare",
         "explain",
         "check",
@@ -127,6 +128,11 @@ _offline_options: _Options = (
         metavar="FILE|RxP[@MBPS]",
         help="Ask no controller: plan for this configuration file, or for R racks on P planes.",
     ),
+    click.option(
+        "--current",
+        type=click.Path(path_type=Path),
+        help="What stands now: `hydra topology --json`, or a plan's --json. Without: nothing.",
+    ),
     click.option("--compare", is_flag=True, help="Plan with every algorithm."),
     click.option(
         "--explain",
@@ -196,8 +202,8 @@ def plan(ctx: click.Context, /, url: str, as_json: bool, **options: Any) -> None
     """Dry run: show what a reconfiguration would change.
 
     Asks the controller; with --fabric it plans from files, for comparisons and for research, and
-    starts without circuits. Exit status 1 where no plan is found or a check fails; Ctrl-C ends it
-    at once.
+    starts without circuits unless --current has some. Exit status 1 where no plan is found or a
+    check fails; Ctrl-C ends it at once.
     """
     given = {
         parameter.name

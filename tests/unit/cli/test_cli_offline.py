@@ -153,6 +153,61 @@ def test_a_path_of_several_hops_and_full_circuits_are_explained(run, tmp_path):
     assert "2 hops would do, but the circuits on the way are full" in full.stdout
 
 
+def test_a_plan_starts_from_what_stands(run, tmp_path):
+    now = tmp_path / "now.json"
+    arguments = ("plan", "--fabric", "4x2@100", "--check", "--demand")
+    now.write_text(run(*arguments, "r1:r2=80", "--demand", "r3:r4=50", "--json").stdout)
+    same = run(*arguments, "r1:r2=60", "--demand", "r4:r3=5", "--current", str(now), "--json")
+    document = json.loads(same.stdout)
+    assert (document["connect"], document["disconnect"], document["problems"]) == (0, 0, [])
+    assert document["paths"] == json.loads(now.read_text())["paths"]
+    moved = run(*arguments, "r1:r3=60", "--current", str(now), "--use-plane", "p2")
+    assert "1 (+1 -2)" in moved.stdout, moved.output
+    kept = run(*arguments, "r1:r3=60", "--current", str(now), "--algorithm", "static")
+    assert "2 (+0 -0)" in kept.stdout, kept.output
+    partial = run(*arguments, "r1:r3=60", "--current", str(now), "--plane", "p2", "--json")
+    assert json.loads(partial.stdout)["disconnect"] == 0
+
+
+HOP = {"from_rack": "r2", "from_port": "o1", "to_rack": "r1", "to_port": "o1"}
+ENDS = {"a": {"rack": "r1", "port": "o1"}, "b": {"rack": "r2", "port": "o1"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "is no topology as `hydra topology --json` prints it: it:"),
+        ('{"circuits": [{"a": 5}], "paths": []}', "circuits.0.a"),
+        (json.dumps({"circuits": [], "paths": [{"vlan": 5, "hops": []}]}), "paths.0.hops"),
+        (json.dumps({"circuits": [], "paths": [{"vlan": 5, "hops": [HOP]}]}), "can't stand: path"),
+        (json.dumps({"circuits": [ENDS], "paths": [{"vlan": 1, "hops": [HOP]}]}), "VLAN 1 of path"),
+        (json.dumps({"circuits": [ENDS | {"b": ENDS["a"]}], "paths": []}), "to itself"),
+        (
+            json.dumps({"circuits": [ENDS | {"b": {"rack": "r2", "port": "o9"}}], "paths": []}),
+            "rack r2 has no optical port o9",
+        ),
+    ],
+)
+def test_what_is_no_topology_is_told(run, tmp_path, text, words):
+    path = tmp_path / "now.json"
+    path.write_text(text)
+    arguments = ("plan", "--fabric", "2x1", "--demand", "dense", "--current")
+    result = run(*arguments, str(path))
+    assert result.exit_code == 1
+    assert words in result.stderr
+    assert "now.json" in result.stderr
+    assert "can't be read" in run(*arguments, str(tmp_path / "none.json")).stderr
+
+
+def test_a_path_may_be_written_from_either_end(run, tmp_path):
+    path = tmp_path / "now.json"
+    path.write_text(json.dumps({"circuits": [ENDS], "paths": [{"vlan": 7, "hops": [HOP]}]}))
+    result = run("plan", "--fabric", "2x1", "--demand", "dense", "--current", str(path), "--json")
+    (kept,) = json.loads(result.stdout)["paths"]
+    assert (kept["src"], kept["dst"], kept["vlan"]) == ("r1", "r2", 7)
+
+
 def with_spine(tmp_path):
     """r1 and r2 have a plane each; the spine has both."""
     document = yaml.safe_load(DEMO.read_text())
