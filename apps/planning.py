@@ -59,6 +59,16 @@ class Proposal:
         return diff(fabric, current, self.target, lambda _old, _new: order)
 
 
+def check_spines(fabric: Fabric, demand: DemandMatrix) -> None:
+    """Raise PlanError if a spine is to send or receive: it has no servers."""
+    for spine in fabric.spines:
+        if demand[spine].any() or demand[:, spine].any():
+            raise PlanError(
+                f"{fabric.racks[spine].name} is a spine: it has no servers, so it can't send or "
+                "receive; give the demand between racks"
+            )
+
+
 class Planning:
     """Pure apart from the fabric that it is about: same inputs, same plan."""
 
@@ -84,7 +94,9 @@ class Planning:
     def warm_up(self) -> None:
         """Plan once for next to nothing, so that the first real plan finds everything loaded."""
         demand = np.zeros((len(self._fabric.racks),) * 2)
-        demand[0, -1:] = float(len(demand) > 1)
+        racks = [rack.id for rack in self._fabric.racks if not rack.spine]
+        if len(racks) > 1:
+            demand[racks[0], racks[1]] = 1.0
         self.propose(NetworkState(), PlanRequest(), demand, (), ())
 
     def propose(
@@ -128,6 +140,7 @@ class Planning:
 
         Raises PlanError, UnknownName.
         """
+        check_spines(self._fabric, demand)
         held = {
             end
             for pin in pins

@@ -39,8 +39,8 @@ from topology.problem import Budget, FabricArrays, Reserved
 from topology.synthetic import synthetic_demand
 
 SEED = 1
-LOAD = 0.5
-"""What racks send, as a part of their ports' rates."""
+LOAD = 0.9
+"""What the busiest rack sends or receives, as a part of its ports' rates."""
 LIMIT_S = 8.0
 """For one case; then it is given up."""
 REPEAT_S = 1.0

@@ -122,6 +122,8 @@ class Reconfiguration:
     """Devices that did not confirm a step, by name."""
     reason: str = ""
     """Why it was refused or failed, or what a decision rested on."""
+    started_unix_s: float | None = None
+    """When it was planned and its first step began: what the timeline counts from."""
 
 
 @dataclass(frozen=True, slots=True)

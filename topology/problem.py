@@ -25,6 +25,8 @@ from topology.tables import IntArray, PathTable, end_ports, ranked
 
 RATE_TOLERANCE_MBPS = 1e-6
 """Rates that differ by less (1 bit/s) are equal: sums of floats leave such crumbs behind."""
+LARGEST_DEMAND_MBPS = 1e9
+"""Of a pair of racks (1 Pbit/s): more is a slip of units, and would overflow counts of bit/s."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,8 +241,8 @@ def members(ids: Collection[int] | None, count: int) -> NDArray[np.bool_]:
 def validate_demand(matrix: ArrayLike, n: int) -> DemandMatrix:
     """Return ``matrix`` as a fresh float array of shape (n, n), in Mbps.
 
-    Raises PlanError naming the first entry that is NaN, infinite or negative, or on the diagonal
-    and not zero; or the shape, if it is not (n, n).
+    Raises PlanError naming the first entry that is NaN, infinite or negative, larger than
+    :data:`LARGEST_DEMAND_MBPS`, or on the diagonal and not zero; or the shape, if it is not (n, n).
     """
     try:
         demand = np.array(matrix, dtype=np.float64)
@@ -256,6 +258,12 @@ def validate_demand(matrix: ArrayLike, n: int) -> DemandMatrix:
         raise PlanError(
             f"demand[{row}, {column}] is {demand[row, column]} Mbps: "
             "entries must be finite and not negative"
+        )
+    if demand.size and demand.max() > LARGEST_DEMAND_MBPS:
+        row, column = np.unravel_index(int(demand.argmax()), demand.shape)
+        raise PlanError(
+            f"demand[{row}, {column}] is {demand[row, column]:g} Mbps: at most "
+            f"{LARGEST_DEMAND_MBPS:g} can be planned for; are the entries in Mbps?"
         )
     own = np.flatnonzero(np.diagonal(demand))
     if own.size:

@@ -31,6 +31,7 @@ _DEMAND = re.compile(r"(?P<src>[^:=]+):(?P<dst>[^:=]+)=(?P<mbps>[^:=]+)")
 _ONLINE: Final = frozenset({"url", "only_if_it_pays"})
 _OFFLINE: Final = frozenset(
     {
+        "current",
         "compare",
         "explain",
         "check",
@@ -127,6 +128,11 @@ _offline_options: _Options = (
         metavar="FILE|RxP[@MBPS]",
         help="Ask no controller: plan for this configuration file, or for R racks on P planes.",
     ),
+    click.option(
+        "--current",
+        type=click.Path(path_type=Path),
+        help="What stands now: `hydra topology --json`, or a plan's --json. Without: nothing.",
+    ),
     click.option("--compare", is_flag=True, help="Plan with every algorithm."),
     click.option(
         "--explain",
@@ -149,7 +155,7 @@ _offline_options: _Options = (
         callback=_read_positive,
         default="0.5",
         show_default=True,
-        help="Of a made-up demand: what a rack sends, as a part of its ports' rates.",
+        help="Of a made-up demand: what the busiest rack sends, as a part of a rack's port rates.",
     ),
     click.option("--max-hops", type=click.IntRange(1, 16), help="Instead of the configured one."),
     click.option("--weighted", is_flag=True, help="Pairs count as served only with all they want."),
@@ -196,8 +202,8 @@ def plan(ctx: click.Context, /, url: str, as_json: bool, **options: Any) -> None
     """Dry run: show what a reconfiguration would change.
 
     Asks the controller; with --fabric it plans from files, for comparisons and for research, and
-    starts without circuits. Exit status 1 where no plan is found or a check fails; Ctrl-C ends it
-    at once.
+    starts without circuits unless --current has some. Exit status 1 where no plan is found or a
+    check fails; Ctrl-C ends it at once.
     """
     given = {
         parameter.name

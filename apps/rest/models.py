@@ -230,7 +230,7 @@ class Plan(Document):
 class Step(Document):
     step: str
     device: str | None = Field(description="Null: the step as a whole.")
-    started_ms: float = Field(description="From the reconfiguration's start.")
+    started_ms: float = Field(description="From `started_unix_s`.")
     finished_ms: float
     note: str
 
@@ -246,6 +246,7 @@ class Reconfiguration(Document):
     trigger: str
     epoch: int
     created_unix_s: float
+    started_unix_s: float | None = Field(description="Its first step; null: not yet.")
     timeline: list[Step]
     rules_pushed: int
     ports_retagged: int

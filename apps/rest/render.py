@@ -176,6 +176,7 @@ def reconfiguration(fabric: Fabric, one: Reconfiguration) -> models.Reconfigurat
         trigger=one.trigger,
         epoch=one.epoch,
         created_unix_s=one.created_unix_s,
+        started_unix_s=one.started_unix_s,
         timeline=[
             models.Step(
                 step=step.step,

@@ -55,6 +55,17 @@ def check_not_empty(document: Document, broken: frozenset[str], log: ProblemLog)
             log.add((name,), "needs at least one entry")
 
 
+def check_rack_kinds(document: Document, log: ProblemLog) -> None:
+    """Racks have prefixes and servers, spines have neither."""
+    for index, rack in enumerate(document.racks):
+        for key, entries in (("prefixes", rack.prefixes), ("servers", rack.servers)):
+            path: Path = ("racks", index, key)
+            if rack.kind == "rack" and not entries:
+                log.add(path, "needs at least one entry (only a rack of `kind: spine` has none)")
+            if rack.kind == "spine" and entries:
+                log.add(path, "a spine has none: circuits only pass through it")
+
+
 def check_controller(document: Document, log: ProblemLog) -> tuple[tuple[str, int], ...]:
     """The listening endpoints (OpenFlow, REST); unusable ones come back as port 0."""
     openflow = _check_endpoint(document.controller.openflow, ("controller", "openflow"), log)

@@ -103,6 +103,7 @@ def _check_fabric(
 ) -> tuple[Addressing, VlanRange, VlanId]:
     checks.check_substrate(document, broken, log)
     checks.check_not_empty(document, broken, log)
+    checks.check_rack_kinds(document, log)
     checks.check_unique(expansion, log)
     checks.check_interface_names(expansion, log)
     checks.check_wiring(expansion, log)

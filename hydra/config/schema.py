@@ -88,9 +88,10 @@ class TorEntry(_Section):
 
 class RackEntry(_Section):
     names: Text
-    prefixes: Texts
+    kind: Literal["rack", "spine"] = "rack"
+    prefixes: list[Text] = []
     tor: TorEntry
-    servers: Annotated[list[ServerEntry], Field(min_length=1)]
+    servers: list[ServerEntry] = []
 
 
 class PlaneEntry(_Section):

@@ -101,6 +101,7 @@ class FakeService:
             index = int(reconfiguration_id.removeprefix("c"))
             self._reconfigurations[index] = replace(
                 self._reconfigurations[index],
+                started_unix_s=1_700_000_001.5,
                 state=ReconfigurationState.PARTIAL,
                 timeline=(
                     StepTiming("divert", None, 0.0, 4.5),

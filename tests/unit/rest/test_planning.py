@@ -162,6 +162,7 @@ def test_a_reconfiguration_is_queued_and_can_be_followed(client, service):
         "trigger": "operator",
         "epoch": 1,
         "created_unix_s": 1_700_000_000.0,
+        "started_unix_s": 1_700_000_001.5,
         "timeline": [
             {"step": "divert", "device": None, "started_ms": 0.0, "finished_ms": 4.5, "note": ""},
             {
