@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from benchmarks import planner, retag, rule_encoding, statistics
+from benchmarks import (
+    cross_connects,
+    fuzz_codecs,
+    planner,
+    retag,
+    rule_encoding,
+    statistics,
+)
 
 
 def main() -> None:
-    for benchmark in (planner, rule_encoding, statistics, retag):
+    for benchmark in (planner, rule_encoding, statistics, retag, cross_connects, fuzz_codecs):
         print(f"\n== {benchmark.__name__}", flush=True)
         benchmark.main()
 
