@@ -9,11 +9,22 @@ from benchmarks import (
     retag,
     rule_encoding,
     statistics,
+    topology,
+)
+
+BENCHMARKS = (
+    planner,
+    topology,
+    rule_encoding,
+    statistics,
+    retag,
+    cross_connects,
+    fuzz_codecs,
 )
 
 
 def main() -> None:
-    for benchmark in (planner, rule_encoding, statistics, retag, cross_connects, fuzz_codecs):
+    for benchmark in BENCHMARKS:
         print(f"\n== {benchmark.__name__}", flush=True)
         benchmark.main()
 

@@ -6,7 +6,7 @@ cover a whole exchange, not a single read, so a device that drips bytes can't ho
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from drivers.transports.stream import ConnectionLostError, Deadline, Stream
@@ -25,7 +25,9 @@ class LineTransport:
     """One connection to a device, opened on first use and again after every failure.
 
     ``decoder`` makes a fresh line decoder per connection; ``decode_error`` is what it raises for
-    bytes outside its grammar. Used by one thread at a time.
+    bytes outside its grammar. ``opening`` says what is sent before anything else on a new
+    connection: each line after the device has said something, and before it says something more.
+    Used by one thread at a time.
     """
 
     def __init__(
@@ -36,12 +38,14 @@ class LineTransport:
         decoder: Callable[[], LineDecoder],
         decode_error: type[Exception],
         timeout_s: float,
+        opening: Callable[[], Sequence[bytes]] | None = None,
     ) -> None:
         self._device = device
         self._stream = stream
         self._new_decoder = decoder
         self._decode_error = decode_error
         self._timeout_s = timeout_s
+        self._opening = opening
         self._decoder = decoder()
 
     @property
@@ -86,19 +90,38 @@ class LineTransport:
         self._connect(deadline)
         self._stream.send(line, deadline)
         try:
-            while (reply := self._decoder.next_line()) is None:
-                self._decoder.receive(self._stream.receive(deadline))
+            return self._read(deadline)
         except self._decode_error as error:
             self.close()
             raise ProtocolError(self._device, str(error)) from error
+
+    def _read(self, deadline: Deadline) -> str:
+        while (reply := self._decoder.next_line()) is None:
+            self._decoder.receive(self._stream.receive(deadline))
         return reply
 
     def _connect(self, deadline: Deadline) -> None:
         if self._stream.connected and self._is_stale():
             self.close()
         if not self._stream.connected:
+            lines = None if self._opening is None else self._opening()
             self._stream.connect(deadline)
             self._decoder = self._new_decoder()
+            if lines is not None:
+                self._begin(lines, deadline)
+
+    def _begin(self, lines: Sequence[bytes], deadline: Deadline) -> None:
+        """Hold the dialogue that a new connection begins with. Raises DeviceUnavailable."""
+        try:
+            self._read(deadline)
+            for line in lines:
+                self._stream.send(line, deadline)
+                self._read(deadline)
+        except (ConnectionLostError, self._decode_error) as error:
+            self.close()
+            raise DeviceUnavailable(
+                self._device, f"no session with {self._stream.address}: {error}"
+            ) from error
 
     def _is_stale(self) -> bool:
         """Whether the peer has gone, or left bytes that would be taken for the next reply."""

@@ -6,15 +6,21 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+import yaml
 
+from drivers.optical.manual import ManualOptions, ManualPanel
 from hydra.model import Login, Plane, PlaneId
+from hydra.roles import TaskState
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.emulators.netconfd import Netconfd
 from tests.conformance.candidate import Bench, Candidate, Deviation
 
 REPOSITORY = Path(__file__).parents[2]
@@ -87,6 +93,68 @@ def emulated(
 SERIAL = {Deviation.NO_SECOND_SESSION: "a serial line has one user at a time"}
 ADMIN = Login("admin", password_env=LOGIN_VARIABLE)
 
+
+@contextmanager
+def panel() -> Iterator[Bench]:
+    """A patch panel, with somebody who does at once whatever is asked."""
+
+    def work() -> None:
+        while not home.wait(0.01):
+            for task in panel.tasks():
+                if task.state is TaskState.PENDING:
+                    panel.settle(task.id, TaskState.DONE, "")
+
+    with tempfile.TemporaryDirectory() as directory:
+        options = {"state": f"{directory}/panel.db", "timeout_s": 10}
+        plane = Plane(PlaneId(0), "p1", "manual", "panel: here", PORTS, 0.0, 100.0, None, options)
+        panel = ManualPanel("person", PORTS, ManualOptions.model_validate(options))
+        home = threading.Event()
+        person = threading.Thread(target=work)
+        person.start()
+        try:
+            yield Bench(plane)
+        finally:
+            home.set()
+            person.join()
+
+
+def template(*, one_by_one: bool = False) -> Callable[[], AbstractContextManager[Bench]]:
+    """The example of docs/template-driver.md, on the switch that it is about."""
+    page = (REPOSITORY / "docs" / "template-driver.md").read_text()
+    (plane,) = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])["planes"]
+    options = plane["options"]
+    if one_by_one:
+        options |= {"connect": "patch {ingress} to {output}"}
+        options |= {"disconnect": "unpatch {ingress} to {output}"}
+        del options["power"]
+    started = emulated("template", "craft_terminal", login=Login(**plane["login"]), options=options)
+
+    @contextmanager
+    def start() -> Iterator[Bench]:
+        with pytest.MonkeyPatch.context() as environment, started() as bench:
+            environment.setenv("OXC_PASSWORD", "lambda")
+            yield bench
+
+    return start
+
+
+def netconfd(datastore: str) -> Callable[[], AbstractContextManager[Bench]]:
+    """A real NETCONF server on our modules, written through this datastore."""
+
+    @contextmanager
+    def start() -> Iterator[Bench]:
+        with TemporaryDirectory() as directory, Netconfd(Path(directory), datastore) as server:
+            server.become_polatis(PORTS)
+            options = {"host_key": server.host_key, "stream": "NETCONF"}
+            plane = Plane(
+                PlaneId(0), "p1", "polatis-netconf", server.address, PORTS, 0.0, 100.0,
+                server.login, options,
+            )  # fmt: skip
+            yield Bench(plane, 3.0)
+
+    return start
+
+
 CANDIDATES = [
     Candidate(
         "calient-tl1",
@@ -98,6 +166,7 @@ CANDIDATES = [
         emulated("glimmerglass-tl1", "glimmerglass"),
         faults=TL1_FAULTS - {FaultKind.IDLE_LOGOUT} | {FaultKind.NO_LIGHT},
     ),
+    Candidate("polatis-netconf", netconfd("candidate"), variant="netconfd"),
     Candidate("polatis-scpi", emulated("polatis-scpi", "polatis"), faults=COMMON_FAULTS),
     Candidate(
         "polatis-scpi",
@@ -117,5 +186,18 @@ CANDIDATES = [
         variant="serial",
         faults=TL1_FAULTS,
         deviations=SERIAL,
+    ),
+    Candidate(
+        "manual",
+        panel,
+        deviations={Deviation.NOT_ON_THE_NETWORK: "people read its tasks, it has no address"},
+    ),
+    Candidate("template", template(), faults=COMMON_FAULTS),
+    Candidate(
+        "template",
+        template(one_by_one=True),
+        variant="one-by-one",
+        faults=COMMON_FAULTS,
+        deviations={Deviation.ITEMS_ARE_MADE_ONE_BY_ONE: "its commands are for one cross-connect"},
     ),
 ]
