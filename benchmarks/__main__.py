@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-from benchmarks import multihop, planner, retag, rule_encoding, statistics, topology
+from benchmarks import (
+    cross_connects,
+    fuzz_codecs,
+    matchings,
+    multihop,
+    netconf,
+    planner,
+    retag,
+    rule_encoding,
+    schedules,
+    statistics,
+    topology,
+)
+
+BENCHMARKS = (
+    planner,
+    multihop,
+    matchings,
+    schedules,
+    topology,
+    rule_encoding,
+    statistics,
+    retag,
+    cross_connects,
+    netconf,
+    fuzz_codecs,
+)
 
 
 def main() -> None:
-    for benchmark in (planner, multihop, topology, rule_encoding, statistics, retag):
+    for benchmark in BENCHMARKS:
         print(f"\n== {benchmark.__name__}", flush=True)
         benchmark.main()
 
