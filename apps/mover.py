@@ -63,6 +63,7 @@ class Mover:
             self._planning.order_of,
         )
         started_s = time.monotonic()
+        self._upkeep.leave_unannounced(lambda: execution.plan.affected)
         draining = _DrainSilence(self._upkeep)
 
         def on_batch(batch: Batch) -> None:
@@ -79,6 +80,7 @@ class Mover:
             gc.enable()
             draining.end()
             self._ledger.settle(execution.result)
+            self._upkeep.leave_unannounced(tuple)
             self._upkeep.take_over(execution)
         self._finish(entry, execution, started_s)
         return execution
@@ -122,7 +124,9 @@ class Mover:
                 for circuit, reason in sorted(execution.failures.items())
             ),
             unconfirmed=tuple(sorted(execution.unconfirmed)),
-            reason=execution.reason or "; ".join(sorted(set(execution.failures.values()))),
+            reason=execution.reason
+            or "; ".join(sorted(set(execution.failures.values())))
+            or entry.reason,
         )
         LOG.info("reconfiguration %s: %s", entry.id, execution.state.value)
 

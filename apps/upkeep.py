@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from apps.announcer import Announcer, reachable_on
+from apps.announcer import Announced, Announcer, reachable_on
 from apps.devices import Devices
 from apps.fleet import Fleet
 from apps.ledger import Ledger
@@ -26,6 +26,7 @@ from hydra.model import (
     Server,
 )
 from hydra.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, RuleKind, cookie
+from hydra.plan import Pair, pair_of, without
 from hydra.policy import Policy
 from hydra.reconcile import Actual, reconcile, stray_mirrors, wanted_vlans
 from hydra.roles import PortVlans
@@ -80,9 +81,19 @@ class Upkeep:
         self._quarantine: dict[PortId, tuple[str, float]] = {}
         self._reconciled = False
         self._retries = _Retries()
-        self.announcer = Announcer(
-            fleet, lambda: reachable_on(fabric, ledger.state), policy.fdb_age_s / 3
-        )
+        self._moving: Callable[[], Collection[Pair]] = tuple
+        self.announcer = Announcer(fleet, self._reachable, policy.fdb_age_s / 3)
+
+    # -- announcements ----------------------------------------------------------------------------
+
+    def leave_unannounced(self, pairs: Callable[[], Collection[Pair]]) -> None:
+        """The paths of these pairs are being moved: what is sent there may end in the dark."""
+        self._moving = pairs
+
+    def _reachable(self) -> Announced:
+        state, moving = self._ledger.state, self._moving()
+        lost = [path for path in state.topology.paths if pair_of(path) in moving]
+        return reachable_on(self._fabric, without(state, (), lost))
 
     # -- vswitches --------------------------------------------------------------------------------
 

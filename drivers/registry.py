@@ -10,7 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from drivers.optical import polatis_netconf, polatis_scpi
+from drivers.optical import (
+    calient_tl1,
+    glimmerglass_tl1,
+    polatis_netconf,
+    polatis_scpi,
+    polatis_tl1,
+    template,
+)
 from drivers.tor import openconfig_vlan, ovs_ovsdb
 from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.errors import UnknownName
@@ -44,6 +51,12 @@ OPTICAL: Final[Mapping[str, OpticalEntry]] = {
         polatis_netconf.build, polatis_netconf.check, polatis_netconf.CAPABILITIES
     ),
     "polatis-scpi": OpticalEntry(polatis_scpi.build, polatis_scpi.check, polatis_scpi.CAPABILITIES),
+    "calient-tl1": OpticalEntry(calient_tl1.build, calient_tl1.check, calient_tl1.CAPABILITIES),
+    "glimmerglass-tl1": OpticalEntry(
+        glimmerglass_tl1.build, glimmerglass_tl1.check, glimmerglass_tl1.CAPABILITIES
+    ),
+    "polatis-tl1": OpticalEntry(polatis_tl1.build, polatis_tl1.check, polatis_tl1.CAPABILITIES),
+    "template": OpticalEntry(template.build, template.check, template.CAPABILITIES),
 }
 TOR: Final[Mapping[str, TorEntry]] = {
     "openconfig-vlan": TorEntry(

@@ -3,7 +3,9 @@
 1. **Divert** the affected pairs to the electrical network, and **drain** the circuits that move:
    a barrier confirms tables, not the packets still in flight.
 2. **Retag** ToR ports, **push** rules (inactive under the divert rules) and **move mirrors**, all
-   devices in parallel; then **gate** each new path: carrier at both ToRs, probes both ways.
+   devices in parallel; then **gate** each new path: carrier at both ToRs, probes both ways. A VLAN
+   that other pairs use leaves a port before the port goes dark, and joins one that has light: a
+   ToR that forgets an address floods, and frames flooded into the dark are frames lost.
 3. **Activate** what passed by removing its divert rules. What failed stays electrical.
 
 The executor decides; it does nothing itself. It yields batches of commands and is sent their
@@ -30,7 +32,7 @@ from hydra.commands import (
     Record,
     SetVlans,
 )
-from hydra.journal_format import state_record
+from hydra.journal_format import INTENDED, state_record
 from hydra.lifecycle import (
     RECONFIGURATION_TRANSITIONS,
     ReconfigurationState,
@@ -53,8 +55,10 @@ from hydra.plan import (
     OrderOf,
     Pair,
     Plan,
+    PortsToTag,
     diff,
     hold,
+    merged,
     mirror_moves,
     pair_of,
     paths_by_pair,
@@ -62,6 +66,7 @@ from hydra.plan import (
     without,
 )
 from hydra.policy import Policy
+from hydra.roles import PortVlans
 from hydra.rules import (
     FlowRule,
     Install,
@@ -140,7 +145,7 @@ class Execution:
             "current": state_record(self.fabric, self.plan.current),
             "target": state_record(self.fabric, self.plan.target),
         }
-        yield Batch("intent", (Record("reconfiguration intended", intent),))
+        yield Batch("intent", (Record(INTENDED, intent),))
         self._enter(ReconfigurationState.DIVERTING)
         yield from self._divert()
         self._enter(ReconfigurationState.DRAINING)
@@ -299,6 +304,7 @@ class Execution:
     # -- substep 3-2 ------------------------------------------------------------------------------
 
     def _move(self) -> Steps:
+        yield from self._retag_alone("untag", self.plan.untag_first)
         yield from self._disconnect_first()
         retags = [SetVlans(rack, ports) for rack, ports in sorted(self.plan.retag.items())]
         mirrors = [MoveMirrors(plane, move) for plane, move in sorted(self.plan.mirrors.items())]
@@ -309,7 +315,7 @@ class Execution:
         outcomes = yield Batch("move", commands)
         for command, outcome in zip(commands, outcomes, strict=True):
             if isinstance(command, SetVlans):
-                self._retagged(command, outcome)
+                self._retagged("retag", command, outcome)
             elif isinstance(command, MoveMirrors):
                 self._moved(command, outcome)
             else:
@@ -323,6 +329,16 @@ class Execution:
         yield from self._settle_mirrors()
         self.result = self.plan.target
 
+    def _retag_alone(self, step: str, ports: PortsToTag) -> Steps:
+        """Retag ports that may not be retagged while mirrors move."""
+        commands = tuple(SetVlans(rack, ports[rack]) for rack in sorted(ports))
+        if not commands:
+            return
+        outcomes = yield Batch(step, commands)
+        for command, outcome in zip(commands, outcomes, strict=True):
+            self._retagged(step, command, outcome)
+        self._note(step, outcomes)
+
     def _disconnect_first(self) -> Steps:
         """Tear down what would close a loop once ports are retagged; if it may stand, retag none.
 
@@ -333,7 +349,8 @@ class Execution:
         if self.uncertain_planes:
             current = replace(self.plan.current, epoch=self.plan.target.epoch)
             target = without(current, first)
-            self.plan = diff(self.fabric, self.plan.current, target, self.order_of)
+            plan = diff(self.fabric, self.plan.current, target, self.order_of)
+            self.plan = replace(plan, retag=merged(plan.untag_first, plan.retag))
             self._explain("nothing else moves: a circuit that had to go first may still be up")
 
     def _move_alone(self, disconnect: Collection[Circuit], connect: Collection[Circuit]) -> Steps:
@@ -390,9 +407,9 @@ class Execution:
                 self.unconfirmed.add(server.name)
                 self._explain(f"{server.name} did not take its rules ({error})")
 
-    def _retagged(self, command: SetVlans, outcome: Outcome) -> None:
+    def _retagged(self, step: str, command: SetVlans, outcome: Outcome) -> None:
         rack = self.fabric.racks[command.rack]
-        self._device_step("retag", rack.name, outcome)
+        self._device_step(step, rack.name, outcome)
         if outcome.confirmed:
             return
         self.unconfirmed.add(rack.name)
@@ -467,6 +484,7 @@ class Execution:
 
     def _gate(self) -> Steps:
         yield from self._await_carrier()
+        yield from self._tag_last()
         paths = self._new_paths()
         if not paths:
             return
@@ -501,6 +519,20 @@ class Execution:
                     self._fail(
                         circuit, f"no carrier at {rack}:{port.tor_port} within {timeout_s:g} s"
                     )
+
+    def _tag_last(self) -> Steps:
+        """Join circuits that have light to VLANs that are in use elsewhere."""
+        lit = {
+            (self.fabric.ports[end].rack, self.fabric.ports[end].tor_port)
+            for circuit in self.plan.target.topology.circuits - self.failures.keys()
+            for end in (circuit.a, circuit.b)
+        }
+        ports: dict[RackId, dict[str, PortVlans]] = {}
+        for rack, named in self.plan.tag_last.items():
+            for name, vlans in named.items():
+                if (rack, name) in lit:
+                    ports.setdefault(rack, {})[name] = vlans
+        yield from self._retag_alone("tag", ports)
 
     def _able(self, rack: RackId) -> list[Server]:
         """Servers of a rack that can send and receive on circuits."""

@@ -42,18 +42,26 @@ class JournalError(HydraError):
 
 
 class Journal:
-    """Usable from any thread. ``":memory:"`` as the path keeps nothing (tests)."""
+    """Usable from any thread. ``":memory:"`` as the path keeps nothing (tests).
 
-    def __init__(self, path: str) -> None:
+    ``read_only`` looks into the file of a controller that may be running, and changes nothing.
+    """
+
+    def __init__(self, path: str, *, read_only: bool = False) -> None:
         self._path = path
         self._lock = threading.Lock()
         try:
+            if read_only:
+                self._db = _connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
+                self._check_version()
+                return
             if path != ":memory:":
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._db = _connect(path)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._check_version()
+            self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
             self._db.executescript(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
             raise self._error("open", error) from error
@@ -72,7 +80,6 @@ class Journal:
                 f"journal {self._path} has schema {version}, this release reads {SCHEMA_VERSION}: "
                 "start the release that wrote it, or move the file away"
             )
-        self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
     def _write(self, statements: Sequence[tuple[str, Sequence[object]]]) -> None:
         """One transaction."""
@@ -114,6 +121,11 @@ class Journal:
         """Oldest first: (unix time in s, what, details)."""
         rows = self._read("SELECT unix_s, what, details FROM entries ORDER BY id")
         return [(unix_s, what, json.loads(details)) for unix_s, what, details in rows]
+
+    def last_entry(self) -> tuple[str, dict[str, Any]] | None:
+        """(what, details) of the newest entry; None if there is none."""
+        rows = self._read("SELECT what, details FROM entries ORDER BY id DESC LIMIT 1")
+        return (rows[0][0], json.loads(rows[0][1])) if rows else None
 
     def save_state(self, fabric_name: str, state: Mapping[str, Any]) -> None:
         """The state that the network is meant to be in from now on."""
@@ -159,3 +171,7 @@ class Journal:
     def close(self) -> None:
         with self._lock:
             self._db.close()
+
+
+def _connect(database: str, *, uri: bool = False) -> sqlite3.Connection:
+    return sqlite3.connect(database, uri=uri, check_same_thread=False, isolation_level=None)

@@ -7,9 +7,12 @@ reading, together with everything that relied on it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, Topology, VlanId
+
+INTENDED: Final = "reconfiguration intended"
+"""Entry with the records of the ``current`` and the ``target`` state, before anything moves."""
 
 
 def state_record(fabric: Fabric, state: NetworkState) -> dict[str, Any]:

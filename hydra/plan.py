@@ -26,6 +26,9 @@ from hydra.roles import PortVlans
 Pair = tuple[RackId, RackId]
 """Two racks, lower first: a path serves both directions."""
 
+PortsToTag = Mapping[RackId, Mapping[str, PortVlans]]
+"""By rack and name, the VLAN membership that ToR ports are to have."""
+
 
 @dataclass(frozen=True, slots=True)
 class MirrorMove:
@@ -46,8 +49,13 @@ class Plan:
     connect: frozenset[Circuit]
     disconnect: frozenset[Circuit]
     mirrors: Mapping[PlaneId, MirrorMove]
-    retag: Mapping[RackId, Mapping[str, PortVlans]]
-    """New VLAN membership of the ToR ports whose membership changes."""
+    untag_first: PortsToTag
+    """VLANs in use by pairs that stay, off the ports about to go dark: a frame that their ToR
+    floods would be lost there."""
+    retag: PortsToTag
+    """New VLAN membership of the ToR ports whose membership changes, while mirrors move."""
+    tag_last: PortsToTag
+    """VLANs in use by pairs that stay, on the new circuits' ports once these have light."""
     disconnect_first: frozenset[Circuit] = frozenset()
     """Circuits that have to be down before any port is retagged, lest a VLAN closes a loop."""
     connect_last: frozenset[Circuit] = frozenset()
@@ -55,11 +63,16 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        return not (self.affected or self.connect or self.disconnect or self.retag)
+        return not (self.affected or self.connect or self.disconnect or self.memberships)
+
+    @property
+    def memberships(self) -> PortsToTag:
+        """Where the retagging leads: the last word on every port that it touches."""
+        return merged(self.untag_first, self.retag, self.tag_last)
 
     @property
     def retagged_ports(self) -> int:
-        return sum(len(ports) for ports in self.retag.values())
+        return sum(len(ports) for ports in self.memberships.values())
 
 
 def pair_of(path: Path) -> Pair:
@@ -119,16 +132,54 @@ def mirror_moves(
     }
 
 
-def retagging(
-    fabric: Fabric, current: NetworkState, target: NetworkState
-) -> dict[RackId, dict[str, PortVlans]]:
+def merged(*stages: PortsToTag) -> PortsToTag:
+    """What holds once all ``stages`` have been carried out in turn."""
+    result: dict[RackId, dict[str, PortVlans]] = {}
+    for stage in stages:
+        for rack, ports in stage.items():
+            result.setdefault(rack, {}).update(ports)
+    return result
+
+
+def retagging(fabric: Fabric, current: NetworkState, target: NetworkState) -> PortsToTag:
     """The VLAN membership in ``target`` of every optical port whose membership changes."""
-    old, new = port_trunks(fabric, current), port_trunks(fabric, target)
-    retag: dict[RackId, dict[str, PortVlans]] = {}
+    return _differing(fabric, port_trunks(fabric, current), port_trunks(fabric, target))
+
+
+def _differing(
+    fabric: Fabric, old: Mapping[PortId, PortVlans], new: Mapping[PortId, PortVlans]
+) -> PortsToTag:
+    found: dict[RackId, dict[str, PortVlans]] = {}
     for port in fabric.ports:
         if old[port.id] != new[port.id]:
-            retag.setdefault(port.rack, {})[port.tor_port] = new[port.id]
-    return retag
+            found.setdefault(port.rack, {})[port.tor_port] = new[port.id]
+    return found
+
+
+def _staged_retagging(
+    fabric: Fabric,
+    current: NetworkState,
+    target: NetworkState,
+    in_use: frozenset[VlanId],
+) -> tuple[PortsToTag, PortsToTag, PortsToTag]:
+    """From ``current`` to ``target`` with no VLAN of ``in_use`` on a port without light."""
+    dark = {
+        end
+        for circuit in current.topology.circuits ^ target.topology.circuits
+        for end in (circuit.a, circuit.b)
+    }
+    old, new = port_trunks(fabric, current), port_trunks(fabric, target)
+
+    def less(vlans: PortVlans) -> PortVlans:
+        return PortVlans(vlans.tagged - in_use or frozenset({fabric.parking_vlan}), vlans.native)
+
+    cleared = {port: less(vlans) if port in dark else vlans for port, vlans in old.items()}
+    between = {port: less(vlans) if port in dark else vlans for port, vlans in new.items()}
+    return (
+        _differing(fabric, old, cleared),
+        _differing(fabric, cleared, between),
+        _differing(fabric, between, new),
+    )
 
 
 OrderOf = Callable[[NetworkState, NetworkState], tuple[frozenset[Circuit], frozenset[Circuit]]]
@@ -140,14 +191,21 @@ def diff(fabric: Fabric, current: NetworkState, target: NetworkState, order_of: 
     first, last = order_of(current, target)
     disconnect = current.topology.circuits - target.topology.circuits
     connect = target.topology.circuits - current.topology.circuits
+    affected = _changed_pairs(current, target)
+    in_use = frozenset(
+        vlan for path, vlan in current.vlans.items() if pair_of(path) not in affected
+    )
+    untag_first, retag, tag_last = _staged_retagging(fabric, current, target, in_use)
     return Plan(
         current=current,
         target=target,
-        affected=_changed_pairs(current, target),
+        affected=affected,
         connect=connect,
         disconnect=disconnect,
         mirrors=mirror_moves(fabric, disconnect - first, connect - last),
-        retag=retagging(fabric, current, target),
+        untag_first=untag_first,
+        retag=retag,
+        tag_last=tag_last,
         disconnect_first=first,
         connect_last=last,
     )
@@ -224,7 +282,7 @@ def describe(fabric: Fabric, plan: Plan) -> Iterator[str]:
         for circuit in sorted(circuits):
             plane = fabric.planes[circuit.plane].name
             yield f"{verb} {plane} {port(circuit.a)} - {port(circuit.b)}"
-    for rack, ports in sorted(plan.retag.items()):
+    for rack, ports in sorted(plan.memberships.items()):
         for name, vlans in sorted(ports.items()):
             tags = ",".join(str(vlan) for vlan in sorted(vlans.tagged))
             yield f"retag {fabric.racks[rack].name}:{name} to {tags}"

@@ -15,7 +15,7 @@ from typing import Final
 
 from mininet_scenarios.controller_client import ControllerError, TimelineStep
 
-GATE_STEPS: Final = ("carrier", "announce", "probe")
+GATE_STEPS: Final = ("carrier", "tag", "announce", "probe")
 SUBSTEPS: Final = ("divert", "drain", "retag", "push", "mirrors", "gate", "activate")
 """In the order of the bar chart; retag, push and mirrors are parallel."""
 

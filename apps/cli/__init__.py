@@ -25,13 +25,15 @@ _COMMANDS: Final = {
     "reserve": ("planning", "Reserve bandwidth between two racks or two servers."),
     "reservations": ("planning", "List reservations."),
     "release": ("planning", "Give the bandwidth of a reservation back."),
+    "device": ("device", "Work on optical switches and ToRs directly, without a controller."),
 }
 """Name → (module in this package, what it does in a line)."""
 _EXIT_STATUS: Final = (
     "0  done",
     "1  refused, or something is wrong",
     "2  wrong usage",
-    "3  no controller answers",
+    "3  no controller answers, or no device",
+    "4  a change was sent to a device, and its outcome is not known",
 )
 _EXAMPLE: Final = ("hydra check fabric.yaml && hydra run --config fabric.yaml",)
 

@@ -20,6 +20,18 @@ class Command(click.Command):
         write_section("Examples", self.examples, formatter)
 
 
+class Group(click.Group):
+    """A group of commands with ``examples``, like :class:`Command`."""
+
+    def __init__(self, *args: Any, examples: Sequence[str], **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **kwargs)
+        self.examples = tuple(examples)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        write_section("Examples", self.examples, formatter)
+
+
 def write_section(title: str, lines: Sequence[str], formatter: click.HelpFormatter) -> None:
     """Lines that are not wrapped, so that they can be copied."""
     with formatter.section(title):

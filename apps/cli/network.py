@@ -2,27 +2,50 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Final
 
 import click
 
 from apps.cli.client import ControllerClient, JsonObject, resource, url_option
 from apps.cli.command import Command
-from apps.cli.output import ExitCode, json_option, mbps, print_facts, print_json, print_table
+from apps.cli.output import (
+    ExitCode,
+    UnreachableError,
+    json_option,
+    mbps,
+    print_facts,
+    print_json,
+    print_table,
+)
+
+_POLL_S: Final = 0.2
 
 
-@click.command(cls=Command, examples=["hydra status --url http://10.1.0.5:8080"])
+@click.command(
+    cls=Command,
+    examples=["hydra status --url http://10.1.0.5:8080", "hydra status --wait 30 && ./run-jobs"],
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Wait at most this long until it is ready; also for a controller that is still starting.",
+)
 @url_option
 @json_option
 @click.pass_context
-def status(ctx: click.Context, url: str, as_json: bool) -> None:
+def status(ctx: click.Context, wait_s: float, url: str, as_json: bool) -> None:
     """Show whether the controller is ready, and its devices.
 
     Exit status 1 if it is not ready.
     """
     with ControllerClient(url) as client:
-        missing = client.get_readiness()
+        missing = _await_readiness(client, time.monotonic() + wait_s)
         devices = client.get("/v1/devices")["devices"]
     if as_json:
         print_json({"ready": not missing, "missing": missing, "devices": devices})
@@ -37,6 +60,20 @@ def status(ctx: click.Context, url: str, as_json: bool) -> None:
             ),
         )
     ctx.exit(ExitCode.PROBLEM if missing else ExitCode.OK)
+
+
+def _await_readiness(client: ControllerClient, deadline_s: float) -> list[str]:
+    """What the controller still waits for when it has all, or at the deadline."""
+    while True:
+        try:
+            missing = client.get_readiness()
+        except UnreachableError:
+            if time.monotonic() >= deadline_s:
+                raise
+        else:
+            if not missing or time.monotonic() >= deadline_s:
+                return missing
+        time.sleep(_POLL_S)
 
 
 @click.command(cls=Command, examples=["hydra topology --json | jq '.paths[] | {src, dst, vlan}'"])

@@ -20,6 +20,7 @@ class ExitCode(IntEnum):
     PROBLEM = 1
     USAGE = 2
     UNREACHABLE = 3
+    UNKNOWN = 4
 
 
 class CommandError(click.ClickException):
@@ -29,9 +30,15 @@ class CommandError(click.ClickException):
 
 
 class UnreachableError(CommandError):
-    """Nothing answers where the controller should be."""
+    """Nothing answers where the controller or the device should be."""
 
     exit_code = ExitCode.UNREACHABLE
+
+
+class UnknownOutcomeError(CommandError):
+    """A change was sent to a device, and whether it took effect is not known."""
+
+    exit_code = ExitCode.UNKNOWN
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")

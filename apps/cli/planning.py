@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from apps.cli.client import WAIT_S, ControllerClient, JsonObject, resource, url_option
 from apps.cli.command import Command
@@ -19,10 +23,27 @@ from apps.cli.network import (
     print_reconfiguration,
 )
 from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json, print_table
+from hydra.errors import HydraError
 
 _RESERVATIONS: Final = "/v1/reservations"
 _RECONFIGURATIONS: Final = "/v1/reconfigurations"
 _DEMAND = re.compile(r"(?P<src>[^:=]+):(?P<dst>[^:=]+)=(?P<mbps>[^:=]+)")
+_ONLINE: Final = frozenset({"url", "only_if_it_pays"})
+_OFFLINE: Final = frozenset(
+    {
+        "compare",
+        "explain",
+        "check",
+        "plot",
+        "seed",
+        "load",
+        "max_hops",
+        "weighted",
+        "budget_ms",
+        "window_ms",
+    }
+)
+_ENDINGS: Final = (".csv", ".tsv", ".txt", ".json", ".npz", ".npy")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -46,45 +67,112 @@ def _read_positive(_ctx: click.Context, _param: click.Parameter, value: str | No
     return number
 
 
+def _entry(value: str) -> JsonObject:
+    match = _DEMAND.fullmatch(value)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is not SRC:DST=MBPS, such as r1:r2=50")
+    return {"src": match["src"], "dst": match["dst"], "mbps": _rate(match["mbps"])}
+
+
 def _read_demand(
     _ctx: click.Context, _param: click.Parameter, values: Sequence[str]
-) -> list[JsonObject]:
-    """``SRC:DST=MBPS`` as the API takes it."""
-    entries: list[JsonObject] = []
-    for value in values:
-        match = _DEMAND.fullmatch(value)
-        if match is None:
-            raise click.BadParameter(f"{value!r} is not SRC:DST=MBPS, such as r1:r2=50")
-        entries.append({"src": match["src"], "dst": match["dst"], "mbps": _rate(match["mbps"])})
-    return entries
+) -> list[JsonObject | str]:
+    """``SRC:DST=MBPS``; or a file or a kind of synthetic demand, told by their look."""
+    return [
+        value if value.isalpha() or Path(value).suffix in _ENDINGS else _entry(value)
+        for value in values
+    ]
 
 
-def _planning_options(command: _F) -> _F:
-    options = (
-        click.option(
-            "--demand",
-            metavar="SRC:DST=MBPS",
-            callback=_read_demand,
-            multiple=True,
-            help="Demand from one rack to another; may be repeated. Without: the measured one.",
-        ),
-        click.option("--rack", "racks", multiple=True, help="Change only these racks; repeatable."),
-        click.option(
-            "--plane", "planes", multiple=True, help="Change only these planes; repeatable."
-        ),
-        click.option("--algorithm", help="Instead of the configured one."),
-        click.option("--only-if-it-pays", is_flag=True, help="Change nothing where it does not."),
-        url_option,
-        json_option,
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+_Options = Sequence[Callable[[Any], Any]]
+
+
+def _with(options: _Options) -> Callable[[_F], _F]:
+    def decorate(command: _F) -> _F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+_planning_options: _Options = (
+    click.option(
+        "--demand",
+        metavar="SRC:DST=MBPS|FILE|KIND",
+        callback=_read_demand,
+        multiple=True,
+        help="Demand from one rack to another; or a CSV, JSON or NPZ file of a matrix or of flows; "
+        "or, with --fabric, sparse, dense, uniform or gravity. Repeatable, adds up. Without: the "
+        "measured one.",
+    ),
+    click.option("--rack", "racks", multiple=True, help="Change only these racks; repeatable."),
+    click.option("--plane", "planes", multiple=True, help="Change only these planes; repeatable."),
+    click.option(
+        "--use-plane",
+        "use_planes",
+        multiple=True,
+        help="Circuits that may change end up on these planes only; repeatable.",
+    ),
+    click.option("--algorithm", help="Instead of the configured one."),
+    click.option("--only-if-it-pays", is_flag=True, help="Change nothing where it does not."),
+    url_option,
+    json_option,
+)
+
+
+_offline_options: _Options = (
+    click.option(
+        "--fabric",
+        metavar="FILE|RxP[@MBPS]",
+        help="Ask no controller: plan for this configuration file, or for R racks on P planes.",
+    ),
+    click.option("--compare", is_flag=True, help="Plan with every algorithm."),
+    click.option(
+        "--explain",
+        nargs=2,
+        metavar="SRC DST",
+        help="Why these two racks are joined as they are, or not.",
+    ),
+    click.option("--check", is_flag=True, help="Have it checked by code that plans nothing."),
+    click.option(
+        "--plot",
+        type=click.Path(dir_okay=False, writable=True, path_type=Path),
+        help="Draw it: PNG, SVG or PDF.",
+    ),
+    click.option(
+        "--seed", type=click.IntRange(0), default=1, show_default=True, help="Of a made-up demand."
+    ),
+    click.option(
+        "--load",
+        metavar="SHARE",
+        callback=_read_positive,
+        default="0.5",
+        show_default=True,
+        help="Of a made-up demand: what a rack sends, as a part of its ports' rates.",
+    ),
+    click.option("--max-hops", type=click.IntRange(1, 16), help="Instead of the configured one."),
+    click.option("--weighted", is_flag=True, help="Pairs count as served only with all they want."),
+    click.option(
+        "--budget-ms",
+        metavar="MS",
+        callback=_read_positive,
+        help="Take the best plan found in this time.",
+    ),
+    click.option(
+        "--window-ms",
+        metavar="MS",
+        callback=_read_positive,
+        default="1000",
+        show_default=True,
+        help="Of schedules: the slots repeat after this long.",
+    ),
+)
 
 
 def _plan_body(options: JsonObject) -> JsonObject:
     """Options that were given; what is left out means `all` or `as configured`."""
-    keys = ("demand", "racks", "planes", "algorithm", "only_if_it_pays")
+    keys = ("demand", "racks", "planes", "use_planes", "algorithm", "only_if_it_pays")
     return {
         key: list(value) if isinstance(value, tuple) else value
         for key in keys
@@ -92,11 +180,37 @@ def _plan_body(options: JsonObject) -> JsonObject:
     }
 
 
-@click.command(cls=Command, examples=["hydra plan --demand r1:r2=80 --demand r2:r1=10"])
-@_planning_options
-def plan(url: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - click's options
-    """Dry run: show what a reconfiguration would change."""
+@click.command(
+    cls=Command,
+    examples=[
+        "hydra plan --demand r1:r2=80 --demand r2:r1=10",
+        "hydra plan --fabric configs/demo.yaml --demand r1:r2=80 --explain r1 r2 --check",
+        "hydra plan --fabric configs/reference.yaml --demand flows.csv --algorithm hydra-bfs",
+        "hydra plan --fabric 64x8@10000 --demand gravity --seed 7 --compare --plot compared.png",
+    ],
+)
+@_with(_planning_options)
+@_with(_offline_options)
+@click.pass_context
+def plan(ctx: click.Context, /, url: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401
+    """Dry run: show what a reconfiguration would change.
+
+    Asks the controller; with --fabric it plans from files, for comparisons and for research, and
+    starts without circuits. Exit status 1 where no plan is found or a check fails; Ctrl-C ends it
+    at once.
+    """
+    given = {
+        parameter.name
+        for parameter in ctx.command.params
+        if ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+    }
+    if options["fabric"] is not None:
+        _plan_offline(as_json, given, options)
+        return
+    for name in sorted(given & _OFFLINE):
+        raise click.UsageError(f"--{name.replace('_', '-')} plans from files: add --fabric")
     with ControllerClient(url) as client:
+        options["demand"] = _entries(client, options["demand"])
         document = client.post("/v1/plan", _plan_body(options))
     if as_json:
         print_json(document)
@@ -120,8 +234,48 @@ def plan(url: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - cli
     print_paths("Paths afterwards", document["paths"])
 
 
+def _plan_offline(as_json: bool, given: AbstractSet[str], options: JsonObject) -> None:
+    for name in sorted(given & _ONLINE):
+        raise click.UsageError(
+            f"--{name.replace('_', '-')} is for the controller: not with --fabric"
+        )
+    if not options["demand"]:
+        raise click.UsageError("--fabric has no measured demand: add --demand")
+    if options["compare"] and options["algorithm"] is not None:
+        raise click.UsageError("--compare plans with every algorithm: leave out --algorithm")
+    # Not at the top: the planner takes a while to load, and is not needed to ask a controller.
+    offline = import_module("apps.cli.offline")
+    del options["only_if_it_pays"]
+    offline.run(offline.Job(as_json=as_json, **options))
+
+
+def _entries(client: ControllerClient, demand: Sequence[JsonObject | str]) -> list[JsonObject]:
+    """Demand as the API takes it; files are read with the names of the controller's racks."""
+    if not any(isinstance(part, str) for part in demand):
+        return [part for part in demand if isinstance(part, dict)]
+    racks: list[str] = client.get("/v1/topology")["racks"]
+    total: dict[tuple[str, str], float] = {}
+    for part in demand:
+        flows = [part] if isinstance(part, dict) else _flows(part, racks)
+        for flow in flows:
+            pair = flow["src"], flow["dst"]
+            total[pair] = total.get(pair, 0.0) + flow["mbps"]
+    return [{"src": src, "dst": dst, "mbps": mbps} for (src, dst), mbps in total.items()]
+
+
+def _flows(source: str, racks: Sequence[str]) -> list[JsonObject]:
+    if source.isalpha() and not Path(source).exists():
+        raise click.UsageError(f"--demand {source}: made-up demand is for plans with --fabric")
+    files = import_module("apps.demand_files")
+    try:
+        flows: list[JsonObject] = files.read_flows(Path(source), racks)
+    except HydraError as error:
+        raise CommandError(str(error)) from error
+    return flows
+
+
 @click.command(cls=Command, examples=["hydra reconfigure --demand r1:r2=80 --wait"])
-@_planning_options
+@_with(_planning_options)
 @click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s for its end.")
 def reconfigure(url: str, as_json: bool, wait: bool, **options: Any) -> None:  # noqa: ANN401
     """Change the topology to suit a demand.
@@ -129,6 +283,7 @@ def reconfigure(url: str, as_json: bool, wait: bool, **options: Any) -> None:  #
     Exit status 1 if it failed; circuits that failed alone leave it at 0 and are listed.
     """
     with ControllerClient(url) as client:
+        options["demand"] = _entries(client, options["demand"])
         document = client.post(_RECONFIGURATIONS, _plan_body(options), wait=wait)
     if as_json:
         print_json(document)

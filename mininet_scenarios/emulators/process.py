@@ -20,9 +20,10 @@ from mininet_scenarios.emulators.cross_connect_bridge import BridgeError
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.fibre_links import FibrePair, LinkError
 from mininet_scenarios.emulators.mirrors import MemoryMirrors, OvsMirrors
-from mininet_scenarios.emulators.ocs import EmulatedOcs, Timing
+from mininet_scenarios.emulators.ocs import EmulatedOcs, StandingAlarm, Timing
 
 _log: Final = logging.getLogger(__name__)
+_SEVERITIES: Final = ("CR", "MJ", "MN", "CL")
 
 
 class DeviceServer(Protocol):
@@ -66,6 +67,9 @@ class OcsEmulator:
                 "clear": self._clear,
                 "block-port": self._block_port,
                 "unblock": self._unblock,
+                "alarm": self._alarm,
+                "input-power": self._input_power,
+                "shutter": self._shutter,
             }
         )
 
@@ -114,10 +118,7 @@ class OcsEmulator:
         return {}
 
     async def _block_port(self, request: Mapping[str, Any]) -> Mapping[str, object]:
-        port = request.get("port")
-        if type(port) is not int:
-            raise AdminError(f"port must be a number, not {port!r}")
-        ingress, egress = self._ocs.block(port)
+        ingress, egress = self._ocs.block(_port(request))
         await self._ocs.settled()
         return {"ingress": ingress, "egress": egress}
 
@@ -125,6 +126,37 @@ class OcsEmulator:
         self._ocs.unblock()
         await self._ocs.settled()
         return {}
+
+    async def _alarm(self, request: Mapping[str, Any]) -> Mapping[str, object]:
+        severity, code = request.get("severity"), request.get("code")
+        if severity not in _SEVERITIES:
+            raise AdminError(f"severity must be one of {', '.join(_SEVERITIES)}, not {severity!r}")
+        if not isinstance(code, str) or not code.isalnum():
+            raise AdminError(f"code must be letters and digits, not {code!r}")
+        text = str(request.get("text", ""))
+        self._ocs.raise_alarm(StandingAlarm(_port(request), severity, code, text))
+        return {}
+
+    async def _input_power(self, request: Mapping[str, Any]) -> Mapping[str, object]:
+        dbm = request.get("dbm")
+        if dbm is not None and type(dbm) not in (int, float):
+            raise AdminError(f"dbm must be a number or null, not {dbm!r}")
+        self._ocs.set_input_power(_port(request), dbm)
+        return {}
+
+    async def _shutter(self, request: Mapping[str, Any]) -> Mapping[str, object]:
+        closed = request.get("closed")
+        if type(closed) is not bool:
+            raise AdminError(f"closed must be true or false, not {closed!r}")
+        self._ocs.set_enabled([_port(request)], enabled=not closed)
+        return {}
+
+
+def _port(request: Mapping[str, Any]) -> int:
+    port = request.get("port")
+    if type(port) is not int:
+        raise AdminError(f"port must be a number, not {port!r}")
+    return port
 
 
 def run(product: Product, arguments: Sequence[str] | None = None) -> int:

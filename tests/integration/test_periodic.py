@@ -32,7 +32,10 @@ def hot_pair(network, seconds):
 def test_counters_bring_a_circuit(demo_testbed, tmp_path):
     with live(demo_testbed, tmp_path, PERIODIC) as network, hot_pair(network, 8) as udp:
         wait_until(lambda: len(network.client.path_between("r1", "r2").planes) == 1)
-        assert network.client.reconfigurations()[0].trigger == "periodic"
+        wait_until(lambda: network.client.reconfigurations()[0].state == "done")
+        first = network.client.reconfigurations()[0]
+        assert first.trigger == "periodic"
+        assert first.reason.startswith("gains ")
         assert any(" change: gains " in words for words in decisions(network))
         assert udp.finish(30).lost == 0
 

@@ -1,6 +1,7 @@
 import subprocess
 import sys
 
+import click
 import pytest
 
 from apps.cli import _COMMANDS, hydra
@@ -26,15 +27,31 @@ def test_the_list_of_commands_says_what_each_says_of_itself(run, name):
     assert name in run("--help").stdout
 
 
-@pytest.mark.parametrize("name", sorted(set(_COMMANDS) - {"run"}))
+def commands() -> dict[str, click.Command]:
+    """Every command by its full name, those in groups too."""
+    found = {name: hydra.get_command(None, name) for name in _COMMANDS}
+    groups = {name: one for name, one in found.items() if isinstance(one, click.Group)}
+    inner = {f"{name} {sub}": one for name in groups for sub, one in groups[name].commands.items()}
+    return {name: one for name, one in found.items() if name not in groups} | inner
+
+
+@pytest.mark.parametrize("name", sorted(commands().keys() - {"run"}))
 def test_every_command_speaks_json(name):
-    assert "as_json" in {parameter.name for parameter in hydra.get_command(None, name).params}
+    assert "as_json" in {parameter.name for parameter in commands()[name].params}
+
+
+@pytest.mark.parametrize("name", sorted(name for name in commands() if " " in name))
+def test_commands_in_groups_have_examples_too(run, name):
+    result = run(*name.split(), "--help")
+    assert result.exit_code == 0
+    assert f"  hydra {name} " in result.stdout.split("Examples:\n")[1]
 
 
 def test_help_names_the_exit_codes(run):
     text = run("--help").stdout
     assert "2  wrong usage" in text
-    assert "3  no controller answers" in text
+    assert "3  no controller answers, or no device" in text
+    assert "4  a change was sent to a device, and its outcome is not known" in text
 
 
 def test_help_loads_nothing_heavy():

@@ -32,6 +32,30 @@ def test_status_when_not_ready(call, service):
     assert {device["name"] for device in document["devices"]} == {"p1", "h42"}
 
 
+def test_status_waits_until_ready(call, service):
+    service.missing = ["rack r1"]
+    later = threading.Timer(0.3, service.missing.clear)
+    later.start()
+    result = call("status", "--wait", "20")
+    later.join()
+    assert result.exit_code == 0
+    assert result.stdout.startswith("ready\n")
+
+
+def test_status_waits_no_longer_than_told(call, service):
+    service.missing = ["rack r1"]
+    assert call("status", "--wait", "0.3").exit_code == 1
+
+
+def test_status_waits_for_a_controller_that_starts(run):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        result = run(
+            "status", "--wait", "0.3", "--url", f"http://127.0.0.1:{unused.getsockname()[1]}"
+        )
+    assert result.exit_code == 3
+
+
 def test_topology(call, service):
     path = relay_path()
     service.network = NetworkState(

@@ -386,9 +386,11 @@ _ORDER = (
     "intent",
     "divert",
     "drain",
+    "untag",
     "move",
     "settle",
     "carrier",
+    "tag",
     "announce",
     "probe",
     "activate",
@@ -486,6 +488,23 @@ class Watch:
                     )
         for vlan in self.network.loops():
             self._demand(False, f"VLAN {vlan} has a loop ({command})")
+        self._no_frame_is_flooded_into_the_dark(command)
+
+    def _no_frame_is_flooded_into_the_dark(self, command: Command | None) -> None:
+        """Invariant (f): where devices do as told, a VLAN in use is only on ports with light."""
+        if self.network.faults.tor or self.network.faults.mirrors:
+            return
+        plan = self.execution.plan
+        in_use = {
+            vlan for path, vlan in self.start.vlans.items() if pair_of(path) not in plan.affected
+        }
+        for port in self.fabric.ports:
+            name = self.fabric.racks[port.rack].name
+            lit = any(cross.egress == port.egress for cross in self.network.mirrors[port.plane])
+            self._demand(
+                lit or in_use.isdisjoint(self.network.vlans[port.id].tagged),
+                f"{name}:{port.tor_port} is dark, on VLANs {in_use} in use ({command})",
+            )
 
     # -- after a batch ----------------------------------------------------------------------------
 

@@ -184,7 +184,9 @@ def test_a_tor_that_refuses_costs_a_pair_beside_it_nothing():
     vlans = {DIRECT: old.vlans[DIRECT], RELAYED: VlanId(300)}
     target = NetworkState(old.epoch + 1, topology_of(DIRECT, RELAYED), vlans)
     network = Scripted(FABRIC, old)
-    assert RackId(1) in diff(FABRIC, old, target, ORDER).retag  # for the circuit that both use
+    assert (
+        RackId(1) in diff(FABRIC, old, target, ORDER).memberships
+    )  # for the circuit that both use
 
     def refuse(command, true):
         return Outcome(Status.UNKNOWN, None, "no answer") if command.rack == 1 else true

@@ -184,3 +184,25 @@ def test_memory_keeps_nothing_and_makes_no_file(tmp_path, monkeypatch):
     Journal(":memory:").record(0.0, "gone", {})
     assert Journal(":memory:").entries() == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_beside_the_writer(path):
+    """Sees what is written, and changes nothing."""
+    writer = Journal(path)
+    reader = Journal(path, read_only=True)
+    assert reader.last_entry() is None
+    writer.record(1.0, "first", {"number": 1})
+    writer.record(2.0, "second", {"number": 2})
+    writer.save_state("demo", {"epoch": 1})
+    assert reader.last_entry() == ("second", {"number": 2})
+    assert reader.load_state("demo") == {"epoch": 1}
+    with pytest.raises(JournalError, match=r"can't write the journal .*readonly"):
+        reader.record(3.0, "third", {})
+    reader.close()
+    assert writer.last_entry() == ("second", {"number": 2})
+
+
+def test_a_reader_makes_no_file(path):
+    with pytest.raises(JournalError, match="can't open the journal"):
+        Journal(path, read_only=True)
+    assert not Path(path).exists()

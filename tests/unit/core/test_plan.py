@@ -53,7 +53,7 @@ def test_carrying_out_a_plan_gives_exactly_the_target(seed):
     assert (old.topology.circuits - plan.disconnect) | plan.connect == new.topology.circuits
     trunks = dict(port_trunks(fabric, old))
     for port in fabric.ports:
-        trunks[port.id] = plan.retag.get(port.rack, {}).get(port.tor_port, trunks[port.id])
+        trunks[port.id] = plan.memberships.get(port.rack, {}).get(port.tor_port, trunks[port.id])
     assert trunks == port_trunks(fabric, new)
 
 
@@ -61,7 +61,9 @@ def test_carrying_out_a_plan_gives_exactly_the_target(seed):
 def test_only_what_differs_is_touched(seed):
     _, fabric, old, new, plan = drawn(seed)
     before, after = port_trunks(fabric, old), port_trunks(fabric, new)
-    touched = {port.id for port in fabric.ports if port.tor_port in plan.retag.get(port.rack, {})}
+    touched = {
+        port.id for port in fabric.ports if port.tor_port in plan.memberships.get(port.rack, {})
+    }
     assert touched == {port for port in before if before[port] != after[port]}
     assert plan.disconnect.isdisjoint(new.topology.circuits)
     assert plan.connect.isdisjoint(old.topology.circuits)

@@ -152,7 +152,7 @@ def check_problem(answer, status: int, slug: str) -> dict[str, Any]:
     return problem
 
 
-def wait_until(holds, seconds: float = 5) -> None:
+def wait_until(holds, seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline

@@ -1,0 +1,67 @@
+"""What a controller's journal says it holds, for whoever works on the devices beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hydra.journal import Journal
+from hydra.journal_format import INTENDED, read_state
+from hydra.model import Circuit, CrossConnect, Fabric, NetworkState, PlaneId, RackId, VlanId
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Cross-connects and VLANs of the circuits that a controller has set up, or is setting up."""
+
+    mirrors: Mapping[PlaneId, Mapping[CrossConnect, Circuit]] = field(default_factory=dict)
+    vlans: frozenset[VlanId] = frozenset()
+
+    def on(self, plane: PlaneId) -> Mapping[CrossConnect, Circuit]:
+        return self.mirrors.get(plane, {})
+
+    def touching(self, plane: PlaneId, ports: frozenset[int]) -> dict[CrossConnect, Circuit]:
+        """Those with an end at one of these ports."""
+        return {
+            cross: circuit
+            for cross, circuit in self.on(plane).items()
+            if cross.ingress in ports or cross.egress in ports
+        }
+
+
+def read_claims(fabric: Fabric, journal: str) -> Claims | None:
+    """What the journal at this path claims; None where there is no journal.
+
+    A change that was begun and has not ended counts with what it started from and what it is to
+    end in. Raises JournalError if the file is of another fabric or can't be read.
+    """
+    if not Path(journal).exists():
+        return None
+    with closing(Journal(journal, read_only=True)) as opened:
+        records = [opened.load_state(fabric.name)]
+        last = opened.last_entry()
+    if last is not None and last[0] == INTENDED:
+        records += [last[1]["current"], last[1]["target"]]
+    return _claims(fabric, [read_state(fabric, record) for record in records if record])
+
+
+def _claims(fabric: Fabric, states: list[NetworkState]) -> Claims:
+    mirrors: dict[PlaneId, dict[CrossConnect, Circuit]] = {}
+    for state in states:
+        for circuit in state.topology.circuits:
+            held = mirrors.setdefault(circuit.plane, {})
+            held.update(dict.fromkeys(fabric.cross_connects(circuit), circuit))
+    vlans = {vlan for state in states for vlan in (*state.vlans.values(), *state.resting)}
+    return Claims(mirrors, frozenset(vlans))
+
+
+def wired_to(fabric: Fabric, plane: PlaneId) -> dict[int, tuple[RackId, str]]:
+    """(rack, ToR port) behind each port of an optical switch that the configuration wires."""
+    return {
+        number: (port.rack, port.tor_port)
+        for port in fabric.ports
+        if port.plane == plane
+        for number in (port.ingress, port.egress)
+    }

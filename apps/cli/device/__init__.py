@@ -1,0 +1,30 @@
+"""``hydra device``: one optical switch or ToR at a time, as an operator at the rack needs it.
+
+Speaks to the devices of a configuration file through the controller's own drivers. The controller
+need not run; where it does, its journal says what is its own.
+"""
+
+from __future__ import annotations
+
+import click
+
+from apps.cli.command import Group
+from apps.cli.device.change import connect, disconnect
+from apps.cli.device.look import alarms, list_devices, power, show
+from apps.cli.device.trial import selftest
+
+
+@click.group(
+    cls=Group,
+    examples=["hydra device list --config fabric.yaml", "hydra device connect --help"],
+)
+def device() -> None:
+    """Work on optical switches and ToRs directly, without a controller.
+
+    Devices have the names of the planes and racks in the configuration file. Where the controller's
+    journal is at hand, nothing that it says the controller set up is touched unless forced.
+    """
+
+
+for _command in (list_devices, show, connect, disconnect, power, alarms, selftest):
+    device.add_command(_command)

@@ -1,0 +1,98 @@
+"""What the ``hydra device`` commands share: devices by name, opened, their errors in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import click
+
+from apps.claims import Claims, read_claims
+from apps.cli.output import CommandError, UnknownOutcomeError, UnreachableError, warn
+from apps.configuration import load_configuration
+from drivers.registry import optical_switch, tor_switch
+from hydra.config import Loaded
+from hydra.errors import DeviceError, DeviceUnavailable, HydraError, OutcomeUnknown
+from hydra.model import Fabric, Plane, Rack, RackId
+from hydra.roles import OpticalSwitch, TorSwitch
+
+config_option = click.option(
+    "--config",
+    "config",
+    type=click.Path(path_type=Path),
+    required=True,
+    envvar="HYDRA_CONFIG",
+    show_envvar=True,
+    help="Configuration file; see `hydra check`.",
+)
+
+
+def load(config: Path) -> Loaded:
+    try:
+        return load_configuration(config)
+    except HydraError as error:
+        raise CommandError(str(error)) from error
+
+
+def find(fabric: Fabric, name: str) -> Plane | Rack:
+    plane, rack = fabric.plane_by_name.get(name), fabric.rack_by_name.get(name)
+    found = plane or rack
+    if plane and rack:
+        raise CommandError(f"{name} is a plane and a rack: give one of them another name")
+    if found is None:
+        raise CommandError(f"there is no plane or rack {name!r}: see `hydra device list`")
+    return found
+
+
+def find_plane(fabric: Fabric, name: str) -> Plane:
+    plane = fabric.plane_by_name.get(name)
+    if plane is None:
+        known = ", ".join(fabric.plane_by_name)
+        raise CommandError(f"there is no plane {name!r}; there are {known}")
+    return plane
+
+
+def claims_of(loaded: Loaded) -> Claims:
+    journal = loaded.controller.journal
+    try:
+        claims = read_claims(loaded.fabric, journal)
+    except HydraError as error:
+        raise CommandError(str(error)) from error
+    if claims is None:
+        warn(f"there is no journal at {journal}: what a controller set up is not known")
+        return Claims()
+    return claims
+
+
+@contextmanager
+def opened_plane(loaded: Loaded, plane: Plane) -> Iterator[OpticalSwitch]:
+    """Connected; closed at the end. A device's errors end the command."""
+    with translated(), closing(optical_switch(plane, loaded.policy.timeouts.ocs_s)) as switch:
+        switch.open()
+        yield switch
+
+
+@contextmanager
+def opened_tor(loaded: Loaded, rack: Rack) -> Iterator[TorSwitch]:
+    with translated(), closing(tor_switch(rack, loaded.policy.timeouts.tor_s)) as tor:
+        tor.open()
+        yield tor
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """A device's errors as exit codes."""
+    try:
+        yield
+    except DeviceUnavailable as error:
+        raise UnreachableError(str(error)) from error
+    except OutcomeUnknown as error:
+        raise UnknownOutcomeError(str(error)) from error
+    except DeviceError as error:
+        raise CommandError(str(error)) from error
+
+
+def wired_name(fabric: Fabric, end: tuple[RackId, str] | None) -> str | None:
+    """``r1 hyt-r1-p1``, for what :func:`apps.claims.wired_to` found behind a port."""
+    return None if end is None else f"{fabric.racks[end[0]].name} {end[1]}"

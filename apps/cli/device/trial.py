@@ -1,0 +1,110 @@
+"""``hydra device selftest``"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from apps.cli.command import Command
+from apps.cli.device.named import claims_of, config_option, find, load
+from apps.cli.output import ExitCode, json_option, print_json, print_table
+from apps.selftest import Probe, VlanTrial, read_optical, read_tor, try_cross_connect, try_vlan
+from drivers.registry import optical_switch, tor_switch
+from hydra.config import Loaded
+from hydra.model import CrossConnect, Plane, Rack
+from hydra.roles import OpticalSwitch, TorSwitch
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "hydra device selftest p1 --config fabric.yaml",
+        "hydra device selftest r1 --config fabric.yaml --yes --json",
+    ],
+)
+@click.argument("name", metavar="DEVICE")
+@click.option("--yes", is_flag=True, help="Go ahead with the round trip without asking.")
+@click.option("--reads-only", is_flag=True, help="No round trip.")
+@config_option
+@json_option
+@click.pass_context
+def selftest(
+    ctx: click.Context, name: str, yes: bool, reads_only: bool, config: Path, as_json: bool
+) -> None:
+    """Check that a DEVICE does what its driver says.
+
+    Reads everything that the driver can read. Then, on ports that carry nothing, that neither the
+    device nor the controller's journal says are in use, and that are named before anything is
+    written: one cross-connect is set up and taken down again, or one VLAN added to a ToR port and
+    removed. Exit status 1 if anything fails.
+    """
+    loaded = load(config)
+    one = find(loaded.fabric, name)
+    probe = Probe()
+    if isinstance(one, Plane):
+        with closing(optical_switch(one, loaded.policy.timeouts.ocs_s)) as switch:
+            skipped = _test_optical(loaded, one, switch, probe, yes, reads_only)
+    else:
+        with closing(tor_switch(one, loaded.policy.timeouts.tor_s)) as tor:
+            skipped = _test_tor(loaded, one, tor, probe, yes, reads_only)
+    if as_json:
+        steps = [asdict(step) for step in probe.steps]
+        document = {"device": one.name, "passed": probe.passed, "steps": steps}
+        print_json({**document, "round_trip_skipped": skipped})
+    else:
+        rows = ((s.name, "ok" if s.ok else "FAILED", f"{s.ms:.1f}", s.detail) for s in probe.steps)
+        print_table(f"Self-test of {one.name}", ("step", "", "ms>", "detail"), rows)
+        click.echo("passed" if probe.passed else "FAILED")
+        if skipped:
+            click.echo(f"no round trip: {skipped}")
+    ctx.exit(ExitCode.OK if probe.passed else ExitCode.PROBLEM)
+
+
+def _test_optical(
+    loaded: Loaded, plane: Plane, switch: OpticalSwitch, probe: Probe, yes: bool, reads_only: bool
+) -> str | None:
+    """Why there was no round trip; None if there was."""
+    pair = read_optical(probe, switch, loaded.fabric, plane, claims_of(loaded))
+    reason = _why_not(probe, reads_only, pair, "no free ingress and egress port")
+    if pair is None or reason:
+        return reason
+    told = f"{plane.name}: {pair.ingress} will be connected to {pair.egress} and taken down again."
+    if not _agreed(told, yes):
+        return "not agreed to"
+    try_cross_connect(probe, switch, pair)
+    return None
+
+
+def _test_tor(
+    loaded: Loaded, rack: Rack, tor: TorSwitch, probe: Probe, yes: bool, reads_only: bool
+) -> str | None:
+    trial = read_tor(probe, tor, loaded.fabric, rack, claims_of(loaded))
+    reason = _why_not(probe, reads_only, trial, "no optical port without a circuit")
+    if trial is None or reason:
+        return reason
+    told = (
+        f"{rack.name}: port {trial.port}, which carries only the parking VLAN, will be tagged for "
+        f"VLAN {trial.vlan} as well, and put back."
+    )
+    if not _agreed(told, yes):
+        return "not agreed to"
+    try_vlan(probe, tor, trial)
+    return None
+
+
+def _why_not(
+    probe: Probe, reads_only: bool, found: CrossConnect | VlanTrial | None, nothing: str
+) -> str | None:
+    if reads_only:
+        return "reads only"
+    if not probe.passed:
+        return "a read failed"
+    return nothing if found is None else None
+
+
+def _agreed(told: str, yes: bool) -> bool:
+    click.echo(told, err=True)
+    return yes or click.confirm("Go ahead?", err=True)

@@ -1,0 +1,214 @@
+"""``hydra plan --fabric``: plans made from files, compared, checked and explained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+
+from apps.cli.client import JsonObject
+from apps.cli.offline_report import Bounds, document_of, print_comparison, print_plan
+from apps.cli.output import CommandError, print_json
+from apps.cli.patience import Progress, ended_by_ctrl_c
+from apps.demand_files import read_demand
+from apps.explanation import explain
+from apps.offline import Limits, Outcome, Study, read_fabric
+from hydra.errors import HydraError, PlanError, UnknownName
+from hydra.model import DemandMatrix, Fabric, PlaneId, RackId
+from hydra.reservations import did_you_mean
+from topology.algorithms import ENTRIES
+from topology.synthetic import KINDS, synthetic_demand
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What was asked for on the command line."""
+
+    fabric: str
+    demand: Sequence[JsonObject | str]
+    """``{src, dst, mbps}``, a file, or a kind of synthetic demand."""
+    racks: Sequence[str]
+    planes: Sequence[str]
+    use_planes: Sequence[str]
+    algorithm: str | None
+    compare: bool
+    explain: tuple[str, str] | None
+    check: bool
+    plot: Path | None
+    seed: int
+    load: float
+    max_hops: int | None
+    weighted: bool
+    budget_ms: float | None
+    window_ms: float
+    as_json: bool
+
+
+def run(job: Job) -> None:
+    """Do it and print it. Raises CommandError, also where a check fails."""
+    try:
+        with Progress(f"reading {job.fabric}") as progress, ended_by_ctrl_c():
+            study, algorithm = _study(job)
+            names = list(ENTRIES) if job.compare else [job.algorithm or algorithm]
+            outcomes = []
+            for position, name in enumerate(names, start=1):
+                progress.now(f"planning with {name} ({position} of {len(names)})")
+                outcomes.append(_attempt(study, name, job))
+            progress.now("bounding what any plan could serve")
+            bounds = _bounds(study, outcomes) if job.check else {}
+        if job.plot is not None:
+            _plot(study, outcomes, job)
+        reasons = _explain(study, outcomes, job)
+    except HydraError as error:
+        raise CommandError(str(error)) from error
+    if job.as_json:
+        _print_json(study, outcomes, bounds, reasons, job)
+    else:
+        _print_tables(study, outcomes, bounds, reasons, job)
+    _end_with_problems(outcomes)
+
+
+# --- what was asked for ---------------------------------------------------------------------
+
+
+def _study(job: Job) -> tuple[Study, str]:
+    fabric, policy = read_fabric(job.fabric)
+    limits = Limits(
+        max_hops=policy.max_hops if job.max_hops is None else job.max_hops,
+        racks=_racks(fabric, job.racks),
+        planes=_planes(fabric, job.planes),
+        use_planes=_planes(fabric, job.use_planes),
+        weighted=job.weighted,
+        window_s=job.window_ms / 1000,
+        seconds=float("inf") if job.budget_ms is None else job.budget_ms / 1000,
+    )
+    return Study(fabric, _demand(fabric, job), limits), policy.algorithm
+
+
+def _racks(fabric: Fabric, names: Sequence[str]) -> frozenset[RackId] | None:
+    return frozenset(_rack(fabric, name) for name in names) or None
+
+
+def _rack(fabric: Fabric, name: str) -> RackId:
+    rack = fabric.rack_by_name.get(name)
+    if rack is None:
+        hint = did_you_mean(name, fabric.rack_by_name)
+        raise UnknownName(f"no rack {name!r} in fabric {fabric.name}{hint}")
+    return rack.id
+
+
+def _planes(fabric: Fabric, names: Sequence[str]) -> frozenset[PlaneId] | None:
+    known = fabric.plane_by_name
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise UnknownName(f"no plane {name!r} in fabric {fabric.name}{hint}")
+    return frozenset(known[name].id for name in names) or None
+
+
+def _demand(fabric: Fabric, job: Job) -> DemandMatrix:
+    """The sum of everything that ``--demand`` named."""
+    total = np.zeros((len(fabric.racks),) * 2)
+    for part in job.demand:
+        if isinstance(part, dict):
+            src, dst = _rack(fabric, part["src"]), _rack(fabric, part["dst"])
+            if src == dst:
+                raise PlanError(f"{part['src']} to itself: traffic within a rack needs no circuit")
+            total[src, dst] += part["mbps"]
+        elif part in KINDS:
+            total += _synthetic(fabric, part, job)
+        elif part.isalpha() and not Path(part).exists():
+            raise UnknownName(f"no file and no demand {part!r}: choose one of {', '.join(KINDS)}")
+        else:
+            total += read_demand(Path(part), [rack.name for rack in fabric.racks])
+    return total
+
+
+def _synthetic(fabric: Fabric, kind: str, job: Job) -> DemandMatrix:
+    n = len(fabric.racks)
+    per_rack_mbps = job.load * sum(port.rate_mbps for port in fabric.ports) / n
+    return synthetic_demand(kind, n, job.seed, per_rack_mbps)
+
+
+def _attempt(study: Study, name: str, job: Job) -> Outcome:
+    """In a comparison one algorithm's refusal does not stop the others."""
+    try:
+        outcome = study.run(name, check=job.check)
+    except PlanError as error:
+        if not job.compare:
+            raise
+        return Outcome(name, ENTRIES[name], refused=str(error))
+    if outcome.refused and not job.compare:
+        raise PlanError(f"{name} can't plan for this fabric: {outcome.refused}")
+    return outcome
+
+
+def _bounds(study: Study, outcomes: Sequence[Outcome]) -> Bounds:
+    return {
+        product: study.bound(product)
+        for product in {o.entry.product for o in outcomes if o.result is not None}
+    }
+
+
+def _plot(study: Study, outcomes: Sequence[Outcome], job: Job) -> None:
+    from apps.cli.plots import plot_comparison, plot_outcome  # noqa: PLC0415 - half a second
+
+    assert job.plot is not None  # noqa: S101 - for the type checker
+    if job.compare:
+        plot_comparison(study, outcomes, job.plot)
+    else:
+        plot_outcome(study, outcomes[0], job.plot)
+
+
+def _explain(study: Study, outcomes: Sequence[Outcome], job: Job) -> list[list[str]]:
+    if job.explain is None:
+        return []
+    src, dst = (_rack(study.fabric, name) for name in job.explain)
+    if src == dst:
+        raise PlanError(f"{job.explain[0]} to itself needs no circuit: name two racks")
+    return [explain(study, outcome, src, dst) for outcome in outcomes]
+
+
+def _print_json(
+    study: Study,
+    outcomes: Sequence[Outcome],
+    bounds: Bounds,
+    reasons: Sequence[Sequence[str]],
+    job: Job,
+) -> None:
+    documents = [document_of(study, outcome, bounds) for outcome in outcomes]
+    for document, why in zip(documents, reasons, strict=False):
+        document["explanation"] = list(why)
+    print_json({"plans": documents} if job.compare else documents[0])
+
+
+def _print_tables(
+    study: Study,
+    outcomes: Sequence[Outcome],
+    bounds: Bounds,
+    reasons: Sequence[Sequence[str]],
+    job: Job,
+) -> None:
+    if job.compare:
+        print_comparison(study, outcomes, bounds)
+    else:
+        print_plan(study, outcomes[0], bounds)
+    for outcome, lines in zip(outcomes, reasons, strict=False):
+        click.echo(
+            f"{outcome.algorithm}: {job.explain[0]} - {job.explain[1]}" if job.explain else ""
+        )
+        for line in lines:
+            click.echo(f"  {line}")
+
+
+def _end_with_problems(outcomes: Sequence[Outcome]) -> None:
+    found = [
+        f"{outcome.algorithm}: {problem}"
+        for outcome in outcomes
+        for problem in outcome.problems or ()
+    ]
+    if found:
+        raise CommandError("the checks found problems:\n" + "\n".join(found))

@@ -1,0 +1,204 @@
+"""What ``hydra plan --fabric`` prints: JSON documents and tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from apps.cli.client import JsonObject
+from apps.cli.network import print_circuits, print_paths
+from apps.cli.output import print_facts, print_table
+from apps.offline import Outcome, Study
+from apps.rest import render
+from hydra.model import Fabric
+from topology.algorithms import Product
+from topology.problem import PlanResult, Slot
+
+_LISTED: Final = 40
+"""Rows of a table; JSON has all."""
+
+Bounds = Mapping[Product, float | None]
+"""What share of the demand no plan of a kind can exceed."""
+
+
+def document_of(study: Study, outcome: Outcome, bounds: Bounds) -> JsonObject:
+    fabric, result = study.fabric, outcome.result
+    document: JsonObject = {
+        "algorithm": outcome.algorithm,
+        "fabric": fabric.name,
+        "racks": len(fabric.racks),
+        "planes": len(fabric.planes),
+        "refused": outcome.refused or None,
+        "demand_mbps": float(study.demand.sum()),
+    }
+    if result is None:
+        return document
+    vlans = {} if outcome.state is None else outcome.state.vlans
+    return document | {
+        "planning_ms": outcome.planning_ms,
+        "vlans_ms": outcome.vlans_ms,
+        "vlans": None if outcome.state is None else len(set(vlans.values())),
+        "vlan_problem": outcome.vlan_problem or None,
+        "served_share": result.served_share,
+        "served_share_bound": bounds.get(outcome.entry.product),
+        "gap": result.gap,
+        "mean_hops": result.mean_hops,
+        "circuits": [one.model_dump() for one in render.circuits(fabric, result.topology.circuits)],
+        "paths": [
+            render.path(fabric, path, vlans.get(path)).model_dump()
+            for path in result.topology.paths
+        ],
+        "unserved": [
+            {"src": fabric.racks[src].name, "dst": fabric.racks[dst].name}
+            for src, dst in result.unserved
+        ],
+        "slots": [_slot(fabric, slot) for slot in result.slots],
+        "problems": None if outcome.problems is None else list(outcome.problems),
+    }
+
+
+def _slot(fabric: Fabric, slot: Slot) -> JsonObject:
+    def end(port_id: int) -> JsonObject:
+        port = fabric.ports[port_id]
+        return {"rack": fabric.racks[port.rack].name, "port": port.tor_port}
+
+    return {
+        "duration_ms": slot.duration_s * 1000,
+        "lightpaths": [
+            {
+                "plane": fabric.planes[light.plane].name,
+                "sender": end(light.sender),
+                "receiver": end(light.receiver),
+            }
+            for light in sorted(slot.lightpaths)
+        ],
+    }
+
+
+def print_comparison(study: Study, outcomes: Sequence[Outcome], bounds: Bounds) -> None:
+    columns = ["algorithm", "ms>", "served>", "of any>", "pairs>", "hops>", "circuits>", "slots>"]
+    columns += ["VLANs>", "checks" if bounds else "", "remark"]
+    rows: list[list[object]] = []
+    for outcome in outcomes:
+        result = outcome.result
+        if result is None:
+            rows.append([outcome.algorithm, *[""] * (len(columns) - 2), outcome.refused])
+            continue
+        vlans = "" if outcome.state is None else str(_vlans(outcome))
+        rows.append(
+            [
+                outcome.algorithm,
+                f"{outcome.planning_ms:,.1f}",
+                _percent(result.served_share),
+                _percent(bounds.get(outcome.entry.product)),
+                _joined_pairs(study, result),
+                f"{result.mean_hops:.2f}" if result.topology.paths else "",
+                len(result.topology.circuits),
+                len(result.slots) or "",
+                vlans,
+                _verdict(outcome),
+                outcome.vlan_problem or _gap(result),
+            ]
+        )
+    used = [i for i, name in enumerate(columns) if name and any(row[i] != "" for row in rows)]
+    fabric = study.fabric
+    print_table(
+        f"{fabric.name}: {len(fabric.racks)} racks, {len(fabric.planes)} planes, "
+        f"{study.demand.sum():,.0f} Mb/s wanted",
+        [columns[i] for i in used],
+        [[row[i] for i in used] for row in rows],
+    )
+
+
+def print_plan(study: Study, outcome: Outcome, bounds: Bounds) -> None:
+    result, fabric = outcome.result, study.fabric
+    assert result is not None  # noqa: S101 - a refusal has ended the command
+    facts: list[tuple[str, Any]] = [
+        ("fabric", f"{fabric.name}: {len(fabric.racks)} racks, {len(fabric.planes)} planes"),
+        ("algorithm", f"{outcome.algorithm}: {outcome.entry.summary}"),
+        ("planned in", f"{outcome.planning_ms:,.1f} ms"),
+        ("demand", f"{study.demand.sum():,.1f} Mb/s"),
+        ("served", f"{_percent(result.served_share)} of what the pairs want"),
+        ("pairs joined", f"{_joined_pairs(study, result)}; the rest stays electrical"),
+        ("circuits", len(result.topology.circuits)),
+        ("slots", len(result.slots) or None),
+        ("paths by hops", _hops(result)),
+        ("VLANs", outcome.vlan_problem or _vlans(outcome)),
+        ("proven", _gap(result)),
+        ("no plan serves", _at_most(bounds.get(outcome.entry.product))),
+        ("checks", _verdict(outcome)),
+    ]
+    print_facts([(name, value) for name, value in facts if value not in ("", None)])
+    document = document_of(study, outcome, bounds) if _short(result) else {}
+    if document:
+        print_circuits("Circuits", document["circuits"])
+        print_paths("Paths", document["paths"])
+    if 0 < len(result.slots) <= _LISTED:
+        _print_slots(fabric, result)
+
+
+def _print_slots(fabric: Fabric, result: PlanResult) -> None:
+    print_table(
+        "Slots",
+        ("slot>", "ms>", "light paths>", "the first"),
+        [
+            (
+                number,
+                f"{slot.duration_s * 1000:.2f}",
+                len(slot.lightpaths),
+                ", ".join(_light(fabric, slot)[:4]),
+            )
+            for number, slot in enumerate(result.slots)
+        ],
+    )
+
+
+def _light(fabric: Fabric, slot: Slot) -> list[str]:
+    return [
+        f"{fabric.racks[fabric.ports[light.sender].rack].name} ={fabric.planes[light.plane].name}> "
+        f"{fabric.racks[fabric.ports[light.receiver].rack].name}"
+        for light in sorted(slot.lightpaths)
+    ]
+
+
+def _short(result: PlanResult) -> bool:
+    return max(len(result.topology.circuits), len(result.topology.paths)) <= _LISTED
+
+
+def _joined_pairs(study: Study, result: PlanResult) -> str:
+    demand = study.demand
+    pairs = demand > 0 if result.slots else np.triu(np.maximum(demand, demand.T)) > 0
+    wanted = int(pairs.sum())
+    return f"{wanted - len(result.unserved)} of {wanted}"
+
+
+def _hops(result: PlanResult) -> str:
+    counts = sorted(Counter(path.hops for path in result.topology.paths).items())
+    return ", ".join(f"{hops}: {count}" for hops, count in counts)
+
+
+def _vlans(outcome: Outcome) -> int | None:
+    return None if outcome.state is None else len(set(outcome.state.vlans.values()))
+
+
+def _gap(result: PlanResult) -> str:
+    if result.gap is None:
+        return ""
+    return "optimal" if result.gap == 0 else f"within {100 * result.gap:.3g} % of the optimum"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.1f} %"
+
+
+def _at_most(share: float | None) -> str:
+    return "" if share is None else f"more than {_percent(share)}"
+
+
+def _verdict(outcome: Outcome) -> str:
+    if outcome.problems is None:
+        return ""
+    return "passed" if not outcome.problems else f"{len(outcome.problems)} PROBLEMS"

@@ -1,0 +1,73 @@
+"""For commands that may take a while: they say so, and Ctrl-C ends them at once."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+_AFTER_S: Final = 1.0
+_EVERY_S: Final = 0.2
+_ERASE: Final = "\r\x1b[K"
+
+
+class Progress:
+    """What is being done, on stderr once it takes longer than a second.
+
+    A terminal gets one line that counts seconds; a file gets a line for each thing that is slow.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._since_s = time.monotonic()
+        self._told = ""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._tell, name="progress", daemon=True)
+
+    def __enter__(self) -> Progress:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self._told and sys.stderr.isatty():
+            self._write(_ERASE)
+
+    def now(self, what: str) -> None:
+        """The next thing begins."""
+        self._what, self._since_s = what, time.monotonic()
+
+    def _tell(self) -> None:
+        wait_s = _AFTER_S
+        while not self._ended.wait(wait_s):
+            wait_s = _EVERY_S
+            what, elapsed_s = self._what, time.monotonic() - self._since_s
+            if sys.stderr.isatty():
+                self._told = what
+                self._write(f"{_ERASE}{what}: {elapsed_s:.0f} s")
+            elif what != self._told and elapsed_s >= _AFTER_S:
+                self._told = what
+                self._write(f"{what} …\n")
+
+    @staticmethod
+    def _write(text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+@contextmanager
+def ended_by_ctrl_c() -> Iterator[None]:
+    """Leave Ctrl-C to the system meanwhile: Python itself would wait for a solver to return."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

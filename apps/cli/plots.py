@@ -1,0 +1,94 @@
+"""Plots of ``hydra plan --plot``; imports matplotlib, so only import this where one is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from apps.offline import Outcome, Study
+from hydra.errors import PlanError
+
+_SIZE_INCHES: Final = (10.0, 4.5)
+_DPI: Final = 150
+_BLUE: Final = "#0072B2"
+_GREY: Final = "#666666"
+_BAR_INCHES: Final = 0.35
+
+
+def plot_outcome(study: Study, outcome: Outcome, path: Path) -> None:
+    """The demand as a map, and beside it how many hops each pair's path has.
+
+    Raises PlanError if the file can't be written.
+    """
+    figure = Figure(figsize=_SIZE_INCHES, dpi=_DPI, layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _map(figure, left, study.demand, "demand [Mb/s]")
+    title, values = _slots_map(study, outcome) if _has_slots(outcome) else _hops_map(study, outcome)
+    _map(figure, right, values, title, None if _has_slots(outcome) else study.limits.max_hops)
+    figure.suptitle(f"{outcome.algorithm} on {study.fabric.name}")
+    _save(figure, path)
+
+
+def plot_comparison(study: Study, outcomes: Sequence[Outcome], path: Path) -> None:
+    """Share of the demand served, and planning time, by algorithm.
+
+    Raises PlanError if the file can't be written.
+    """
+    made = [outcome for outcome in outcomes if outcome.result is not None]
+    names = [outcome.algorithm for outcome in made]
+    height = max(2.5, 1.2 + _BAR_INCHES * len(made))
+    figure = Figure(figsize=(_SIZE_INCHES[0], height), dpi=_DPI, layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    left.barh(names, [100 * o.result.served_share for o in made if o.result], color=_BLUE)
+    left.set_xlabel("demand served [%]")
+    left.set_xlim(0, 100)
+    right.barh(names, [outcome.planning_ms for outcome in made], color=_GREY)
+    right.set_xlabel("planning time [ms]")
+    right.set_xscale("log")
+    left.invert_yaxis()
+    figure.suptitle(f"{study.fabric.name}: {len(study.fabric.racks)} racks")
+    _save(figure, path)
+
+
+def _has_slots(outcome: Outcome) -> bool:
+    return outcome.result is not None and bool(outcome.result.slots)
+
+
+def _hops_map(study: Study, outcome: Outcome) -> tuple[str, NDArray[np.float64]]:
+    hops = np.zeros((len(study.fabric.racks),) * 2)
+    for path in outcome.result.topology.paths if outcome.result else ():
+        hops[path.src, path.dst] = hops[path.dst, path.src] = path.hops
+    return "hops of the pair's path", hops
+
+
+def _slots_map(study: Study, outcome: Outcome) -> tuple[str, NDArray[np.float64]]:
+    lit = np.zeros((len(study.fabric.racks),) * 2)
+    for slot in outcome.result.slots if outcome.result else ():
+        for light in slot.lightpaths:
+            src, dst = study.fabric.ports[light.sender], study.fabric.ports[light.receiver]
+            lit[src.rack, dst.rack] += slot.duration_s * 1000
+    return "lit in a window [ms]", lit
+
+
+def _map(
+    figure: Figure, axes: Axes, values: NDArray[Any], title: str, most: float | None = None
+) -> None:
+    shown = np.ma.masked_equal(values, 0)
+    image = axes.imshow(shown, cmap="viridis", interpolation="nearest", vmin=0, vmax=most)
+    figure.colorbar(image, ax=axes, shrink=0.8)
+    axes.set_title(title)
+    axes.set_xlabel("to rack")
+    axes.set_ylabel("from rack")
+
+
+def _save(figure: Figure, path: Path) -> None:
+    try:
+        figure.savefig(path)
+    except (OSError, ValueError) as error:
+        raise PlanError(f"{path} can't be written: {error}") from error

@@ -1,0 +1,238 @@
+"""Why a plan joins two racks the way it does, or not at all: what ``hydra plan --explain`` says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+
+from apps.offline import Outcome, Study
+from hydra.model import Circuit, NetworkState, OpticalPort, Path, RackId
+from topology.plan_checks import Load, count_load
+from topology.problem import PlanResult, Reserved
+
+_LISTED = 6
+
+
+def explain(study: Study, outcome: Outcome, src: RackId, dst: RackId) -> list[str]:
+    """The reasons, one to a line, with the figures that they rest on."""
+    if outcome.result is None:
+        return [f"{outcome.algorithm} made no plan: {outcome.refused}"]
+    low, high = min(src, dst), max(src, dst)
+    why = _Why(study, outcome.result, outcome.state, low, high)
+    return list(why.slots() if outcome.result.slots else why.path())
+
+
+class _Why:
+    def __init__(
+        self,
+        study: Study,
+        result: PlanResult,
+        state: NetworkState | None,
+        src: RackId,
+        dst: RackId,
+    ) -> None:
+        self._study = study
+        self._fabric = study.fabric
+        self._topology = result.topology
+        self._slots = result.slots
+        self._state = state
+        self._src, self._dst = src, dst
+        both = np.maximum(study.demand, study.demand.T)
+        self._wanted = np.triu(both)
+        self._want = float(both[src, dst])
+
+    def path(self) -> Iterator[str]:
+        yield self._demand()
+        load = count_load(self._study.arrays, self._study.demand, self._topology, Reserved())
+        mine = [p for p in self._topology.paths if (p.src, p.dst) == (self._src, self._dst)]
+        if mine:
+            yield from self._joined(mine[0], load)
+        elif self._want:
+            yield from self._not_joined(load)
+        else:
+            yield "no demand, no path"
+
+    def slots(self) -> Iterator[str]:
+        """How long each direction is lit in a window."""
+        timing_s = self._study.limits.window_s
+        for src, dst in ((self._src, self._dst), (self._dst, self._src)):
+            want = float(self._study.demand[src, dst])
+            lit = [
+                (slot.duration_s, self._fabric.planes[light.plane].name)
+                for slot in self._slots
+                for light in slot.lightpaths
+                if self._fabric.ports[light.sender].rack == src
+                and self._fabric.ports[light.receiver].rack == dst
+            ]
+            yield (
+                f"{self._rack(src)} wants {want:,.1f} Mb/s of {self._rack(dst)}: lit in "
+                f"{len(lit)} of {len(self._slots)} slots, "
+                + (
+                    f"{sum(s for s, _ in lit) * 1000:.1f} ms of every {timing_s * 1000:g} ms, on "
+                    + ", ".join(sorted({name for _, name in lit}))
+                    if lit
+                    else "never"
+                )
+            )
+
+    # -- demand ----------------------------------------------------------------------------------
+
+    def _demand(self) -> str:
+        there = float(self._study.demand[self._src, self._dst])
+        back = float(self._study.demand[self._dst, self._src])
+        src, dst = self._rack(self._src), self._rack(self._dst)
+        if not self._want:
+            return f"{src} and {dst} want nothing of each other"
+        larger = int((self._wanted > self._want).sum())
+        pairs = int((self._wanted > 0).sum())
+        return (
+            f"{src} to {dst} {there:,.1f} Mb/s, back {back:,.1f}: the pair wants the larger, "
+            f"and {larger} of {pairs} pairs want more"
+        )
+
+    # -- a path ----------------------------------------------------------------------------------
+
+    def _joined(self, path: Path, load: Load) -> Iterator[str]:
+        vlan = None if self._state is None else self._state.vlans.get(path)
+        where = "" if vlan is None else f" on VLAN {vlan}"
+        carried = load.carried_mbps[path.src, path.dst]
+        yield (
+            f"joined over {path.hops} hop{'s' if path.hops > 1 else ''}{where}; "
+            f"{carried:,.1f} Mb/s of it fit"
+        )
+        sharers = self._paths_by_circuit()
+        for circuit in path.circuits:
+            others = len(sharers.get(circuit, ())) - 1
+            yield (
+                f"  {self._circuit(circuit)}: {self._fabric.rate_of(circuit):,.0f} Mb/s, shared "
+                f"with {others} other pair{'s' if others != 1 else ''}, "
+                f"{load.left_mbps[circuit]:,.1f} Mb/s left"
+            )
+        if path.hops > 1:
+            yield from self._why_not_direct()
+
+    def _paths_by_circuit(self) -> dict[Circuit, list[Path]]:
+        sharers: dict[Circuit, list[Path]] = {}
+        for path in self._topology.paths:
+            for circuit in path.circuits:
+                sharers.setdefault(circuit, []).append(path)
+        return sharers
+
+    # -- no path ---------------------------------------------------------------------------------
+
+    def _not_joined(self, load: Load) -> Iterator[str]:
+        yield "not joined: it stays electrical"
+        limits = self._study.limits
+        ends = (self._src, self._dst)
+        outside = [rack for rack in ends if limits.racks is not None and rack not in limits.racks]
+        if outside:
+            yield f"{self._rack(outside[0])} is not among the racks that may change"
+            return
+        bare = [rack for rack in ends if not self._open_ports(rack)]
+        if bare:
+            yield f"{self._rack(bare[0])} has no port on a plane that may be used"
+            return
+        yield from self._why_not_direct()
+        yield self._distance(load)
+
+    def _why_not_direct(self) -> Iterator[str]:
+        """What became of the ports that a circuit of their own would need."""
+        common = self._planes_with_ports(self._src) & self._planes_with_ports(self._dst)
+        if not common:
+            yield "no circuit of their own: they have no plane in common"
+            return
+        free = sorted(self._free_planes(self._src) & self._free_planes(self._dst))
+        if free:
+            names = ", ".join(self._fabric.planes[plane].name for plane in free[:_LISTED])
+            yield f"both have a free port on {names}: the algorithm had no use for them"
+            return
+        yield f"no circuit of their own: no plane of {len(common)} in common has free ports at both"
+        for rack in (self._src, self._dst):
+            yield self._ports_used(rack)
+
+    def _ports_used(self, rack: RackId) -> str:
+        ports = self._open_ports(rack)
+        used = self._circuit_at()
+        partners: dict[RackId, int] = {}
+        for port in ports:
+            circuit = used.get(port.id)
+            if circuit is not None:
+                a, b = self._fabric.racks_of(circuit)
+                other = b if a == rack else a
+                partners[other] = partners.get(other, 0) + 1
+        wants = sorted(
+            partners,
+            key=lambda other: (-self._wanted[min(rack, other), max(rack, other)], other),
+        )
+        shown = ", ".join(
+            f"{self._rack(other)} ({self._wanted[min(rack, other), max(rack, other)]:,.1f})"
+            for other in wants[:_LISTED]
+        )
+        more = f" and {len(wants) - _LISTED} more" if len(wants) > _LISTED else ""
+        return (
+            f"  {self._rack(rack)}: {sum(partners.values())} of {len(ports)} ports in use, towards "
+            f"{shown or 'nobody'}{more} (Mb/s wanted)"
+        )
+
+    def _distance(self, load: Load) -> str:
+        limit = self._study.limits.max_hops
+        over_all = self._hops(self._topology.circuits)
+        if over_all is None:
+            return "the plan's circuits do not join them, over any number of hops"
+        if over_all > limit:
+            return f"the plan's circuits join them over {over_all} hops, more than {limit}"
+        need = self._want if self._study.limits.weighted else 0.0
+        room = self._hops([c for c in self._topology.circuits if load.left_mbps[c] > need])
+        if room is None or room > limit:
+            return f"{over_all} hops would do, but the circuits on the way are full"
+        return (
+            f"circuits with room join them over {room} hop{'s' if room > 1 else ''}: this "
+            "algorithm sends nobody that way"
+        )
+
+    def _hops(self, circuits: Collection[Circuit]) -> int | None:
+        beside: dict[RackId, set[RackId]] = {}
+        for circuit in circuits:
+            a, b = self._fabric.racks_of(circuit)
+            beside.setdefault(a, set()).add(b)
+            beside.setdefault(b, set()).add(a)
+        seen, ring, hops = {self._src}, {self._src}, 0
+        while ring and self._dst not in ring:
+            ring = {other for rack in ring for other in beside.get(rack, ())} - seen
+            seen |= ring
+            hops += 1
+        return hops if ring else None
+
+    # -- ports -----------------------------------------------------------------------------------
+
+    def _open_ports(self, rack: RackId) -> list[OpticalPort]:
+        limits = self._study.limits
+        return [
+            port
+            for port in self._fabric.ports_of(rack)
+            if (limits.planes is None or port.plane in limits.planes)
+            and (limits.use_planes is None or port.plane in limits.use_planes)
+        ]
+
+    def _planes_with_ports(self, rack: RackId) -> set[int]:
+        return {port.plane for port in self._open_ports(rack)}
+
+    def _free_planes(self, rack: RackId) -> set[int]:
+        used = self._circuit_at()
+        return {port.plane for port in self._open_ports(rack) if port.id not in used}
+
+    def _circuit_at(self) -> dict[int, Circuit]:
+        return {
+            port: circuit for circuit in self._topology.circuits for port in (circuit.a, circuit.b)
+        }
+
+    # -- names -----------------------------------------------------------------------------------
+
+    def _rack(self, rack: RackId) -> str:
+        return self._fabric.racks[rack].name
+
+    def _circuit(self, circuit: Circuit) -> str:
+        a, b = (self._fabric.ports[port] for port in (circuit.a, circuit.b))
+        plane = self._fabric.planes[circuit.plane].name
+        return f"{self._rack(a.rack)}:{a.tor_port} ={plane}= {self._rack(b.rack)}:{b.tor_port}"

@@ -1,0 +1,216 @@
+"""Plans made from files, without a controller: what ``hydra plan --fabric`` does."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from apps.configuration import load_configuration
+from hydra.errors import PlanError
+from hydra.model import (
+    EMPTY_TOPOLOGY,
+    Addressing,
+    DatapathId,
+    DemandMatrix,
+    Fabric,
+    NetworkState,
+    OpticalPort,
+    Plane,
+    PlaneId,
+    PortId,
+    Rack,
+    RackId,
+    Tor,
+    VlanId,
+    VlanRange,
+)
+from hydra.policy import Policy
+from topology.algorithms import Entry, Product, entry
+from topology.bounds import served_share_bound
+from topology.checks import check_vlans
+from topology.plan_checks import check_result
+from topology.problem import Budget, FabricArrays, PlanResult, Reserved, Timing
+from topology.vlan import allocate
+
+_PLAIN: Final = re.compile(r"(?P<racks>[0-9]+)x(?P<planes>[0-9]+)(?:@(?P<mbps>[0-9.eE+]+))?")
+_PLAIN_RATE_MBPS: Final = 10_000.0
+_PLAIN_SWITCHING_MS: Final = 25.0
+_LARGEST: Final = 4096
+_PLAIN_VLANS: Final = VlanRange(VlanId(2), VlanId(4094))
+
+
+def read_fabric(text: str) -> tuple[Fabric, Policy]:
+    """The fabric of a configuration file; or ``RACKSxPLANES[@MBPS]``, with all racks on all planes.
+
+    Raises ConfigError for a bad file, PlanError for a bad size.
+    """
+    match = _PLAIN.fullmatch(text)
+    if match is None or Path(text).exists():
+        loaded = load_configuration(Path(text))
+        return loaded.fabric, loaded.policy
+    try:
+        mbps = float(match["mbps"] or _PLAIN_RATE_MBPS)
+    except ValueError:
+        raise PlanError(f"{text}: {match['mbps']!r} is not a rate in Mbps") from None
+    return plain_fabric(int(match["racks"]), int(match["planes"]), mbps), Policy()
+
+
+def plain_fabric(n_racks: int, n_planes: int, rate_mbps: float) -> Fabric:
+    """Racks without servers, each with one port on every plane; for planning only.
+
+    Raises PlanError for a bad size or rate.
+    """
+    if not (1 <= n_racks <= _LARGEST and 0 <= n_planes <= _LARGEST):
+        raise PlanError(
+            f"{n_racks} racks on {n_planes} planes: 1 to {_LARGEST} racks and up to {_LARGEST} "
+            "planes can be planned for"
+        )
+    if not 0 < rate_mbps < float("inf"):
+        raise PlanError(f"a rate of {rate_mbps} Mbps: it must be positive and finite")
+    return Fabric(
+        name=f"{n_racks}x{n_planes}",
+        addressing=Addressing.ONE_SUBNET,
+        racks=tuple(_plain_rack(rack) for rack in range(n_racks)),
+        planes=tuple(_plain_plane(plane, n_racks, rate_mbps) for plane in range(n_planes)),
+        ports=tuple(
+            OpticalPort(
+                id=PortId(rack * n_planes + plane),
+                rack=RackId(rack),
+                plane=PlaneId(plane),
+                tor_port=f"o{plane + 1}",
+                ingress=rack + 1,
+                egress=n_racks + rack + 1,
+                rate_mbps=rate_mbps,
+            )
+            for rack in range(n_racks)
+            for plane in range(n_planes)
+        ),
+        circuit_vlans=_PLAIN_VLANS,
+        parking_vlan=VlanId(1),
+        electrical_rate_mbps=rate_mbps,
+        server_rate_mbps=rate_mbps,
+    )
+
+
+def _plain_rack(rack: int) -> Rack:
+    tor = Tor("", "", "", DatapathId(rack + 1), VlanId(1))
+    return Rack(RackId(rack), f"r{rack + 1}", prefixes=(), tor=tor, servers=())
+
+
+def _plain_plane(plane: int, ports: int, rate_mbps: float) -> Plane:
+    return Plane(PlaneId(plane), f"p{plane + 1}", "", "", ports, _PLAIN_SWITCHING_MS, rate_mbps)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a plan may touch and reach; None: everything."""
+
+    max_hops: int
+    racks: frozenset[RackId] | None = None
+    planes: frozenset[PlaneId] | None = None
+    use_planes: frozenset[PlaneId] | None = None
+    weighted: bool = False
+    window_s: float = 1.0
+    seconds: float = float("inf")
+    """Time for planning: an algorithm that tries several plans returns the best until then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one algorithm made of a demand."""
+
+    algorithm: str
+    entry: Entry
+    refused: str = ""
+    """Why there is no result."""
+    result: PlanResult | None = None
+    state: NetworkState | None = None
+    """The result with VLANs, where it is one of circuits."""
+    planning_ms: float = 0.0
+    vlans_ms: float = 0.0
+    vlan_problem: str = ""
+    """Why the paths can't be told apart in this fabric's range of VLANs."""
+    problems: tuple[str, ...] | None = None
+    """What the independent checks found; None: not checked."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """One demand on one fabric, starting without circuits."""
+
+    fabric: Fabric
+    demand: DemandMatrix
+    limits: Limits
+
+    @cached_property
+    def arrays(self) -> FabricArrays:
+        return FabricArrays.of(self.fabric)
+
+    def run(self, name: str, *, check: bool) -> Outcome:
+        """Plan with one algorithm. Raises PlanError, UnknownName."""
+        chosen = entry(name)
+        objection = chosen.objection(self.arrays)
+        if objection is not None:
+            return Outcome(name, chosen, refused=objection)
+        budget = self._budget()
+        started_s = time.perf_counter()
+        result = chosen.plan(self.arrays, self.demand, EMPTY_TOPOLOGY, Reserved(), budget)
+        planned_s = time.perf_counter()
+        state, vlan_problem = self._with_vlans(chosen, result)
+        allocated_s = time.perf_counter()
+        return Outcome(
+            name,
+            chosen,
+            result=result,
+            state=state,
+            planning_ms=(planned_s - started_s) * 1000,
+            vlans_ms=(allocated_s - planned_s) * 1000,
+            vlan_problem=vlan_problem,
+            problems=self._check(budget, result, state) if check else None,
+        )
+
+    def bound(self, product: Product) -> float | None:
+        """What share of the demand no plan of this kind can exceed; None: not computed."""
+        one_way = product is not Product.CIRCUITS
+        return served_share_bound(self.arrays, self.demand, one_way=one_way)
+
+    def _budget(self) -> Budget:
+        limits = self.limits
+        switching_s = max((p.switching_ms for p in self.fabric.planes), default=0.0) / 1000
+        deadline_s = time.monotonic() + limits.seconds
+        return Budget(
+            limits.max_hops,
+            racks=limits.racks,
+            planes=limits.planes,
+            blocked_ports=frozenset(
+                port.id
+                for port in self.fabric.ports
+                if limits.use_planes is not None and port.plane not in limits.use_planes
+            ),
+            boolean=not limits.weighted,
+            timing=Timing(limits.window_s, switching_s),
+            expired=lambda: time.monotonic() > deadline_s,
+        )
+
+    def _with_vlans(self, chosen: Entry, result: PlanResult) -> tuple[NetworkState | None, str]:
+        if chosen.product is not Product.CIRCUITS:
+            return None, ""
+        vlans = self.fabric.circuit_vlans
+        try:
+            return allocate(self.arrays, NetworkState(), result.topology, vlans), ""
+        except PlanError as error:
+            return None, str(error)
+
+    def _check(
+        self, budget: Budget, result: PlanResult, state: NetworkState | None
+    ) -> tuple[str, ...]:
+        problems = check_result(
+            self.arrays, self.demand, EMPTY_TOPOLOGY, Reserved(), budget, result
+        )
+        if state is not None:
+            problems += check_vlans(self.arrays, state, self.fabric.circuit_vlans)
+        return tuple(problems)

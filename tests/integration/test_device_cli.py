@@ -1,0 +1,96 @@
+"""``hydra device`` on a ToR that is a real Open vSwitch bridge."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from apps.cli import hydra
+from drivers.tor.ovs_ovsdb import OvsTor
+from hydra.roles import PortVlans
+
+from .conftest import DEMO_CONFIG
+
+pytestmark = pytest.mark.ovs
+
+ADDRESS = "unix:/var/run/openvswitch/db.sock"
+BRIDGE = "hytor-r1"
+SERVERS, OPTICAL = ["hys-h11", "hys-h12"], ["hyt-r1-p1", "hyt-r1-p2"]
+PARKED = PortVlans(frozenset({4000}))
+
+
+@pytest.fixture(scope="module")
+def bridge(switches):
+    """The demo's first ToR, alone: with its ports, but without anything behind them."""
+    ports = []
+    for port in SERVERS + OPTICAL:
+        ports += ["--", "add-port", BRIDGE, port]
+        ports += ["--", "set", "interface", port, "type=internal"]
+    options = ["--", "set", "bridge", BRIDGE, "datapath_type=netdev", "fail_mode=secure"]
+    subprocess.run(["ovs-vsctl", "--timeout=10", "add-br", BRIDGE, *options, *ports], check=True)
+    yield BRIDGE
+    subprocess.run(["ovs-vsctl", "--timeout=10", "del-br", BRIDGE], check=True)
+
+
+@pytest.fixture
+def tor(bridge):
+    driver = OvsTor("r1", ADDRESS, BRIDGE, timeout_s=5)
+    driver.set_vlans(
+        {port: PortVlans(frozenset({100}), 10) for port in SERVERS}
+        | {OPTICAL[0]: PortVlans(frozenset({100, 199, 4000})), OPTICAL[1]: PARKED}
+    )
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def device(tor, tmp_path):
+    document = yaml.safe_load(DEMO_CONFIG.read_text())
+    document["controller"]["journal"] = str(tmp_path / "journal.db")
+    config = tmp_path / "fabric.yaml"
+    config.write_text(yaml.safe_dump(document, sort_keys=False))
+    return lambda *arguments: CliRunner().invoke(
+        hydra, ["device", *arguments, "--config", str(config)]
+    )
+
+
+def test_show(device):
+    ports = json.loads(device("show", "r1", "--json").stdout)["ports"]
+    assert [port["port"] for port in ports] == SERVERS + OPTICAL
+    assert [port["to"] for port in ports] == ["h11", "h12", "p1", "p2"]
+    assert ports[0]["native"] == 10
+    assert ports[2]["tagged"] == [100, 199, 4000]
+    assert "100,199,4000" in device("show", "r1").stdout
+
+
+def test_self_test(device, tor):
+    before = tor.vlans(SERVERS + OPTICAL)
+    result = device("selftest", "r1", "--yes", "--json")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["passed"] is True
+    assert document["round_trip_skipped"] is None
+    assert f"port {OPTICAL[1]}, which carries only the parking VLAN" in result.stderr
+    assert "VLAN 198" in result.stderr  # 199 is in use
+    assert [step["name"] for step in document["steps"]][-6:] == [
+        "tag", "read back", "as written", "untag", "read back", "as written"
+    ]  # fmt: skip
+    assert tor.vlans(SERVERS + OPTICAL) == before
+
+
+def test_self_test_of_a_tor_without_a_free_port(device, tor):
+    tor.set_vlans({OPTICAL[1]: PortVlans(frozenset({101, 4000}))})
+    result = device("selftest", "r1", "--yes")
+    assert result.exit_code == 0
+    assert "no round trip: no optical port without a circuit" in result.stdout
+
+
+def test_a_bridge_that_does_not_exist(device):
+    result = device("show", "r2")
+    assert result.exit_code == 1
+    assert "there is no bridge hytor-r2" in result.stderr
+    assert device("selftest", "r2", "--yes").exit_code == 1

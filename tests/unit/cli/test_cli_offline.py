@@ -1,0 +1,294 @@
+"""``hydra plan --fabric``: plans from files, without a controller."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from apps.cli import offline
+from topology.algorithms import ENTRIES, Entry, Product
+
+from . import CONFIGS, DEMO
+
+REFERENCE = CONFIGS / "reference.yaml"
+
+
+def test_a_plan_for_a_configuration_and_a_file(run, tmp_path):
+    flows = tmp_path / "flows.csv"
+    flows.write_text("src,dst,mbps\nr1,r2,80\nr2,r1,10\nr3,r4,5\n")
+    result = run("plan", "--fabric", str(DEMO), "--demand", str(flows), "--check")
+    assert result.exit_code == 0, result.output
+    assert "hydra-bfs: multi-hop circuits" in result.stdout
+    assert "2 of 2; the rest stays electrical" in result.stdout
+    assert "r1 =p1= r2" in result.stdout
+    assert "passed" in result.stdout
+
+
+def test_json_has_everything(run, tmp_path):
+    path = tmp_path / "demand.json"
+    path.write_text("[[0, 60, 60], [0, 0, 60], [0, 0, 0]]")
+    result = run("plan", "--fabric", "3x1@100", "--demand", str(path), "--check", "--json")
+    document = json.loads(result.stdout)
+    assert document["algorithm"] == "hydra-bfs"
+    assert document["served_share"] == pytest.approx(1 / 3)
+    assert document["served_share_bound"] == pytest.approx(150 / 180)
+    assert document["unserved"] == [{"src": "r1", "dst": "r3"}, {"src": "r2", "dst": "r3"}]
+    (its_path,) = document["paths"]
+    assert (its_path["src"], its_path["dst"], its_path["vlan"]) == ("r1", "r2", 2)
+    (circuit,) = document["circuits"]
+    assert circuit["a"] == {"rack": "r1", "port": "o1"}
+    assert document["problems"] == []
+    assert document["slots"] == []
+
+
+def test_demand_adds_up_and_limits_hold(run):
+    arguments = ("plan", "--fabric", "4x2@100", "--json", "--demand", "r1:r2=5")
+    document = json.loads(run(*arguments, "--demand", "r1:r2=6", "--use-plane", "p2").stdout)
+    assert document["demand_mbps"] == 11
+    assert [c["plane"] for c in document["circuits"]] == ["p2"]
+    document = json.loads(run(*arguments, "--rack", "r3", "--plane", "p1").stdout)
+    assert document["unserved"] == [{"src": "r1", "dst": "r2"}]
+    heavy = json.loads(run(*arguments, "--demand", "r1:r3=500", "--weighted").stdout)
+    assert heavy["unserved"] == [{"src": "r1", "dst": "r3"}]
+
+
+def test_the_seed_decides_what_is_made_up(run):
+    def served(seed):
+        arguments = ("plan", "--fabric", "12x2", "--demand", "gravity", "--seed", seed, "--json")
+        return json.loads(run(*arguments).stdout)["served_share"]
+
+    assert served("3") == served("3") != served("4")
+
+
+def test_all_algorithms_are_compared(run, tmp_path):
+    plot = tmp_path / "compared.svg"
+    arguments = ("plan", "--fabric", "8x2", "--demand", "uniform", "--compare", "--check")
+    result = run(*arguments, "--plot", str(plot))
+    assert result.exit_code == 0, result.output
+    for name in ENTRIES:
+        assert name in result.stdout
+    assert "<svg" in plot.read_text()
+    documents = json.loads(run(*arguments, "--json", "--explain", "r1", "r2").stdout)["plans"]
+    assert [document["algorithm"] for document in documents] == list(ENTRIES)
+    assert all(document["refused"] or document["explanation"] for document in documents)
+
+
+@pytest.mark.parametrize("ending", ["png", "pdf"])
+def test_a_plan_is_drawn(run, tmp_path, ending):
+    plot = tmp_path / f"plan.{ending}"
+    assert run("plan", "--fabric", "4x1", "--demand", "dense", "--plot", str(plot)).exit_code == 0
+    assert plot.read_bytes()[:4] in {b"\x89PNG", b"%PDF"}
+
+
+def test_a_plot_that_can_not_be_written_is_told(run, tmp_path):
+    plot = tmp_path / "plan.odd"
+    result = run("plan", "--fabric", "4x1", "--demand", "dense", "--plot", str(plot))
+    assert result.exit_code == 1
+    assert "plan.odd can't be written" in result.stderr
+
+
+# --- why ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fabric", "demand", "pair", "words"),
+    [
+        ("3x1@100", ("r1:r2=80",), ("r1", "r2"), ["joined over 1 hop on VLAN 2; 80.0 Mb/s"]),
+        ("3x1@100", ("r1:r2=80",), ("r2", "r3"), ["want nothing of each other", "no demand"]),
+        (
+            "3x1@100",
+            ("r1:r2=80", "r1:r3=5"),
+            ("r3", "r1"),
+            ["1 of 2 pairs want more", "not joined", "r1: 1 of 1 ports in use, towards r2 (80.0)"],
+        ),
+        ("3x0", ("r1:r2=80",), ("r1", "r2"), ["r1 has no port on a plane"]),
+        (
+            "3x2@100",
+            ("r1:r2=90", "r1:r3=80", "r2:r3=15", "--max-hops=2"),
+            ("r2", "r3"),
+            ["joined over 2 hops", "10.0 Mb/s of it fit", "r3: 1 of 2 ports in use, towards r1"],
+        ),
+        (
+            "3x2@100",
+            ("r1:r2=90", "r1:r3=80", "--use-plane=p1"),
+            ("r1", "r3"),
+            ["no plane of 1 in common has free ports", "do not join them"],
+        ),
+        ("4x2@100", ("r1:r2=9", "--rack=r3"), ("r1", "r2"), ["r1 is not among the racks"]),
+    ],
+)
+def test_explanations(run, fabric, demand, pair, words):
+    options = [part for part in demand if part.startswith("--")]
+    demands = [part for part in demand if not part.startswith("--")]
+    arguments = [x for part in demands for x in ("--demand", part)]
+    result = run("plan", "--fabric", fabric, *arguments, *options, "--explain", *pair)
+    assert result.exit_code == 0, result.output
+    for phrase in words:
+        assert phrase in result.stdout
+
+
+def test_a_path_of_several_hops_and_full_circuits_are_explained(run, tmp_path):
+    document = yaml.safe_load(DEMO.read_text())
+    (wiring,) = document["wiring"]
+    chain = [("r[1-2]", "p1"), ("r[2-3]", "p2")]
+    document["wiring"] = [wiring | {"racks": racks, "planes": plane} for racks, plane in chain]
+    config = tmp_path / "chain.yaml"
+    config.write_text(yaml.safe_dump(document))
+    demand = ("--demand", "r1:r2=50", "--demand", "r2:r3=60", "--demand", "r1:r3=40")
+    arguments = ("plan", "--fabric", str(config), *demand, "--explain", "r1", "r3")
+    result = run(*arguments)
+    assert "joined over 2 hops on VLAN 100; 40.0 Mb/s" in result.stdout, result.output
+    assert "shared with 1 other pair, 10.0 Mb/s left" in result.stdout
+    assert "no circuit of their own: they have no plane in common" in result.stdout
+    short = run(*arguments, "--max-hops", "1")
+    assert "the plan's circuits join them over 2 hops, more than 1" in short.stdout
+    full = run(*arguments, "--demand", "r2:r3=40")
+    assert "2 hops would do, but the circuits on the way are full" in full.stdout
+
+
+# --- what is refused ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--fabric", "4x1"), "add --demand"),
+        (("--compare",), "--compare plans from files: add --fabric"),
+        (("--seed", "4"), "--seed plans from files"),
+        (("--fabric", "4x1", "--demand", "dense", "--only-if-it-pays"), "not with --fabric"),
+        (("--fabric", "4x1", "--demand", "dense", "--url", "http://x"), "not with --fabric"),
+        (
+            ("--fabric", "4x1", "--demand", "dense", "--compare", "--algorithm", "static"),
+            "leave out --algorithm",
+        ),
+        (("--fabric", "4x1", "--demand", "r1-r2"), "is not SRC:DST=MBPS"),
+        (("--fabric", "4x1", "--demand", "dense", "--load", "0"), "--load"),
+        (("--fabric", "4x1", "--demand", "dense", "--max-hops", "0"), "--max-hops"),
+        (("--fabric", "4x1", "--demand", "dense", "--budget-ms", "nan"), "--budget-ms"),
+    ],
+)
+def test_wrong_usage(run, arguments, words):
+    result = run("plan", *arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--fabric", "none.yaml", "--demand", "dense"), "none.yaml: can't be read"),
+        (("--fabric", "0x1", "--demand", "dense"), "0 racks on 1 planes"),
+        (("--fabric", "9x5000", "--demand", "dense"), "up to 4096"),
+        (("--fabric", "4x1@0", "--demand", "dense"), "a rate of 0.0 Mbps"),
+        (("--fabric", "4x1@1e999", "--demand", "dense"), "a rate of inf Mbps"),
+        (("--fabric", "4x1@1.2.3", "--demand", "dense"), "'1.2.3' is not a rate"),
+        (("--fabric", "4x1", "--demand", "dens"), "no file and no demand 'dens'"),
+        (("--fabric", "4x1", "--demand", "none.csv"), "none.csv can't be read"),
+        (("--fabric", "4x1", "--demand", "r1:r9=5"), "no rack 'r9' in fabric 4x1"),
+        (("--fabric", "4x1", "--demand", "r1:r1=5"), "r1 to itself"),
+        (("--fabric", "4x1", "--demand", "dense", "--plane", "p9"), "no plane 'p9'"),
+        (("--fabric", "4x1", "--demand", "dense", "--rack", "r9"), "no rack 'r9'"),
+        (("--fabric", "4x1", "--demand", "dense", "--algorithm", "hdyra"), "choose one of"),
+        (("--fabric", "4x1", "--demand", "dense", "--explain", "r1", "r1"), "name two racks"),
+        (("--fabric", "4x1", "--demand", "dense", "--window-ms", "10"), "must be longer"),
+    ],
+)
+def test_what_can_not_be_planned_is_told(run, arguments, words):
+    result = run("plan", *arguments)
+    assert result.exit_code == 1
+    assert words in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_fabric_that_an_algorithm_can_not_plan_for(run, monkeypatch):
+    fussy = replace(ENTRIES["static"], objection=lambda _fabric: "its racks differ")
+    monkeypatch.setattr("apps.offline.entry", lambda _name: fussy)
+    result = run("plan", "--fabric", "4x1", "--demand", "dense", "--algorithm", "static")
+    assert result.exit_code == 1
+    assert "static can't plan for this fabric: its racks differ" in result.stderr
+    compared = run("plan", "--fabric", "4x1", "--demand", "dense", "--compare")
+    assert compared.exit_code == 0
+    assert "its racks differ" in compared.stdout
+
+
+def test_a_check_that_fails_is_told_and_ends_in_1(run, monkeypatch):
+    honest = ENTRIES["hydra-bfs"]
+
+    def boast(*arguments):
+        return replace(honest.plan(*arguments), served_share=0.999)
+
+    boaster = Entry(boast, "claims too much", "", Product.CIRCUITS)
+    monkeypatch.setattr("apps.offline.entry", lambda _name: boaster)
+    arguments = ("plan", "--fabric", "4x1@100", "--demand", "dense", "--load", "0.9")
+    assert run(*arguments).exit_code == 0
+    result = run(*arguments, "--check")
+    assert result.exit_code == 1
+    assert "hydra-bfs: 0.999000 of the demand is claimed served" in result.stderr
+
+
+def test_a_file_for_the_controller(call, service, tmp_path):
+    flows = tmp_path / "flows.csv"
+    flows.write_text("src,dst,mbps\nr1,r2,80\n0,1,1\nr2,r1,1.5\n")
+    result = call("plan", "--demand", str(flows), "--demand", "r1:r2=4", "--use-plane", "p2")
+    assert result.exit_code == 0, result.output
+    (request,) = service.plan_requests
+    assert (request.demand[0, 1], request.demand[1, 0], request.demand.sum()) == (85, 1.5, 86.5)
+    assert request.use_planes == {1}
+    assert call("reconfigure", "--demand", str(flows), "--use-plane", "p1").exit_code == 0
+    assert service.plan_requests[1].use_planes == {0}
+    assert call("plan", "--demand", "gravity").exit_code == 2
+    missing = call("plan", "--demand", str(tmp_path / "none.csv"))
+    assert missing.exit_code == 1
+    assert "none.csv can't be read" in missing.stderr
+
+
+# --- patience -------------------------------------------------------------------------------
+
+STUCK = """
+import time
+from dataclasses import replace
+from apps import offline
+from apps.cli import main
+from topology.algorithms import ENTRIES
+def stuck(*_):
+    while True:
+        sum(range(100_000_000))  # deaf to Python's own KeyboardInterrupt while it sums
+offline.entry = lambda name: replace(ENTRIES[name], plan=stuck)
+main()
+"""
+
+
+def test_slow_plans_say_so_and_ctrl_c_ends_them_at_once():
+    command = [sys.executable, "-c", STUCK, "plan", "--fabric", "4x1", "--demand", "dense"]
+    process = subprocess.Popen(
+        command, cwd=CONFIGS.parent, stderr=subprocess.PIPE, start_new_session=True, text=True
+    )
+    try:
+        assert "planning with hydra-bfs (1 of 1)" in process.stderr.readline()
+        pressed_s = time.monotonic()
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(10) == -signal.SIGINT  # a shell says 130
+        assert time.monotonic() - pressed_s < 2
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.stderr.close()
+        process.wait()
+
+
+def test_ctrl_c_is_pythons_again_afterwards(run):
+    before = signal.getsignal(signal.SIGINT)
+    assert run("plan", "--fabric", "4x1", "--demand", "dense").exit_code == 0
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_is_quick_says_nothing(run):
+    assert run("plan", "--fabric", "4x1", "--demand", "dense").stderr == ""
+    assert offline.ENTRIES is ENTRIES

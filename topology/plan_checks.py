@@ -1,0 +1,277 @@
+"""Independent checks of what an algorithm returned: it keeps what it must, and claims what is true.
+
+They share no code with the planners. Each returns the problems it finds, in words; an empty list is
+a pass. What stands in a topology by itself is checked by :mod:`topology.checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hydra.model import Circuit, Path, Topology
+from topology.checks import check_topology
+from topology.problem import (
+    Budget,
+    FabricArrays,
+    Lightpath,
+    PlanResult,
+    Reserved,
+    Slot,
+    Timing,
+    validate_demand,
+)
+
+_SHARE_TOLERANCE: Final = 1e-6
+_RATE_TOLERANCE: Final = 1e-6
+"""Relative."""
+_TIME_TOLERANCE: Final = 1e-9
+"""Relative."""
+_SHOWN: Final = 5
+"""Problems of one kind that are spelled out."""
+
+
+def check_result(
+    fabric: FabricArrays,
+    demand: ArrayLike,
+    current: Topology,
+    reserved: Reserved,
+    budget: Budget,
+    result: PlanResult,
+) -> list[str]:
+    """Whether a plan fits the fabric, keeps what must stay, and serves what it says.
+
+    Shapes and units are those of :class:`topology.algorithms.Algorithm`. A topology's paths are
+    counted again, largest pair first; a schedule's slots are added up. Raises PlanError for a bad
+    demand.
+    """
+    wanted = validate_demand(demand, fabric.n_racks)
+    topology = result.topology
+    pinned = {path for path, _ in reserved.pinned}
+    standing = pinned | set(current.paths)
+    hops = [path.hops for path in topology.paths if path in standing]
+    problems = check_topology(fabric, topology, max([budget.max_hops, *hops]))
+    if problems:
+        return problems  # what follows looks racks and rates up by port
+    problems += _hop_problems(topology.paths, standing, budget.max_hops)
+    problems += _change_problems(fabric, current, topology, pinned, budget)
+    problems += _reserved_problems(fabric, topology, reserved)
+    if result.slots:
+        problems += check_slots(fabric, result.slots, budget.timing)
+        share = slots_share(fabric, wanted, result.slots, budget.timing)
+    else:
+        problems += _unserved_problems(wanted, result)
+        if not budget.boolean:
+            problems += _weighted_problems(fabric, wanted, topology, standing, reserved)
+        total = float(_both_ways(wanted).sum())
+        carried = count_load(fabric, wanted, topology, reserved).carried_mbps
+        share = sum(carried.values()) / total if total else 1.0
+    if abs(share - result.served_share) > _SHARE_TOLERANCE:
+        problems.append(
+            f"{result.served_share:.6f} of the demand is claimed served, not {share:.6f}"
+        )
+    mean = sum(path.hops for path in topology.paths) / max(1, len(topology.paths))
+    if abs(mean - result.mean_hops) > _SHARE_TOLERANCE:
+        problems.append(f"{result.mean_hops:g} hops are claimed on average, not {mean:g}")
+    return problems
+
+
+# --- topologies -----------------------------------------------------------------------------
+
+
+def _hop_problems(
+    paths: Sequence[Path], standing: Collection[Path], max_hops: int
+) -> Iterator[str]:
+    for path in paths:
+        if path.hops > max_hops and path not in standing:
+            yield f"new path {path.src}-{path.dst} has {path.hops} hops, more than {max_hops}"
+
+
+def _change_problems(
+    fabric: FabricArrays,
+    current: Topology,
+    topology: Topology,
+    pinned: Collection[Path],
+    budget: Budget,
+) -> Iterator[str]:
+    """What the budget and the reservations forbid to change, and did."""
+    kept = {circuit for path in pinned for circuit in path.circuits}
+    for path in sorted(set(pinned) - set(topology.paths)):
+        yield f"the reserved path {path.src}-{path.dst} is gone"
+    for circuit in sorted(current.circuits - topology.circuits):
+        if not _inside(fabric, circuit, budget):
+            yield f"{circuit} lies outside the budget and is gone"
+    for circuit in sorted(topology.circuits - current.circuits - kept):
+        if not _inside(fabric, circuit, budget):
+            yield f"{circuit} lies outside the budget and is new"
+        blocked = sorted({circuit.a, circuit.b} & budget.blocked_ports)
+        if blocked:
+            yield f"{circuit} is new and ends at port {blocked[0]}, which is blocked"
+
+
+def _inside(fabric: FabricArrays, circuit: Circuit, budget: Budget) -> bool:
+    racks = {int(fabric.port_rack[circuit.a]), int(fabric.port_rack[circuit.b])}
+    return (budget.planes is None or circuit.plane in budget.planes) and (
+        budget.racks is None or racks <= {int(rack) for rack in budget.racks}
+    )
+
+
+def _reserved_problems(
+    fabric: FabricArrays, topology: Topology, reserved: Reserved
+) -> Iterator[str]:
+    load: dict[Circuit, float] = {}
+    for path, mbps in reserved.pinned:
+        for circuit in path.circuits:
+            load[circuit] = load.get(circuit, 0.0) + mbps
+    for circuit, mbps in sorted(load.items()):
+        rate = _rate(fabric, circuit)
+        if circuit in topology.circuits and mbps > rate * (1 + _RATE_TOLERANCE):
+            yield f"{circuit} carries {rate:g} Mbps, and {mbps:g} are reserved on it"
+
+
+def _unserved_problems(wanted: NDArray[np.float64], result: PlanResult) -> Iterator[str]:
+    joined = {(int(path.src), int(path.dst)) for path in result.topology.paths}
+    pairs = np.argwhere(_both_ways(wanted) > 0).tolist()
+    without = [(src, dst) for src, dst in pairs if (src, dst) not in joined]
+    told = [(int(src), int(dst)) for src, dst in result.unserved]
+    if told != sorted(told):
+        yield "the unserved pairs are not sorted"
+    for pair in sorted(set(without) ^ set(told))[:_SHOWN]:
+        served = "not served, and not told" if pair in without else "told unserved, and is not"
+        yield f"pair {pair[0]}-{pair[1]} is {served}"
+
+
+def _weighted_problems(
+    fabric: FabricArrays,
+    wanted: NDArray[np.float64],
+    topology: Topology,
+    standing: Collection[Path],
+    reserved: Reserved,
+) -> Iterator[str]:
+    """Weighted demands are served whole: new paths with all they want fit on every circuit."""
+    load = dict.fromkeys(topology.circuits, 0.0)
+    for path, mbps in reserved.pinned:
+        for circuit in path.circuits:
+            load[circuit] = load.get(circuit, 0.0) + mbps
+    for path in topology.paths:
+        if path not in standing:
+            for circuit in path.circuits:
+                load[circuit] += float(max(wanted[path.src, path.dst], wanted[path.dst, path.src]))
+    for circuit, mbps in sorted(load.items()):
+        rate = _rate(fabric, circuit)
+        if mbps > rate * (1 + _RATE_TOLERANCE):
+            yield f"{circuit} carries {rate:g} Mbps, and {mbps:g} are booked on it"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a topology carries."""
+
+    carried_mbps: dict[tuple[int, int], float]
+    """Of each pair (lower rack first) that has a path."""
+    left_mbps: dict[Circuit, float]
+    """In each direction."""
+
+
+def count_load(
+    fabric: FabricArrays, demand: ArrayLike, topology: Topology, reserved: Reserved
+) -> Load:
+    """What fits on the circuits: reservations first, then each pair in turn, the largest first.
+
+    Raises PlanError for a bad demand.
+    """
+    both = _both_ways(validate_demand(demand, fabric.n_racks))
+    left = {circuit: _rate(fabric, circuit) for circuit in topology.circuits}
+    held: dict[tuple[int, int], float] = {}
+    for path, mbps in reserved.pinned:
+        if all(circuit in left for circuit in path.circuits):
+            given = min([mbps, *(left[circuit] for circuit in path.circuits)])
+            held[path.src, path.dst] = held.get((path.src, path.dst), 0.0) + given
+            for circuit in path.circuits:
+                left[circuit] -= given
+    carried = {}
+    for path in sorted(topology.paths, key=lambda p: (-both[p.src, p.dst], p.src, p.dst)):
+        pair = (int(path.src), int(path.dst))
+        own = min(float(both[pair]), held.get(pair, 0.0))
+        more = min([float(both[pair]) - own, *(left[circuit] for circuit in path.circuits)])
+        for circuit in path.circuits:
+            left[circuit] -= more
+        carried[pair] = own + more
+    return Load(carried, left)
+
+
+def _both_ways(wanted: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A pair wants the larger of its two directions; upper triangle."""
+    both: NDArray[np.float64] = np.triu(np.maximum(wanted, wanted.T))
+    return both
+
+
+def _rate(fabric: FabricArrays, circuit: Circuit) -> float:
+    return min(float(fabric.port_rate_mbps[circuit.a]), float(fabric.port_rate_mbps[circuit.b]))
+
+
+# --- slots ----------------------------------------------------------------------------------
+
+
+def check_slots(fabric: FabricArrays, slots: Sequence[Slot], timing: Timing) -> list[str]:
+    """Whether each slot is a matching on every plane, and all fit into the window.
+
+    A port sends to one port and hears one, on the plane it is wired to, and of another rack. A
+    single slot stands for as long as it is wanted; of several, each costs its switching time.
+    """
+    problems = []
+    for number, slot in enumerate(slots):
+        if not slot.duration_s > 0:
+            problems.append(f"slot {number} lasts {slot.duration_s} s")
+        problems += [f"slot {number}: {problem}" for problem in check_matching(fabric, slot)]
+    taken_s = sum(slot.duration_s + timing.switching_s for slot in slots)
+    if len(slots) > 1 and taken_s > timing.window_s * (1 + _TIME_TOLERANCE):
+        problems.append(
+            f"{len(slots)} slots take {taken_s:g} s with switching: more than the window of "
+            f"{timing.window_s:g} s"
+        )
+    return problems
+
+
+def check_matching(fabric: FabricArrays, slot: Slot) -> list[str]:
+    """Whether no transmitter and no receiver of ``slot`` serves two light paths."""
+    problems = []
+    senders: dict[int, Lightpath] = {}
+    receivers: dict[int, Lightpath] = {}
+    for light in sorted(slot.lightpaths):
+        ends = (light.sender, light.receiver)
+        if not all(0 <= port < len(fabric.port_rack) for port in ends):
+            problems.append(f"{light} ends at a port that does not exist")
+            continue
+        if any(fabric.port_plane[port] != light.plane for port in ends):
+            problems.append(f"{light} ends at a port that is wired to another plane")
+        if fabric.port_rack[light.sender] == fabric.port_rack[light.receiver]:
+            problems.append(f"{light} joins rack {fabric.port_rack[light.sender]} to itself")
+        if light.sender in senders:
+            problems.append(f"port {light.sender} sends to {light} and {senders[light.sender]}")
+        if light.receiver in receivers:
+            problems.append(f"port {light.receiver} hears {light} and {receivers[light.receiver]}")
+        senders[light.sender] = receivers[light.receiver] = light
+    return problems
+
+
+def slots_share(
+    fabric: FabricArrays, demand: NDArray[np.float64], slots: Sequence[Slot], timing: Timing
+) -> float:
+    """Part of the demand that the slots carry; ``demand`` is the mean over the window, in Mbps.
+
+    A single slot carries all the time.
+    """
+    carried = np.zeros_like(demand)
+    for slot in slots:
+        part = 1.0 if len(slots) == 1 else slot.duration_s / timing.window_s
+        for light in slot.lightpaths:
+            ends = [light.sender, light.receiver]
+            src, dst = fabric.port_rack[ends].tolist()
+            carried[src, dst] += part * float(fabric.port_rate_mbps[ends].min())
+    total = float(demand.sum())
+    return float(np.minimum(carried, demand).sum()) / total if total else 1.0
