@@ -18,7 +18,7 @@ from drivers.optical import (
     polatis_tl1,
     template,
 )
-from drivers.tor import openconfig_vlan, ovs_ovsdb
+from drivers.tor import ibm_g8264, ibm_g8264_netconf, openconfig_vlan, ovs_ovsdb
 from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.errors import UnknownName
 from hydra.model import Plane, Rack
@@ -59,6 +59,10 @@ OPTICAL: Final[Mapping[str, OpticalEntry]] = {
     "template": OpticalEntry(template.build, template.check, template.CAPABILITIES),
 }
 TOR: Final[Mapping[str, TorEntry]] = {
+    "ibm-g8264": TorEntry(ibm_g8264.build, ibm_g8264.check, ibm_g8264.CAPABILITIES),
+    "ibm-g8264-netconf": TorEntry(
+        ibm_g8264_netconf.build, ibm_g8264_netconf.check, ibm_g8264_netconf.CAPABILITIES
+    ),
     "openconfig-vlan": TorEntry(
         openconfig_vlan.build, openconfig_vlan.check, openconfig_vlan.CAPABILITIES
     ),
