@@ -13,12 +13,18 @@ from typing import Final, TypeVar
 from drivers.optical import (
     calient_tl1,
     glimmerglass_tl1,
+    manual,
     polatis_netconf,
     polatis_scpi,
     polatis_tl1,
     template,
 )
-from drivers.tor import ibm_g8264, ibm_g8264_netconf, openconfig_vlan, ovs_ovsdb
+from drivers.tor import (
+    ibm_g8264,
+    ibm_g8264_netconf,
+    openconfig_vlan,
+    ovs_ovsdb,
+)
 from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.errors import UnknownName
 from hydra.model import Plane, Rack
@@ -50,6 +56,7 @@ OPTICAL: Final[Mapping[str, OpticalEntry]] = {
     "polatis-netconf": OpticalEntry(
         polatis_netconf.build, polatis_netconf.check, polatis_netconf.CAPABILITIES
     ),
+    "manual": OpticalEntry(manual.build, manual.check, manual.CAPABILITIES),
     "polatis-scpi": OpticalEntry(polatis_scpi.build, polatis_scpi.check, polatis_scpi.CAPABILITIES),
     "calient-tl1": OpticalEntry(calient_tl1.build, calient_tl1.check, calient_tl1.CAPABILITIES),
     "glimmerglass-tl1": OpticalEntry(

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from apps.claims import Claims, wired_to
+from apps.claims import Claims
 from apps.cli.command import Command
 from apps.cli.device.named import (
     claims_of,
@@ -22,7 +22,6 @@ from apps.cli.device.named import (
     load,
     opened_plane,
     opened_tor,
-    wired_name,
 )
 from apps.cli.output import (
     CommandError,
@@ -32,6 +31,7 @@ from apps.cli.output import (
     print_json,
     print_table,
 )
+from apps.wiring import wired_name, wired_to
 from drivers.registry import optical_switch, tor_switch
 from hydra.config import Loaded
 from hydra.errors import DeviceError

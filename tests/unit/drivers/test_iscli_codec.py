@@ -28,8 +28,9 @@ LINES = st.lists(
         [
             "interface port 1-5,19", "interface port MGT", "        switchport mode trunk", "exit",
             "        switchport trunk allowed vlan 27,2000,", "                30-40,", "!", "end",
-            "        switchport trunk allowed vlan add 5", "end",
-            "switchport trunk allowed vlan remove 27",            "switchport trunk native vlan 7", "switchport access vlan 3", "switchport nonsense",
+            "        switchport trunk allowed vlan add 5", "switchport nonsense",
+            "switchport trunk allowed vlan remove 27", "switchport access vlan 3",
+            "switchport trunk native vlan 7",
             "Alias   Port   Speed    Duplex     Flow Ctrl      Link     Description",
             "1  1  10000  full  no no  up  1", "switchport trunk allowed vlan none",
         ]
