@@ -197,7 +197,7 @@ class Terminal:
         if self._name is None:
             self._learn(line)
         elif self._echo is None:
-            self._echo = line
+            self._echo = line.lstrip(" ")
         else:
             self._size += len(line) + 1
             if self._size > MAX_REPLY_CHARACTERS:
@@ -225,6 +225,18 @@ def encode_line(text: str) -> bytes:
     if _SENDABLE.fullmatch(text) is None:
         raise IscliError(f"a command may hold printable ASCII only: {text!r}")
     return text.encode("ascii") + b"\r"
+
+
+def format_event(event: Event, name: str) -> bytes:
+    """What a switch of that name sends for an event, after the prompt before it."""
+    if isinstance(event, Pager):
+        return PAGER.encode("ascii")
+    if isinstance(event, PasswordWanted):
+        return b"Password:"
+    text = "".join(f"{line}\r\n" for line in (event.echo, *event.lines))
+    if not event.echo and not event.lines:
+        text = ""
+    return f"{text}{name}{event.mode}".encode("ascii")
 
 
 # --- commands -----------------------------------------------------------------------------------
