@@ -20,6 +20,8 @@ from drivers.optical import (
     template,
 )
 from drivers.tor import (
+    ibm_g8264,
+    ibm_g8264_netconf,
     openconfig_vlan,
     ovs_ovsdb,
 )
@@ -64,6 +66,10 @@ OPTICAL: Final[Mapping[str, OpticalEntry]] = {
     "template": OpticalEntry(template.build, template.check, template.CAPABILITIES),
 }
 TOR: Final[Mapping[str, TorEntry]] = {
+    "ibm-g8264": TorEntry(ibm_g8264.build, ibm_g8264.check, ibm_g8264.CAPABILITIES),
+    "ibm-g8264-netconf": TorEntry(
+        ibm_g8264_netconf.build, ibm_g8264_netconf.check, ibm_g8264_netconf.CAPABILITIES
+    ),
     "openconfig-vlan": TorEntry(
         openconfig_vlan.build, openconfig_vlan.check, openconfig_vlan.CAPABILITIES
     ),

@@ -75,6 +75,15 @@ class AdminClient:
         answer = self._order({"op": "block-port", "port": port})
         return answer["ingress"], answer["egress"]
 
+    def link(self, port: int, *, up: bool) -> None:
+        """Plug in or unplug what is at a ToR port."""
+        self._order({"op": "link", "port": port, "up": up})
+
+    def commands(self) -> int:
+        """How many commands that change a ToR switch it has carried out since it started."""
+        count: int = self._order({"op": "commands"})["commands"]
+        return count
+
     def unblock(self) -> None:
         """Remove what :meth:`block_port` made."""
         self._order({"op": "unblock"})

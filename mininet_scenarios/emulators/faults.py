@@ -40,6 +40,12 @@ class FaultKind(Enum):
     """Commands are sent back before they are answered (TL1)."""
     IDLE_LOGOUT = "idle-logout"
     """The session is logged out before the command, as after a long silence (TL1)."""
+    PAGER = "pager"
+    """Output stops every few lines until a key is pressed, whatever was set (command line)."""
+    WRAP = "wrap"
+    """Lists of VLANs are continued on further lines (command line)."""
+    MERGE = "merge"
+    """VLANs are added to those that a port has, instead of replacing them (ToR switches)."""
 
 
 @dataclass(slots=True)

@@ -209,9 +209,9 @@ def _parser(product: Product) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=product.program, description=product.description)
     parser.add_argument("--name", default=product.program, help="its serial number, or its name")
     listen = ("127.0.0.1", product.port)
-    parser.add_argument("--listen", type=_endpoint, default=listen, metavar="H:P")
+    parser.add_argument("--listen", type=endpoint, default=listen, metavar="H:P")
     parser.add_argument("--serial", metavar="PATH", help="a pseudo-terminal, made at PATH, as well")
-    parser.add_argument("--admin", type=_endpoint, metavar="H:P", help="control socket")
+    parser.add_argument("--admin", type=endpoint, metavar="H:P", help="control socket")
     parser.add_argument("--ports", type=_positive, default=16, help="ports on each side")
     parser.add_argument("--switching-ms", type=_milliseconds, default=25.0)
     parser.add_argument(
@@ -230,7 +230,8 @@ def _parser(product: Product) -> argparse.ArgumentParser:
     return parser
 
 
-def _endpoint(text: str) -> tuple[str, int]:
+def endpoint(text: str) -> tuple[str, int]:
+    """``HOST:PORT`` of the command line."""
     host, separator, port = text.rpartition(":")
     if not separator or not port.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")

@@ -40,7 +40,7 @@ def test_a_peer_that_speaks_no_ssh_costs_one_time_out():
         started = time.monotonic()
         with pytest.raises(DeviceUnavailable, match="no answer in time"):
             transport.open()
-        assert time.monotonic() - started < 1.0
+        assert time.monotonic() - started < 3.0
 
 
 @pytest.mark.parametrize("text", ["ssh-ed25519", "ssh-ed25519 ???", "", "AAAA"])

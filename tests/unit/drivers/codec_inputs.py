@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivers.codecs import scpi, tl1, tl1_calient, tl1_glimmerglass, tl1_polatis
+from drivers.codecs import iscli, scpi, tl1, tl1_calient, tl1_glimmerglass, tl1_polatis
 
 CORPUS = Path(__file__).parent / "corpus"
 PROMPTS = ("agent>", ">")
@@ -70,7 +70,37 @@ def _decode_scpi(chunks: Sequence[bytes]) -> Outcome:
     return Outcome(tuple(found), None)
 
 
+ISCLI_NAME = "RS G8264"
+ISCLI_LOG_IN = f"{ISCLI_NAME}#{iscli.MARK}\r\n{ISCLI_NAME}#".encode()
+
+
+def _decode_iscli(chunks: Sequence[bytes]) -> Outcome:
+    terminal, found = iscli.Terminal(), []
+    terminal.receive(ISCLI_LOG_IN)
+    terminal.next_event()  # the prompt
+    try:
+        for chunk in chunks:
+            terminal.receive(chunk)
+            while (event := terminal.next_event()) is not None:
+                found.append(event)
+    except iscli.IscliError as error:
+        return Outcome(tuple(found), str(error))
+    return Outcome(tuple(found), None)
+
+
 CODECS = [
+    Codec(
+        "iscli",
+        _decode_iscli,
+        lambda event: iscli.format_event(event, ISCLI_NAME),
+        (
+            lambda text: iscli.parse_memberships(text.splitlines()),
+            lambda text: iscli.parse_links(text.splitlines()),
+            iscli.parse_numbers,
+            iscli.encode_line,
+        ),
+        iscli.IscliError,
+    ),
     Codec(
         "tl1",
         _decode_tl1,
