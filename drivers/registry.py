@@ -10,7 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from drivers.optical import manual, polatis_scpi, polatis_tl1, template
+from drivers.optical import (
+    calient_tl1,
+    glimmerglass_tl1,
+    manual,
+    openflow_xc,
+    polatis_scpi,
+    polatis_tl1,
+    template,
+)
 from drivers.tor import ovs_ovsdb
 from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.errors import UnknownName
@@ -41,7 +49,12 @@ class TorEntry:
 
 OPTICAL: Final[Mapping[str, OpticalEntry]] = {
     "manual": OpticalEntry(manual.build, manual.check, manual.CAPABILITIES),
+    "openflow-xc": OpticalEntry(openflow_xc.build, openflow_xc.check, openflow_xc.CAPABILITIES),
     "polatis-scpi": OpticalEntry(polatis_scpi.build, polatis_scpi.check, polatis_scpi.CAPABILITIES),
+    "calient-tl1": OpticalEntry(calient_tl1.build, calient_tl1.check, calient_tl1.CAPABILITIES),
+    "glimmerglass-tl1": OpticalEntry(
+        glimmerglass_tl1.build, glimmerglass_tl1.check, glimmerglass_tl1.CAPABILITIES
+    ),
     "polatis-tl1": OpticalEntry(polatis_tl1.build, polatis_tl1.check, polatis_tl1.CAPABILITIES),
     "template": OpticalEntry(template.build, template.check, template.CAPABILITIES),
 }

@@ -9,7 +9,7 @@ STAMP=$VENV/.bootstrapped
 # What the virtual environment is made from: when any of these changes, pip runs again.
 INPUTS=(
   requirements.txt constraints.txt build-constraints.txt pyproject.toml setup.py
-  scripts/bootstrap.sh
+  scripts/bootstrap.sh topology/native/*.[ch]
 )
 
 # command that it brings -> Debian package; Mininet is on no Python package index
@@ -25,6 +25,9 @@ declare -A NEEDS=(
   [/sbin/modprobe]=kmod
   [/usr/bin/make]=make
   [/usr/bin/python3]=python3
+  [/usr/bin/gcc]=gcc
+  [/usr/include/stdio.h]=libc6-dev
+  [/usr/include/python3.11/Python.h]=python3-dev
   [/usr/lib/python3/dist-packages/mininet/node.py]=mininet
   [/etc/ssl/certs/ca-certificates.crt]=ca-certificates
 )
@@ -75,7 +78,7 @@ make_virtual_environment() {
     "$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
   say "installing the project"
   pip_install --no-deps --editable .
-  "$VENV/bin/python" -c 'import mininet.node, hydra, topology, drivers, apps' ||
+  "$VENV/bin/python" -c 'import mininet.node, hydra, topology._native, drivers, apps' ||
     fail "the installed packages can't be imported: see above"
 }
 

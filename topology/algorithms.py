@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from hydra.errors import UnknownName
 from hydra.model import Topology
-from topology.multihop import keep_current, plan_hydra_bfs
+from topology.multihop import keep_current, plan_hydra_bfs, plan_hydra_bfs_plus
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved
 
 
@@ -63,6 +63,11 @@ ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
             "multi-hop circuits for the largest demands first, in rounds by hop distance",
             "HydRA, JOCN 2015, section III.B.3",
         ),
+        "hydra-bfs+": Entry(
+            plan_hydra_bfs_plus,
+            "hydra-bfs by several rules for relays and port use: the plan that serves most",
+            "HydRA, JOCN 2015, section III.B.3; the rules are this project's",
+        ),
         "static": Entry(keep_current, "keeps the present topology", "baseline of comparisons"),
     }
 )
@@ -80,3 +85,17 @@ def entry(name: str) -> Entry:
 def algorithm(name: str) -> Algorithm:
     """The function of :func:`entry`."""
     return entry(name).plan
+
+
+def objection(name: str, fabric: FabricArrays) -> str | None:
+    """Why the controller can't plan with ``name`` on this fabric, in words; None where it can.
+
+    Raises UnknownName.
+    """
+    chosen = entry(name)
+    if chosen.product is not Product.CIRCUITS:
+        return (
+            f"it plans {chosen.product.value}, and the controller sets up duplex circuits that "
+            "stay: it is for comparisons, see `hydra plan --fabric`"
+        )
+    return chosen.objection(fabric)

@@ -11,9 +11,8 @@ from topology.problem import (
     RATE_TOLERANCE_MBPS,
     Budget,
     FabricArrays,
-    PairDemand,
+    PairDemands,
     Reserved,
-    book,
 )
 
 
@@ -30,7 +29,7 @@ class Standing:
 
 def standing_part(
     fabric: FabricArrays,
-    pairs: list[PairDemand],
+    pairs: PairDemands,
     current: Topology,
     reserved: Reserved,
     budget: Budget,
@@ -58,12 +57,15 @@ def standing_part(
     paths = tuple(sorted([*reserved_rates, *kept]))
     residual = {circuit: fabric.rate_of(circuit) for circuit in fixed | pinned}
     _book_reserved(residual, reserved_rates)
-    _book_demands(residual, pairs, paths, reserved_rates)
+    if paths:
+        _book_demands(residual, pairs, paths, reserved_rates)
     return Standing(circuits=fixed | pinned, paths=paths, residual_mbps=residual)
 
 
 def _outside(fabric: FabricArrays, current: Topology, budget: Budget) -> frozenset[Circuit]:
     """Circuits that stay because they, or a path over them, lie outside the budget."""
+    if budget.racks is None and budget.planes is None:
+        return frozenset()
     fixed = {c for c in current.circuits if not budget.may_change(fabric, c)}
     for path in current.paths:
         foreign = not (budget.includes_rack(path.src) and budget.includes_rack(path.dst))
@@ -140,7 +142,7 @@ def _book_reserved(
 
 def _book_demands(
     residual_mbps: dict[Circuit, float],
-    pairs: list[PairDemand],
+    pairs: PairDemands,
     paths: Iterable[Path],
     reserved_rates: Mapping[Path, float],
 ) -> None:
@@ -148,4 +150,7 @@ def _book_demands(
     for pair in pairs:
         path = path_of.get((pair.src, pair.dst))
         if path is not None:
-            book(residual_mbps, path, max(0.0, pair.mbps - reserved_rates.get(path, 0.0)))
+            wanted_mbps = max(0.0, pair.mbps - reserved_rates.get(path, 0.0))
+            given = min(wanted_mbps, *(residual_mbps[circuit] for circuit in path.circuits))
+            for circuit in path.circuits:
+                residual_mbps[circuit] -= given

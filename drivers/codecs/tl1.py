@@ -473,6 +473,11 @@ def parse_power_dbm(text: str) -> float | None:
     return float(text)
 
 
+def severity(code: str) -> Severity:
+    """``CR``, ``MJ``, ``MN``, ``CL``; whatever else stands for something milder."""
+    return _SEVERITIES.get(code.strip(), Severity.WARNING)
+
+
 def parse_alarm(record: str) -> AlarmRecord:
     """One record of ``RTRV-ALM-ALL`` or ``REPT ALM``; severities not listed read as WARNING."""
     aid, separator, rest = record.partition(":")
@@ -481,9 +486,8 @@ def parse_alarm(record: str) -> AlarmRecord:
     if not separator or not comma or not condition or not code.strip():
         raise Tl1Error(f"not an alarm: {_shown(record)}")
     described = _DESCRIPTION.search(fields)
-    severity = _SEVERITIES.get(code.strip(), Severity.WARNING)
     text = described[1] if described is not None else ""
-    return AlarmRecord(aid.partition(",")[0].strip(), severity, condition, text)
+    return AlarmRecord(aid.partition(",")[0].strip(), severity(code), condition, text)
 
 
 def _unquoted(line: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from drivers.codecs import tl1, tl1_polatis
-from drivers.optical.changes import check_numbers
+from drivers.optical.changes import Difference, check_numbers
 from drivers.optical.exclusive import exclusive
 from drivers.optical.tl1_switch import WORKS, Standings, Tl1Switch
 from drivers.transports.tcp import TcpStream
@@ -110,6 +110,9 @@ class PolatisTl1(Tl1Switch):
     def _standings(self) -> Standings:
         pairs = self._records(tl1_polatis.PATCHES_QUERY, tl1_polatis.parse_patch)
         return {CrossConnect(ingress, egress): WORKS for ingress, egress in pairs}
+
+    def _check_change(self, change: Difference) -> None:
+        """Every change can be made."""
 
     def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         command = tl1_polatis.delete_patches([c.ingress for c in cross_connects])

@@ -68,6 +68,7 @@ class Tl1Switch(ABC):
         self._timeout_s = timeout_s
         self._lock = threading.RLock()
         self._size: tuple[int, int] | None = None
+        self._begun = False
         self._session = Tl1Session(
             name, stream, self.DIALECT, log_in=self._log_in, timeout_s=timeout_s
         )
@@ -119,7 +120,7 @@ class Tl1Switch(ABC):
         change = difference(self._name, standings.keys(), disconnect, connect)
         broken = {c for c in connect if c in standings and not standings[c].works}
         change = Difference(change.removed | broken, change.added | broken, change.wanted)
-        self._check_change(change, standings)
+        self._check_change(change)
         if change:
             self._check_result(change, self._carry_out(change))
 
@@ -140,9 +141,9 @@ class Tl1Switch(ABC):
     def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         """Set up; returns what the device refused, and why."""
 
-    def _check_change(self, change: Difference, standings: Standings) -> None:
+    @abstractmethod
+    def _check_change(self, change: Difference) -> None:
         """Raises DeviceError for what this device can't do, before anything moves."""
-        del change, standings
 
     def _forget(self) -> None:
         """Drop what was learned of the device."""
@@ -151,15 +152,9 @@ class Tl1Switch(ABC):
     # --- changes --------------------------------------------------------------------------------
 
     def _carry_out(self, change: Difference) -> list[str]:
+        self._begun = False
         refused = self._remove(sorted(change.removed)) if change.removed else []
-        if change.added:
-            try:
-                refused += self._add(sorted(change.added))
-            except DeviceUnavailable as error:
-                if change.removed:  # half of the change is made
-                    raise unconfirmed(self._name, error) from error
-                raise
-        return refused
+        return refused + (self._add(sorted(change.added)) if change.added else [])
 
     def _check_result(self, change: Difference, refused: Sequence[str]) -> None:
         try:
@@ -251,7 +246,13 @@ class Tl1Switch(ABC):
 
         Returns what was done, and what was refused and why.
         """
-        replies = self._session.write_all(list(commands.values()), window=window)
+        try:
+            replies = self._session.write_all(list(commands.values()), window=window)
+        except DeviceError as error:
+            if self._begun:
+                raise unconfirmed(self._name, error) from error
+            raise
+        self._begun = True
         done: list[str] = []
         refused: list[str] = []
         for (what, command), reply in zip(commands.items(), replies, strict=True):

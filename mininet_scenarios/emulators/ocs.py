@@ -118,7 +118,7 @@ class EmulatedOcs:
     def connect(self, pairs: Pairs) -> None:
         """Add cross-connects; those that exist are left alone."""
         wanted = self._checked(pairs)
-        if (allowed := self._allowed(wanted)) is None:
+        if (allowed := self.obeyed(wanted)) is None:
             return
         self._check_distinct(allowed)
         new = [(a, b) for a, b in allowed if self._cross_connects.get(a) != b]
@@ -130,7 +130,7 @@ class EmulatedOcs:
     def connect_only(self, pairs: Pairs) -> None:
         """Replace all cross-connects."""
         wanted = self._checked(pairs)
-        if (allowed := self._allowed(wanted)) is None:
+        if (allowed := self.obeyed(wanted)) is None:
             return
         self._check_distinct(allowed)
         old = set(self._cross_connects.items())
@@ -139,7 +139,7 @@ class EmulatedOcs:
     def disconnect(self, pairs: Pairs) -> None:
         """Remove cross-connects; those that do not exist are ignored."""
         wanted = self._checked(pairs)
-        if (allowed := self._allowed(wanted)) is None:
+        if (allowed := self.obeyed(wanted)) is None:
             return
         self._start_move([(a, b) for a, b in allowed if self._cross_connects.get(a) == b], [])
 
@@ -249,8 +249,8 @@ class EmulatedOcs:
         if len({a for a, _ in pairs}) < len(pairs) or len({b for _, b in pairs}) < len(pairs):
             raise BusyPortError("a port is named twice")
 
-    def _allowed(self, pairs: list[tuple[int, int]]) -> list[tuple[int, int]] | None:
-        """What faults leave of a command; None: nothing, without a word."""
+    def obeyed(self, pairs: list[tuple[int, int]]) -> list[tuple[int, int]] | None:
+        """What faults leave of a command; None: nothing, without a word. Uses faults up."""
         if self.faults.strikes(FaultKind.REFUSE):
             raise RefusedError("the switch refuses")
         if self.faults.strikes(FaultKind.SILENT):

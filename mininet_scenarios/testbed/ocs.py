@@ -90,6 +90,8 @@ class OcsProcess:
 
 
 _EMULATORS: Final = {
+    "calient-tl1": "mininet_scenarios.emulators.calient",
+    "glimmerglass-tl1": "mininet_scenarios.emulators.glimmerglass",
     "polatis-scpi": "mininet_scenarios.emulators.polatis",
     "polatis-tl1": "mininet_scenarios.emulators.polatis_tl1",
 }

@@ -18,6 +18,7 @@ from hydra.model import Login, Plane, PlaneId
 from hydra.roles import TaskState
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.testbed import open_vswitch, testbed_lock
 from tests.conformance.candidate import Bench, Candidate, Deviation
 
 REPOSITORY = Path(__file__).parents[2]
@@ -83,6 +84,9 @@ def emulated(
     return start
 
 
+ADMIN = Login("admin", password_env=LOGIN_VARIABLE)
+
+
 @contextmanager
 def panel() -> Iterator[Bench]:
     """A patch panel, with somebody who does at once whatever is asked."""
@@ -107,6 +111,25 @@ def panel() -> Iterator[Bench]:
             person.join()
 
 
+@contextmanager
+def openflow_bridge() -> Iterator[Bench]:
+    """A bridge of the machine's Open vSwitch, its ports connected to nothing."""
+    bridge = "hyXoc"
+    with testbed_lock(), open_vswitch():
+        command = ["ovs-vsctl", "--timeout=10", "--if-exists", "del-br", bridge]
+        command += ["--", "add-br", bridge, "--", "set", "bridge", bridge]
+        command += ["datapath_type=netdev", "fail_mode=secure", "protocols=OpenFlow13"]
+        for port in range(1, PORTS + 1):
+            command += ["--", "add-port", bridge, f"hyX{port}", "--", "set", "interface"]
+            command += [f"hyX{port}", "type=internal", f"ofport_request={port}"]
+        subprocess.run(command, check=True)
+        try:
+            address = f"unix:/var/run/openvswitch/{bridge}.mgmt"
+            yield Bench(Plane(PlaneId(0), "p1", "openflow-xc", address, PORTS, 0.0, 100.0))
+        finally:
+            subprocess.run(["ovs-vsctl", "--timeout=10", "del-br", bridge], check=True)
+
+
 def template(*, one_by_one: bool = False) -> Callable[[], AbstractContextManager[Bench]]:
     """The example of docs/template-driver.md, on the switch that it is about."""
     page = (REPOSITORY / "docs" / "template-driver.md").read_text()
@@ -128,15 +151,20 @@ def template(*, one_by_one: bool = False) -> Callable[[], AbstractContextManager
 
 
 CANDIDATES = [
+    Candidate(
+        "calient-tl1",
+        emulated("calient-tl1", "calient", login=ADMIN, password="root"),
+        faults=TL1_FAULTS | {FaultKind.NO_LIGHT, FaultKind.RESERVED},
+    ),
+    Candidate(
+        "glimmerglass-tl1",
+        emulated("glimmerglass-tl1", "glimmerglass"),
+        faults=TL1_FAULTS - {FaultKind.IDLE_LOGOUT} | {FaultKind.NO_LIGHT},
+    ),
     Candidate("polatis-scpi", emulated("polatis-scpi", "polatis"), faults=COMMON_FAULTS),
     Candidate(
         "polatis-tl1",
-        emulated(
-            "polatis-tl1",
-            "polatis_tl1",
-            login=Login("admin", password_env=LOGIN_VARIABLE),
-            password="root",
-        ),
+        emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root"),
         faults=TL1_FAULTS,
     ),
     Candidate(
