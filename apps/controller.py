@@ -23,6 +23,7 @@ from apps.ledger import Ledger
 from apps.mover import Mover
 from apps.planner import Planner
 from apps.planning import Planning, Proposal
+from apps.quarantine import Quarantine
 from apps.runner import Runner
 from apps.stats_poller import StatsPoller
 from apps.upkeep import Upkeep
@@ -31,6 +32,7 @@ from hydra.journal import Journal, JournalError
 from hydra.model import DatapathId, DemandMatrix, Fabric, NetworkState, PlaneId, PortId
 from hydra.plan import Plan
 from hydra.policy import Mode, Policy
+from hydra.quarantine import Quarantined
 from hydra.reservations import Reservation, ReservationRequest
 from hydra.roles import Task, TaskState
 from hydra.service import (
@@ -39,6 +41,7 @@ from hydra.service import (
     DeviceStatus,
     PlanReport,
     PlanRequest,
+    QuarantinedPort,
     Reconfiguration,
     Verdict,
 )
@@ -63,7 +66,10 @@ class Controller:
         self._planner = Planner(fabric, policy)
         self._poller = StatsPoller(fabric, policy, self.fleet)
         self._ledger = Ledger(fabric, journal)
-        self._upkeep = Upkeep(fabric, policy, self.fleet, self._devices, self._ledger)
+        self._quarantine = Quarantine(fabric, journal, policy.quarantine_s)
+        self._upkeep = Upkeep(
+            fabric, policy, self.fleet, self._devices, self._ledger, self._quarantine
+        )
         announcer = self._upkeep.announcer
         self._runner = Runner(fabric, policy, self.fleet, self._devices, journal, announcer)
         self._mover = Mover(
@@ -87,6 +93,7 @@ class Controller:
     def start(self) -> None:
         """Raises HydraError if the journal can't be used."""
         self._ledger.load()
+        self._quarantine.load()
         self._planner.start()
         self._thread.start()
         self._upkeep.announcer.start()
@@ -328,6 +335,16 @@ class Controller:
         if plane is None:
             raise UnknownName(f"there is no optical switch {name!r}")
         return plane.id
+
+    def quarantine(self) -> Sequence[QuarantinedPort]:
+        return [self._seen_now(entry) for entry in self._quarantine.entries()]
+
+    def clear_quarantine(self, rack: str, tor_port: str) -> QuarantinedPort:
+        """Returns what it was. Raises UnknownName."""
+        return self._seen_now(self._quarantine.clear(rack, tor_port))
+
+    def _seen_now(self, entry: Quarantined) -> QuarantinedPort:
+        return QuarantinedPort(entry, on_trial=not entry.blocks(time.time()))
 
     def not_ready(self) -> Sequence[str]:
         """What is still missing before the controller can do its job; empty when ready."""

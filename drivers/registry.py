@@ -15,11 +15,15 @@ from drivers.optical import (
     glimmerglass_tl1,
     manual,
     openflow_xc,
+    polatis_netconf,
     polatis_scpi,
     polatis_tl1,
     template,
 )
-from drivers.tor import ovs_ovsdb
+from drivers.tor import (
+    openconfig_vlan,
+    ovs_ovsdb,
+)
 from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.errors import UnknownName
 from hydra.model import Plane, Rack
@@ -48,6 +52,9 @@ class TorEntry:
 
 
 OPTICAL: Final[Mapping[str, OpticalEntry]] = {
+    "polatis-netconf": OpticalEntry(
+        polatis_netconf.build, polatis_netconf.check, polatis_netconf.CAPABILITIES
+    ),
     "manual": OpticalEntry(manual.build, manual.check, manual.CAPABILITIES),
     "openflow-xc": OpticalEntry(openflow_xc.build, openflow_xc.check, openflow_xc.CAPABILITIES),
     "polatis-scpi": OpticalEntry(polatis_scpi.build, polatis_scpi.check, polatis_scpi.CAPABILITIES),
@@ -59,6 +66,9 @@ OPTICAL: Final[Mapping[str, OpticalEntry]] = {
     "template": OpticalEntry(template.build, template.check, template.CAPABILITIES),
 }
 TOR: Final[Mapping[str, TorEntry]] = {
+    "openconfig-vlan": TorEntry(
+        openconfig_vlan.build, openconfig_vlan.check, openconfig_vlan.CAPABILITIES
+    ),
     "ovs-ovsdb": TorEntry(ovs_ovsdb.build, ovs_ovsdb.check, ovs_ovsdb.CAPABILITIES),
 }
 

@@ -62,6 +62,8 @@ class Policy:
     minimum_circuit_life_s: float = 5.0
     fdb_age_s: float = 300.0
     """MAC ageing time of the ToRs; hosts are announced every third of it."""
+    quarantine_s: float | None = 60.0
+    """How long the ports of a circuit that failed are left out of planning; None: until cleared."""
     drain: DrainPolicy = DrainPolicy()
     timeouts: Timeouts = Timeouts()
     emulated_rules: int = 0

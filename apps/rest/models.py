@@ -47,11 +47,25 @@ class DemandEntry(Body):
     mbps: float = Field(ge=0)
 
 
+class DemandMatrix(Body):
+    """Demand between all pairs of racks, in a fraction of the space that entries take."""
+
+    racks: list[Name] | None = Field(
+        default=None, min_length=1, description="Of the rows and columns. Null: as in the topology."
+    )
+    mbps: list[list[Annotated[float, Field(ge=0)]]] = Field(
+        description="From the row's rack to the column's; the diagonal is zero."
+    )
+
+
 class PlanBody(Body):
     """What a topology is wanted for, and what may be touched to get it."""
 
     demand: list[DemandEntry] | None = Field(
         default=None, description="Null: the measured demand. Pairs left out have none."
+    )
+    demand_matrix: DemandMatrix | None = Field(
+        default=None, description="Instead of `demand`. Racks left out have none."
     )
     planes: list[Name] | None = Field(
         default=None, min_length=1, description="Only these may change. Null: all."
@@ -284,6 +298,20 @@ class Task(Document):
 
 class Tasks(Document):
     tasks: list[Task]
+
+
+class QuarantinedPort(Document):
+    rack: str
+    port: str
+    plane: str
+    reason: str
+    since_unix_s: float
+    until_unix_s: float | None = Field(description="Null: until it is cleared.")
+    on_trial: bool = Field(description="Its time is up: the next circuit there decides.")
+
+
+class Quarantine(Document):
+    ports: list[QuarantinedPort]
 
 
 class Decisions(Document):

@@ -25,6 +25,7 @@ from hydra.service import (
     DemandReport,
     DeviceStatus,
     PlanReport,
+    QuarantinedPort,
     Reconfiguration,
 )
 
@@ -195,6 +196,19 @@ def reconfiguration(fabric: Fabric, one: Reconfiguration) -> models.Reconfigurat
         ],
         unconfirmed=list(one.unconfirmed),
         reason=one.reason,
+    )
+
+
+def quarantined(fabric: Fabric, one: QuarantinedPort) -> models.QuarantinedPort:
+    port = fabric.ports[one.entry.port]
+    return models.QuarantinedPort(
+        rack=fabric.racks[port.rack].name,
+        port=port.tor_port,
+        plane=fabric.planes[port.plane].name,
+        reason=one.entry.reason,
+        since_unix_s=one.entry.since_unix_s,
+        until_unix_s=one.entry.until_unix_s,
+        on_trial=one.on_trial,
     )
 
 

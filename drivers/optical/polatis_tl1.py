@@ -9,13 +9,8 @@ from drivers.codecs import tl1, tl1_polatis
 from drivers.optical.changes import Difference, check_numbers
 from drivers.optical.exclusive import exclusive
 from drivers.optical.tl1_switch import WORKS, Standings, Tl1Switch
-from drivers.transports.tcp import TcpStream
-from hydra.config.devices import (
-    NoOptions,
-    endpoint_problems,
-    login_problems,
-    option_problems,
-)
+from drivers.transports.addresses import address_problems, stream_to
+from hydra.config.devices import login_problems
 from hydra.errors import Problem
 from hydra.model import CrossConnect, Plane
 from hydra.roles import (
@@ -37,15 +32,13 @@ _T = TypeVar("_T")
 
 def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
     """The driver of ``plane``, not connected yet."""
-    stream = TcpStream(plane.name, plane.address)
-    return PolatisTl1(plane.name, stream, plane.login, timeout_s=timeout_s)
+    return PolatisTl1(plane.name, stream_to(plane), plane.login, timeout_s=timeout_s)
 
 
 def check(plane: Plane) -> Iterator[Problem]:
     """What can't work in ``plane``'s configuration."""
-    yield from endpoint_problems(plane.address)
+    yield from address_problems(plane)
     yield from login_problems(plane.login)
-    yield from option_problems(NoOptions, plane.options)
 
 
 class PolatisTl1(Tl1Switch):

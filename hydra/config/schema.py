@@ -160,6 +160,7 @@ class PolicySection(_Section):
     minimum_gain_mbps: NotNegative = _POLICY.minimum_gain_mbps
     minimum_circuit_life_s: NotNegative = _POLICY.minimum_circuit_life_s
     fdb_age_s: Positive = _POLICY.fdb_age_s
+    quarantine_s: Positive | None = _POLICY.quarantine_s
     drain: DrainSection = DrainSection()
     timeouts: TimeoutsSection = TimeoutsSection()
     emulated_rules: Annotated[int, Field(ge=0, le=1_000_000)] = _POLICY.emulated_rules

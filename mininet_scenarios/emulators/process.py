@@ -38,6 +38,9 @@ class DeviceServer(Protocol):
     async def revive(self) -> None:
         """Listen again at the same address."""
 
+    async def listen_pty(self, path: str) -> None:
+        """Serve a serial line too: ``path`` is made to point to the end for the client."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Product:
@@ -74,11 +77,17 @@ class OcsEmulator:
         )
 
     async def run(
-        self, device: tuple[str, int], admin: tuple[str, int] | None, stop: asyncio.Event
+        self,
+        device: tuple[str, int],
+        serial: str | None,
+        admin: tuple[str, int] | None,
+        stop: asyncio.Event,
     ) -> None:
         """Serve until ``stop``; prints the addresses once both are listening."""
         await self._ocs.start()
         addresses = [f"{self._protocol} {_shown(await self._server.listen(*device))}"]
+        if serial is not None:
+            await self._server.listen_pty(serial)
         if admin is not None:
             addresses.append(f"admin {_shown(await self._admin.listen(*admin))}")
         print("listening", *addresses, flush=True)
@@ -182,20 +191,18 @@ def run(product: Product, arguments: Sequence[str] | None = None) -> int:
         timing = Timing(options.switching_ms / 1000, options.debounce_ms / 1000)
         ocs = EmulatedOcs(options.ports, mirrors, timing)
         emulator = OcsEmulator(product, options.name, ocs)
-        asyncio.run(_serve(emulator, options.listen, options.admin))
+        asyncio.run(_serve(emulator, options))
     except (BridgeError, LinkError, OSError) as error:
         _log.error("%s: %s", options.name, error)
         return 1
     return 0
 
 
-async def _serve(
-    emulator: OcsEmulator, device: tuple[str, int], admin: tuple[str, int] | None
-) -> None:
+async def _serve(emulator: OcsEmulator, options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await emulator.run(device, admin, stop)
+    await emulator.run(options.listen, options.serial, options.admin, stop)
 
 
 def _parser(product: Product) -> argparse.ArgumentParser:
@@ -203,6 +210,7 @@ def _parser(product: Product) -> argparse.ArgumentParser:
     parser.add_argument("--name", default=product.program, help="its serial number, or its name")
     listen = ("127.0.0.1", product.port)
     parser.add_argument("--listen", type=_endpoint, default=listen, metavar="H:P")
+    parser.add_argument("--serial", metavar="PATH", help="a pseudo-terminal, made at PATH, as well")
     parser.add_argument("--admin", type=_endpoint, metavar="H:P", help="control socket")
     parser.add_argument("--ports", type=_positive, default=16, help="ports on each side")
     parser.add_argument("--switching-ms", type=_milliseconds, default=25.0)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import yaml
 
-from drivers.optical.manual import ManualOptions, ManualPanel
 from hydra.model import Login, Plane, PlaneId
-from hydra.roles import TaskState
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
-from mininet_scenarios.testbed import open_vswitch, testbed_lock
+from mininet_scenarios.emulators.netconfd import Netconfd
 from tests.conformance.candidate import Bench, Candidate, Deviation
+from tests.conformance.local_devices import PORTS, openflow_bridge, panel
 
 REPOSITORY = Path(__file__).parents[2]
-PORTS = 16
 SWITCHING_MS = 5.0
 COMMON_FAULTS = frozenset(
     {
@@ -54,6 +53,7 @@ def emulated(
     *arguments: str,
     login: Login | None = None,
     password: str = "",
+    serial: bool = False,
     options: Mapping[str, object] | None = None,
 ) -> Callable[[], AbstractContextManager[Bench]]:
     """An emulator of ours, as a process of its own on a real socket."""
@@ -63,6 +63,8 @@ def emulated(
         command = [sys.executable, "-m", f"mininet_scenarios.emulators.{module}"]
         command += ["--name", "000042", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
         command += ["--ports", f"{PORTS}", "--switching-ms", f"{SWITCHING_MS:g}", *arguments]
+        line = f"{tempfile.gettempdir()}/hydra-conformance-{os.getpid()}-{driver}"
+        command += ["--serial", line] if serial else []
         with (
             pytest.MonkeyPatch.context() as patch,
             subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as server,
@@ -70,6 +72,7 @@ def emulated(
             patch.setenv(LOGIN_VARIABLE, password)
             try:
                 _, _, address, _, admin = server.stdout.readline().split()
+                address = f"serial:{line}" if serial else address
                 host, _, port = admin.rpartition(":")
                 plane = Plane(
                     PlaneId(0), "p1", driver, address, PORTS, SWITCHING_MS, 100.0, login,
@@ -84,50 +87,8 @@ def emulated(
     return start
 
 
+SERIAL = {Deviation.NO_SECOND_SESSION: "a serial line has one user at a time"}
 ADMIN = Login("admin", password_env=LOGIN_VARIABLE)
-
-
-@contextmanager
-def panel() -> Iterator[Bench]:
-    """A patch panel, with somebody who does at once whatever is asked."""
-
-    def work() -> None:
-        while not home.wait(0.01):
-            for task in panel.tasks():
-                if task.state is TaskState.PENDING:
-                    panel.settle(task.id, TaskState.DONE, "")
-
-    with tempfile.TemporaryDirectory() as directory:
-        options = {"state": f"{directory}/panel.db", "timeout_s": 10}
-        plane = Plane(PlaneId(0), "p1", "manual", "panel: here", PORTS, 0.0, 100.0, None, options)
-        panel = ManualPanel("person", PORTS, ManualOptions.model_validate(options))
-        home = threading.Event()
-        person = threading.Thread(target=work)
-        person.start()
-        try:
-            yield Bench(plane)
-        finally:
-            home.set()
-            person.join()
-
-
-@contextmanager
-def openflow_bridge() -> Iterator[Bench]:
-    """A bridge of the machine's Open vSwitch, its ports connected to nothing."""
-    bridge = "hyXoc"
-    with testbed_lock(), open_vswitch():
-        command = ["ovs-vsctl", "--timeout=10", "--if-exists", "del-br", bridge]
-        command += ["--", "add-br", bridge, "--", "set", "bridge", bridge]
-        command += ["datapath_type=netdev", "fail_mode=secure", "protocols=OpenFlow13"]
-        for port in range(1, PORTS + 1):
-            command += ["--", "add-port", bridge, f"hyX{port}", "--", "set", "interface"]
-            command += [f"hyX{port}", "type=internal", f"ofport_request={port}"]
-        subprocess.run(command, check=True)
-        try:
-            address = f"unix:/var/run/openvswitch/{bridge}.mgmt"
-            yield Bench(Plane(PlaneId(0), "p1", "openflow-xc", address, PORTS, 0.0, 100.0))
-        finally:
-            subprocess.run(["ovs-vsctl", "--timeout=10", "del-br", bridge], check=True)
 
 
 def template(*, one_by_one: bool = False) -> Callable[[], AbstractContextManager[Bench]]:
@@ -150,6 +111,23 @@ def template(*, one_by_one: bool = False) -> Callable[[], AbstractContextManager
     return start
 
 
+def netconfd(datastore: str) -> Callable[[], AbstractContextManager[Bench]]:
+    """A real NETCONF server on our modules, written through this datastore."""
+
+    @contextmanager
+    def start() -> Iterator[Bench]:
+        with TemporaryDirectory() as directory, Netconfd(Path(directory), datastore) as server:
+            server.become_polatis(PORTS)
+            options = {"host_key": server.host_key, "stream": "NETCONF"}
+            plane = Plane(
+                PlaneId(0), "p1", "polatis-netconf", server.address, PORTS, 0.0, 100.0,
+                server.login, options,
+            )  # fmt: skip
+            yield Bench(plane, 3.0)
+
+    return start
+
+
 CANDIDATES = [
     Candidate(
         "calient-tl1",
@@ -161,17 +139,33 @@ CANDIDATES = [
         emulated("glimmerglass-tl1", "glimmerglass"),
         faults=TL1_FAULTS - {FaultKind.IDLE_LOGOUT} | {FaultKind.NO_LIGHT},
     ),
+    Candidate("polatis-netconf", netconfd("candidate"), variant="netconfd"),
     Candidate("polatis-scpi", emulated("polatis-scpi", "polatis"), faults=COMMON_FAULTS),
+    Candidate(
+        "polatis-scpi",
+        emulated("polatis-scpi", "polatis", serial=True),
+        variant="serial",
+        faults=COMMON_FAULTS,
+        deviations=SERIAL,
+    ),
     Candidate(
         "polatis-tl1",
         emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root"),
         faults=TL1_FAULTS,
     ),
     Candidate(
+        "polatis-tl1",
+        emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root", serial=True),
+        variant="serial",
+        faults=TL1_FAULTS,
+        deviations=SERIAL,
+    ),
+    Candidate(
         "manual",
         panel,
         deviations={Deviation.NOT_ON_THE_NETWORK: "people read its tasks, it has no address"},
     ),
+    Candidate("openflow-xc", openflow_bridge, marks=(pytest.mark.ovs,)),
     Candidate("template", template(), faults=COMMON_FAULTS),
     Candidate(
         "template",

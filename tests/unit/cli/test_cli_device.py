@@ -232,7 +232,7 @@ def test_a_lost_reply(device, switch, admin):
 
 
 def test_power(run, config, monkeypatch):
-    """On the switch of docs/template-driver.md: Polatis over SCPI tells no power here."""
+    """On the switch of docs/template-driver.md."""
     with craft_terminal()() as bench:
         document = yaml.safe_load(config.read_text())
         plane = bench.plane
@@ -252,11 +252,18 @@ def test_power(run, config, monkeypatch):
         assert "bulk, unidirectional, power readings" in listed
 
 
-@pytest.mark.parametrize("what", ["power", "alarms"])
-def test_what_the_driver_can_not_read(device, what):
-    result = device(what, "p1")
+def test_what_the_driver_can_not_read(device):
+    result = device("alarms", "p1")
     assert result.exit_code == 1
-    assert f"driver polatis-scpi has no {what}" in result.stderr
+    assert "driver polatis-scpi has no alarms" in result.stderr
+
+
+def test_power_is_read_from_the_switch(device, switch):
+    switch.change([], pairs((9, 25)))
+    result = device("power", "p1", "9", "25")
+    assert result.exit_code == 0
+    assert "-2.0" in result.stdout
+    assert "-3.2" in result.stdout
 
 
 @pytest.mark.parametrize(
