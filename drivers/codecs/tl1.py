@@ -30,10 +30,10 @@ MAX_COMMAND_CHARS: Final = 32 * 1024
 _PENDING_REPLIES: Final = 64
 _SHOWN_CHARS: Final = 80
 
-_LINE_END: Final = re.compile(r"[\r\n]")
-_SPECIAL: Final = re.compile(r'[\r\n";*/\x00-\x08\x0b\x0c\x0e-\x1f\x7f]')
+_LINE_END: Final = re.compile(rb"[\r\n]")
+_SPECIAL: Final = re.compile(rb'[\r\n";*/\x00-\x08\x0b\x0c\x0e-\x1f\x7f]')
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
-_BACKSLASHES: Final = re.compile(r"\\*\Z")
+_BACKSLASH: Final = ord("\\")
 _HEADER: Final = re.compile(
     r"(\S(?:.{0,63}\S)?) +([0-9]{2,4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})", re.ASCII
 )
@@ -159,7 +159,7 @@ class Decoder:
     def __init__(self, prompts: Iterable[str] = ()) -> None:
         # GR-831-CORE: an acknowledgement ends with this sign.
         self._prompts = tuple(sorted({"<", *prompts}, key=len, reverse=True))
-        self._line = ""
+        self._line = bytearray()
         self._message: _Message | None = None
         self._in_quote = False
         self._in_comment = False
@@ -170,13 +170,12 @@ class Decoder:
 
     def receive(self, data: bytes) -> None:
         """Take the next bytes from the device; bytes after the first bad one are ignored."""
-        text = data.decode("latin-1")
         position = 0
-        while position < len(text) and self._error is None:
+        while position < len(data) and self._error is None:
             if self._message is None:
-                position = self._take_chatter(text, position)
+                position = self._take_chatter(data, position)
             else:
-                position = self._take_message(self._message, text, position)
+                position = self._take_message(self._message, data, position)
 
     def next_event(self) -> Event | None:
         """The next event, or None when more bytes are needed.
@@ -192,17 +191,16 @@ class Decoder:
 
     # Between messages: lines of anything.
 
-    def _take_chatter(self, text: str, position: int) -> int:
-        end = _LINE_END.search(text, position)
-        stop = len(text) if end is None else end.start()
+    def _take_chatter(self, data: bytes, position: int) -> int:
+        end = _LINE_END.search(data, position)
+        stop = len(data) if end is None else end.start()
         if len(self._line) + stop - position > MAX_LINE_BYTES:
             self._fail(f"more than {MAX_LINE_BYTES} bytes without a line end between messages")
-            return len(text)
-        self._line += text[position:stop]
+            return len(data)
+        self._line += data[position:stop]
         if end is None:
             return stop
-        line, self._line = self._line, ""
-        self._classify(line)
+        self._classify(self._take_line())
         return end.end()
 
     def _classify(self, line: str) -> None:
@@ -222,49 +220,54 @@ class Decoder:
 
     # Inside a message: lines up to an unquoted semicolon.
 
-    def _take_message(self, message: _Message, text: str, position: int) -> int:
+    def _take_message(self, message: _Message, data: bytes, position: int) -> int:
         """Take one line, or what there is of it; returns where to go on."""
         start = position
-        for special in _SPECIAL.finditer(text, position):
+        for special in _SPECIAL.finditer(data, position):
             at, sign = special.start(), special[0]
-            self._extend(text[start:at])
+            self._extend(data[start:at])
             start = at + 1
             if self._error is not None:
                 return start
-            if sign in "\r\n":
+            if sign in b"\r\n":
                 self._end_line(message)
                 return start
-            if sign == ";" and not self._in_quote and not self._in_comment:
+            if sign == b";" and not self._in_quote and not self._in_comment:
                 self._end_message(message)
                 return start
             self._note(sign)
             self._extend(sign)
-        self._extend(text[start:])
-        return len(text)
+        self._extend(data[start:])
+        return len(data)
 
-    def _extend(self, text: str) -> None:
-        if self._kept + len(self._line) + len(text) > MAX_MESSAGE_BYTES:
+    def _extend(self, piece: bytes) -> None:
+        if self._kept + len(self._line) + len(piece) > MAX_MESSAGE_BYTES:
             self._fail(f"messages of more than {MAX_MESSAGE_BYTES} bytes")
         elif self._error is None:
-            self._line += text
+            self._line += piece
 
-    def _note(self, sign: str) -> None:
+    def _note(self, sign: bytes) -> None:
         """Keep track of quotes and comments; ``sign`` is about to join the line."""
         if self._in_comment:
-            if sign == "/" and self._line.endswith("*"):
+            if sign == b"/" and self._line.endswith(b"*"):
                 self._in_comment = False
-        elif sign == '"':
-            backslashes = _BACKSLASHES.search(self._line)
-            escaped = backslashes is not None and len(backslashes[0]) % 2 == 1
-            self._in_quote = self._in_quote and escaped if self._in_quote else True
-        elif sign == "*" and not self._in_quote:
-            self._in_comment = self._line.endswith("/")
-        elif sign not in "*/;":
-            self._fail(f"byte 0x{ord(sign):02x} in a message")
+        elif sign == b'"':
+            self._in_quote = not self._in_quote or self._is_escaped()
+        elif sign == b"*" and not self._in_quote:
+            self._in_comment = self._line.endswith(b"/")
+        elif sign not in b"*/;":
+            self._fail(f"byte 0x{sign[0]:02x} in a message")
+
+    def _is_escaped(self) -> bool:
+        """Whether an odd number of backslashes stands before the next byte."""
+        first = len(self._line)
+        while first > 0 and self._line[first - 1] == _BACKSLASH:
+            first -= 1
+        return (len(self._line) - first) % 2 == 1
 
     def _end_line(self, message: _Message) -> None:
         if self._in_comment:  # a comment may run over several lines
-            self._extend(" ")
+            self._extend(b" ")
             return
         line = self._take_line()
         if message.identification is not None and line == ">":
@@ -279,7 +282,8 @@ class Decoder:
             self._finish(message)
 
     def _take_line(self) -> str:
-        line, self._line = self._line.strip(), ""
+        line = self._line.decode("latin-1").strip()
+        self._line.clear()
         # A quote that is not closed on its line must not swallow the rest of the session.
         self._in_quote = False
         return line
@@ -328,7 +332,7 @@ class Decoder:
 
     def _fail(self, reason: str) -> None:
         self._error = Tl1Error(reason)
-        self._line = ""
+        self._line.clear()
         self._message = None
         self._begun.clear()
 
