@@ -127,6 +127,7 @@ class OpenFlowXc:
         self._rules = RuleAddress(options.table, options.priority, _COOKIE)
         ingress = options.ingress_ports or list(range(1, ports + 1))
         self._sides = (ingress, options.egress_ports or ingress)
+        self._size = (len(ingress), len(self._sides[1]))
 
     @property
     def name(self) -> str:
@@ -156,9 +157,11 @@ class OpenFlowXc:
             raise self._nonsense(error) from error
         return DeviceIdentity(found.manufacturer, found.hardware, found.serial, found.software)
 
+    @exclusive
     def size(self) -> tuple[int, int]:
-        """As configured."""
-        return len(self._sides[0]), len(self._sides[1])
+        """As configured; raises DeviceError where the switch lacks one of those ports."""
+        self._numbers()
+        return self._size
 
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
@@ -173,8 +176,8 @@ class OpenFlowXc:
 
         What is already as wanted is left alone, so repeating a change moves nothing.
         """
-        check_ports(self._name, self.size(), {*disconnect, *connect})
         numbers = self._numbers()
+        check_ports(self._name, self._size, {*disconnect, *connect})
         change = difference(self._name, self._read(numbers), disconnect, connect)
         if not change:
             return
@@ -189,7 +192,7 @@ class OpenFlowXc:
     @exclusive
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
         """DISABLED where configuration switched a port off."""
-        check_numbers(self._name, ports, 1, sum(self.size()))
+        check_numbers(self._name, ports, 1, sum(self._size))
         if not ports:
             return {}
         down = {port.number for port in self._descriptions() if port.down}

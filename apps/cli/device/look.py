@@ -204,7 +204,7 @@ def _print_plane(document: dict[str, Any]) -> None:
                 c["egress"],
                 c["from"] or "-",
                 c["to"] or "-",
-                "the controller's" if c["controller"] else "somebody else's",
+                "the controller's" if c["controller"] else "not the controller's",
             )
             for c in document["cross_connects"]
         ),
