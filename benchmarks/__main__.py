@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-from benchmarks import planner, retag, rule_encoding, statistics, topology
+from benchmarks import (
+    cross_connects,
+    fuzz_codecs,
+    planner,
+    retag,
+    rule_encoding,
+    statistics,
+    topology,
+)
+
+BENCHMARKS = (
+    planner,
+    topology,
+    rule_encoding,
+    statistics,
+    retag,
+    cross_connects,
+    fuzz_codecs,
+)
 
 
 def main() -> None:
-    for benchmark in (planner, topology, rule_encoding, statistics, retag):
+    for benchmark in BENCHMARKS:
         print(f"\n== {benchmark.__name__}", flush=True)
         benchmark.main()
 

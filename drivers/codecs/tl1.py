@@ -301,8 +301,9 @@ class Decoder:
             self._fail(f"neither a reply nor an autonomous message: {_shown(line)}")
 
     def _keep(self, message: _Message, line: str) -> None:
-        message.lines.append(line)
-        self._kept += len(line) + 1
+        if line != ">":  # which is never text, but the end of a block
+            message.lines.append(line)
+            self._kept += len(line) + 1
 
     def _continue(self, message: _Message) -> None:
         """The block ends here, and another will follow."""
