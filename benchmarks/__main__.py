@@ -7,7 +7,6 @@ from benchmarks import (
     fuzz_codecs,
     matchings,
     multihop,
-    netconf,
     planner,
     retag,
     rule_encoding,
@@ -26,7 +25,6 @@ BENCHMARKS = (
     statistics,
     retag,
     cross_connects,
-    netconf,
     fuzz_codecs,
 )
 
