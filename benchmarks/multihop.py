@@ -1,7 +1,7 @@
 """The HydRA heuristic and its VLANs against the clock: ``python -m benchmarks.multihop``.
 
-Baselines: networkx (a graph kept up to date, a bidirectional search per demand) where that ends in
-seconds, numpy (the same on a Boolean matrix), and first fit on arrays for the VLANs. All follow the
+Baselines: networkx (a graph kept up to date, and a search per demand) where that ends in seconds,
+numpy (the same on a Boolean matrix), and first fit on arrays for the VLANs. All follow the
 same rounds; numpy breaks ties as we do, and must find as many paths of each length. Times are of
 the processor: all this is one thread that waits for nothing.
 """
@@ -128,6 +128,8 @@ class NumpyRounds(Rounds):
 
 
 class NetworkxRounds(Rounds):
+    """From both ends: any shortest path, in the shortest time."""
+
     def __init__(self, racks: int) -> None:
         super().__init__(racks)
         self.graph = nx.from_numpy_array(self.adjacent)
@@ -142,6 +144,14 @@ class NetworkxRounds(Rounds):
     def cut(self, rack: int, others: NDArray[np.intp]) -> None:
         super().cut(rack, others)
         self.graph.remove_edges_from([(rack, int(other)) for other in others])
+
+
+class NetworkxBfsRounds(NetworkxRounds):
+    """As the paper has it: breadth first from one end, to the depth of the round."""
+
+    def search(self, src: int, dst: int, depth: int) -> Racks | None:
+        racks = nx.single_source_shortest_path(self.graph, src, cutoff=depth).get(dst)
+        return tuple(racks) if racks else None
 
 
 def first_fit(fabric: FabricArrays, paths: list[Path]) -> int:
@@ -193,6 +203,7 @@ def search_rows(kind: str, fabric: FabricArrays, ground: Ground) -> list[Result]
     baselines: dict[str, Callable[[int], Rounds]] = {"numpy": NumpyRounds}
     if (kind, racks) in NETWORKX:
         baselines["networkx"] = NetworkxRounds
+        baselines["networkx, BFS"] = NetworkxBfsRounds
     hops = np.bincount(ground.draft(rule).hops, minlength=MAX_HOPS + 1).tolist()
     rows = []
     for name, baseline in baselines.items():

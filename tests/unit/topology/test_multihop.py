@@ -361,6 +361,46 @@ def test_the_result_is_that_of_the_heuristic_written_out_on_networkx(data):
     assert ours.topology == topology_of(*expected)
 
 
+def _instance(rng):
+    """A fabric, two demands and a budget, larger and more even than Hypothesis draws them."""
+    n, planes = int(rng.integers(2, 32)), int(rng.integers(1, 10))
+    rates = [100.0] if rng.random() < 0.5 else [10.0, 40.0, 100.0]
+    ports = [
+        (rack, plane, float(rng.choice(rates)))
+        for rack in range(n)
+        for plane in range(planes)
+        for _ in range(int(rng.integers(1, 3)))
+        if rng.random() < 0.85
+    ]
+    fabric = arrays(n, planes, [ports[i] for i in rng.permutation(len(ports))])
+    wanted = rng.lognormal(1.5, 1.5, (2, n, n)) * (rng.random((2, n, n)) < rng.random())
+    wanted = np.round(wanted) if rng.random() < 0.3 else wanted
+    wanted[:, range(n), range(n)] = 0.0
+    some = rng.random(3) < 0.3
+    budget = Budget(
+        max_hops=int(rng.integers(1, 6)),
+        racks=frozenset(np.flatnonzero(rng.random(n) < 0.7).tolist()) if some[0] else None,
+        planes=frozenset(np.flatnonzero(rng.random(planes) < 0.7).tolist()) if some[1] else None,
+        blocked_ports=frozenset(np.flatnonzero(rng.random(len(ports)) < 0.05).tolist())
+        if some[2]
+        else frozenset(),
+        boolean=bool(rng.random() < 0.5),
+    )
+    return fabric, wanted, budget
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_thousands_of_instances_agree_with_the_oracle(seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(250):
+        fabric, wanted, budget = _instance(rng)
+        current = EMPTY_TOPOLOGY
+        for demand, within in zip(wanted, (replace(budget, racks=None), budget), strict=True):
+            ours = plan_hydra_bfs(fabric, demand, current, NOTHING_RESERVED, within).topology
+            assert ours == reference_plan(fabric, demand, current, NOTHING_RESERVED, within)
+            current = ours
+
+
 @given(st.data())
 def test_a_single_demand_is_served_if_any_choice_of_circuits_serves_it(data):
     fabric = data.draw(fabrics(max_racks=4, max_planes=2))
