@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivers.codecs import scpi, tl1, tl1_calient, tl1_glimmerglass, tl1_polatis
+from drivers.codecs import scpi, terminal, tl1, tl1_calient, tl1_glimmerglass, tl1_polatis
 
 CORPUS = Path(__file__).parent / "corpus"
 PROMPTS = ("agent>", ">")
+TERMINAL_PROMPT = "OXC> "
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,23 @@ def _decode_scpi(chunks: Sequence[bytes]) -> Outcome:
     return Outcome(tuple(found), None)
 
 
+def _decode_terminal(chunks: Sequence[bytes]) -> Outcome:
+    decoder, found = terminal.TerminalDecoder((), terminal.End(prompt=TERMINAL_PROMPT)), []
+    try:
+        for chunk in chunks:
+            decoder.receive(chunk)
+            while (reply := decoder.next_line()) is not None:
+                found.append(reply)
+    except terminal.TerminalError as error:
+        return Outcome(tuple(found), str(error))
+    return Outcome(tuple(found), None)
+
+
+def _encode_terminal(reply: str) -> bytes:
+    lines = f"{reply}\n".replace("\n", "\r\n") if reply else ""
+    return f"{lines}{TERMINAL_PROMPT}".encode()
+
+
 CODECS = [
     Codec(
         "tl1",
@@ -111,4 +129,5 @@ CODECS = [
         ),
         scpi.ScpiError,
     ),
+    Codec("terminal", _decode_terminal, _encode_terminal, (), terminal.TerminalError),
 ]

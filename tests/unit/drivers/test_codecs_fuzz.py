@@ -42,6 +42,8 @@ FRAGMENTS = [
     b"16,16\r\n",
     b'-221,"x"\r',
     b"(-2.1,9.91E37);1\r",
+    b"OXC> ",
+    b"OXC>",
 ]
 INPUTS = st.binary(max_size=300) | st.lists(
     st.sampled_from(FRAGMENTS) | st.binary(max_size=4), max_size=30
