@@ -126,6 +126,11 @@ def _of_body(parse: Callable[[bytes], object]) -> Callable[[str], object]:
     return lambda text: parse(text.encode("latin-1"))
 
 
+def _encode_terminal(reply: str) -> bytes:
+    lines = f"{reply}\n".replace("\n", "\r\n") if reply else ""
+    return f"{lines}{TERMINAL_PROMPT}".encode()
+
+
 CODECS = [
     Codec(
         "iscli",
@@ -152,13 +157,6 @@ CODECS = [
             _of_body(openflow.split_multipart),
         ),
         openflow.OpenFlowError,
-    ),
-    Codec(
-        "terminal",
-        _decode_terminal,
-        lambda reply: reply.replace("\n", "\r\n").encode() + b"\r\n" + TERMINAL_PROMPT.encode(),
-        (),
-        terminal.TerminalError,
     ),
     Codec(
         "tl1",
@@ -200,4 +198,5 @@ CODECS = [
         ),
         scpi.ScpiError,
     ),
+    Codec("terminal", _decode_terminal, _encode_terminal, (), terminal.TerminalError),
 ]
