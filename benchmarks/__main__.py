@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks import (
     cross_connects,
     fuzz_codecs,
+    netconf,
     planner,
     retag,
     rule_encoding,
@@ -19,6 +20,7 @@ BENCHMARKS = (
     statistics,
     retag,
     cross_connects,
+    netconf,
     fuzz_codecs,
 )
 
