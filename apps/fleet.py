@@ -21,12 +21,11 @@ from apps.openflow import (
     SwitchPorts,
     decode_flow_stats,
     decode_port_stats,
-    encode_barrier,
     encode_changes,
-    encode_flow_stats_request,
     encode_packet_out,
     encode_port_stats_request,
 )
+from drivers.codecs.openflow import encode_barrier, encode_flow_stats_request
 from hydra.frames import parse_probe
 from hydra.model import DatapathId, Fabric
 from hydra.pipeline import Port

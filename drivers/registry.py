@@ -14,6 +14,7 @@ from drivers.optical import (
     calient_tl1,
     glimmerglass_tl1,
     manual,
+    openflow_xc,
     polatis_netconf,
     polatis_scpi,
     polatis_tl1,
@@ -57,6 +58,7 @@ OPTICAL: Final[Mapping[str, OpticalEntry]] = {
         polatis_netconf.build, polatis_netconf.check, polatis_netconf.CAPABILITIES
     ),
     "manual": OpticalEntry(manual.build, manual.check, manual.CAPABILITIES),
+    "openflow-xc": OpticalEntry(openflow_xc.build, openflow_xc.check, openflow_xc.CAPABILITIES),
     "polatis-scpi": OpticalEntry(polatis_scpi.build, polatis_scpi.check, polatis_scpi.CAPABILITIES),
     "calient-tl1": OpticalEntry(calient_tl1.build, calient_tl1.check, calient_tl1.CAPABILITIES),
     "glimmerglass-tl1": OpticalEntry(

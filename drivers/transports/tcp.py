@@ -1,8 +1,9 @@
-"""TCP connections to devices."""
+"""Sockets to devices: TCP, and Unix sockets for what runs on the same machine."""
 
 from __future__ import annotations
 
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
@@ -10,6 +11,7 @@ from drivers.transports.lines import LineDecoder, LineTransport
 from drivers.transports.stream import ConnectionLostError, Deadline
 from hydra.errors import DeviceError, DeviceUnavailable
 
+UNIX_PREFIX: Final = "unix:"
 _RECEIVE_BYTES: Final = 65536
 _KEEPALIVE_IDLE_S: Final = 10
 _KEEPALIVE_INTERVAL_S: Final = 5
@@ -27,14 +29,17 @@ def parse_endpoint(device: str, address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-class TcpStream:
-    """A :class:`~drivers.transports.stream.Stream` that notices a peer which vanished."""
+class SocketStream(ABC):
+    """A :class:`~drivers.transports.stream.Stream` over a stream socket."""
 
     def __init__(self, device: str, address: str) -> None:
         self._device = device
         self._address = address
-        self._endpoint = parse_endpoint(device, address)
         self._socket: socket.socket | None = None
+
+    @abstractmethod
+    def _dial(self, timeout_s: float) -> socket.socket:
+        """A connected socket. Raises OSError."""
 
     @property
     def address(self) -> str:
@@ -48,20 +53,11 @@ class TcpStream:
         if self._socket is not None:
             return
         try:
-            connection = socket.create_connection(self._endpoint, timeout=deadline.remaining())
+            self._socket = self._dial(deadline.remaining())
         except OSError as error:
             raise DeviceUnavailable(
                 self._device, f"can't connect to {self._address}: {deadline.reason(error)}"
             ) from error
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in (
-            (socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S),
-            (socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_S),
-            (socket.TCP_KEEPCNT, _KEEPALIVE_PROBES),
-        ):
-            connection.setsockopt(socket.IPPROTO_TCP, option, value)
-        self._socket = connection
 
     def close(self) -> None:
         if self._socket is not None:
@@ -109,6 +105,40 @@ class TcpStream:
             self.close()
             raise ConnectionLostError("the device closed the connection")
         return data
+
+
+class TcpStream(SocketStream):
+    """To ``host:port``; notices a peer which vanished."""
+
+    def __init__(self, device: str, address: str) -> None:
+        super().__init__(device, address)
+        self._endpoint = parse_endpoint(device, address)
+
+    def _dial(self, timeout_s: float) -> socket.socket:
+        connection = socket.create_connection(self._endpoint, timeout=timeout_s)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (
+            (socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S),
+            (socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_S),
+            (socket.TCP_KEEPCNT, _KEEPALIVE_PROBES),
+        ):
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+        return connection
+
+
+class UnixStream(SocketStream):
+    """To ``unix:/path``."""
+
+    def _dial(self, timeout_s: float) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(timeout_s)
+        try:
+            connection.connect(self._address.removeprefix(UNIX_PREFIX))
+        except OSError:
+            connection.close()
+            raise
+        return connection
 
 
 class TcpLineTransport(LineTransport):

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -15,16 +14,14 @@ from tempfile import TemporaryDirectory
 import pytest
 import yaml
 
-from drivers.optical.manual import ManualOptions, ManualPanel
 from hydra.model import Login, Plane, PlaneId
-from hydra.roles import TaskState
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.netconfd import Netconfd
 from tests.conformance.candidate import Bench, Candidate, Deviation
+from tests.conformance.local_devices import PORTS, openflow_bridge, panel
 
 REPOSITORY = Path(__file__).parents[2]
-PORTS = 16
 SWITCHING_MS = 5.0
 COMMON_FAULTS = frozenset(
     {
@@ -92,30 +89,6 @@ def emulated(
 
 SERIAL = {Deviation.NO_SECOND_SESSION: "a serial line has one user at a time"}
 ADMIN = Login("admin", password_env=LOGIN_VARIABLE)
-
-
-@contextmanager
-def panel() -> Iterator[Bench]:
-    """A patch panel, with somebody who does at once whatever is asked."""
-
-    def work() -> None:
-        while not home.wait(0.01):
-            for task in panel.tasks():
-                if task.state is TaskState.PENDING:
-                    panel.settle(task.id, TaskState.DONE, "")
-
-    with tempfile.TemporaryDirectory() as directory:
-        options = {"state": f"{directory}/panel.db", "timeout_s": 10}
-        plane = Plane(PlaneId(0), "p1", "manual", "panel: here", PORTS, 0.0, 100.0, None, options)
-        panel = ManualPanel("person", PORTS, ManualOptions.model_validate(options))
-        home = threading.Event()
-        person = threading.Thread(target=work)
-        person.start()
-        try:
-            yield Bench(plane)
-        finally:
-            home.set()
-            person.join()
 
 
 def template(*, one_by_one: bool = False) -> Callable[[], AbstractContextManager[Bench]]:
@@ -192,6 +165,7 @@ CANDIDATES = [
         panel,
         deviations={Deviation.NOT_ON_THE_NETWORK: "people read its tasks, it has no address"},
     ),
+    Candidate("openflow-xc", openflow_bridge, marks=(pytest.mark.ovs,)),
     Candidate("template", template(), faults=COMMON_FAULTS),
     Candidate(
         "template",

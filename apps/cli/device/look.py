@@ -91,7 +91,7 @@ def _rack_entry(rack: Rack) -> dict[str, Any]:
 
 
 def _entry(
-    name: str, kind: str, driver: str, address: str, abilities: dict[str, bool]
+    name: str, kind: str, driver: str, address: str, abilities: dict[str, Any]
 ) -> dict[str, Any]:
     return {
         "name": name,
@@ -108,8 +108,11 @@ def _device_row(entry: dict[str, Any], contact: bool) -> tuple[str, ...]:
     return (*fields, _abilities(entry["capabilities"]), answers)
 
 
-def _abilities(capabilities: dict[str, bool]) -> str:
-    return ", ".join(name.replace("_", " ") for name, has in capabilities.items() if has) or "-"
+def _abilities(capabilities: dict[str, Any]) -> str:
+    return (
+        ", ".join(name.replace("_", " ") for name, has in capabilities.items() if has is True)
+        or "-"
+    )
 
 
 def _problem_of(loaded: Loaded, one: Plane | Rack) -> str | None:
@@ -204,7 +207,7 @@ def _print_plane(document: dict[str, Any]) -> None:
                 c["egress"],
                 c["from"] or "-",
                 c["to"] or "-",
-                "the controller's" if c["controller"] else "somebody else's",
+                "the controller's" if c["controller"] else "not the controller's",
             )
             for c in document["cross_connects"]
         ),

@@ -130,7 +130,7 @@ def test_show(device, switch, journal):
     ]
     words = device("show", "p1").stdout
     assert "ports enabled  1-32" in words
-    assert "somebody else's" in words
+    assert "not the controller's" in words
 
 
 def test_connect_and_disconnect(device, switch):

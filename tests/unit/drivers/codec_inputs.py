@@ -6,10 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivers.codecs import iscli, scpi, tl1, tl1_calient, tl1_glimmerglass, tl1_polatis
+from drivers.codecs import (
+    iscli,
+    openflow,
+    scpi,
+    terminal,
+    tl1,
+    tl1_calient,
+    tl1_glimmerglass,
+    tl1_polatis,
+)
 
 CORPUS = Path(__file__).parent / "corpus"
 PROMPTS = ("agent>", ">")
+TERMINAL_PROMPT = "OXC> "
 
 
 @dataclass(frozen=True)
@@ -70,22 +80,50 @@ def _decode_scpi(chunks: Sequence[bytes]) -> Outcome:
     return Outcome(tuple(found), None)
 
 
+def _decode_openflow(chunks: Sequence[bytes]) -> Outcome:
+    decoder, found = openflow.MessageDecoder(), []
+    try:
+        for chunk in chunks:
+            decoder.receive(chunk)
+            while (message := decoder.next_message()) is not None:
+                found.append(message)
+    except openflow.OpenFlowError as error:
+        return Outcome(tuple(found), str(error))
+    return Outcome(tuple(found), None)
+
+
+def _decode_terminal(chunks: Sequence[bytes]) -> Outcome:
+    decoder, found = terminal.TerminalDecoder((), terminal.End(prompt=TERMINAL_PROMPT)), []
+    try:
+        for chunk in chunks:
+            decoder.receive(chunk)
+            while (reply := decoder.next_line()) is not None:
+                found.append(reply)
+    except terminal.TerminalError as error:
+        return Outcome(tuple(found), str(error))
+    return Outcome(tuple(found), None)
+
+
 ISCLI_NAME = "RS G8264"
 ISCLI_LOG_IN = f"{ISCLI_NAME}#{iscli.MARK}\r\n{ISCLI_NAME}#".encode()
 
 
 def _decode_iscli(chunks: Sequence[bytes]) -> Outcome:
-    terminal, found = iscli.Terminal(), []
-    terminal.receive(ISCLI_LOG_IN)
-    terminal.next_event()  # the prompt
+    session, found = iscli.Terminal(), []
+    session.receive(ISCLI_LOG_IN)
+    session.next_event()  # the prompt
     try:
         for chunk in chunks:
-            terminal.receive(chunk)
-            while (event := terminal.next_event()) is not None:
+            session.receive(chunk)
+            while (event := session.next_event()) is not None:
                 found.append(event)
     except iscli.IscliError as error:
         return Outcome(tuple(found), str(error))
     return Outcome(tuple(found), None)
+
+
+def _of_body(parse: Callable[[bytes], object]) -> Callable[[str], object]:
+    return lambda text: parse(text.encode("latin-1"))
 
 
 CODECS = [
@@ -100,6 +138,27 @@ CODECS = [
             iscli.encode_line,
         ),
         iscli.IscliError,
+    ),
+    Codec(
+        "openflow",
+        _decode_openflow,
+        lambda message: openflow.encode(message.type, message.xid, message.body),
+        (
+            _of_body(openflow.decode_description),
+            _of_body(openflow.decode_flow_entries),
+            _of_body(lambda body: openflow.decode_flow_entries(body[16:])),
+            _of_body(openflow.decode_port_descriptions),
+            _of_body(openflow.describe_error),
+            _of_body(openflow.split_multipart),
+        ),
+        openflow.OpenFlowError,
+    ),
+    Codec(
+        "terminal",
+        _decode_terminal,
+        lambda reply: reply.replace("\n", "\r\n").encode() + b"\r\n" + TERMINAL_PROMPT.encode(),
+        (),
+        terminal.TerminalError,
     ),
     Codec(
         "tl1",
