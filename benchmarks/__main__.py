@@ -7,6 +7,7 @@ from benchmarks import (
     fuzz_codecs,
     matchings,
     multihop,
+    netconf,
     planner,
     retag,
     rule_encoding,
@@ -25,6 +26,7 @@ BENCHMARKS = (
     statistics,
     retag,
     cross_connects,
+    netconf,
     fuzz_codecs,
 )
 
