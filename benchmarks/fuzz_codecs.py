@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from benchmarks._report import Result, report
 from tests.unit.drivers.codec_inputs import CODECS, Codec
 
-INPUTS = 100_000
+INPUTS = 30_000
 SEED = 20261121
 LONGEST = 2000
 

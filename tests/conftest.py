@@ -19,6 +19,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="as in options, VALUE in YAML; repeat for each",
     )
     group.addoption(
+        "--device-deviation",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a deviation of tests/conformance/candidate.py that the device has",
+    )
+    group.addoption(
         "--device-ports", type=int, default=16, metavar="N", help="ports on each side it has"
     )
     group.addoption(

@@ -30,6 +30,10 @@ _FIRST_POLL_S: Final = 0.02
 _SLOWEST_POLL_S: Final = 1.0
 _SHOWN: Final = 4
 """Refusals that an error message spells out."""
+_FAILURES: Final = {
+    tl1.Completion.DENIED: "refused",
+    tl1.Completion.PARTIAL: "carried out in part",
+}
 
 _T = TypeVar("_T")
 
@@ -256,10 +260,11 @@ class Tl1Switch(ABC):
         done: list[str] = []
         refused: list[str] = []
         for (what, command), reply in zip(commands.items(), replies, strict=True):
-            if reply.completion is tl1.Completion.DENIED:
-                refused.append(f"{what}: {command.name} is refused: {reply.reason}")
-            else:
+            how = _FAILURES.get(reply.completion)
+            if how is None:
                 done.append(what)
+            else:
+                refused.append(f"{what}: {command.name} is {how}: {reply.reason}")
         return done, refused
 
     def _reported(self, port_of: Callable[[str], int | None]) -> tuple[Alarm, ...]:

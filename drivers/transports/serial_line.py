@@ -6,7 +6,7 @@ import errno
 import select
 import termios
 import time
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import serial
 from pydantic import BaseModel, ConfigDict, Field
@@ -41,7 +41,7 @@ class SerialStream:
         self._device = device
         self._path = path
         self._options = options
-        self._line: Any = None
+        self._line: serial.Serial | None = None
 
     @property
     def address(self) -> str:
@@ -127,7 +127,7 @@ class SerialStream:
         while self.waiting() and time.monotonic() < give_up_at:
             time.sleep(_QUIET_S)
 
-    def _opened(self) -> Any:  # noqa: ANN401  (pyserial is untyped)
+    def _opened(self) -> serial.Serial:
         if self._line is None:
             raise ConnectionLostError("there is no connection")
         return self._line

@@ -70,12 +70,15 @@ class PolatisServer(SessionServer):
 
     async def _answer(self, line: bytes, writer: asyncio.StreamWriter) -> None:
         parts = language.split_line(line.decode("ascii", errors="replace"))
+        moving = any(isinstance(part, Command) and part.keyword in _MOVING for part in parts)
+        killed = moving and self._ocs.faults.strikes(FaultKind.KILL)
+        if killed:
+            self._ocs.faults.arm(FaultKind.PARTIAL, 1, 0.0)
         replies = [r for r in [await self._carry_out(part) for part in parts] if r is not None]
+        if killed or (moving and replies and self._ocs.faults.strikes(FaultKind.LOSE_REPLY)):
+            raise ReplyLostError
         if not replies:
             return
-        moving = any(isinstance(part, Command) and part.keyword in _MOVING for part in parts)
-        if moving and self._ocs.faults.strikes(FaultKind.LOSE_REPLY):
-            raise ReplyLostError
         await asyncio.sleep(self._ocs.faults.delay_s)
         writer.write(";".join(replies).encode() + b"\r")
         await writer.drain()

@@ -60,7 +60,12 @@ def _candidates(config: pytest.Config) -> list[Candidate]:
         login, {key: yaml.safe_load(value) for key, value in options.items()},
     )  # fmt: skip
     bench = Bench(plane, config.getoption("--device-timeout"))
-    return [Candidate(driver, lambda: nullcontext(bench), variant="hardware")]
+    names = config.getoption("--device-deviation")
+    names += ["NO_SECOND_SESSION"] if address.startswith("serial:") else []
+    deviations = {Deviation[name]: "as said on the command line" for name in names}
+    return [
+        Candidate(driver, lambda: nullcontext(bench), variant="hardware", deviations=deviations)
+    ]
 
 
 @pytest.fixture(scope="module")

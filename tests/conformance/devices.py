@@ -133,6 +133,7 @@ CANDIDATES = [
         "calient-tl1",
         emulated("calient-tl1", "calient", login=ADMIN, password="root"),
         faults=TL1_FAULTS | {FaultKind.NO_LIGHT, FaultKind.RESERVED},
+        deviations={Deviation.ITEMS_ARE_MADE_ONE_BY_ONE: "its commands are for one cross-connect"},
     ),
     Candidate(
         "glimmerglass-tl1",
@@ -140,12 +141,16 @@ CANDIDATES = [
         faults=TL1_FAULTS - {FaultKind.IDLE_LOGOUT} | {FaultKind.NO_LIGHT},
     ),
     Candidate("polatis-netconf", netconfd("candidate"), variant="netconfd"),
-    Candidate("polatis-scpi", emulated("polatis-scpi", "polatis"), faults=COMMON_FAULTS),
+    Candidate(
+        "polatis-scpi",
+        emulated("polatis-scpi", "polatis"),
+        faults=COMMON_FAULTS | {FaultKind.KILL},
+    ),
     Candidate(
         "polatis-scpi",
         emulated("polatis-scpi", "polatis", serial=True),
         variant="serial",
-        faults=COMMON_FAULTS,
+        faults=COMMON_FAULTS | {FaultKind.KILL},
         deviations=SERIAL,
     ),
     Candidate(

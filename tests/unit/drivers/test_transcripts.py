@@ -161,6 +161,23 @@ def test_polatis_tl1_refusal(play):
     )
 
 
+def test_polatis_tl1_carried_out_in_part(play):
+    partial = completed(5).replace(b"COMPLD\r\n", b"PRTL\r\n   SROF\r\n   /* port 2 */\r\n")
+    switch = play(
+        "polatis-tl1",
+        [
+            *POLATIS_LOGIN,
+            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=16x16")),
+            (b"RTRV-PATCH:::4:;\n", completed(4)),
+            (b"ENT-PATCH::1&2,17&18:5:;\n", partial),
+            (b"RTRV-PATCH:::6:;\n", completed(6, "1,17")),
+        ],
+        user="admin",
+    )
+    with pytest.raises(DeviceError, match=r"in part: SROF port 2; not connected: 2 to 18$"):
+        switch.change([], [CrossConnect(1, 17), CrossConnect(2, 18)])
+
+
 def test_a_login_that_is_refused_tells_no_secret(play, monkeypatch):
     monkeypatch.setenv(VARIABLE, "sesame")
     switch = play(
