@@ -17,10 +17,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 
+import yaml
+
 from benchmarks._report import Result, report
 from drivers.registry import OPTICAL, optical_switch
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from hydra.roles import OpticalSwitch
+from mininet_scenarios.emulators.craft_terminal import PASSWORD
 
 REPOSITORY = Path(__file__).parents[1]
 PORTS = 192
@@ -30,12 +33,23 @@ PLANES = 32
 TIMEOUT_S = 60.0
 PARALLEL_TARGET = 1.5
 LOGIN_VARIABLE = "HYDRA_BENCHMARK_LOGIN"
+CRAFT_VARIABLE = "HYDRA_BENCHMARK_CRAFT"
 EMULATORS = {
     "polatis-scpi": ("polatis", None),
     "polatis-tl1": ("polatis_tl1", Login("admin", password_env=LOGIN_VARIABLE)),
     "calient-tl1": ("calient", Login("admin", password_env=LOGIN_VARIABLE)),
     "glimmerglass-tl1": ("glimmerglass", None),
+    "template": ("craft_terminal", Login("craft", password_env=CRAFT_VARIABLE)),
 }
+
+
+def options(driver: str) -> dict[str, object]:
+    """Those of the documented example, where a driver can't do without."""
+    if driver != "template":
+        return {}
+    page = (REPOSITORY / "docs" / "template-driver.md").read_text()
+    (plane,) = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])["planes"]
+    return plane["options"]
 
 
 @contextmanager
@@ -57,6 +71,7 @@ def emulated(driver: str, number: int = 0, *, serial: bool = False) -> Iterator[
             SWITCHING_MS,
             1.0,
             login,
+            options(driver),
         )
         switch = optical_switch(plane, TIMEOUT_S)
         switch.open()
@@ -163,7 +178,7 @@ def plane_results() -> list[Result]:
 
 
 def main() -> int:
-    os.environ[LOGIN_VARIABLE] = "root"
+    os.environ |= {LOGIN_VARIABLE: "root", CRAFT_VARIABLE: PASSWORD}
     results = [*driver_results(), *plane_results()]
     report("cross_connects", results)
     return 0 if all(result.meets_target for result in results) else 1

@@ -44,9 +44,9 @@ FRAGMENTS = [
     b"(-2.1,9.91E37);1\r",
     b"OXC> ",
     b"OXC",
+    b"OXC>",
     b"\x04\x15\x00\x08\x00\x00\x00\x02",
     b"\x04\x13\x00\x10\x00\x00\x00\x03\x00\x01\x00\x00",
-    b"OXC>",
 ]
 INPUTS = st.binary(max_size=300) | st.lists(
     st.sampled_from(FRAGMENTS) | st.binary(max_size=4), max_size=30

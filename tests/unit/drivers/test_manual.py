@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from drivers.optical import manual
+from drivers.optical import manual, panel_store
 from drivers.optical.panel_store import PanelError, PanelStore, PendingError
 from hydra.errors import (
     DeviceError,
@@ -143,16 +143,17 @@ def test_saying_it_twice_and_saying_the_opposite(path):
         store.settle(7, DONE, "", 4.0)
 
 
-def test_old_tasks_go_and_pending_ones_stay(path):
+def test_old_tasks_go_and_pending_ones_stay(path, monkeypatch):
+    monkeypatch.setattr(panel_store, "_KEPT_TASKS", 10)
     store = PanelStore(str(path))
     store.ask([], [THIRD], 0.0)
-    for number in range(210):
+    for number in range(20):
         task = store.ask([], [FIRST], float(number))
         store.settle(task.id, FAILED, "", float(number))
     kept = store.tasks()
     assert kept[0].id == 1
     assert kept[0].state is PENDING
-    assert len(kept) <= 202
+    assert len(kept) == 11
 
 
 def test_a_pending_task_reserves_its_ports(path):
