@@ -114,13 +114,13 @@ def _target(transport: NetconfTransport) -> str:
 
 def test_a_lock_that_stays_is_named(server, stranger):
     options = SshOptions(host_key=server.host_key)
-    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=0.6)
+    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=2)
     target = _target(transport)
     stranger.session.lock(target)
     started = time.monotonic()
     with pytest.raises(DeviceError, match=f"lock of {target} is refused: lock-denied"):
         transport.edit(config((1, 17)), fine)
-    assert time.monotonic() - started < 3.0
+    assert time.monotonic() - started < 10.0
     stranger.session.unlock(target)
     assert pairs(transport) == set()
     transport.close()
@@ -161,7 +161,7 @@ def test_a_session_killed_in_the_middle_of_an_edit_leaves_the_outcome_unknown(tr
 
 def test_a_server_that_hangs_is_unavailable_for_a_read_and_unknown_after_a_write(server):
     options = SshOptions(host_key=server.host_key)
-    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=1.5)
+    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=3)
     transport.open()
 
     def freeze() -> None:
@@ -174,7 +174,7 @@ def test_a_server_that_hangs_is_unavailable_for_a_read_and_unknown_after_a_write
             transport.edit(config((1, 17)), freeze)
         with pytest.raises(DeviceUnavailable):
             transport.get(etree.Element(f"{{{SWITCH}}}cross-connects"))
-        assert time.monotonic() - started < 6.0
+        assert time.monotonic() - started < 15.0
     finally:
         server.freeze(frozen=False)
     transport.close()
