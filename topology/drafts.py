@@ -180,7 +180,8 @@ class Ground:
 
     def draft(self, rule: Rule, kept: Sequence[Circuit] = ()) -> Draft:
         """Run the rounds; circuits of ``current`` that are ``kept`` are there from the start."""
-        fabric, pairs, max_hops = self.fabric, self.waiting, self.budget.max_hops
+        fabric, pairs = self.fabric, self.waiting
+        max_hops = min(self.budget.max_hops, max(1, fabric.n_racks - 1))  # no rack twice
         given = [*self.shared, *kept]
         given_a, given_b = end_ports(given)
         is_free = self.is_free.copy()

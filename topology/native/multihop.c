@@ -50,10 +50,12 @@ static void *zeroed(bool *failed, size_t count, size_t size)
 
 static void release(Graph *g)
 {
-    void *all[] = {g->is_free,   g->port_start, g->port_order, g->racks_on,        g->planes_of,
-                   g->slot_start, g->slot_count, g->slot_link,  g->slot_peer,       g->live,
-                   g->preferred_next, g->preferred_first, g->direct_left, g->near, g->near_dst,
-                   g->level,     g->level_planes, g->width_src, g->width_dst, g->racks};
+    void *all[] = {
+        g->is_free,         g->port_start,   g->port_order, g->racks_on,  g->planes_of,
+        g->slot_start,      g->slot_count,   g->slot_link,  g->slot_peer, g->live,
+        g->preferred_next,  g->direct_left,  g->near,       g->near_dst,  g->level,
+        g->preferred_first, g->level_planes, g->width_src,  g->width_dst, g->racks,
+    };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -406,7 +408,7 @@ static bool widens(const Widest *widest, double mbps)
     return widest->found ? mbps > widest->mbps : mbps >= widest->enough;
 }
 
-/* Between g->near and g->near_dst, the racks to which the ends have links that are wide enough. */
+/* Through the racks to which src has a link that is wide enough, g->near. */
 static void widest_of_two(Graph *g, Widest *widest)
 {
     FOR_EACH(relay, g->near, g->rack_words) {
@@ -418,6 +420,7 @@ static void widest_of_two(Graph *g, Widest *widest)
     }
 }
 
+/* Through g->near, and then g->near_dst, those to which dst has such a link. */
 static void widest_of_three(Graph *g, Widest *widest)
 {
     FOR_EACH(relay, g->near, g->rack_words) {
@@ -540,8 +543,8 @@ static Fate serve(Graph *g, PairList pairs, int32_t pair, int32_t round, Need ne
     return book(g, pairs, pair, hops, rules->max_hops, need) ? SERVED : BROKEN;
 }
 
-/* Rounds h = 1 .. max_hops over the pairs that wait, `*count` of them; those still waiting are left
-   there. */
+/* Rounds h = 1 .. max_hops over the pairs that wait, `*count` of them; leaves those that still do.
+   False for a defect. */
 static bool run_rounds(Graph *g, PairList pairs, int32_t *waiting, int32_t *count, bool whole,
                        const Rules *rules)
 {

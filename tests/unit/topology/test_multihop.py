@@ -116,6 +116,12 @@ def test_circuits_that_serve_no_path_are_dropped():
     assert result.topology == topology_of(path(2, 3, circuit(fabric, 2, 3)))
 
 
+def test_more_hops_than_there_are_racks_change_nothing():
+    fabric = arrays(4, 3, [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2), (3, 2)])
+    demand = demand_of(4, {(0, 3): 5.0, (0, 1): 4.0})
+    assert plan(fabric, demand, max_hops=10**9) == plan(fabric, demand, max_hops=3)
+
+
 # --- Boolean and weighted demand ------------------------------------------------------------
 
 
