@@ -8,12 +8,14 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import pickle
 import queue
 import signal
 import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Collection, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
@@ -93,14 +95,14 @@ class _Process:
         finally:
             theirs.close()
 
-    def exchange(self, message: object, timeout_s: float) -> Answer:
-        """Send and receive. Raises _Died, after ``timeout_s`` at the latest."""
+    def exchange(self, message: bytes, timeout_s: float) -> Answer:
+        """Send, pickled, and receive. Raises _Died, after ``timeout_s`` at the latest."""
         # A kill ends both a send and a receive that hang, whatever the process is up to.
         watch = threading.Timer(timeout_s, self._process.kill)
         watch.daemon = True
         watch.start()
         try:
-            self._socket.send(message)
+            self._socket.send_bytes(message)
             answer: Answer = self._socket.recv()
         except (EOFError, OSError) as error:
             self.end()
@@ -152,7 +154,8 @@ class Planner:
     """
 
     def __init__(self, fabric: Fabric, policy: Policy) -> None:
-        self._setup = Setup(fabric, policy)
+        # Now, and once: a fabric caches what it is asked for, also while other threads run.
+        self._setup = pickle.dumps(Setup(fabric, policy))
         self._budget_s = policy.planning_budget_ms / 1000
         self._patience_s = self._budget_s + policy.planning_grace_ms / 1000
         self._calls: queue.PriorityQueue[_Call] = queue.PriorityQueue()
@@ -278,6 +281,8 @@ class Planner:
         except PlanError as refusal:
             future.set_exception(refusal)
             return
+        except Exception:
+            answer = Answer(defect=traceback.format_exc())  # this thread has to go on
         if answer.defect:
             LOG.error("planning failed unexpectedly:\n%s", answer.defect)
             what = answer.defect.strip().splitlines()[-1]
@@ -296,7 +301,7 @@ class Planner:
             raise PlanError(f"the planner does not start (it {death}): see the log") from None
         assert process is not None  # noqa: S101 - for the type checker
         try:
-            return process.exchange(request, self._patience_s)
+            return process.exchange(pickle.dumps(request), self._patience_s)
         except _Died as death:
             self._process = None
             took_s = time.monotonic() - asked_s

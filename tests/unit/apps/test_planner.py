@@ -110,6 +110,37 @@ def test_a_defect_is_told_as_one_and_the_process_goes_on(shared, caplog):
     assert shared.pid == before
 
 
+def test_a_request_that_can_not_be_sent_is_refused_and_the_next_one_works(shared):
+    with pytest.raises(PlanError, match=r"a defect in the planner .*: see the log"):
+        shared.propose(NetworkState(), lambda: None, DEMAND, (), (), urgent=True)
+    assert propose(shared).target.topology.paths
+
+
+def test_a_fabric_that_caches_meanwhile_is_no_trouble():
+    """Other threads of a controller ask the fabric for things while the planner starts."""
+    fabric = plain_fabric(300, 32, 100.0)
+    planner = Planner(fabric, replace(POLICY, planning_grace_ms=20_000))
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not ended.is_set():
+            fabric.__dict__.pop("plane_by_name", None)
+            assert len(fabric.plane_by_name) == 32
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    planner.start()
+    try:
+        demand = np.zeros((300, 300))
+        demand[0, 1] = 50.0
+        proposal = planner.propose(NetworkState(), PlanRequest(), demand, (), (), urgent=True)
+        assert proposal.target.topology.paths
+    finally:
+        ended.set()
+        thread.join()
+        planner.close()
+
+
 def test_one_that_does_not_answer_is_stopped_and_replaced():
     with running() as planner:
         propose(planner)
