@@ -250,6 +250,8 @@ class Tl1Switch(ABC):
 
         Returns what was done, and what was refused and why.
         """
+        if not commands:
+            return [], []
         try:
             replies = self._session.write_all(list(commands.values()), window=window)
         except DeviceError as error:

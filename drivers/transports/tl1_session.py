@@ -19,6 +19,7 @@ from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Protoco
 _log: Final = logging.getLogger(__name__)
 _MAX_REPORTS: Final = 1000
 _CTAGS: Final = 999_999
+_READS: Final = 8
 
 Ask = Callable[[tl1.Command], tl1.Reply]
 
@@ -174,10 +175,12 @@ class Tl1Session:
 
     def _take_waiting(self) -> None:
         try:
-            while data := self._stream.waiting():
-                self._decoder.receive(data)
-            while (event := self._next_event()) is not None:
-                self._set_aside(event)
+            for _ in range(_READS):  # a device that never stops talking must not hold a caller
+                self._decoder.receive(data := self._stream.waiting())
+                while (event := self._next_event()) is not None:
+                    self._set_aside(event)
+                if not data:
+                    break
         except (ConnectionLostError, ProtocolError) as error:
             _log.info("%s: %s", self._device, error)
             self.close()

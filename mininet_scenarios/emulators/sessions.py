@@ -36,7 +36,7 @@ class SessionServer(ABC):
     def _plug_in(self, path: str) -> None:
         ours, theirs = os.openpty()
         tty.setraw(theirs)
-        Path(path).unlink(missing_ok=True)
+        self._remove_link()
         Path(path).symlink_to(os.ttyname(theirs))
         task = asyncio.create_task(self._serve_pty(ours, theirs))
         self._pty = task
@@ -45,7 +45,13 @@ class SessionServer(ABC):
         if self._pty is not None:
             self._pty.cancel()
             self._pty = None
-            Path(self._pty_path).unlink(missing_ok=True)
+            self._remove_link()
+
+    def _remove_link(self) -> None:
+        """Only what a run of an emulator has left: never a real device's file."""
+        link = Path(self._pty_path)
+        if link.is_symlink() and link.readlink().is_relative_to("/dev/pts"):
+            link.unlink()
 
     async def _serve_pty(self, ours: int, theirs: int) -> None:
         """Until cancelled; ``theirs`` stays open, or each client that leaves would hang up ours."""

@@ -343,7 +343,7 @@ def test_a_half_made_change_names_what_is_missing(switch, slots, admin):
 
 
 @pytest.mark.needs_fault(FaultKind.STEAL)
-def test_a_device_that_steals_ports_is_not_given_the_occasion(bench, switch, slots, admin):
+def test_a_device_that_steals_ports_is_not_given_the_occasion(switch, slots, admin):
     switch.change([], slots.many((0, 1)))
     admin.fault(FaultKind.STEAL)
     with pytest.raises(DeviceError):
@@ -374,18 +374,18 @@ def test_slow_but_in_time(switch, slots, admin):
 
 
 @pytest.mark.needs_fault(FaultKind.SLOW)
-def test_a_reply_that_comes_too_late_is_nobodys(bench, slots, admin):
+def test_a_reply_that_comes_too_late_is_nobodys(bench, admin):
     """A time-out in mid-command: what arrives afterwards is not taken for the next reply."""
-    driver = bench.driver(timeout_s=0.3)
+    driver = bench.driver(timeout_s=0.5)
     size = driver.size()
     before = driver.cross_connects()
-    admin.fault(FaultKind.SLOW, delay_s=0.5)
+    admin.fault(FaultKind.SLOW, delay_s=1.0)
     started = time.monotonic()
-    with pytest.raises(DeviceUnavailable, match=r"0\.3 s"):
+    with pytest.raises(DeviceUnavailable, match=r"0\.5 s"):
         driver.cross_connects()
-    assert time.monotonic() - started < 0.5
+    assert time.monotonic() - started < 0.95
     admin.clear()
-    time.sleep(0.4)
+    time.sleep(0.7)
     assert driver.cross_connects() == before
     assert driver.size() == size
     driver.close()
@@ -393,13 +393,13 @@ def test_a_reply_that_comes_too_late_is_nobodys(bench, slots, admin):
 
 @pytest.mark.needs_fault(FaultKind.MUTE)
 def test_a_mute_device_costs_one_time_out(bench, admin):
-    driver = bench.driver(timeout_s=0.3)
+    driver = bench.driver(timeout_s=0.5)
     driver.open()
     admin.fault(FaultKind.MUTE)
     started = time.monotonic()
     with pytest.raises(DeviceUnavailable):
         driver.cross_connects()
-    assert time.monotonic() - started < 0.9
+    assert time.monotonic() - started < 1.5
     admin.clear()
     assert isinstance(driver.cross_connects(), frozenset)
     driver.close()

@@ -38,7 +38,7 @@ def test_a_peer_that_speaks_no_ssh_costs_one_time_out():
         login = Login("root", password_env="HYDRA_TEST_PASSWORD")
         transport = NetconfTransport("p1", address, login, SshOptions(), timeout_s=0.4)
         started = time.monotonic()
-        with pytest.raises(DeviceUnavailable, match="no answer in time|SSH protocol banner"):
+        with pytest.raises(DeviceUnavailable, match=r"no answer in time|SSH protocol banner"):
             transport.open()
         assert time.monotonic() - started < 5.0
 
