@@ -177,6 +177,8 @@ class TorCapabilities:
     """Learned addresses can be flushed on request."""
     counters: bool = False
     """Frames and octets per port can be read."""
+    counters_age_s: float = 0.0
+    """How old they may be; a port that stood still for less may be sending."""
 
 
 @dataclass(frozen=True, slots=True)
