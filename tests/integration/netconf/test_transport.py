@@ -43,15 +43,21 @@ def fine() -> None:
     """A read-back that finds all as it should be."""
 
 
+@pytest.fixture(autouse=True)
+def emptied(server):
+    """Every test leaves the server without cross-connects."""
+    yield
+    server.write(
+        f'<cross-connects xmlns="{SWITCH}" xmlns:nc="{NETCONF_NS}" nc:operation="remove"/>'
+    )
+
+
 @pytest.fixture
 def transport(server):
     options = SshOptions(host_key=server.host_key)
     transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=3)
     yield transport
     transport.close()
-    server.write(
-        f'<cross-connects xmlns="{SWITCH}" xmlns:nc="{NETCONF_NS}" nc:operation="remove"/>'
-    )
 
 
 def test_an_edit_is_made_and_can_be_undone(transport):
@@ -114,13 +120,13 @@ def _target(transport: NetconfTransport) -> str:
 
 def test_a_lock_that_stays_is_named(server, stranger):
     options = SshOptions(host_key=server.host_key)
-    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=0.6)
+    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=2)
     target = _target(transport)
     stranger.session.lock(target)
     started = time.monotonic()
     with pytest.raises(DeviceError, match=f"lock of {target} is refused: lock-denied"):
         transport.edit(config((1, 17)), fine)
-    assert time.monotonic() - started < 3.0
+    assert time.monotonic() - started < 5.0
     stranger.session.unlock(target)
     assert pairs(transport) == set()
     transport.close()
@@ -161,7 +167,7 @@ def test_a_session_killed_in_the_middle_of_an_edit_leaves_the_outcome_unknown(tr
 
 def test_a_server_that_hangs_is_unavailable_for_a_read_and_unknown_after_a_write(server):
     options = SshOptions(host_key=server.host_key)
-    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=1.5)
+    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=2)
     transport.open()
 
     def freeze() -> None:
@@ -182,9 +188,6 @@ def test_a_server_that_hangs_is_unavailable_for_a_read_and_unknown_after_a_write
     if _target(client) == "candidate":
         _wait_until(lambda: pairs(client) == set())  # the lost session's commit is undone
     client.close()
-    server.write(
-        f'<cross-connects xmlns="{SWITCH}" xmlns:nc="{NETCONF_NS}" nc:operation="remove"/>'
-    )
 
 
 def test_notifications_come_beside_replies(server):
