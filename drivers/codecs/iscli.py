@@ -10,7 +10,8 @@ sends :data:`MARK`, a comment, and takes the name from the line on which it is e
 
 Sources: the configuration and output that owners of these switches have published (``interface
 port``, ``switchport``, ``show interface status``), and the error texts that Ansible's ENOS terminal
-looks for. That a VLAN list which does not fit a line is continued on the next is inferred.
+looks for. Inferred: that a VLAN list which does not fit a line is continued on the next, and the
+words in which a console asks for user and password.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _IGNORED: Final = frozenset({0x00, 0x07})
 _TAB: Final = 0x09
 _MODE: Final = r"(?:\([A-Za-z][A-Za-z0-9 -]{0,30}\))?[>#]"
 _MARKED: Final = re.compile(rf"(?P<name>[^\s>#][^>#]{{0,63}}?){_MODE} ?{re.escape(MARK)}")
-_PASSWORD: Final = re.compile(r"(?i)(?:enter )?(?:enable )?password:")
+_USER: Final = re.compile(r"(?i)(?:enter )?(?:login )?(?:user ?name|user|login):")
+_PASSWORD: Final = re.compile(r"(?i)(?:enter )?(?:login |enable )?password:")
 _ERROR: Final = re.compile(
     r"(?i)\s*(?:% ?(?:error|invalid|bad secret|incomplete|ambiguous|unknown|no such)\b|error\b"
     r"|invalid input|(?:incomplete|ambiguous) command|.*\breturned error code)"
@@ -74,11 +76,16 @@ class Pager:
 
 
 @dataclass(frozen=True, slots=True)
+class UserWanted:
+    """A console asks who is there."""
+
+
+@dataclass(frozen=True, slots=True)
 class PasswordWanted:
     """The switch asks for a password instead of showing its prompt."""
 
 
-Event = Reply | Pager | PasswordWanted
+Event = Reply | Pager | UserWanted | PasswordWanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +182,16 @@ class Terminal:
         elif character == PAGER[-1] and self._line.endswith(PAGER):
             self._line = ""
             self._events.append(Pager())
-        elif character == ":" and self.named and _PASSWORD.fullmatch(self._line):
+        elif character == ":":
+            self._look_for_question()
+
+    def _look_for_question(self) -> None:
+        if not any(self._lines) and _PASSWORD.fullmatch(self._line):
             self._line = ""
             self._events.append(PasswordWanted())
+        elif not self.named and _USER.fullmatch(self._line):
+            self._line = ""
+            self._events.append(UserWanted())
 
     def _look_for_prompt(self) -> None:
         if self._prompt is not None and (match := self._prompt.fullmatch(self._line)):
@@ -233,6 +247,8 @@ def format_event(event: Event, name: str) -> bytes:
         return PAGER.encode("ascii")
     if isinstance(event, PasswordWanted):
         return b"Password:"
+    if isinstance(event, UserWanted):
+        return b"Login:"
     text = "".join(f"{line}\r\n" for line in (event.echo, *event.lines))
     if not event.echo and not event.lines:
         text = ""

@@ -1,4 +1,6 @@
-"""IBM and Lenovo RackSwitch G8264 (Networking OS): retagged by its command line over SSH.
+"""IBM and Lenovo RackSwitch G8264 (Networking OS): retagged by its command line.
+
+It is reached over SSH, or by its serial console (``serial:/dev/NAME``).
 
 A change is one block of commands for each set of ports that are to have the same VLANs; the switch
 knows no transaction, so a change that breaks off may stand in part. The untagged VLAN of a trunk is
@@ -9,12 +11,16 @@ trunk without an untagged VLAN keeps VLAN 1 as the one it does not carry.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Final
+
+from pydantic import Field
 
 from drivers.codecs import iscli
 from drivers.codecs.iscli import IscliError
 from drivers.tor import membership
 from drivers.transports.iscli_session import IscliSession
+from drivers.transports.serial_line import SerialOptions, SerialStream
 from drivers.transports.ssh import SshOptions
 from drivers.transports.ssh_shell import SshShell
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
@@ -24,24 +30,39 @@ from hydra.roles import PortVlans, TorCapabilities, TorSwitch
 
 CAPABILITIES: Final = TorCapabilities()
 
+_SERIAL: Final = "serial:"
 _PORTS: Final = 64
 _UNUSED_NATIVE: Final = 1
+
+
+class ConsoleOptions(SerialOptions):
+    """``options`` at ``serial:`` addresses."""
+
+    baud: int = Field(9600, ge=50, le=4_000_000)
 
 
 def build(rack: Rack, timeout_s: float) -> TorSwitch:
     """The driver of a rack's ToR, not connected yet. Raises DeviceError without a login."""
     if rack.tor.login is None:
         raise DeviceError(rack.name, "SSH wants a login")
-    options = SshOptions.model_validate(dict(rack.tor.options))
-    shell = SshShell(rack.name, rack.tor.address, rack.tor.login, options)
-    return G8264Tor(rack.name, IscliSession(rack.name, shell, timeout_s=timeout_s))
+    name, login, settings = rack.name, rack.tor.login, dict(rack.tor.options)
+    path = _console(rack.tor.address)
+    if path is None:
+        shell = SshShell(name, rack.tor.address, login, SshOptions.model_validate(settings))
+        return G8264Tor(name, IscliSession(name, shell, timeout_s=timeout_s))
+    line = SerialStream(name, path, ConsoleOptions.model_validate(settings))
+    return G8264Tor(name, IscliSession(name, line, timeout_s=timeout_s, console=login))
 
 
 def check(rack: Rack) -> Iterator[Problem]:
     """What can't work in the configuration of a rack's ToR."""
-    yield from endpoint_problems(rack.tor.address)
-    yield from login_problems(rack.tor.login, keys=True)
-    yield from option_problems(SshOptions, rack.tor.options)
+    path = _console(rack.tor.address)
+    if path is None:
+        yield from endpoint_problems(rack.tor.address)
+    elif not PurePosixPath(path).is_absolute():
+        yield Problem("address", f"{rack.tor.address!r} is not {_SERIAL}/dev/NAME")
+    yield from login_problems(rack.tor.login, keys=path is None)
+    yield from option_problems(SshOptions if path is None else ConsoleOptions, rack.tor.options)
 
 
 class G8264Tor:
@@ -147,6 +168,10 @@ class G8264Tor:
                     f"port {port}: this switch can't tag VLAN {_UNUSED_NATIVE} on a trunk without "
                     "an untagged VLAN; use another VLAN",
                 )
+
+
+def _console(address: str) -> str | None:
+    return address.removeprefix(_SERIAL) if address.startswith(_SERIAL) else None
 
 
 def _membership(found: iscli.Membership) -> PortVlans:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
+from drivers.tor import membership
 from hydra.config.devices import (
     NoOptions,
     no_login_problems,
@@ -57,7 +58,6 @@ _NOT_REPLICATED: Final[Mapping[str, tuple[str, ...]]] = {"Interface": ("statisti
 """Fetched when asked for: replicated, they would fill an idle session every five seconds."""
 _NO_VLAN: Final = 4095
 """Reserved by IEEE 802.1Q: no frame ever carries it."""
-_ALL_VLANS: Final = frozenset(VlanId(vlan) for vlan in range(1, 4095))
 
 _RETRY: Final = (errno.EAGAIN, errno.EINPROGRESS)
 _Txn = ovs.db.idl.Transaction
@@ -178,13 +178,15 @@ class OvsTor:
         Returns when ovs-vswitchd has applied it. Raises DeviceError (nothing written) for a bad
         VLAN or a port that is not on this bridge.
         """
-        columns = {port: self._columns(port, vlans) for port, vlans in wanted.items()}
+        membership.check_memberships(self._name, wanted)
+        columns = {port: _columns(vlans) for port, vlans in wanted.items()}
         deadline = self._deadline()
         self._synchronise(deadline)
         rows = self._rows(columns)
         target = self._commit(rows, columns, deadline)
         self._await_applied(target, deadline)
-        self._check_result(wanted)
+        present = {port: self._membership(row) for port, row in self._rows(wanted).items()}
+        membership.check_result(self._name, wanted, present)
 
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
         """Whether each port has carrier; a bond has it when any member has."""
@@ -236,28 +238,10 @@ class OvsTor:
 
     # --- what to write, and what was read -----------------------------------------------------
 
-    def _columns(self, port: str, vlans: PortVlans) -> _Columns:
-        bad = sorted(v for v in {*vlans.tagged, *_optional(vlans.native)} if not 1 <= v <= 4094)
-        if bad:
-            raise DeviceError(
-                self._name, f"port {port}: VLAN {bad[0]} is outside 1..4094; nothing was changed"
-            )
-        if not vlans.tagged:
-            raise DeviceError(
-                self._name,
-                f"port {port}: an empty trunk would carry all VLANs; give it the parking VLAN",
-            )
-        if vlans.native in vlans.tagged:
-            raise DeviceError(
-                self._name, f"port {port}: VLAN {vlans.native} can't be both native and tagged"
-            )
-        mode = "trunk" if vlans.native is None else "native-untagged"
-        return _Columns(mode, _optional(vlans.native), tuple(sorted(vlans.tagged)))
-
     def _membership(self, row: _PortRow) -> PortVlans:
         mode = row.vlan_mode[0] if row.vlan_mode else ("access" if row.tag else "trunk")
         tag = VlanId(row.tag[0]) if row.tag else None
-        trunks = frozenset(VlanId(vlan) for vlan in row.trunks) or _ALL_VLANS
+        trunks = frozenset(VlanId(vlan) for vlan in row.trunks) or membership.ALL_VLANS
         if mode == "access":
             return PortVlans(frozenset(), tag)
         if mode == "trunk":
@@ -283,16 +267,6 @@ class OvsTor:
         if missing:
             raise DeviceError(self._name, f"bridge {self._bridge} has no port {', '.join(missing)}")
         return {port: found[port] for port in ports}
-
-    def _check_result(self, wanted: Mapping[str, PortVlans]) -> None:
-        for port, row in self._rows(wanted).items():
-            present = self._membership(row)
-            if present != wanted[port]:
-                raise DeviceError(
-                    self._name,
-                    f"port {port} reads back as {_shown(present)}, not {_shown(wanted[port])}; "
-                    "another client may be writing it",
-                )
 
     # --- the session ----------------------------------------------------------------------------
 
@@ -487,11 +461,7 @@ def _counters(port: _PortRow) -> PortCounters:
     )
 
 
-def _optional(vlan: VlanId | None) -> tuple[int, ...]:
-    return () if vlan is None else (vlan,)
-
-
-def _shown(vlans: PortVlans) -> str:
-    tagged = sorted(vlans.tagged)
-    listed = ",".join(map(str, tagged[:16])) + (",…" if len(tagged) > 16 else "")
-    return f"tagged [{listed}] native {vlans.native}"
+def _columns(vlans: PortVlans) -> _Columns:
+    mode = "trunk" if vlans.native is None else "native-untagged"
+    tag = () if vlans.native is None else (vlans.native,)
+    return _Columns(mode, tag, tuple(sorted(vlans.tagged)))

@@ -6,12 +6,18 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from drivers.codecs import iscli
-from drivers.codecs.iscli import IscliError, Pager, PasswordWanted, Reply
+from drivers.codecs.iscli import IscliError, Pager, PasswordWanted, Reply, UserWanted
+from drivers.credentials import secret
 from drivers.transports.stream import ConnectionLostError, Deadline, Stream
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
+from hydra.model import Login
 
 _QUIET: Final = ("terminal-length 0", "no prompting")
 """Neither pager nor questions; firmware that lacks one of these says so, and is paged through."""
+_WAKE: Final = b"\r"
+"""What makes a console show where it is."""
+_ANSWERS: Final = 2
+"""User and password: who is asked again was refused."""
 _ECHO_COMPARED: Final = 40
 """Characters of an echo that are looked at: a narrow terminal wraps what is longer."""
 
@@ -21,12 +27,16 @@ _T = TypeVar("_T")
 class IscliSession:
     """One session, opened on first use and again after every failure; one thread at a time.
 
-    ``timeout_s`` covers one call, all of its commands together.
+    ``timeout_s`` covers one call, all of its commands together. ``console`` is who logs in where
+    the stream itself lets anybody in, as a serial line does.
     """
 
-    def __init__(self, device: str, stream: Stream, *, timeout_s: float) -> None:
+    def __init__(
+        self, device: str, stream: Stream, *, timeout_s: float, console: Login | None = None
+    ) -> None:
         self._device = device
         self._stream = stream
+        self._console = console
         self._timeout_s = timeout_s
         self._terminal = iscli.Terminal()
 
@@ -129,8 +139,9 @@ class IscliSession:
 
     def _log_in(self, deadline: Deadline) -> None:
         self._terminal = iscli.Terminal()
-        while not self._terminal.may_be_prompt:
-            self._terminal.receive(self._stream.receive(deadline))
+        if self._console is not None:
+            self._stream.send(_WAKE, deadline)
+        self._reach_prompt(deadline)
         reply = self._run(iscli.MARK, deadline)
         if reply.mode == ">":
             reply = self._run("enable", deadline)
@@ -145,6 +156,24 @@ class IscliSession:
         for command in _QUIET:
             self._run(command, deadline)
 
+    def _reach_prompt(self, deadline: Deadline) -> None:
+        """Read the greeting, and answer a console that asks who is there."""
+        answers = 0
+        while not self._terminal.may_be_prompt:
+            event = self._event()
+            if event is None:
+                self._terminal.receive(self._stream.receive(deadline))
+                continue
+            if self._console is None or answers == _ANSWERS:
+                self.close()
+                raise DeviceError(self._device, "the switch refuses the login; check login")
+            wants_password = isinstance(event, PasswordWanted)
+            answer = (
+                secret(self._device, self._console) if wants_password else self._console.username
+            )
+            self._stream.send(answer.encode("ascii", "replace") + b"\r", deadline)
+            answers += 1
+
     def _run(self, command: str, deadline: Deadline) -> Reply:
         """One command and its reply. Raises ConnectionLostError or ProtocolError."""
         self._stream.send(iscli.encode_line(command), deadline)
@@ -152,7 +181,7 @@ class IscliSession:
             event = self._next_event(deadline)
             if isinstance(event, Pager):
                 self._stream.send(iscli.PAGER_KEY, deadline)
-            elif isinstance(event, PasswordWanted):
+            elif isinstance(event, PasswordWanted | UserWanted):
                 self.close()
                 raise DeviceError(
                     self._device,
@@ -162,10 +191,13 @@ class IscliSession:
                 return event
 
     def _next_event(self, deadline: Deadline) -> iscli.Event:
+        while (event := self._event()) is None:
+            self._terminal.receive(self._stream.receive(deadline))
+        return event
+
+    def _event(self) -> iscli.Event | None:
         try:
-            while (event := self._terminal.next_event()) is None:
-                self._terminal.receive(self._stream.receive(deadline))
+            return self._terminal.next_event()
         except IscliError as error:
             self.close()
             raise ProtocolError(self._device, str(error)) from error
-        return event

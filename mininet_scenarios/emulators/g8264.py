@@ -1,8 +1,9 @@
 """An emulated RackSwitch G8264: ``python -m mininet_scenarios.emulators.g8264``.
 
-One SSH server gives its command line (shell) and its NETCONF text mode (subsystem); a second socket
-takes the experimenter's orders. The password is read from the environment variable that
-``--password-env`` names. The host key is made anew at each start, and told in the first line.
+One SSH server gives its command line (shell) and its NETCONF text mode (subsystem), a
+pseudo-terminal its serial console if wanted; a second socket takes the experimenter's orders. The
+password is read from the environment variable that ``--password-env`` names. The host key is made
+anew at each start, and told in the first line.
 """
 
 from __future__ import annotations
@@ -24,9 +25,28 @@ from mininet_scenarios.emulators.g8264_cli import CommandLine, HungUpError
 from mininet_scenarios.emulators.g8264_switch import G8264
 from mininet_scenarios.emulators.netconf_text import Locks, TextNetconf
 from mininet_scenarios.emulators.process import endpoint
+from mininet_scenarios.emulators.sessions import ReplyLostError, SessionServer
 
 _log: Final = logging.getLogger(__name__)
 _READ_BYTES: Final = 65536
+
+
+class Console(SessionServer):
+    """The serial console: one session that goes on whoever plugs in."""
+
+    def __init__(self, switch: G8264, credentials: tuple[str, str]) -> None:
+        super().__init__()
+        self._switch = switch
+        self._credentials = credentials
+
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        session = CommandLine(
+            self._switch, lambda: reader.read(_READ_BYTES), writer.write, self._credentials
+        )
+        try:
+            await session.run()
+        except HungUpError as error:
+            raise ReplyLostError from error
 
 
 class G8264Emulator:
@@ -36,6 +56,7 @@ class G8264Emulator:
         self._switch = G8264()
         self._locks = Locks()
         self._credentials = (username, password)
+        self._console = Console(self._switch, self._credentials)
         self._key = asyncssh.generate_private_key("ssh-ed25519")
         self._sessions = 0
         self._connections: set[asyncssh.SSHServerConnection] = set()
@@ -51,10 +72,17 @@ class G8264Emulator:
         )
 
     async def run(
-        self, listen: tuple[str, int], admin: tuple[str, int] | None, stop: asyncio.Event
+        self,
+        listen: tuple[str, int],
+        admin: tuple[str, int] | None,
+        stop: asyncio.Event,
+        *,
+        serial: str | None = None,
     ) -> None:
         """Serve until ``stop``; prints addresses and host key once all are listening."""
         self._endpoint = listen
+        if serial is not None:
+            await self._console.listen_pty(serial)
         await self._revive()
         words = [f"ssh {self._endpoint[0]}:{self._endpoint[1]}"]
         if admin is not None:
@@ -66,6 +94,7 @@ class G8264Emulator:
         await self._die()
 
     async def _revive(self) -> None:
+        await self._console.revive()
         if self._server is None:
             self._server = await asyncssh.create_server(
                 lambda: _Gate(self._connections, self._credentials),
@@ -78,6 +107,7 @@ class G8264Emulator:
             self._endpoint = self._server.sockets[0].getsockname()[:2]
 
     async def _die(self) -> None:
+        await self._console.die()
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -167,6 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="g8264", description=__doc__)
     parser.add_argument("--listen", type=endpoint, default=("127.0.0.1", 2222), metavar="H:P")
+    parser.add_argument("--serial", metavar="PATH", help="a pseudo-terminal, made at PATH, as well")
     parser.add_argument("--admin", type=endpoint, metavar="H:P", help="control socket")
     parser.add_argument("--username", default="admin")
     parser.add_argument("--password-env", default="G8264_PASSWORD", metavar="VARIABLE")
@@ -188,7 +219,7 @@ async def _serve(emulator: G8264Emulator, options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await emulator.run(options.listen, options.admin, stop)
+    await emulator.run(options.listen, options.admin, stop, serial=options.serial)
 
 
 if __name__ == "__main__":

@@ -20,15 +20,20 @@ class HungUpError(Exception):
 
 
 class CommandLine:
-    """One session. ``read`` gives some bytes, or none when the client has left."""
+    """One session. ``read`` gives some bytes, or none when the client has left.
+
+    With ``credentials``, (user, password), it asks for them: a console lets anybody in.
+    """
 
     def __init__(
         self,
         switch: G8264,
         read: Callable[[], Awaitable[bytes]],
         send: Callable[[bytes], None],
+        credentials: tuple[str, str] | None = None,
     ) -> None:
         self._switch = switch
+        self._credentials = credentials
         self._read = read
         self._send = send
         self._unsent = ""
@@ -39,6 +44,8 @@ class CommandLine:
 
     async def run(self) -> None:
         """Until the client leaves. Raises HungUpError where the session is to break."""
+        if self._credentials is not None:
+            await self._admit(self._credentials)
         self._write(f"{_BREAK}IBM Networking Operating System RackSwitch G8264.{_BREAK}{_BREAK}")
         self._prompt()
         line = ""
@@ -54,6 +61,25 @@ class CommandLine:
             if key == "\r" and not await self._carry_out(line.strip()):
                 return
             line = ""
+
+    async def _admit(self, credentials: tuple[str, str]) -> None:
+        while True:
+            user = await self._ask("Enter login username: ", echo=True)
+            if user and credentials == (
+                user,
+                await self._ask("Enter login password: ", echo=False),
+            ):
+                return
+
+    async def _ask(self, question: str, *, echo: bool) -> str:
+        self._write(question)
+        answer = ""
+        while (key := await self._key()) != "\r":
+            answer += key
+            if echo:
+                self._write(key)
+        self._write(_BREAK)
+        return answer
 
     async def _carry_out(self, command: str) -> bool:
         """False when the session is over."""

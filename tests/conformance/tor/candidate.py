@@ -26,6 +26,8 @@ class TorBench:
     timeout_s: float = 5.0
     admin: AdminClient | None = None
     """Of an emulator: makes it fail, and counts its changes. None for others."""
+    one_session: str = ""
+    """Why the switch serves one session at a time, where it does."""
 
     def driver(self, *, timeout_s: float | None = None) -> TorSwitch:
         """A driver of the switch, not connected yet."""
@@ -53,3 +55,9 @@ class TorCandidate:
     faults: frozenset[FaultKind] = frozenset()
     """Those that ``TorBench.admin`` can arm; tests of others don't run."""
     marks: tuple[pytest.MarkDecorator, ...] = ()
+    variant: str = ""
+    """Tells apart candidates of one driver."""
+
+    @property
+    def id(self) -> str:
+        return f"{self.driver}-{self.variant}" if self.variant else self.driver

@@ -17,7 +17,7 @@ from tests.conformance.tor.devices import CANDIDATES, rack
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "tor_candidate" in metafunc.fixturenames:
-        values = [pytest.param(c, id=c.driver, marks=c.marks) for c in _candidates(metafunc.config)]
+        values = [pytest.param(c, id=c.id, marks=c.marks) for c in _candidates(metafunc.config)]
         metafunc.parametrize("tor_candidate", values, scope="module")
 
 

@@ -83,16 +83,19 @@ def netconfd() -> Iterator[TorBench]:
         yield TorBench(wanted, ports)
 
 
-def emulated(driver: str) -> Callable[[], AbstractContextManager[TorBench]]:
-    """An emulator of ours, as a process of its own behind a real SSH server."""
+def emulated(
+    driver: str, *, console: bool = False
+) -> Callable[[], AbstractContextManager[TorBench]]:
+    """An emulator of ours, as a process of its own behind a real SSH server or pseudo-terminal."""
 
     @contextmanager
     def start() -> Iterator[TorBench]:
-        command = [sys.executable, "-m", "mininet_scenarios.emulators.g8264"]
-        command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
-        command += ["--password-env", LOGIN_VARIABLE]
-        with pytest.MonkeyPatch.context() as environment:
+        with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as environment:
             environment.setenv(LOGIN_VARIABLE, "rack and pinion")
+            line = str(Path(directory) / "console")
+            command = [sys.executable, "-m", "mininet_scenarios.emulators.g8264"]
+            command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+            command += ["--password-env", LOGIN_VARIABLE, "--serial", line]
             with subprocess.Popen(
                 command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
             ) as server:
@@ -102,12 +105,15 @@ def emulated(driver: str) -> Callable[[], AbstractContextManager[TorBench]]:
                     options: dict[str, object] = {"host_key": " ".join(key)}
                     if driver == "ibm-g8264-netconf":
                         options["cli_port"] = int(address.rpartition(":")[2])
+                    if console:
+                        address, options = f"serial:{line}", {"baud": 115200}
                     login = Login("admin", password_env=LOGIN_VARIABLE)
                     yield TorBench(
                         rack(driver, address, login=login, options=options),
                         ("1", "2", "3", "64"),
                         3.0,
                         AdminClient(host, int(port)),
+                        "a serial line has one user at a time" if console else "",
                     )
                 finally:
                     server.terminate()
@@ -120,5 +126,8 @@ CANDIDATES = [
     TorCandidate("ovs-ovsdb", open_vswitch_bridge, marks=(pytest.mark.ovs,)),
     TorCandidate("openconfig-vlan", netconfd),
     TorCandidate("ibm-g8264", emulated("ibm-g8264"), faults=EMULATED),
+    TorCandidate(
+        "ibm-g8264", emulated("ibm-g8264", console=True), faults=EMULATED, variant="console"
+    ),
     TorCandidate("ibm-g8264-netconf", emulated("ibm-g8264-netconf"), faults=EMULATED),
 ]

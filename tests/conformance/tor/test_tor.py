@@ -22,7 +22,7 @@ def test_the_registry_takes_the_configuration(bench):
 
 
 def test_a_bad_address_is_found_before_anything_connects(bench):
-    bad = bench.with_tor(address="not an address at all")
+    bad = bench.with_tor(address="not an address at all", options={})
     assert [problem.path for problem in bench.entry.check(bad)] == ["address"]
 
 
@@ -73,6 +73,8 @@ def test_ports_that_are_not_named_stay(bench, tor):
 
 def test_another_session_sees_what_this_one_wrote(bench, tor):
     tor.set_vlans({bench.ports[0]: trunk(500, 4000)})
+    if bench.one_session:
+        tor.close()
     other = bench.driver()
     assert other.vlans(bench.ports[:1]) == {bench.ports[0]: trunk(500, 4000)}
     other.close()

@@ -43,15 +43,21 @@ def fine() -> None:
     """A read-back that finds all as it should be."""
 
 
+@pytest.fixture(autouse=True)
+def emptied(server):
+    """Every test leaves the server without cross-connects."""
+    yield
+    server.write(
+        f'<cross-connects xmlns="{SWITCH}" xmlns:nc="{NETCONF_NS}" nc:operation="remove"/>'
+    )
+
+
 @pytest.fixture
 def transport(server):
     options = SshOptions(host_key=server.host_key)
     transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=3)
     yield transport
     transport.close()
-    server.write(
-        f'<cross-connects xmlns="{SWITCH}" xmlns:nc="{NETCONF_NS}" nc:operation="remove"/>'
-    )
 
 
 def test_an_edit_is_made_and_can_be_undone(transport):
@@ -182,9 +188,6 @@ def test_a_server_that_hangs_is_unavailable_for_a_read_and_unknown_after_a_write
     if _target(client) == "candidate":
         _wait_until(lambda: pairs(client) == set())  # the lost session's commit is undone
     client.close()
-    server.write(
-        f'<cross-connects xmlns="{SWITCH}" xmlns:nc="{NETCONF_NS}" nc:operation="remove"/>'
-    )
 
 
 def test_notifications_come_beside_replies(server):

@@ -8,7 +8,7 @@ from drivers.tor.ibm_g8264 import G8264Tor
 from drivers.transports.iscli_session import IscliSession
 from drivers.transports.stream import ConnectionLostError
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
-from hydra.model import VlanId
+from hydra.model import Login, VlanId
 from hydra.roles import PortVlans
 
 GREETING = b"\r\nRackSwitch G8264.\r\n\r\nRS G8264>"
@@ -162,6 +162,45 @@ def test_a_console_left_in_the_configuration_mode():
     )
     tor(stream).open()
     stream.finish()
+
+
+CONSOLE = Login("admin", password_env="HYDRA_TEST_CONSOLE")
+
+
+def console(stream) -> IscliSession:
+    return IscliSession("r1", stream, timeout_s=5, console=CONSOLE)
+
+
+def test_a_console_is_woken_and_logged_in_at(monkeypatch):
+    monkeypatch.setenv("HYDRA_TEST_CONSOLE", "open sesame")
+    stream = Transcript(
+        (b"\r", b"\r\nEnter login username: "),
+        (b"admin\r", b"admin\r\nEnter login password: "),
+        (b"open sesame\r", b"\r\n" + GREETING),
+        *LOG_IN,
+        greeting=b"",
+    )
+    console(stream).open()
+    stream.finish()
+
+
+def test_a_console_that_asks_again_has_refused_and_no_password_is_told(monkeypatch):
+    monkeypatch.setenv("HYDRA_TEST_CONSOLE", "open sesame")
+    stream = Transcript(
+        (b"\r", b"\r\nlogin: "),
+        (b"admin\r", b"admin\r\nPassword: "),
+        (b"open sesame\r", b"\r\nlogin: "),
+        greeting=b"",
+    )
+    with pytest.raises(DeviceError, match="the switch refuses the login") as caught:
+        console(stream).open()
+    assert "sesame" not in str(caught.value)
+    assert not stream.connected
+
+
+def test_a_shell_that_asks_for_a_login_is_no_console():
+    with pytest.raises(DeviceError, match="the switch refuses the login"):
+        tor(Transcript(greeting=b"\r\nEnter login username: ")).open()
 
 
 def test_a_user_without_privileges_is_told_what_to_do():
