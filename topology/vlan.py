@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hydra.errors import PlanError
 from hydra.model import Circuit, NetworkState, Path, Topology, VlanId, VlanRange
@@ -136,14 +135,14 @@ class _Packing:
 
     def last_bins_first(self) -> IntArray:
         """The order by bins, within each as before: it needs no more bins than there are."""
-        return self.order[np.argsort(-self.bin_of[self.order], kind="stable")]
+        from_last = (self.n_bins - self.bin_of[self.order]).astype(np.int16)  # sorted by radix
+        return self.order[np.argsort(from_last, kind="stable")]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Walk:
     """Paths as arrays, and the racks along each."""
 
-    fabric: FabricArrays
     table: PathTable
     rack: IntArray
     """Shape (all hops + F,): the racks that each path visits, ends included."""
@@ -169,29 +168,20 @@ class _Walk:
         broken |= here != table.dst
         for index in np.flatnonzero(broken).tolist():
             fabric.racks_along(paths[index])
-        return cls(fabric, table, rack, first)
+        return cls(table, rack, first)
 
     def orders(self) -> tuple[IntArray, IntArray]:
-        """Two orders to pack in: stars around a relay are trees, and long paths are bulky."""
-        start, hop_a, hops = self.table.start[:-1], self.table.hop_a, self.table.hops
-        # Among the circuits of a topology, this says as much as comparing plane and ports.
-        circuit = self.fabric.port_plane[hop_a].astype(np.int64) * self.fabric.n_ports + hop_a
-        longest = int(hops.max(initial=1))
-        circuits = _columns(circuit, start, hops, longest)
-        relays = _columns(self.rack.astype(np.int64), self.first + 1, hops - 1, longest - 1)
-        by_relay = np.lexsort([*circuits[::-1], *relays[::-1], (hops == 1).astype(np.int64)])
-        longest_first = np.lexsort([*circuits[::-1], -hops.astype(np.int64)])
+        """Two orders to pack in: stars around a relay are trees, and long paths are bulky.
+
+        By relays, direct paths last; and by hops, then relays. Ties stay in order.
+        """
+        hops = self.table.hops
+        relays = []
+        for place in range(1, int(hops.max(initial=1))):
+            relay = np.full(len(hops), -1, dtype=np.int32)
+            there = hops > place
+            relay[there] = self.rack[self.first[there] + place]
+            relays.append(relay)
+        by_relay = np.lexsort([*relays[::-1], (hops == 1).astype(np.int32)])
+        longest_first = np.lexsort([*relays[::-1], -hops])
         return by_relay.astype(np.int32), longest_first.astype(np.int32)
-
-
-def _columns(
-    values: NDArray[np.int64], start: IntArray, length: IntArray, width: int
-) -> list[NDArray[np.int64]]:
-    """Lists as the columns of a table; -1 where a list is shorter."""
-    columns = []
-    for column in range(width):
-        padded = np.full(len(start), -1, dtype=np.int64)
-        there = length > column
-        padded[there] = values[start[there] + column]
-        columns.append(padded)
-    return columns
