@@ -227,8 +227,8 @@ class Planner:
             if not call.future.cancel():
                 return call.future.result()  # its turn has come, and has its own end
             raise PlanError(
-                f"the planner has been busy with other requests for {self._patience_s:g} s: "
-                "try again later"
+                f"the planner did not get to this within {self._patience_s:g} s: it is starting, "
+                "or busy with other requests; try again later"
             ) from None
         except CancelledError:
             raise PlanError("the controller is ending: nothing is planned any more") from None

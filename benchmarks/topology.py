@@ -41,7 +41,7 @@ from topology.synthetic import synthetic_demand
 SEED = 1
 LOAD = 0.9
 """What the busiest rack sends or receives, as a part of its ports' rates."""
-LIMIT_S = 8.0
+LIMIT_S = 20.0
 """For one case; then it is given up."""
 REPEAT_S = 1.0
 CASES = (
