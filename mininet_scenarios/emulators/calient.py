@@ -1,8 +1,8 @@
 """An emulated Calient switch on TL1: ``python -m mininet_scenarios.emulators.calient``.
 
 What else it does: :mod:`mininet_scenarios.emulators.process`. The user is ``admin``, the password
-``root``. Connections that are entered stay reserved until they are activated; COMPLD comes before
-the mirrors have moved. States on the way to light are inferred.
+``root``. Connections that are entered stay reserved until they are activated; COMPLD for that comes
+before the mirrors have moved. States on the way to light are inferred.
 """
 
 from __future__ import annotations
@@ -128,6 +128,7 @@ class CalientServer(Tl1Server):
         if circuit is not None:
             self._entered[circuit.name] = circuit
             self.ocs.disconnect(circuit.pairs(self.ocs.size))
+            await self.ocs.settled()
         return []
 
     async def _delete(self, _client: Tl1Client, command: Tl1Command) -> Records:
