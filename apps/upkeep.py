@@ -13,6 +13,7 @@ from apps.announcer import Announced, Announcer, reachable_on
 from apps.devices import Devices
 from apps.fleet import Fleet
 from apps.ledger import Ledger
+from apps.quarantine import Quarantine
 from hydra.errors import DeviceError
 from hydra.executor import Conditions, Execution
 from hydra.model import (
@@ -34,8 +35,6 @@ from hydra.rules import FlowRule, Install, RemoveByCookie, RuleChange, base_rule
 from hydra.service import DeviceStatus
 
 LOG = logging.getLogger("hydra.upkeep")
-_QUARANTINE_S: Final = 60.0
-"""How long the ports of a circuit that failed are left out of planning."""
 _LONGEST_WAIT_S: Final = 60.0
 
 
@@ -67,18 +66,24 @@ class Upkeep:
     """
 
     def __init__(
-        self, fabric: Fabric, policy: Policy, fleet: Fleet, devices: Devices, ledger: Ledger
+        self,
+        fabric: Fabric,
+        policy: Policy,
+        fleet: Fleet,
+        devices: Devices,
+        ledger: Ledger,
+        quarantine: Quarantine,
     ) -> None:
         self._fabric = fabric
         self._policy = policy
         self._fleet = fleet
         self._devices = devices
         self._ledger = ledger
+        self._quarantine = quarantine
         self._lock = threading.Lock()
         self._synchronised: set[DatapathId] = set()
         self._dead_uplinks: frozenset[str] = frozenset()
         self._uncertain_planes: set[PlaneId] = set()
-        self._quarantine: dict[PortId, tuple[str, float]] = {}
         self._reconciled = False
         self._retries = _Retries()
         self._moving: Callable[[], Collection[Pair]] = tuple
@@ -196,14 +201,13 @@ class Upkeep:
             if self._is_dark(port.id)
         ]
         reason = f"carrier lost at {', '.join(places)}"
-        self._put_into_quarantine(ends, reason)
+        self._quarantine.put(ends, reason)
         return dead, reason
 
     # -- devices ----------------------------------------------------------------------------------
 
     def look_after(self) -> None:
         """Reconcile once at the start; afterwards open again what was lost, and tidy up."""
-        self._release_quarantine()
         if not self._reconciled:
             self._reconcile()
             self._reconciled = True
@@ -295,36 +299,24 @@ class Upkeep:
                 if server.name in execution.unconfirmed
             }
         for circuit, reason in execution.failures.items():
-            self._put_into_quarantine((circuit.a, circuit.b), reason)
+            self._quarantine.put((circuit.a, circuit.b), reason)
+        passed = {circuit for path in execution.result.topology.paths for circuit in path.circuits}
+        self._quarantine.passed(
+            [end for circuit in passed & execution.plan.connect for end in (circuit.a, circuit.b)]
+        )
 
-    # -- quarantine -------------------------------------------------------------------------------
-
-    def _put_into_quarantine(self, ports: Collection[PortId], reason: str) -> None:
-        with self._lock:
-            self._quarantine.update(dict.fromkeys(ports, (reason, time.monotonic())))
-
-    def _release_quarantine(self) -> None:
-        now_s = time.monotonic()
-        with self._lock:
-            over = [
-                p for p, (_, since_s) in self._quarantine.items() if now_s - since_s > _QUARANTINE_S
-            ]
-            for port in over:
-                del self._quarantine[port]
+    # -- what there is ----------------------------------------------------------------------------
 
     def blocked_ports(self) -> frozenset[PortId]:
         """Ports that no plan may use: quarantined, or on a device that can't be commanded."""
         planes = {p.id for p in self._fabric.planes if self._devices.plane_problem(p.id)}
         racks = {r.id for r in self._fabric.racks if self._devices.tor_problem(r.id)}
-        with self._lock:
-            quarantined = set(self._quarantine)
+        quarantined = self._quarantine.blocked()
         return frozenset(
             port.id
             for port in self._fabric.ports
             if port.id in quarantined or port.plane in planes or port.rack in racks
         )
-
-    # -- what there is ----------------------------------------------------------------------------
 
     def down_planes(self) -> list[str]:
         """Optical switches that can't be commanded, with the reason."""

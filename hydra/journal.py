@@ -33,6 +33,10 @@ CREATE TABLE IF NOT EXISTS reservations (
     id TEXT PRIMARY KEY,
     record TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS quarantine (
+    id INTEGER PRIMARY KEY,
+    record TEXT NOT NULL
+);
 """
 _KEPT_ENTRIES: Final = 10_000
 
@@ -167,6 +171,15 @@ class Journal:
 
     def load_reservations(self) -> list[dict[str, Any]]:
         return [json.loads(record) for (record,) in self._read("SELECT record FROM reservations")]
+
+    def save_quarantine(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """All ports in quarantine; what was saved before goes."""
+        insert = "INSERT INTO quarantine (record) VALUES (?)"
+        rows = [(insert, (json.dumps(record),)) for record in records]
+        self._write([("DELETE FROM quarantine", ()), *rows])
+
+    def load_quarantine(self) -> list[dict[str, Any]]:
+        return [json.loads(record) for (record,) in self._read("SELECT record FROM quarantine")]
 
     def close(self) -> None:
         with self._lock:

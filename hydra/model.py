@@ -157,6 +157,10 @@ class Path:
     dst: RackId
     circuits: tuple[Circuit, ...]
 
+    def __hash__(self) -> int:
+        """Hardly any two paths of a network share both ends: hashing the circuits gains nothing."""
+        return hash((self.src, self.dst))
+
     @property
     def hops(self) -> int:
         return len(self.circuits)
@@ -235,6 +239,11 @@ class Fabric:
     @cached_property
     def plane_by_name(self) -> Mapping[str, Plane]:
         return {plane.name: plane for plane in self.planes}
+
+    @cached_property
+    def port_by_name(self) -> Mapping[tuple[str, str], OpticalPort]:
+        """By the names of rack and ToR port."""
+        return {(self.racks[port.rack].name, port.tor_port): port for port in self.ports}
 
     def ports_of(self, rack: RackId) -> tuple[OpticalPort, ...]:
         return self._ports_by_rack[rack]

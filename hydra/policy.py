@@ -43,6 +43,10 @@ class Policy:
     algorithm: str = "hydra-bfs"
     max_hops: int = 3
     """H of the HydRA heuristic."""
+    planning_budget_ms: float = 2000.0
+    """Time for a plan: an algorithm that tries several returns the best found until then."""
+    planning_grace_ms: float = 5000.0
+    """Beyond the budget, for VLANs and checks; then the planner is stopped, the change refused."""
     epoch_s: float = 10.0
     poll_interval_s: float = 1.0
     """0 switches polling off."""
@@ -58,6 +62,8 @@ class Policy:
     minimum_circuit_life_s: float = 5.0
     fdb_age_s: float = 300.0
     """MAC ageing time of the ToRs; hosts are announced every third of it."""
+    quarantine_s: float | None = 60.0
+    """How long the ports of a circuit that failed are left out of planning; None: until cleared."""
     drain: DrainPolicy = DrainPolicy()
     timeouts: Timeouts = Timeouts()
     emulated_rules: int = 0

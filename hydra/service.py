@@ -14,7 +14,9 @@ from typing import Protocol
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
 from hydra.policy import Policy
+from hydra.quarantine import Quarantined
 from hydra.reservations import Reservation, ReservationRequest
+from hydra.roles import Task, TaskState
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,15 @@ class DeviceStatus:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class QuarantinedPort:
+    """A port in quarantine, as it is now."""
+
+    entry: Quarantined
+    on_trial: bool
+    """Its time is up: it may be planned with, and the next circuit there decides."""
+
+
 class ControllerService(Protocol):
     @property
     def fabric(self) -> Fabric: ...
@@ -173,6 +184,17 @@ class ControllerService(Protocol):
         """Raises UnknownName, LifecycleError."""
 
     def devices(self) -> Collection[DeviceStatus]: ...
+
+    def tasks(self, device: str) -> Sequence[Task]:
+        """What people were asked to do at an optical switch, oldest first. Raises UnknownName."""
+
+    def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
+        """A person says what became of a task. Raises UnknownName, LifecycleError."""
+
+    def quarantine(self) -> Sequence[QuarantinedPort]: ...
+
+    def clear_quarantine(self, rack: str, tor_port: str) -> QuarantinedPort:
+        """Returns what it was. Raises UnknownName."""
 
     def not_ready(self) -> Sequence[str]:
         """What is still missing before the controller can do its job; empty when ready."""

@@ -29,6 +29,10 @@ declare -A NEEDS=(
   [/usr/include/stdio.h]=libc6-dev
   [/usr/include/python3.11/Python.h]=python3-dev
   [/usr/lib/python3/dist-packages/mininet/node.py]=mininet
+  [/usr/sbin/netconfd]=netconfd
+  [/usr/sbin/sshd]=openssh-server
+  [/usr/bin/ssh-keygen]=openssh-client
+  [/usr/bin/yanglint]=libyang2-tools
   [/etc/ssl/certs/ca-certificates.crt]=ca-certificates
 )
 
@@ -50,10 +54,19 @@ install_debian_packages() {
   ((EUID == 0)) || fail "${missing[*]} must be installed: run this as root"
   say "installing Debian packages: ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
+  # Tests start an sshd of their own. One for everybody is not ours to open: where there was none,
+  # the package's must neither start now nor at the next boot.
+  local new_sshd=
+  [[ -e /usr/sbin/sshd ]] || new_sshd=yes
+  [[ -z $new_sshd ]] || systemctl --quiet mask --runtime ssh.service 2>/dev/null || true
   # Package lists may be absent (containers) or too old to match the archive any more.
   apt_install "${missing[@]}" ||
     { say "again, with fresh package lists" && apt-get -q update && apt_install "${missing[@]}"; } ||
     fail "apt-get could not install ${missing[*]}: its messages are above"
+  if [[ -n $new_sshd ]] && command -v systemctl >/dev/null; then
+    systemctl --quiet disable ssh.service 2>/dev/null || true
+    systemctl --quiet unmask --runtime ssh.service 2>/dev/null || true
+  fi
 }
 
 apt_install() {

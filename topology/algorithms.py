@@ -14,7 +14,7 @@ from hydra.errors import UnknownName
 from hydra.model import Topology
 from topology.bipartite import plan_b_matching, plan_helios
 from topology.eclipse import plan_eclipse
-from topology.multihop import keep_current, plan_hydra_bfs
+from topology.multihop import keep_current, plan_hydra_bfs, plan_hydra_bfs_plus
 from topology.pairing import plan_edmonds, plan_edmonds_perfect
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved
 from topology.schedules import (
@@ -71,6 +71,11 @@ ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
             plan_hydra_bfs,
             "multi-hop circuits for the largest demands first, in rounds by hop distance",
             "HydRA, JOCN 2015, section III.B.3",
+        ),
+        "hydra-bfs+": Entry(
+            plan_hydra_bfs_plus,
+            "hydra-bfs by several rules for relays and port use: the plan that serves most",
+            "HydRA, JOCN 2015, section III.B.3; the rules are this project's",
         ),
         "edmonds": Entry(
             plan_edmonds,
@@ -137,3 +142,17 @@ def entry(name: str) -> Entry:
 def algorithm(name: str) -> Algorithm:
     """The function of :func:`entry`."""
     return entry(name).plan
+
+
+def objection(name: str, fabric: FabricArrays) -> str | None:
+    """Why the controller can't plan with ``name`` on this fabric, in words; None where it can.
+
+    Raises UnknownName.
+    """
+    chosen = entry(name)
+    if chosen.product is not Product.CIRCUITS:
+        return (
+            f"it plans {chosen.product.value}, and the controller sets up duplex circuits that "
+            "stay: it is for comparisons, see `hydra plan --fabric`"
+        )
+    return chosen.objection(fabric)

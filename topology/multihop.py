@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from hydra.model import Circuit, Path, Topology
-from topology import _native
+from hydra.model import Topology
+from topology.drafts import Draft, Ground, Rule
 from topology.problem import (
     RATE_TOLERANCE_MBPS,
     Budget,
     FabricArrays,
-    PairDemands,
     PlanResult,
     Reserved,
     measure,
-    measure_table,
     pair_demands,
     validate_demand,
 )
-from topology.standing import Standing, standing_part
-from topology.tables import IntArray, PathTable, end_ports, make_circuits, make_paths, starts
+
+_DIRECT_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5)
 
 
 def plan_hydra_bfs(
@@ -54,8 +51,43 @@ def plan_hydra_bfs(
 
     Raises PlanError for a bad demand entry, an impossible budget, or pinned paths that do not fit.
     """
-    ground = _Ground.of(fabric, demand, current, reserved, budget)
+    ground = Ground.of(fabric, demand, current, reserved, budget)
     return ground.result(ground.draft(Rule(whole=not budget.boolean, partial=budget.boolean)))
+
+
+def plan_hydra_bfs_plus(
+    fabric: FabricArrays,
+    demand: ArrayLike,
+    current: Topology,
+    reserved: Reserved,
+    budget: Budget,
+) -> PlanResult:
+    """:func:`plan_hydra_bfs` several times with other rules; the plan that serves most counts.
+
+    The rules differ in the relays (the first found, or those with the most capacity left, which
+    spreads the load), in how many of a rack's ports round 1 may take (the rest is left to rounds
+    that need a hop of their own more), and in whether pairs that fit as a whole go before those
+    that fit in part. Between equal plans the earlier one counts, and the paper's own rule is the
+    first. Trying ends when all demand is served, or ``budget.expired()``.
+
+    A circuit that may change and now carries a demand counts for ``budget.disturbance_mbps``: to
+    give it up, a plan must serve that much more. Where that is above zero, each rule is also tried
+    with all of them kept.
+
+    Raises PlanError as :func:`plan_hydra_bfs` does.
+    """
+    ground = Ground.of(fabric, demand, current, reserved, budget)
+    everything_mbps = float(ground.waiting.mbps.sum()) - RATE_TOLERANCE_MBPS
+    drafts = _drafts(ground)
+    best, most_mbps = next(drafts)
+    while most_mbps < everything_mbps and not budget.expired():
+        try:
+            draft, worth_mbps = next(drafts)
+        except StopIteration:
+            break
+        if worth_mbps > most_mbps + RATE_TOLERANCE_MBPS:
+            best, most_mbps = draft, worth_mbps
+    return ground.result(best)
 
 
 def keep_current(
@@ -74,177 +106,25 @@ def keep_current(
     return measure(fabric, pairs, current, reserved)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """How the rounds go."""
-
-    whole: bool
-    """Rounds in which a path must carry all that its pair wants."""
-    partial: bool
-    """(After them) rounds in which anything above zero serves a pair."""
-    widest: bool = False
-    """Relays with the most capacity left, rather than those with the lowest numbers."""
-    direct_share: float = 1.0
-    """The part of a rack's ports that round 1 may use."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Draft:
-    """A plan in arrays."""
-
-    link_a: IntArray
-    """Shape (L,): the lower port of each circuit, those that stay first."""
-    link_b: IntArray
-    path_pair: IntArray
-    """Shape (F,): which pair each new path serves."""
-    path_hops: IntArray
-    path_links: IntArray
-    """Shape (F, H): the circuits of each path, as many as it has hops."""
+def _portfolio(budget: Budget) -> Iterator[Rule]:
+    """Ways to run the rounds: the paper's first, then the others, the most promising first."""
+    plain = Rule(whole=not budget.boolean, partial=budget.boolean)
+    yield plain
+    for share in _DIRECT_SHARES:
+        yield replace(plain, widest=True, direct_share=share)
+    for share in _DIRECT_SHARES[1:]:
+        yield replace(plain, direct_share=share)
+    if budget.boolean:
+        for share in _DIRECT_SHARES[::2]:
+            yield Rule(whole=True, partial=True, widest=True, direct_share=share)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Ground:
-    """What all drafts of one call have in common."""
-
-    fabric: FabricArrays
-    current: Topology
-    reserved: Reserved
-    budget: Budget
-    pairs: PairDemands
-    open_pairs: PairDemands
-    """Those that nothing standing serves already."""
-    standing: Standing
-    shared: Sequence[Circuit]
-    """The circuits that stay and that new paths may use."""
-    is_free: NDArray[np.uint8]
-    """Shape (P,): ports where new circuits may end."""
-
-    @classmethod
-    def of(
-        cls,
-        fabric: FabricArrays,
-        demand: ArrayLike,
-        current: Topology,
-        reserved: Reserved,
-        budget: Budget,
-    ) -> _Ground:
-        pairs = pair_demands(validate_demand(demand, fabric.n_racks))
-        budget.check(fabric)
-        standing = standing_part(fabric, pairs, current, reserved, budget)
-        rack_in = _members(budget.racks, fabric.n_racks)
-        is_free = rack_in[fabric.port_rack]
-        is_free &= _members(budget.planes, fabric.n_planes)[fabric.port_plane]
-        is_free[list(standing.ports() | budget.blocked_ports)] = False
-        is_open = rack_in[pairs.src] & rack_in[pairs.dst]
-        if standing.paths:
-            ends = np.array([(p.src, p.dst) for p in standing.paths], dtype=np.int32).T
-            place = pairs.places(ends[0], ends[1], fabric.n_racks)
-            is_open[place[place >= 0]] = False
-        shared = [
-            circuit
-            for circuit in sorted(standing.circuits)
-            if all(budget.includes_rack(rack) for rack in fabric.racks_of(circuit))
-            and not budget.blocked_ports & {circuit.a, circuit.b}
-        ]
-        return cls(
-            fabric=fabric,
-            current=current,
-            reserved=reserved,
-            budget=budget,
-            pairs=pairs,
-            open_pairs=pairs.chosen(is_open),
-            standing=standing,
-            shared=shared,
-            is_free=is_free.astype(np.uint8),
-        )
-
-    def draft(self, rule: Rule) -> _Draft:
-        fabric, pairs, max_hops = self.fabric, self.open_pairs, self.budget.max_hops
-        rates, port_class = np.unique(fabric.port_rate_mbps, return_inverse=True)
-        pair_class = np.searchsorted(rates, pairs.mbps - RATE_TOLERANCE_MBPS)
-        preferred = sorted(self.current.circuits - self.standing.circuits)
-        ports = np.bincount(fabric.port_rack, minlength=fabric.n_racks)
-        room = len(self.shared) + fabric.n_ports // 2
-        link_a, link_b = np.zeros((2, room), dtype=np.int32)
-        residual = np.zeros(room)
-        residual[: len(self.shared)] = [self.standing.residual_mbps[c] for c in self.shared]
-        path_pair, path_hops = np.zeros((2, len(pairs)), dtype=np.int32)
-        path_links = np.zeros((len(pairs), max_hops), dtype=np.int32)
-        n_links, n_paths = _native.plan_paths(
-            fabric.n_racks,
-            fabric.n_planes,
-            len(rates) + 1,
-            fabric.port_rack,
-            fabric.port_plane,
-            port_class.astype(np.int32),
-            fabric.port_rate_mbps,
-            self.is_free,
-            *end_ports(self.shared),
-            *end_ports(preferred),
-            pairs.src,
-            pairs.dst,
-            pair_class.astype(np.int32),
-            pairs.mbps,
-            max_hops,
-            rule.whole,
-            rule.partial,
-            rule.widest,
-            np.ceil(ports * rule.direct_share).astype(np.int32),
-            link_a,
-            link_b,
-            residual,
-            path_pair,
-            path_hops,
-            path_links,
-        )
-        return _Draft(
-            link_a[:n_links],
-            link_b[:n_links],
-            path_pair[:n_paths],
-            path_hops[:n_paths],
-            path_links[:n_paths],
-        )
-
-    def result(self, draft: _Draft) -> PlanResult:
-        """The draft and what stands, as a topology, and what that serves."""
-        fabric, shared = self.fabric, len(self.shared)
-        new = make_circuits(
-            fabric.port_plane[draft.link_a[shared:]],
-            draft.link_a[shared:],
-            draft.link_b[shared:],
-            known=self.current.circuits,
-        )
-        src, dst = self.open_pairs.src[draft.path_pair], self.open_pairs.dst[draft.path_pair]
-        order = np.lexsort((dst, src))
-        paths = make_paths(
-            src[order],
-            dst[order],
-            draft.path_hops[order],
-            draft.path_links[order],
-            [*self.shared, *new],
-        )
-        topology = Topology(self.standing.circuits.union(new), _merged(self.standing.paths, paths))
-        if self.standing.paths:
-            return measure(fabric, self.pairs, topology, self.reserved)
-        table = _table_of(draft, src, dst, order)
-        return measure_table(fabric, self.pairs, topology, table, self.reserved)
-
-
-def _members(ids: frozenset[int] | None, count: int) -> NDArray[np.bool_]:
-    """Which of ``count`` things are among ``ids``; all of them if that is None."""
-    members = np.full(count, ids is None)
-    members[list(ids or ())] = True
-    return members
-
-
-def _merged(standing: Sequence[Path], new: Sequence[Path]) -> tuple[Path, ...]:
-    if not standing:
-        return tuple(new)
-    return tuple(sorted([*standing, *new], key=lambda path: (path.src, path.dst)))
-
-
-def _table_of(draft: _Draft, src: IntArray, dst: IntArray, order: NDArray[np.intp]) -> PathTable:
-    hops = draft.path_hops[order]
-    used = np.arange(draft.path_links.shape[1]) < hops[:, np.newaxis]
-    links = draft.path_links[order][used]
-    return PathTable(src[order], dst[order], starts(hops), draft.link_a[links], draft.link_b[links])
+def _drafts(ground: Ground) -> Iterator[tuple[Draft, float]]:
+    """Drafts with their worth in Mbps: what they serve, less what they cost to change to."""
+    disturbance_mbps = ground.budget.disturbance_mbps
+    in_use = ground.in_use() if disturbance_mbps > 0 else []
+    for rule in _portfolio(ground.budget):
+        for kept in ([], in_use) if in_use else ([],):
+            draft = ground.draft(rule, kept)
+            given_up = len(in_use) - draft.count_of(in_use)
+            yield draft, draft.served_mbps(ground.waiting) - disturbance_mbps * given_up

@@ -48,7 +48,8 @@ class PathTable:
     @property
     def hops(self) -> IntArray:
         """Shape (F,): how many circuits each path has."""
-        return np.diff(self.start)
+        hops: IntArray = np.diff(self.start)
+        return hops
 
 
 def starts(lengths: IntArray) -> IntArray:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from hydra.lifecycle import ReconfigurationState, ReservationState
+from hydra.roles import TaskState
 from hydra.service import DemandSource
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
@@ -46,11 +47,25 @@ class DemandEntry(Body):
     mbps: float = Field(ge=0)
 
 
+class DemandMatrix(Body):
+    """Demand between all pairs of racks, in a fraction of the space that entries take."""
+
+    racks: list[Name] | None = Field(
+        default=None, min_length=1, description="Of the rows and columns. Null: as in the topology."
+    )
+    mbps: list[list[Annotated[float, Field(ge=0)]]] = Field(
+        description="From the row's rack to the column's; the diagonal is zero."
+    )
+
+
 class PlanBody(Body):
     """What a topology is wanted for, and what may be touched to get it."""
 
     demand: list[DemandEntry] | None = Field(
         default=None, description="Null: the measured demand. Pairs left out have none."
+    )
+    demand_matrix: DemandMatrix | None = Field(
+        default=None, description="Instead of `demand`. Racks left out have none."
     )
     planes: list[Name] | None = Field(
         default=None, min_length=1, description="Only these may change. Null: all."
@@ -65,6 +80,23 @@ class PlanBody(Body):
     )
     algorithm: Name | None = Field(default=None, description="Null: the configured one.")
     only_if_it_pays: bool = False
+
+
+class TaskBody(Body):
+    """What became of a task."""
+
+    state: Literal["done", "failed"]
+    note: str = Field(default="", max_length=1000, description="Why it could not be done.")
+
+
+class TaskFilter(BaseModel):
+    """Query of a device's tasks."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    state: list[TaskState] = Field(
+        default=[TaskState.PENDING], description="Pending ones if not given; may be repeated."
+    )
 
 
 class ReservationFilter(BaseModel):
@@ -241,6 +273,45 @@ class Device(Document):
 
 class Devices(Document):
     devices: list[Device]
+
+
+class PluggedPair(Document):
+    """A cross-connect of a patch panel, and what is at its ends; null: nothing of this fabric."""
+
+    ingress: int
+    egress: int
+    ingress_wired_to: str | None
+    egress_wired_to: str | None
+
+
+class Task(Document):
+    """Something that a person is asked to do: unplug first, then plug."""
+
+    id: int
+    state: TaskState
+    disconnect: list[PluggedPair]
+    connect: list[PluggedPair]
+    created_unix_s: float
+    settled_unix_s: float | None
+    note: str
+
+
+class Tasks(Document):
+    tasks: list[Task]
+
+
+class QuarantinedPort(Document):
+    rack: str
+    port: str
+    plane: str
+    reason: str
+    since_unix_s: float
+    until_unix_s: float | None = Field(description="Null: until it is cleared.")
+    on_trial: bool = Field(description="Its time is up: the next circuit there decides.")
+
+
+class Quarantine(Document):
+    ports: list[QuarantinedPort]
 
 
 class Decisions(Document):

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from apps.rest import models
+from apps.wiring import wired_name, wired_to
 from hydra.model import (
     Circuit,
+    CrossConnect,
     Fabric,
     NetworkState,
     OpticalPort,
@@ -18,10 +20,12 @@ from hydra.model import (
     VlanId,
 )
 from hydra.reservations import Reservation
+from hydra.roles import Task
 from hydra.service import (
     DemandReport,
     DeviceStatus,
     PlanReport,
+    QuarantinedPort,
     Reconfiguration,
 )
 
@@ -195,6 +199,19 @@ def reconfiguration(fabric: Fabric, one: Reconfiguration) -> models.Reconfigurat
     )
 
 
+def quarantined(fabric: Fabric, one: QuarantinedPort) -> models.QuarantinedPort:
+    port = fabric.ports[one.entry.port]
+    return models.QuarantinedPort(
+        rack=fabric.racks[port.rack].name,
+        port=port.tor_port,
+        plane=fabric.planes[port.plane].name,
+        reason=one.entry.reason,
+        since_unix_s=one.entry.since_unix_s,
+        until_unix_s=one.entry.until_unix_s,
+        on_trial=one.on_trial,
+    )
+
+
 def device(status: DeviceStatus) -> models.Device:
     return models.Device(
         name=status.name,
@@ -202,4 +219,32 @@ def device(status: DeviceStatus) -> models.Device:
         driver=status.driver,
         connected=status.connected,
         detail=status.detail,
+    )
+
+
+def task(fabric: Fabric, plane: str, asked: Task) -> models.Task:
+    wired = wired_to(fabric, fabric.plane_by_name[plane].id)
+
+    def end(port: int) -> str | None:
+        return wired_name(fabric, wired.get(port))
+
+    def pairs(many: Iterable[CrossConnect]) -> list[models.PluggedPair]:
+        return [
+            models.PluggedPair(
+                ingress=one.ingress,
+                egress=one.egress,
+                ingress_wired_to=end(one.ingress),
+                egress_wired_to=end(one.egress),
+            )
+            for one in many
+        ]
+
+    return models.Task(
+        id=asked.id,
+        state=asked.state,
+        disconnect=pairs(asked.disconnect),
+        connect=pairs(asked.connect),
+        created_unix_s=asked.created_unix_s,
+        settled_unix_s=asked.settled_unix_s,
+        note=asked.note,
     )

@@ -149,6 +149,8 @@ class PolicySection(_Section):
     mode: Literal["on-request", "periodic"] = "on-request"
     algorithm: Text = _POLICY.algorithm
     max_hops: Annotated[int, Field(ge=1, le=16)] = _POLICY.max_hops
+    planning_budget_ms: Positive = _POLICY.planning_budget_ms
+    planning_grace_ms: Positive = _POLICY.planning_grace_ms
     epoch_s: Positive = _POLICY.epoch_s
     poll_interval_s: NotNegative = _POLICY.poll_interval_s
     demand_window_s: Positive = _POLICY.demand_window_s
@@ -158,6 +160,7 @@ class PolicySection(_Section):
     minimum_gain_mbps: NotNegative = _POLICY.minimum_gain_mbps
     minimum_circuit_life_s: NotNegative = _POLICY.minimum_circuit_life_s
     fdb_age_s: Positive = _POLICY.fdb_age_s
+    quarantine_s: Positive | None = _POLICY.quarantine_s
     drain: DrainSection = DrainSection()
     timeouts: TimeoutsSection = TimeoutsSection()
     emulated_rules: Annotated[int, Field(ge=0, le=1_000_000)] = _POLICY.emulated_rules

@@ -25,6 +25,21 @@ class FaultKind(Enum):
     """Connections are accepted and never answered; commands have no effect."""
     DEAD = "dead"
     """Connections are closed and new ones refused; the mirrors stay as they are."""
+    KILL = "kill"
+    """A command that moves mirrors makes the first half of its cross-connects, then the connection
+    closes."""
+    RESERVED = "reserved"
+    """Cross-connects are entered and never become active (Calient)."""
+    AUTONOMOUS = "autonomous"
+    """A message that nobody asked for stands between a command and its reply (TL1)."""
+    BLOCKS = "blocks"
+    """Replies come in blocks of one record each (TL1)."""
+    WRONG_CTAG = "wrong-ctag"
+    """A command is carried out, and its reply bears somebody else's ctag (TL1)."""
+    ECHO = "echo"
+    """Commands are sent back before they are answered (TL1)."""
+    IDLE_LOGOUT = "idle-logout"
+    """The session is logged out before the command, as after a long silence (TL1)."""
 
 
 @dataclass(slots=True)

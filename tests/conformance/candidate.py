@@ -23,6 +23,7 @@ class Deviation(Enum):
     """
 
     ITEMS_ARE_MADE_ONE_BY_ONE = "a change that fails may leave what came before it made"
+    NOT_ON_THE_NETWORK = "there is nothing to connect to"
     NO_SECOND_SESSION = "the device serves one session at a time"
 
 

@@ -169,6 +169,16 @@ def test_a_cut_fibre_moves_the_reservation(network):
     (reservation,) = network.get("/v1/reservations")["reservations"]
     assert reservation["state"] == "active"
     assert reservation["path"]["hops"][0]["plane"] == "p2"
+    ports = {port["port"]: port for port in network.get("/v1/quarantine")["ports"]}
+    assert ports.keys() == {"hyt-r1-p1", "hyt-r2-p1"}
+    assert "carrier lost at r1:hyt-r1-p1" in ports["hyt-r1-p1"]["reason"]
+    network.process.restart()
+    kept = network.get("/v1/quarantine")["ports"]
+    assert [port["since_unix_s"] for port in kept] == [p["since_unix_s"] for p in ports.values()]
+    for port in ports:
+        cleared = network.api("DELETE", f"/v1/quarantine/{port[4:6]}/{port}")
+        assert cleared.status_code == 200
+    assert network.get("/v1/quarantine")["ports"] == []
 
 
 def test_a_killed_controller_is_not_missed(network):

@@ -40,19 +40,20 @@ static PyObject *py_plan_paths(PyObject *self, PyObject *args)
     plan.path_pair = integers_out(&a, &pairs.count);
     plan.path_hops = integers_out(&a, &pairs.count);
     plan.path_links = integers_out(&a, &n_hops);
-    if (!a.failed && n_links < w.n_ports / 2)
+    if (!a.failed && n_links < (int64_t)standing.count + w.n_ports / 2)
         fail(&a, "leaves too little room for links");
     if (!a.failed && n_hops < (int64_t)pairs.count * rules.max_hops)
         fail(&a, "leaves too little room for hops");
     if (!a.failed) {
-        int result;
+        PlanStatus status;
         Py_BEGIN_ALLOW_THREADS;
-        result = plan_paths(&w, is_free, standing, preferred, pairs, &rules, &plan);
+        status = plan_paths(&w, is_free, standing, preferred, pairs, &rules, &plan);
         Py_END_ALLOW_THREADS;
-        if (result) {
+        if (status == PLAN_NO_MEMORY)
             PyErr_NoMemory();
-            a.failed = 1;
-        }
+        else if (status == PLAN_BROKEN)
+            PyErr_SetString(PyExc_RuntimeError, "circuits that share a port");
+        a.failed = status != PLAN_DONE;
     }
     release(&a);
     return a.failed ? NULL : Py_BuildValue("ii", plan.n_links, plan.n_paths);

@@ -188,20 +188,26 @@ static void refresh(Graph *g, int32_t here, int32_t there)
     }
 }
 
-static void add_slot(Graph *g, int32_t here, int32_t there, int32_t link)
+/* False where more links end at a rack than it has ports. */
+static bool add_slot(Graph *g, int32_t here, int32_t there, int32_t link)
 {
-    int32_t slot = g->slot_start[here] + g->slot_count[here]++;
+    int32_t slot = g->slot_start[here] + g->slot_count[here];
+    if (slot == g->slot_start[here + 1])
+        return false;
+    g->slot_count[here]++;
     g->slot_link[slot] = link;
     g->slot_peer[slot] = there;
+    return true;
 }
 
-static void join(Graph *g, int32_t link)
+static bool join(Graph *g, int32_t link)
 {
     int32_t here = g->wiring->port_rack[g->plan->link_a[link]];
     int32_t there = g->wiring->port_rack[g->plan->link_b[link]];
-    add_slot(g, here, there, link);
-    add_slot(g, there, here, link);
+    if (!add_slot(g, here, there, link) || !add_slot(g, there, here, link))
+        return false;
     refresh(g, here, there);
+    return true;
 }
 
 static void chain_preferred(Graph *g, CircuitList preferred)
@@ -256,8 +262,7 @@ static int32_t new_link(Graph *g, const int32_t ends[2])
     g->plan->residual_mbps[link] = rate_between(g, ends);
     take_port(g, ends[0]);
     take_port(g, ends[1]);
-    join(g, link);
-    return link;
+    return join(g, link) ? link : -1;
 }
 
 /* ---- searches --------------------------------------------------------------------------------- */
@@ -441,14 +446,16 @@ static int32_t hop(Graph *g, int32_t here, int32_t there, double wanted_mbps, in
 
 /* Sets up the missing hops of the path in g->racks and takes the capacity. Two new hops that meet
    at a relay can't want its last port on a plane: then both outer racks had a free port on that
-   plane, and the path through the relay would not be a shortest one. */
-static void book(Graph *g, PairList pairs, int32_t pair, int32_t hops, int32_t max_hops, Need need)
+   plane, and the path through the relay would not be a shortest one. False if they did. */
+static bool book(Graph *g, PairList pairs, int32_t pair, int32_t hops, int32_t max_hops, Need need)
 {
     Plan *plan = g->plan;
     double given = pairs.mbps[pair];
     int32_t *links = plan->path_links + (size_t)plan->n_paths * max_hops;
     for (int32_t i = 0; i < hops; i++) {
         links[i] = hop(g, g->racks[i], g->racks[i + 1], pairs.mbps[pair], need.port_class);
+        if (links[i] < 0)
+            return false;
         given = lesser(given, plan->residual_mbps[links[i]]);
     }
     for (int32_t i = 0; i < hops; i++) {
@@ -459,6 +466,7 @@ static void book(Graph *g, PairList pairs, int32_t pair, int32_t hops, int32_t m
     plan->path_pair[plan->n_paths] = pair;
     plan->path_hops[plan->n_paths] = hops;
     plan->n_paths++;
+    return true;
 }
 
 /* ---- rounds ----------------------------------------------------------------------------------- */
@@ -470,9 +478,11 @@ static bool find(Graph *g, int32_t src, int32_t dst, int32_t hops, Need need, do
     g->racks[hops] = dst;
     if (hops == 1)
         return joinable(g, src, dst, need.port_class) || joined_by_link(g, src, dst, need);
-    if (widest && (hops == 2 || hops == 3) &&
-        find_widest(g, src, dst, hops) >= wanted_mbps - RATE_TOLERANCE_MBPS)
-        return true;
+    if (widest && (hops == 2 || hops == 3)) {
+        double width = find_widest(g, src, dst, hops);
+        if (usable(width) && width >= wanted_mbps - RATE_TOLERANCE_MBPS)
+            return true;
+    }
     look_around(g, src, dst, need);
     if (hops > 2)
         return find_far(g, src, dst, hops, need);
@@ -492,60 +502,79 @@ static bool direct_allowed(Graph *g, int32_t src, int32_t dst, Need need)
     return true;
 }
 
-static bool serve(Graph *g, PairList pairs, int32_t pair, int32_t hops, Need need,
+typedef enum { WAITS, SERVED, BROKEN } Fate;
+
+static Fate serve(Graph *g, PairList pairs, int32_t pair, int32_t round, Need need,
                   const Rules *rules)
 {
     int32_t src = pairs.src[pair], dst = pairs.dst[pair];
-    if (!find(g, src, dst, hops, need, pairs.mbps[pair], rules->widest))
-        return false;
-    if (hops == 1 && !direct_allowed(g, src, dst, need))
-        return false;
-    book(g, pairs, pair, hops, rules->max_hops, need);
+    int32_t hops = round;
+    if (round == 2 && find(g, src, dst, 1, need, pairs.mbps[pair], false))
+        hops = 1; /* one that round 1 turned away */
+    else if (!find(g, src, dst, hops, need, pairs.mbps[pair], rules->widest))
+        return WAITS;
+    if (round == 1 && !direct_allowed(g, src, dst, need))
+        return WAITS;
+    return book(g, pairs, pair, hops, rules->max_hops, need) ? SERVED : BROKEN;
+}
+
+/* Rounds h = 1 .. max_hops over the pairs that wait, `*count` of them; those still waiting are left
+   there. */
+static bool run_rounds(Graph *g, PairList pairs, int32_t *waiting, int32_t *count, bool whole,
+                       const Rules *rules)
+{
+    for (int32_t round = 1; round <= rules->max_hops; round++) {
+        int32_t left_over = 0;
+        for (int32_t i = 0; i < *count; i++) {
+            int32_t pair = waiting[i];
+            Need need = {whole ? pairs.mbps[pair] : 0, whole ? pairs.port_class[pair] : 0};
+            Fate fate = serve(g, pairs, pair, round, need, rules);
+            if (fate == BROKEN)
+                return false;
+            if (fate == WAITS)
+                waiting[left_over++] = pair;
+        }
+        *count = left_over;
+    }
     return true;
 }
 
-/* Rounds h = 1 .. max_hops over the `count` pairs that wait; returns how many still do. */
-static int32_t run_rounds(Graph *g, PairList pairs, int32_t *waiting, int32_t count, bool whole,
-                          const Rules *rules)
+static bool set_up(Graph *g, const uint8_t *is_free, CircuitList standing, CircuitList preferred,
+                   const Rules *rules)
 {
-    for (int32_t hops = 1; hops <= rules->max_hops; hops++) {
-        int32_t left_over = 0;
-        for (int32_t i = 0; i < count; i++) {
-            int32_t pair = waiting[i];
-            Need need = {whole ? pairs.mbps[pair] : 0, whole ? pairs.port_class[pair] : 0};
-            if (!serve(g, pairs, pair, hops, need, rules))
-                waiting[left_over++] = pair;
-        }
-        count = left_over;
+    Plan *plan = g->plan;
+    order_ports(g, is_free);
+    chain_preferred(g, preferred);
+    memcpy(g->direct_left, rules->direct_cap, g->wiring->n_racks * sizeof *rules->direct_cap);
+    plan->n_paths = 0;
+    plan->n_links = standing.count;
+    for (int32_t link = 0; link < standing.count; link++) {
+        plan->link_a[link] = standing.a[link];
+        plan->link_b[link] = standing.b[link];
+        if (!join(g, link))
+            return false;
     }
-    return count;
+    return true;
 }
 
-int plan_paths(const Wiring *wiring, const uint8_t *free_port, CircuitList standing,
-               CircuitList preferred, PairList pairs, const Rules *rules, Plan *plan)
+PlanStatus plan_paths(const Wiring *wiring, const uint8_t *is_free, CircuitList standing,
+                      CircuitList preferred, PairList pairs, const Rules *rules, Plan *plan)
 {
     Graph graph = {.plan = plan};
-    int32_t *waiting = malloc((pairs.count ? pairs.count : 1) * sizeof *waiting);
-    bool ready = acquire(&graph, wiring, preferred.count, rules->max_hops) && waiting;
-    if (ready) {
-        order_ports(&graph, free_port);
-        chain_preferred(&graph, preferred);
-        memcpy(graph.direct_left, rules->direct_cap, wiring->n_racks * sizeof *rules->direct_cap);
-        plan->n_paths = 0;
-        plan->n_links = standing.count;
-        memcpy(plan->link_a, standing.a, standing.count * sizeof *standing.a);
-        memcpy(plan->link_b, standing.b, standing.count * sizeof *standing.b);
-        for (int32_t link = 0; link < standing.count; link++)
-            join(&graph, link);
-        for (int32_t i = 0; i < pairs.count; i++)
+    int32_t count = pairs.count;
+    int32_t *waiting = malloc((count ? count : 1) * sizeof *waiting);
+    PlanStatus status = PLAN_NO_MEMORY;
+    if (acquire(&graph, wiring, preferred.count, rules->max_hops) && waiting) {
+        for (int32_t i = 0; i < count; i++)
             waiting[i] = i;
-        int32_t left = pairs.count;
-        if (rules->whole)
-            left = run_rounds(&graph, pairs, waiting, left, true, rules);
-        if (rules->partial)
-            run_rounds(&graph, pairs, waiting, left, false, rules);
+        bool sound = set_up(&graph, is_free, standing, preferred, rules);
+        if (sound && rules->whole)
+            sound = run_rounds(&graph, pairs, waiting, &count, true, rules);
+        if (sound && rules->partial)
+            sound = run_rounds(&graph, pairs, waiting, &count, false, rules);
+        status = sound ? PLAN_DONE : PLAN_BROKEN;
     }
     free(waiting);
     release(&graph);
-    return ready ? 0 : -1;
+    return status;
 }

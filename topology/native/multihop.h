@@ -48,9 +48,15 @@ typedef struct {
     int32_t *path_links; /* max_hops per path, in hop order from src to dst */
 } Plan;
 
-/* Returns 0, or -1 without memory. `free_port` (n_ports) says where new circuits may end;
-   `preferred` are taken before others, the first first. */
-int plan_paths(const Wiring *wiring, const uint8_t *free_port, CircuitList standing,
-               CircuitList preferred, PairList pairs, const Rules *rules, Plan *plan);
+typedef enum {
+    PLAN_DONE,
+    PLAN_NO_MEMORY,
+    PLAN_BROKEN, /* two circuits share a port, or a path was found that could not be booked */
+} PlanStatus;
+
+/* `is_free` (n_ports) says where new circuits may end; `preferred` are taken before others, the
+   first first. */
+PlanStatus plan_paths(const Wiring *wiring, const uint8_t *is_free, CircuitList standing,
+                      CircuitList preferred, PairList pairs, const Rules *rules, Plan *plan);
 
 #endif

@@ -21,6 +21,7 @@ typedef struct {
     PathList paths;
     Block *blocks;
     int32_t n_blocks, n_bins;
+    word *lacking; /* scratch: bins by how many circuits of a path they lack */
 } Packing;
 
 static size_t cell(int32_t rack, int32_t column) { return (size_t)rack * WORD_BITS + column; }
@@ -59,6 +60,7 @@ static void release(Packing *p)
         free(p->blocks[i].size);
     }
     free(p->blocks);
+    free(p->lacking);
 }
 
 static bool open_bin(Packing *p)
@@ -101,15 +103,6 @@ static void add(Packing *p, int32_t path, int32_t bin)
         block->carries[p->paths.hop_b[h]] |= bit(column);
         unite(block, column, p->paths.rack[h + path], p->paths.rack[h + path + 1]);
     }
-}
-
-/* Bins of a block in which all circuits of hops from .. to - 1 are. */
-static word holding(const Packing *p, const Block *block, int32_t from, int32_t to)
-{
-    word bins = ~(word)0;
-    for (int32_t h = from; h < to; h++)
-        bins &= block->carries[p->paths.hop_a[h]];
-    return bins;
 }
 
 static bool on_path(PathList paths, int32_t path, int32_t port)
@@ -159,27 +152,47 @@ static word opened(const Packing *p, int32_t block)
     return bins >= WORD_BITS ? ~(word)0 : bit(bins) - 1;
 }
 
-static int32_t find_holding(const Packing *p, int32_t path)
+/* Sorts the bins of a block by how many circuits of the path they lack: lacking[0 .. hops]. */
+static void sort_by_lacking(Packing *p, const Block *block, int32_t path)
 {
-    for (int32_t b = 0; b < p->n_blocks; b++) {
-        word bins = opened(p, b) & holding(p, p->blocks + b, p->paths.hop_start[path],
-                                           p->paths.hop_start[path + 1]);
-        if (bins)
-            return b * WORD_BITS + lowest(bins);
+    word *lacking = p->lacking;
+    lacking[0] = ~(word)0;
+    int32_t start = p->paths.hop_start[path], end = p->paths.hop_start[path + 1];
+    for (int32_t h = start; h < end; h++) {
+        word held = block->carries[p->paths.hop_a[h]];
+        lacking[h - start + 1] = lacking[h - start] & ~held;
+        for (int32_t n = h - start; n > 0; n--)
+            lacking[n] = (lacking[n] & held) | (lacking[n - 1] & ~held);
+        lacking[0] &= held;
     }
+}
+
+/* The first bin with all circuits of the path; else, of those it leaves a forest, the first that
+   lacks the fewest; or -1. */
+static int32_t find_bin(Packing *p, int32_t path)
+{
+    int32_t hops = p->paths.hop_start[path + 1] - p->paths.hop_start[path];
+    for (int32_t n = 0; n <= hops; n++)
+        for (int32_t b = 0; b < p->n_blocks; b++) {
+            const Block *block = p->blocks + b;
+            sort_by_lacking(p, block, path);
+            word bins = p->lacking[n] & opened(p, b);
+            if (bins && n)
+                bins &= ~block->spanning & ~once_joined(p, block, path);
+            for (; bins; bins &= bins - 1)
+                if (!n || !closes_loop(p, block, path, lowest(bins)))
+                    return b * WORD_BITS + lowest(bins);
+        }
     return -1;
 }
 
-static int32_t find_fitting(const Packing *p, int32_t path)
+static int32_t longest(PathList paths)
 {
-    for (int32_t b = 0; b < p->n_blocks; b++) {
-        const Block *block = p->blocks + b;
-        word bins = opened(p, b) & ~block->spanning & ~once_joined(p, block, path);
-        for (; bins; bins &= bins - 1)
-            if (!closes_loop(p, block, path, lowest(bins)))
-                return b * WORD_BITS + lowest(bins);
-    }
-    return -1;
+    int32_t most = 0;
+    for (int32_t i = 0; i < paths.count; i++)
+        if (paths.hop_start[i + 1] - paths.hop_start[i] > most)
+            most = paths.hop_start[i + 1] - paths.hop_start[i];
+    return most;
 }
 
 int32_t pack_paths(const Ground *ground, PathList paths, const int32_t *residents,
@@ -187,16 +200,15 @@ int32_t pack_paths(const Ground *ground, PathList paths, const int32_t *resident
                    int32_t *bin_of)
 {
     Packing p = {.ground = ground, .paths = paths};
-    bool ready = true;
+    p.lacking = malloc(((size_t)longest(paths) + 1) * sizeof *p.lacking);
+    bool ready = p.lacking != NULL;
     while (ready && p.n_bins < n_occupied)
         ready = open_bin(&p);
     for (int32_t i = 0; ready && i < n_residents; i++)
         add(&p, residents[i], bin_of[residents[i]]);
     for (int32_t i = 0; ready && i < n_order; i++) {
         int32_t path = order[i];
-        int32_t bin = find_holding(&p, path);
-        if (bin < 0)
-            bin = find_fitting(&p, path);
+        int32_t bin = find_bin(&p, path);
         if (bin < 0) {
             bin = p.n_bins;
             ready = open_bin(&p);

@@ -16,9 +16,10 @@ typedef struct {
     const int32_t *once_joined; /* per port: the other end of a circuit that goes away, or -1 */
 } Ground;
 
-/* Packs the paths named in `order`, after `n_residents` that stay in the bins given by `bin_of`
-   (0 .. n_occupied - 1). Writes bin_of[path] for each; returns the number of bins, or -1 without
-   memory. */
+/* Packs the paths named in `order` after `n_residents`, which stay in the bins given by `bin_of`
+   (0 .. n_occupied - 1). Each goes into the first bin with all its circuits, else, of those it
+   leaves a forest, into the first that lacks the fewest of them, else into a new one. Writes
+   bin_of[path] for each; returns the number of bins, or -1 without memory. */
 int32_t pack_paths(const Ground *ground, PathList paths, const int32_t *residents,
                    int32_t n_residents, int32_t n_occupied, const int32_t *order, int32_t n_order,
                    int32_t *bin_of);

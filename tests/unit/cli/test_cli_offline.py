@@ -243,6 +243,9 @@ def test_a_file_for_the_controller(call, service, tmp_path):
     assert request.use_planes == {1}
     assert call("reconfigure", "--demand", str(flows), "--use-plane", "p1").exit_code == 0
     assert service.plan_requests[1].use_planes == {0}
+    flows.with_suffix(".json").write_text("[[0,1,2,3],[4,0,5,6],[7,8,0,9],[1,2,3,0]]")
+    assert call("plan", "--demand", str(flows.with_suffix(".json"))).exit_code == 0
+    assert service.plan_requests[2].demand.tolist()[2] == [7, 8, 0, 9]
     assert call("plan", "--demand", "gravity").exit_code == 2
     missing = call("plan", "--demand", str(tmp_path / "none.csv"))
     assert missing.exit_code == 1

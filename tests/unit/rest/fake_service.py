@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from drivers.optical.panel_store import PanelStore
 from hydra.errors import HydraError, UnknownName
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import (
@@ -22,6 +23,7 @@ from hydra.model import (
     VlanId,
 )
 from hydra.policy import Policy
+from hydra.quarantine import Quarantined
 from hydra.reservations import ReservationBook
 from hydra.service import (
     CircuitFailure,
@@ -29,6 +31,7 @@ from hydra.service import (
     DemandSource,
     DeviceStatus,
     PlanReport,
+    QuarantinedPort,
     Reconfiguration,
     StepTiming,
     Verdict,
@@ -52,11 +55,20 @@ class FakeService:
         self._reconfigurations: list[Reconfiguration] = []
         self.network = NetworkState()
         self.missing: list[str] = []
+        self.quarantined = [
+            QuarantinedPort(
+                Quarantined(PortId(0), "no carrier at r1", CREATED_UNIX_S, CREATED_UNIX_S + 60),
+                True,
+            ),
+            QuarantinedPort(Quarantined(PortId(3), "no light", CREATED_UNIX_S, None), False),
+        ]
         self.fails_with: Exception | None = None
         """Raised by whatever is asked next, and from then on."""
         self.planned_in: str | None = None
         """Name of the thread that planned last."""
         self.plan_requests = []
+        self.panel: PanelStore | None = None
+        """The tasks of p1."""
         self.blocked = threading.Event()
         """While cleared, planning blocks."""
         self.blocked.set()
@@ -190,6 +202,26 @@ class FakeService:
             DeviceStatus("p1", "optical-switch", "polatis-scpi", True),
             DeviceStatus("h42", "vswitch", "openflow", False, "never connected"),
         ]
+
+    def tasks(self, device: str):
+        if device not in self.fabric.plane_by_name:
+            raise UnknownName(f"there is no optical switch {device!r}")
+        return self.panel.tasks() if device == "p1" else ()
+
+    def settle_task(self, device: str, task_id: int, state, note: str):
+        self._may_fail()
+        return self.panel.settle(task_id, state, note, CREATED_UNIX_S + 60)
+
+    def quarantine(self):
+        return self.quarantined
+
+    def clear_quarantine(self, rack: str, tor_port: str):
+        for one in self.quarantined:
+            port = self.fabric.ports[one.entry.port]
+            if (self.fabric.racks[port.rack].name, port.tor_port) == (rack, tor_port):
+                self.quarantined.remove(one)
+                return one
+        raise UnknownName(f"not in quarantine: {rack} {tor_port}")
 
     def not_ready(self):
         return self.missing

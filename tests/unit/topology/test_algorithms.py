@@ -21,8 +21,9 @@ def test_algorithms_by_name():
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(UnknownName, match=r"'hydra': choose one of b-matching, .*, static"):
-        algorithm("hydra")
+    with pytest.raises(UnknownName, match="'dijkstra': choose one of") as refused:
+        algorithm("dijkstra")
+    assert str(refused.value).endswith(", ".join(sorted(ENTRIES)))
 
 
 @pytest.mark.parametrize("name", ENTRIES)

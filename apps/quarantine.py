@@ -1,0 +1,98 @@
+"""The ports in quarantine: kept in the journal, so that a restart does not free them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Sequence
+
+from hydra.errors import UnknownName
+from hydra.journal import Journal, JournalError
+from hydra.model import Fabric, PortId
+from hydra.quarantine import Quarantined, quarantine_record, read_quarantine
+
+LOG = logging.getLogger("hydra.quarantine")
+
+
+class Quarantine:
+    """Thread-safe. ``length_s`` is None for quarantines that only an operator ends."""
+
+    def __init__(self, fabric: Fabric, journal: Journal, length_s: float | None) -> None:
+        self._fabric = fabric
+        self._journal = journal
+        self._length_s = length_s
+        self._lock = threading.Lock()
+        self._entries: dict[PortId, Quarantined] = {}
+
+    def load(self) -> None:
+        """Take over what the journal remembers. Raises JournalError if it can't be read."""
+        read = (read_quarantine(self._fabric, one) for one in self._journal.load_quarantine())
+        with self._lock:
+            self._entries = {entry.port: entry for entry in read if entry is not None}
+
+    def put(self, ports: Collection[PortId], reason: str) -> None:
+        """Leave these ports out of planning from now on."""
+        if not ports:
+            return
+        now_s = time.time()
+        until_s = None if self._length_s is None else now_s + self._length_s
+        with self._lock:
+            for port in ports:
+                self._entries[port] = Quarantined(port, reason, now_s, until_s)
+            self._try_to_save()
+
+    def passed(self, ports: Collection[PortId]) -> None:
+        """Circuits at these ports passed the gate: those that were on trial are free."""
+        now_s = time.time()
+        with self._lock:
+            over = [
+                port
+                for port in ports
+                if port in self._entries and not self._entries[port].blocks(now_s)
+            ]
+            for port in over:
+                del self._entries[port]
+            if over:
+                self._try_to_save()
+
+    def clear(self, rack: str, tor_port: str) -> Quarantined:
+        """Free a port now. Raises UnknownName if there is no such port or it is not in here, and
+        JournalError if the journal can't be written: the port stays in quarantine then.
+        """
+        port = self._fabric.port_by_name.get((rack, tor_port))
+        with self._lock:
+            entry = None if port is None else self._entries.pop(port.id, None)
+            if entry is None:
+                what = "no optical port" if port is None else "not in quarantine:"
+                raise UnknownName(f"{what} {rack} {tor_port}: see GET /v1/quarantine")
+            try:
+                self._save()
+            except JournalError:
+                self._entries[entry.port] = entry
+                raise
+        LOG.info("%s %s is out of quarantine, as asked", rack, tor_port)
+        return entry
+
+    def entries(self) -> Sequence[Quarantined]:
+        """In the order of the ports."""
+        with self._lock:
+            return [self._entries[port] for port in sorted(self._entries)]
+
+    def blocked(self) -> frozenset[PortId]:
+        """Ports that no plan may use now."""
+        now_s = time.time()
+        with self._lock:
+            return frozenset(p for p, entry in self._entries.items() if entry.blocks(now_s))
+
+    def _save(self) -> None:
+        self._journal.save_quarantine(
+            [quarantine_record(self._fabric, entry) for entry in self._entries.values()]
+        )
+
+    def _try_to_save(self) -> None:
+        """What failed stays out of planning even where it can't be written down."""
+        try:
+            self._save()
+        except JournalError as error:
+            LOG.error("a restart will forget the latest quarantine: %s", error)

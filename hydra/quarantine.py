@@ -1,0 +1,53 @@
+"""Optical ports that planning leaves out, because a circuit on them failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hydra.model import Fabric, PortId
+
+_CLOCK_STEP_S: Final = 5.0
+"""A clock that was set back by more than this ends timed quarantines: it can't tell when."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A port out of use.
+
+    Once its time is up it may be planned with again, on trial: a circuit that passes the gate
+    there ends the quarantine, one that fails renews it.
+    """
+
+    port: PortId
+    reason: str
+    since_unix_s: float
+    until_unix_s: float | None
+    """None: until an operator clears it."""
+
+    def blocks(self, now_unix_s: float) -> bool:
+        """Whether no plan may use the port."""
+        if self.until_unix_s is None:
+            return True
+        return self.since_unix_s - _CLOCK_STEP_S <= now_unix_s < self.until_unix_s
+
+
+def quarantine_record(fabric: Fabric, entry: Quarantined) -> dict[str, Any]:
+    """``entry`` as a JSON-able record, by names rather than positions."""
+    port = fabric.ports[entry.port]
+    return {
+        "rack": fabric.racks[port.rack].name,
+        "port": port.tor_port,
+        "reason": entry.reason,
+        "since_unix_s": entry.since_unix_s,
+        "until_unix_s": entry.until_unix_s,
+    }
+
+
+def read_quarantine(fabric: Fabric, record: Mapping[str, Any]) -> Quarantined | None:
+    """What :func:`quarantine_record` wrote; None if ``fabric`` has no such port any more."""
+    port = fabric.port_by_name.get((record["rack"], record["port"]))
+    if port is None:
+        return None
+    return Quarantined(port.id, record["reason"], record["since_unix_s"], record["until_unix_s"])

@@ -1,0 +1,113 @@
+from dataclasses import replace
+
+import pytest
+
+from apps import quarantine as room
+from apps.quarantine import Quarantine
+from hydra.errors import UnknownName
+from hydra.journal import Journal, JournalError
+from hydra.model import PortId
+from hydra.quarantine import Quarantined, quarantine_record, read_quarantine
+from tests.unit.core.fabrics import small_fabric
+
+FABRIC = small_fabric(racks=4, planes=2)
+FIRST, SECOND = PortId(0), PortId(3)
+PORT = FABRIC.ports[SECOND]
+NAMES = (FABRIC.racks[PORT.rack].name, PORT.tor_port)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def time(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(room, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def journal(tmp_path):
+    journal = Journal(str(tmp_path / "journal.db"))
+    yield journal
+    journal.close()
+
+
+def test_it_blocks_for_its_time_and_is_on_trial_then(clock, journal):
+    quarantine = Quarantine(FABRIC, journal, 60.0)
+    quarantine.put([FIRST, SECOND], "no carrier")
+    assert quarantine.blocked() == {FIRST, SECOND}
+    clock.now_s += 60
+    assert quarantine.blocked() == frozenset()
+    assert [entry.port for entry in quarantine.entries()] == [FIRST, SECOND]
+
+
+def test_a_success_on_trial_ends_it_and_a_failure_renews_it(clock, journal):
+    quarantine = Quarantine(FABRIC, journal, 60.0)
+    quarantine.put([FIRST, SECOND], "no carrier")
+    quarantine.passed([FIRST])
+    assert quarantine.blocked() == {FIRST, SECOND}, "not on trial yet"
+    clock.now_s += 60
+    quarantine.passed([FIRST])
+    quarantine.put([SECOND], "no probe came through")
+    (entry,) = quarantine.entries()
+    assert entry == Quarantined(SECOND, "no probe came through", 1060.0, 1120.0)
+    assert quarantine.blocked() == {SECOND}
+
+
+def test_without_a_length_only_an_operator_ends_it(clock, journal):
+    quarantine = Quarantine(FABRIC, journal, None)
+    quarantine.put([SECOND], "no light")
+    clock.now_s += 1e9
+    quarantine.passed([SECOND])
+    assert quarantine.blocked() == {SECOND}
+    assert quarantine.clear(*NAMES).reason == "no light"
+    assert quarantine.blocked() == frozenset()
+    with pytest.raises(UnknownName, match="not in quarantine"):
+        quarantine.clear(*NAMES)
+    with pytest.raises(UnknownName, match="no optical port r9"):
+        quarantine.clear("r9", "o1.1")
+
+
+def test_a_restart_frees_nothing(clock, journal):
+    before = Quarantine(FABRIC, journal, 60.0)
+    before.put([FIRST, SECOND], "no carrier")
+    before.clear(*NAMES)
+    after = Quarantine(FABRIC, journal, None)
+    after.load()
+    assert after.entries() == before.entries()
+    assert after.blocked() == {FIRST}
+
+
+def test_a_journal_that_fails_keeps_the_port_where_it_was(clock, journal):
+    quarantine = Quarantine(FABRIC, journal, 60.0)
+    quarantine.put([SECOND], "no carrier")
+    journal.close()
+    quarantine.put([FIRST], "no carrier")
+    assert quarantine.blocked() == {FIRST, SECOND}
+    with pytest.raises(JournalError):
+        quarantine.clear(*NAMES)
+    assert quarantine.blocked() == {FIRST, SECOND}
+
+
+def test_a_clock_set_back_does_not_block_for_ever(clock, journal):
+    quarantine = Quarantine(FABRIC, journal, 60.0)
+    quarantine.put([FIRST], "no carrier")
+    clock.now_s -= 4
+    assert quarantine.blocked() == {FIRST}
+    clock.now_s -= 86_400
+    assert quarantine.blocked() == frozenset()
+
+
+def test_records_go_by_name():
+    entry = Quarantined(SECOND, "no light", 5.0, None)
+    record = quarantine_record(FABRIC, entry)
+    assert read_quarantine(FABRIC, record) == entry
+    assert read_quarantine(FABRIC, {**record, "port": "gone"}) is None
+    reordered = replace(FABRIC, ports=(replace(PORT, id=PortId(0)),))
+    assert read_quarantine(reordered, record) == replace(entry, port=PortId(0))

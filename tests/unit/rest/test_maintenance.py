@@ -1,0 +1,39 @@
+"""Quarantine over HTTP."""
+
+from dataclasses import replace
+
+from apps.rest.app import create_app
+from hydra.model import PortId
+
+
+def test_what_is_in_quarantine_and_until_when(client):
+    timed, untimed = client.get("/v1/quarantine").json()["ports"]
+    assert timed == {
+        "rack": "r1",
+        "port": "hyt-r1-p1",
+        "plane": "p1",
+        "reason": "no carrier at r1",
+        "since_unix_s": 1_700_000_000.0,
+        "until_unix_s": 1_700_000_060.0,
+        "on_trial": True,
+    }
+    assert (untimed["port"], untimed["until_unix_s"]) == ("hyt-r2-p2", None)
+
+
+def test_clearing_a_port(client):
+    answer = client.delete("/v1/quarantine/r2/hyt-r2-p2")
+    assert (answer.status_code, answer.json()["reason"]) == (200, "no light")
+    assert [p["rack"] for p in client.get("/v1/quarantine").json()["ports"]] == ["r1"]
+    again = client.delete("/v1/quarantine/r2/hyt-r2-p2")
+    assert again.status_code == 404
+    assert again.json()["type"] == "/problems/unknown-name"
+
+
+def test_port_names_with_a_slash(client, service, fabric):
+    ports = list(fabric.ports)
+    ports[3] = replace(ports[3], tor_port="xe-0/0/1")
+    service._fabric = replace(fabric, ports=tuple(ports))
+    assert service.quarantined[1].entry.port == PortId(3)
+    assert client.delete("/v1/quarantine/r2/xe-0%2F0%2F1").status_code == 200
+    paths = create_app(service).openapi()["paths"]
+    assert "/v1/quarantine/{rack}/{port}" in paths
