@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from benchmarks import planner, retag, rule_encoding, statistics, topology
+from benchmarks import (
+    matchings,
+    planner,
+    retag,
+    rule_encoding,
+    schedules,
+    statistics,
+    topology,
+)
 
 
 def main() -> None:
-    for benchmark in (planner, topology, rule_encoding, statistics, retag):
+    for benchmark in (
+        planner,
+        topology,
+        matchings,
+        schedules,
+        rule_encoding,
+        statistics,
+        retag,
+    ):
         print(f"\n== {benchmark.__name__}", flush=True)
         benchmark.main()
 
