@@ -1,5 +1,7 @@
 #include "matchings_module.h"
 
+#include <stdlib.h>
+
 #include "assignment.h"
 #include "bottleneck.h"
 #include "colouring.h"
@@ -128,6 +130,23 @@ PyObject *py_improve_network(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* A column in two rows would have the search for a path run in circles. */
+static void check_distinct(Arguments *arguments, const int32_t *column_of, int32_t n)
+{
+    if (arguments->failed || !n)
+        return;
+    uint8_t *seen = calloc((size_t)n, sizeof *seen);
+    if (!seen) {
+        PyErr_NoMemory();
+        arguments->failed = 1;
+        return;
+    }
+    for (int32_t i = 0; i < n; i++)
+        if (column_of[i] >= 0 && seen[column_of[i]]++)
+            fail(arguments, "has a column twice");
+    free(seen);
+}
+
 PyObject *py_widest_matching(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -137,6 +156,7 @@ PyObject *py_widest_matching(PyObject *self, PyObject *args)
     const int64_t *start = longs(&a, &one, 0), *least = longs(&a, &one, 0);
     int32_t all_or_nothing = integer(&a, 0);
     int32_t *column_of = indices_out(&a, &n, -1, n);
+    check_distinct(&a, column_of, n);
     int64_t level = -1;
     if (!a.failed && (*start < 1 || *least < 1))
         fail(&a, "follows levels that are not above zero");

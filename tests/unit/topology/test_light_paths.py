@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 from topology_fabrics import (
@@ -55,6 +55,7 @@ def racks_lit(fabric, result):
 # --- whatever the fabric --------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_every_plan_keeps_what_must_stay_and_serves_what_it_says(data):
     name = data.draw(st.sampled_from(PLANNERS))

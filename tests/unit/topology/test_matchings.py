@@ -5,7 +5,7 @@ import itertools
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment, linprog
 
@@ -170,6 +170,7 @@ def test_one_edge_per_node_is_an_assignment():
         assert found.weight == weight[rows, columns].sum()
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_colours_differ_at_every_node_and_suffice_where_all_nodes_have_all(data):
     n_rows, n_columns, n_colours = (data.draw(st.integers(1, 6)) for _ in range(3))

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 from topology_fabrics import arrays, circuit, demand_of, full, path, topology_of
@@ -40,6 +40,7 @@ def matrices(draw):
 # --- decomposition --------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(matrices())
 def test_stuffing_only_adds_and_makes_sums_equal(matrix):
     result = stuffed(matrix)
@@ -49,6 +50,7 @@ def test_stuffing_only_adds_and_makes_sums_equal(matrix):
     assert (result.sum(axis=1) == total).all()
 
 
+@settings(deadline=None)
 @given(matrices())
 def test_scaling_makes_sums_equal_and_keeps_proportions_where_it_can(matrix):
     result = scaled(matrix.astype(float))
@@ -64,6 +66,7 @@ def test_a_positive_matrix_is_scaled_by_factors_of_rows_and_columns():
 
 
 @pytest.mark.parametrize("take_apart", [longest_first, big_slices])
+@settings(deadline=None)
 @given(matrix=matrices())
 def test_permutations_sum_to_the_matrix(take_apart, matrix):
     matrix = stuffed(matrix)
@@ -78,6 +81,7 @@ def test_permutations_sum_to_the_matrix(take_apart, matrix):
     assert len(pieces) <= max(1, n * n - 2 * n + 2)
 
 
+@settings(deadline=None)
 @given(matrices())
 def test_every_permutation_is_the_longest_there_is(matrix):
     left = stuffed(matrix)
