@@ -121,7 +121,6 @@ class Terminal:
         self._size = 0
         self._returned = False
         self._echo: str | None = None
-        self._after_prompt = False
         self._events: deque[Event] = deque()
         self._error: IscliError | None = None
         self._prompt: re.Pattern[str] | None = None
@@ -170,9 +169,8 @@ class Terminal:
         if self._returned:  # to the start of the line, which is written over
             self._returned = False
             self._line = ""
-        if self._after_prompt and character == " " and not self._line:
-            return
-        self._after_prompt = False
+        if character == " " and not self._line and self.named and self._echo is None:
+            return  # what separates an echo from its prompt
         if len(self._line) >= MAX_LINE_CHARACTERS:
             self._fail(f"a line of more than {MAX_LINE_CHARACTERS} characters")
             return
@@ -203,15 +201,13 @@ class Terminal:
         self._lines = []
         self._size = 0
         self._echo = None
-        self._after_prompt = True
 
     def _end_line(self) -> None:
         line, self._line, self._returned = self._line.rstrip(), "", False
-        self._after_prompt = False
         if self._name is None:
             self._learn(line)
         elif self._echo is None:
-            self._echo = line.lstrip(" ")
+            self._echo = line
         else:
             self._size += len(line) + 1
             if self._size > MAX_REPLY_CHARACTERS:
