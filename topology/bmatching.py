@@ -63,7 +63,7 @@ def heaviest_b_matching(
         new = surplus > 0
         if not new.any():
             return network.solution()
-        new &= _largest_of_lines(surplus, degree // 2 + 1)
+        new &= _largest_of_lines(surplus, 2 * degree)
 
 
 def _guessed_prices(first: NDArray[np.int64], degree: int) -> NDArray[np.int64]:
