@@ -11,8 +11,11 @@ static PyObject *py_plan_paths(PyObject *self, PyObject *args)
 {
     (void)self;
     Arguments a = {.args = args};
-    Wiring w = {.n_racks = integer(&a, 0), .n_planes = integer(&a, 0), .n_classes = integer(&a, 1)};
-    w.n_ports = -1;
+    Wiring w = {.n_ports = -1};
+    /* One statement each: C leaves the order within an initialiser open. */
+    w.n_racks = integer(&a, 0);
+    w.n_planes = integer(&a, 0);
+    w.n_classes = integer(&a, 1);
     w.port_rack = indices(&a, &w.n_ports, w.n_racks);
     w.port_plane = indices(&a, &w.n_ports, w.n_planes);
     w.port_class = indices(&a, &w.n_ports, w.n_classes - 1);
