@@ -35,9 +35,11 @@ from hydra.service import (
     DemandReport,
     DemandSource,
     DeviceStatus,
+    GroupOutcome,
     PlanReport,
     PlanRequest,
     Reconfiguration,
+    ReservationPreview,
     Verdict,
 )
 from hydra.worth import judge
@@ -68,7 +70,13 @@ class Controller:
         )
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._bookings = Bookings(
-            fabric, self._planning, self._mover, self._upkeep, self._ledger, self._jobs.put
+            fabric,
+            self._planning,
+            self._mover,
+            self._upkeep,
+            self._ledger,
+            policy.max_hops,
+            self._jobs.put,
         )
         self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
         self.fleet.watch(self._switch_connected, self._port_changed)
@@ -109,7 +117,7 @@ class Controller:
                 epoch_s = max(epoch_s + self._policy.epoch_s, time.monotonic())
                 if self._policy.mode is Mode.PERIODIC:
                     self._safely(self._periodic)
-            self._safely(self._bookings.expire)
+            self._safely(self._bookings.keep_time)
             try:
                 job = self._jobs.get(timeout=_HOUSEKEEPING_S)
             except queue.Empty:
@@ -146,9 +154,7 @@ class Controller:
         LOG.error("%s", reason)
         entry = self._ledger.enter("circuit lost", reason)
         self._mover.move(entry, self._planning.without_circuits(self._ledger.state, dead))
-        for reservation in self._ledger.reservations():
-            if reservation.holds_capacity:
-                self._bookings.place(reservation.id)
+        self._bookings.restore()
 
     # -- demand and plans -------------------------------------------------------------------------
 
@@ -286,6 +292,24 @@ class Controller:
     def reserve(self, request: ReservationRequest) -> Reservation:
         """Admit and queue. Raises AdmissionError, UnknownName, DeviceUnavailable."""
         return self._bookings.reserve(request)
+
+    def reserve_all(
+        self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
+    ) -> GroupOutcome:
+        """Admit many as one group. Raises what :meth:`reserve` raises."""
+        return self._bookings.reserve_all(requests, all_or_nothing=all_or_nothing)
+
+    def preview(self, request: ReservationRequest) -> ReservationPreview:
+        """Dry run of :meth:`reserve`; raises what it raises."""
+        return self._bookings.preview(request)
+
+    def commit(self, reservation_id: str) -> Reservation:
+        """Make a held reservation one that stays. Raises UnknownName, LifecycleError."""
+        return self._bookings.commit(reservation_id)
+
+    def group(self, group: str) -> Sequence[Reservation]:
+        """Raises UnknownName."""
+        return self._ledger.group(group)
 
     def release(self, reservation_id: str) -> Reservation:
         """Raises UnknownName, LifecycleError."""

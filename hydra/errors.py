@@ -48,8 +48,21 @@ class UnknownName(HydraError):
     """A request names a rack, server, plane, algorithm or resource that does not exist."""
 
 
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """What could be had instead of a reservation that was refused."""
+
+    bandwidth_mbps: float
+    start_unix_s: float | None
+    """None: from the time that was asked for."""
+
+
 class AdmissionError(HydraError):
     """A reservation that would exceed what the fabric can carry."""
+
+    def __init__(self, message: str, alternatives: Sequence[Alternative] = ()) -> None:
+        self.alternatives = tuple(alternatives)
+        super().__init__(message)
 
 
 class LifecycleError(HydraError):

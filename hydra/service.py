@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from hydra.errors import AdmissionError
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
 from hydra.policy import Policy
@@ -132,6 +133,30 @@ class DeviceStatus:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ReservationPreview:
+    """What a reservation would become, and the circuits that its start would change."""
+
+    reservation: Reservation
+    connect: frozenset[Circuit]
+    disconnect: frozenset[Circuit]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    request: ReservationRequest
+    error: AdmissionError
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOutcome:
+    """What became of reservations that were asked for as one."""
+
+    group: str
+    admitted: tuple[Reservation, ...]
+    refused: tuple[Refusal, ...]
+
+
 class ControllerService(Protocol):
     @property
     def fabric(self) -> Fabric: ...
@@ -163,6 +188,20 @@ class ControllerService(Protocol):
 
     def reserve(self, request: ReservationRequest) -> Reservation:
         """Admit and queue. Raises AdmissionError, UnknownName, DeviceUnavailable."""
+
+    def reserve_all(
+        self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
+    ) -> GroupOutcome:
+        """Admit many as one group. Raises what :meth:`reserve` raises."""
+
+    def preview(self, request: ReservationRequest) -> ReservationPreview:
+        """Dry run of :meth:`reserve`; raises what it raises."""
+
+    def commit(self, reservation_id: str) -> Reservation:
+        """Make a held reservation one that stays. Raises UnknownName, LifecycleError."""
+
+    def group(self, group: str) -> Sequence[Reservation]:
+        """Raises UnknownName."""
 
     def reservations(self) -> Sequence[Reservation]: ...
 

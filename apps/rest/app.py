@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 
-from apps.rest import operations, planning, problems, reservations
+from apps.rest import groups, operations, planning, problems, reservations
 from apps.rest.middleware import BodyGuard, HeadAsGet
 from hydra.service import ControllerService
 
 API_VERSION: Final = "1.0"
-_ROUTERS: Final = (reservations.router, planning.router, operations.router)
+_ROUTERS: Final = (reservations.router, groups.router, planning.router, operations.router)
 
 
 class _Api(FastAPI):

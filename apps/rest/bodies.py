@@ -14,7 +14,30 @@ from hydra.service import PlanRequest
 
 
 def reservation_request(body: models.ReservationBody) -> ReservationRequest:
-    return ReservationRequest(body.src, body.dst, body.bandwidth_mbps, body.duration_s)
+    return ReservationRequest(
+        body.src,
+        body.dst,
+        body.bandwidth_mbps,
+        body.duration_s,
+        body.start_unix_s,
+        body.end_unix_s,
+        body.hold_s,
+    )
+
+
+def group_requests(body: models.GroupBody) -> list[ReservationRequest]:
+    return [
+        ReservationRequest(
+            entry.src,
+            entry.dst,
+            entry.bandwidth_mbps,
+            body.duration_s,
+            body.start_unix_s,
+            body.end_unix_s,
+            body.hold_s,
+        )
+        for entry in body.entries
+    ]
 
 
 def plan_request(body: models.PlanBody, fabric: Fabric) -> PlanRequest:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from hydra.lifecycle import ReconfigurationState, ReservationState
+from hydra.reservations import LATEST_UNIX_S
 from hydra.service import DemandSource
+
+LONGEST_HOLD_S: Final = 3600.0
+MOST_ENTRIES: Final = 10_000
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 
@@ -27,14 +32,55 @@ class Document(BaseModel):
 # --- requests -------------------------------------------------------------------------------
 
 
-class ReservationBody(Body):
+class Span(Body):
+    """When reservations begin and end."""
+
+    start_unix_s: float | None = Field(
+        default=None, ge=0, le=LATEST_UNIX_S, description="Null: now."
+    )
+    end_unix_s: float | None = Field(
+        default=None, gt=0, le=LATEST_UNIX_S, description="Instead of duration_s."
+    )
+    duration_s: float | None = Field(
+        default=None, gt=0, description="Counted from the start; without either, until deleted."
+    )
+    hold_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=LONGEST_HOLD_S,
+        description="Only hold, for this long; what is not committed by then goes.",
+    )
+
+    @model_validator(mode="after")
+    def _one_end(self) -> Self:
+        if self.duration_s is not None and self.end_unix_s is not None:
+            raise PydanticCustomError("two_ends", "give duration_s or end_unix_s, not both")
+        return self
+
+
+class ReservationBody(Span):
     """A bandwidth between two racks, or between two servers."""
 
     src: Name = Field(description="Name of a rack or of a server.")
     dst: Name = Field(description="Name of a rack or of a server, in another rack.")
     bandwidth_mbps: float = Field(gt=0, description="Held in both directions.")
-    duration_s: float | None = Field(
-        default=None, gt=0, description="Counted from now; without it, until deleted."
+    dry_run: bool = Field(default=False, description="Only say what would come of it.")
+
+
+class MatrixEntry(Body):
+    """A bandwidth between two racks, or between two servers, as part of a whole."""
+
+    src: Name
+    dst: Name
+    bandwidth_mbps: float = Field(gt=0, description="Held in both directions.")
+
+
+class GroupBody(Span):
+    """A whole traffic matrix, such as that of a job, for the same time."""
+
+    entries: list[MatrixEntry] = Field(min_length=1, max_length=MOST_ENTRIES)
+    all_or_nothing: bool = Field(
+        default=True, description="False: admit those that fit, and list the others."
     )
 
 
@@ -159,13 +205,56 @@ class Reservation(Document):
     bandwidth_mbps: float
     duration_s: float | None
     created_unix_s: float
+    start_unix_s: float
     expires_unix_s: float | None
+    held_until_unix_s: float | None = Field(description="Commit it before; null: no need to.")
+    group: str | None
+    booked: Path | None = Field(description="From src to dst: the path that is set aside for it.")
     path: Path | None = Field(description="From src to dst; null until it is up.")
     reason: str
 
 
 class Reservations(Document):
     reservations: list[Reservation]
+
+
+class ReservationPreview(Document):
+    """What a reservation would become."""
+
+    state: ReservationState
+    booked: Path
+    start_unix_s: float
+    expires_unix_s: float | None
+    connect: list[Circuit] = Field(description="Circuits that its start would bring up.")
+    disconnect: list[Circuit] = Field(description="Circuits that its start would take down.")
+
+
+class Alternative(Document):
+    """What would be admitted instead."""
+
+    bandwidth_mbps: float
+    start_unix_s: float | None = Field(
+        default=None, description="Left out: the start that was asked for."
+    )
+
+
+class RefusedEntry(Document):
+    src: str
+    dst: str
+    bandwidth_mbps: float
+    detail: str
+    alternatives: list[Alternative]
+
+
+class Group(Document):
+    """Reservations that were asked for as one."""
+
+    id: str
+    reservations: list[Reservation]
+
+
+class CreatedGroup(Group):
+    refused: list[RefusedEntry] = Field(description="Empty if it was all or nothing.")
 
 
 class RackPair(Document):
@@ -275,6 +364,7 @@ class Problem(Document):
     detail: str
     instance: str
     errors: list[ErrorDetail] | None = None
+    alternatives: list[Alternative] | None = None
     missing: list[str] | None = None
 
 

@@ -13,9 +13,10 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
 
-from apps.rest import models
+from apps.rest import models, render
 from hydra.errors import (
     AdmissionError,
+    Alternative,
     DeviceError,
     DeviceUnavailable,
     HydraError,
@@ -61,7 +62,8 @@ ADMISSION_REFUSED: Final = ProblemType(
     "admission-refused",
     409,
     "The fabric can't carry this reservation",
-    "The bandwidth is not there, or is taken by other reservations; the detail says by which.",
+    "The bandwidth is not there, or is taken by other reservations; the detail says by which, "
+    "and alternatives lists what would be admitted.",
 )
 LIFECYCLE_CONFLICT: Final = ProblemType(
     "lifecycle-conflict",
@@ -134,7 +136,6 @@ CATALOGUE: Final[tuple[ProblemType, ...]] = (
 
 _BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {
     UnknownName: UNKNOWN_NAME,
-    AdmissionError: ADMISSION_REFUSED,
     LifecycleError: LIFECYCLE_CONFLICT,
     PlanError: NO_PLAN,
     DeviceUnavailable: DEVICE_UNAVAILABLE,
@@ -158,6 +159,7 @@ def problem_response(
     *,
     errors: Iterable[models.ErrorDetail] = (),
     missing: Sequence[str] = (),
+    alternatives: Iterable[Alternative] = (),
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     """A problem document about the request to ``path``."""
@@ -169,6 +171,7 @@ def problem_response(
         instance=quote(path),
         errors=list(errors) or None,
         missing=list(missing) or None,
+        alternatives=render.alternatives(alternatives) or None,
     )
     return JSONResponse(
         document.model_dump(exclude_none=True),
@@ -263,6 +266,9 @@ async def _on_hydra(request: Request, error: Exception) -> Response:
     path = request.url.path
     if isinstance(error, EntriesError):
         return problem_response(error.problem, str(error), path, errors=error.errors)
+    if isinstance(error, AdmissionError):
+        alternatives = error.alternatives
+        return problem_response(ADMISSION_REFUSED, str(error), path, alternatives=alternatives)
     for kind in type(error).__mro__:
         if (problem := _BY_ERROR.get(kind)) is not None:
             return problem_response(problem, str(error), path)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from threading import Event
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Response, status
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
 
 from apps.rest import bodies, models, render
 from apps.rest.context import Closing, Service
@@ -23,24 +25,36 @@ from apps.rest.problems import (
 )
 from hydra.errors import LifecycleError
 from hydra.lifecycle import ReservationState
-from hydra.reservations import FINAL_STATES, Reservation
+from hydra.reservations import BOOKED_STATES, FINAL_STATES, Reservation
 from hydra.service import ControllerService
 
 router = APIRouter(prefix="/v1/reservations", tags=["reservations"])
+
+_UNDER_WAY: Final = BOOKED_STATES - {ReservationState.HELD}
+
+
+_ADMISSION_PROBLEMS: Final = responses(
+    MALFORMED,
+    UNKNOWN_NAME,
+    ADMISSION_REFUSED,
+    BODY_TOO_LARGE,
+    UNSUPPORTED_MEDIA_TYPE,
+    INVALID_REQUEST,
+    DEVICE_UNAVAILABLE,
+)
 
 
 @router.post(
     "",
     status_code=status.HTTP_201_CREATED,
-    responses=responses(
-        MALFORMED,
-        UNKNOWN_NAME,
-        ADMISSION_REFUSED,
-        BODY_TOO_LARGE,
-        UNSUPPORTED_MEDIA_TYPE,
-        INVALID_REQUEST,
-        DEVICE_UNAVAILABLE,
-    ),
+    response_model=models.Reservation,
+    responses={
+        status.HTTP_200_OK: {
+            "model": models.ReservationPreview,
+            "description": "A dry run: it would be admitted",
+        },
+        **_ADMISSION_PROBLEMS,
+    },
 )
 async def create_reservation(
     body: models.ReservationBody,
@@ -48,23 +62,58 @@ async def create_reservation(
     service: Service,
     closing: Closing,
     wait_s: WaitPreference,
-) -> models.Reservation:
+) -> models.Reservation | JSONResponse:
     """Admit a reservation and bring its circuits up.
 
-    The answer comes at once, in state ``activating``; with ``Prefer: wait=N`` it comes when the
-    reservation is active or has failed, or after N seconds.
+    The answer comes at once, in state ``activating``, ``scheduled`` or ``held``; with
+    ``Prefer: wait=N`` it comes when the reservation is active or has failed, or after N seconds.
     """
-    created = await run_in_threadpool(service.reserve, bodies.reservation_request(body))
-    current = await wait_for(
-        created,
-        lambda: service.reservation(created.id),
-        lambda reservation: reservation.state is not ReservationState.ACTIVATING,
-        wait_s,
-        closing,
-    )
+    request = bodies.reservation_request(body)
+    if body.dry_run:
+        preview = await run_in_threadpool(service.preview, request)
+        return JSONResponse(render.preview(service.fabric, preview).model_dump(mode="json"))
+    created = await run_in_threadpool(service.reserve, request)
+    current = await _settled(service, created, wait_s, closing)
     response.headers["Location"] = f"{router.prefix}/{created.id}"
     response.headers.update(preference_applied(wait_s))
     return render.reservation(service.fabric, current)
+
+
+async def _settled(
+    service: ControllerService, reservation: Reservation, wait_s: int | None, closing: Event
+) -> Reservation:
+    return await wait_for(
+        reservation,
+        lambda: service.reservation(reservation.id),
+        lambda current: current.state is not ReservationState.ACTIVATING,
+        wait_s,
+        closing,
+    )
+
+
+@router.post("/{reservation_id}/commit", responses=responses(UNKNOWN_NAME, LIFECYCLE_CONFLICT))
+async def commit_reservation(
+    reservation_id: str,
+    response: Response,
+    service: Service,
+    closing: Closing,
+    wait_s: WaitPreference,
+) -> models.Reservation:
+    """Make a reservation that is ``held`` one that stays. Repeating it is harmless."""
+    committed = await run_in_threadpool(_commit, service, reservation_id)
+    current = await _settled(service, committed, wait_s, closing)
+    response.headers.update(preference_applied(wait_s))
+    return render.reservation(service.fabric, current)
+
+
+def _commit(service: ControllerService, reservation_id: str) -> Reservation:
+    try:
+        return service.commit(reservation_id)
+    except LifecycleError:
+        current = service.reservation(reservation_id)
+        if current.state in _UNDER_WAY:
+            return current
+        raise
 
 
 @router.get("", responses=responses(INVALID_REQUEST))
@@ -105,12 +154,12 @@ async def release_reservation(
     closing: Closing,
     wait_s: WaitPreference,
 ) -> models.Reservation:
-    """Give a reservation's capacity back.
+    """Give a reservation's capacity back; one that has not begun is cancelled.
 
     202 while its circuits come down, 200 once it is over. Asking again is harmless. The
     reservation stays readable as a record.
     """
-    released = await run_in_threadpool(_release, service, reservation_id)
+    released = await run_in_threadpool(release, service, reservation_id)
     current = await wait_for(
         released,
         lambda: service.reservation(reservation_id),
@@ -124,7 +173,7 @@ async def release_reservation(
     return render.reservation(service.fabric, current)
 
 
-def _release(service: ControllerService, reservation_id: str) -> Reservation:
+def release(service: ControllerService, reservation_id: str) -> Reservation:
     """DELETE is idempotent: what is on its way out, or gone, is not a conflict."""
     try:
         return service.release(reservation_id)

@@ -44,7 +44,7 @@ def test_reserve_waits_until_it_is_active(call, service):
     result = call("reserve", "r1", "r2", "--mbps", "30", "--wait")
     thread.join()
     assert result.exit_code == 0
-    assert "r1 =p1= r3 =p2= r2, VLAN 100" in result.stdout
+    assert "r1 =p1= r2, VLAN 100" in result.stdout
     assert "when released" in result.stdout
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hydra.errors import HydraError, UnknownName
+from hydra.errors import AdmissionError, HydraError, UnknownName
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import (
     Circuit,
@@ -28,8 +28,11 @@ from hydra.service import (
     DemandReport,
     DemandSource,
     DeviceStatus,
+    GroupOutcome,
     PlanReport,
     Reconfiguration,
+    Refusal,
+    ReservationPreview,
     StepTiming,
     Verdict,
 )
@@ -48,7 +51,7 @@ class FakeService:
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
         self._lock = threading.Lock()
-        self._book = ReservationBook()
+        self._book = ReservationBook(fabric)
         self._reconfigurations: list[Reconfiguration] = []
         self.network = NetworkState()
         self.missing: list[str] = []
@@ -75,11 +78,19 @@ class FakeService:
 
     # --- what a test does behind the API's back ----------------------------------------------
 
-    def settle(self, reservation_id: str, state: ReservationState, reason: str = "") -> None:
+    def settle(
+        self,
+        reservation_id: str,
+        state: ReservationState,
+        reason: str = "",
+        path: Path | None = None,
+    ) -> None:
+        """``path`` is where it became active; None: where it is booked."""
         with self._lock:
-            path, vlan = None, None
+            vlan = None
             if state is ReservationState.ACTIVE:
-                path, vlan = relay_path(), VlanId(100)
+                path = path or self._book.get(reservation_id).booked
+                vlan = VlanId(100)
             self._book.transition(reservation_id, state, reason, path, vlan)
 
     def finish(self, reconfiguration_id: str) -> None:
@@ -171,7 +182,47 @@ class FakeService:
     def reserve(self, request):
         self._may_fail()
         with self._lock:
-            return self._book.add(f"v{len(self._book)}", request, self._fabric, CREATED_UNIX_S)
+            return self._book.add(f"v{len(self._book)}", request, CREATED_UNIX_S)
+
+    def reserve_all(self, requests, *, all_or_nothing):
+        self._may_fail()
+        admitted, refused = [], []
+        with self._lock:
+            for request in requests:
+                try:
+                    number = f"v{len(self._book)}"
+                    admitted.append(
+                        self._book.add(number, request, CREATED_UNIX_S, group=f"g{number}")
+                        if not admitted
+                        else self._book.add(
+                            number, request, CREATED_UNIX_S, group=admitted[0].group
+                        )
+                    )
+                except AdmissionError as error:
+                    if all_or_nothing:
+                        for one in admitted:
+                            self._book.remove(one.id)
+                        raise
+                    refused.append(Refusal(request, error))
+        if not admitted:
+            raise refused[0].error
+        return GroupOutcome(admitted[0].group, tuple(admitted), tuple(refused))
+
+    def preview(self, request):
+        self._may_fail()
+        with self._lock:
+            reservation = self._book.add("preview", request, CREATED_UNIX_S)
+            self._book.remove("preview")
+        return ReservationPreview(reservation, frozenset(reservation.booked.circuits), frozenset())
+
+    def commit(self, reservation_id: str):
+        with self._lock:
+            self._book.transition(reservation_id, ReservationState.COMMITTED)
+            return self._book.begin(reservation_id, CREATED_UNIX_S)
+
+    def group(self, group: str):
+        with self._lock:
+            return self._book.members(group)
 
     def reservations(self):
         with self._lock:
@@ -183,7 +234,12 @@ class FakeService:
 
     def release(self, reservation_id: str):
         with self._lock:
-            return self._book.transition(reservation_id, ReservationState.RELEASING, "released")
+            waiting = self._book.get(reservation_id).state in {
+                ReservationState.HELD,
+                ReservationState.SCHEDULED,
+            }
+            over = ReservationState.CANCELLED if waiting else ReservationState.RELEASING
+            return self._book.transition(reservation_id, over, "released")
 
     def devices(self):
         return [

@@ -29,6 +29,10 @@ def test_every_route_is_there(description):
         ("POST", "/v1/reservations"),
         ("GET", "/v1/reservations/{reservation_id}"),
         ("DELETE", "/v1/reservations/{reservation_id}"),
+        ("POST", "/v1/reservations/{reservation_id}/commit"),
+        ("POST", "/v1/groups"),
+        ("GET", "/v1/groups/{group_id}"),
+        ("DELETE", "/v1/groups/{group_id}"),
         ("GET", "/v1/topology"),
         ("GET", "/v1/demand"),
         ("POST", "/v1/plan"),
@@ -56,7 +60,7 @@ def test_errors_are_problem_documents(description):
 
 
 def test_requests_refuse_unknown_fields(description):
-    for name in ("ReservationBody", "PlanBody", "DemandEntry"):
+    for name in ("ReservationBody", "GroupBody", "MatrixEntry", "PlanBody", "DemandEntry"):
         assert description["components"]["schemas"][name]["additionalProperties"] is False
 
 
