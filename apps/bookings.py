@@ -48,6 +48,8 @@ class Bookings:
     def reserve(self, request: ReservationRequest) -> Reservation:
         """Admit and queue. Raises AdmissionError, UnknownName, DeviceUnavailable."""
         with self._ledger.lock:
+            if known := self._ledger.admitted_before(request):
+                return known[0]
             reservation = self._admit(request)
             self._ledger.keep([reservation])
         self._enqueue(lambda: self._activate([reservation.id]))
@@ -66,6 +68,9 @@ class Bookings:
         admitted: list[Reservation] = []
         refused: list[Refusal] = []
         with self._ledger.lock:
+            known = self._ledger.admitted_before(requests[0])
+            if known and known[0].group is not None:
+                return GroupOutcome(known[0].group, known, ())
             try:
                 for request in sorted(requests, key=lambda one: -one.bandwidth_mbps):
                     try:
@@ -142,15 +147,19 @@ class Bookings:
                     name, f"vswitch {who} is not connected: check its controller setting"
                 )
 
-    def commit(self, reservation_id: str) -> Reservation:
-        """Make a held reservation one that stays. Raises UnknownName, LifecycleError."""
-        reservation = self._ledger.commit(reservation_id)
+    def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Make a held reservation one that stays, if it is still as it was ``seen``.
+
+        Raises UnknownName, LifecycleError, Changed.
+        """
+        reservation = self._ledger.commit(reservation_id, seen)
         self._enqueue(lambda: self._activate([reservation_id]))
         return reservation
 
-    def release(self, reservation_id: str) -> Reservation:
-        """Raises UnknownName, LifecycleError."""
+    def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Raises UnknownName, LifecycleError, and Changed if it is not as it was ``seen``."""
         with self._ledger.lock:
+            self._ledger.check_unchanged(seen)
             if self._ledger.reservation(reservation_id).state in _NOT_BEGUN:
                 return self._ledger.change(reservation_id, ReservationState.CANCELLED, "asked for")
             reservation = self._ledger.change(

@@ -303,17 +303,17 @@ class Controller:
         """Dry run of :meth:`reserve`; raises what it raises."""
         return self._bookings.preview(request)
 
-    def commit(self, reservation_id: str) -> Reservation:
-        """Make a held reservation one that stays. Raises UnknownName, LifecycleError."""
-        return self._bookings.commit(reservation_id)
+    def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Make a held reservation one that stays. Raises UnknownName, LifecycleError, Changed."""
+        return self._bookings.commit(reservation_id, seen)
 
     def group(self, group: str) -> Sequence[Reservation]:
         """Raises UnknownName."""
         return self._ledger.group(group)
 
-    def release(self, reservation_id: str) -> Reservation:
-        """Raises UnknownName, LifecycleError."""
-        return self._bookings.release(reservation_id)
+    def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Raises UnknownName, LifecycleError, Changed."""
+        return self._bookings.release(reservation_id, seen)
 
     def reservations(self) -> Sequence[Reservation]:
         return self._ledger.reservations()

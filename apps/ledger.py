@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from hydra.calendar import Ground
-from hydra.errors import UnknownName
+from hydra.errors import Changed, UnknownName
 from hydra.journal import Journal
 from hydra.journal_format import read_state, state_record
 from hydra.lifecycle import ReconfigurationState, ReservationState
@@ -175,6 +175,18 @@ class Ledger:
         with self._lock:
             return self._book.add(uuid.uuid4().hex[:12], request, time.time(), ground, group)
 
+    def admitted_before(self, request: ReservationRequest) -> tuple[Reservation, ...]:
+        """What this very request brought about when it came before. Raises KeyReused."""
+        if request.retry is None:
+            return ()
+        with self._lock:
+            return self._book.admitted_before(request.owner, request.retry)
+
+    def check_unchanged(self, seen: Reservation | None) -> None:
+        """Raises Changed if the reservation is not as it was ``seen``."""
+        if seen is not None and self.reservation(seen.id) != seen:
+            raise Changed(f"reservation {seen.id} has changed meanwhile: read it again")
+
     def forget(self, reservations: Iterable[Reservation]) -> None:
         with self._lock:
             for reservation in reservations:
@@ -197,9 +209,10 @@ class Ledger:
         record = {} if reservation.id in forgotten else {reservation.id: reservation.to_record()}
         self._journal.save_reservations(record, forgotten)
 
-    def commit(self, reservation_id: str) -> Reservation:
-        """Raises UnknownName, and LifecycleError if it is not held."""
+    def commit(self, reservation_id: str, seen: Reservation | None) -> Reservation:
+        """Raises UnknownName, Changed, and LifecycleError if it is not held."""
         with self._lock:
+            self.check_unchanged(seen)
             self._book.transition(reservation_id, ReservationState.COMMITTED)
             reservation = self._book.begin(reservation_id, time.time())
             self._save(reservation)

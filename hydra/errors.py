@@ -69,6 +69,14 @@ class LifecycleError(HydraError):
     """A transition that the state of a resource does not allow."""
 
 
+class KeyReused(HydraError):
+    """An idempotency key came again with another request."""
+
+
+class Changed(HydraError):
+    """A resource is no longer what the client saw."""
+
+
 class DeviceError(HydraError):
     """A device refused, or answered something its protocol does not allow."""
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from hydra.admission import Ask, admit, moment
 from hydra.calendar import ROUNDING_MBPS, Booking, Calendar, Ground
-from hydra.errors import AdmissionError, HydraError, LifecycleError, UnknownName
+from hydra.errors import AdmissionError, HydraError, KeyReused, LifecycleError, UnknownName
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, check_transition
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId, VlanId
 
@@ -41,6 +41,15 @@ _NO_GROUND: Final = Ground()
 
 
 @dataclass(frozen=True, slots=True)
+class RetryKey:
+    """What makes a repeated request known again (the Idempotency-Key of HTTP)."""
+
+    key: str
+    digest: str
+    """Of the whole request: the same key with another request is a mistake."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReservationRequest:
     """What an application asks for; nothing is checked before :meth:`ReservationBook.check`."""
 
@@ -58,6 +67,7 @@ class ReservationRequest:
     """Not None: only held, and gone after this long unless it is committed."""
     owner: str | None = None
     """The tenant that it belongs to."""
+    retry: RetryKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,7 @@ class Reservation:
     group: str | None = None
     """Reservations that were asked for as one have the same group."""
     owner: str | None = None
+    retry: RetryKey | None = None
     path: Path | None = None
     """None until there is one; the last one when it is over."""
     vlan: VlanId | None = None
@@ -120,6 +131,8 @@ class Reservation:
             # Releases before 1.1 had neither of these.
             fields["booked"] = _path_from_record(fields.get("booked")) or fields["path"]
             fields.setdefault("starts_unix_s", fields["created_unix_s"])
+            retry = fields.get("retry")
+            fields["retry"] = None if retry is None else RetryKey(**retry)
             return cls(**fields)
         except (KeyError, TypeError, ValueError) as error:
             raise HydraError(f"not a reservation record ({error}): {dict(record)!r}") from error
@@ -164,6 +177,7 @@ class ReservationBook:
         self._fabric = fabric
         self._by_id: dict[str, Reservation] = {}
         self._calendar = Calendar(fabric)
+        self._by_key: dict[tuple[str | None, str], list[str]] = {}
         for reservation in reservations:
             self._insert(reservation)
 
@@ -252,6 +266,7 @@ class ReservationBook:
             held_until_unix_s=held_until,
             group=group,
             owner=request.owner,
+            retry=request.retry,
         )
         self._insert(reservation)
         return reservation
@@ -259,6 +274,9 @@ class ReservationBook:
     def _insert(self, reservation: Reservation) -> None:
         if reservation.id in self._by_id:
             raise LifecycleError(f"there is a reservation {reservation.id!r} already")
+        if reservation.retry is not None:
+            key = reservation.owner, reservation.retry.key
+            self._by_key.setdefault(key, []).append(reservation.id)
         self._put(reservation)
 
     def _put(self, reservation: Reservation) -> Reservation:
@@ -272,9 +290,16 @@ class ReservationBook:
 
     def remove(self, reservation_id: str) -> None:
         """As if it had never been asked for."""
-        self.get(reservation_id)
-        del self._by_id[reservation_id]
-        self._calendar.remove(reservation_id)
+        self._forget(self.get(reservation_id))
+
+    def _forget(self, reservation: Reservation) -> None:
+        del self._by_id[reservation.id]
+        self._calendar.remove(reservation.id)
+        if reservation.retry is not None:
+            key = reservation.owner, reservation.retry.key
+            self._by_key[key].remove(reservation.id)
+            if not self._by_key[key]:
+                del self._by_key[key]
 
     # --- changes --------------------------------------------------------------------------------
 
@@ -356,7 +381,7 @@ class ReservationBook:
         over = [r.id for r in self if r.state in FINAL_STATES]
         forgotten = tuple(over[: max(0, len(over) - keep)])
         for reservation_id in forgotten:
-            del self._by_id[reservation_id]
+            self._forget(self._by_id[reservation_id])
         return forgotten
 
     # --- questions ------------------------------------------------------------------------------
@@ -374,6 +399,19 @@ class ReservationBook:
         if not members:
             raise UnknownName(f"no group {group!r}")
         return members
+
+    def admitted_before(self, owner: str | None, retry: RetryKey) -> tuple[Reservation, ...]:
+        """What the same request with the same key brought about; empty if it is new.
+
+        Raises KeyReused if the key came with another request.
+        """
+        known = tuple(self._by_id[i] for i in self._by_key.get((owner, retry.key), ()))
+        if any(reservation.retry != retry for reservation in known):
+            raise KeyReused(
+                f"the idempotency key {retry.key!r} belongs to another request, which made "
+                f"reservation {known[0].id}: use a new key for a new request"
+            )
+        return known
 
     def expired(self, now: float) -> tuple[str, ...]:
         """Ids of those past their end, or held for too long; ``now`` in Unix seconds."""

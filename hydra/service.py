@@ -187,7 +187,10 @@ class ControllerService(Protocol):
         """The periodic mode's latest verdicts, newest first, in words."""
 
     def reserve(self, request: ReservationRequest) -> Reservation:
-        """Admit and queue. Raises AdmissionError, UnknownName, DeviceUnavailable."""
+        """Admit and queue; a request with a retry key that came before gives what it gave then.
+
+        Raises AdmissionError, UnknownName, DeviceUnavailable, KeyReused.
+        """
 
     def reserve_all(
         self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
@@ -197,8 +200,11 @@ class ControllerService(Protocol):
     def preview(self, request: ReservationRequest) -> ReservationPreview:
         """Dry run of :meth:`reserve`; raises what it raises."""
 
-    def commit(self, reservation_id: str) -> Reservation:
-        """Make a held reservation one that stays. Raises UnknownName, LifecycleError."""
+    def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Make a held reservation one that stays.
+
+        Raises UnknownName, LifecycleError, and Changed if it is not as it was ``seen``.
+        """
 
     def group(self, group: str) -> Sequence[Reservation]:
         """Raises UnknownName."""
@@ -208,8 +214,8 @@ class ControllerService(Protocol):
     def reservation(self, reservation_id: str) -> Reservation:
         """Raises UnknownName."""
 
-    def release(self, reservation_id: str) -> Reservation:
-        """Raises UnknownName, LifecycleError."""
+    def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Raises UnknownName, LifecycleError, and Changed if it is not as it was ``seen``."""
 
     def devices(self) -> Collection[DeviceStatus]: ...
 

@@ -58,6 +58,16 @@ class ControllerClient:
     def get(self, path: str) -> JsonObject:
         return self._accepted(self._send("GET", path))
 
+    def get_all(self, path: str, key: str) -> JsonObject:
+        """All pages of a list, as if they were one."""
+        document = self.get(path)
+        after = document.pop("next")
+        while after is not None:
+            page = self.get(f"{path}?after={quote(after, safe='')}")
+            document[key] += page[key]
+            after = page["next"]
+        return document
+
     def get_readiness(self) -> list[str]:
         """What the controller waits for; empty when it is ready."""
         response = self._send("GET", "/readyz")

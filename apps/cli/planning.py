@@ -348,7 +348,7 @@ def reservations(identifier: str | None, url: str, as_json: bool) -> None:
         if identifier is not None:
             _print_reservation(client.get(resource(_RESERVATIONS, identifier)), as_json)
             return
-        document = client.get(_RESERVATIONS)
+        document = client.get_all(_RESERVATIONS, "reservations")
     if as_json:
         print_json(document)
         return

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Response, status
 from fastapi.concurrency import run_in_threadpool
 
 from apps.rest import bodies, models, render
+from apps.rest.conditional import IdempotencyKey
 from apps.rest.context import Closing, Service
 from apps.rest.prefer import WaitPreference, preference_applied, wait_for
 from apps.rest.problems import (
@@ -15,6 +16,7 @@ from apps.rest.problems import (
     BODY_TOO_LARGE,
     DEVICE_UNAVAILABLE,
     INVALID_REQUEST,
+    KEY_REUSED,
     LIFECYCLE_CONFLICT,
     MALFORMED,
     UNKNOWN_NAME,
@@ -39,6 +41,7 @@ router = APIRouter(prefix="/v1/groups", tags=["reservations"])
         BODY_TOO_LARGE,
         UNSUPPORTED_MEDIA_TYPE,
         INVALID_REQUEST,
+        KEY_REUSED,
         DEVICE_UNAVAILABLE,
     ),
 )
@@ -48,14 +51,16 @@ async def create_group(
     service: Service,
     closing: Closing,
     wait_s: WaitPreference,
+    key: IdempotencyKey,
 ) -> models.CreatedGroup:
     """Admit many reservations as one, and bring their circuits up together.
 
     Nothing is admitted unless all are, or, without ``all_or_nothing``, those that fit: the others
     are in ``refused``. With ``Prefer: wait=N`` the answer waits until none is ``activating``.
     """
+    requests = bodies.group_requests(body, key)
     outcome = await run_in_threadpool(
-        service.reserve_all, bodies.group_requests(body), all_or_nothing=body.all_or_nothing
+        service.reserve_all, requests, all_or_nothing=body.all_or_nothing
     )
     admitted: Sequence[Reservation] = outcome.admitted
     current = await wait_for(

@@ -119,6 +119,10 @@ class ReservationFilter(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     state: list[ReservationState] = Field(default=[], description="May be repeated.")
+    rack: str | None = Field(default=None, description="One end: a rack, or a server in it.")
+    group: str | None = None
+    after: str | None = Field(default=None, description="The id that the page before ended with.")
+    limit: int = Field(default=1000, ge=1, le=1000)
 
 
 # --- the network ----------------------------------------------------------------------------
@@ -216,6 +220,7 @@ class Reservation(Document):
 
 class Reservations(Document):
     reservations: list[Reservation]
+    next: str | None = Field(description="Send it as `after` for more; null: there are no more.")
 
 
 class ReservationPreview(Document):

@@ -17,9 +17,11 @@ from apps.rest import models, render
 from hydra.errors import (
     AdmissionError,
     Alternative,
+    Changed,
     DeviceError,
     DeviceUnavailable,
     HydraError,
+    KeyReused,
     LifecycleError,
     PlanError,
     UnknownName,
@@ -77,6 +79,12 @@ NO_PLAN: Final = ProblemType(
     "No topology meets the request",
     "The planner found nothing; the detail says which limit stands in the way.",
 )
+PRECONDITION_FAILED: Final = ProblemType(
+    "precondition-failed",
+    412,
+    "The resource is not what the client saw",
+    "It has another ETag than If-Match says: read it again.",
+)
 BODY_TOO_LARGE: Final = ProblemType(
     "body-too-large", 413, "The body is too large", "Bodies may have up to 1 MiB."
 )
@@ -91,6 +99,12 @@ INVALID_REQUEST: Final = ProblemType(
     422,
     "The request does not have the right form",
     "errors lists what is wrong: a JSON pointer into the body, or a query parameter, and why.",
+)
+KEY_REUSED: Final = ProblemType(
+    "key-reused",
+    422,
+    "The idempotency key belongs to another request",
+    "Idempotency-Key came before with another body: use a new key.",
 )
 INTERNAL: Final = ProblemType(
     "internal",
@@ -125,9 +139,11 @@ CATALOGUE: Final[tuple[ProblemType, ...]] = (
     ADMISSION_REFUSED,
     LIFECYCLE_CONFLICT,
     NO_PLAN,
+    PRECONDITION_FAILED,
     BODY_TOO_LARGE,
     UNSUPPORTED_MEDIA_TYPE,
     INVALID_REQUEST,
+    KEY_REUSED,
     INTERNAL,
     DEVICE_ERROR,
     DEVICE_UNAVAILABLE,
@@ -138,6 +154,8 @@ _BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {
     UnknownName: UNKNOWN_NAME,
     LifecycleError: LIFECYCLE_CONFLICT,
     PlanError: NO_PLAN,
+    Changed: PRECONDITION_FAILED,
+    KeyReused: KEY_REUSED,
     DeviceUnavailable: DEVICE_UNAVAILABLE,
     DeviceError: DEVICE_ERROR,
 }

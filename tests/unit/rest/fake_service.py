@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hydra.errors import AdmissionError, HydraError, UnknownName
+from hydra.errors import AdmissionError, Changed, HydraError, UnknownName
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import (
     Circuit,
@@ -182,12 +182,17 @@ class FakeService:
     def reserve(self, request):
         self._may_fail()
         with self._lock:
+            if request.retry and (known := self._book.admitted_before(None, request.retry)):
+                return known[0]
             return self._book.add(f"v{len(self._book)}", request, CREATED_UNIX_S)
 
     def reserve_all(self, requests, *, all_or_nothing):
         self._may_fail()
         admitted, refused = [], []
         with self._lock:
+            retry = requests[0].retry
+            if retry and (known := self._book.admitted_before(None, retry)):
+                return GroupOutcome(known[0].group, known, ())
             for request in requests:
                 try:
                     number = f"v{len(self._book)}"
@@ -215,8 +220,13 @@ class FakeService:
             self._book.remove("preview")
         return ReservationPreview(reservation, frozenset(reservation.booked.circuits), frozenset())
 
-    def commit(self, reservation_id: str):
+    def _check_seen(self, seen):
+        if seen is not None and self._book.get(seen.id) != seen:
+            raise Changed("it has changed")
+
+    def commit(self, reservation_id: str, seen=None):
         with self._lock:
+            self._check_seen(seen)
             self._book.transition(reservation_id, ReservationState.COMMITTED)
             return self._book.begin(reservation_id, CREATED_UNIX_S)
 
@@ -232,8 +242,9 @@ class FakeService:
         with self._lock:
             return self._book.get(reservation_id)
 
-    def release(self, reservation_id: str):
+    def release(self, reservation_id: str, seen=None):
         with self._lock:
+            self._check_seen(seen)
             waiting = self._book.get(reservation_id).state in {
                 ReservationState.HELD,
                 ReservationState.SCHEDULED,

@@ -288,3 +288,87 @@ def test_as_much_as_fits(client, service):
     assert refused["alternatives"] == [{"bandwidth_mbps": 40.0, "start_unix_s": None}]
     service.settle("v0", State.FAILED)
     assert client.delete(answer.headers["location"]).status_code == 200
+
+
+# --- retries, preconditions, pages ----------------------------------------------------------
+
+
+def test_a_retry_with_the_same_key_makes_nothing_new(client):
+    key = {"Idempotency-Key": "job-17"}
+    first = client.post("/v1/reservations", json=BODY, headers=key)
+    again = client.post("/v1/reservations", json=BODY, headers=key)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json() == again.json()
+    assert first.headers["location"] == again.headers["location"]
+    other = client.post("/v1/reservations", json={**BODY, "bandwidth_mbps": 11}, headers=key)
+    assert (other.status_code, other.json()["type"]) == (422, "/problems/key-reused")
+    assert client.post("/v1/reservations", json=BODY).json()["id"] == "v1"
+    assert len(client.get("/v1/reservations").json()["reservations"]) == 2
+
+
+def test_a_retried_group_makes_nothing_new(client):
+    body = {"entries": [entry("r1", "r2", 60), entry("r3", "h41", 50)]}
+    answers = [
+        client.post("/v1/groups", json=body, headers={"Idempotency-Key": "k"}) for _ in range(2)
+    ]
+    assert answers[0].json() == answers[1].json()
+    assert len(client.get("/v1/reservations").json()["reservations"]) == 2
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256])
+def test_a_key_has_limits(client, key):
+    answer = client.post("/v1/reservations", json=BODY, headers={"Idempotency-Key": key})
+    assert (answer.status_code, answer.json()["type"]) == (422, "/problems/invalid-request")
+
+
+def test_etags_change_with_the_resource(client, service):
+    created = client.post("/v1/reservations", json=BODY)
+    tag = created.headers["etag"]
+    same = client.get("/v1/reservations/v0", headers={"If-None-Match": tag})
+    assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
+    service.settle("v0", State.ACTIVE)
+    changed = client.get("/v1/reservations/v0", headers={"If-None-Match": tag})
+    assert changed.status_code == 200
+    assert changed.headers["etag"] != tag
+    stale = client.delete("/v1/reservations/v0", headers={"If-Match": tag})
+    assert (stale.status_code, stale.json()["type"]) == (412, "/problems/precondition-failed")
+    assert client.get("/v1/reservations/v0").json()["state"] == "active"
+    fresh = f'"x", {changed.headers["etag"]}'
+    assert client.delete("/v1/reservations/v0", headers={"If-Match": fresh}).status_code == 202
+
+
+def test_commit_only_what_was_seen(client):
+    tag = client.post("/v1/reservations", json={**BODY, "hold_s": 30}).headers["etag"]
+    path = "/v1/reservations/v0/commit"
+    assert client.post(path, headers={"If-Match": '"other"'}).status_code == 412
+    assert client.post(path, headers={"If-Match": tag}).json()["state"] == "activating"
+
+
+def test_pages_cover_the_list_once(client):
+    for _ in range(5):
+        client.post("/v1/reservations", json={**BODY, "bandwidth_mbps": 1})
+    seen, after = [], None
+    while True:
+        params = {"limit": 2} | ({"after": after} if after else {})
+        page = client.get("/v1/reservations", params=params).json()
+        seen += [one["id"] for one in page["reservations"]]
+        assert len(page["reservations"]) <= 2
+        if (after := page["next"]) is None:
+            break
+    assert seen == ["v0", "v1", "v2", "v3", "v4"]
+    assert client.get("/v1/reservations", params={"after": "v9"}).status_code == 404
+    assert client.get("/v1/reservations", params={"limit": 0}).status_code == 422
+
+
+def test_the_list_can_be_filtered_by_rack_and_group(client):
+    client.post("/v1/reservations", json=BODY)
+    group = client.post("/v1/groups", json={"entries": [entry("r3", "r4", 5)]}).json()["id"]
+
+    def ids(**params):
+        listed = client.get("/v1/reservations", params=params).json()["reservations"]
+        return [one["id"] for one in listed]
+
+    assert ids(rack="h22") == ["v0"]
+    assert ids(rack="r4") == ids(group=group) == ["v1"]
+    assert ids(rack="r4", group="other") == []
+    assert client.get("/v1/reservations", params={"rack": "r9"}).status_code == 404
