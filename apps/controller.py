@@ -26,6 +26,7 @@ from apps.runner import Runner
 from apps.stats_poller import StatsPoller
 from apps.upkeep import Upkeep
 from hydra.errors import HydraError, PlanError
+from hydra.events import EventLog
 from hydra.journal import Journal, JournalError
 from hydra.model import DatapathId, DemandMatrix, Fabric, NetworkState, PortId
 from hydra.plan import Plan, paths_by_pair
@@ -321,6 +322,10 @@ class Controller:
     def reservation(self, reservation_id: str) -> Reservation:
         """Raises UnknownName."""
         return self._ledger.reservation(reservation_id)
+
+    @property
+    def events(self) -> EventLog:
+        return self._ledger.events
 
     def devices(self) -> Collection[DeviceStatus]:
         return self._upkeep.devices()

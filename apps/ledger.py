@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from hydra.calendar import Ground
 from hydra.errors import Changed, UnknownName
+from hydra.events import EventKind, EventLog
 from hydra.journal import Journal
 from hydra.journal_format import read_state, state_record
 from hydra.lifecycle import ReconfigurationState, ReservationState
@@ -38,6 +39,7 @@ class Ledger:
         self._standing: set[Pair] = set()
         """Pairs whose path an operator or the periodic mode asked for: no release removes it."""
         self._born_s: dict[Circuit, float] = {}
+        self.events = EventLog(uuid.uuid4().hex[:8])
 
     def load(self) -> None:
         """Take over what the journal remembers. Raises HydraError if it can't be used."""
@@ -73,10 +75,33 @@ class Ledger:
         """The network is in ``state`` from now on."""
         now_s = time.monotonic()
         with self._lock:
-            self._state = state
+            before, self._state = self._state.topology.circuits, state
             circuits = state.topology.circuits
+            self._tell(EventKind.CIRCUIT_DOWN, before - circuits)
+            self._tell(EventKind.CIRCUIT_UP, circuits - before)
             self._born_s = {circuit: self._born_s.get(circuit, now_s) for circuit in circuits}
             self._standing &= set(paths_by_pair(state))
+
+    def foretell(self, circuits: Collection[Circuit], reason: str) -> None:
+        """These circuits are about to be taken down."""
+        self._tell(EventKind.CIRCUIT_MOVING, circuits, reason)
+
+    def _tell(self, kind: EventKind, circuits: Collection[Circuit], reason: str = "") -> None:
+        with self._lock:
+            for circuit in sorted(circuits):
+                served = self._book.on(circuit)
+                self.events.publish(
+                    kind, time.time(), circuit=circuit, served=served, reason=reason
+                )
+
+    def _tell_of(self, reservations: Iterable[Reservation]) -> None:
+        for reservation in reservations:
+            self.events.publish(
+                EventKind.RESERVATION,
+                time.time(),
+                reservation=reservation,
+                reason=reservation.reason,
+            )
 
     def save(self, what: str) -> None:
         """Write the state to the journal, with the paths that the reservations have in it."""
@@ -197,6 +222,7 @@ class Ledger:
         with self._lock:
             if reservations:
                 self._journal.save_reservations({r.id: r.to_record() for r in reservations})
+            self._tell_of(reservations)
 
     def change(self, reservation_id: str, state: ReservationState, reason: str = "") -> Reservation:
         with self._lock:
@@ -208,13 +234,15 @@ class Ledger:
         forgotten = self._book.prune(_KEPT_RESERVATIONS)
         record = {} if reservation.id in forgotten else {reservation.id: reservation.to_record()}
         self._journal.save_reservations(record, forgotten)
+        self._tell_of([reservation])
 
     def commit(self, reservation_id: str, seen: Reservation | None) -> Reservation:
         """Raises UnknownName, Changed, and LifecycleError if it is not held."""
         with self._lock:
             self.check_unchanged(seen)
-            self._book.transition(reservation_id, ReservationState.COMMITTED)
+            committed = self._book.transition(reservation_id, ReservationState.COMMITTED)
             reservation = self._book.begin(reservation_id, time.time())
+            self._tell_of([committed])
             self._save(reservation)
             return reservation
 

@@ -393,6 +393,11 @@ class ReservationBook:
     def _booked(self) -> Iterator[Reservation]:
         return (self._by_id[booking.id] for booking in self._calendar)
 
+    def on(self, circuit: Circuit) -> tuple[Reservation, ...]:
+        """Those that have, or are getting, this circuit now."""
+        booked = (self._by_id[booking.id] for booking in self._calendar.of_circuit(circuit))
+        return tuple(reservation for reservation in booked if reservation.holds_capacity)
+
     def members(self, group: str) -> tuple[Reservation, ...]:
         """Raises UnknownName if no reservation belongs to ``group``."""
         members = tuple(r for r in self._by_id.values() if r.group == group)

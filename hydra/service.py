@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Protocol
 
 from hydra.errors import AdmissionError
+from hydra.events import EventLog
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
 from hydra.policy import Policy
@@ -216,6 +217,9 @@ class ControllerService(Protocol):
 
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         """Raises UnknownName, LifecycleError, and Changed if it is not as it was ``seen``."""
+
+    @property
+    def events(self) -> EventLog: ...
 
     def devices(self) -> Collection[DeviceStatus]: ...
 

@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "reserve": ("planning", "Reserve bandwidth between two racks or two servers."),
     "reservations": ("planning", "List reservations."),
     "release": ("planning", "Give the bandwidth of a reservation back."),
+    "watch": ("watch", "Print what happens to circuits and reservations, as it happens."),
     "device": ("device", "Work on optical switches and ToRs directly, without a controller."),
 }
 """Name → (module in this package, what it does in a line)."""

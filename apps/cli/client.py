@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
 
 import click
 import httpx
+from httpx_sse import connect_sse
 
 from apps.cli.output import CommandError, UnreachableError
 
@@ -16,6 +19,8 @@ DEFAULT_URL: Final = "http://127.0.0.1:8080"
 WAIT_S: Final = 60
 """Longest wait for an outcome that the API grants."""
 _TIMEOUT_S: Final = 30.0
+_SILENCE_S: Final = 60.0
+"""A stream of events is silent for at most 15 s: then the server says that it lives."""
 
 url_option = click.option(
     "--url",
@@ -83,6 +88,25 @@ class ControllerClient:
     def delete(self, path: str, *, wait: bool = False) -> JsonObject:
         return self._accepted(self._send("DELETE", path, wait=wait))
 
+    def events(
+        self, kinds: Sequence[str], last_id: str | None
+    ) -> Iterator[tuple[str, str, JsonObject]]:
+        """(name, id, data) of each event after ``last_id``, until the connection ends."""
+        headers = {} if last_id is None else {"Last-Event-ID": last_id}
+        params = [("kind", kind) for kind in kinds]
+        timeout = httpx.Timeout(_TIMEOUT_S, read=_SILENCE_S)
+        with (
+            self._errors(_SILENCE_S),
+            connect_sse(
+                self._http, "GET", "/v1/events", headers=headers, params=params, timeout=timeout
+            ) as source,
+        ):
+            if not source.response.is_success:
+                source.response.read()
+                self._accepted(source.response)
+            for event in source.iter_sse():
+                yield event.event, event.id, json.loads(event.data)
+
     def _send(
         self,
         method: str,
@@ -93,15 +117,21 @@ class ControllerClient:
     ) -> httpx.Response:
         headers = {"Prefer": f"wait={WAIT_S}"} if wait else {}
         timeout = _TIMEOUT_S + (WAIT_S if wait else 0)
-        try:
+        with self._errors(timeout):
             return self._http.request(method, path, json=body, headers=headers, timeout=timeout)
+
+    @contextmanager
+    def _errors(self, timeout_s: float) -> Iterator[None]:
+        """What goes wrong on the way, in words."""
+        try:
+            yield
         except httpx.UnsupportedProtocol as error:
             raise click.UsageError(
                 f"--url {self._url!r} must begin with http:// or https://"
             ) from error
         except httpx.TimeoutException as error:
             raise UnreachableError(
-                f"the controller at {self._url} did not answer within {timeout:g} s; its log may "
+                f"the controller at {self._url} did not answer within {timeout_s:g} s; its log may "
                 "say what it is busy with"
             ) from error
         except httpx.TransportError as error:

@@ -7,12 +7,18 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 
-from apps.rest import groups, operations, planning, problems, reservations
+from apps.rest import events, groups, operations, planning, problems, reservations
 from apps.rest.middleware import BodyGuard, HeadAsGet
 from hydra.service import ControllerService
 
 API_VERSION: Final = "1.0"
-_ROUTERS: Final = (reservations.router, groups.router, planning.router, operations.router)
+_ROUTERS: Final = (
+    reservations.router,
+    groups.router,
+    events.router,
+    planning.router,
+    operations.router,
+)
 
 
 class _Api(FastAPI):
@@ -33,7 +39,7 @@ def _correct_errors(by_status: dict[str, Any]) -> None:
     for status, response in list(by_status.items()):
         if not status.startswith(("4", "5")):
             continue
-        content = response["content"]["application/json"]
+        (content,) = response["content"].values()
         if content["schema"]["$ref"].endswith("/HTTPValidationError"):
             # FastAPI's own guess, for routes whose only parameters are strings in the path.
             del by_status[status]
@@ -57,6 +63,7 @@ def create_app(service: ControllerService) -> FastAPI:
     )
     app.state.service = service
     app.state.closing = Event()
+    app.state.subscribers = 0
     for router in _ROUTERS:
         app.include_router(router)
     routes = [route for router in _ROUTERS for route in router.routes] + list(app.router.routes)

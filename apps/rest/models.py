@@ -7,6 +7,7 @@ from typing import Annotated, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from hydra.events import EventKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.reservations import LATEST_UNIX_S
 from hydra.service import DemandSource
@@ -320,6 +321,23 @@ class Reconfiguration(Document):
 
 class Reconfigurations(Document):
     reconfigurations: list[Reconfiguration]
+
+
+class Event(Document):
+    """What ``data`` of a server-sent event holds."""
+
+    kind: EventKind
+    unix_s: float
+    reservation: Reservation | None = Field(description="As it is from now on.")
+    circuit: Circuit | None
+    reservations: list[str] = Field(description="Ids of those that have the circuit.")
+    reason: str
+
+
+class Gap(Document):
+    """What ``data`` of the event ``gap`` holds."""
+
+    missed: int | None = Field(description="Events that were lost; null: not known how many.")
 
 
 # --- operations -----------------------------------------------------------------------------

@@ -131,6 +131,13 @@ NOT_READY: Final = ProblemType(
     "missing lists what it waits for.",
 )
 
+TOO_MANY_SUBSCRIBERS: Final = ProblemType(
+    "too-many-subscribers",
+    503,
+    "Too many clients follow the events",
+    "Each of them holds a connection; try again later.",
+)
+
 CATALOGUE: Final[tuple[ProblemType, ...]] = (
     MALFORMED,
     UNKNOWN_NAME,
@@ -148,7 +155,13 @@ CATALOGUE: Final[tuple[ProblemType, ...]] = (
     DEVICE_ERROR,
     DEVICE_UNAVAILABLE,
     NOT_READY,
+    TOO_MANY_SUBSCRIBERS,
 )
+
+
+class BusyError(HydraError):
+    """There are as many clients of this kind as there may be."""
+
 
 _BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {
     UnknownName: UNKNOWN_NAME,
@@ -156,6 +169,7 @@ _BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {
     PlanError: NO_PLAN,
     Changed: PRECONDITION_FAILED,
     KeyReused: KEY_REUSED,
+    BusyError: TOO_MANY_SUBSCRIBERS,
     DeviceUnavailable: DEVICE_UNAVAILABLE,
     DeviceError: DEVICE_ERROR,
 }

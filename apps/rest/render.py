@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from apps.rest import models
+from hydra.access import Caller
 from hydra.errors import Alternative
+from hydra.events import Event
 from hydra.model import (
     Circuit,
     Fabric,
@@ -186,6 +188,22 @@ def created_group(
             )
             for one in outcome.refused
         ],
+    )
+
+
+def event(fabric: Fabric, one: Event, caller: Caller) -> models.Event | None:
+    """None if ``caller`` is a tenant whose reservations it is not about."""
+    mine = [reservation.id for reservation in one.served if caller.sees(reservation)]
+    about = mine if one.reservation is None else caller.sees(one.reservation)
+    if caller.tenant is not None and not about:
+        return None
+    return models.Event(
+        kind=one.kind,
+        unix_s=one.unix_s,
+        reservation=None if one.reservation is None else reservation(fabric, one.reservation),
+        circuit=None if one.circuit is None else circuit(fabric, one.circuit),
+        reservations=mine,
+        reason=one.reason,
     )
 
 

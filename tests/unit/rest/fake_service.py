@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from hydra.errors import AdmissionError, Changed, HydraError, UnknownName
+from hydra.events import EventKind, EventLog
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import (
     Circuit,
@@ -54,6 +55,7 @@ class FakeService:
         self._book = ReservationBook(fabric)
         self._reconfigurations: list[Reconfiguration] = []
         self.network = NetworkState()
+        self.events = EventLog("run", capacity=50)
         self.missing: list[str] = []
         self.fails_with: Exception | None = None
         """Raised by whatever is asked next, and from then on."""
@@ -91,7 +93,11 @@ class FakeService:
             if state is ReservationState.ACTIVE:
                 path = path or self._book.get(reservation_id).booked
                 vlan = VlanId(100)
-            self._book.transition(reservation_id, state, reason, path, vlan)
+            settled = self._book.transition(reservation_id, state, reason, path, vlan)
+        self.tell(settled)
+
+    def tell(self, reservation) -> None:
+        self.events.publish(EventKind.RESERVATION, CREATED_UNIX_S, reservation=reservation)
 
     def finish(self, reconfiguration_id: str) -> None:
         """As partly failed, with a timeline."""

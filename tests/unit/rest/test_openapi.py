@@ -33,6 +33,7 @@ def test_every_route_is_there(description):
         ("POST", "/v1/groups"),
         ("GET", "/v1/groups/{group_id}"),
         ("DELETE", "/v1/groups/{group_id}"),
+        ("GET", "/v1/events"),
         ("GET", "/v1/topology"),
         ("GET", "/v1/demand"),
         ("POST", "/v1/plan"),
@@ -55,7 +56,8 @@ def test_errors_are_problem_documents(description):
                 continue
             schemas = response["content"]
             if status.startswith("2"):
-                assert list(schemas) == ["application/json"], (path, method, status)
+                kind = "text/event-stream" if path == "/v1/events" else "application/json"
+                assert list(schemas) == [kind], (path, method, status)
             else:
                 assert schemas == {
                     "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
