@@ -81,7 +81,9 @@ class Bookings:
                         refused.append(Refusal(request, error))
                 if not admitted:
                     raise AdmissionError(
-                        "none of them fits: " + "; ".join(str(one.error) for one in refused)
+                        "none of them fits: " + "; ".join(str(one.error) for one in refused),
+                        in_public="none of them fits: "
+                        + "; ".join(one.error.in_public for one in refused),
                     )
                 self._ledger.keep(admitted)
             except HydraError:

@@ -72,7 +72,12 @@ def _refusal(calendar: Calendar, ask: Ask, ground: Ground) -> AdmissionError:
         ways.append(f"start at {moment(later.start_unix_s)}")
     remedy = f"; {', or '.join(ways)}" if ways else ""
     alternatives = [one for one in (lower, later) if one is not None]
-    return AdmissionError(_in_the_way(calendar, window, ask, ground) + remedy, alternatives)
+    return AdmissionError(
+        _in_the_way(calendar, window, ask, ground) + remedy,
+        alternatives,
+        f"{ask.mbps:g} Mb/s between {ask.src} and {ask.dst} do not fit beside what is promised "
+        f"already{remedy}",
+    )
 
 
 def _lower_rate(window: Window, calendar: Calendar, ask: Ask) -> Alternative | None:

@@ -60,8 +60,15 @@ class Alternative:
 class AdmissionError(HydraError):
     """A reservation that would exceed what the fabric can carry."""
 
-    def __init__(self, message: str, alternatives: Sequence[Alternative] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        alternatives: Sequence[Alternative] = (),
+        in_public: str | None = None,
+    ) -> None:
         self.alternatives = tuple(alternatives)
+        self.in_public = message if in_public is None else in_public
+        """The message without what is known of others' reservations."""
         super().__init__(message)
 
 

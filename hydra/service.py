@@ -158,34 +158,14 @@ class GroupOutcome:
     refused: tuple[Refusal, ...]
 
 
-class ControllerService(Protocol):
+class ReservationService(Protocol):
+    """What tenants may use of the controller."""
+
     @property
     def fabric(self) -> Fabric: ...
 
     @property
-    def policy(self) -> Policy: ...
-
-    def state(self) -> NetworkState: ...
-
-    def demand(self) -> DemandReport: ...
-
-    def port_rates_mbps(self) -> Mapping[PortId, float]:
-        """Mbps that each optical ToR port sends, as last polled; absent where unknown."""
-
-    def plan(self, request: PlanRequest) -> PlanReport:
-        """Dry run; changes nothing. Raises PlanError, UnknownName."""
-
-    def reconfigure(self, request: PlanRequest, trigger: str) -> Reconfiguration:
-        """Queue a reconfiguration; poll :meth:`reconfiguration` for its end."""
-
-    def reconfigurations(self) -> Sequence[Reconfiguration]:
-        """Newest first; bounded history."""
-
-    def reconfiguration(self, reconfiguration_id: str) -> Reconfiguration:
-        """Raises UnknownName."""
-
-    def decisions(self) -> Sequence[str]:
-        """The periodic mode's latest verdicts, newest first, in words."""
+    def events(self) -> EventLog: ...
 
     def reserve(self, request: ReservationRequest) -> Reservation:
         """Admit and queue; a request with a retry key that came before gives what it gave then.
@@ -218,8 +198,32 @@ class ControllerService(Protocol):
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         """Raises UnknownName, LifecycleError, and Changed if it is not as it was ``seen``."""
 
+
+class ControllerService(ReservationService, Protocol):
     @property
-    def events(self) -> EventLog: ...
+    def policy(self) -> Policy: ...
+
+    def state(self) -> NetworkState: ...
+
+    def demand(self) -> DemandReport: ...
+
+    def port_rates_mbps(self) -> Mapping[PortId, float]:
+        """Mbps that each optical ToR port sends, as last polled; absent where unknown."""
+
+    def plan(self, request: PlanRequest) -> PlanReport:
+        """Dry run; changes nothing. Raises PlanError, UnknownName."""
+
+    def reconfigure(self, request: PlanRequest, trigger: str) -> Reconfiguration:
+        """Queue a reconfiguration; poll :meth:`reconfiguration` for its end."""
+
+    def reconfigurations(self) -> Sequence[Reconfiguration]:
+        """Newest first; bounded history."""
+
+    def reconfiguration(self, reconfiguration_id: str) -> Reconfiguration:
+        """Raises UnknownName."""
+
+    def decisions(self) -> Sequence[str]:
+        """The periodic mode's latest verdicts, newest first, in words."""
 
     def devices(self) -> Collection[DeviceStatus]: ...
 

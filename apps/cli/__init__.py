@@ -23,9 +23,11 @@ _COMMANDS: Final = {
     "plan": ("planning", "Dry run: show what a reconfiguration would change."),
     "reconfigure": ("planning", "Change the topology to suit a demand."),
     "reserve": ("planning", "Reserve bandwidth between two racks or two servers."),
+    "commit": ("planning", "Make a reservation that is only held one that stays."),
     "reservations": ("planning", "List reservations."),
     "release": ("planning", "Give the bandwidth of a reservation back."),
     "watch": ("watch", "Print what happens to circuits and reservations, as it happens."),
+    "token": ("token", "Make, list and revoke tokens for the REST API."),
     "device": ("device", "Work on optical switches and ToRs directly, without a controller."),
 }
 """Name → (module in this package, what it does in a line)."""

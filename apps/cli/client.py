@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
@@ -34,6 +37,36 @@ url_option = click.option(
 JsonObject = dict[str, Any]
 
 
+def authorization() -> dict[str, str]:
+    """The header for the token in HYDRA_TOKEN, or in the file that HYDRA_TOKEN_FILE names.
+
+    There is no option for it: command lines are seen by everybody on the machine.
+    """
+    token = os.environ.get("HYDRA_TOKEN", "")
+    path = os.environ.get("HYDRA_TOKEN_FILE")
+    if not token and path:
+        try:
+            token = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise click.UsageError(f"HYDRA_TOKEN_FILE {path}: {error.strerror}") from error
+    token = token.strip()
+    if not (token.isascii() and token.isprintable()):
+        raise click.UsageError("the token in HYDRA_TOKEN or HYDRA_TOKEN_FILE is not one line of it")
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def trusted() -> ssl.SSLContext:
+    """The system's authorities, and those in the file that HYDRA_CA names."""
+    context = ssl.create_default_context()
+    path = os.environ.get("HYDRA_CA")
+    if path:
+        try:
+            context.load_verify_locations(path)
+        except (OSError, ssl.SSLError) as error:
+            raise click.UsageError(f"HYDRA_CA {path}: {error.strerror or error}") from error
+    return context
+
+
 class ControllerClient:
     """A connection to one controller; use as a context manager.
 
@@ -45,7 +78,13 @@ class ControllerClient:
         self._url = url
         try:
             # No proxies: a controller is on the management network, not on the Internet.
-            self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False)
+            self._http = httpx.Client(
+                base_url=url,
+                headers=authorization(),
+                verify=trusted(),
+                timeout=_TIMEOUT_S,
+                trust_env=False,
+            )
         except httpx.InvalidURL as error:
             raise click.UsageError(f"--url {url!r}: {error}") from error
 

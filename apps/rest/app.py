@@ -8,7 +8,9 @@ from typing import Any, Final
 from fastapi import FastAPI
 
 from apps.rest import events, groups, operations, planning, problems, reservations
+from apps.rest.guard import AuditLog, Guard, Limiter
 from apps.rest.middleware import BodyGuard, HeadAsGet
+from apps.tokens import TokenFile
 from hydra.service import ControllerService
 
 API_VERSION: Final = "1.0"
@@ -47,11 +49,17 @@ def _correct_errors(by_status: dict[str, Any]) -> None:
             response["content"] = {problems.MEDIA_TYPE: content}
 
 
-def create_app(service: ControllerService) -> FastAPI:
+def create_app(
+    service: ControllerService,
+    tokens: TokenFile | None = None,
+    limiter: Limiter | None = None,
+    audit: AuditLog | None = None,
+) -> FastAPI:
     """The API in front of ``service``; serve it with :class:`apps.rest.server.RestServer`.
 
-    /openapi.json describes it. There are no /docs pages: they would load their scripts from
-    elsewhere, and a controller's network need not reach the Internet.
+    Without ``tokens``, everybody who reaches it may do everything. /openapi.json describes it.
+    There are no /docs pages: they would load their scripts from elsewhere, and a controller's
+    network need not reach the Internet.
     """
     app = _Api(
         title="HydRA",
@@ -69,5 +77,8 @@ def create_app(service: ControllerService) -> FastAPI:
     routes = [route for router in _ROUTERS for route in router.routes] + list(app.router.routes)
     problems.install(app, routes)
     app.add_middleware(BodyGuard)
+    app.add_middleware(
+        Guard, routes=routes, tokens=tokens, limiter=limiter, audit=audit or AuditLog(None)
+    )
     app.add_middleware(HeadAsGet)
     return app

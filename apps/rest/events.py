@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from apps.rest import models, render
-from apps.rest.context import Asking, Closing, Service
+from apps.rest.context import Asking, Closing, Reservations
 from apps.rest.problems import INVALID_REQUEST, TOO_MANY_SUBSCRIBERS, BusyError, responses
 from hydra.events import EventKind, EventLog
 
@@ -41,7 +41,7 @@ async def _seat(request: Request) -> AsyncIterator[None]:
     dependencies=[Depends(_seat)],
 )
 async def follow_events(
-    service: Service,
+    service: Reservations,
     closing: Closing,
     caller: Asking,
     kind: Annotated[Sequence[EventKind], Query(description="Only these; may be repeated.")] = (),

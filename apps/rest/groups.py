@@ -9,7 +9,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from apps.rest import bodies, models, render
 from apps.rest.conditional import IdempotencyKey
-from apps.rest.context import Closing, Service
+from apps.rest.context import Closing, Reservations
 from apps.rest.prefer import WaitPreference, preference_applied, wait_for
 from apps.rest.problems import (
     ADMISSION_REFUSED,
@@ -26,7 +26,7 @@ from apps.rest.problems import (
 from apps.rest.reservations import release
 from hydra.lifecycle import ReservationState
 from hydra.reservations import FINAL_STATES, Reservation
-from hydra.service import ControllerService
+from hydra.service import ReservationService
 
 router = APIRouter(prefix="/v1/groups", tags=["reservations"])
 
@@ -48,7 +48,7 @@ router = APIRouter(prefix="/v1/groups", tags=["reservations"])
 async def create_group(
     body: models.GroupBody,
     response: Response,
-    service: Service,
+    service: Reservations,
     closing: Closing,
     wait_s: WaitPreference,
     key: IdempotencyKey,
@@ -76,7 +76,7 @@ async def create_group(
 
 
 @router.get("/{group_id}", responses=responses(UNKNOWN_NAME))
-def get_group(group_id: str, service: Service) -> models.Group:
+def get_group(group_id: str, service: Reservations) -> models.Group:
     """The reservations of a group, as far as they are remembered."""
     return render.group(service.fabric, group_id, service.group(group_id))
 
@@ -92,7 +92,7 @@ def get_group(group_id: str, service: Service) -> models.Group:
 async def release_group(
     group_id: str,
     response: Response,
-    service: Service,
+    service: Reservations,
     closing: Closing,
     wait_s: WaitPreference,
 ) -> models.Group:
@@ -111,7 +111,7 @@ async def release_group(
     return render.group(service.fabric, group_id, current)
 
 
-def _release_all(service: ControllerService, group_id: str) -> Sequence[Reservation]:
+def _release_all(service: ReservationService, group_id: str) -> Sequence[Reservation]:
     for reservation in service.group(group_id):
         release(service, reservation.id)
     return service.group(group_id)

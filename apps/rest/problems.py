@@ -45,6 +45,15 @@ class ProblemType:
 MALFORMED: Final = ProblemType(
     "malformed-json", 400, "The body is not JSON", "The request body could not be parsed."
 )
+UNAUTHENTICATED: Final = ProblemType(
+    "unauthenticated",
+    401,
+    "Who are you?",
+    "The request has no token, or one that is not known: Authorization: Bearer TOKEN.",
+)
+FORBIDDEN: Final = ProblemType(
+    "forbidden", 403, "Your role may not do this", "The token's role does not allow the request."
+)
 UNKNOWN_NAME: Final = ProblemType(
     "unknown-name",
     404,
@@ -106,6 +115,12 @@ KEY_REUSED: Final = ProblemType(
     "The idempotency key belongs to another request",
     "Idempotency-Key came before with another body: use a new key.",
 )
+TOO_MANY_REQUESTS: Final = ProblemType(
+    "too-many-requests",
+    429,
+    "Too many requests",
+    "Try again after as many seconds as Retry-After says.",
+)
 INTERNAL: Final = ProblemType(
     "internal",
     500,
@@ -140,6 +155,8 @@ TOO_MANY_SUBSCRIBERS: Final = ProblemType(
 
 CATALOGUE: Final[tuple[ProblemType, ...]] = (
     MALFORMED,
+    UNAUTHENTICATED,
+    FORBIDDEN,
     UNKNOWN_NAME,
     NOT_FOUND,
     METHOD_NOT_ALLOWED,
@@ -151,6 +168,7 @@ CATALOGUE: Final[tuple[ProblemType, ...]] = (
     UNSUPPORTED_MEDIA_TYPE,
     INVALID_REQUEST,
     KEY_REUSED,
+    TOO_MANY_REQUESTS,
     INTERNAL,
     DEVICE_ERROR,
     DEVICE_UNAVAILABLE,

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 
 from apps.rest import bodies, models, render
 from apps.rest.conditional import IdempotencyKey, IfMatch, IfNoneMatch, etag, require, tagged
-from apps.rest.context import Closing, Service
+from apps.rest.context import Closing, Reservations
 from apps.rest.prefer import WaitPreference, preference_applied, wait_for
 from apps.rest.problems import (
     ADMISSION_REFUSED,
@@ -29,7 +29,7 @@ from apps.rest.problems import (
 from hydra.errors import LifecycleError
 from hydra.lifecycle import ReservationState
 from hydra.reservations import BOOKED_STATES, FINAL_STATES, Reservation, rack_of
-from hydra.service import ControllerService
+from hydra.service import ReservationService
 
 router = APIRouter(prefix="/v1/reservations", tags=["reservations"])
 
@@ -63,7 +63,7 @@ _ADMISSION_PROBLEMS: Final = responses(
 async def create_reservation(
     body: models.ReservationBody,
     response: Response,
-    service: Service,
+    service: Reservations,
     closing: Closing,
     wait_s: WaitPreference,
     key: IdempotencyKey,
@@ -84,7 +84,7 @@ async def create_reservation(
 
 
 def _answer(
-    service: ControllerService, reservation: Reservation, response: Response, wait_s: int | None
+    service: ReservationService, reservation: Reservation, response: Response, wait_s: int | None
 ) -> models.Reservation:
     document = render.reservation(service.fabric, reservation)
     response.headers["ETag"] = etag(document)
@@ -93,7 +93,7 @@ def _answer(
 
 
 async def _settled(
-    service: ControllerService, reservation: Reservation, wait_s: int | None, closing: Event
+    service: ReservationService, reservation: Reservation, wait_s: int | None, closing: Event
 ) -> Reservation:
     return await wait_for(
         reservation,
@@ -111,7 +111,7 @@ async def _settled(
 async def commit_reservation(
     reservation_id: str,
     response: Response,
-    service: Service,
+    service: Reservations,
     closing: Closing,
     wait_s: WaitPreference,
     if_match: IfMatch,
@@ -123,7 +123,7 @@ async def commit_reservation(
 
 
 def _as_seen(
-    service: ControllerService, reservation_id: str, if_match: str | None
+    service: ReservationService, reservation_id: str, if_match: str | None
 ) -> Reservation | None:
     """The reservation, if the client wants it changed only as it saw it. Raises Changed."""
     if if_match is None:
@@ -133,7 +133,7 @@ def _as_seen(
     return seen
 
 
-def _commit(service: ControllerService, reservation_id: str, if_match: str | None) -> Reservation:
+def _commit(service: ReservationService, reservation_id: str, if_match: str | None) -> Reservation:
     seen = _as_seen(service, reservation_id, if_match)
     try:
         return service.commit(reservation_id, seen)
@@ -146,7 +146,7 @@ def _commit(service: ControllerService, reservation_id: str, if_match: str | Non
 
 @router.get("", responses=responses(UNKNOWN_NAME, INVALID_REQUEST))
 def list_reservations(
-    service: Service, query: Annotated[models.ReservationFilter, Query()]
+    service: Reservations, query: Annotated[models.ReservationFilter, Query()]
 ) -> models.Reservations:
     """Oldest first, page by page: ``next`` is what to send as ``after`` for the page after it."""
     wanted = frozenset(query.state or ReservationState)
@@ -178,7 +178,7 @@ def list_reservations(
     },
 )
 def get_reservation(
-    reservation_id: str, service: Service, response: Response, if_none_match: IfNoneMatch
+    reservation_id: str, service: Reservations, response: Response, if_none_match: IfNoneMatch
 ) -> models.Reservation | Response:
     document = render.reservation(service.fabric, service.reservation(reservation_id))
     return tagged(document, response, if_none_match) or document
@@ -198,7 +198,7 @@ def get_reservation(
 async def release_reservation(
     reservation_id: str,
     response: Response,
-    service: Service,
+    service: Reservations,
     closing: Closing,
     wait_s: WaitPreference,
     if_match: IfMatch,
@@ -222,7 +222,7 @@ async def release_reservation(
 
 
 def release(
-    service: ControllerService, reservation_id: str, if_match: str | None = None
+    service: ReservationService, reservation_id: str, if_match: str | None = None
 ) -> Reservation:
     """DELETE is idempotent: what is on its way out, or gone, is not a conflict."""
     seen = _as_seen(service, reservation_id, if_match)

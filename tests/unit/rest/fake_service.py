@@ -188,7 +188,9 @@ class FakeService:
     def reserve(self, request):
         self._may_fail()
         with self._lock:
-            if request.retry and (known := self._book.admitted_before(None, request.retry)):
+            if request.retry and (
+                known := self._book.admitted_before(request.owner, request.retry)
+            ):
                 return known[0]
             return self._book.add(f"v{len(self._book)}", request, CREATED_UNIX_S)
 
@@ -197,7 +199,7 @@ class FakeService:
         admitted, refused = [], []
         with self._lock:
             retry = requests[0].retry
-            if retry and (known := self._book.admitted_before(None, retry)):
+            if retry and (known := self._book.admitted_before(requests[0].owner, retry)):
                 return GroupOutcome(known[0].group, known, ())
             for request in requests:
                 try:

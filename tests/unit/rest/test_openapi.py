@@ -6,6 +6,29 @@ import pytest
 
 from apps.rest.app import create_app
 
+ROUTES = {
+    ("GET", "/v1/reservations"),
+    ("POST", "/v1/reservations"),
+    ("GET", "/v1/reservations/{reservation_id}"),
+    ("DELETE", "/v1/reservations/{reservation_id}"),
+    ("POST", "/v1/reservations/{reservation_id}/commit"),
+    ("POST", "/v1/groups"),
+    ("GET", "/v1/groups/{group_id}"),
+    ("DELETE", "/v1/groups/{group_id}"),
+    ("GET", "/v1/events"),
+    ("GET", "/v1/topology"),
+    ("GET", "/v1/demand"),
+    ("POST", "/v1/plan"),
+    ("GET", "/v1/reconfigurations"),
+    ("POST", "/v1/reconfigurations"),
+    ("GET", "/v1/reconfigurations/{reconfiguration_id}"),
+    ("GET", "/v1/devices"),
+    ("GET", "/v1/decisions"),
+    ("GET", "/healthz"),
+    ("GET", "/readyz"),
+    ("GET", "/problems/{slug}"),
+}
+
 
 @pytest.fixture
 def description(service):
@@ -24,28 +47,7 @@ def test_it_is_openapi_3_1_and_served(client, description):
 
 
 def test_every_route_is_there(description):
-    assert {(method.upper(), path) for path, method, _ in operations(description)} == {
-        ("GET", "/v1/reservations"),
-        ("POST", "/v1/reservations"),
-        ("GET", "/v1/reservations/{reservation_id}"),
-        ("DELETE", "/v1/reservations/{reservation_id}"),
-        ("POST", "/v1/reservations/{reservation_id}/commit"),
-        ("POST", "/v1/groups"),
-        ("GET", "/v1/groups/{group_id}"),
-        ("DELETE", "/v1/groups/{group_id}"),
-        ("GET", "/v1/events"),
-        ("GET", "/v1/topology"),
-        ("GET", "/v1/demand"),
-        ("POST", "/v1/plan"),
-        ("GET", "/v1/reconfigurations"),
-        ("POST", "/v1/reconfigurations"),
-        ("GET", "/v1/reconfigurations/{reconfiguration_id}"),
-        ("GET", "/v1/devices"),
-        ("GET", "/v1/decisions"),
-        ("GET", "/healthz"),
-        ("GET", "/readyz"),
-        ("GET", "/problems/{slug}"),
-    }
+    assert {(method.upper(), path) for path, method, _ in operations(description)} == ROUTES
 
 
 def test_errors_are_problem_documents(description):
