@@ -37,8 +37,8 @@ url_option = click.option(
 JsonObject = dict[str, Any]
 
 
-def authorization() -> dict[str, str]:
-    """The header for the token in HYDRA_TOKEN, or in the file that HYDRA_TOKEN_FILE names.
+def bearer_token() -> str | None:
+    """The token in HYDRA_TOKEN, or in the file that HYDRA_TOKEN_FILE names.
 
     There is no option for it: command lines are seen by everybody on the machine.
     """
@@ -52,7 +52,12 @@ def authorization() -> dict[str, str]:
     token = token.strip()
     if not (token.isascii() and token.isprintable()):
         raise click.UsageError("the token in HYDRA_TOKEN or HYDRA_TOKEN_FILE is not one line of it")
-    return {"Authorization": f"Bearer {token}"} if token else {}
+    return token or None
+
+
+def _authorization() -> dict[str, str]:
+    token = bearer_token()
+    return {} if token is None else {"Authorization": f"Bearer {token}"}
 
 
 def trusted() -> ssl.SSLContext:
@@ -80,7 +85,7 @@ class ControllerClient:
             # No proxies: a controller is on the management network, not on the Internet.
             self._http = httpx.Client(
                 base_url=url,
-                headers=authorization(),
+                headers=_authorization(),
                 verify=trusted(),
                 timeout=_TIMEOUT_S,
                 trust_env=False,
