@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 from fastapi import Depends, Header, Response, status
-from pydantic import BaseModel
+from pydantic import BaseModel, WithJsonSchema
 
 from hydra.errors import Changed
 from hydra.reservations import RetryKey
@@ -30,6 +30,7 @@ def matches(tag: str, header: str) -> bool:
 async def _if_match(
     if_match: Annotated[
         str | None,
+        WithJsonSchema({"type": "string"}),
         Header(description="Only if the resource still has this ETag (RFC 9110); else 412."),
     ] = None,
 ) -> str | None:
@@ -39,6 +40,7 @@ async def _if_match(
 async def _if_none_match(
     if_none_match: Annotated[
         str | None,
+        WithJsonSchema({"type": "string"}),
         Header(description="304 and no body if the resource still has this ETag (RFC 9110)."),
     ] = None,
 ) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
 from hydra.events import EventKind
@@ -33,8 +34,19 @@ class Document(BaseModel):
 # --- requests -------------------------------------------------------------------------------
 
 
+_ONE_END: Final[JsonDict] = {
+    "not": {
+        "required": ["duration_s", "end_unix_s"],
+        "properties": {"duration_s": {"type": "number"}, "end_unix_s": {"type": "number"}},
+    }
+}
+"""``Span``'s validator, for those who read the schema."""
+
+
 class Span(Body):
     """When reservations begin and end."""
+
+    model_config = ConfigDict(json_schema_extra=_ONE_END)
 
     start_unix_s: float | None = Field(
         default=None, ge=0, le=LATEST_UNIX_S, description="Null: now."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice, takewhile
 from threading import Event
 from typing import Annotated, Final
 
@@ -151,21 +152,22 @@ def list_reservations(
     """Oldest first, page by page: ``next`` is what to send as ``after`` for the page after it."""
     wanted = frozenset(query.state or ReservationState)
     rack = None if query.rack is None else rack_of(service.fabric, query.rack)
-    matching = [
-        reservation
-        for reservation in service.reservations()
-        if reservation.state in wanted
-        and (rack is None or rack in reservation.pair)
-        and query.group in (None, reservation.group)
-    ]
+    reservations = iter(service.reservations())
     if query.after is not None:
-        mark = service.reservation(query.after).created_unix_s, query.after
-        matching = [one for one in matching if (one.created_unix_s, one.id) > mark]
-    matching.sort(key=lambda one: (one.created_unix_s, one.id))
-    page = matching[: query.limit]
+        service.reservation(query.after)  # raises UnknownName
+        for _ in takewhile(lambda one: one.id != query.after, reservations):
+            pass
+    matching = (
+        one
+        for one in reservations
+        if one.state in wanted
+        and (rack is None or rack in one.pair)
+        and query.group in (None, one.group)
+    )
+    page = list(islice(matching, query.limit))
     return models.Reservations(
         reservations=[render.reservation(service.fabric, one) for one in page],
-        next=page[-1].id if len(matching) > query.limit else None,
+        next=page[-1].id if page and next(matching, None) is not None else None,
     )
 
 
