@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks import planner, retag, rule_encoding, statistics
+from benchmarks import planner, rest, retag, rule_encoding, statistics
 
 
 def main() -> None:
-    for benchmark in (planner, rule_encoding, statistics, retag):
+    for benchmark in (planner, rule_encoding, statistics, retag, rest):
         print(f"\n== {benchmark.__name__}", flush=True)
         benchmark.main()
 
