@@ -462,7 +462,7 @@ def _print_reservation(document: JsonObject, as_json: bool) -> None:
     if as_json:
         print_json(document)
         return
-    path, expires = document["path"], document["expires_unix_s"]
+    expires = document["expires_unix_s"]
     print_facts(
         [
             ("id", document["id"]),
@@ -471,7 +471,14 @@ def _print_reservation(document: JsonObject, as_json: bool) -> None:
             ("bandwidth", f"{mbps(document['bandwidth_mbps'])} Mb/s in each direction"),
             ("start", moment(document["start_unix_s"])),
             ("expires", "when released" if expires is None else moment(expires)),
-            ("path", "none" if path is None else f"{describe_path(path)}, VLAN {path['vlan']}"),
+            ("path", _describe_own_path(document)),
             ("reason", document["reason"] or "-"),
         ]
     )
+
+
+def _describe_own_path(reservation: JsonObject) -> str:
+    path, booked = reservation["path"], reservation["booked"]
+    if path is not None:
+        return f"{describe_path(path)}, VLAN {path['vlan']}"
+    return "none" if booked is None else f"{describe_path(booked)}, not up"

@@ -70,7 +70,7 @@ def create(name: str, role: str, path: Path, as_json: bool) -> None:
         print_json({"name": name, "role": role, "token": text})
         return
     click.echo(text)
-    click.echo(f"{name} is a {role}; give it to clients as HYDRA_TOKEN", err=True)
+    click.echo(f"{name} has the role {role}; clients take the token from HYDRA_TOKEN", err=True)
 
 
 @token.command("list", cls=Command, examples=["hydra token list --file tokens.json --json"])

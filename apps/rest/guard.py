@@ -151,7 +151,10 @@ class Guard:
             detail = "send a valid token: Authorization: Bearer TOKEN; an operator makes them"
             return UNAUTHENTICATED, detail, {"WWW-Authenticate": "Bearer"}
         if path is not None and caller.role not in roles(scope["method"], path):
-            detail = f"{caller.name} is a {caller.role.value} and may not {scope['method']} {path}"
+            detail = (
+                f"{caller.name} has the role {caller.role.value} and may not "
+                f"{scope['method']} {path}"
+            )
             return FORBIDDEN, detail, {}
         return None
 

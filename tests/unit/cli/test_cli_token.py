@@ -76,7 +76,7 @@ def test_commands_send_the_token_that_the_environment_has(
         monkeypatch.setenv("HYDRA_TOKEN", secret)
         assert run("topology", "--url", server.url).exit_code == 0
         forbidden = run("reserve", "r1", "r2", "--mbps", "1", "--url", server.url)
-        assert "vera is a viewer" in forbidden.stderr
+        assert "vera has the role viewer" in forbidden.stderr
         monkeypatch.delenv("HYDRA_TOKEN")
         file = tmp_path / "vera.token"
         file.write_text(secret + "\n")
