@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from apps.ledger import Ledger
 from apps.mover import Mover
-from apps.planner import Planner
 from apps.planning import Planning
 from apps.upkeep import Upkeep
+from hydra.calendar import Ground
 from hydra.errors import AdmissionError, DeviceUnavailable, HydraError
 from hydra.lifecycle import ReservationState
-from hydra.model import Fabric
+from hydra.model import Fabric, NetworkState
 from hydra.plan import paths_by_pair
-from hydra.reservations import Reservation, ReservationRequest
+from hydra.reservations import Pin, Reservation, ReservationRequest
+from hydra.service import GroupOutcome, Refusal, ReservationPreview
 
 _PLACEMENT_ATTEMPTS: Final = 3
+_NOT_BEGUN: Final = frozenset({ReservationState.HELD, ReservationState.SCHEDULED})
 
 
 class Bookings:
@@ -27,39 +29,109 @@ class Bookings:
         self,
         fabric: Fabric,
         planning: Planning,
-        planner: Planner,
         mover: Mover,
         upkeep: Upkeep,
         ledger: Ledger,
+        max_hops: int,
         enqueue: Callable[[Callable[[], None]], None],
     ) -> None:
         self._fabric = fabric
         self._planning = planning
-        self._planner = planner
         self._mover = mover
         self._upkeep = upkeep
         self._ledger = ledger
+        self._max_hops = max_hops
         self._enqueue = enqueue
-        self._admission = threading.Lock()
-        """One at a time, or two would be promised the same ports."""
 
     # -- from any thread --------------------------------------------------------------------------
 
     def reserve(self, request: ReservationRequest) -> Reservation:
         """Admit and queue. Raises AdmissionError, UnknownName, DeviceUnavailable."""
-        self._ledger.check(request)
-        self._check_switches(request)
-        with self._admission:
-            reservation, others, own = self._ledger.draft(request)
-            try:
-                self._planner.for_reservation(
-                    self._ledger.state, own, others, self._upkeep.blocked_ports()
-                )
-            except HydraError as error:
-                raise self._with_devices(error) from error
-            self._ledger.admit(reservation)
-        self._enqueue(lambda: self._activate(reservation.id))
+        with self._ledger.lock:
+            if known := self._ledger.admitted_before(request):
+                return known[0]
+            reservation = self._admit(request)
+            self._ledger.keep([reservation])
+        self._enqueue(lambda: self._activate([reservation.id]))
         return reservation
+
+    def reserve_all(
+        self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
+    ) -> GroupOutcome:
+        """Admit many as one group; largest first, since small ones fit into what is left.
+
+        With ``all_or_nothing``, the first that is refused takes the others with it. Raises
+        AdmissionError, UnknownName, DeviceUnavailable; for the former without ``all_or_nothing``
+        only where nothing was admitted at all.
+        """
+        group = uuid.uuid4().hex[:12]
+        admitted: list[Reservation] = []
+        refused: list[Refusal] = []
+        with self._ledger.lock:
+            known = self._ledger.admitted_before(requests[0])
+            if known and known[0].group is not None:
+                return GroupOutcome(known[0].group, known, ())
+            try:
+                for request in sorted(requests, key=lambda one: -one.bandwidth_mbps):
+                    try:
+                        admitted.append(self._admit(request, group))
+                    except AdmissionError as error:
+                        if all_or_nothing:
+                            raise
+                        refused.append(Refusal(request, error))
+                if not admitted:
+                    raise AdmissionError(
+                        "none of them fits: " + "; ".join(str(one.error) for one in refused),
+                        in_public="none of them fits: "
+                        + "; ".join(one.error.in_public for one in refused),
+                    )
+                self._ledger.keep(admitted)
+            except HydraError:
+                self._ledger.forget(admitted)
+                raise
+        self._enqueue(lambda: self._activate([reservation.id for reservation in admitted]))
+        return GroupOutcome(group, tuple(admitted), tuple(refused))
+
+    def preview(self, request: ReservationRequest) -> ReservationPreview:
+        """What :meth:`reserve` would do, without doing it; raises what it would raise."""
+        with self._ledger.lock:
+            reservation = self._admit(request)
+            pins = [pin for pin in self._ledger.pins() if reservation.id in pin.reservations]
+            self._ledger.forget([reservation])
+            state = self._ledger.state
+        if not pins:
+            circuits = frozenset(reservation.booked.circuits if reservation.booked else ())
+            return ReservationPreview(reservation, circuits - state.topology.circuits, frozenset())
+        target = self._planning.for_pins(state, pins, self._upkeep.blocked_ports())
+        plan = self._planning.diff(state, target)
+        return ReservationPreview(reservation, plan.connect, plan.disconnect)
+
+    def _admit(self, request: ReservationRequest, group: str | None = None) -> Reservation:
+        """Enter it in the ledger's book; for one that starts now, only if it can be built now."""
+        self._ledger.check(request)
+        starts_now = request.start_unix_s is None
+        if starts_now:
+            self._check_switches(request)
+        try:
+            reservation = self._ledger.add(request, self._ground(), group)
+        except AdmissionError as error:
+            raise self._with_devices(error) if starts_now else error from error
+        if reservation.state is ReservationState.ACTIVATING:
+            try:
+                self._target(self._ledger.pins())
+            except HydraError as error:
+                self._ledger.forget([reservation])
+                raise self._with_devices(error) from error
+        return reservation
+
+    def _ground(self) -> Ground:
+        return Ground(self._max_hops, self._upkeep.blocked_ports(), self._ledger.standing_paths())
+
+    def _target(self, pins: Sequence[Pin]) -> NetworkState:
+        state = self._ledger.state
+        if all(pin.path in state.vlans for pin in pins):
+            return state
+        return self._planning.for_pins(state, pins, self._upkeep.blocked_ports())
 
     def _with_devices(self, error: HydraError) -> HydraError:
         """A refusal that a device may be to blame for names the device."""
@@ -77,9 +149,24 @@ class Bookings:
                     name, f"vswitch {who} is not connected: check its controller setting"
                 )
 
-    def release(self, reservation_id: str) -> Reservation:
-        """Raises UnknownName, LifecycleError."""
-        reservation = self._ledger.change(reservation_id, ReservationState.RELEASING, "asked for")
+    def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Make a held reservation one that stays, if it is still as it was ``seen``.
+
+        Raises UnknownName, LifecycleError, Changed.
+        """
+        reservation = self._ledger.commit(reservation_id, seen)
+        self._enqueue(lambda: self._activate([reservation_id]))
+        return reservation
+
+    def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Raises UnknownName, LifecycleError, and Changed if it is not as it was ``seen``."""
+        with self._ledger.lock:
+            self._ledger.check_unchanged(seen)
+            if self._ledger.reservation(reservation_id).state in _NOT_BEGUN:
+                return self._ledger.change(reservation_id, ReservationState.CANCELLED, "asked for")
+            reservation = self._ledger.change(
+                reservation_id, ReservationState.RELEASING, "asked for"
+            )
         self._enqueue(lambda: self._release(reservation))
         return reservation
 
@@ -90,41 +177,98 @@ class Bookings:
         for reservation in self._ledger.reservations():
             if reservation.state is ReservationState.RELEASING:
                 self._release(reservation)
-            elif reservation.holds_capacity:
-                self.place(reservation.id)
+        self.restore()
 
-    def _activate(self, reservation_id: str) -> None:
-        if self._ledger.reservation(reservation_id).state is ReservationState.ACTIVATING:
-            self.place(reservation_id)
+    def restore(self) -> None:
+        """Bring back the paths of all reservations that should have one."""
+        holding = [r.id for r in self._ledger.reservations() if r.holds_capacity]
+        self._place(holding)
 
-    def place(self, reservation_id: str) -> None:
-        """Give the reservation its path; on another plane if the first one fails."""
+    def keep_time(self) -> None:
+        """End the reservations whose time is up, and begin those whose time has come."""
+        for reservation_id in self._ledger.expired():
+            self._expire(reservation_id)
+        due = self._ledger.due()
+        for reservation_id in due:
+            self._ledger.change(reservation_id, ReservationState.ACTIVATING)
+        if due:
+            self._place(due)
+
+    def _activate(self, ids: Sequence[str]) -> None:
+        """Those of them that are to begin now."""
+        reservations = [self._ledger.reservation(reservation_id) for reservation_id in ids]
+        self._place([r.id for r in reservations if r.state is ReservationState.ACTIVATING])
+
+    def _place(self, ids: Sequence[str]) -> None:
+        """Give the reservations their paths, in one move; other paths where the first ones fail."""
         reasons: list[str] = []
         for _ in range(_PLACEMENT_ATTEMPTS):
-            reservation = self._ledger.reservation(reservation_id)
-            if not reservation.holds_capacity:
+            waiting = self._not_placed(ids)
+            if not waiting:
                 return
-            try:
-                reasons.append(self._try_to_place(reservation))
-            except HydraError as error:
-                reasons.append(str(error))
-                break
-            if self._ledger.place(reservation.pair):
+            self._avoid_blocked(waiting)
+            reasons.append(self._try_to_place([r.id for r in self._not_placed(ids)]))
+            for reservation in self._not_placed(ids):
+                if not self._ledger.place(reservation.pair):
+                    continue
                 if reservation.state is ReservationState.ACTIVATING:
-                    self._ledger.change(reservation_id, ReservationState.ACTIVE)
-                return
+                    self._ledger.change(reservation.id, ReservationState.ACTIVE)
         why = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
-        self._ledger.change(reservation_id, ReservationState.FAILED, why or "no path came up")
+        for reservation in self._not_placed(ids):
+            self._ledger.change(reservation.id, ReservationState.FAILED, why or "no path came up")
 
-    def _try_to_place(self, reservation: Reservation) -> str:
-        """Move the network to where the reservation has a path; returns what went wrong."""
-        others, own = self._ledger.split_pins(reservation)
-        target = self._planner.for_reservation(
-            self._ledger.state, own, others, self._upkeep.blocked_ports()
-        )
+    def _not_placed(self, ids: Sequence[str]) -> list[Reservation]:
+        """Those of them that should have a path now, and whose path does not stand."""
+        standing = self._ledger.state.vlans
+        return [
+            reservation
+            for reservation in map(self._ledger.reservation, ids)
+            if reservation.holds_capacity
+            and (
+                reservation.booked not in standing
+                or reservation.state is ReservationState.ACTIVATING
+            )
+        ]
+
+    def _avoid_blocked(self, reservations: Sequence[Reservation]) -> None:
+        """Book those anew whose path is out of use by now."""
+        ground = self._ground()
+        blocked = {
+            reservation.pair
+            for reservation in reservations
+            if reservation.booked is not None
+            and any({c.a, c.b} & ground.blocked for c in reservation.booked.circuits)
+        }
+        for pair in sorted(blocked):
+            self._ledger.reroute(pair, ground)
+
+    def _try_to_place(self, ids: Sequence[str]) -> str:
+        """Move the network to where the reservations have their paths; returns what went wrong."""
+        try:
+            return self._move_to(self._target(self._ledger.pins()), ids)
+        except HydraError as error:
+            if len(ids) < 2:
+                return str(error)
+        # One of them is to blame: the others need not suffer.
+        problems = []
+        for reservation_id in ids:
+            others = frozenset(ids) - {reservation_id}
+            others -= {r.id for r in self._placed(others)}
+            try:
+                target = self._target(self._ledger.pins(leaving_out=others))
+                problems.append(self._move_to(target, [reservation_id]))
+            except HydraError as error:
+                problems.append(str(error))
+        return "; ".join(dict.fromkeys(problem for problem in problems if problem))
+
+    def _placed(self, ids: Collection[str]) -> list[Reservation]:
+        standing = self._ledger.state.vlans
+        return [r for r in map(self._ledger.reservation, ids) if r.booked in standing]
+
+    def _move_to(self, target: NetworkState, ids: Sequence[str]) -> str:
         if target == self._ledger.state:
             return ""
-        entry = self._ledger.enter(f"reservation {reservation.id}")
+        entry = self._ledger.enter(f"reservation {', '.join(ids)}")
         execution = self._mover.move(entry, target)
         return execution.reason or "; ".join(sorted(set(execution.failures.values())))
 
@@ -143,10 +287,13 @@ class Bookings:
         except HydraError as error:
             self._ledger.refuse(entry, str(error))
 
-    def expire(self) -> None:
-        """End the reservations whose time is up."""
-        for reservation_id in self._ledger.expired():
-            reservation = self._ledger.change(
-                reservation_id, ReservationState.EXPIRED, "its time is up"
-            )
+    def _expire(self, reservation_id: str) -> None:
+        before = self._ledger.reservation(reservation_id)
+        held = before.held_until_unix_s is not None
+        reservation = self._ledger.change(
+            reservation_id,
+            ReservationState.EXPIRED,
+            "it was not committed in time" if held else "its time is up",
+        )
+        if before.holds_capacity:
             self._take_down(reservation)

@@ -28,6 +28,7 @@ from apps.runner import Runner
 from apps.stats_poller import StatsPoller
 from apps.upkeep import Upkeep
 from hydra.errors import HydraError, PlanError, UnknownName
+from hydra.events import EventLog
 from hydra.journal import Journal, JournalError
 from hydra.model import DatapathId, DemandMatrix, Fabric, NetworkState, PlaneId, PortId
 from hydra.plan import Plan
@@ -39,10 +40,12 @@ from hydra.service import (
     DemandReport,
     DemandSource,
     DeviceStatus,
+    GroupOutcome,
     PlanReport,
     PlanRequest,
     QuarantinedPort,
     Reconfiguration,
+    ReservationPreview,
     Verdict,
 )
 from hydra.worth import judge
@@ -79,10 +82,10 @@ class Controller:
         self._bookings = Bookings(
             fabric,
             self._planning,
-            self._planner,
             self._mover,
             self._upkeep,
             self._ledger,
+            policy.max_hops,
             self._jobs.put,
         )
         self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
@@ -128,7 +131,7 @@ class Controller:
                 epoch_s = max(epoch_s + self._policy.epoch_s, time.monotonic())
                 if self._policy.mode is Mode.PERIODIC:
                     self._safely(self._periodic)
-            self._safely(self._bookings.expire)
+            self._safely(self._bookings.keep_time)
             try:
                 job = self._jobs.get(timeout=_HOUSEKEEPING_S)
             except queue.Empty:
@@ -165,9 +168,7 @@ class Controller:
         LOG.error("%s", reason)
         entry = self._ledger.enter("circuit lost", reason)
         self._mover.move(entry, self._planning.without_circuits(self._ledger.state, dead))
-        for reservation in self._ledger.reservations():
-            if reservation.holds_capacity:
-                self._bookings.place(reservation.id)
+        self._bookings.restore()
 
     # -- demand and plans -------------------------------------------------------------------------
 
@@ -308,9 +309,27 @@ class Controller:
         """Admit and queue. Raises AdmissionError, UnknownName, DeviceUnavailable."""
         return self._bookings.reserve(request)
 
-    def release(self, reservation_id: str) -> Reservation:
-        """Raises UnknownName, LifecycleError."""
-        return self._bookings.release(reservation_id)
+    def reserve_all(
+        self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
+    ) -> GroupOutcome:
+        """Admit many as one group. Raises what :meth:`reserve` raises."""
+        return self._bookings.reserve_all(requests, all_or_nothing=all_or_nothing)
+
+    def preview(self, request: ReservationRequest) -> ReservationPreview:
+        """Dry run of :meth:`reserve`; raises what it raises."""
+        return self._bookings.preview(request)
+
+    def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Make a held reservation one that stays. Raises UnknownName, LifecycleError, Changed."""
+        return self._bookings.commit(reservation_id, seen)
+
+    def group(self, group: str) -> Sequence[Reservation]:
+        """Raises UnknownName."""
+        return self._ledger.group(group)
+
+    def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Raises UnknownName, LifecycleError, Changed."""
+        return self._bookings.release(reservation_id, seen)
 
     def reservations(self) -> Sequence[Reservation]:
         return self._ledger.reservations()
@@ -318,6 +337,10 @@ class Controller:
     def reservation(self, reservation_id: str) -> Reservation:
         """Raises UnknownName."""
         return self._ledger.reservation(reservation_id)
+
+    @property
+    def events(self) -> EventLog:
+        return self._ledger.events
 
     def devices(self) -> Collection[DeviceStatus]:
         return self._upkeep.devices()

@@ -6,15 +6,17 @@ import threading
 import time
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from hydra.errors import UnknownName
+from hydra.calendar import Ground
+from hydra.errors import Changed, UnknownName
+from hydra.events import EventKind, EventLog
 from hydra.journal import Journal
 from hydra.journal_format import read_state, state_record
 from hydra.lifecycle import ReconfigurationState, ReservationState
-from hydra.model import Circuit, Fabric, NetworkState
+from hydra.model import Circuit, Fabric, NetworkState, Path
 from hydra.plan import Pair, paths_by_pair
 from hydra.reservations import Pin, Reservation, ReservationBook, ReservationRequest
 from hydra.service import Reconfiguration
@@ -31,12 +33,13 @@ class Ledger:
         self._journal = journal
         self._lock = threading.RLock()
         self._state = NetworkState()
-        self._book = ReservationBook()
+        self._book = ReservationBook(fabric)
         self._reconfigurations: OrderedDict[str, Reconfiguration] = OrderedDict()
         self._decisions: deque[str] = deque(maxlen=_HISTORY)
         self._standing: set[Pair] = set()
         """Pairs whose path an operator or the periodic mode asked for: no release removes it."""
         self._born_s: dict[Circuit, float] = {}
+        self.events = EventLog(uuid.uuid4().hex[:8])
 
     def load(self) -> None:
         """Take over what the journal remembers. Raises HydraError if it can't be used."""
@@ -46,7 +49,17 @@ class Ledger:
                 self._state = read_state(self._fabric, remembered)
             records = self._journal.load_reservations()
             self._book = ReservationBook.from_records(records, self._fabric)
+            self._resume()
             self._claim_standing()
+
+    def _resume(self) -> None:
+        """Take up what the end of the last run cut off."""
+        for reservation in self._book:
+            if reservation.is_booked and reservation.booked is None:
+                reason = "it had no path yet when the controller ended"
+                self._book.transition(reservation.id, ReservationState.FAILED, reason)
+            elif reservation.state is ReservationState.COMMITTED:
+                self._book.begin(reservation.id, time.time())
 
     def close(self) -> None:
         self._journal.close()
@@ -62,10 +75,33 @@ class Ledger:
         """The network is in ``state`` from now on."""
         now_s = time.monotonic()
         with self._lock:
-            self._state = state
+            before, self._state = self._state.topology.circuits, state
             circuits = state.topology.circuits
+            self._tell(EventKind.CIRCUIT_DOWN, before - circuits)
+            self._tell(EventKind.CIRCUIT_UP, circuits - before)
             self._born_s = {circuit: self._born_s.get(circuit, now_s) for circuit in circuits}
             self._standing &= set(paths_by_pair(state))
+
+    def foretell(self, circuits: Collection[Circuit], reason: str) -> None:
+        """These circuits are about to be taken down."""
+        self._tell(EventKind.CIRCUIT_MOVING, circuits, reason)
+
+    def _tell(self, kind: EventKind, circuits: Collection[Circuit], reason: str = "") -> None:
+        with self._lock:
+            for circuit in sorted(circuits):
+                served = self._book.on(circuit)
+                self.events.publish(
+                    kind, time.time(), circuit=circuit, served=served, reason=reason
+                )
+
+    def _tell_of(self, reservations: Iterable[Reservation]) -> None:
+        for reservation in reservations:
+            self.events.publish(
+                EventKind.RESERVATION,
+                time.time(),
+                reservation=reservation,
+                reason=reservation.reason,
+            )
 
     def save(self, what: str) -> None:
         """Write the state to the journal, with the paths that the reservations have in it."""
@@ -87,12 +123,12 @@ class Ledger:
             self._note_paths()
 
     def _note_paths(self) -> None:
-        """A change for one pair may move another's path: its reservations go with it."""
+        """A change for one pair may give another's path a new VLAN."""
+        before = {reservation.id: reservation for reservation in self._book.active()}
+        promised = {reservation.booked for reservation in before.values()}
         for path, vlan in self._state.vlans.items():
-            before = {reservation.id: reservation for reservation in self._book.active()}
-            for reservation in self._book.place(path, vlan):
-                if reservation != before[reservation.id]:
-                    self._keep(reservation)
+            placed = self._book.place(path, vlan) if path in promised else ()
+            self.keep([r for r in placed if r != before[r.id]])
 
     def _claim_standing(self) -> None:
         reserved = {reservation.pair for reservation in self._book.active()}
@@ -148,58 +184,110 @@ class Ledger:
 
     # -- reservations -----------------------------------------------------------------------------
 
+    @property
+    def lock(self) -> threading.RLock:
+        """To enter a reservation only if it can be built, in one go."""
+        return self._lock
+
     def check(self, request: ReservationRequest) -> None:
         with self._lock:
-            self._book.check(request, self._fabric)
+            self._book.check(request)
 
-    def draft(self, request: ReservationRequest) -> tuple[Reservation, list[Pin], Pin]:
-        """A reservation that is not entered yet, and the :meth:`split_pins` there would be.
-
-        Raises AdmissionError, UnknownName.
-        """
+    def add(
+        self, request: ReservationRequest, ground: Ground, group: str | None = None
+    ) -> Reservation:
+        """Enter, not yet in the journal: :meth:`keep` or :meth:`forget` it."""
         with self._lock:
-            book = ReservationBook(self._book)
-        reservation = book.add(uuid.uuid4().hex[:12], request, self._fabric, time.time())
-        return reservation, *_split(book.pinned(), reservation)
+            return self._book.add(uuid.uuid4().hex[:12], request, time.time(), ground, group)
 
-    def admit(self, reservation: Reservation) -> None:
-        """Enter a draft, in the journal first: from now on it survives a restart."""
+    def admitted_before(self, request: ReservationRequest) -> tuple[Reservation, ...]:
+        """What this very request brought about when it came before. Raises KeyReused."""
+        if request.retry is None:
+            return ()
         with self._lock:
-            self._keep(reservation)
-            self._book = ReservationBook([*self._book, reservation])
+            return self._book.admitted_before(request.owner, request.retry)
 
-    def _keep(self, reservation: Reservation) -> None:
-        self._journal.save_reservation(reservation.id, reservation.to_record())
+    def check_unchanged(self, seen: Reservation | None) -> None:
+        """Raises Changed if the reservation is not as it was ``seen``."""
+        if seen is not None and self.reservation(seen.id) != seen:
+            raise Changed(f"reservation {seen.id} has changed meanwhile: read it again")
+
+    def forget(self, reservations: Iterable[Reservation]) -> None:
+        with self._lock:
+            for reservation in reservations:
+                self._book.remove(reservation.id)
+
+    def keep(self, reservations: Collection[Reservation]) -> None:
+        """Write them to the journal, all or none: from now on they survive a restart."""
+        with self._lock:
+            if reservations:
+                self._journal.save_reservations({r.id: r.to_record() for r in reservations})
+            self._tell_of(reservations)
 
     def change(self, reservation_id: str, state: ReservationState, reason: str = "") -> Reservation:
         with self._lock:
             reservation = self._book.transition(reservation_id, state, reason)
-            self._keep(reservation)
-            self._book.prune(_KEPT_RESERVATIONS)
+            self._save(reservation)
+            return reservation
+
+    def _save(self, reservation: Reservation) -> None:
+        forgotten = self._book.prune(_KEPT_RESERVATIONS)
+        record = {} if reservation.id in forgotten else {reservation.id: reservation.to_record()}
+        self._journal.save_reservations(record, forgotten)
+        self._tell_of([reservation])
+
+    def commit(self, reservation_id: str, seen: Reservation | None) -> Reservation:
+        """Raises UnknownName, Changed, and LifecycleError if it is not held."""
+        with self._lock:
+            self.check_unchanged(seen)
+            committed = self._book.transition(reservation_id, ReservationState.COMMITTED)
+            reservation = self._book.begin(reservation_id, time.time())
+            self._tell_of([committed])
+            self._save(reservation)
             return reservation
 
     def place(self, pair: Pair) -> bool:
-        """Note the pair's present path with its reservations; False if it has none."""
+        """Note with the pair's reservations that their path stands; False if it does not."""
         with self._lock:
             path = paths_by_pair(self._state).get(pair)
-            if path is None:
+            promised = {r.booked for r in self._book.active() if r.pair == pair}
+            if path is None or promised != {path}:
                 return False
-            for reservation in self._book.place(path, self._state.vlans[path]):
-                self._keep(reservation)
+            self.keep(self._book.place(path, self._state.vlans[path]))
             return True
 
-    def pins(self) -> tuple[Pin, ...]:
+    def reroute(self, pair: Pair, ground: Ground) -> None:
+        """Book the pair's reservations around what is blocked; those that can't be so fail."""
         with self._lock:
-            return self._book.pinned()
+            changed, refused = self._book.reroute(pair, time.time(), ground)
+            self.keep(changed)
+            for reservation_id, error in refused.items():
+                self.change(reservation_id, ReservationState.FAILED, f"no other path: {error}")
 
-    def split_pins(self, reservation: Reservation) -> tuple[list[Pin], Pin]:
-        """(the other pairs' pins, the reservation's own pair's pin)."""
-        return _split(self.pins(), reservation)
+    def pins(self, leaving_out: frozenset[str] = frozenset()) -> tuple[Pin, ...]:
+        with self._lock:
+            return self._book.pinned(leaving_out)
+
+    def standing_paths(self) -> tuple[Path, ...]:
+        """Paths that stand, and that no reservation has."""
+        with self._lock:
+            reserved = {reservation.pair for reservation in self._book.active()}
+            paths = paths_by_pair(self._state).items()
+            return tuple(path for pair, path in paths if pair not in reserved)
 
     def claimed(self, pair: Pair) -> bool:
         """Whether somebody has a claim to the pair's path."""
         with self._lock:
             return pair in self._standing or any(r.pair == pair for r in self._book.active())
+
+    def due(self) -> tuple[str, ...]:
+        with self._lock:
+            return self._book.due(time.time())
+
+    def group(self, group: str) -> tuple[Reservation, ...]:
+        """Raises UnknownName."""
+        with self._lock:
+            return self._book.members(group)
 
     def expired(self) -> tuple[str, ...]:
         with self._lock:

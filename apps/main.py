@@ -13,7 +13,9 @@ from apps.configuration import load_configuration
 from apps.controller import Controller
 from apps.framework import Application, OpenFlowApp, Post, SwitchEvents
 from apps.rest.app import create_app
-from apps.rest.server import RestServer
+from apps.rest.guard import AuditLog, Limiter
+from apps.rest.server import RestServer, Tls
+from apps.tokens import TokenFile
 from hydra.config import Loaded
 from hydra.errors import HydraError
 from hydra.journal import Journal
@@ -40,8 +42,16 @@ class HydraApplication:
         settings = loaded.controller
         self.openflow_address = (settings.openflow_host, settings.openflow_port)
         self._controller = Controller(loaded.fabric, loaded.policy, Journal(settings.journal), post)
-        app = create_app(self._controller)
-        self._rest = RestServer(app, settings.rest_host, settings.rest_port)
+        app = create_app(
+            self._controller,
+            None if settings.tokens is None else TokenFile(Path(settings.tokens)),
+            Limiter(settings.requests_per_s),
+            AuditLog(settings.audit_log),
+        )
+        tls = None
+        if settings.tls_certificate is not None and settings.tls_key is not None:
+            tls = Tls(settings.tls_certificate, settings.tls_key)
+        self._rest = RestServer(app, settings.rest_host, settings.rest_port, tls)
 
     @property
     def events(self) -> SwitchEvents:

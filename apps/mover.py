@@ -64,6 +64,7 @@ class Mover:
         )
         started_s = time.monotonic()
         self._ledger.update(entry.id, started_unix_s=time.time())
+        self._ledger.foretell(plan.disconnect, entry.trigger)
         self._upkeep.leave_unannounced(lambda: execution.plan.affected)
         draining = _DrainSilence(self._upkeep)
 

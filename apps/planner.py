@@ -202,18 +202,6 @@ class Planner:
         proposal: Proposal = self._ask("propose", arguments, urgent=urgent)
         return proposal
 
-    def for_reservation(
-        self,
-        current: NetworkState,
-        pin: Pin,
-        others: Sequence[Pin],
-        blocked: Collection[PortId],
-    ) -> NetworkState:
-        """:meth:`apps.planning.Planning.for_reservation`. Raises AdmissionError, PlanError."""
-        arguments = (current, pin, tuple(others), frozenset(blocked))
-        state: NetworkState = self._ask("for_reservation", arguments, urgent=True)
-        return state
-
     def _ask(self, method: str, arguments: tuple[Any, ...], *, urgent: bool) -> Any:  # noqa: ANN401
         call = _Call(
             0 if urgent else 1, next(self._numbers), Request(method, arguments, self._budget_s)

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from hydra.errors import AdmissionError, PlanError
+from hydra.errors import PlanError
 from hydra.model import (
     Circuit,
     DemandMatrix,
@@ -22,7 +22,7 @@ from hydra.model import (
 )
 from hydra.plan import Plan, diff, paths_by_pair
 from hydra.policy import Policy
-from hydra.reservations import Pin, explain_refusal
+from hydra.reservations import Pin
 from hydra.service import PlanRequest
 from topology.algorithms import algorithm, objection
 from topology.checks import check_topology, check_transit, check_vlans
@@ -184,62 +184,54 @@ class Planning:
             return frozenset()
         return frozenset(port.id for port in self._fabric.ports if port.plane not in planes)
 
-    def for_reservation(
+    def for_pins(
+        self, current: NetworkState, pins: Sequence[Pin], blocked: Collection[PortId]
+    ) -> NetworkState:
+        """``current`` with every pin on its path.
+
+        Paths that nobody reserved stay, except those whose ports are needed: they get other ones
+        where there is room. Raises PlanError.
+        """
+        reserved = _reserved(pins, blocked)
+        user = {
+            end: circuit
+            for path, _ in reserved.pinned
+            for circuit in path.circuits
+            for end in (circuit.a, circuit.b)
+        }
+        pinned = {(path.src, path.dst) for path, _ in reserved.pinned}
+        others = [p for p in current.topology.paths if (p.src, p.dst) not in pinned]
+        kept = [
+            path
+            for path in others
+            if not _touches(path, blocked)
+            and all(user.get(end, c) == c for c in path.circuits for end in (c.a, c.b))
+        ]
+        paths = tuple(sorted([*kept, *(path for path, _ in reserved.pinned)]))
+        topology = Topology(frozenset(c for path in paths for c in path.circuits), paths)
+        if len(kept) < len(others):
+            topology = self._find_room(current, reserved, kept, others, blocked) or topology
+        return self._allocate(current, topology)
+
+    def _find_room(
         self,
         current: NetworkState,
-        pin: Pin,
-        others: Sequence[Pin],
+        reserved: Reserved,
+        kept: Sequence[Path],
+        wanted: Sequence[Path],
         blocked: Collection[PortId],
-        *,
-        expired: Callable[[], bool] = _never,
-    ) -> NetworkState:
-        """The state that adds a path for ``pin`` and keeps the others' paths.
-
-        Disturbs nobody if it can; else takes circuits that nobody reserved. Raises AdmissionError.
-        """
+    ) -> Topology | None:
+        """A topology with what is reserved and kept, and as many of the other pairs as it takes."""
         demand = np.zeros((len(self._fabric.racks),) * 2)
-        for low, high in paths_by_pair(current):
-            demand[low, high] = _FAINT_MBPS  # what nobody reserved stays where there is room
-        demand[pin.src, pin.dst] = demand[pin.dst, pin.src] = pin.bandwidth_mbps
-        budget = Budget(
-            self._policy.max_hops,
-            blocked_ports=frozenset(blocked),
-            boolean=False,
-            expired=expired,
-        )
-        held = {(other.src, other.dst): other.bandwidth_mbps for other in others}
-        everything = Reserved(
-            tuple(
-                (path, held.get(pair, 0.0))
-                for pair, path in paths_by_pair(current).items()
-                if pair != (pin.src, pin.dst) and not _touches(path, blocked)
-            )
-        )
-        present = paths_by_pair(current).get((pin.src, pin.dst))
-        if (
-            present is not None
-            and self._residual_mbps(present, everything) >= pin.bandwidth_mbps - 1e-6
-            and not _touches(present, blocked)
-        ):
-            return current
-        for reserved in (everything, _reserved(others, blocked)):
-            try:
-                result = self._planned(None, demand, current.topology, reserved, budget)
-                target = self._allocate(current, result.topology)
-            except PlanError:
-                continue
-            if (pin.src, pin.dst) in paths_by_pair(target):
-                return target
-        raise AdmissionError(
-            explain_refusal(self._fabric, pin.src, pin.dst, pin.bandwidth_mbps, others)
-        )
-
-    def _residual_mbps(self, path: Path, reserved: Reserved) -> float:
-        residual = {circuit: self._fabric.rate_of(circuit) for circuit in path.circuits}
-        for other, rate_mbps in reserved.pinned:
-            for circuit in residual.keys() & set(other.circuits):
-                residual[circuit] -= rate_mbps
-        return min(residual.values())
+        for path in wanted:
+            demand[path.src, path.dst] = _FAINT_MBPS
+        fixed = Reserved((*reserved.pinned, *((path, 0.0) for path in kept)))
+        budget = Budget(self._policy.max_hops, blocked_ports=frozenset(blocked), boolean=False)
+        plan = algorithm(self._policy.algorithm)
+        try:
+            return plan(self._arrays, demand, current.topology, fixed, budget).topology
+        except PlanError:
+            return None
 
     def without_circuits(self, current: NetworkState, lost: Collection[Circuit]) -> NetworkState:
         """``current`` less these circuits, every path over them, and what only those used."""

@@ -48,12 +48,40 @@ class UnknownName(HydraError):
     """A request names a rack, server, plane, algorithm or resource that does not exist."""
 
 
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """What could be had instead of a reservation that was refused."""
+
+    bandwidth_mbps: float
+    start_unix_s: float | None
+    """None: from the time that was asked for."""
+
+
 class AdmissionError(HydraError):
     """A reservation that would exceed what the fabric can carry."""
+
+    def __init__(
+        self,
+        message: str,
+        alternatives: Sequence[Alternative] = (),
+        in_public: str | None = None,
+    ) -> None:
+        self.alternatives = tuple(alternatives)
+        self.in_public = message if in_public is None else in_public
+        """The message without what is known of others' reservations."""
+        super().__init__(message)
 
 
 class LifecycleError(HydraError):
     """A transition that the state of a resource does not allow."""
+
+
+class KeyReused(HydraError):
+    """An idempotency key came again with another request."""
+
+
+class Changed(HydraError):
+    """A resource is no longer what the client saw."""
 
 
 class DeviceError(HydraError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -159,18 +159,27 @@ class Journal:
         return record
 
     def save_reservation(self, reservation_id: str, record: Mapping[str, Any]) -> None:
-        self._write(
-            [
-                (
-                    "INSERT INTO reservations (id, record) VALUES (?, ?) "
-                    "ON CONFLICT (id) DO UPDATE SET record = excluded.record",
-                    (reservation_id, json.dumps(record)),
-                )
-            ]
-        )
+        self.save_reservations({reservation_id: record})
+
+    def save_reservations(
+        self, records: Mapping[str, Mapping[str, Any]], forgotten: Collection[str] = ()
+    ) -> None:
+        """Write records by id, and delete those of forgotten reservations: all or nothing."""
+        saves = [
+            (
+                "INSERT INTO reservations (id, record) VALUES (?, ?) "
+                "ON CONFLICT (id) DO UPDATE SET record = excluded.record",
+                (reservation_id, json.dumps(record)),
+            )
+            for reservation_id, record in records.items()
+        ]
+        deletions = [("DELETE FROM reservations WHERE id = ?", (gone,)) for gone in forgotten]
+        self._write([*saves, *deletions])
 
     def load_reservations(self) -> list[dict[str, Any]]:
-        return [json.loads(record) for (record,) in self._read("SELECT record FROM reservations")]
+        """In the order in which they were first saved."""
+        rows = self._read("SELECT record FROM reservations ORDER BY rowid")
+        return [json.loads(record) for (record,) in rows]
 
     def save_quarantine(self, records: Sequence[Mapping[str, Any]]) -> None:
         """All ports in quarantine; what was saved before goes."""

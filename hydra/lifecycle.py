@@ -32,11 +32,18 @@ class ReconfigurationState(Enum):
 
 
 class ReservationState(Enum):
+    HELD = "held"
+    """Admitted, and gone again unless it is committed in time."""
+    COMMITTED = "committed"
+    SCHEDULED = "scheduled"
+    """Its start lies ahead."""
     ACTIVATING = "activating"
     ACTIVE = "active"
     RELEASING = "releasing"
     RELEASED = "released"
     FAILED = "failed"
+    CANCELLED = "cancelled"
+    """Given back before it began."""
     EXPIRED = "expired"
 
 
@@ -56,11 +63,15 @@ RECONFIGURATION_TRANSITIONS: Final[Mapping[_R, frozenset[_R]]] = {
 
 _S = ReservationState
 RESERVATION_TRANSITIONS: Final[Mapping[_S, frozenset[_S]]] = {
+    _S.HELD: frozenset({_S.COMMITTED, _S.CANCELLED, _S.EXPIRED, _S.FAILED}),
+    _S.COMMITTED: frozenset({_S.SCHEDULED, _S.ACTIVATING}),
+    _S.SCHEDULED: frozenset({_S.ACTIVATING, _S.CANCELLED, _S.EXPIRED, _S.FAILED}),
     _S.ACTIVATING: frozenset({_S.ACTIVE, _S.FAILED, _S.RELEASING, _S.EXPIRED}),
     _S.ACTIVE: frozenset({_S.RELEASING, _S.EXPIRED, _S.FAILED}),
     _S.RELEASING: frozenset({_S.RELEASED}),
     _S.RELEASED: frozenset(),
     _S.FAILED: frozenset(),
+    _S.CANCELLED: frozenset(),
     _S.EXPIRED: frozenset(),
 }
 

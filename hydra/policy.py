@@ -79,3 +79,12 @@ class ControllerSettings:
     rest_host: str = "127.0.0.1"
     rest_port: int = 8080
     journal: str = "hydra-journal.db"
+    tokens: str | None = None
+    """The file with the hashes of the tokens; None: REST is for whoever can reach loopback."""
+    tls_certificate: str | None = None
+    """PEM, with the chain; None: REST speaks plain HTTP."""
+    tls_key: str | None = None
+    requests_per_s: float = 100.0
+    """Of each caller of REST, over 5 s."""
+    audit_log: str | None = None
+    """A file; None: the controller's log."""

@@ -1,8 +1,7 @@
-"""Reservations: a bandwidth between two racks that the planner must keep a path for.
+"""Reservations: a bandwidth between two racks, for a time, on a path of its own choosing.
 
-:class:`ReservationBook` is the set of them. It knows names, limits and states, and nothing of
-devices or clocks: identifiers and the time are arguments. Whether a path with enough room exists
-is for the planner to say; :func:`explain_refusal` puts its "no" into words.
+:class:`ReservationBook` is the set of them, with the calendar of what is promised when. It knows
+names, limits and states, and nothing of devices or clocks: identifiers and the time are arguments.
 
 A reservation holds its bandwidth in both directions, because a circuit is bidirectional and the
 way back takes the same path. There is one path per rack pair, so reservations between the same two
@@ -11,23 +10,44 @@ racks share it and add up.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final
 
-from hydra.errors import AdmissionError, HydraError, LifecycleError, UnknownName
+from hydra.admission import Ask, admit, moment
+from hydra.calendar import ROUNDING_MBPS, Booking, Calendar, Ground
+from hydra.errors import AdmissionError, HydraError, KeyReused, LifecycleError, UnknownName
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, check_transition
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId, VlanId
 
 HOLDING_STATES: Final = frozenset({ReservationState.ACTIVATING, ReservationState.ACTIVE})
-"""States in which a reservation has a claim on capacity."""
+"""States in which a reservation has, or is getting, its circuits."""
+
+BOOKED_STATES: Final = HOLDING_STATES | {
+    ReservationState.HELD,
+    ReservationState.COMMITTED,
+    ReservationState.SCHEDULED,
+}
+"""States in which capacity is set aside for a reservation."""
 
 FINAL_STATES: Final = frozenset(s for s, after in RESERVATION_TRANSITIONS.items() if not after)
 
-_ROUNDING_MBPS: Final = 1e-6
-"""Sums of bandwidths are compared with this slack, so that 0.1 + 0.2 fits into 0.3."""
+LATEST_UNIX_S: Final = 253_402_300_799.0
+"""The last second of the year 9999: beyond it, points in time can't be written down."""
+
+_NO_GROUND: Final = Ground()
+
+
+@dataclass(frozen=True, slots=True)
+class RetryKey:
+    """What makes a repeated request known again (the Idempotency-Key of HTTP)."""
+
+    key: str
+    digest: str
+    """Of the whole request: the same key with another request is a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +58,17 @@ class ReservationRequest:
     """Name of a rack or of a server."""
     dst: str
     bandwidth_mbps: float
-    duration_s: float | None
-    """None: until released."""
+    duration_s: float | None = None
+    """None: until released, or until ``end_unix_s``."""
+    start_unix_s: float | None = None
+    """None: at once."""
+    end_unix_s: float | None = None
+    """Instead of ``duration_s``."""
+    hold_s: float | None = None
+    """Not None: only held, and gone after this long unless it is committed."""
+    owner: str | None = None
+    """The tenant that it belongs to."""
+    retry: RetryKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +85,21 @@ class Reservation:
     dst_rack: RackId
     created_unix_s: float
     expires_unix_s: float | None
-    """``created_unix_s + duration_s``: the time to bring the circuits up counts."""
+    """``starts_unix_s + duration_s``: the time to bring the circuits up counts."""
+    starts_unix_s: float
+    booked: Path | None = None
+    """The path that the calendar has for it; None only in journals of earlier releases."""
+    held_until_unix_s: float | None = None
+    """When it goes unless it is committed by then; None once it is, or if it never was held."""
+    group: str | None = None
+    """Reservations that were asked for as one have the same group."""
+    owner: str | None = None
+    retry: RetryKey | None = None
     path: Path | None = None
     """None until there is one; the last one when it is over."""
     vlan: VlanId | None = None
     reason: str = ""
     """Why it is in this state, in words."""
-
-    @property
-    def request(self) -> ReservationRequest:
-        return ReservationRequest(self.src, self.dst, self.bandwidth_mbps, self.duration_s)
 
     @property
     def pair(self) -> tuple[RackId, RackId]:
@@ -76,16 +110,16 @@ class Reservation:
     def holds_capacity(self) -> bool:
         return self.state in HOLDING_STATES
 
+    @property
+    def is_booked(self) -> bool:
+        return self.state in BOOKED_STATES
+
     def to_record(self) -> dict[str, Any]:
         """A dict that JSON can hold; :meth:`from_record` gives back an equal reservation."""
         record = asdict(self)
         record["state"] = self.state.value
-        if self.path is not None:
-            record["path"] = {
-                "src": self.path.src,
-                "dst": self.path.dst,
-                "circuits": [[c.plane, c.a, c.b] for c in self.path.circuits],
-            }
+        record["path"] = _path_to_record(self.path)
+        record["booked"] = _path_to_record(self.booked)
         return record
 
     @classmethod
@@ -94,13 +128,27 @@ class Reservation:
         try:
             fields = dict(record)
             fields["state"] = ReservationState(fields["state"])
-            fields["path"] = None if fields["path"] is None else _path_from_record(fields["path"])
+            fields["path"] = _path_from_record(fields["path"])
+            # Releases before 1.1 had neither of these.
+            fields["booked"] = _path_from_record(fields.get("booked")) or fields["path"]
+            fields.setdefault("starts_unix_s", fields["created_unix_s"])
+            retry = fields.get("retry")
+            fields["retry"] = None if retry is None else RetryKey(**retry)
             return cls(**fields)
         except (KeyError, TypeError, ValueError) as error:
             raise HydraError(f"not a reservation record ({error}): {dict(record)!r}") from error
 
 
-def _path_from_record(record: Mapping[str, Any]) -> Path:
+def _path_to_record(path: Path | None) -> dict[str, Any] | None:
+    if path is None:
+        return None
+    circuits = [[c.plane, c.a, c.b] for c in path.circuits]
+    return {"src": path.src, "dst": path.dst, "circuits": circuits}
+
+
+def _path_from_record(record: Mapping[str, Any] | None) -> Path | None:
+    if record is None:
+        return None
     circuits = tuple(
         Circuit(PlaneId(plane), PortId(a), PortId(b)) for plane, a, b in record["circuits"]
     )
@@ -109,7 +157,7 @@ def _path_from_record(record: Mapping[str, Any]) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """What the planner must keep for one rack pair: its path, if it has one, and the bandwidth."""
+    """What the planner must keep, or make, for one rack pair: its path and the bandwidth."""
 
     src: RackId
     dst: RackId
@@ -126,8 +174,14 @@ def rack_pair(one: RackId, other: RackId) -> tuple[RackId, RackId]:
 class ReservationBook:
     """All reservations, oldest first. Not thread-safe: its owner holds the lock."""
 
-    def __init__(self, reservations: Iterable[Reservation] = ()) -> None:
+    def __init__(self, fabric: Fabric, reservations: Iterable[Reservation] = ()) -> None:
+        self._fabric = fabric
         self._by_id: dict[str, Reservation] = {}
+        self._calendar = Calendar(fabric)
+        self._by_key: dict[tuple[str | None, str], list[str]] = {}
+        self._ends: list[tuple[float, str]] = []
+        """A heap of when reservations are to end."""
+        self._overdue: set[str] = set()
         for reservation in reservations:
             self._insert(reservation)
 
@@ -147,14 +201,15 @@ class ReservationBook:
         except KeyError:
             raise UnknownName(f"no reservation {reservation_id!r}") from None
 
-    # --- admission, as far as names and limits go -------------------------------------------
+    # --- admission ------------------------------------------------------------------------------
 
-    def check(self, request: ReservationRequest, fabric: Fabric) -> tuple[RackId, RackId]:
-        """The racks of ``request``, if names and limits allow it.
+    def check(self, request: ReservationRequest) -> tuple[RackId, RackId]:
+        """The racks of ``request``, if names and limits allow it at any time.
 
         Raises UnknownName for a name that is neither rack nor server, and AdmissionError, with
         the largest bandwidth possible, for what no topology could carry.
         """
+        fabric = self._fabric
         src, dst = rack_of(fabric, request.src), rack_of(fabric, request.dst)
         if src == dst:
             raise AdmissionError(
@@ -165,55 +220,61 @@ class ReservationBook:
             if fabric.racks[rack].spine:
                 raise AdmissionError(f"{name} is a spine: it has no servers, no path ends there")
         _check_numbers(request)
-        self._check_circuit_limit(request, fabric, src, dst)
-        for name in (request.src, request.dst):
-            self._check_server_limit(request, fabric, name)
-        return src, dst
-
-    def _check_circuit_limit(
-        self, request: ReservationRequest, fabric: Fabric, src: RackId, dst: RackId
-    ) -> None:
         limit = fastest_circuit_mbps(fabric, src, dst)
-        held = sum(r.bandwidth_mbps for r in self.active() if r.pair == rack_pair(src, dst))
-        if request.bandwidth_mbps + held > limit + _ROUNDING_MBPS:
+        if request.bandwidth_mbps > limit + ROUNDING_MBPS:
             pair = f"{fabric.racks[src].name} and {fabric.racks[dst].name}"
             raise AdmissionError(
                 f"{request.bandwidth_mbps:g} Mb/s between {pair} is too much: the fastest circuit "
-                f"carries {limit:g} Mb/s{_and_reserved(held)}; ask for at most "
-                f"{max(0.0, limit - held):g} Mb/s"
+                f"carries {limit:g} Mb/s; ask for at most {limit:g} Mb/s"
             )
-
-    def _check_server_limit(self, request: ReservationRequest, fabric: Fabric, name: str) -> None:
-        if name in fabric.rack_by_name:
-            return
-        limit = fabric.server_rate_mbps
-        held = sum(r.bandwidth_mbps for r in self.active() if name in {r.src, r.dst})
-        if request.bandwidth_mbps + held > limit + _ROUNDING_MBPS:
-            raise AdmissionError(
-                f"{request.bandwidth_mbps:g} Mb/s is too much for server {name}: its uplink "
-                f"carries {limit:g} Mb/s{_and_reserved(held)}; ask for at most "
-                f"{max(0.0, limit - held):g} Mb/s"
-            )
-
-    # --- changes ----------------------------------------------------------------------------
+        return src, dst
 
     def add(
-        self, reservation_id: str, request: ReservationRequest, fabric: Fabric, now: float
+        self,
+        reservation_id: str,
+        request: ReservationRequest,
+        now: float,
+        ground: Ground = _NO_GROUND,
+        group: str | None = None,
     ) -> Reservation:
-        """Check ``request`` and enter it as ``activating``; ``now`` in Unix seconds."""
-        src, dst = self.check(request, fabric)
-        duration = request.duration_s
+        """Enter ``request`` if it fits (see :mod:`hydra.calendar`); ``now`` in Unix seconds.
+
+        It is ``held`` if it asks for that, else ``scheduled``, or ``activating`` if it is to start
+        now. ``ground.blocked`` counts only for the latter: by another time things may be mended.
+        Raises UnknownName, and AdmissionError with alternatives; the book is unchanged then.
+        """
+        src, dst = self.check(request)
+        self._stretch_overdue(now)
+        start, end = _times(request, now)
+        if start > now:
+            ground = Ground(ground.max_hops)
+        ask = Ask(
+            src=request.src,
+            dst=request.dst,
+            pair=rack_pair(src, dst),
+            mbps=request.bandwidth_mbps,
+            start_unix_s=start,
+            end_unix_s=math.inf if end is None else end,
+            servers=_servers(self._fabric, request.src, request.dst),
+        )
+        held_until = None if request.hold_s is None else now + request.hold_s
         reservation = Reservation(
             id=reservation_id,
-            state=ReservationState.ACTIVATING,
+            state=ReservationState.HELD if held_until is not None else _begun(start, now),
             src=request.src,
             dst=request.dst,
             bandwidth_mbps=request.bandwidth_mbps,
-            duration_s=duration,
+            duration_s=None if end is None else end - start,
             src_rack=src,
             dst_rack=dst,
             created_unix_s=now,
-            expires_unix_s=None if duration is None else now + duration,
+            expires_unix_s=end,
+            starts_unix_s=start,
+            booked=admit(self._calendar, ask, ground),
+            held_until_unix_s=held_until,
+            group=group,
+            owner=request.owner,
+            retry=request.retry,
         )
         self._insert(reservation)
         return reservation
@@ -221,7 +282,50 @@ class ReservationBook:
     def _insert(self, reservation: Reservation) -> None:
         if reservation.id in self._by_id:
             raise LifecycleError(f"there is a reservation {reservation.id!r} already")
+        if reservation.retry is not None:
+            key = reservation.owner, reservation.retry.key
+            self._by_key.setdefault(key, []).append(reservation.id)
+        if reservation.expires_unix_s is not None:
+            heapq.heappush(self._ends, (reservation.expires_unix_s, reservation.id))
+        self._put(reservation)
+
+    def _put(self, reservation: Reservation) -> Reservation:
+        """Keep the calendar true to the reservation."""
         self._by_id[reservation.id] = reservation
+        if reservation.is_booked and reservation.booked is not None:
+            self._calendar.add(_booking(self._fabric, reservation, reservation.booked))
+        else:
+            self._calendar.remove(reservation.id)
+        return reservation
+
+    def _stretch_overdue(self, now: float) -> None:
+        """What is past its end has its circuits until it has let go of them."""
+        while self._ends and self._ends[0][0] <= now:
+            self._overdue.add(heapq.heappop(self._ends)[1])
+        for reservation_id in tuple(self._overdue):
+            reservation, booking = (
+                self._by_id.get(reservation_id),
+                self._calendar.get(reservation_id),
+            )
+            if reservation is None or booking is None or not reservation.holds_capacity:
+                self._overdue.discard(reservation_id)
+            else:
+                self._calendar.add(replace(booking, end_unix_s=math.nextafter(now, math.inf)))
+
+    def remove(self, reservation_id: str) -> None:
+        """As if it had never been asked for."""
+        self._forget(self.get(reservation_id))
+
+    def _forget(self, reservation: Reservation) -> None:
+        del self._by_id[reservation.id]
+        self._calendar.remove(reservation.id)
+        if reservation.retry is not None:
+            key = reservation.owner, reservation.retry.key
+            self._by_key[key].remove(reservation.id)
+            if not self._by_key[key]:
+                del self._by_key[key]
+
+    # --- changes --------------------------------------------------------------------------------
 
     def transition(
         self,
@@ -243,55 +347,122 @@ class ReservationBook:
             raise LifecycleError(f"reservation {reservation_id}: {error}") from None
         if path is not None and (path.src, path.dst) != old.pair:
             raise ValueError(f"path of {path.src}-{path.dst} for a reservation of {old.pair}")
-        self._by_id[reservation_id] = replace(old, state=state, reason=reason)
+        self._put(replace(old, state=state, reason=reason, held_until_unix_s=None))
         if path is not None:
             self.place(path, vlan)
         return self._by_id[reservation_id]
+
+    def begin(self, reservation_id: str, now: float) -> Reservation:
+        """On from ``committed``: to ``scheduled``, or to ``activating`` if its time has come."""
+        starts = self.get(reservation_id).starts_unix_s
+        return self.transition(reservation_id, _begun(starts, now))
 
     def place(self, path: Path, vlan: VlanId | None) -> tuple[Reservation, ...]:
         """Give this path to all reservations that hold capacity between its racks; returns them.
 
         All, because there is one path per rack pair.
         """
-        moved = tuple(
-            replace(r, path=path, vlan=vlan)
-            for r in self.active()
-            if r.pair == (path.src, path.dst)
+        return tuple(
+            self._put(replace(r, path=path, booked=path, vlan=vlan))
+            for r in self._holding((path.src, path.dst))
         )
-        self._by_id.update((r.id, r) for r in moved)
-        return moved
+
+    def _holding(self, pair: tuple[RackId, RackId]) -> list[Reservation]:
+        booked = [self._by_id[booking.id] for booking in self._calendar.of_pair(pair)]
+        return [reservation for reservation in booked if reservation.holds_capacity]
+
+    def reroute(
+        self, pair: tuple[RackId, RackId], now: float, ground: Ground
+    ) -> tuple[tuple[Reservation, ...], dict[str, AdmissionError]]:
+        """Book the pair's reservations anew, around ``ground.blocked``, the present ones first.
+
+        Returns those whose booking changed, and why others, by id, have no path now: they are not
+        in the calendar any more, and must be failed.
+        """
+        mine = [self._by_id[booking.id] for booking in self._calendar.of_pair(pair)]
+        mine.sort(key=lambda r: (not r.holds_capacity, r.starts_unix_s))
+        for reservation in mine:
+            self._calendar.remove(reservation.id)
+        changed: list[Reservation] = []
+        refused: dict[str, AdmissionError] = {}
+        for reservation in mine:
+            ask = _ask(self._fabric, reservation, now)
+            around = ground if reservation.holds_capacity else Ground(ground.max_hops)
+            try:
+                path = admit(self._calendar, ask, around)
+            except AdmissionError as error:
+                refused[reservation.id] = error
+                continue
+            if path != reservation.booked:
+                changed.append(replace(reservation, booked=path))
+            self._put(replace(reservation, booked=path))
+        return tuple(changed), refused
 
     def prune(self, keep: int) -> tuple[str, ...]:
         """Forget the oldest reservations that are over, all but ``keep``; returns their ids."""
+        if len(self._by_id) - len(self._calendar) <= keep:
+            return ()
         over = [r.id for r in self if r.state in FINAL_STATES]
         forgotten = tuple(over[: max(0, len(over) - keep)])
         for reservation_id in forgotten:
-            del self._by_id[reservation_id]
+            self._forget(self._by_id[reservation_id])
         return forgotten
 
-    # --- questions --------------------------------------------------------------------------
+    # --- questions ------------------------------------------------------------------------------
 
     def active(self) -> tuple[Reservation, ...]:
-        """Those with a claim on capacity: ``activating`` and ``active``."""
-        return tuple(r for r in self._by_id.values() if r.holds_capacity)
+        """Those that have, or are getting, circuits: ``activating`` and ``active``."""
+        return tuple(r for r in self._booked() if r.holds_capacity)
+
+    def _booked(self) -> Iterator[Reservation]:
+        return (self._by_id[booking.id] for booking in self._calendar)
+
+    def on(self, circuit: Circuit) -> tuple[Reservation, ...]:
+        """Those that have, or are getting, this circuit now."""
+        booked = (self._by_id[booking.id] for booking in self._calendar.of_circuit(circuit))
+        return tuple(reservation for reservation in booked if reservation.holds_capacity)
+
+    def members(self, group: str) -> tuple[Reservation, ...]:
+        """Raises UnknownName if no reservation belongs to ``group``."""
+        members = tuple(r for r in self._by_id.values() if r.group == group)
+        if not members:
+            raise UnknownName(f"no group {group!r}")
+        return members
+
+    def admitted_before(self, owner: str | None, retry: RetryKey) -> tuple[Reservation, ...]:
+        """What the same request with the same key brought about; empty if it is new.
+
+        Raises KeyReused if the key came with another request.
+        """
+        known = tuple(self._by_id[i] for i in self._by_key.get((owner, retry.key), ()))
+        if any(reservation.retry != retry for reservation in known):
+            raise KeyReused(
+                f"the idempotency key {retry.key!r} belongs to another request, which made "
+                f"reservation {known[0].id}: use a new key for a new request"
+            )
+        return known
 
     def expired(self, now: float) -> tuple[str, ...]:
-        """Ids of those that hold capacity past their end; ``now`` in Unix seconds."""
+        """Ids of those past their end, or held for too long; ``now`` in Unix seconds."""
+        return tuple(r.id for r in self._booked() if _is_over(r, now))
+
+    def due(self, now: float) -> tuple[str, ...]:
+        """Ids of the scheduled ones whose time has come."""
         return tuple(
-            r.id for r in self.active() if r.expires_unix_s is not None and r.expires_unix_s <= now
+            r.id
+            for r in self._booked()
+            if r.state is ReservationState.SCHEDULED and r.starts_unix_s <= now
         )
 
-    def pinned(self) -> tuple[Pin, ...]:
-        """What the planner must keep, one pin per rack pair, sorted by pair.
-
-        A reservation without a path yet counts into its pair's pin.
-        """
+    def pinned(self, leaving_out: frozenset[str] = frozenset()) -> tuple[Pin, ...]:
+        """What the planner must keep or make now, one pin per rack pair, sorted by pair."""
         by_pair: dict[tuple[RackId, RackId], list[Reservation]] = {}
         for reservation in self.active():
-            by_pair.setdefault(reservation.pair, []).append(reservation)
+            if reservation.id not in leaving_out:
+                by_pair.setdefault(reservation.pair, []).append(reservation)
         return tuple(_pin(pair, by_pair[pair]) for pair in sorted(by_pair))
 
-    # --- persistence ------------------------------------------------------------------------
+    # --- persistence ----------------------------------------------------------------------------
 
     def to_records(self) -> list[dict[str, Any]]:
         return [reservation.to_record() for reservation in self]
@@ -299,12 +470,44 @@ class ReservationBook:
     @classmethod
     def from_records(cls, records: Iterable[Mapping[str, Any]], fabric: Fabric) -> ReservationBook:
         """Raises HydraError for a record that is malformed or made for another fabric."""
-        book = cls()
+        book = cls(fabric)
         for record in records:
             reservation = Reservation.from_record(record)
             _check_fits(reservation, fabric)
             book._insert(reservation)
         return book
+
+
+def _begun(starts_unix_s: float, now: float) -> ReservationState:
+    late = starts_unix_s > now
+    return ReservationState.SCHEDULED if late else ReservationState.ACTIVATING
+
+
+def _is_over(reservation: Reservation, now: float) -> bool:
+    ends = (reservation.expires_unix_s, reservation.held_until_unix_s)
+    return any(end is not None and end <= now for end in ends)
+
+
+def _servers(fabric: Fabric, *names: str) -> frozenset[str]:
+    return frozenset(name for name in names if name not in fabric.rack_by_name)
+
+
+def _ask(fabric: Fabric, reservation: Reservation, now: float) -> Ask:
+    """For what is left of a reservation's time."""
+    end = reservation.expires_unix_s
+    return Ask(
+        src=reservation.src,
+        dst=reservation.dst,
+        pair=reservation.pair,
+        mbps=reservation.bandwidth_mbps,
+        start_unix_s=max(reservation.starts_unix_s, now),
+        end_unix_s=math.inf if end is None else end,
+        servers=_servers(fabric, reservation.src, reservation.dst),
+    )
+
+
+def _booking(fabric: Fabric, reservation: Reservation, path: Path) -> Booking:
+    return _ask(fabric, reservation, reservation.starts_unix_s).booking(reservation.id, path)
 
 
 def rack_of(fabric: Fabric, name: str) -> RackId:
@@ -335,66 +538,46 @@ def fastest_circuit_mbps(fabric: Fabric, src: RackId, dst: RackId) -> float:
     )
 
 
-def explain_refusal(
-    fabric: Fabric, src: RackId, dst: RackId, bandwidth_mbps: float, pins: Sequence[Pin]
-) -> str:
-    """Why no path was found: at both racks, which optical port serves which reservation.
-
-    For an AdmissionError, once the planner has said that there is no path with enough room.
-    """
-    holders = _port_holders(fabric, pins)
-    ends = "; ".join(_describe_rack(fabric, rack, holders) for rack in (src, dst))
-    return (
-        f"no path with {bandwidth_mbps:g} Mb/s to spare between {fabric.racks[src].name} and "
-        f"{fabric.racks[dst].name}: {ends}"
-    )
-
-
-def _port_holders(fabric: Fabric, pins: Sequence[Pin]) -> dict[PortId, list[str]]:
-    holders: dict[PortId, list[str]] = {}
-    for pin in pins:
-        for circuit in pin.path.circuits if pin.path is not None else ():
-            text = (
-                f"{', '.join(pin.reservations)} ({fabric.racks[pin.src].name}-"
-                f"{fabric.racks[pin.dst].name}, {pin.bandwidth_mbps:g} of "
-                f"{fabric.rate_of(circuit):g} Mb/s)"
-            )
-            for port in (circuit.a, circuit.b):
-                holders.setdefault(port, []).append(text)
-    return holders
-
-
-def _describe_rack(fabric: Fabric, rack: RackId, holders: Mapping[PortId, Sequence[str]]) -> str:
-    ports = [
-        f"{port.tor_port} (plane {fabric.planes[port.plane].name}) "
-        + (f"is held by {' and '.join(holders[port.id])}" if port.id in holders else "is free")
-        for port in fabric.ports_of(rack)
-    ]
-    return f"at {fabric.racks[rack].name} " + (", ".join(ports) or "there is no optical port")
-
-
 def _check_numbers(request: ReservationRequest) -> None:
-    # Written so that NaN fails, too.
-    if not (math.isfinite(request.bandwidth_mbps) and request.bandwidth_mbps > 0):
-        raise AdmissionError(
-            f"bandwidth_mbps must be a finite number above 0, got {request.bandwidth_mbps}"
-        )
-    duration = request.duration_s
-    if duration is not None and not (math.isfinite(duration) and duration > 0):
-        raise AdmissionError(
-            f"duration_s must be a finite number above 0 (or left out), got {duration}"
-        )
+    for name, value in (
+        ("bandwidth_mbps", request.bandwidth_mbps),
+        ("duration_s", request.duration_s),
+        ("hold_s", request.hold_s),
+    ):
+        # Written so that NaN fails, too.
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise AdmissionError(f"{name} must be a finite number above 0, got {value}")
 
 
-def _and_reserved(held_mbps: float) -> str:
-    return f", of which {held_mbps:g} Mb/s are reserved already" if held_mbps else ""
+def _times(request: ReservationRequest, now: float) -> tuple[float, float | None]:
+    """When it starts, and when it ends (None: when it is released). Raises AdmissionError."""
+    start = now if request.start_unix_s is None else request.start_unix_s
+    if start < now:
+        raise AdmissionError(
+            f"start_unix_s {start:.15g} ({_when(start)}) has passed: leave it out to start now"
+        )
+    end = request.end_unix_s
+    if end is None and request.duration_s is not None:
+        end = start + request.duration_s
+    if end is not None and end <= start:
+        raise AdmissionError(
+            f"end_unix_s {end:.15g} ({_when(end)}) is not after the start ({_when(start)})"
+        )
+    for name, time in (("start", start), ("end", end)):
+        if time is not None and time > LATEST_UNIX_S:
+            raise AdmissionError(f"the {name} lies beyond the year 9999: give an earlier one")
+    return start, end
+
+
+def _when(unix_s: float) -> str:
+    return moment(unix_s) if 0 <= unix_s <= LATEST_UNIX_S else "out of range"
 
 
 def _pin(pair: tuple[RackId, RackId], reservations: Sequence[Reservation]) -> Pin:
     return Pin(
         src=pair[0],
         dst=pair[1],
-        path=next((r.path for r in reservations if r.path is not None), None),
+        path=next((r.booked for r in reservations if r.booked is not None), None),
         bandwidth_mbps=math.fsum(r.bandwidth_mbps for r in reservations),
         reservations=tuple(r.id for r in reservations),
     )
@@ -406,9 +589,11 @@ def _check_fits(reservation: Reservation, fabric: Fabric) -> None:
         racks = rack_of(fabric, reservation.src), rack_of(fabric, reservation.dst)
     except UnknownName as error:
         raise HydraError(f"reservation {reservation.id} is for another fabric: {error}") from error
-    ports_fit = reservation.path is None or all(
+    paths = [path for path in (reservation.path, reservation.booked) if path is not None]
+    ports_fit = all(
         _on_plane(fabric, circuit.plane, circuit.a) and _on_plane(fabric, circuit.plane, circuit.b)
-        for circuit in reservation.path.circuits
+        for path in paths
+        for circuit in path.circuits
     )
     if racks != (reservation.src_rack, reservation.dst_rack) or not ports_fit:
         raise HydraError(

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from hydra.errors import AdmissionError
+from hydra.events import EventLog
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
 from hydra.policy import Policy
@@ -145,10 +147,72 @@ class QuarantinedPort:
     """Its time is up: it may be planned with, and the next circuit there decides."""
 
 
-class ControllerService(Protocol):
+@dataclass(frozen=True, slots=True)
+class ReservationPreview:
+    """What a reservation would become, and the circuits that its start would change."""
+
+    reservation: Reservation
+    connect: frozenset[Circuit]
+    disconnect: frozenset[Circuit]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    request: ReservationRequest
+    error: AdmissionError
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOutcome:
+    """What became of reservations that were asked for as one."""
+
+    group: str
+    admitted: tuple[Reservation, ...]
+    refused: tuple[Refusal, ...]
+
+
+class ReservationService(Protocol):
+    """What tenants may use of the controller."""
+
     @property
     def fabric(self) -> Fabric: ...
 
+    @property
+    def events(self) -> EventLog: ...
+
+    def reserve(self, request: ReservationRequest) -> Reservation:
+        """Admit and queue; a request with a retry key that came before gives what it gave then.
+
+        Raises AdmissionError, UnknownName, DeviceUnavailable, KeyReused.
+        """
+
+    def reserve_all(
+        self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
+    ) -> GroupOutcome:
+        """Admit many as one group. Raises what :meth:`reserve` raises."""
+
+    def preview(self, request: ReservationRequest) -> ReservationPreview:
+        """Dry run of :meth:`reserve`; raises what it raises."""
+
+    def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Make a held reservation one that stays.
+
+        Raises UnknownName, LifecycleError, and Changed if it is not as it was ``seen``.
+        """
+
+    def group(self, group: str) -> Sequence[Reservation]:
+        """Raises UnknownName."""
+
+    def reservations(self) -> Sequence[Reservation]: ...
+
+    def reservation(self, reservation_id: str) -> Reservation:
+        """Raises UnknownName."""
+
+    def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Raises UnknownName, LifecycleError, and Changed if it is not as it was ``seen``."""
+
+
+class ControllerService(ReservationService, Protocol):
     @property
     def policy(self) -> Policy: ...
 
@@ -173,17 +237,6 @@ class ControllerService(Protocol):
 
     def decisions(self) -> Sequence[str]:
         """The periodic mode's latest verdicts, newest first, in words."""
-
-    def reserve(self, request: ReservationRequest) -> Reservation:
-        """Admit and queue. Raises AdmissionError, UnknownName, DeviceUnavailable."""
-
-    def reservations(self) -> Sequence[Reservation]: ...
-
-    def reservation(self, reservation_id: str) -> Reservation:
-        """Raises UnknownName."""
-
-    def release(self, reservation_id: str) -> Reservation:
-        """Raises UnknownName, LifecycleError."""
 
     def devices(self) -> Collection[DeviceStatus]: ...
 

@@ -23,9 +23,13 @@ _COMMANDS: Final = {
     "plan": ("planning", "Dry run: show what a reconfiguration would change."),
     "reconfigure": ("planning", "Change the topology to suit a demand."),
     "reserve": ("planning", "Reserve bandwidth between two racks or two servers."),
+    "commit": ("planning", "Make a reservation that is only held one that stays."),
     "reservations": ("planning", "List reservations."),
     "release": ("planning", "Give the bandwidth of a reservation back."),
     "quarantine": ("maintenance", "List the ToR ports that planning leaves out."),
+    "with-bandwidth": ("bandwidth", "Run a command with bandwidth, and give it back."),
+    "watch": ("watch", "Print what happens to circuits and reservations, as it happens."),
+    "token": ("token", "Make, list and revoke tokens for the REST API."),
     "device": ("device", "Work on optical switches and ToRs directly, without a controller."),
 }
 """Name → (module in this package, what it does in a line)."""
@@ -47,7 +51,7 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"{__name__}.{_COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import os
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
 
 import click
 import httpx
+from httpx_sse import connect_sse
 
 from apps.cli.output import CommandError, UnreachableError
 
@@ -16,6 +22,8 @@ DEFAULT_URL: Final = "http://127.0.0.1:8080"
 WAIT_S: Final = 60
 """Longest wait for an outcome that the API grants."""
 _TIMEOUT_S: Final = 30.0
+_SILENCE_S: Final = 60.0
+"""A stream of events is silent for at most 15 s: then the server says that it lives."""
 
 url_option = click.option(
     "--url",
@@ -29,6 +37,41 @@ url_option = click.option(
 JsonObject = dict[str, Any]
 
 
+def bearer_token() -> str | None:
+    """The token in HYDRA_TOKEN, or in the file that HYDRA_TOKEN_FILE names.
+
+    There is no option for it: command lines are seen by everybody on the machine.
+    """
+    token = os.environ.get("HYDRA_TOKEN", "")
+    path = os.environ.get("HYDRA_TOKEN_FILE")
+    if not token and path:
+        try:
+            token = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise click.UsageError(f"HYDRA_TOKEN_FILE {path}: {error.strerror}") from error
+    token = token.strip()
+    if not (token.isascii() and token.isprintable()):
+        raise click.UsageError("the token in HYDRA_TOKEN or HYDRA_TOKEN_FILE is not one line of it")
+    return token or None
+
+
+def _authorization() -> dict[str, str]:
+    token = bearer_token()
+    return {} if token is None else {"Authorization": f"Bearer {token}"}
+
+
+def trusted() -> ssl.SSLContext:
+    """The system's authorities, and those in the file that HYDRA_CA names."""
+    context = ssl.create_default_context()
+    path = os.environ.get("HYDRA_CA")
+    if path:
+        try:
+            context.load_verify_locations(path)
+        except (OSError, ssl.SSLError) as error:
+            raise click.UsageError(f"HYDRA_CA {path}: {error.strerror or error}") from error
+    return context
+
+
 class ControllerClient:
     """A connection to one controller; use as a context manager.
 
@@ -40,7 +83,13 @@ class ControllerClient:
         self._url = url
         try:
             # No proxies: a controller is on the management network, not on the Internet.
-            self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False)
+            self._http = httpx.Client(
+                base_url=url,
+                headers=_authorization(),
+                verify=trusted(),
+                timeout=_TIMEOUT_S,
+                trust_env=False,
+            )
         except httpx.InvalidURL as error:
             raise click.UsageError(f"--url {url!r}: {error}") from error
 
@@ -58,6 +107,16 @@ class ControllerClient:
     def get(self, path: str) -> JsonObject:
         return self._accepted(self._send("GET", path))
 
+    def get_all(self, path: str, key: str) -> JsonObject:
+        """All pages of a list, as if they were one."""
+        document = self.get(path)
+        after = document.pop("next")
+        while after is not None:
+            page = self.get(f"{path}?after={quote(after, safe='')}")
+            document[key] += page[key]
+            after = page["next"]
+        return document
+
     def get_readiness(self) -> list[str]:
         """What the controller waits for; empty when it is ready."""
         response = self._send("GET", "/readyz")
@@ -73,6 +132,25 @@ class ControllerClient:
     def delete(self, path: str, *, wait: bool = False) -> JsonObject:
         return self._accepted(self._send("DELETE", path, wait=wait))
 
+    def events(
+        self, kinds: Sequence[str], last_id: str | None
+    ) -> Iterator[tuple[str, str, JsonObject]]:
+        """(name, id, data) of each event after ``last_id``, until the connection ends."""
+        headers = {} if last_id is None else {"Last-Event-ID": last_id}
+        params = [("kind", kind) for kind in kinds]
+        timeout = httpx.Timeout(_TIMEOUT_S, read=_SILENCE_S)
+        with (
+            self._errors(_SILENCE_S),
+            connect_sse(
+                self._http, "GET", "/v1/events", headers=headers, params=params, timeout=timeout
+            ) as source,
+        ):
+            if not source.response.is_success:
+                source.response.read()
+                self._accepted(source.response)
+            for event in source.iter_sse():
+                yield event.event, event.id, json.loads(event.data)
+
     def _send(
         self,
         method: str,
@@ -83,15 +161,21 @@ class ControllerClient:
     ) -> httpx.Response:
         headers = {"Prefer": f"wait={WAIT_S}"} if wait else {}
         timeout = _TIMEOUT_S + (WAIT_S if wait else 0)
-        try:
+        with self._errors(timeout):
             return self._http.request(method, path, json=body, headers=headers, timeout=timeout)
+
+    @contextmanager
+    def _errors(self, timeout_s: float) -> Iterator[None]:
+        """What goes wrong on the way, in words."""
+        try:
+            yield
         except httpx.UnsupportedProtocol as error:
             raise click.UsageError(
                 f"--url {self._url!r} must begin with http:// or https://"
             ) from error
         except httpx.TimeoutException as error:
             raise UnreachableError(
-                f"the controller at {self._url} did not answer within {timeout:g} s; its log may "
+                f"the controller at {self._url} did not answer within {timeout_s:g} s; its log may "
                 "say what it is busy with"
             ) from error
         except httpx.TransportError as error:

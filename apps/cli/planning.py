@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -305,7 +306,24 @@ def reconfigure(url: str, as_json: bool, wait: bool, **options: Any) -> None:  #
         )
 
 
-@click.command(cls=Command, examples=["hydra reserve r1 r3 --mbps 80 --duration 3600 --wait"])
+def _read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    """Unix seconds of a point in time; local where it does not say."""
+    if value is None:
+        return None
+    try:
+        return datetime.fromisoformat(value).timestamp()
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not like 2026-12-01T08:00 or …T08:00Z") from None
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "hydra reserve r1 r3 --mbps 80 --duration 3600 --wait",
+        "hydra reserve h11 h21 --mbps 40 --start 2026-12-01T08:00 --end 2026-12-01T09:30",
+        "hydra reserve r1 r3 --mbps 80 --dry-run",
+    ],
+)
 @click.argument("src")
 @click.argument("dst")
 @click.option(
@@ -320,8 +338,17 @@ def reconfigure(url: str, as_json: bool, wait: bool, **options: Any) -> None:  #
     "--duration",
     metavar="SECONDS",
     callback=_read_positive,
-    help="Without: until released.",
+    help="Without this or --end: until released.",
 )
+@click.option("--start", metavar="TIME", callback=_read_moment, help="Without: now.")
+@click.option("--end", metavar="TIME", callback=_read_moment, help="Instead of --duration.")
+@click.option(
+    "--hold",
+    metavar="SECONDS",
+    callback=_read_positive,
+    help="Only hold it; it goes after this long unless `hydra commit` makes it stay.",
+)
+@click.option("--dry-run", is_flag=True, help="Reserve nothing; say what would be done.")
 @click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until its circuits are up.")
 @url_option
 @json_option
@@ -330,6 +357,10 @@ def reserve(
     dst: str,
     rate: float,
     duration: float | None,
+    start: float | None,
+    end: float | None,
+    hold: float | None,
+    dry_run: bool,
     wait: bool,
     url: str,
     as_json: bool,
@@ -338,13 +369,48 @@ def reserve(
 
     Prints the reservation's id. With --wait, exit status 1 if it did not become active.
     """
+    if duration is not None and end is not None:
+        raise click.UsageError("--duration and --end: give one of them")
+    times = {"duration_s": duration, "start_unix_s": start, "end_unix_s": end, "hold_s": hold}
     body: JsonObject = {"src": src, "dst": dst, "bandwidth_mbps": rate}
-    if duration is not None:
-        body["duration_s"] = duration
+    body |= {name: value for name, value in times.items() if value is not None}
+    if dry_run:
+        with ControllerClient(url) as client:
+            _print_preview(client.post(_RESERVATIONS, {**body, "dry_run": True}), as_json)
+        return
     with ControllerClient(url) as client:
         document = client.post(_RESERVATIONS, body, wait=wait)
     _print_reservation(document, as_json)
-    if wait and document["state"] != "active":
+    if wait and document["state"] not in {"active", "scheduled", "held"}:
+        raise CommandError(_not_reached("active", document))
+
+
+def _print_preview(document: JsonObject, as_json: bool) -> None:
+    if as_json:
+        print_json(document)
+        return
+    print_facts(
+        [
+            ("would be", document["state"]),
+            ("start", moment(document["start_unix_s"])),
+            ("path", describe_path(document["booked"])),
+        ]
+    )
+    print_circuits("To connect", document["connect"])
+    print_circuits("To disconnect", document["disconnect"])
+
+
+@click.command(cls=Command, examples=["hydra commit 7f3a --wait"])
+@click.argument("identifier", metavar="ID")
+@click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until its circuits are up.")
+@url_option
+@json_option
+def commit(identifier: str, wait: bool, url: str, as_json: bool) -> None:
+    """Make reservation ID, which is only held, one that stays. Repeating it is harmless."""
+    with ControllerClient(url) as client:
+        document = client.post(f"{resource(_RESERVATIONS, identifier)}/commit", {}, wait=wait)
+    _print_reservation(document, as_json)
+    if wait and document["state"] not in {"active", "scheduled"}:
         raise CommandError(_not_reached("active", document))
 
 
@@ -358,7 +424,7 @@ def reservations(identifier: str | None, url: str, as_json: bool) -> None:
         if identifier is not None:
             _print_reservation(client.get(resource(_RESERVATIONS, identifier)), as_json)
             return
-        document = client.get(_RESERVATIONS)
+        document = client.get_all(_RESERVATIONS, "reservations")
     if as_json:
         print_json(document)
         return
@@ -406,15 +472,23 @@ def _print_reservation(document: JsonObject, as_json: bool) -> None:
     if as_json:
         print_json(document)
         return
-    path, expires = document["path"], document["expires_unix_s"]
+    expires = document["expires_unix_s"]
     print_facts(
         [
             ("id", document["id"]),
             ("state", document["state"]),
             ("between", f"{document['src']} and {document['dst']}"),
             ("bandwidth", f"{mbps(document['bandwidth_mbps'])} Mb/s in each direction"),
+            ("start", moment(document["start_unix_s"])),
             ("expires", "when released" if expires is None else moment(expires)),
-            ("path", "none" if path is None else f"{describe_path(path)}, VLAN {path['vlan']}"),
+            ("path", _describe_own_path(document)),
             ("reason", document["reason"] or "-"),
         ]
     )
+
+
+def _describe_own_path(reservation: JsonObject) -> str:
+    path, booked = reservation["path"], reservation["booked"]
+    if path is not None:
+        return f"{describe_path(path)}, VLAN {path['vlan']}"
+    return "none" if booked is None else f"{describe_path(booked)}, not up"

@@ -7,12 +7,21 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 
-from apps.rest import maintenance, operations, planning, problems, reservations
+from apps.rest import events, groups, maintenance, operations, planning, problems, reservations
+from apps.rest.guard import AuditLog, Guard, Limiter
 from apps.rest.middleware import BodyGuard, HeadAsGet
+from apps.tokens import TokenFile
 from hydra.service import ControllerService
 
 API_VERSION: Final = "1.0"
-_ROUTERS: Final = (reservations.router, planning.router, maintenance.router, operations.router)
+_ROUTERS: Final = (
+    reservations.router,
+    groups.router,
+    events.router,
+    planning.router,
+    maintenance.router,
+    operations.router,
+)
 
 
 class _Api(FastAPI):
@@ -33,7 +42,7 @@ def _correct_errors(by_status: dict[str, Any]) -> None:
     for status, response in list(by_status.items()):
         if not status.startswith(("4", "5")):
             continue
-        content = response["content"]["application/json"]
+        (content,) = response["content"].values()
         if content["schema"]["$ref"].endswith("/HTTPValidationError"):
             # FastAPI's own guess, for routes whose only parameters are strings in the path.
             del by_status[status]
@@ -41,11 +50,17 @@ def _correct_errors(by_status: dict[str, Any]) -> None:
             response["content"] = {problems.MEDIA_TYPE: content}
 
 
-def create_app(service: ControllerService) -> FastAPI:
+def create_app(
+    service: ControllerService,
+    tokens: TokenFile | None = None,
+    limiter: Limiter | None = None,
+    audit: AuditLog | None = None,
+) -> FastAPI:
     """The API in front of ``service``; serve it with :class:`apps.rest.server.RestServer`.
 
-    /openapi.json describes it. There are no /docs pages: they would load their scripts from
-    elsewhere, and a controller's network need not reach the Internet.
+    Without ``tokens``, everybody who reaches it may do everything. /openapi.json describes it.
+    There are no /docs pages: they would load their scripts from elsewhere, and a controller's
+    network need not reach the Internet.
     """
     app = _Api(
         title="HydRA",
@@ -57,10 +72,14 @@ def create_app(service: ControllerService) -> FastAPI:
     )
     app.state.service = service
     app.state.closing = Event()
+    app.state.subscribers = 0
     for router in _ROUTERS:
         app.include_router(router)
     routes = [route for router in _ROUTERS for route in router.routes] + list(app.router.routes)
     problems.install(app, routes)
     app.add_middleware(BodyGuard)
+    app.add_middleware(
+        Guard, routes=routes, tokens=tokens, limiter=limiter, audit=audit or AuditLog(None)
+    )
     app.add_middleware(HeadAsGet)
     return app

@@ -7,14 +7,41 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from apps.rest import models
+from apps.rest.conditional import retry_key
 from apps.rest.problems import INVALID_REQUEST, UNKNOWN_NAME, EntriesError, json_pointer
 from hydra.model import DemandMatrix, Fabric, PlaneId, RackId
 from hydra.reservations import ReservationRequest, did_you_mean
 from hydra.service import PlanRequest
 
 
-def reservation_request(body: models.ReservationBody) -> ReservationRequest:
-    return ReservationRequest(body.src, body.dst, body.bandwidth_mbps, body.duration_s)
+def reservation_request(body: models.ReservationBody, key: str | None) -> ReservationRequest:
+    return ReservationRequest(
+        body.src,
+        body.dst,
+        body.bandwidth_mbps,
+        body.duration_s,
+        body.start_unix_s,
+        body.end_unix_s,
+        body.hold_s,
+        retry=retry_key(key, body),
+    )
+
+
+def group_requests(body: models.GroupBody, key: str | None) -> list[ReservationRequest]:
+    retry = retry_key(key, body)
+    return [
+        ReservationRequest(
+            entry.src,
+            entry.dst,
+            entry.bandwidth_mbps,
+            body.duration_s,
+            body.start_unix_s,
+            body.end_unix_s,
+            body.hold_s,
+            retry=retry,
+        )
+        for entry in body.entries
+    ]
 
 
 def plan_request(body: models.PlanBody, fabric: Fabric) -> PlanRequest:

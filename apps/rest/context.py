@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from threading import Event
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Depends, Request
 
-from hydra.service import ControllerService
+from apps.rest.tenant import TenantService
+from hydra.access import LOCAL, Caller
+from hydra.service import ControllerService, ReservationService
 
 
 async def _service(request: Request) -> ControllerService:
@@ -20,6 +22,24 @@ async def _closing(request: Request) -> Event:
     return closing
 
 
+async def _caller(request: Request) -> Caller:
+    caller: Caller = request.scope.get(CALLER, LOCAL)
+    return caller
+
+
+async def _reservation_service(request: Request) -> ReservationService:
+    service: ControllerService = request.app.state.service
+    tenant = (await _caller(request)).tenant
+    return service if tenant is None else TenantService(service, tenant)
+
+
+CALLER: Final = "hydra.caller"
+"""Key in the ASGI scope of who asks, once that is known."""
+
 Service = Annotated[ControllerService, Depends(_service)]
+Reservations = Annotated[ReservationService, Depends(_reservation_service)]
+"""The controller as the one who asks may see it."""
 Closing = Annotated[Event, Depends(_closing)]
 """Set when the server stops: whoever waits answers with what there is."""
+
+Asking = Annotated[Caller, Depends(_caller)]

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.config import JsonDict
+from pydantic_core import PydanticCustomError
 
+from hydra.events import EventKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
+from hydra.reservations import LATEST_UNIX_S
 from hydra.roles import TaskState
 from hydra.service import DemandSource
+
+LONGEST_HOLD_S: Final = 3600.0
+MOST_ENTRIES: Final = 10_000
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 
@@ -28,14 +35,66 @@ class Document(BaseModel):
 # --- requests -------------------------------------------------------------------------------
 
 
-class ReservationBody(Body):
+_ONE_END: Final[JsonDict] = {
+    "not": {
+        "required": ["duration_s", "end_unix_s"],
+        "properties": {"duration_s": {"type": "number"}, "end_unix_s": {"type": "number"}},
+    }
+}
+"""``Span``'s validator, for those who read the schema."""
+
+
+class Span(Body):
+    """When reservations begin and end."""
+
+    model_config = ConfigDict(json_schema_extra=_ONE_END)
+
+    start_unix_s: float | None = Field(
+        default=None, ge=0, le=LATEST_UNIX_S, description="Null: now."
+    )
+    end_unix_s: float | None = Field(
+        default=None, gt=0, le=LATEST_UNIX_S, description="Instead of duration_s."
+    )
+    duration_s: float | None = Field(
+        default=None, gt=0, description="Counted from the start; without either, until deleted."
+    )
+    hold_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=LONGEST_HOLD_S,
+        description="Only hold, for this long; what is not committed by then goes.",
+    )
+
+    @model_validator(mode="after")
+    def _one_end(self) -> Self:
+        if self.duration_s is not None and self.end_unix_s is not None:
+            raise PydanticCustomError("two_ends", "give duration_s or end_unix_s, not both")
+        return self
+
+
+class ReservationBody(Span):
     """A bandwidth between two racks, or between two servers."""
 
     src: Name = Field(description="Name of a rack or of a server.")
     dst: Name = Field(description="Name of a rack or of a server, in another rack.")
     bandwidth_mbps: float = Field(gt=0, description="Held in both directions.")
-    duration_s: float | None = Field(
-        default=None, gt=0, description="Counted from now; without it, until deleted."
+    dry_run: bool = Field(default=False, description="Only say what would come of it.")
+
+
+class MatrixEntry(Body):
+    """A bandwidth between two racks, or between two servers, as part of a whole."""
+
+    src: Name
+    dst: Name
+    bandwidth_mbps: float = Field(gt=0, description="Held in both directions.")
+
+
+class GroupBody(Span):
+    """A whole traffic matrix, such as that of a job, for the same time."""
+
+    entries: list[MatrixEntry] = Field(min_length=1, max_length=MOST_ENTRIES)
+    all_or_nothing: bool = Field(
+        default=True, description="False: admit those that fit, and list the others."
     )
 
 
@@ -105,6 +164,10 @@ class ReservationFilter(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     state: list[ReservationState] = Field(default=[], description="May be repeated.")
+    rack: str | None = Field(default=None, description="One end: a rack, or a server in it.")
+    group: str | None = None
+    after: str | None = Field(default=None, description="The id that the page before ended with.")
+    limit: int = Field(default=1000, ge=1, le=1000)
 
 
 # --- the network ----------------------------------------------------------------------------
@@ -191,13 +254,57 @@ class Reservation(Document):
     bandwidth_mbps: float
     duration_s: float | None
     created_unix_s: float
+    start_unix_s: float
     expires_unix_s: float | None
+    held_until_unix_s: float | None = Field(description="Commit it before; null: no need to.")
+    group: str | None
+    booked: Path | None = Field(description="From src to dst: the path that is set aside for it.")
     path: Path | None = Field(description="From src to dst; null until it is up.")
     reason: str
 
 
 class Reservations(Document):
     reservations: list[Reservation]
+    next: str | None = Field(description="Send it as `after` for more; null: there are no more.")
+
+
+class ReservationPreview(Document):
+    """What a reservation would become."""
+
+    state: ReservationState
+    booked: Path
+    start_unix_s: float
+    expires_unix_s: float | None
+    connect: list[Circuit] = Field(description="Circuits that its start would bring up.")
+    disconnect: list[Circuit] = Field(description="Circuits that its start would take down.")
+
+
+class Alternative(Document):
+    """What would be admitted instead."""
+
+    bandwidth_mbps: float
+    start_unix_s: float | None = Field(
+        default=None, description="Left out: the start that was asked for."
+    )
+
+
+class RefusedEntry(Document):
+    src: str
+    dst: str
+    bandwidth_mbps: float
+    detail: str
+    alternatives: list[Alternative]
+
+
+class Group(Document):
+    """Reservations that were asked for as one."""
+
+    id: str
+    reservations: list[Reservation]
+
+
+class CreatedGroup(Group):
+    refused: list[RefusedEntry] = Field(description="Empty if it was all or nothing.")
 
 
 class RackPair(Document):
@@ -259,6 +366,23 @@ class Reconfiguration(Document):
 
 class Reconfigurations(Document):
     reconfigurations: list[Reconfiguration]
+
+
+class Event(Document):
+    """What ``data`` of a server-sent event holds."""
+
+    kind: EventKind
+    unix_s: float
+    reservation: Reservation | None = Field(description="As it is from now on.")
+    circuit: Circuit | None
+    reservations: list[str] = Field(description="Ids of those that have the circuit.")
+    reason: str
+
+
+class Gap(Document):
+    """What ``data`` of the event ``gap`` holds."""
+
+    missed: int | None = Field(description="Events that were lost; null: not known how many.")
 
 
 # --- operations -----------------------------------------------------------------------------
@@ -347,6 +471,7 @@ class Problem(Document):
     detail: str
     instance: str
     errors: list[ErrorDetail] | None = None
+    alternatives: list[Alternative] | None = None
     missing: list[str] | None = None
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Final, TypeVar
 
 from fastapi import Depends, Header
 from fastapi.concurrency import run_in_threadpool
+from pydantic import WithJsonSchema
 
 LONGEST_WAIT_S: Final = 60
 _POLL_INTERVAL_S: Final = 0.05
@@ -34,6 +35,7 @@ def parse_wait(headers: Sequence[str]) -> int | None:
 async def _wait_preference(
     prefer: Annotated[
         list[str] | None,
+        WithJsonSchema({"type": "string"}),
         Header(description="wait=N: up to N s (at most 60) may pass until the outcome is known."),
     ] = None,
 ) -> int | None:

@@ -13,12 +13,15 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
 
-from apps.rest import models
+from apps.rest import models, render
 from hydra.errors import (
     AdmissionError,
+    Alternative,
+    Changed,
     DeviceError,
     DeviceUnavailable,
     HydraError,
+    KeyReused,
     LifecycleError,
     PlanError,
     UnknownName,
@@ -42,6 +45,15 @@ class ProblemType:
 MALFORMED: Final = ProblemType(
     "malformed-json", 400, "The body is not JSON", "The request body could not be parsed."
 )
+UNAUTHENTICATED: Final = ProblemType(
+    "unauthenticated",
+    401,
+    "Who are you?",
+    "The request has no token, or one that is not known: Authorization: Bearer TOKEN.",
+)
+FORBIDDEN: Final = ProblemType(
+    "forbidden", 403, "Your role may not do this", "The token's role does not allow the request."
+)
 UNKNOWN_NAME: Final = ProblemType(
     "unknown-name",
     404,
@@ -61,7 +73,8 @@ ADMISSION_REFUSED: Final = ProblemType(
     "admission-refused",
     409,
     "The fabric can't carry this reservation",
-    "The bandwidth is not there, or is taken by other reservations; the detail says by which.",
+    "The bandwidth is not there, or is taken by other reservations; the detail says by which, "
+    "and alternatives lists what would be admitted.",
 )
 LIFECYCLE_CONFLICT: Final = ProblemType(
     "lifecycle-conflict",
@@ -74,6 +87,12 @@ NO_PLAN: Final = ProblemType(
     409,
     "No topology meets the request",
     "The planner found nothing; the detail says which limit stands in the way.",
+)
+PRECONDITION_FAILED: Final = ProblemType(
+    "precondition-failed",
+    412,
+    "The resource is not what the client saw",
+    "It has another ETag than If-Match says: read it again.",
 )
 BODY_TOO_LARGE: Final = ProblemType(
     "body-too-large", 413, "The body is too large", "Bodies may have up to 16 MiB."
@@ -89,6 +108,18 @@ INVALID_REQUEST: Final = ProblemType(
     422,
     "The request does not have the right form",
     "errors lists what is wrong: a JSON pointer into the body, or a query parameter, and why.",
+)
+KEY_REUSED: Final = ProblemType(
+    "key-reused",
+    422,
+    "The idempotency key belongs to another request",
+    "Idempotency-Key came before with another body: use a new key.",
+)
+TOO_MANY_REQUESTS: Final = ProblemType(
+    "too-many-requests",
+    429,
+    "Too many requests",
+    "Try again after as many seconds as Retry-After says.",
 )
 INTERNAL: Final = ProblemType(
     "internal",
@@ -115,28 +146,48 @@ NOT_READY: Final = ProblemType(
     "missing lists what it waits for.",
 )
 
+TOO_MANY_SUBSCRIBERS: Final = ProblemType(
+    "too-many-subscribers",
+    503,
+    "Too many clients follow the events",
+    "Each of them holds a connection; try again later.",
+)
+
 CATALOGUE: Final[tuple[ProblemType, ...]] = (
     MALFORMED,
+    UNAUTHENTICATED,
+    FORBIDDEN,
     UNKNOWN_NAME,
     NOT_FOUND,
     METHOD_NOT_ALLOWED,
     ADMISSION_REFUSED,
     LIFECYCLE_CONFLICT,
     NO_PLAN,
+    PRECONDITION_FAILED,
     BODY_TOO_LARGE,
     UNSUPPORTED_MEDIA_TYPE,
     INVALID_REQUEST,
+    KEY_REUSED,
+    TOO_MANY_REQUESTS,
     INTERNAL,
     DEVICE_ERROR,
     DEVICE_UNAVAILABLE,
     NOT_READY,
+    TOO_MANY_SUBSCRIBERS,
 )
+
+
+class BusyError(HydraError):
+    """There are as many clients of this kind as there may be."""
+
 
 _BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {
     UnknownName: UNKNOWN_NAME,
-    AdmissionError: ADMISSION_REFUSED,
     LifecycleError: LIFECYCLE_CONFLICT,
     PlanError: NO_PLAN,
+    Changed: PRECONDITION_FAILED,
+    KeyReused: KEY_REUSED,
+    BusyError: TOO_MANY_SUBSCRIBERS,
     DeviceUnavailable: DEVICE_UNAVAILABLE,
     DeviceError: DEVICE_ERROR,
 }
@@ -158,6 +209,7 @@ def problem_response(
     *,
     errors: Iterable[models.ErrorDetail] = (),
     missing: Sequence[str] = (),
+    alternatives: Iterable[Alternative] = (),
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     """A problem document about the request to ``path``."""
@@ -169,6 +221,7 @@ def problem_response(
         instance=quote(path),
         errors=list(errors) or None,
         missing=list(missing) or None,
+        alternatives=render.alternatives(alternatives) or None,
     )
     return JSONResponse(
         document.model_dump(exclude_none=True),
@@ -263,6 +316,9 @@ async def _on_hydra(request: Request, error: Exception) -> Response:
     path = request.url.path
     if isinstance(error, EntriesError):
         return problem_response(error.problem, str(error), path, errors=error.errors)
+    if isinstance(error, AdmissionError):
+        alternatives = error.alternatives
+        return problem_response(ADMISSION_REFUSED, str(error), path, alternatives=alternatives)
     for kind in type(error).__mro__:
         if (problem := _BY_ERROR.get(kind)) is not None:
             return problem_response(problem, str(error), path)

@@ -8,6 +8,9 @@ import numpy as np
 
 from apps.rest import models
 from apps.wiring import wired_name, wired_to
+from hydra.access import Caller
+from hydra.errors import Alternative
+from hydra.events import Event
 from hydra.model import (
     Circuit,
     CrossConnect,
@@ -24,9 +27,11 @@ from hydra.roles import Task
 from hydra.service import (
     DemandReport,
     DeviceStatus,
+    GroupOutcome,
     PlanReport,
     QuarantinedPort,
     Reconfiguration,
+    ReservationPreview,
 )
 
 
@@ -137,8 +142,71 @@ def reservation(fabric: Fabric, one: Reservation) -> models.Reservation:
         bandwidth_mbps=one.bandwidth_mbps,
         duration_s=one.duration_s,
         created_unix_s=one.created_unix_s,
+        start_unix_s=one.starts_unix_s,
         expires_unix_s=one.expires_unix_s,
+        held_until_unix_s=one.held_until_unix_s,
+        group=one.group,
+        booked=None if one.booked is None else path(fabric, one.booked, None, one.src_rack),
         path=None if one.path is None else path(fabric, one.path, one.vlan, one.src_rack),
+        reason=one.reason,
+    )
+
+
+def preview(fabric: Fabric, one: ReservationPreview) -> models.ReservationPreview:
+    document = reservation(fabric, one.reservation)
+    assert document.booked is not None  # noqa: S101 - it was admitted
+    return models.ReservationPreview(
+        state=document.state,
+        booked=document.booked,
+        start_unix_s=document.start_unix_s,
+        expires_unix_s=document.expires_unix_s,
+        connect=circuits(fabric, one.connect),
+        disconnect=circuits(fabric, one.disconnect),
+    )
+
+
+def alternatives(many: Iterable[Alternative]) -> list[models.Alternative]:
+    return [
+        models.Alternative(bandwidth_mbps=one.bandwidth_mbps, start_unix_s=one.start_unix_s)
+        for one in many
+    ]
+
+
+def group(fabric: Fabric, identifier: str, members: Iterable[Reservation]) -> models.Group:
+    return models.Group(id=identifier, reservations=[reservation(fabric, one) for one in members])
+
+
+def created_group(
+    fabric: Fabric, outcome: GroupOutcome, members: Iterable[Reservation]
+) -> models.CreatedGroup:
+    return models.CreatedGroup(
+        id=outcome.group,
+        reservations=[reservation(fabric, one) for one in members],
+        refused=[
+            models.RefusedEntry(
+                src=one.request.src,
+                dst=one.request.dst,
+                bandwidth_mbps=one.request.bandwidth_mbps,
+                detail=str(one.error),
+                alternatives=alternatives(one.error.alternatives),
+            )
+            for one in outcome.refused
+        ],
+    )
+
+
+def event(fabric: Fabric, one: Event, caller: Caller) -> models.Event | None:
+    """None if ``caller`` is a tenant whose reservations it is not about."""
+    mine = [reservation.id for reservation in one.served if caller.sees(reservation)]
+    about = mine if one.reservation is None else caller.sees(one.reservation)
+    if caller.tenant is not None and not about:
+        return None
+    return models.Event(
+        kind=one.kind,
+        unix_s=one.unix_s,
+        reservation=None if one.reservation is None else reservation(fabric, one.reservation),
+        circuit=None if one.circuit is None else circuit(fabric, one.circuit),
+        reservations=mine,
         reason=one.reason,
     )
 

@@ -2,89 +2,188 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from itertools import islice, takewhile
+from threading import Event
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Response, status
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
 
 from apps.rest import bodies, models, render
-from apps.rest.context import Closing, Service
+from apps.rest.conditional import IdempotencyKey, IfMatch, IfNoneMatch, etag, require, tagged
+from apps.rest.context import Closing, Reservations
 from apps.rest.prefer import WaitPreference, preference_applied, wait_for
 from apps.rest.problems import (
     ADMISSION_REFUSED,
     BODY_TOO_LARGE,
     DEVICE_UNAVAILABLE,
     INVALID_REQUEST,
+    KEY_REUSED,
     LIFECYCLE_CONFLICT,
     MALFORMED,
+    PRECONDITION_FAILED,
     UNKNOWN_NAME,
     UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
 from hydra.errors import LifecycleError
 from hydra.lifecycle import ReservationState
-from hydra.reservations import FINAL_STATES, Reservation
-from hydra.service import ControllerService
+from hydra.reservations import BOOKED_STATES, FINAL_STATES, Reservation, rack_of
+from hydra.service import ReservationService
 
 router = APIRouter(prefix="/v1/reservations", tags=["reservations"])
+
+_UNDER_WAY: Final = BOOKED_STATES - {ReservationState.HELD}
+
+
+_ADMISSION_PROBLEMS: Final = responses(
+    MALFORMED,
+    UNKNOWN_NAME,
+    ADMISSION_REFUSED,
+    BODY_TOO_LARGE,
+    UNSUPPORTED_MEDIA_TYPE,
+    INVALID_REQUEST,
+    KEY_REUSED,
+    DEVICE_UNAVAILABLE,
+)
 
 
 @router.post(
     "",
     status_code=status.HTTP_201_CREATED,
-    responses=responses(
-        MALFORMED,
-        UNKNOWN_NAME,
-        ADMISSION_REFUSED,
-        BODY_TOO_LARGE,
-        UNSUPPORTED_MEDIA_TYPE,
-        INVALID_REQUEST,
-        DEVICE_UNAVAILABLE,
-    ),
+    response_model=models.Reservation,
+    responses={
+        status.HTTP_200_OK: {
+            "model": models.ReservationPreview,
+            "description": "A dry run: it would be admitted",
+        },
+        **_ADMISSION_PROBLEMS,
+    },
 )
 async def create_reservation(
     body: models.ReservationBody,
     response: Response,
-    service: Service,
+    service: Reservations,
     closing: Closing,
     wait_s: WaitPreference,
-) -> models.Reservation:
+    key: IdempotencyKey,
+) -> models.Reservation | JSONResponse:
     """Admit a reservation and bring its circuits up.
 
-    The answer comes at once, in state ``activating``; with ``Prefer: wait=N`` it comes when the
-    reservation is active or has failed, or after N seconds.
+    The answer comes at once, in state ``activating``, ``scheduled`` or ``held``; with
+    ``Prefer: wait=N`` it comes when the reservation is active or has failed, or after N seconds.
     """
-    created = await run_in_threadpool(service.reserve, bodies.reservation_request(body))
-    current = await wait_for(
-        created,
-        lambda: service.reservation(created.id),
-        lambda reservation: reservation.state is not ReservationState.ACTIVATING,
+    request = bodies.reservation_request(body, key)
+    if body.dry_run:
+        preview = await run_in_threadpool(service.preview, request)
+        return JSONResponse(render.preview(service.fabric, preview).model_dump(mode="json"))
+    created = await run_in_threadpool(service.reserve, request)
+    current = await _settled(service, created, wait_s, closing)
+    response.headers["Location"] = f"{router.prefix}/{created.id}"
+    return _answer(service, current, response, wait_s)
+
+
+def _answer(
+    service: ReservationService, reservation: Reservation, response: Response, wait_s: int | None
+) -> models.Reservation:
+    document = render.reservation(service.fabric, reservation)
+    response.headers["ETag"] = etag(document)
+    response.headers.update(preference_applied(wait_s))
+    return document
+
+
+async def _settled(
+    service: ReservationService, reservation: Reservation, wait_s: int | None, closing: Event
+) -> Reservation:
+    return await wait_for(
+        reservation,
+        lambda: service.reservation(reservation.id),
+        lambda current: current.state is not ReservationState.ACTIVATING,
         wait_s,
         closing,
     )
-    response.headers["Location"] = f"{router.prefix}/{created.id}"
-    response.headers.update(preference_applied(wait_s))
-    return render.reservation(service.fabric, current)
 
 
-@router.get("", responses=responses(INVALID_REQUEST))
+@router.post(
+    "/{reservation_id}/commit",
+    responses=responses(UNKNOWN_NAME, LIFECYCLE_CONFLICT, PRECONDITION_FAILED),
+)
+async def commit_reservation(
+    reservation_id: str,
+    response: Response,
+    service: Reservations,
+    closing: Closing,
+    wait_s: WaitPreference,
+    if_match: IfMatch,
+) -> models.Reservation:
+    """Make a reservation that is ``held`` one that stays. Repeating it is harmless."""
+    committed = await run_in_threadpool(_commit, service, reservation_id, if_match)
+    current = await _settled(service, committed, wait_s, closing)
+    return _answer(service, current, response, wait_s)
+
+
+def _as_seen(
+    service: ReservationService, reservation_id: str, if_match: str | None
+) -> Reservation | None:
+    """The reservation, if the client wants it changed only as it saw it. Raises Changed."""
+    if if_match is None:
+        return None
+    seen = service.reservation(reservation_id)
+    require(if_match, render.reservation(service.fabric, seen))
+    return seen
+
+
+def _commit(service: ReservationService, reservation_id: str, if_match: str | None) -> Reservation:
+    seen = _as_seen(service, reservation_id, if_match)
+    try:
+        return service.commit(reservation_id, seen)
+    except LifecycleError:
+        current = service.reservation(reservation_id)
+        if current.state in _UNDER_WAY:
+            return current
+        raise
+
+
+@router.get("", responses=responses(UNKNOWN_NAME, INVALID_REQUEST))
 def list_reservations(
-    service: Service, query: Annotated[models.ReservationFilter, Query()]
+    service: Reservations, query: Annotated[models.ReservationFilter, Query()]
 ) -> models.Reservations:
-    """All reservations, or those in the given states."""
+    """Oldest first, page by page: ``next`` is what to send as ``after`` for the page after it."""
     wanted = frozenset(query.state or ReservationState)
+    rack = None if query.rack is None else rack_of(service.fabric, query.rack)
+    reservations = iter(service.reservations())
+    if query.after is not None:
+        service.reservation(query.after)  # raises UnknownName
+        for _ in takewhile(lambda one: one.id != query.after, reservations):
+            pass
+    matching = (
+        one
+        for one in reservations
+        if one.state in wanted
+        and (rack is None or rack in one.pair)
+        and query.group in (None, one.group)
+    )
+    page = list(islice(matching, query.limit))
     return models.Reservations(
-        reservations=[
-            render.reservation(service.fabric, reservation)
-            for reservation in service.reservations()
-            if reservation.state in wanted
-        ]
+        reservations=[render.reservation(service.fabric, one) for one in page],
+        next=page[-1].id if page and next(matching, None) is not None else None,
     )
 
 
-@router.get("/{reservation_id}", responses=responses(UNKNOWN_NAME))
-def get_reservation(reservation_id: str, service: Service) -> models.Reservation:
-    return render.reservation(service.fabric, service.reservation(reservation_id))
+@router.get(
+    "/{reservation_id}",
+    response_model=models.Reservation,
+    responses={
+        status.HTTP_304_NOT_MODIFIED: {"description": "It still has the ETag of If-None-Match"},
+        **responses(UNKNOWN_NAME),
+    },
+)
+def get_reservation(
+    reservation_id: str, service: Reservations, response: Response, if_none_match: IfNoneMatch
+) -> models.Reservation | Response:
+    document = render.reservation(service.fabric, service.reservation(reservation_id))
+    return tagged(document, response, if_none_match) or document
 
 
 @router.delete(
@@ -95,22 +194,23 @@ def get_reservation(reservation_id: str, service: Service) -> models.Reservation
             "model": models.Reservation,
             "description": "It is over: released just now or before, expired, or failed",
         },
-        **responses(UNKNOWN_NAME, LIFECYCLE_CONFLICT),
+        **responses(UNKNOWN_NAME, LIFECYCLE_CONFLICT, PRECONDITION_FAILED),
     },
 )
 async def release_reservation(
     reservation_id: str,
     response: Response,
-    service: Service,
+    service: Reservations,
     closing: Closing,
     wait_s: WaitPreference,
+    if_match: IfMatch,
 ) -> models.Reservation:
-    """Give a reservation's capacity back.
+    """Give a reservation's capacity back; one that has not begun is cancelled.
 
     202 while its circuits come down, 200 once it is over. Asking again is harmless. The
     reservation stays readable as a record.
     """
-    released = await run_in_threadpool(_release, service, reservation_id)
+    released = await run_in_threadpool(release, service, reservation_id, if_match)
     current = await wait_for(
         released,
         lambda: service.reservation(reservation_id),
@@ -120,14 +220,16 @@ async def release_reservation(
     )
     if current.state in FINAL_STATES:
         response.status_code = status.HTTP_200_OK
-    response.headers.update(preference_applied(wait_s))
-    return render.reservation(service.fabric, current)
+    return _answer(service, current, response, wait_s)
 
 
-def _release(service: ControllerService, reservation_id: str) -> Reservation:
+def release(
+    service: ReservationService, reservation_id: str, if_match: str | None = None
+) -> Reservation:
     """DELETE is idempotent: what is on its way out, or gone, is not a conflict."""
+    seen = _as_seen(service, reservation_id, if_match)
     try:
-        return service.release(reservation_id)
+        return service.release(reservation_id, seen)
     except LifecycleError:
         current = service.reservation(reservation_id)
         if current.state is ReservationState.RELEASING or current.state in FINAL_STATES:

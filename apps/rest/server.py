@@ -7,6 +7,8 @@ thread-safe :class:`~hydra.service.ControllerService`, and no signal handlers ar
 from __future__ import annotations
 
 import socket
+import ssl
+from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Final
 
@@ -22,11 +24,30 @@ _GRACE_S: Final = 2
 _STOP_TIMEOUT_S: Final = 10.0
 
 
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """PEM files: the certificate with its chain, and its key."""
+
+    certificate: str
+    key: str
+
+    def check(self) -> None:
+        """Raises HydraError unless the two can be used together."""
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            raise HydraError(
+                f"REST can't use the certificate {self.certificate} with the key {self.key} "
+                f"({error.strerror or error}): check controller.tls_certificate and tls_key"
+            ) from error
+
+
 class RestServer:
     """Can be started and stopped any number of times, from one thread."""
 
-    def __init__(self, app: FastAPI, host: str, port: int) -> None:
+    def __init__(self, app: FastAPI, host: str, port: int, tls: Tls | None = None) -> None:
         """``port`` 0 lets the system choose; :attr:`port` then tells which."""
+        self._tls = tls
         self._app = app
         self._host = host
         self._wanted_port = port
@@ -40,18 +61,20 @@ class RestServer:
     @property
     def url(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self.port}"
+        return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
 
     def start(self) -> None:
         """Return once connections are accepted; does nothing if it runs already.
 
-        Raises HydraError if the address can't be listened on.
+        Raises HydraError if the address can't be listened on, or the certificate not be used.
         """
         if self._running is not None:
             return
+        if self._tls is not None:
+            self._tls.check()
         self._app.state.closing.clear()
         listener = _listen(self._host, self._wanted_port)
-        server = _Server(_config(self._app))
+        server = _Server(_config(self._app, self._tls))
         thread = Thread(target=server.run, args=([listener],), name="rest", daemon=True)
         port = listener.getsockname()[1]
         thread.start()
@@ -83,7 +106,7 @@ class _Server(uvicorn.Server):
         self.accepting.set()
 
 
-def _config(app: FastAPI) -> uvicorn.Config:
+def _config(app: FastAPI, tls: Tls | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="asyncio",
@@ -95,6 +118,9 @@ def _config(app: FastAPI) -> uvicorn.Config:
         server_header=False,
         backlog=_BACKLOG,
         timeout_graceful_shutdown=_GRACE_S,
+        ssl_certfile=None if tls is None else tls.certificate,
+        ssl_keyfile=None if tls is None else tls.key,
+        ssl_version=ssl.PROTOCOL_TLS_SERVER,
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from ipaddress import ip_address
 from typing import Final
 
 from hydra.config.devices import PlaneCheck, RackCheck, parse_endpoint
 from hydra.config.expand import LAST_VLAN, Expansion, Interface, Network, check_vlan, read_network
 from hydra.config.patterns import suggest
 from hydra.config.problems import Located, ProblemLog
-from hydra.config.schema import Document, PolicySection
+from hydra.config.schema import ControllerSection, Document, PolicySection
 from hydra.config.source import Path
 from hydra.errors import Problem
 from hydra.model import Addressing, Fabric, RackId, Tor, VlanId, VlanRange
@@ -66,7 +67,9 @@ def check_rack_kinds(document: Document, log: ProblemLog) -> None:
                 log.add(path, "a spine has none: circuits only pass through it")
 
 
-def check_controller(document: Document, log: ProblemLog) -> tuple[tuple[str, int], ...]:
+def check_controller(
+    document: Document, log: ProblemLog, warnings: ProblemLog
+) -> tuple[tuple[str, int], ...]:
     """The listening endpoints (OpenFlow, REST); unusable ones come back as port 0."""
     openflow = _check_endpoint(document.controller.openflow, ("controller", "openflow"), log)
     rest = _check_endpoint(document.controller.rest, ("controller", "rest"), log)
@@ -76,7 +79,39 @@ def check_controller(document: Document, log: ProblemLog) -> tuple[tuple[str, in
             "{} is taken by OpenFlow: give REST a port of its own",
             document.controller.rest,
         )
+    _check_security(document.controller, rest[0], log, warnings)
     return openflow, rest
+
+
+def _check_security(
+    section: ControllerSection, host: str, log: ProblemLog, warnings: ProblemLog
+) -> None:
+    """REST leaves loopback only with tokens, and had better do so encrypted."""
+    if (section.tls_certificate is None) != (section.tls_key is None):
+        log.add(("controller",), "tls_certificate and tls_key go together: give both, or neither")
+    if not host or is_loopback(host):
+        return
+    if section.tokens is None:
+        log.add(
+            ("controller", "rest"),
+            "{} can be reached from elsewhere, and without tokens everybody may do everything: "
+            "set controller.tokens, or listen on 127.0.0.1",
+            host,
+        )
+    elif section.tls_certificate is None:
+        warnings.add(
+            ("controller", "rest"),
+            "tokens travel unencrypted to {}: set tls_certificate and tls_key",
+            host,
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``; a name other than localhost counts as no."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _check_endpoint(text: str, path: Path, log: ProblemLog) -> tuple[str, int]:

@@ -60,7 +60,7 @@ def load(
     checks.check_drivers(document, optical_drivers, tor_drivers, log)
     if "policy" not in broken:
         checks.check_policy(document.policy, algorithms, log, warnings)
-    openflow, rest = checks.check_controller(document, log)
+    openflow, rest = checks.check_controller(document, log, warnings)
     expansion = expand(document, broken, log)
     addressing, vlans, parking = _check_fabric(document, broken, expansion, log, warnings)
     checks.check_devices(expansion, optical_drivers, tor_drivers, log)
@@ -73,7 +73,9 @@ def load(
     return Loaded(
         fabric=fabric,
         policy=_freeze_policy(document.policy),
-        controller=ControllerSettings(*openflow, *rest, document.controller.journal),
+        controller=ControllerSettings(
+            *openflow, *rest, **document.controller.model_dump(exclude={"openflow", "rest"})
+        ),
         source=source,
         warnings=warnings.problems(yaml),
     )

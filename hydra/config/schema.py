@@ -130,6 +130,11 @@ class ControllerSection(_Section):
     openflow: Text = f"{_CONTROLLER.openflow_host}:{_CONTROLLER.openflow_port}"
     rest: Text = f"{_CONTROLLER.rest_host}:{_CONTROLLER.rest_port}"
     journal: Text = _CONTROLLER.journal
+    tokens: Text | None = None
+    tls_certificate: Text | None = None
+    tls_key: Text | None = None
+    requests_per_s: Positive = _CONTROLLER.requests_per_s
+    audit_log: Text | None = None
 
 
 class DrainSection(_Section):

@@ -16,10 +16,9 @@ import pytest
 from apps.offline import plain_fabric
 from apps.planner import Planner
 from apps.planning import Planning
-from hydra.errors import AdmissionError, PlanError, UnknownName
+from hydra.errors import PlanError, UnknownName
 from hydra.model import NetworkState
 from hydra.policy import Policy
-from hydra.reservations import Pin
 from hydra.service import PlanRequest
 from topology import algorithms
 from topology.algorithms import ENTRIES, Entry, Product
@@ -93,15 +92,12 @@ def test_it_plans_what_this_process_would(shared):
 def test_refusals_come_back_as_they_are(shared):
     with pytest.raises(UnknownName, match="'edmunds': choose one of"):
         propose(shared, request=PlanRequest(algorithm="edmunds"))
-    big = Pin(0, 1, None, 500.0, ())
-    with pytest.raises(AdmissionError):
-        shared.for_reservation(NetworkState(), big, (), ())
-    small = Pin(0, 1, None, 50.0, ())
-    state = shared.for_reservation(NetworkState(), small, (), ())
-    assert len(state.topology.circuits) == 1
+    with pytest.raises(PlanError, match="must be finite"):
+        shared.propose(NetworkState(), PlanRequest(), np.full((4, 4), np.inf), (), (), urgent=True)
 
 
 def test_a_defect_is_told_as_one_and_the_process_goes_on(shared, caplog):
+    propose(shared)
     before = shared.pid
     with pytest.raises(PlanError, match=r"a defect in the planner .*: see the log"):
         propose(shared, request=None)

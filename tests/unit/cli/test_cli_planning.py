@@ -44,7 +44,7 @@ def test_reserve_waits_until_it_is_active(call, service):
     result = call("reserve", "r1", "r2", "--mbps", "30", "--wait")
     thread.join()
     assert result.exit_code == 0
-    assert "r1 =p1= r3 =p2= r2, VLAN 100" in result.stdout
+    assert "r1 =p1= r2, VLAN 100" in result.stdout
     assert "when released" in result.stdout
 
 
@@ -142,3 +142,40 @@ def test_reconfigure(call, service):
     (request,) = service.plan_requests
     assert request.algorithm == "hydra-bfs"
     assert json.loads(call("reconfigure", "--json").stdout)["trigger"] == "operator"
+
+
+def test_a_later_start_is_scheduled(call):
+    span = ["--start", "2033-05-18T03:33:20Z", "--end", "2033-05-18T04:33:20+00:00"]
+    result = call("reserve", "r1", "r2", "--mbps", "30", "--json", "--wait", *span)
+    assert result.exit_code == 0, result.output
+    reservation = json.loads(result.stdout)
+    assert reservation["state"] == "scheduled"
+    assert (reservation["start_unix_s"], reservation["duration_s"]) == (2e9, 3600.0)
+    assert call("release", "v0", "--wait").exit_code == 0
+
+
+def test_hold_and_commit(call):
+    held = call("reserve", "r1", "r2", "--mbps", "30", "--hold", "60", "--json", "--wait")
+    assert json.loads(held.stdout)["state"] == "held"
+    assert json.loads(call("commit", "v0", "--json").stdout)["state"] == "activating"
+
+
+def test_a_dry_run_reserves_nothing(call, service):
+    result = call("reserve", "r1", "r2", "--mbps", "30", "--dry-run")
+    assert "r1 =p1= r2" in result.stdout
+    assert "To connect" in result.stdout
+    assert service.reservations() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--start", "tomorrow"), "is not like"),
+        (("--duration", "5", "--end", "2033-05-18T03:33:20Z"), "give one of them"),
+    ],
+)
+def test_times_that_are_none(call, service, arguments, words):
+    result = call("reserve", "r1", "r2", "--mbps", "30", *arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert service.reservations() == []

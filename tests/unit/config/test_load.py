@@ -7,6 +7,7 @@ from ipaddress import IPv4Interface
 import pytest
 
 from hydra.config import schema
+from hydra.errors import ConfigError
 from hydra.model import Addressing
 from hydra.policy import ControllerSettings, DrainPolicy, Mode, Policy, Timeouts
 
@@ -52,7 +53,15 @@ def test_the_reference_fabric_has_the_size_of_the_paper():
 
 
 def test_every_setting_arrives(demo, load_data):
-    demo["controller"] = {"openflow": "[::]:6700", "rest": "ctl.example:80", "journal": "/j.db"}
+    secured = {
+        "tokens": "/tokens.json",
+        "tls_certificate": "/cert.pem",
+        "tls_key": "/key.pem",
+        "requests_per_s": 7.0,
+        "audit_log": "/audit.jsonl",
+    }
+    listening = {"openflow": "[::]:6700", "rest": "ctl.example:80", "journal": "/j.db"}
+    demo["controller"] = {**listening, **secured}
     demo["policy"] = {
         "mode": "periodic",
         "algorithm": "static",
@@ -72,7 +81,9 @@ def test_every_setting_arrives(demo, load_data):
         "timeouts": {"vswitch_s": 1, "tor_s": 2, "ocs_s": 3, "port_up_s": 4, "probe_s": 6},
     }
     loaded = load_data(demo)
-    assert loaded.controller == ControllerSettings("::", 6700, "ctl.example", 80, "/j.db")
+    assert loaded.controller == ControllerSettings(
+        "::", 6700, "ctl.example", 80, "/j.db", **secured
+    )
     assert loaded.policy == Policy(
         mode=Mode.PERIODIC,
         algorithm="static",
@@ -216,3 +227,27 @@ def test_periodic_mode_without_polling_is_mentioned(demo, load_data):
     demo["policy"] = {"mode": "periodic", "poll_interval_s": 0}
     (warning,) = load_data(demo).warnings
     assert warning.path == "policy.poll_interval_s"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost", "127.9.9.9"])
+def test_on_loopback_no_tokens_are_needed(demo, load_data, host):
+    demo["controller"]["rest"] = f"{host}:8080"
+    assert not load_data(demo).warnings
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "10.0.0.1", "controller.example"])
+def test_beyond_loopback_tokens_are_needed_and_tls_is_advised(demo, load_data, host):
+    demo["controller"]["rest"] = f"{host}:8080"
+    with pytest.raises(ConfigError, match=r"without tokens everybody may do everything"):
+        load_data(demo)
+    demo["controller"]["tokens"] = "tokens.json"
+    (warning,) = load_data(demo).warnings
+    assert "tokens travel unencrypted" in warning.message
+    demo["controller"] |= {"tls_certificate": "c.pem", "tls_key": "k.pem"}
+    assert not load_data(demo).warnings
+
+
+def test_a_certificate_needs_its_key(demo, load_data):
+    demo["controller"]["tls_certificate"] = "c.pem"
+    with pytest.raises(ConfigError, match="go together"):
+        load_data(demo)

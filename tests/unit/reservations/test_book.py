@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from hydra.errors import AdmissionError, HydraError, LifecycleError, UnknownName
+from hydra.calendar import Ground
+from hydra.errors import AdmissionError, Alternative, HydraError, LifecycleError, UnknownName
 from hydra.lifecycle import ReservationState as State
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId, VlanId
 from hydra.reservations import (
@@ -12,7 +13,6 @@ from hydra.reservations import (
     Reservation,
     ReservationBook,
     ReservationRequest,
-    explain_refusal,
 )
 
 
@@ -34,7 +34,7 @@ def request(src="r1", dst="r2", bandwidth_mbps=80.0, duration_s=None) -> Reserva
     [("r1", "r2", (0, 1)), ("h42", "h11", (3, 0)), ("r3", "h22", (2, 1))],
 )
 def test_racks_and_servers_both_name_a_rack(fabric, src, dst, racks):
-    assert ReservationBook().check(request(src, dst), fabric) == racks
+    assert ReservationBook(fabric).check(request(src, dst)) == racks
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_racks_and_servers_both_name_a_rack(fabric, src, dst, racks):
     ],
 )
 def test_a_refusal_names_the_thing_and_the_limit(fabric, refused, error, words):
-    book = ReservationBook()
+    book = ReservationBook(fabric)
     with pytest.raises(error) as caught:
-        book.add("a", refused, fabric, now=0.0)
+        book.add("a", refused, now=0.0)
     for word in words:
         assert word in str(caught.value)
     assert len(book) == 0
@@ -70,40 +70,39 @@ def test_no_path_ends_at_a_spine(fabric):
     spine = replace(fabric.racks[3], servers=(), prefixes=(), spine=True)
     with_spine = replace(fabric, racks=(*fabric.racks[:3], spine))
     with pytest.raises(AdmissionError, match="r4 is a spine"):
-        ReservationBook().check(request("r1", "r4"), with_spine)
-    assert ReservationBook().check(request("r1", "r2"), with_spine) == (0, 1)
+        ReservationBook(with_spine).check(request("r1", "r4"))
+    assert ReservationBook(with_spine).check(request("r1", "r2")) == (0, 1)
 
 
 def test_the_whole_circuit_can_be_reserved_and_no_more(fabric):
-    book = ReservationBook()
+    book = ReservationBook(fabric)
     for number in range(10):
-        book.add(f"a{number}", request(bandwidth_mbps=10.0), fabric, now=0.0)
-    with pytest.raises(AdmissionError, match=r"100 Mb/s are reserved already; ask for at most 0 "):
-        book.check(request("r2", "r1", 1.0), fabric)
+        book.add(f"a{number}", request(bandwidth_mbps=10.0), now=0.0)
+    with pytest.raises(AdmissionError, match=r"of which 100 Mb/s are reserved already \(by a0, "):
+        book.add("b", request("r2", "r1", 1.0), now=0.0)
     book.transition("a3", State.FAILED)
-    assert book.check(request("r2", "r1", 10.0), fabric) == (1, 0)
+    assert book.add("b", request("r2", "r1", 10.0), now=0.0).booked == book.get("a0").booked
 
 
 def test_a_server_can_not_promise_more_than_its_uplink(fabric):
     slow = replace(fabric, server_rate_mbps=50.0)
-    book = ReservationBook()
-    assert book.check(request("r1", "r2", 80.0), slow) == (0, 1)
-    book.add("a", request("h11", "r2", 30.0), slow, now=0.0)
+    book = ReservationBook(slow)
+    book.add("a", request("h11", "r2", 30.0), now=0.0)
     with pytest.raises(AdmissionError, match=r"server h11: its uplink carries 50 .* at most 20 "):
-        book.check(request("r3", "h11", 30.0), slow)
-    assert book.check(request("r3", "h12", 50.0), slow) == (2, 0)
+        book.add("b", request("r3", "h11", 30.0), now=0.0)
+    assert book.add("b", request("r3", "h12", 50.0), now=0.0).pair == (0, 2)
 
 
 def test_a_rack_without_optical_ports_takes_no_reservation(fabric):
     dark = replace(fabric, ports=tuple(port for port in fabric.ports if port.rack != 1))
     with pytest.raises(AdmissionError, match=r"fastest circuit carries 0 Mb/s"):
-        ReservationBook().check(request(), dark)
+        ReservationBook(dark).check(request())
 
 
 def test_the_end_counts_from_the_request(fabric):
-    book = ReservationBook()
-    book.add("short", request(bandwidth_mbps=1.0, duration_s=5.0), fabric, now=100.0)
-    book.add("open", request(bandwidth_mbps=1.0), fabric, now=100.0)
+    book = ReservationBook(fabric)
+    book.add("short", request(bandwidth_mbps=1.0, duration_s=5.0), now=100.0)
+    book.add("open", request(bandwidth_mbps=1.0), now=100.0)
     assert book.get("short").expires_unix_s == 105.0
     assert book.expired(104.9) == ()
     assert book.expired(105.0) == ("short",)
@@ -113,8 +112,8 @@ def test_the_end_counts_from_the_request(fabric):
 
 
 def test_a_forbidden_step_changes_nothing(fabric):
-    book = ReservationBook()
-    book.add("a", request(), fabric, now=0.0)
+    book = ReservationBook(fabric)
+    book.add("a", request(), now=0.0)
     with pytest.raises(LifecycleError, match=r"reservation a: activating can't become released"):
         book.transition("a", State.RELEASED, path=direct_path(fabric, 0, 1))
     assert book.get("a").state is State.ACTIVATING
@@ -124,23 +123,23 @@ def test_a_forbidden_step_changes_nothing(fabric):
 
 
 def test_an_id_is_used_once(fabric):
-    book = ReservationBook()
-    book.add("a", request(bandwidth_mbps=1.0), fabric, now=0.0)
+    book = ReservationBook(fabric)
+    book.add("a", request(bandwidth_mbps=1.0), now=0.0)
     with pytest.raises(LifecycleError, match="'a'"):
-        book.add("a", request(bandwidth_mbps=2.0), fabric, now=1.0)
+        book.add("a", request(bandwidth_mbps=2.0), now=1.0)
     assert book.get("a").bandwidth_mbps == 1.0
 
 
 def test_reservations_of_a_rack_pair_share_one_path_and_add_up(fabric):
-    book = ReservationBook()
-    book.add("a", request("r1", "r2", 30.0), fabric, now=0.0)
-    book.add("b", request("h21", "h12", 20.0), fabric, now=0.0)
-    book.add("c", request("r4", "r3", 5.0), fabric, now=0.0)
+    book = ReservationBook(fabric)
+    book.add("a", request("r1", "r2", 30.0), now=0.0)
+    book.add("b", request("h21", "h12", 20.0), now=0.0)
+    book.add("c", request("r4", "r3", 5.0), now=0.0)
     first, second = direct_path(fabric, 0, 1, plane=0), direct_path(fabric, 0, 1, plane=1)
     book.transition("a", State.ACTIVE, path=first, vlan=VlanId(100))
     assert book.pinned() == (
         Pin(RackId(0), RackId(1), first, 50.0, ("a", "b")),
-        Pin(RackId(2), RackId(3), None, 5.0, ("c",)),
+        Pin(RackId(2), RackId(3), direct_path(fabric, 2, 3), 5.0, ("c",)),
     )
     book.transition("b", State.ACTIVE, path=second, vlan=VlanId(101))
     assert (book.get("a").path, book.get("a").vlan) == (second, 101)
@@ -151,17 +150,17 @@ def test_reservations_of_a_rack_pair_share_one_path_and_add_up(fabric):
 
 
 def test_a_path_between_other_racks_is_a_programming_error(fabric):
-    book = ReservationBook()
-    book.add("a", request(), fabric, now=0.0)
+    book = ReservationBook(fabric)
+    book.add("a", request(), now=0.0)
     with pytest.raises(ValueError, match="path"):
         book.transition("a", State.ACTIVE, path=direct_path(fabric, 0, 2), vlan=VlanId(100))
     assert book.get("a").state is State.ACTIVATING
 
 
 def test_pruning_forgets_the_oldest_that_are_over(fabric):
-    book = ReservationBook()
+    book = ReservationBook(fabric)
     for number in range(5):
-        book.add(f"a{number}", request(bandwidth_mbps=1.0), fabric, now=float(number))
+        book.add(f"a{number}", request(bandwidth_mbps=1.0), now=float(number))
     for over in ("a0", "a1", "a3"):
         book.transition(over, State.FAILED)
     assert book.prune(keep=1) == ("a0", "a1")
@@ -170,38 +169,119 @@ def test_pruning_forgets_the_oldest_that_are_over(fabric):
 
 
 def test_a_refusal_says_who_holds_the_ports(fabric):
-    book = ReservationBook()
-    book.add("a", request("r1", "r3", 60.0), fabric, now=0.0)
-    path = direct_path(fabric, 0, 2, plane=1)
-    book.transition("a", State.ACTIVE, path=path, vlan=VlanId(100))
-    text = explain_refusal(fabric, RackId(0), RackId(1), 70.0, book.pinned())
-    assert text == (
-        "no path with 70 Mb/s to spare between r1 and r2: at r1 hyt-r1-p1 (plane p1) is free, "
-        "hyt-r1-p2 (plane p2) is held by a (r1-r3, 60 of 100 Mb/s); at r2 hyt-r2-p1 (plane p1) "
-        "is free, hyt-r2-p2 (plane p2) is free"
+    book = ReservationBook(fabric)
+    book.add("a", request("r1", "r3", 60.0), now=0.0)
+    book.add("b", request("r4", "r1", 60.0, 90.0), now=0.0)
+    with pytest.raises(AdmissionError) as caught:
+        book.add("c", request("r1", "r2", 70.0), now=0.0)
+    assert str(caught.value) == (
+        "no path with 70 Mb/s to spare between r1 and r2: at r1 hyt-r1-p1 (plane p1) is held by a "
+        "(r1-r3, 60 of 100 Mb/s), hyt-r1-p2 (plane p2) is held by b (r1-r4, 60 of 100 Mb/s, until "
+        "1970-01-01T00:01:30Z); at r2 hyt-r2-p1 (plane p1) is free, hyt-r2-p2 (plane p2) is free; "
+        "ask for at most 40 Mb/s, or start at 1970-01-01T00:01:30Z"
     )
+    assert caught.value.alternatives == (Alternative(40.0, None), Alternative(70.0, 90.0))
+    for number, one in enumerate(caught.value.alternatives):
+        instead = replace(
+            request("r1", "r2", one.bandwidth_mbps, 10.0), start_unix_s=one.start_unix_s
+        )
+        book.add(f"c{number}", instead, now=0.0)
 
 
-def test_a_relay_rack_shows_who_passes_through(fabric):
-    first, second = direct_path(fabric, 0, 1), direct_path(fabric, 1, 2, plane=1)
-    pin = Pin(
-        RackId(0),
-        RackId(2),
-        Path(RackId(0), RackId(2), first.circuits + second.circuits),
-        9.0,
-        ("a",),
+def test_ports_out_of_use_count_only_for_what_starts_now(fabric):
+    book = ReservationBook(fabric)
+    ground = Ground(blocked=frozenset(port.id for port in fabric.ports_of(RackId(0))))
+    with pytest.raises(AdmissionError, match="is out of use"):
+        book.add("a", request(), 0.0, ground)
+    later = replace(request(), start_unix_s=60.0)
+    assert book.add("a", later, 0.0, ground).state is State.SCHEDULED
+
+
+# --- time -----------------------------------------------------------------------------------
+
+
+def test_one_after_the_other_share_what_at_once_they_could_not(fabric):
+    book = ReservationBook(fabric)
+    for number in range(3):
+        window = {"start_unix_s": 100.0 * number + 10, "duration_s": 100.0}
+        book.add(f"a{number}", replace(request(bandwidth_mbps=100.0), **window), now=0.0)
+    across = replace(request(bandwidth_mbps=1.0), start_unix_s=100.0, end_unix_s=120.0)
+    with pytest.raises(AdmissionError, match="of which 100 Mb/s are reserved") as caught:
+        book.add("b", across, now=0.0)
+    assert caught.value.alternatives == (Alternative(1.0, 310.0),)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"start_unix_s": 49.0}, "has passed: leave it out"),
+        ({"end_unix_s": 49.0}, "is not after the start"),
+        ({"start_unix_s": 60.0, "end_unix_s": 60.0}, "is not after the start"),
+        ({"start_unix_s": 1e300}, "beyond the year 9999"),
+        ({"duration_s": 1e300}, "beyond the year 9999"),
+        ({"hold_s": 0.0}, "hold_s must be"),
+    ],
+)
+def test_times_that_make_no_sense(fabric, change, words):
+    book = ReservationBook(fabric)
+    with pytest.raises(AdmissionError, match=words):
+        book.add("a", replace(request(), **change), now=50.0)
+    assert len(book) == 0
+
+
+def test_what_is_held_keeps_its_room_until_it_lapses(fabric):
+    book = ReservationBook(fabric)
+    for name in ("a", "b"):
+        assert book.add(name, replace(request(), hold_s=5.0), 0.0).state is State.HELD
+        if name == "a":
+            book.transition("a", State.COMMITTED)
+            assert book.begin("a", 1.0).state is State.ACTIVATING
+            assert book.get("a").held_until_unix_s is None
+            book.transition("a", State.FAILED)
+    with pytest.raises(AdmissionError):
+        book.add("c", request(), now=1.0)
+    assert book.expired(4.9) == ()
+    assert book.expired(5.0) == ("b",)
+    book.transition("b", State.EXPIRED)
+    book.add("c", request(), now=5.0)
+
+
+def test_the_scheduled_are_due_at_their_start(fabric):
+    book = ReservationBook(fabric)
+    book.add("a", replace(request(), start_unix_s=30.0), now=0.0)
+    assert book.pinned() == ()
+    assert book.due(29.9) == ()
+    assert book.due(30.0) == ("a",)
+    book.transition("a", State.ACTIVATING)
+    assert book.due(30.0) == ()
+    assert book.pinned()[0].path == book.get("a").booked
+
+
+def test_a_pair_is_booked_anew_around_ports_that_are_out_of_use(fabric):
+    book = ReservationBook(fabric)
+    for name, mbps in (("a", 30.0), ("b", 60.0)):
+        book.add(name, request(bandwidth_mbps=mbps), now=0.0)
+    book.add("c", replace(request(), start_unix_s=99.0, duration_s=1.0, bandwidth_mbps=5.0), 0.0)
+    old = book.get("a").booked
+    blocked = Ground(blocked=frozenset({old.circuits[0].a}))
+    changed, refused = book.reroute((RackId(0), RackId(1)), 1.0, blocked)
+    assert [r.id for r in changed] == ["a", "b", "c"]
+    assert not refused
+    assert {r.booked for r in book} == {direct_path(fabric, 0, 1, plane=1)}
+    everything = Ground(blocked=frozenset(port.id for port in fabric.ports))
+    changed, refused = book.reroute((RackId(0), RackId(1)), 1.0, everything)
+    assert set(refused) == {"a", "b"}
+    assert [r.id for r in changed] == ["c"], (
+        "its time has not come: the ports may be mended by then"
     )
-    text = explain_refusal(fabric, RackId(1), RackId(3), 95.0, [pin])
-    assert text.count("is held by a (r1-r3, 9 of 100 Mb/s)") == 2
-    assert "at r4 hyt-r4-p1 (plane p1) is free" in text
 
 
 # --- the journal's records ------------------------------------------------------------------
 
 
 def placed(fabric: Fabric) -> ReservationBook:
-    book = ReservationBook()
-    book.add("a", request("h11", "r2", 30.0, 60.0), fabric, now=0.0)
+    book = ReservationBook(fabric)
+    book.add("a", request("h11", "r2", 30.0, 60.0), now=0.0)
     book.transition("a", State.ACTIVE, "up", direct_path(fabric, 0, 1), VlanId(100))
     return book
 

@@ -38,7 +38,7 @@ operations = st.lists(adds | transitions, max_size=40)
 
 def run(fabric, steps):
     """Plays the steps; yields the book before and after each as dicts by id."""
-    book = ReservationBook()
+    book = ReservationBook(fabric)
     for now, (kind, *rest) in enumerate(steps):
         before = {r.id: r for r in book}
         if kind == "add":
@@ -47,7 +47,6 @@ def run(fabric, steps):
                 book.add(
                     f"id{len(book)}",
                     ReservationRequest(src, dst, bandwidth, duration),
-                    fabric,
                     float(now),
                 )
             except AdmissionError:
@@ -107,7 +106,7 @@ def test_pruning_never_touches_what_is_not_over(fabric, steps, keep):
     for book, _ in run(fabric, steps):
         held = [r for r in book if r.state not in FINAL_STATES]
         over = [r for r in book if r.state in FINAL_STATES]
-        pruned = ReservationBook(book)
+        pruned = ReservationBook(fabric, book)
         pruned.prune(keep)
         assert [r for r in pruned if r.state not in FINAL_STATES] == held
         assert [r for r in pruned if r.state in FINAL_STATES] == over[max(0, len(over) - keep) :]

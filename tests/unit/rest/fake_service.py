@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from drivers.optical.panel_store import PanelStore
-from hydra.errors import HydraError, UnknownName
+from hydra.errors import AdmissionError, Changed, HydraError, UnknownName
+from hydra.events import EventKind, EventLog
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import (
     Circuit,
@@ -30,9 +31,12 @@ from hydra.service import (
     DemandReport,
     DemandSource,
     DeviceStatus,
+    GroupOutcome,
     PlanReport,
     QuarantinedPort,
     Reconfiguration,
+    Refusal,
+    ReservationPreview,
     StepTiming,
     Verdict,
 )
@@ -51,9 +55,10 @@ class FakeService:
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
         self._lock = threading.Lock()
-        self._book = ReservationBook()
+        self._book = ReservationBook(fabric)
         self._reconfigurations: list[Reconfiguration] = []
         self.network = NetworkState()
+        self.events = EventLog("run", capacity=50)
         self.missing: list[str] = []
         self.quarantined = [
             QuarantinedPort(
@@ -87,12 +92,24 @@ class FakeService:
 
     # --- what a test does behind the API's back ----------------------------------------------
 
-    def settle(self, reservation_id: str, state: ReservationState, reason: str = "") -> None:
+    def settle(
+        self,
+        reservation_id: str,
+        state: ReservationState,
+        reason: str = "",
+        path: Path | None = None,
+    ) -> None:
+        """``path`` is where it became active; None: where it is booked."""
         with self._lock:
-            path, vlan = None, None
+            vlan = None
             if state is ReservationState.ACTIVE:
-                path, vlan = relay_path(), VlanId(100)
-            self._book.transition(reservation_id, state, reason, path, vlan)
+                path = path or self._book.get(reservation_id).booked
+                vlan = VlanId(100)
+            settled = self._book.transition(reservation_id, state, reason, path, vlan)
+        self.tell(settled)
+
+    def tell(self, reservation) -> None:
+        self.events.publish(EventKind.RESERVATION, CREATED_UNIX_S, reservation=reservation)
 
     def finish(self, reconfiguration_id: str) -> None:
         """As partly failed, with a timeline."""
@@ -184,7 +201,59 @@ class FakeService:
     def reserve(self, request):
         self._may_fail()
         with self._lock:
-            return self._book.add(f"v{len(self._book)}", request, self._fabric, CREATED_UNIX_S)
+            if request.retry and (
+                known := self._book.admitted_before(request.owner, request.retry)
+            ):
+                return known[0]
+            return self._book.add(f"v{len(self._book)}", request, CREATED_UNIX_S)
+
+    def reserve_all(self, requests, *, all_or_nothing):
+        self._may_fail()
+        admitted, refused = [], []
+        with self._lock:
+            retry = requests[0].retry
+            if retry and (known := self._book.admitted_before(requests[0].owner, retry)):
+                return GroupOutcome(known[0].group, known, ())
+            for request in requests:
+                try:
+                    number = f"v{len(self._book)}"
+                    admitted.append(
+                        self._book.add(number, request, CREATED_UNIX_S, group=f"g{number}")
+                        if not admitted
+                        else self._book.add(
+                            number, request, CREATED_UNIX_S, group=admitted[0].group
+                        )
+                    )
+                except AdmissionError as error:
+                    if all_or_nothing:
+                        for one in admitted:
+                            self._book.remove(one.id)
+                        raise
+                    refused.append(Refusal(request, error))
+        if not admitted:
+            raise refused[0].error
+        return GroupOutcome(admitted[0].group, tuple(admitted), tuple(refused))
+
+    def preview(self, request):
+        self._may_fail()
+        with self._lock:
+            reservation = self._book.add("preview", request, CREATED_UNIX_S)
+            self._book.remove("preview")
+        return ReservationPreview(reservation, frozenset(reservation.booked.circuits), frozenset())
+
+    def _check_seen(self, seen):
+        if seen is not None and self._book.get(seen.id) != seen:
+            raise Changed("it has changed")
+
+    def commit(self, reservation_id: str, seen=None):
+        with self._lock:
+            self._check_seen(seen)
+            self._book.transition(reservation_id, ReservationState.COMMITTED)
+            return self._book.begin(reservation_id, CREATED_UNIX_S)
+
+    def group(self, group: str):
+        with self._lock:
+            return self._book.members(group)
 
     def reservations(self):
         with self._lock:
@@ -194,9 +263,15 @@ class FakeService:
         with self._lock:
             return self._book.get(reservation_id)
 
-    def release(self, reservation_id: str):
+    def release(self, reservation_id: str, seen=None):
         with self._lock:
-            return self._book.transition(reservation_id, ReservationState.RELEASING, "released")
+            self._check_seen(seen)
+            waiting = self._book.get(reservation_id).state in {
+                ReservationState.HELD,
+                ReservationState.SCHEDULED,
+            }
+            over = ReservationState.CANCELLED if waiting else ReservationState.RELEASING
+            return self._book.transition(reservation_id, over, "released")
 
     def devices(self):
         return [
@@ -207,10 +282,12 @@ class FakeService:
     def tasks(self, device: str):
         if device not in self.fabric.plane_by_name:
             raise UnknownName(f"there is no optical switch {device!r}")
-        return self.panel.tasks() if device == "p1" else ()
+        return self.panel.tasks() if device == "p1" and self.panel else ()
 
     def settle_task(self, device: str, task_id: int, state, note: str):
         self._may_fail()
+        if self.panel is None:
+            raise UnknownName(f"there is no task {task_id} at {device}")
         return self.panel.settle(task_id, state, note, CREATED_UNIX_S + 60)
 
     def quarantine(self):

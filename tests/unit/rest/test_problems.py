@@ -261,6 +261,12 @@ def test_every_problem_type_is_met_in_these_tests():
     """A type that nothing can cause has no place in the catalogue."""
     tested = {case.slug for case in CASES} | {
         "lifecycle-conflict",
+        "precondition-failed",
+        "key-reused",
+        "too-many-subscribers",
+        "too-many-requests",
+        "unauthenticated",
+        "forbidden",
         "no-plan",
         "device-unavailable",
         "device-error",

@@ -6,7 +6,24 @@ import pytest
 
 from hydra.lifecycle import ReservationState as State
 
+from .fake_service import relay_path
+
 BODY = {"src": "r1", "dst": "r2", "bandwidth_mbps": 10, "duration_s": 60}
+BOOKED = {
+    "src": "r1",
+    "dst": "r2",
+    "vlan": None,
+    "hops": [
+        {
+            "plane": "p1",
+            "from_rack": "r1",
+            "from_port": "hyt-r1-p1",
+            "to_rack": "r2",
+            "to_port": "hyt-r2-p1",
+            "rate_mbps": 100.0,
+        }
+    ],
+}
 
 
 def test_post_creates_and_tells_where(client):
@@ -26,7 +43,11 @@ def test_post_creates_and_tells_where(client):
         "bandwidth_mbps": 10.0,
         "duration_s": 60.0,
         "created_unix_s": 1_700_000_000.0,
+        "start_unix_s": 1_700_000_000.0,
         "expires_unix_s": 1_700_000_060.0,
+        "held_until_unix_s": None,
+        "group": None,
+        "booked": BOOKED,
         "path": None,
         "reason": "",
     }
@@ -35,7 +56,7 @@ def test_post_creates_and_tells_where(client):
 def test_the_path_runs_from_src_to_dst(client, service):
     """The model keeps paths from the lower rack number; the client asked from h22 to h11."""
     client.post("/v1/reservations", json={"src": "h22", "dst": "h11", "bandwidth_mbps": 0.5})
-    service.settle("v0", State.ACTIVE)
+    service.settle("v0", State.ACTIVE, path=relay_path())
     reservation = client.get("/v1/reservations/v0").json()
     assert reservation["duration_s"] is None
     assert reservation["expires_unix_s"] is None
@@ -166,3 +187,188 @@ def test_delete_can_wait_for_the_end(client, service):
     timer.join()
     assert (answer.status_code, answer.json()["state"]) == (200, "released")
     assert answer.headers["preference-applied"] == "wait=10"
+
+
+# --- time, holds, dry runs ------------------------------------------------------------------
+
+
+def test_a_later_start_is_scheduled_and_can_be_cancelled(client):
+    later = {**BODY, "start_unix_s": 1_700_000_100}
+    answer = client.post("/v1/reservations", json=later, headers={"Prefer": "wait=10"})
+    created = answer.json()
+    assert (answer.status_code, created["state"]) == (201, "scheduled")
+    assert (created["start_unix_s"], created["expires_unix_s"]) == (1_700_000_100, 1_700_000_160)
+    answer = client.delete("/v1/reservations/v0")
+    assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
+
+
+def test_what_is_held_is_committed_once(client, service):
+    created = client.post("/v1/reservations", json={**BODY, "hold_s": 30}).json()
+    assert (created["state"], created["held_until_unix_s"]) == ("held", 1_700_000_030)
+    for _ in range(2):
+        answer = client.post("/v1/reservations/v0/commit")
+        assert (answer.status_code, answer.json()["state"]) == (200, "activating")
+        assert answer.json()["held_until_unix_s"] is None
+    service.settle("v0", State.FAILED)
+    answer = client.post("/v1/reservations/v0/commit")
+    assert (answer.status_code, answer.json()["type"]) == (409, "/problems/lifecycle-conflict")
+
+
+def test_a_dry_run_changes_nothing(client):
+    answer = client.post("/v1/reservations", json={**BODY, "dry_run": True})
+    assert answer.status_code == 200
+    preview = answer.json()
+    assert preview["booked"] == BOOKED
+    assert [circuit["plane"] for circuit in preview["connect"]] == ["p1"]
+    assert client.get("/v1/reservations").json()["reservations"] == []
+    refused = client.post("/v1/reservations", json={**BODY, "bandwidth_mbps": 101, "dry_run": True})
+    assert refused.status_code == 409
+
+
+def test_a_refusal_offers_what_is_then_admitted(client):
+    client.post("/v1/reservations", json={**BODY, "bandwidth_mbps": 70})
+    wanted = {**BODY, "bandwidth_mbps": 60}
+    refused = client.post("/v1/reservations", json=wanted).json()
+    assert refused["alternatives"] == [
+        {"bandwidth_mbps": 30.0},
+        {"bandwidth_mbps": 60.0, "start_unix_s": 1_700_000_060.0},
+    ]
+    for alternative in refused["alternatives"]:
+        answer = client.post("/v1/reservations", json={**wanted, **alternative})
+        assert answer.status_code == 201, answer.text
+
+
+def test_two_ends_are_one_too_many(client):
+    both = {**BODY, "end_unix_s": 1_700_000_100}
+    answer = client.post("/v1/reservations", json=both)
+    assert (answer.status_code, answer.json()["type"]) == (422, "/problems/invalid-request")
+    assert "not both" in answer.json()["detail"]
+
+
+# --- groups ---------------------------------------------------------------------------------
+
+
+def entry(src, dst, mbps):
+    return {"src": src, "dst": dst, "bandwidth_mbps": mbps}
+
+
+def test_a_matrix_is_admitted_as_one(client):
+    body = {"entries": [entry("r1", "r2", 60), entry("r3", "h41", 50)], "duration_s": 60}
+    answer = client.post("/v1/groups", json=body)
+    assert answer.status_code == 201
+    group = answer.json()
+    assert group["refused"] == []
+    assert {one["group"] for one in group["reservations"]} == {group["id"]}
+    read = client.get(answer.headers["location"]).json()
+    assert read == {key: group[key] for key in ("id", "reservations")}
+    released = client.delete(answer.headers["location"])
+    assert released.status_code == 202
+    assert {one["state"] for one in released.json()["reservations"]} == {"releasing"}
+    assert client.delete("/v1/groups/g9").status_code == 404
+
+
+def test_all_or_nothing(client):
+    body = {"entries": [entry("r1", "r2", 60), entry("h11", "r2", 50)]}
+    answer = client.post("/v1/groups", json=body)
+    assert answer.status_code == 409
+    assert answer.json()["alternatives"] == [{"bandwidth_mbps": 40.0}]
+    assert client.get("/v1/reservations").json()["reservations"] == []
+
+
+def test_as_much_as_fits(client, service):
+    body = {
+        "entries": [entry("r1", "r2", 60), entry("h11", "r2", 50)],
+        "all_or_nothing": False,
+    }
+    answer = client.post("/v1/groups", json=body)
+    assert answer.status_code == 201
+    assert [one["bandwidth_mbps"] for one in answer.json()["reservations"]] == [60]
+    (refused,) = answer.json()["refused"]
+    assert refused["src"] == "h11"
+    assert refused["alternatives"] == [{"bandwidth_mbps": 40.0, "start_unix_s": None}]
+    service.settle("v0", State.FAILED)
+    assert client.delete(answer.headers["location"]).status_code == 200
+
+
+# --- retries, preconditions, pages ----------------------------------------------------------
+
+
+def test_a_retry_with_the_same_key_makes_nothing_new(client):
+    key = {"Idempotency-Key": "job-17"}
+    first = client.post("/v1/reservations", json=BODY, headers=key)
+    again = client.post("/v1/reservations", json=BODY, headers=key)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json() == again.json()
+    assert first.headers["location"] == again.headers["location"]
+    other = client.post("/v1/reservations", json={**BODY, "bandwidth_mbps": 11}, headers=key)
+    assert (other.status_code, other.json()["type"]) == (422, "/problems/key-reused")
+    assert client.post("/v1/reservations", json=BODY).json()["id"] == "v1"
+    assert len(client.get("/v1/reservations").json()["reservations"]) == 2
+
+
+def test_a_retried_group_makes_nothing_new(client):
+    body = {"entries": [entry("r1", "r2", 60), entry("r3", "h41", 50)]}
+    answers = [
+        client.post("/v1/groups", json=body, headers={"Idempotency-Key": "k"}) for _ in range(2)
+    ]
+    assert answers[0].json() == answers[1].json()
+    assert len(client.get("/v1/reservations").json()["reservations"]) == 2
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256])
+def test_a_key_has_limits(client, key):
+    answer = client.post("/v1/reservations", json=BODY, headers={"Idempotency-Key": key})
+    assert (answer.status_code, answer.json()["type"]) == (422, "/problems/invalid-request")
+
+
+def test_etags_change_with_the_resource(client, service):
+    created = client.post("/v1/reservations", json=BODY)
+    tag = created.headers["etag"]
+    same = client.get("/v1/reservations/v0", headers={"If-None-Match": tag})
+    assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
+    service.settle("v0", State.ACTIVE)
+    changed = client.get("/v1/reservations/v0", headers={"If-None-Match": tag})
+    assert changed.status_code == 200
+    assert changed.headers["etag"] != tag
+    stale = client.delete("/v1/reservations/v0", headers={"If-Match": tag})
+    assert (stale.status_code, stale.json()["type"]) == (412, "/problems/precondition-failed")
+    assert client.get("/v1/reservations/v0").json()["state"] == "active"
+    fresh = f'"x", {changed.headers["etag"]}'
+    assert client.delete("/v1/reservations/v0", headers={"If-Match": fresh}).status_code == 202
+
+
+def test_commit_only_what_was_seen(client):
+    tag = client.post("/v1/reservations", json={**BODY, "hold_s": 30}).headers["etag"]
+    path = "/v1/reservations/v0/commit"
+    assert client.post(path, headers={"If-Match": '"other"'}).status_code == 412
+    assert client.post(path, headers={"If-Match": tag}).json()["state"] == "activating"
+
+
+def test_pages_cover_the_list_once(client):
+    for _ in range(5):
+        client.post("/v1/reservations", json={**BODY, "bandwidth_mbps": 1})
+    seen, after = [], None
+    while True:
+        params = {"limit": 2} | ({"after": after} if after else {})
+        page = client.get("/v1/reservations", params=params).json()
+        seen += [one["id"] for one in page["reservations"]]
+        assert len(page["reservations"]) <= 2
+        if (after := page["next"]) is None:
+            break
+    assert seen == ["v0", "v1", "v2", "v3", "v4"]
+    assert client.get("/v1/reservations", params={"after": "v9"}).status_code == 404
+    assert client.get("/v1/reservations", params={"limit": 0}).status_code == 422
+
+
+def test_the_list_can_be_filtered_by_rack_and_group(client):
+    client.post("/v1/reservations", json=BODY)
+    group = client.post("/v1/groups", json={"entries": [entry("r3", "r4", 5)]}).json()["id"]
+
+    def ids(**params):
+        listed = client.get("/v1/reservations", params=params).json()["reservations"]
+        return [one["id"] for one in listed]
+
+    assert ids(rack="h22") == ["v0"]
+    assert ids(rack="r4") == ids(group=group) == ["v1"]
+    assert ids(rack="r4", group="other") == []
+    assert client.get("/v1/reservations", params={"rack": "r9"}).status_code == 404

@@ -1,0 +1,89 @@
+"""``hydra watch``: what happens, as it happens."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+import click
+
+from apps.cli.client import ControllerClient, JsonObject, url_option
+from apps.cli.command import Command
+from apps.cli.network import describe_circuit, describe_path
+from apps.cli.output import UnreachableError, mbps, warn
+from hydra.events import EventKind
+
+_RECONNECT_S: Final = 1.0
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "hydra watch",
+        "hydra watch --kind circuit-moving --kind circuit-down",
+        "hydra watch --json | jq -r 'select(.kind == \"reservation\") | .reservation.state'",
+    ],
+)
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice([kind.value for kind in EventKind]),
+    help="Only these; repeatable.",
+)
+@click.option("--count", type=click.IntRange(1), help="End after this many.")
+@url_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def watch(kinds: Sequence[str], count: int | None, url: str, as_json: bool) -> None:
+    """Print what happens to circuits and reservations, until Ctrl-C.
+
+    Connects again when the controller was away, and goes on where it was; says so where it missed
+    something.
+    """
+    last_id: str | None = None
+    told = 0
+    connected = False
+    with ControllerClient(url) as client:
+        while True:
+            try:
+                for name, event_id, data in client.events(kinds, last_id):
+                    connected, last_id = True, event_id
+                    if name == "gap":
+                        _print_gap(data)
+                        continue
+                    click.echo(json.dumps(data) if as_json else _describe(data))
+                    told += 1
+                    if told == count:
+                        return
+            except UnreachableError as error:
+                if not connected:
+                    raise
+                warn(f"{error.message}; trying again")
+            time.sleep(_RECONNECT_S)
+
+
+def _print_gap(data: JsonObject) -> None:
+    missed = data["missed"]
+    warn("some events were missed" if missed is None else f"{missed} events were missed")
+
+
+def _describe(event: JsonObject) -> str:
+    clock = datetime.fromtimestamp(event["unix_s"]).astimezone().strftime("%H:%M:%S")
+    about = _reservation(event) if event["circuit"] is None else _circuit(event)
+    reason = f": {event['reason']}" if event["reason"] else ""
+    return f"{clock}  {event['kind']:<14}  {about}{reason}"
+
+
+def _reservation(event: JsonObject) -> str:
+    one = event["reservation"]
+    path = one["path"] or one["booked"]
+    where = f"{one['src']} to {one['dst']}" if path is None else describe_path(path)
+    return f"{one['id']} {one['state']}  {where}, {mbps(one['bandwidth_mbps'])} Mb/s"
+
+
+def _circuit(event: JsonObject) -> str:
+    ids = ", ".join(event["reservations"])
+    return describe_circuit(event["circuit"]) + (f" (reservations {ids})" if ids else "")

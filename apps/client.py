@@ -1,0 +1,296 @@
+"""A typed client of the controller's REST API, for Python programs::
+
+    with HydraClient("http://127.0.0.1:8080") as hydra, hydra.bandwidth("r1", "r2", 40):
+        transfer()  # 40 Mb/s are there; they are given back whatever happens
+
+Answers are the documents of :mod:`apps.rest.models`: what the server sends is what it validates.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+from urllib.parse import quote
+
+import httpx
+from httpx_sse import connect_sse
+from pydantic import BaseModel, ValidationError
+
+from apps.rest import models
+from hydra.errors import HydraError
+from hydra.events import EventKind
+from hydra.lifecycle import ReservationState
+from hydra.reservations import FINAL_STATES
+
+_TIMEOUT_S: Final = 30.0
+_LONGEST_WAIT_S: Final = 60
+_SILENCE_S: Final = 60.0
+_ATTEMPTS: Final = 4
+_FIRST_PAUSE_S: Final = 0.2
+
+_DocumentT = TypeVar("_DocumentT", bound=BaseModel)
+_Query = list[tuple[str, str | int | float | bool | None]]
+
+
+class ClientError(HydraError):
+    """The controller could not be asked, or its answer not be understood."""
+
+
+class Refused(ClientError):
+    """The controller said no; ``problem`` says why, and may have alternatives."""
+
+    def __init__(self, problem: models.Problem) -> None:
+        self.problem = problem
+        super().__init__(f"{problem.title}: {problem.detail}")
+
+
+class NotActive(ClientError):
+    """A reservation was admitted and did not become active."""
+
+    def __init__(self, reservation: models.Reservation) -> None:
+        self.reservation = reservation
+        state = reservation.state.value
+        super().__init__(f"reservation {reservation.id} is {state}: {reservation.reason}")
+
+
+class HydraClient:
+    """A connection to one controller; a context manager that closes it.
+
+    Methods raise Refused, and ClientError where nothing answers. What can safely be repeated is,
+    a few times, when the connection fails: requests for reservations have an idempotency key.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """``tls``: whom to trust; None for the system's authorities."""
+        self._url = url
+        self._http = httpx.Client(
+            base_url=url,
+            headers={} if token is None else {"Authorization": f"Bearer {token}"},
+            verify=tls or ssl.create_default_context(),
+            timeout=_TIMEOUT_S,
+            trust_env=False,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    # -- reservations -----------------------------------------------------------------------------
+
+    def reserve(
+        self,
+        src: str,
+        dst: str,
+        bandwidth_mbps: float,
+        *,
+        duration_s: float | None = None,
+        start_unix_s: float | None = None,
+        end_unix_s: float | None = None,
+        hold_s: float | None = None,
+        wait_s: int = 0,
+    ) -> models.Reservation:
+        """Ask for bandwidth; with ``wait_s``, up to a minute, wait until it is there."""
+        body = models.ReservationBody(
+            src=src,
+            dst=dst,
+            bandwidth_mbps=bandwidth_mbps,
+            duration_s=duration_s,
+            start_unix_s=start_unix_s,
+            end_unix_s=end_unix_s,
+            hold_s=hold_s,
+        )
+        return self._make("/v1/reservations", body, models.Reservation, wait_s)
+
+    def preview(
+        self, src: str, dst: str, bandwidth_mbps: float, **times: float
+    ) -> models.ReservationPreview:
+        """What :meth:`reserve` would do."""
+        body = models.ReservationBody(
+            src=src, dst=dst, bandwidth_mbps=bandwidth_mbps, dry_run=True, **times
+        )
+        return self._make("/v1/reservations", body, models.ReservationPreview, 0)
+
+    def reserve_matrix(
+        self,
+        entries: Sequence[models.MatrixEntry],
+        *,
+        all_or_nothing: bool = True,
+        duration_s: float | None = None,
+        wait_s: int = 0,
+    ) -> models.CreatedGroup:
+        """Ask for a whole traffic matrix as one."""
+        body = models.GroupBody(
+            entries=list(entries), all_or_nothing=all_or_nothing, duration_s=duration_s
+        )
+        return self._make("/v1/groups", body, models.CreatedGroup, wait_s)
+
+    def reservation(self, reservation_id: str) -> models.Reservation:
+        return self._read("GET", _member("/v1/reservations", reservation_id), models.Reservation)
+
+    def reservations(self, *states: ReservationState) -> Iterator[models.Reservation]:
+        """Oldest first, page by page; all of them, or those in these states."""
+        query: _Query = [("state", state.value) for state in states]
+        after: _Query = []
+        while True:
+            page = self._read("GET", "/v1/reservations", models.Reservations, [*query, *after])
+            yield from page.reservations
+            if page.next is None:
+                return
+            after = [("after", page.next)]
+
+    def commit(self, reservation_id: str, wait_s: int = 0) -> models.Reservation:
+        path = f"{_member('/v1/reservations', reservation_id)}/commit"
+        return self._read("POST", path, models.Reservation, wait_s=wait_s)
+
+    def release(self, reservation_id: str, wait_s: int = 0) -> models.Reservation:
+        """Give it back; harmless where it is over."""
+        path = _member("/v1/reservations", reservation_id)
+        return self._read("DELETE", path, models.Reservation, wait_s=wait_s)
+
+    def group(self, group_id: str) -> models.Group:
+        return self._read("GET", _member("/v1/groups", group_id), models.Group)
+
+    def release_group(self, group_id: str, wait_s: int = 0) -> models.Group:
+        path = _member("/v1/groups", group_id)
+        return self._read("DELETE", path, models.Group, wait_s=wait_s)
+
+    @contextmanager
+    def bandwidth(
+        self,
+        src: str,
+        dst: str,
+        bandwidth_mbps: float,
+        *,
+        duration_s: float | None = None,
+        wait_s: int = _LONGEST_WAIT_S,
+    ) -> Iterator[models.Reservation]:
+        """Active in the ``with`` block, released at its end. Raises NotActive if it is not up."""
+        reservation = self.reserve(src, dst, bandwidth_mbps, duration_s=duration_s, wait_s=wait_s)
+        try:
+            if reservation.state is not ReservationState.ACTIVE:
+                raise NotActive(reservation)
+            yield reservation
+        finally:
+            if reservation.state not in FINAL_STATES:
+                self.release(reservation.id)
+
+    # -- the network ------------------------------------------------------------------------------
+
+    def topology(self) -> models.Topology:
+        return self._read("GET", "/v1/topology", models.Topology)
+
+    def demand(self) -> models.Demand:
+        return self._read("GET", "/v1/demand", models.Demand)
+
+    def devices(self) -> models.Devices:
+        return self._read("GET", "/v1/devices", models.Devices)
+
+    def events(
+        self, *kinds: EventKind, last_id: str | None = None
+    ) -> Iterator[tuple[str, models.Event | models.Gap]]:
+        """(id, event) as they happen, after ``last_id``; ends when the connection does."""
+        headers = {} if last_id is None else {"Last-Event-ID": last_id}
+        query: _Query = [("kind", kind.value) for kind in kinds]
+        timeout = httpx.Timeout(_TIMEOUT_S, read=_SILENCE_S)
+        try:
+            with connect_sse(
+                self._http, "GET", "/v1/events", headers=headers, params=query, timeout=timeout
+            ) as source:
+                if not source.response.is_success:
+                    source.response.read()
+                    raise _refused(source.response)
+                for event in source.iter_sse():
+                    document = models.Gap if event.event == "gap" else models.Event
+                    yield event.id, document.model_validate_json(event.data)
+        except httpx.TransportError as error:
+            raise ClientError(f"{self._url}: {error}") from error
+
+    # -- on the way -------------------------------------------------------------------------------
+
+    def _make(
+        self, path: str, body: models.Body, document: type[_DocumentT], wait_s: int
+    ) -> _DocumentT:
+        content = body.model_dump(mode="json", exclude_defaults=True)
+        key = {"Idempotency-Key": uuid.uuid4().hex}
+        return self._read("POST", path, document, content=content, headers=key, wait_s=wait_s)
+
+    def _read(
+        self,
+        method: str,
+        path: str,
+        document: type[_DocumentT],
+        query: _Query | None = None,
+        *,
+        content: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        wait_s: int = 0,
+    ) -> _DocumentT:
+        wishes = {"Prefer": f"wait={min(wait_s, _LONGEST_WAIT_S)}"} if wait_s else {}
+        response = self._send(
+            method, path, query or [], content, {**(headers or {}), **wishes}, wait_s
+        )
+        if not response.is_success:
+            raise _refused(response)
+        try:
+            return document.model_validate_json(response.content)
+        except ValidationError as error:
+            raise ClientError(f"{self._url}{path} answered something else: {error}") from error
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: _Query,
+        content: Mapping[str, Any] | None,
+        headers: Mapping[str, str],
+        wait_s: int,
+    ) -> httpx.Response:
+        """All that is sent here may be repeated."""
+        pause_s = _FIRST_PAUSE_S
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return self._http.request(
+                    method,
+                    path,
+                    params=query,
+                    json=content,
+                    headers=headers,
+                    timeout=_TIMEOUT_S + wait_s,
+                )
+            except httpx.TransportError as error:
+                if attempt == _ATTEMPTS:
+                    raise ClientError(f"{self._url}: {error}") from error
+            time.sleep(pause_s)
+            pause_s *= 2
+        raise AssertionError
+
+
+def _member(collection: str, identifier: str) -> str:
+    return f"{collection}/{quote(identifier, safe='')}"
+
+
+def _refused(response: httpx.Response) -> ClientError:
+    try:
+        return Refused(models.Problem.model_validate_json(response.content))
+    except ValidationError:
+        return ClientError(f"{response.url} answered {response.status_code}, not like HydRA")

@@ -1,0 +1,44 @@
+"""Which roles may use which part of the API."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hydra.access import Role
+
+PUBLIC: Final = frozenset(
+    {
+        ("GET", "/healthz"),
+        ("GET", "/readyz"),
+        ("GET", "/problems/{slug}"),
+        ("GET", "/openapi.json"),
+    }
+)
+"""What needs no token: probes of a supervisor, and texts that everybody can read elsewhere."""
+
+_TENANTS: Final = frozenset(
+    {
+        ("GET", "/v1/reservations"),
+        ("POST", "/v1/reservations"),
+        ("GET", "/v1/reservations/{reservation_id}"),
+        ("POST", "/v1/reservations/{reservation_id}/commit"),
+        ("DELETE", "/v1/reservations/{reservation_id}"),
+        ("POST", "/v1/groups"),
+        ("GET", "/v1/groups/{group_id}"),
+        ("DELETE", "/v1/groups/{group_id}"),
+        ("GET", "/v1/events"),
+    }
+)
+
+
+def roles(method: str, path: str) -> frozenset[Role]:
+    """Who may send ``method`` to the route ``path``; what is new is for operators, to begin with.
+
+    Viewers may read everything.
+    """
+    allowed = {Role.OPERATOR}
+    if method == "GET":
+        allowed.add(Role.VIEWER)
+    if (method, path) in _TENANTS:
+        allowed.add(Role.TENANT)
+    return frozenset(allowed)

@@ -1,0 +1,100 @@
+"""/v1/events: server-sent events, with resume"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from apps.rest import models, render
+from apps.rest.context import Asking, Closing, Reservations
+from apps.rest.problems import INVALID_REQUEST, TOO_MANY_SUBSCRIBERS, BusyError, responses
+from hydra.events import EventKind, EventLog
+
+router = APIRouter(prefix="/v1", tags=["events"])
+
+MOST_SUBSCRIBERS: Final = 200
+_LOOK_UP_S: Final = 0.5
+"""How often a subscriber that nothing happens for looks whether the server closes."""
+
+
+async def _seat(request: Request) -> AsyncIterator[None]:
+    """A place among the subscribers; raises BusyError if there is none."""
+    state = request.app.state
+    if state.subscribers >= MOST_SUBSCRIBERS:
+        raise BusyError(f"{MOST_SUBSCRIBERS} subscribers follow the events already: try later")
+    state.subscribers += 1
+    try:
+        yield
+    finally:
+        state.subscribers -= 1
+
+
+@router.get(
+    "/events",
+    response_class=EventSourceResponse,
+    responses=responses(INVALID_REQUEST, TOO_MANY_SUBSCRIBERS),
+    dependencies=[Depends(_seat)],
+)
+async def follow_events(
+    service: Reservations,
+    closing: Closing,
+    caller: Asking,
+    kind: Annotated[Sequence[EventKind], Query(description="Only these; may be repeated.")] = (),
+    last_event_id: Annotated[
+        str | None, Header(description="Begin after this event; without it, with the next one.")
+    ] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Server-sent events: circuits up, down, about to move, and reservations in a new state.
+
+    Each is named after its kind, and its data is an ``Event``. Where some are no longer there to
+    be told, an event ``gap`` says so: read the resources again.
+    """
+    log = service.events
+    number = _place(log, last_event_id)
+    if number is None:
+        yield _gap(log, 0, None)
+        number = 0
+    else:
+        yield ServerSentEvent(comment=f"after {log.run}-{number}")
+    loop = asyncio.get_running_loop()
+    news = asyncio.Event()
+
+    def wake() -> None:
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(news.set)
+
+    with log.listening(wake):
+        while not closing.is_set():
+            news.clear()
+            events, missed = log.after(number)
+            if missed:
+                yield _gap(log, events[0].number - 1, missed)
+            for event in events:
+                number = event.number
+                document = render.event(service.fabric, event, caller)
+                if document is not None and (not kind or event.kind in kind):
+                    yield ServerSentEvent(
+                        event=event.kind.value, id=f"{log.run}-{number}", data=document
+                    )
+            if not events:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(news.wait(), _LOOK_UP_S)
+
+
+def _place(log: EventLog, last_event_id: str | None) -> int | None:
+    """The number to go on from; None where the id is of another run, or no id at all."""
+    if last_event_id is None:
+        return log.last
+    run, _, number = last_event_id.rpartition("-")
+    if run != log.run or not number.isdecimal() or int(number) > log.last:
+        return None
+    return int(number)
+
+
+def _gap(log: EventLog, number: int, missed: int | None) -> ServerSentEvent:
+    return ServerSentEvent(event="gap", id=f"{log.run}-{number}", data=models.Gap(missed=missed))

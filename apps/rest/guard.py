@@ -1,0 +1,179 @@
+"""Who asks, whether they may, how often, and a record of it: before a request's body is read."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Sequence
+from math import ceil
+from pathlib import Path
+from typing import Final
+
+from limits import RateLimitItemPerSecond
+from limits.storage import MemoryStorage
+from limits.strategies import MovingWindowRateLimiter
+from starlette.datastructures import Headers
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from apps.rest.access import PUBLIC, roles
+from apps.rest.context import CALLER
+from apps.rest.problems import (
+    FORBIDDEN,
+    TOO_MANY_REQUESTS,
+    UNAUTHENTICATED,
+    ProblemType,
+    problem_response,
+)
+from apps.tokens import TokenFile
+from hydra.access import LOCAL, Caller, identify
+from hydra.errors import HydraError
+
+LOG = logging.getLogger("hydra.audit")
+_BURST_S: Final = 5
+"""Requests are counted over this long, so that short bursts pass."""
+
+
+class AuditLog:
+    """One JSON object a line for every request that changes something, or is turned away.
+
+    Who, from where, what, and with which outcome; never a header or a body.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        """Raises HydraError if the file can't be written; None for the controller's log."""
+        self._path = None if path is None else Path(path)
+        if self._path is not None:
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._path.touch(mode=0o600)
+            except OSError as error:
+                raise HydraError(
+                    f"can't write controller.audit_log {path}: {error.strerror}"
+                ) from error
+
+    def record(self, scope: Scope, caller: Caller | None, status: int, taken_s: float) -> None:
+        client = scope.get("client") or ("", 0)
+        entry = {
+            "unix_s": round(time.time(), 3),
+            "caller": None if caller is None else caller.name,
+            "role": None if caller is None else caller.role.value,
+            "from": client[0],
+            "method": scope["method"],
+            "path": scope["path"],
+            "status": status,
+            "ms": round(taken_s * 1000, 1),
+        }
+        self._write(json.dumps(entry))
+
+    def _write(self, line: str) -> None:
+        if self._path is None:
+            LOG.info("%s", line)
+            return
+        try:
+            with self._path.open("a", encoding="utf-8") as file:  # anew: it may be rotated
+                file.write(line + "\n")
+        except OSError as error:
+            LOG.error("the audit log %s can't be written (%s): %s", self._path, error, line)
+
+
+class Limiter:
+    """So many requests per second of each caller, over a few seconds."""
+
+    def __init__(self, requests_per_s: float) -> None:
+        self._item = RateLimitItemPerSecond(max(1, ceil(requests_per_s * _BURST_S)), _BURST_S)
+        self._window = MovingWindowRateLimiter(MemoryStorage())
+
+    def wait_s(self, key: str) -> int:
+        """Seconds until ``key`` may try again; 0 if it may now, and that has been counted."""
+        if self._window.hit(self._item, key):
+            return 0
+        reset_s, _ = self._window.get_window_stats(self._item, key)
+        return max(1, ceil(reset_s - time.time()))
+
+
+class Guard:
+    """Without ``tokens``, whoever reaches the server is an operator: it is on loopback only."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        routes: Sequence[BaseRoute],
+        tokens: TokenFile | None,
+        limiter: Limiter | None,
+        audit: AuditLog,
+    ) -> None:
+        self._app = app
+        self._routes = routes
+        self._tokens = tokens
+        self._limiter = limiter
+        self._audit = audit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started_s = time.monotonic()
+        caller = self._identify(scope)
+        outcome = _Outcome(send)
+        refusal = self._refusal(scope, caller)
+        if refusal is None:
+            await self._app({**scope, CALLER: caller or LOCAL}, receive, outcome)
+        else:
+            problem, detail, headers = refusal
+            response = problem_response(problem, detail, scope["path"], headers=headers)
+            await response(scope, receive, outcome)
+        if refusal is not None or scope["method"] not in {"GET", "HEAD", "OPTIONS"}:
+            self._audit.record(scope, caller, outcome.status, time.monotonic() - started_s)
+
+    def _identify(self, scope: Scope) -> Caller | None:
+        if self._tokens is None:
+            return LOCAL
+        scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        return identify(token.strip(), self._tokens.known())
+
+    def _refusal(
+        self, scope: Scope, caller: Caller | None
+    ) -> tuple[ProblemType, str, dict[str, str]] | None:
+        path = self._route(scope)
+        if (scope["method"], path) in PUBLIC:
+            return None
+        address = (scope.get("client") or ("", 0))[0]
+        key = f"address {address}" if caller is None else f"caller {caller.name}"
+        wait_s = 0 if self._limiter is None else self._limiter.wait_s(key)
+        if wait_s:
+            detail = f"too many requests: try again in {wait_s} s"
+            return TOO_MANY_REQUESTS, detail, {"Retry-After": str(wait_s)}
+        if caller is None:
+            detail = "send a valid token: Authorization: Bearer TOKEN; an operator makes them"
+            return UNAUTHENTICATED, detail, {"WWW-Authenticate": "Bearer"}
+        if path is not None and caller.role not in roles(scope["method"], path):
+            detail = (
+                f"{caller.name} has the role {caller.role.value} and may not "
+                f"{scope['method']} {path}"
+            )
+            return FORBIDDEN, detail, {}
+        return None
+
+    def _route(self, scope: Scope) -> str | None:
+        """The template of the route that will be taken; None: there is none."""
+        for route in self._routes:
+            if isinstance(route, Route) and route.matches(scope)[0] is Match.FULL:
+                return route.path
+        return None
+
+
+class _Outcome:
+    """Passes messages on and remembers the status."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)

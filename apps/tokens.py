@@ -1,0 +1,86 @@
+"""The file that holds the tokens' hashes: written by ``hydra token``, read by the controller."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from hydra.access import StoredToken
+from hydra.errors import HydraError
+
+LOG = logging.getLogger("hydra.tokens")
+
+
+def read_tokens(path: Path) -> dict[str, StoredToken]:
+    """The tokens by name; none if there is no such file. Raises HydraError if it is no such file.
+
+    Nothing of what the file holds is in an error.
+    """
+    try:
+        records = json.loads(path.read_text(encoding="utf-8"))["tokens"]
+        tokens = [StoredToken.from_record(record) for record in records]
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise HydraError(f"can't read the tokens in {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise HydraError(
+            f"{path} is not a file of tokens ({type(error).__name__}): `hydra token` writes it"
+        ) from None
+    return {token.name: token for token in tokens}
+
+
+def write_tokens(path: Path, tokens: Iterable[StoredToken]) -> None:
+    """Replace the file as a whole; only its owner may read it. Raises HydraError."""
+    text = json.dumps({"tokens": [token.to_record() for token in tokens]}, indent=2) + "\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Made by mkstemp, it is nobody else's to read from the first moment on.
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except OSError as error:
+        raise HydraError(f"can't write the tokens to {path}: {error.strerror}") from error
+
+
+class TokenFile:
+    """The tokens as the file has them now: one that was revoked is refused at once."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises HydraError if the file can't be used, or holds no token."""
+        self._path = path
+        self._lock = threading.Lock()
+        self._version = self._look()
+        self._known: Mapping[str, StoredToken] = read_tokens(path)
+        if not self._known:
+            raise HydraError(
+                f"controller.tokens is {path}, which holds no token: make one with "
+                f"`hydra token create NAME --role operator --file {path}`"
+            )
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            seen = self._path.stat()
+        except OSError:
+            return None
+        return seen.st_ino, seen.st_mtime_ns, seen.st_size
+
+    def known(self) -> Mapping[str, StoredToken]:
+        """By name. A file that is broken meanwhile changes nothing, and the log says so."""
+        version = self._look()
+        with self._lock:
+            if version != self._version:
+                self._version = version
+                try:
+                    self._known = read_tokens(self._path)
+                except HydraError as error:
+                    LOG.error("%s; the tokens read before still count", error)
+            return self._known

@@ -1,0 +1,118 @@
+"""Who may do what: roles, tokens as they are stored, and whom a reservation is shown to.
+
+A token is ``hydra_NAME_SECRET``; only the SHA-256 of the secret is stored. The secret has 256
+random bits, so that a slow hash would protect nothing that a fast one does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from hydra.errors import HydraError
+from hydra.reservations import Reservation
+
+_PREFIX: Final = "hydra"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}")
+
+
+class Role(Enum):
+    VIEWER = "viewer"
+    """Sees everything, changes nothing."""
+    TENANT = "tenant"
+    """Makes reservations, and sees nothing but its own."""
+    OPERATOR = "operator"
+    """May do everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks."""
+
+    name: str
+    role: Role
+
+    @property
+    def tenant(self) -> str | None:
+        """The owner of what it makes, and the only one whose things it sees; None: no tenant."""
+        return self.name if self.role is Role.TENANT else None
+
+    def sees(self, reservation: Reservation) -> bool:
+        return self.role is not Role.TENANT or reservation.owner == self.name
+
+
+LOCAL: Final = Caller("local", Role.OPERATOR)
+"""Whoever reaches a controller without tokens: it listens on loopback only."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredToken:
+    """A token without its secret."""
+
+    name: str
+    role: Role
+    secret_sha256: str
+    created_unix_s: float
+
+    def to_record(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "role": self.role.value,
+            "secret_sha256": self.secret_sha256,
+            "created_unix_s": self.created_unix_s,
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> StoredToken:
+        """Raises HydraError, which does not repeat what the record holds."""
+        try:
+            token = cls(
+                check_name(str(record["name"])),
+                Role(record["role"]),
+                str(record["secret_sha256"]),
+                float(record["created_unix_s"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise HydraError(f"not a token's record ({type(error).__name__})") from None
+        if not re.fullmatch(r"[0-9a-f]{64}", token.secret_sha256):
+            raise HydraError(f"token {token.name}: secret_sha256 is not a SHA-256 in hexadecimal")
+        return token
+
+
+def check_name(name: str) -> str:
+    """Raises HydraError unless ``name`` can be a token's."""
+    if not _NAME.fullmatch(name):
+        raise HydraError(
+            f"{name!r} can't name a token: use letters, digits, dots and hyphens, 63 at most"
+        )
+    return name
+
+
+def make_token(
+    name: str, role: Role, secret: str, created_unix_s: float
+) -> tuple[str, StoredToken]:
+    """The token to hand out, and what to store of it; ``secret`` has to be random."""
+    return f"{_PREFIX}_{check_name(name)}_{secret}", StoredToken(
+        name, role, _hash(secret), created_unix_s
+    )
+
+
+def identify(text: str, known: Mapping[str, StoredToken]) -> Caller | None:
+    """Whose token ``text`` is; None: nobody's."""
+    prefix, _, rest = text.partition("_")
+    name, _, secret = rest.partition("_")
+    stored = known.get(name)
+    expected = _hash("") if stored is None else stored.secret_sha256
+    genuine = hmac.compare_digest(_hash(secret), expected)
+    if stored is None or not genuine or prefix != _PREFIX:
+        return None
+    return Caller(stored.name, stored.role)
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,193 @@
+"""Whether a reservation fits into the calendar; if not, why, and what would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Final
+
+from hydra.calendar import ROUNDING_MBPS, Booking, Calendar, Ground, Pair, Window
+from hydra.errors import AdmissionError, Alternative
+from hydra.model import Fabric, OpticalPort, Path, RackId
+
+_LATER_STARTS_TRIED: Final = 24
+_NAMED: Final = 4
+"""Reservations, and ports, that a refusal names before it only counts them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request with its names resolved and its times known."""
+
+    src: str
+    dst: str
+    pair: Pair
+    mbps: float
+    start_unix_s: float
+    end_unix_s: float
+    """Infinite: until released."""
+    servers: frozenset[str]
+
+    def booking(self, booking_id: str, path: Path) -> Booking:
+        return Booking(
+            booking_id, path, self.mbps, self.start_unix_s, self.end_unix_s, self.servers
+        )
+
+
+def admit(calendar: Calendar, ask: Ask, ground: Ground) -> Path:
+    """The path for ``ask``; one that leaves standing paths alone if there is one.
+
+    Raises AdmissionError, which says what is in the way and carries alternatives.
+    """
+    path = _fit(calendar, ask, ground) or _fit(calendar, ask, replace(ground, standing=()))
+    if path is None:
+        raise _refusal(calendar, ask, replace(ground, standing=()))
+    return path
+
+
+def _fit(calendar: Calendar, ask: Ask, ground: Ground) -> Path | None:
+    return _fit_window(calendar.window(ask.start_unix_s, ask.end_unix_s, ground), calendar, ask)
+
+
+def _fit_window(window: Window, calendar: Calendar, ask: Ask) -> Path | None:
+    room_mbps = calendar.fabric.server_rate_mbps - ask.mbps + ROUNDING_MBPS
+    if any(window.server_mbps(server) > room_mbps for server in ask.servers):
+        return None
+    return window.find(ask.pair, ask.mbps)
+
+
+# --- refusals -----------------------------------------------------------------------------------
+
+
+def _refusal(calendar: Calendar, ask: Ask, ground: Ground) -> AdmissionError:
+    window = calendar.window(ask.start_unix_s, ask.end_unix_s, ground)
+    lower = _lower_rate(window, calendar, ask)
+    later = _later_start(calendar, ask, replace(ground, blocked=frozenset()))
+    ways = []
+    if lower is not None:
+        ways.append(f"ask for at most {lower.bandwidth_mbps:g} Mb/s")
+    if later is not None and later.start_unix_s is not None:
+        ways.append(f"start at {moment(later.start_unix_s)}")
+    remedy = f"; {', or '.join(ways)}" if ways else ""
+    alternatives = [one for one in (lower, later) if one is not None]
+    return AdmissionError(
+        _in_the_way(calendar, window, ask, ground) + remedy,
+        alternatives,
+        f"{ask.mbps:g} Mb/s between {ask.src} and {ask.dst} do not fit beside what is promised "
+        f"already{remedy}",
+    )
+
+
+def _lower_rate(window: Window, calendar: Calendar, ask: Ask) -> Alternative | None:
+    """The highest bandwidth that fits, at the same time."""
+    server_mbps = calendar.fabric.server_rate_mbps
+    levels = {*window.levels_mbps(), *(server_mbps - window.server_mbps(s) for s in ask.servers)}
+    rates = sorted(rate for rate in levels if ROUNDING_MBPS < rate < ask.mbps)
+    low, high = 0, len(rates)  # rates[:low] fit, rates[high:] do not
+    while low < high:
+        middle = (low + high) // 2
+        if _fit_window(window, calendar, replace(ask, mbps=rates[middle])) is None:
+            high = middle
+        else:
+            low = middle + 1
+    return Alternative(round(rates[low - 1], 6), None) if low else None
+
+
+def _later_start(calendar: Calendar, ask: Ask, ground: Ground) -> Alternative | None:
+    """The first end of a booking from which on all of it fits, among the next few."""
+    ports = {port.id for rack in ask.pair for port in calendar.fabric.ports_of(rack)}
+    near = [
+        booking
+        for port in ports
+        for circuit in calendar.circuits_at(port)
+        for booking in calendar.of_circuit(circuit)
+    ]
+    near += [booking for server in ask.servers for booking in calendar.of_server(server)]
+    ends = {b.end_unix_s for b in near if ask.start_unix_s < b.end_unix_s < float("inf")}
+    length_s = ask.end_unix_s - ask.start_unix_s
+    for end_unix_s in sorted(ends)[:_LATER_STARTS_TRIED]:
+        later = replace(ask, start_unix_s=end_unix_s, end_unix_s=end_unix_s + length_s)
+        if _fit(calendar, later, ground) is not None:
+            return Alternative(ask.mbps, end_unix_s)
+    return None
+
+
+def _in_the_way(calendar: Calendar, window: Window, ask: Ask, ground: Ground) -> str:
+    fabric = calendar.fabric
+    for server in sorted(ask.servers):
+        held_mbps = window.server_mbps(server)
+        if held_mbps + ask.mbps > fabric.server_rate_mbps + ROUNDING_MBPS:
+            return (
+                f"{ask.mbps:g} Mb/s is too much for server {server}: its uplink carries "
+                f"{fabric.server_rate_mbps:g} Mb/s{_and_reserved(held_mbps)}"
+            )
+    names = " and ".join(fabric.racks[rack].name for rack in ask.pair)
+    paths = window.pair_paths(ask.pair)
+    if len(paths) > 1:
+        return (
+            f"the path between {names} changes meanwhile (reservations "
+            f"{_ids(_of_pair(calendar, window, ask.pair))}), and one reservation has one path"
+        )
+    if paths:
+        (path,) = paths
+        held_mbps = max(window.load_mbps(circuit) for circuit in path.circuits)
+        rate_mbps = min(fabric.rate_of(circuit) for circuit in path.circuits)
+        holders = {b.id: b for circuit in path.circuits for b in window.bookings(circuit)}
+        return (
+            f"{ask.mbps:g} Mb/s between {names} is too much: their path carries "
+            f"{rate_mbps:g} Mb/s{_and_reserved(held_mbps)} (by {_ids(holders.values())})"
+        )
+    ends = "; ".join(_describe_rack(fabric, window, rack, ground) for rack in ask.pair)
+    return f"no path with {ask.mbps:g} Mb/s to spare between {names}: {ends}"
+
+
+def _of_pair(calendar: Calendar, window: Window, pair: Pair) -> list[Booking]:
+    start, end = window.start_unix_s, window.end_unix_s
+    return [booking for booking in calendar.of_pair(pair) if booking.overlaps(start, end)]
+
+
+def _describe_rack(fabric: Fabric, window: Window, rack: RackId, ground: Ground) -> str:
+    ports = fabric.ports_of(rack)
+    texts = [
+        f"{port.tor_port} (plane {fabric.planes[port.plane].name}) "
+        + _describe_port(fabric, window, port, ground)
+        for port in ports[:_NAMED]
+    ]
+    if len(ports) > _NAMED:
+        free = sum(1 for port in ports[_NAMED:] if not window.users(port.id))
+        texts.append(f"and {len(ports) - _NAMED} more ports, of which {free} are free")
+    return f"at {fabric.racks[rack].name} " + (", ".join(texts) or "there is no optical port")
+
+
+def _describe_port(fabric: Fabric, window: Window, port: OpticalPort, ground: Ground) -> str:
+    if port.id in ground.blocked:
+        return "is out of use"
+    holders = {b.id: b for circuit in window.users(port.id) for b in window.bookings(circuit)}
+    if not holders:
+        return "is free"
+    texts = [_describe_booking(fabric, port, booking) for booking in holders.values()]
+    more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
+    return f"is held by {' and '.join(texts[:_NAMED])}{more}"
+
+
+def _describe_booking(fabric: Fabric, port: OpticalPort, booking: Booking) -> str:
+    racks = f"{fabric.racks[booking.path.src].name}-{fabric.racks[booking.path.dst].name}"
+    until = f", until {moment(booking.end_unix_s)}" if isfinite(booking.end_unix_s) else ""
+    return f"{booking.id} ({racks}, {booking.mbps:g} of {port.rate_mbps:g} Mb/s{until})"
+
+
+def _ids(bookings: Iterable[Booking]) -> str:
+    ids: Sequence[str] = [booking.id for booking in bookings]
+    more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
+    return ", ".join(ids[:_NAMED]) + more
+
+
+def _and_reserved(held_mbps: float) -> str:
+    return f", of which {held_mbps:g} Mb/s are reserved already" if held_mbps else ""
+
+
+def moment(unix_s: float) -> str:
+    """A point in time as RFC 3339 has it, in UTC."""
+    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,334 @@
+"""What is promised when: bookings of paths over time, and where another one fits.
+
+The rule of admission. A booking has one path, for its whole time. A path of at most ``max_hops``
+circuits fits if, at every moment of that time,
+
+- each of its ports is free, or serves the very circuit that the path needs (a port ends one
+  circuit, so this also covers the planes);
+- each of its circuits carries what is booked on it already and the new booking, too;
+- its rack pair has no other path.
+
+Earlier bookings are never moved to make room for later ones. Whatever fits by this rule is found,
+and what does not fit is never admitted: neither is a heuristic. Times are Unix seconds; bookings
+are half-open intervals, so one may begin in the moment in which another ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
+
+ROUNDING_MBPS: Final = 1e-6
+"""Sums of bandwidths are compared with this slack, so that 0.1 + 0.2 fits into 0.3."""
+
+Pair = tuple[RackId, RackId]
+_KeyT = TypeVar("_KeyT")
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """A bandwidth on a path, in both directions, from ``start_unix_s`` until ``end_unix_s``."""
+
+    id: str
+    path: Path
+    mbps: float
+    start_unix_s: float
+    end_unix_s: float
+    """Infinite: until it is removed."""
+    servers: frozenset[str] = frozenset()
+    """Servers whose uplink carries it; none where whole racks were named."""
+
+    def overlaps(self, start_unix_s: float, end_unix_s: float) -> bool:
+        return self.start_unix_s < end_unix_s and start_unix_s < self.end_unix_s
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What admission rests on besides the calendar."""
+
+    max_hops: int = 3
+    blocked: frozenset[PortId] = frozenset()
+    """Ports that nothing new may use."""
+    standing: tuple[Path, ...] = ()
+    """Paths that nobody booked, left alone where that is possible."""
+
+
+def peak_mbps(bookings: Iterable[Booking], start_unix_s: float, end_unix_s: float) -> float:
+    """The largest sum of bandwidths at any moment of [start, end)."""
+    changes: list[tuple[float, float]] = []
+    for booking in bookings:
+        if booking.overlaps(start_unix_s, end_unix_s):
+            changes.append((max(booking.start_unix_s, start_unix_s), booking.mbps))
+            changes.append((booking.end_unix_s, -booking.mbps))
+    level = peak = 0.0
+    for _, change in sorted(changes):  # at one moment, ends come before beginnings
+        level += change
+        peak = max(peak, level)
+    return peak
+
+
+class Calendar:
+    """All bookings on one fabric. Not thread-safe: its owner holds the lock."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric
+        self.ports_on: dict[PlaneId, list[PortId]] = {plane.id: [] for plane in fabric.planes}
+        for port in fabric.ports:
+            self.ports_on[port.plane].append(port.id)
+        self._bookings: dict[str, Booking] = {}
+        self._by_circuit: dict[Circuit, dict[str, Booking]] = {}
+        self._by_pair: dict[Pair, dict[str, Booking]] = {}
+        self._by_server: dict[str, dict[str, Booking]] = {}
+        self._circuits_at: dict[PortId, set[Circuit]] = {}
+
+    def __len__(self) -> int:
+        return len(self._bookings)
+
+    def __iter__(self) -> Iterator[Booking]:
+        return iter(self._bookings.values())
+
+    def get(self, booking_id: str) -> Booking | None:
+        return self._bookings.get(booking_id)
+
+    def add(self, booking: Booking) -> None:
+        """Enter it, whether it fits or not; replaces one of the same id."""
+        if (old := self._bookings.get(booking.id)) is not None:
+            self._take_out(old)
+        self._bookings[booking.id] = booking
+        self._by_pair.setdefault((booking.path.src, booking.path.dst), {})[booking.id] = booking
+        for circuit in booking.path.circuits:
+            self._by_circuit.setdefault(circuit, {})[booking.id] = booking
+            for port in (circuit.a, circuit.b):
+                self._circuits_at.setdefault(port, set()).add(circuit)
+        for server in booking.servers:
+            self._by_server.setdefault(server, {})[booking.id] = booking
+
+    def remove(self, booking_id: str) -> None:
+        """Does nothing if there is no such booking."""
+        booking = self._bookings.pop(booking_id, None)
+        if booking is not None:
+            self._take_out(booking)
+
+    def _take_out(self, booking: Booking) -> None:
+        _drop(self._by_pair, (booking.path.src, booking.path.dst), booking.id)
+        for circuit in booking.path.circuits:
+            if _drop(self._by_circuit, circuit, booking.id):
+                for port in (circuit.a, circuit.b):
+                    self._circuits_at[port].discard(circuit)
+        for server in booking.servers:
+            _drop(self._by_server, server, booking.id)
+
+    def of_pair(self, pair: Pair) -> Sequence[Booking]:
+        return tuple(self._by_pair.get(pair, {}).values())
+
+    def of_server(self, server: str) -> Sequence[Booking]:
+        return tuple(self._by_server.get(server, {}).values())
+
+    def of_circuit(self, circuit: Circuit) -> Sequence[Booking]:
+        return tuple(self._by_circuit.get(circuit, {}).values())
+
+    def circuits_at(self, port: PortId) -> Collection[Circuit]:
+        """Circuits that some booking has at this port, at any time."""
+        return self._circuits_at.get(port, ())
+
+    def window(self, start_unix_s: float, end_unix_s: float, ground: Ground) -> Window:
+        """What [start, end) looks like; valid until the calendar changes."""
+        return Window(self, start_unix_s, end_unix_s, ground)
+
+
+def _drop(index: dict[_KeyT, dict[str, Booking]], key: _KeyT, booking_id: str) -> bool:
+    """Remove an entry; True if it was the key's last."""
+    entries = index[key]
+    del entries[booking_id]
+    if entries:
+        return False
+    del index[key]
+    return True
+
+
+class Window:
+    """A stretch of time, and what fits into all of it."""
+
+    def __init__(
+        self, calendar: Calendar, start_unix_s: float, end_unix_s: float, ground: Ground
+    ) -> None:
+        self.start_unix_s = start_unix_s
+        self.end_unix_s = end_unix_s
+        self._calendar = calendar
+        self._fabric = calendar.fabric
+        self._ground = ground
+        self._standing: dict[PortId, Circuit] = {
+            port: circuit
+            for path in ground.standing
+            for circuit in path.circuits
+            for port in (circuit.a, circuit.b)
+        }
+        self._users: dict[PortId, frozenset[Circuit]] = {}
+        self._loads: dict[Circuit, float] = {}
+
+    # --- what is taken --------------------------------------------------------------------------
+
+    def bookings(self, circuit: Circuit) -> list[Booking]:
+        """Those on ``circuit`` at any moment of the window."""
+        start, end = self.start_unix_s, self.end_unix_s
+        return [one for one in self._calendar.of_circuit(circuit) if one.overlaps(start, end)]
+
+    def users(self, port: PortId) -> frozenset[Circuit]:
+        """The circuits that ``port`` ends at some moment of the window."""
+        known = self._users.get(port)
+        if known is None:
+            booked = [c for c in self._calendar.circuits_at(port) if self.bookings(c)]
+            standing = self._standing.get(port)
+            known = frozenset(booked if standing is None else [*booked, standing])
+            self._users[port] = known
+        return known
+
+    def load_mbps(self, circuit: Circuit) -> float:
+        """The most that is booked on ``circuit`` at any moment."""
+        load = self._loads.get(circuit)
+        if load is None:
+            load = peak_mbps(self._calendar.of_circuit(circuit), self.start_unix_s, self.end_unix_s)
+            self._loads[circuit] = load
+        return load
+
+    def spare_mbps(self, circuit: Circuit) -> float:
+        return self._fabric.rate_of(circuit) - self.load_mbps(circuit)
+
+    def server_mbps(self, server: str) -> float:
+        """The most that is booked on a server's uplink at any moment."""
+        return peak_mbps(self._calendar.of_server(server), self.start_unix_s, self.end_unix_s)
+
+    def pair_paths(self, pair: Pair) -> frozenset[Path]:
+        """The paths that the pair has at some moment of the window."""
+        start, end = self.start_unix_s, self.end_unix_s
+        booked = {b.path for b in self._calendar.of_pair(pair) if b.overlaps(start, end)}
+        return frozenset(booked) or frozenset(
+            path for path in self._ground.standing if (path.src, path.dst) == pair
+        )
+
+    # --- what fits ------------------------------------------------------------------------------
+
+    def find(self, pair: Pair, mbps: float) -> Path | None:
+        """A path with as few circuits as possible that fits, by the rule above; None: none does."""
+        present = self.pair_paths(pair)
+        if present:
+            fitting = [p for p in present if all(self._usable(c, mbps) for c in p.circuits)]
+            return fitting[0] if len(present) == len(fitting) == 1 else None
+        return self._search(pair, mbps)
+
+    def _usable(self, circuit: Circuit, mbps: float) -> bool:
+        return (
+            self._ground.blocked.isdisjoint((circuit.a, circuit.b))
+            and self.users(circuit.a) <= {circuit}
+            and self.users(circuit.b) <= {circuit}
+            and self.spare_mbps(circuit) >= mbps - ROUNDING_MBPS
+        )
+
+    def _search(self, pair: Pair, mbps: float) -> Path | None:
+        """Breadth first over racks.
+
+        One way of reaching a rack is enough. Leaving it by the port by which it was entered is
+        never needed: on that port's plane, whoever came before could have gone there directly. For
+        the same reason new circuits of a plane are tried from one rack only, the first.
+        """
+        src, dst = pair
+        came: dict[RackId, tuple[RackId, Circuit] | None] = {src: None}
+        lit: set[PlaneId] = set()
+        frontier = [src]
+        for hop in range(self._ground.max_hops):
+            for rack in frontier:
+                last = self._direct(rack, dst, mbps)
+                if last is not None:
+                    return _path(pair, came, rack, last)
+            if hop == self._ground.max_hops - 1:
+                break
+            reached: list[RackId] = []
+            for rack in frontier:
+                for circuit, far in self._onward(rack, mbps, lit):
+                    if far not in came:
+                        came[far] = (rack, circuit)
+                        reached.append(far)
+            frontier = reached
+        return None
+
+    def _direct(self, rack: RackId, dst: RackId, mbps: float) -> Circuit | None:
+        """A circuit between two racks: one that is booked anyway, or a new one."""
+        booked = [
+            circuit
+            for circuit, far in self._booked_from(rack)
+            if far == dst and self._usable(circuit, mbps)
+        ]
+        if booked:
+            return min(booked)
+        ends = {self._fabric.ports[port].plane: port for port in self._free_ports(dst, mbps)}
+        for port in self._free_ports(rack, mbps):
+            plane = self._fabric.ports[port].plane
+            if plane in ends:
+                return _circuit(plane, port, ends[plane])
+        return None
+
+    def _onward(
+        self, rack: RackId, mbps: float, lit: set[PlaneId]
+    ) -> Iterator[tuple[Circuit, RackId]]:
+        """Circuits from a rack, booked ones first, with the racks at their other ends."""
+        for circuit, far in self._booked_from(rack):
+            if self._usable(circuit, mbps):
+                yield circuit, far
+        for port in self._free_ports(rack, mbps):
+            plane = self._fabric.ports[port].plane
+            if plane in lit:
+                continue
+            lit.add(plane)
+            for other in self._calendar.ports_on[plane]:
+                if self._fabric.ports[other].rack != rack and self._free(other, mbps):
+                    yield _circuit(plane, port, other), self._fabric.ports[other].rack
+
+    def _booked_from(self, rack: RackId) -> Iterator[tuple[Circuit, RackId]]:
+        for port in self._fabric.ports_of(rack):
+            users = self.users(port.id)
+            if len(users) == 1:
+                (circuit,) = users
+                other = circuit.b if circuit.a == port.id else circuit.a
+                yield circuit, self._fabric.ports[other].rack
+
+    def _free_ports(self, rack: RackId, mbps: float) -> list[PortId]:
+        return [p.id for p in self._fabric.ports_of(rack) if self._free(p.id, mbps)]
+
+    def _free(self, port: PortId, mbps: float) -> bool:
+        return (
+            port not in self._ground.blocked
+            and self._fabric.ports[port].rate_mbps >= mbps - ROUNDING_MBPS
+            and not self.users(port)
+        )
+
+    def levels_mbps(self) -> list[float]:
+        """Every bandwidth at which the answer of :meth:`find` may change, sorted."""
+        calendar = self._calendar
+        spare = {
+            self.spare_mbps(circuit)
+            for booking in calendar
+            if booking.overlaps(self.start_unix_s, self.end_unix_s)
+            for circuit in booking.path.circuits
+        }
+        return sorted(spare | {port.rate_mbps for port in self._fabric.ports})
+
+
+def _circuit(plane: PlaneId, one: PortId, other: PortId) -> Circuit:
+    return Circuit(plane, min(one, other), max(one, other))
+
+
+def _path(
+    pair: Pair,
+    came: Mapping[RackId, tuple[RackId, Circuit] | None],
+    rack: RackId,
+    last: Circuit,
+) -> Path:
+    circuits = [last]
+    step = came[rack]
+    while step is not None:
+        circuits.append(step[1])
+        step = came[step[0]]
+    return Path(*pair, tuple(reversed(circuits)))

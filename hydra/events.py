@@ -1,0 +1,96 @@
+"""What has happened, for whoever wants to follow: a bounded history that many may read.
+
+Readers keep their own place in it. One that is slow or gone holds up nobody, and costs nothing but
+what it has missed: the history keeps the latest events, whoever read them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+
+from hydra.model import Circuit
+from hydra.reservations import Reservation
+
+
+class EventKind(Enum):
+    RESERVATION = "reservation"
+    """Admitted, or in another state, or on another path."""
+    CIRCUIT_UP = "circuit-up"
+    CIRCUIT_DOWN = "circuit-down"
+    CIRCUIT_MOVING = "circuit-moving"
+    """About to be taken down on purpose: what it carries goes another way from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    number: int
+    """Counts from 1 in each run of the controller."""
+    kind: EventKind
+    unix_s: float
+    reservation: Reservation | None = None
+    circuit: Circuit | None = None
+    served: tuple[Reservation, ...] = ()
+    """The reservations that were promised this circuit."""
+    reason: str = ""
+
+
+class EventLog:
+    """Thread-safe; keeps the last ``capacity`` events."""
+
+    def __init__(self, run: str, capacity: int = 10_000) -> None:
+        self.run = run
+        """Tells the numbers of this run from those of others."""
+        self._events: deque[Event] = deque(maxlen=capacity)
+        self._lock = threading.Lock()
+        self._last = 0
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def last(self) -> int:
+        """The number of the newest event; 0 before the first."""
+        with self._lock:
+            return self._last
+
+    def publish(
+        self,
+        kind: EventKind,
+        unix_s: float,
+        *,
+        reservation: Reservation | None = None,
+        circuit: Circuit | None = None,
+        served: Sequence[Reservation] = (),
+        reason: str = "",
+    ) -> None:
+        with self._lock:
+            self._last += 1
+            self._events.append(
+                Event(self._last, kind, unix_s, reservation, circuit, tuple(served), reason)
+            )
+            listeners = tuple(self._listeners)
+        for listener in listeners:
+            listener()
+
+    def after(self, number: int, most: int = 100) -> tuple[list[Event], int]:
+        """Up to ``most`` events that follow ``number``, and how many before those are forgotten."""
+        with self._lock:
+            first = self._last - len(self._events) + 1
+            start = max(number + 1, first)
+            skip = start - first
+            events = [self._events[i] for i in range(skip, min(skip + most, len(self._events)))]
+        return events, start - number - 1
+
+    @contextmanager
+    def listening(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Call ``listener`` after each event, in the thread that published it: it must be quick."""
+        with self._lock:
+            self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._listeners.remove(listener)

@@ -1,0 +1,95 @@
+import json
+import stat
+
+import pytest
+
+from apps.rest.app import create_app
+from apps.rest.server import RestServer
+from apps.tokens import TokenFile
+from tests.unit.rest.fake_service import FakeService
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "tokens.json"
+
+
+@pytest.fixture
+def token(run, path):
+    """token("create", …): ``hydra token create … --file FILE``."""
+    return lambda *arguments: run("token", *arguments, "--file", str(path))
+
+
+def test_create_list_revoke(token, path):
+    made = token("create", "olaf", "--role", "operator")
+    assert made.exit_code == 0
+    secret = made.stdout.strip().rpartition("_")[2]
+    assert len(made.stdout.strip()) > 50
+    assert secret not in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    token("create", "tina", "--role", "tenant")
+    listed = json.loads(token("list", "--json").stdout)["tokens"]
+    assert [(one["name"], one["role"]) for one in listed] == [
+        ("olaf", "operator"),
+        ("tina", "tenant"),
+    ]
+    assert "tenant" in token("list").stdout
+    assert token("revoke", "olaf").exit_code == 0
+    assert [one["name"] for one in json.loads(token("list", "--json").stdout)["tokens"]] == ["tina"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("create", "a_b", "--role", "viewer"), "can't name a token"),
+        (("create", "olaf", "--role", "viewer"), "there is a token 'olaf' already"),
+        (("revoke", "vera"), "no token 'vera'"),
+    ],
+)
+def test_refusals(token, path, arguments, words):
+    token("create", "olaf", "--role", "operator")
+    before = path.read_text()
+    result = token(*arguments)
+    assert result.exit_code == 1
+    assert words in result.stderr
+    assert path.read_text() == before
+
+
+def test_a_file_that_is_something_else_is_left_alone(token, path):
+    path.write_text("notes")
+    result = token("create", "olaf", "--role", "operator")
+    assert result.exit_code == 1
+    assert "is not a file of tokens" in result.stderr
+    assert path.read_text() == "notes"
+
+
+def test_commands_send_the_token_that_the_environment_has(
+    run, token, path, fabric, monkeypatch, tmp_path
+):
+    secret = token("create", "vera", "--role", "viewer").stdout.strip()
+    server = RestServer(create_app(FakeService(fabric), TokenFile(path)), "127.0.0.1", 0)
+    server.start()
+    try:
+        stranger = run("topology", "--url", server.url)
+        assert stranger.exit_code == 1
+        assert "Authorization: Bearer" in stranger.stderr
+        monkeypatch.setenv("HYDRA_TOKEN", secret)
+        assert run("topology", "--url", server.url).exit_code == 0
+        forbidden = run("reserve", "r1", "r2", "--mbps", "1", "--url", server.url)
+        assert "vera has the role viewer" in forbidden.stderr
+        monkeypatch.delenv("HYDRA_TOKEN")
+        file = tmp_path / "vera.token"
+        file.write_text(secret + "\n")
+        monkeypatch.setenv("HYDRA_TOKEN_FILE", str(file))
+        assert run("topology", "--url", server.url).exit_code == 0
+        monkeypatch.setenv("HYDRA_TOKEN_FILE", str(tmp_path / "none"))
+        assert run("topology", "--url", server.url).exit_code == 2
+    finally:
+        server.stop()
+
+
+def test_what_is_no_token_is_not_repeated(call, monkeypatch):
+    monkeypatch.setenv("HYDRA_TOKEN", "two\nlines")
+    result = call("topology")
+    assert result.exit_code == 2
+    assert "two" not in result.stderr.replace("two lines", "")

@@ -1,0 +1,54 @@
+import json
+import threading
+import time
+
+import pytest
+
+from hydra.events import EventKind
+from hydra.lifecycle import ReservationState as State
+from hydra.reservations import ReservationRequest
+from tests.unit.rest.fake_service import relay_path
+
+
+@pytest.fixture
+def happenings(service):
+    """Something happens every 50 ms."""
+    stop = threading.Event()
+    reservation = service.reserve(ReservationRequest("r1", "r2", 1.0))
+
+    def happen():
+        service.settle(reservation.id, State.ACTIVE)
+        while not stop.wait(0.05):
+            service.tell(service.reservation(reservation.id))
+            service.events.publish(
+                EventKind.CIRCUIT_MOVING,
+                time.time(),
+                circuit=relay_path().circuits[0],
+                served=[reservation],
+                reason="operator",
+            )
+
+    thread = threading.Thread(target=happen)
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
+
+
+def test_a_line_for_each_event(call, happenings):
+    result = call("watch", "--count", "4")
+    assert result.exit_code == 0, result.output
+    assert "v0 active  r1 =p1= r2, 1.0 Mb/s" in result.stdout
+    assert "circuit-moving  r1 =p1= r3 (reservations v0): operator" in result.stdout
+
+
+def test_json_lines_of_one_kind(call, happenings):
+    result = call("watch", "--count", "3", "--kind", "circuit-moving", "--json")
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [event["kind"] for event in events] == ["circuit-moving"] * 3
+
+
+def test_nobody_to_watch(run):
+    result = run("watch", "--url", "http://127.0.0.1:1")
+    assert result.exit_code == 3
+    assert "no controller answers" in result.stderr

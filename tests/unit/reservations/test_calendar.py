@@ -1,0 +1,180 @@
+"""The rule of admission, held against an enumeration of every path at every moment."""
+
+import json
+import math
+import random
+from dataclasses import replace
+from itertools import pairwise, permutations, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hydra.calendar import ROUNDING_MBPS, Booking, Calendar, Ground, peak_mbps
+from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
+from tests.unit.core.fabrics import small_fabric
+
+RATES = (100.0, 40.0)
+
+
+def fabric_of(
+    racks: int, planes: int, missing: frozenset[int] = frozenset(), per_plane: int = 1
+) -> Fabric:
+    """Every rack on every plane, but for some ports; the planes differ in rate."""
+    fabric = small_fabric(racks, planes, per_plane)
+    left = [port for port in fabric.ports if port.id not in missing]
+    ports = [
+        replace(port, id=PortId(number), rate_mbps=RATES[port.plane % 2])
+        for number, port in enumerate(left)
+    ]
+    return replace(fabric, ports=tuple(ports))
+
+
+def all_paths(fabric: Fabric, src: int, dst: int, max_hops: int):
+    """Every path without a loop, over every choice of ports."""
+    others = [rack for rack in range(len(fabric.racks)) if rack not in (src, dst)]
+    for hops in range(1, max_hops + 1):
+        for relays in permutations(others, hops - 1):
+            racks = [src, *relays, dst]
+            legs = [circuits_between(fabric, a, b) for a, b in pairwise(racks)]
+            for circuits in product(*legs):
+                ends = [end for c in circuits for end in (c.a, c.b)]
+                if len(set(ends)) == len(ends):
+                    yield Path(RackId(src), RackId(dst), tuple(circuits))
+
+
+def circuits_between(fabric: Fabric, one: int, other: int) -> list[Circuit]:
+    return [
+        Circuit(near.plane, min(near.id, far.id), max(near.id, far.id))
+        for near in fabric.ports_of(RackId(one))
+        for far in fabric.ports_of(RackId(other))
+        if near.plane == far.plane
+    ]
+
+
+def moments(bookings, start: float, end: float) -> list[float]:
+    """One in each stretch of [start, end) in which nothing changes."""
+    return [start, *(b.start_unix_s for b in bookings if start < b.start_unix_s < end)]
+
+
+def over_committed(fabric: Fabric, bookings) -> str:
+    """What is promised twice at some moment; empty if nothing is."""
+    for now in {b.start_unix_s for b in bookings}:
+        present = [b for b in bookings if b.start_unix_s <= now < b.end_unix_s]
+        user: dict[PortId, Circuit] = {}
+        load: dict[Circuit, float] = {}
+        path_of: dict[tuple[int, int], Path] = {}
+        for booking in present:
+            pair = booking.path.src, booking.path.dst
+            if path_of.setdefault(pair, booking.path) != booking.path:
+                return f"two paths for {pair} at {now}"
+            for circuit in booking.path.circuits:
+                load[circuit] = load.get(circuit, 0.0) + booking.mbps
+                for end in (circuit.a, circuit.b):
+                    if user.setdefault(end, circuit) != circuit:
+                        return f"port {end} has two circuits at {now}"
+        for circuit, mbps in load.items():
+            if mbps > fabric.rate_of(circuit) + 10 * ROUNDING_MBPS:
+                return f"{circuit} carries {mbps} at {now}"
+    return ""
+
+
+def fits(fabric: Fabric, bookings, candidate: Booking) -> bool:
+    start, end = candidate.start_unix_s, candidate.end_unix_s
+    near = [b for b in bookings if b.overlaps(start, end)]
+    return not over_committed(
+        fabric,
+        [*near, *(_at(candidate, now) for now in moments(near, start, end))],
+    )
+
+
+def _at(booking: Booking, now: float) -> Booking:
+    """A part of ``booking`` that begins at ``now``: moments are looked at where one begins."""
+    end = math.nextafter(now, math.inf)
+    return Booking(f"{booking.id}@{now}", booking.path, booking.mbps, now, end)
+
+
+def play(seed: int, requests: int = 14) -> tuple[int, int]:
+    """One random calendar; (admitted, refused)."""
+    rng = random.Random(seed)
+    racks, planes, per_plane = rng.choice([(3, 1, 1), (3, 2, 1), (3, 1, 2), (4, 1, 1), (4, 2, 1)])
+    ports = racks * planes * per_plane
+    missing = frozenset(rng.sample(range(ports), rng.choice([0, 0, 1])))
+    fabric = fabric_of(racks, planes, missing, per_plane)
+    blocked = frozenset(p.id for p in fabric.ports if rng.random() < 0.05)
+    ground = Ground(max_hops=rng.choice([1, 2, 3]), blocked=blocked)
+    calendar = Calendar(fabric)
+    counts = [0, 0]
+    for number in range(requests):
+        if rng.random() < 0.15 and len(calendar):
+            calendar.remove(rng.choice(list(calendar)).id)
+        src, dst = sorted(rng.sample(range(racks), 2))
+        start = float(rng.randrange(12))
+        end = rng.choice([start + rng.randrange(1, 8), math.inf])
+        mbps = rng.choice([10.0, 30.0, 40.0, 70.0, 100.0])
+        found = calendar.window(start, end, ground).find((RackId(src), RackId(dst)), mbps)
+        before = list(calendar)
+        if found is not None:
+            assert found.hops <= ground.max_hops
+            assert not any({c.a, c.b} & blocked for c in found.circuits)
+            calendar.add(Booking(f"{number}", found, mbps, start, end))
+            assert over_committed(fabric, list(calendar)) == "", f"seed {seed}"
+        else:
+            for path in all_paths(fabric, src, dst, ground.max_hops):
+                if any({c.a, c.b} & blocked for c in path.circuits):
+                    continue
+                candidate = Booking("x", path, mbps, start, end)
+                assert not fits(fabric, before, candidate), f"seed {seed}: {path} would do"
+        counts[found is None] += 1
+    return counts[0], counts[1]
+
+
+@given(seed=st.integers(0, 2**32))
+def test_never_over_committed_and_never_refused_what_fits(seed):
+    play(seed)
+
+
+def test_the_random_calendars_are_full_enough_to_refuse():
+    outcomes = [play(seed) for seed in range(60)]
+    admitted, refused = (sum(column) for column in zip(*outcomes, strict=True))
+    assert admitted > 200
+    assert refused > 100
+
+
+def test_a_checker_that_can_object():
+    fabric = fabric_of(3, 1)
+    one, other = (next(all_paths(fabric, 0, dst, 1)) for dst in (1, 2))
+    first = Booking("a", one, 60.0, 0.0, 10.0)
+    assert "two circuits" in over_committed(fabric, [first, Booking("b", other, 1.0, 9.0, 12.0)])
+    assert "carries 120" in over_committed(fabric, [first, Booking("b", one, 60.0, 5.0, 12.0)])
+    assert over_committed(fabric, [first, Booking("b", other, 60.0, 10.0, 12.0)]) == ""
+
+
+@pytest.mark.parametrize(
+    ("spans", "peak"),
+    [
+        ([], 0.0),
+        ([(0, 5, 10.0), (5, 9, 20.0)], 20.0),
+        ([(0, 6, 10.0), (5, 9, 20.0)], 30.0),
+        ([(0, 1, 50.0), (9, 12, 50.0)], 0.0),
+        ([(0, math.inf, 10.0), (2, 3, 1.0), (3, 4, 1.0)], 11.0),
+    ],
+)
+def test_the_peak_of_what_overlaps(spans, peak):
+    path = Path(RackId(0), RackId(1), (Circuit(PlaneId(0), PortId(0), PortId(1)),))
+    bookings = [
+        Booking(str(number), path, mbps, float(start), float(end))
+        for number, (start, end, mbps) in enumerate(spans)
+    ]
+    assert peak_mbps(bookings, 2.0, 9.0) == peak
+
+
+def test_standing_paths_are_shared_rather_than_cut():
+    fabric = fabric_of(3, 2)
+    calendar = Calendar(fabric)
+    path = next(all_paths(fabric, 0, 2, 1))
+    window = calendar.window(0.0, 9.0, Ground(standing=(path,)))
+    assert window.find((path.src, path.dst), 40.0) == path
+    beside = window.find((RackId(0), RackId(1)), 30.0)
+    assert {c.plane for c in beside.circuits} == {PlaneId(1)}
+    assert json.dumps(window.levels_mbps()) == "[40.0, 100.0]"

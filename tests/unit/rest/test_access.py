@@ -1,0 +1,362 @@
+"""Tokens, roles, tenants, limits, TLS and the audit log."""
+
+import json
+import logging
+import re
+import ssl
+import subprocess
+
+import httpx
+import pytest
+from httpx_sse import connect_sse
+
+from apps.rest.app import create_app
+from apps.rest.guard import AuditLog, Limiter
+from apps.rest.server import RestServer, Tls
+from apps.tokens import TokenFile, read_tokens, write_tokens
+from hydra.access import Caller, Role, identify, make_token
+from hydra.errors import HydraError
+from hydra.events import EventKind
+from hydra.reservations import ReservationRequest
+
+from .fake_service import FakeService, relay_path
+from .test_openapi import ROUTES
+
+SECRET = "s3cret-that-must-not-leak"  # noqa: S105 - of no controller
+NAMES = {"vera": Role.VIEWER, "tina": Role.TENANT, "tom": Role.TENANT, "olaf": Role.OPERATOR}
+TOKENS = {name: f"hydra_{name}_{SECRET}-{name}" for name in NAMES}
+GOOD = {"src": "r1", "dst": "r2", "bandwidth_mbps": 10}
+
+READ = {"GET /v1/topology", "GET /v1/demand", "GET /v1/devices", "GET /v1/decisions"}
+READ |= {"GET /v1/reconfigurations", "GET /v1/reconfigurations/{reconfiguration_id}"}
+READ |= {"GET /v1/quarantine", "GET /v1/devices/{name}/tasks"}
+OWN_READ = {"GET /v1/reservations", "GET /v1/reservations/{reservation_id}"}
+OWN_READ |= {"GET /v1/groups/{group_id}", "GET /v1/events"}
+OWN_WRITE = {"POST /v1/reservations", "POST /v1/reservations/{reservation_id}/commit"}
+OWN_WRITE |= {"DELETE /v1/reservations/{reservation_id}", "POST /v1/groups"}
+OWN_WRITE |= {"DELETE /v1/groups/{group_id}"}
+PLAN = {"POST /v1/plan", "POST /v1/reconfigurations"}
+OPERATE = PLAN | {"DELETE /v1/quarantine/{rack}/{port}", "POST /v1/devices/{name}/tasks/{task_id}"}
+PUBLIC = {"GET /healthz", "GET /readyz", "GET /problems/{slug}", "GET /openapi.json"}
+ALLOWED = {
+    None: PUBLIC,
+    "vera": PUBLIC | READ | OWN_READ,
+    "tina": PUBLIC | OWN_READ | OWN_WRITE,
+    "olaf": PUBLIC | READ | OWN_READ | OWN_WRITE | OPERATE,
+}
+
+
+@pytest.fixture
+def token_file(tmp_path):
+    path = tmp_path / "tokens.json"
+    made = [make_token(name, role, f"{SECRET}-{name}", 1.0) for name, role in NAMES.items()]
+    assert {token for token, _ in made} == set(TOKENS.values())
+    write_tokens(path, [stored for _, stored in made])
+    return path
+
+
+@pytest.fixture
+def audit_file(tmp_path):
+    return tmp_path / "audit.jsonl"
+
+
+@pytest.fixture
+def guarded(service, token_file, audit_file):
+    app = create_app(service, TokenFile(token_file), None, AuditLog(str(audit_file)))
+    server = RestServer(app, "127.0.0.1", 0)
+    server.start()
+    yield server
+    server.stop()
+
+
+def bearer(name):
+    return {} if name is None else {"Authorization": f"Bearer {TOKENS[name]}"}
+
+
+@pytest.fixture
+def ask(guarded):
+    """Ask as somebody: ask(name, method, path, …)."""
+    with httpx.Client(base_url=guarded.url, timeout=10, trust_env=False) as client:
+
+        def send(name, method, path, **kwargs):
+            headers = {**bearer(name), **kwargs.pop("headers", {})}
+            return client.request(method, path, headers=headers, **kwargs)
+
+        yield send
+
+
+def test_the_matrix_covers_every_route():
+    everything = {f"{method} {path}" for method, path in ROUTES} | {"GET /openapi.json"}
+    assert ALLOWED["olaf"] == everything
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_role_by_endpoint(guarded, service, name):
+    """What the API thinks of the request otherwise does not matter here."""
+    with httpx.Client(base_url=guarded.url, timeout=10, trust_env=False) as client:
+        for route in sorted(ALLOWED["olaf"]):
+            method, path = route.split(" ")
+            path = re.sub(r"\{\w+\}", "1", path)
+            service.plan_requests.clear()
+            body = {} if method == "GET" else {"json": {}}
+            with client.stream(method, path, headers=bearer(name), **body) as answer:
+                status = answer.status_code
+            if route in ALLOWED[name]:
+                assert status not in {401, 403}, route
+            else:
+                assert status == (401 if name is None else 403), route
+            assert bool(service.plan_requests) == (route in PLAN and name == "olaf")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "Bearer",
+        f"Basic {TOKENS['olaf']}",
+        TOKENS["olaf"],
+        f"Bearer {TOKENS['olaf']}x",
+        f"Bearer {TOKENS['olaf'][:-1]}",
+        "Bearer hydra_olaf_",
+        f"Bearer hydra_nobody_{SECRET}-olaf",
+        f"Bearer hydra_olaf_{SECRET}-vera",
+        f"Bearer x{TOKENS['olaf']}",
+        "Bearer " + "x" * 10_000,
+        "Bearer \xff\xfe",
+    ],
+)
+def test_what_is_no_token(ask, header):
+    headers = {"Authorization": header.encode("latin-1")}
+    answer = ask(None, "GET", "/v1/topology", headers=headers)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert answer.json()["type"] == "/problems/unauthenticated"
+    assert SECRET not in answer.text
+
+
+def test_a_stranger_learns_nothing_of_what_there_is(ask):
+    for path in ("/v1/nothing", "/v1/reservations/v0", "/"):
+        assert ask(None, "GET", path).status_code == 401
+    assert ask("vera", "GET", "/v1/nothing").status_code == 404
+    assert ask("vera", "PUT", "/v1/topology").status_code == 405
+
+
+def test_head_is_no_way_around(ask):
+    assert ask("tina", "HEAD", "/v1/topology").status_code == 403
+    assert ask("vera", "HEAD", "/v1/topology").status_code == 200
+
+
+# --- tenants --------------------------------------------------------------------------------
+
+
+def test_tenants_see_only_their_own(ask):
+    mine = ask("tina", "POST", "/v1/reservations", json=GOOD).json()["id"]
+    entries = {"entries": [{"src": "r3", "dst": "r4", "bandwidth_mbps": 5}]}
+    group = ask("tina", "POST", "/v1/groups", json=entries).json()["id"]
+    for name, expected in (("tina", 2), ("tom", 0), ("vera", 2), ("olaf", 2)):
+        listed = ask(name, "GET", "/v1/reservations").json()["reservations"]
+        assert len(listed) == expected, name
+    for method, path in (
+        ("GET", f"/v1/reservations/{mine}"),
+        ("DELETE", f"/v1/reservations/{mine}"),
+        ("POST", f"/v1/reservations/{mine}/commit"),
+        ("GET", f"/v1/groups/{group}"),
+        ("DELETE", f"/v1/groups/{group}"),
+    ):
+        hidden = ask("tom", method, path)
+        nothing = ask("tom", method, path.replace(mine, "v99").replace(group, "v99"))
+        assert hidden.status_code == nothing.status_code == 404
+        replaced = hidden.json()["detail"].replace(mine, "v99").replace(group, "v99")
+        assert replaced == nothing.json()["detail"]
+    assert ask("tina", "DELETE", f"/v1/reservations/{mine}").status_code == 202
+    assert ask("olaf", "DELETE", f"/v1/groups/{group}").status_code == 202
+
+
+def test_a_refusal_does_not_name_others(ask):
+    ask("tina", "POST", "/v1/reservations", json={**GOOD, "bandwidth_mbps": 80, "src": "h11"})
+    wanted = {**GOOD, "bandwidth_mbps": 40}
+    entries = {"bandwidth_mbps": 40, "src": "r1", "dst": "r2"}
+    for path, body in (
+        ("/v1/reservations", wanted),
+        ("/v1/reservations", {**wanted, "dry_run": True}),
+        ("/v1/groups", {"entries": [entries]}),
+    ):
+        answer = ask("tom", "POST", path, json=body)
+        assert answer.status_code == 409
+        assert "v0" not in answer.text
+        assert "tina" not in answer.text
+        assert answer.json()["alternatives"] == [{"bandwidth_mbps": 20.0}]
+    assert "v0" in ask("olaf", "POST", "/v1/reservations", json=wanted).json()["detail"]
+    some = {"entries": [entries, {**entries, "bandwidth_mbps": 5}], "all_or_nothing": False}
+    assert "v0" not in json.dumps(ask("tom", "POST", "/v1/groups", json=some).json()["refused"])
+
+
+def test_two_tenants_may_use_the_same_idempotency_key(ask):
+    key = {"Idempotency-Key": "1"}
+    made = [
+        ask(name, "POST", "/v1/reservations", json=GOOD, headers=key).json()["id"]
+        for name in ("tina", "tom", "tina")
+    ]
+    assert made == ["v0", "v1", "v0"]
+
+
+def test_tenants_are_told_of_their_own(guarded, service):
+    circuit, other = relay_path().circuits
+    theirs = service.reserve(ReservationRequest("r1", "r2", 1.0, owner="tina"))
+    mine = service.reserve(ReservationRequest("r3", "r4", 1.0, owner="tom"))
+    service.tell(theirs)
+    for one, served in ((circuit, [theirs]), (other, []), (circuit, [theirs, mine])):
+        service.events.publish(EventKind.CIRCUIT_UP, 1.0, circuit=one, served=served)
+    service.tell(mine)
+    headers = {**bearer("tom"), "Last-Event-ID": "run-0"}
+    with (
+        httpx.Client(base_url=guarded.url, trust_env=False) as client,
+        connect_sse(client, "GET", "/v1/events", headers=headers) as source,
+    ):
+        events = source.iter_sse()
+        first, second = (json.loads(next(events).data) for _ in range(2))
+    assert first["reservations"] == [mine.id]
+    assert second["reservation"]["id"] == mine.id
+
+
+# --- tokens and their file ------------------------------------------------------------------
+
+
+def test_a_revoked_token_is_refused_at_once(ask, token_file):
+    assert ask("vera", "GET", "/v1/topology").status_code == 200
+    kept = [token for token in read_tokens(token_file).values() if token.name != "vera"]
+    write_tokens(token_file, kept)
+    assert ask("vera", "GET", "/v1/topology").status_code == 401
+    assert ask("olaf", "GET", "/v1/topology").status_code == 200
+
+
+def test_a_broken_file_does_not_lock_everybody_out(ask, token_file, caplog):
+    token_file.write_text(f'{{"tokens": [{{"name": "{SECRET}"')
+    assert ask("olaf", "GET", "/v1/topology").status_code == 200
+    assert "still count" in caplog.text
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        '{"tokens": {}}',
+        '{"tokens": []}',
+        '{"tokens": [1]}',
+        '{"tokens": [{"name": "a", "role": "king", "secret_sha256": "", "created_unix_s": 1}]}',
+        '{"tokens": [{"name": "a", "role": "viewer", "secret_sha256": "x", "created_unix_s": 1}]}',
+    ],
+)
+def test_a_file_that_is_none_of_tokens(tmp_path, content):
+    path = tmp_path / "tokens.json"
+    path.write_text(content)
+    with pytest.raises(HydraError):
+        TokenFile(path)
+
+
+def test_the_file_is_its_owners_and_holds_no_secret(token_file):
+    assert token_file.stat().st_mode & 0o777 == 0o600
+    assert SECRET not in token_file.read_text()
+    assert list(token_file.parent.iterdir()) == [token_file]
+
+
+def test_identify():
+    token, stored = make_token("a.b-1", Role.VIEWER, "x_y_z", 1.0)
+    assert identify(token, {"a.b-1": stored}) == Caller("a.b-1", Role.VIEWER)
+    assert identify(token, {}) is None
+    for name in ("", "-a", "a_b", "a b", "x" * 64):
+        with pytest.raises(HydraError, match="can't name a token"):
+            make_token(name, Role.VIEWER, "x", 1.0)
+
+
+# --- limits, audit, TLS ---------------------------------------------------------------------
+
+
+def test_each_caller_has_a_rate_of_its_own(service, token_file):
+    app = create_app(service, TokenFile(token_file), Limiter(2.0))
+    server = RestServer(app, "127.0.0.1", 0)
+    server.start()
+    try:
+        with httpx.Client(base_url=server.url, timeout=10, trust_env=False) as client:
+            codes = [
+                client.get("/v1/topology", headers=bearer("vera")).status_code for _ in range(12)
+            ]
+            assert codes == [200] * 10 + [429] * 2, "2 per second, over 5 s"
+            refused = client.get("/v1/topology", headers=bearer("vera"))
+            assert refused.json()["type"] == "/problems/too-many-requests"
+            assert 1 <= int(refused.headers["retry-after"]) <= 5
+            assert client.get("/v1/topology", headers=bearer("olaf")).status_code == 200
+            guesses = [client.get("/v1/topology").status_code for _ in range(12)]
+            assert guesses == [401] * 10 + [429] * 2, "guessing tokens is slow, too"
+            assert client.get("/healthz").status_code == 200
+    finally:
+        server.stop()
+
+
+def test_the_audit_log_has_who_did_what_and_no_secret(ask, audit_file, caplog):
+    caplog.set_level(logging.DEBUG)
+    ask("tina", "POST", "/v1/reservations", json=GOOD)
+    ask("tina", "GET", "/v1/reservations")
+    ask("tina", "GET", "/v1/topology")
+    ask(None, "POST", "/v1/plan", headers={"Authorization": f"Bearer {SECRET}"})
+    ask("olaf", "DELETE", "/v1/reservations/v0")
+    entries = [json.loads(line) for line in audit_file.read_text().splitlines()]
+    assert [(e["caller"], e["method"], e["path"], e["status"]) for e in entries] == [
+        ("tina", "POST", "/v1/reservations", 201),
+        ("tina", "GET", "/v1/topology", 403),
+        (None, "POST", "/v1/plan", 401),
+        ("olaf", "DELETE", "/v1/reservations/v0", 202),
+    ]
+    assert entries[0]["from"] == "127.0.0.1"
+    assert SECRET not in audit_file.read_text()
+    ours = [r.getMessage() for r in caplog.records if r.name.startswith(("hydra", "uvicorn"))]
+    assert SECRET not in "\n".join(ours)
+    assert audit_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_audit_log_that_cannot_be(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(HydraError, match="audit_log"):
+        AuditLog(str(tmp_path / "file" / "audit"))
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("tls")
+    key, pem = directory / "key.pem", directory / "cert.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-days", "1", "-subj", "/CN=hydra", "-keyout", key, "-out", pem),
+            *("-addext", "subjectAltName=IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return str(pem), str(key)
+
+
+def test_tls(fabric, certificate):
+    server = RestServer(create_app(FakeService(fabric)), "127.0.0.1", 0, Tls(*certificate))
+    server.start()
+    try:
+        assert server.url.startswith("https://")
+        trusted = ssl.create_default_context(cafile=certificate[0])
+        assert httpx.get(f"{server.url}/healthz", verify=trusted).status_code == 200
+        with pytest.raises(httpx.ConnectError, match="certificate"):
+            httpx.get(f"{server.url}/healthz", verify=ssl.create_default_context())
+        plain = server.url.replace("https", "http")
+        with pytest.raises(httpx.RemoteProtocolError):
+            httpx.get(f"{plain}/healthz")
+    finally:
+        server.stop()
+
+
+def test_a_certificate_that_can_not_be_used(fabric, certificate, tmp_path):
+    pem, key = certificate
+    for broken in (Tls(pem, pem), Tls(str(tmp_path / "none"), key), Tls(key, key)):
+        server = RestServer(create_app(FakeService(fabric)), "127.0.0.1", 0, broken)
+        with pytest.raises(HydraError, match=r"check controller\.tls_certificate"):
+            server.start()

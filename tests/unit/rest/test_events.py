@@ -1,0 +1,182 @@
+"""Server-sent events: what is told, resuming, and slow readers."""
+
+import json
+import socket
+import threading
+import time
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from httpx_sse import connect_sse
+
+from apps.rest import events as events_route
+from hydra.events import EventKind, EventLog
+from hydra.lifecycle import ReservationState as State
+from hydra.reservations import ReservationRequest
+
+from .fake_service import relay_path
+
+
+class Follower:
+    """Reads events in a thread of its own."""
+
+    def __init__(self, client, **kwargs):
+        self.events = []
+        self._client = client
+        self._kwargs = kwargs
+        self.open = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+        assert self.open.wait(5)
+
+    def _read(self):
+        with connect_sse(self._client, "GET", "/v1/events", **self._kwargs) as source:
+            assert source.response.status_code == 200
+            assert source.response.headers["content-type"].startswith("text/event-stream")
+            self.open.set()
+            for event in source.iter_sse():
+                self.events.append(event)
+
+    def join(self):
+        self._thread.join(5)
+        assert not self._thread.is_alive()
+
+    def wait(self, count):
+        deadline = time.monotonic() + 5
+        while len(self.events) < count:
+            assert time.monotonic() < deadline, self.events
+            time.sleep(0.01)
+        return self.events
+
+
+@pytest.fixture
+def follow(server):
+    """Followers of a server of the test's own, which ends them."""
+
+    @contextmanager
+    def connected(**kwargs):
+        kwargs = {"headers": {"Last-Event-ID": "run-0"}, **kwargs}
+        with httpx.Client(base_url=server.url, timeout=10, trust_env=False) as client:
+            follower = Follower(client, **kwargs)
+            yield follower
+            server.stop()
+            follower.join()
+
+    return connected
+
+
+def reserve(service):
+    return service.reserve(ReservationRequest("r1", "r2", 1.0))
+
+
+def act(service, count=1):
+    """Reservations in a new state, one event each."""
+    for _ in range(count):
+        service.settle(reserve(service).id, State.FAILED, "no light")
+
+
+def test_a_new_state_is_told_with_the_reservation_as_it_is(service, follow):
+    with follow() as follower:
+        act(service)
+        (event,) = follower.wait(1)
+    assert (event.event, event.id) == ("reservation", "run-1")
+    data = json.loads(event.data)
+    assert data["reservation"]["state"] == "failed"
+    assert data["reservation"]["reason"] == "no light"
+    assert data["circuit"] is None
+
+
+def test_circuits_name_whom_they_serve(service, follow):
+    circuit = relay_path().circuits[0]
+    reservation = reserve(service)
+    with follow(params={"kind": ["circuit-moving", "circuit-down"]}) as follower:
+        service.tell(reservation)
+        for kind in (EventKind.CIRCUIT_MOVING, EventKind.CIRCUIT_UP, EventKind.CIRCUIT_DOWN):
+            service.events.publish(kind, 1.0, circuit=circuit, served=[reservation], reason="why")
+        events = follower.wait(2)
+    assert [event.event for event in events] == ["circuit-moving", "circuit-down"]
+    data = json.loads(events[0].data)
+    assert data["reservations"] == ["v0"]
+    assert (data["circuit"]["plane"], data["reason"]) == ("p1", "why")
+
+
+def test_without_an_id_it_begins_with_the_next_event(service, server):
+    act(service, 3)
+    with httpx.stream("GET", f"{server.url}/v1/events", trust_env=False) as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == ": after run-3"
+        act(service)
+        assert "id: run-4" in [next(lines) for _ in range(4)]
+
+
+def test_resume_after_the_last_event_that_came(service, follow):
+    act(service, 5)
+    with follow(headers={"Last-Event-ID": "run-3"}) as follower:
+        events = follower.wait(2)
+    assert [event.id for event in events] == ["run-4", "run-5"]
+
+
+@pytest.mark.parametrize("stale", ["other-3", "run-99", "nonsense", "run-x"])
+def test_an_id_of_another_run_begins_with_a_gap(service, follow, stale):
+    act(service, 2)
+    with follow(headers={"Last-Event-ID": stale}) as follower:
+        events = follower.wait(3)
+    assert [event.event for event in events] == ["gap", "reservation", "reservation"]
+    assert json.loads(events[0].data) == {"missed": None}
+
+
+def test_what_the_history_forgot_is_counted(service, follow):
+    act(service, 60)
+    with follow(headers={"Last-Event-ID": "run-2"}) as follower:
+        events = follower.wait(51)
+    assert (events[0].event, json.loads(events[0].data)) == ("gap", {"missed": 8})
+    assert [event.id for event in events[1:]] == [f"run-{n}" for n in range(11, 61)]
+
+
+def test_one_that_never_reads_holds_up_nobody(service, server, follow):
+    stalled = socket.create_connection(("127.0.0.1", server.port))
+    stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    stalled.sendall(b"GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n")
+    with follow() as follower:
+        for round_number in range(20):
+            act(service, 40)
+            follower.wait(40 * (round_number + 1))
+        longest_s = 0.0
+        for _ in range(50):
+            started = time.monotonic()
+            act(service)
+            longest_s = max(longest_s, time.monotonic() - started)
+        assert longest_s < 0.5
+    assert len(service.events.after(0)[0]) == 50, "what it has not read is not kept for it"
+    stalled.close()
+
+
+def test_there_is_an_end_to_subscribers(server, follow, monkeypatch):
+    monkeypatch.setattr(events_route, "MOST_SUBSCRIBERS", 1)
+    with follow():
+        answer = httpx.get(f"{server.url}/v1/events", trust_env=False)
+        assert (answer.status_code, answer.json()["type"]) == (
+            503,
+            "/problems/too-many-subscribers",
+        )
+
+
+def test_a_stopping_server_ends_its_subscribers(server, follow):
+    with follow() as follower:
+        started = time.monotonic()
+        server.stop()
+        follower.join()
+        assert time.monotonic() - started < 5
+
+
+def test_readers_of_the_log_keep_their_own_place(fabric):
+    log = EventLog("x", capacity=3)
+    assert log.after(0) == ([], 0)
+    for number in range(5):
+        log.publish(EventKind.CIRCUIT_UP, float(number))
+    events, missed = log.after(0)
+    assert ([event.number for event in events], missed) == ([3, 4, 5], 2)
+    assert [event.number for event in log.after(3)[0]] == [4, 5]
+    assert [event.number for event in log.after(2, most=1)[0]] == [3]
+    assert log.after(5) == ([], 0)

@@ -1,0 +1,28 @@
+"""schemathesis on the running server: whatever it sends, the answers are those described."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+CONFIG = Path(__file__).with_name("schemathesis.toml")
+SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
+
+
+def test_schemathesis_finds_nothing(server, tmp_path):
+    """Examples, edge cases of every parameter, random data, and sequences of requests."""
+    result = subprocess.run(
+        [
+            *(SCHEMATHESIS, "--config-file", CONFIG, "run", f"{server.url}/openapi.json"),
+            *("--max-examples", "15", "--generation-deterministic", "--no-color"),
+            *("--exclude-path", "/v1/events"),  # it does not end
+        ],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout
+    (cases,) = re.findall(r"(\d+) generated", result.stdout)
+    assert int(cases) > 500
