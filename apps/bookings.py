@@ -89,6 +89,12 @@ class Bookings:
             elif reservation.holds_capacity:
                 self.place(reservation.id)
 
+    def place_all(self) -> None:
+        """Give every reservation its path again, where it has lost it."""
+        for reservation in self._ledger.reservations():
+            if reservation.holds_capacity:
+                self.place(reservation.id)
+
     def _activate(self, reservation_id: str) -> None:
         if self._ledger.reservation(reservation_id).state is ReservationState.ACTIVATING:
             self.place(reservation_id)

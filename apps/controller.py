@@ -11,10 +11,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final
+from concurrent.futures import Future
+from typing import Final, TypeVar
 
 import numpy as np
 
+from apps.auditor import Auditor
 from apps.bookings import Bookings
 from apps.devices import Devices
 from apps.fleet import Fleet
@@ -26,7 +28,7 @@ from apps.quarantine import Quarantine
 from apps.runner import Runner
 from apps.stats_poller import StatsPoller
 from apps.upkeep import Upkeep
-from hydra.errors import HydraError, PlanError
+from hydra.errors import DeviceUnavailable, HydraError, PlanError
 from hydra.journal import Journal, JournalError
 from hydra.model import DatapathId, DemandMatrix, Fabric, NetworkState, PortId
 from hydra.plan import Plan, paths_by_pair
@@ -37,9 +39,11 @@ from hydra.service import (
     DemandReport,
     DemandSource,
     DeviceStatus,
+    DriftReport,
     PlanReport,
     PlanRequest,
     QuarantinedPort,
+    Reconciliation,
     Reconfiguration,
     Verdict,
 )
@@ -48,6 +52,8 @@ from hydra.worth import judge
 LOG = logging.getLogger("hydra.controller")
 _HOUSEKEEPING_S: Final = 0.25
 _UPKEEP_S: Final = 2.0
+_PATIENCE_S: Final = 60.0
+_AnswerT = TypeVar("_AnswerT")
 _RESUME_S: Final = 10.0
 """Reservations wait this long after a start for switches that are still missing."""
 
@@ -75,6 +81,16 @@ class Controller:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._bookings = Bookings(
             fabric, self._planning, self._mover, self._upkeep, self._ledger, self._jobs.put
+        )
+        self._auditor = Auditor(
+            fabric,
+            policy,
+            self.fleet,
+            self._devices,
+            self._ledger,
+            self._upkeep,
+            self._mover,
+            self._planning,
         )
         self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
         self.fleet.watch(self._switch_connected, self._port_changed)
@@ -105,6 +121,7 @@ class Controller:
         resume_s: float | None = time.monotonic() + _RESUME_S
         upkeep_s = time.monotonic() + _UPKEEP_S
         epoch_s = time.monotonic() + self._policy.epoch_s
+        audit_s = time.monotonic() + self._policy.audit_interval_s
         while True:
             if time.monotonic() >= upkeep_s:
                 self._safely(self._upkeep.look_after)
@@ -116,6 +133,9 @@ class Controller:
                 epoch_s = max(epoch_s + self._policy.epoch_s, time.monotonic())
                 if self._policy.mode is Mode.PERIODIC:
                     self._safely(self._periodic)
+            if self._policy.audit_interval_s and time.monotonic() >= audit_s:
+                self._safely(self._audit)
+                audit_s = time.monotonic() + self._policy.audit_interval_s
             self._safely(self._bookings.expire)
             try:
                 job = self._jobs.get(timeout=_HOUSEKEEPING_S)
@@ -133,6 +153,49 @@ class Controller:
             LOG.error("%s", error)
         except Exception:
             LOG.exception("a job failed unexpectedly; the controller goes on")
+
+    def _ask(self, question: Callable[[], _AnswerT]) -> _AnswerT:
+        """Have the conductor answer between two jobs, for another thread that waits."""
+        answer: Future[_AnswerT] = Future()
+
+        def job() -> None:
+            try:
+                answer.set_result(question())
+            except BaseException as error:
+                answer.set_exception(error)
+
+        self._jobs.put(job)
+        try:
+            return answer.result(_PATIENCE_S)
+        except TimeoutError:
+            raise DeviceUnavailable(
+                "controller", f"busy with other changes for {_PATIENCE_S:g} s: ask again"
+            ) from None
+
+    # -- drift ------------------------------------------------------------------------------------
+
+    def drift(self) -> DriftReport:
+        """Read all devices and compare; changes nothing. Waits for the change under way.
+
+        Raises DeviceUnavailable if that takes too long.
+        """
+        return self._ask(self._auditor.look)
+
+    def reconcile(self) -> Reconciliation:
+        """Mend what :meth:`drift` finds. Raises DeviceUnavailable, JournalError."""
+        return self._ask(self._mend)
+
+    def _mend(self) -> Reconciliation:
+        done = self._auditor.mend()
+        if done.reconfigurations:
+            self._bookings.place_all()
+        return done
+
+    def _audit(self) -> None:
+        before = self._ledger.state
+        self._auditor.audit()
+        if self._ledger.state != before:
+            self._bookings.place_all()
 
     # -- events, in the OpenFlow hub's thread -----------------------------------------------------
 
@@ -153,9 +216,7 @@ class Controller:
         LOG.error("%s", reason)
         entry = self._ledger.enter("circuit lost", reason)
         self._mover.move(entry, self._planning.without_circuits(self._ledger.state, dead))
-        for reservation in self._ledger.reservations():
-            if reservation.holds_capacity:
-                self._bookings.place(reservation.id)
+        self._bookings.place_all()
 
     # -- demand and plans -------------------------------------------------------------------------
 

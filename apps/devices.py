@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from drivers.registry import optical_switch, tor_switch
 from hydra.errors import DeviceError
 from hydra.model import CrossConnect, Fabric, PlaneId, RackId
 from hydra.policy import Policy
+from hydra.reconcile import Actual
 from hydra.roles import OpticalSwitch, PortVlans, TorSwitch
 from hydra.service import DeviceStatus
+
+LOG = logging.getLogger("hydra.devices")
+_READERS: Final = 32
 
 _DeviceT = TypeVar("_DeviceT", OpticalSwitch, TorSwitch)
 _ResultT = TypeVar("_ResultT")
@@ -48,17 +54,40 @@ class _Slot(Generic[_DeviceT]):
             self.connected = False
 
 
+def _answer(future: Future[_ResultT]) -> _ResultT | None:
+    try:
+        return future.result()
+    except DeviceError as error:
+        LOG.error("%s", error)
+        return None
+
+
 class Devices:
     """All devices of a fabric; every method blocks and raises DeviceError."""
 
     def __init__(self, fabric: Fabric, policy: Policy) -> None:
         self._fabric = fabric
+        self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
         self._planes: dict[PlaneId, _Slot[OpticalSwitch]] = {
             plane.id: _Slot(optical_switch(plane, policy.timeouts.ocs_s)) for plane in fabric.planes
         }
         self._tors: dict[RackId, _Slot[TorSwitch]] = {
             rack.id: _Slot(tor_switch(rack, policy.timeouts.tor_s)) for rack in fabric.racks
         }
+
+    def read(self, ports: Mapping[RackId, Collection[str]]) -> tuple[Actual, list[str]]:
+        """All mirrors, and the VLANs of these ports, in parallel; with the names of the silent."""
+        planes = {plane: self._pool.submit(self.cross_connects, plane) for plane in self._planes}
+        tors = {rack: self._pool.submit(self.vlans, rack, names) for rack, names in ports.items()}
+        mirrors = {plane: _answer(future) for plane, future in planes.items()}
+        vlans = {rack: _answer(future) for rack, future in tors.items()}
+        silent = [self._fabric.planes[plane].name for plane, got in mirrors.items() if got is None]
+        silent += [self._fabric.racks[rack].name for rack, got in vlans.items() if got is None]
+        actual = Actual(
+            {plane: got for plane, got in mirrors.items() if got is not None},
+            {rack: got for rack, got in vlans.items() if got is not None},
+        )
+        return actual, silent
 
     def cross_connects(self, plane: PlaneId) -> frozenset[CrossConnect]:
         return self._planes[plane].use(lambda device: device.cross_connects())
@@ -103,6 +132,7 @@ class Devices:
         return planes + tors
 
     def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
         for plane in self._planes.values():
             plane.close()
         for tor in self._tors.values():

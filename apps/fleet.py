@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from apps.framework import Connection, PortInfo, Post
 from apps.openflow import (
+    TABLE_ALL,
     FlowCounters,
     MalformedReplyError,
     PortPackets,
@@ -27,6 +28,7 @@ from apps.openflow import (
     encode_packet_out,
     encode_port_stats_request,
 )
+from apps.rule_tables import RuleTable, decode_rules
 from hydra.frames import parse_probe
 from hydra.model import DatapathId, Fabric
 from hydra.pipeline import Port
@@ -234,6 +236,31 @@ class Fleet:
             timeout_s,
         )
         return {datapath: _flow_counters(result) for datapath, result in results.items()}
+
+    def rule_tables(
+        self, datapaths: Collection[DatapathId], timeout_s: float
+    ) -> dict[DatapathId, tuple[SwitchPorts, RuleTable] | None]:
+        """Every rule of these switches, with their ports; None for one that did not answer."""
+        results = self._request(
+            datapaths,
+            lambda _datapath, _ports, xid: encode_flow_stats_request(TABLE_ALL, 0, 0, xid),
+            timeout_s,
+        )
+        return {
+            datapath: self._rule_table(datapath, result) for datapath, result in results.items()
+        }
+
+    def _rule_table(
+        self, datapath: DatapathId, result: bytes | str
+    ) -> tuple[SwitchPorts, RuleTable] | None:
+        with self._lock:
+            switch = self._switches.get(datapath)
+        if switch is None or not isinstance(result, bytes):
+            return None
+        try:
+            return switch.ports, decode_rules(result)
+        except MalformedReplyError:
+            return None
 
     def port_packets(
         self, datapaths: Collection[DatapathId], timeout_s: float

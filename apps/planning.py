@@ -146,6 +146,15 @@ class Planning:
         circuits = frozenset(circuit for path in paths for circuit in path.circuits)
         return self._allocate(current, Topology(circuits, paths))
 
+    def restored(
+        self, current: NetworkState, topology: Topology, blocked: Collection[PortId]
+    ) -> NetworkState:
+        """``current`` with those paths of an earlier ``topology`` that do not need ``blocked``."""
+        standing = set(current.topology.paths)
+        paths = tuple(p for p in topology.paths if p in standing or not _touches(p, blocked))
+        circuits = frozenset(circuit for path in paths for circuit in path.circuits)
+        return self._allocate(current, Topology(circuits, paths))
+
     def without_pair(self, current: NetworkState, pair: tuple[RackId, RackId]) -> NetworkState:
         """``current`` less the path of ``pair`` and the circuits that only it used."""
         paths = tuple(path for path in current.topology.paths if (path.src, path.dst) != pair)

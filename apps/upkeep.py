@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -18,7 +18,6 @@ from hydra.errors import DeviceError
 from hydra.executor import Conditions, Execution
 from hydra.model import (
     Circuit,
-    CrossConnect,
     DatapathId,
     Fabric,
     PlaneId,
@@ -29,8 +28,7 @@ from hydra.model import (
 from hydra.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, RuleKind, cookie
 from hydra.plan import Pair, pair_of, without
 from hydra.policy import Policy
-from hydra.reconcile import Actual, reconcile, stray_mirrors, wanted_vlans
-from hydra.roles import PortVlans
+from hydra.reconcile import reconcile, stray_mirrors, wanted_vlans
 from hydra.rules import FlowRule, Install, RemoveByCookie, RuleChange, base_rules, circuit_rules
 from hydra.service import DeviceStatus
 
@@ -115,7 +113,8 @@ class Upkeep:
     def conditions(self) -> Conditions:
         return Conditions(self.ready_switches(), self._dead_uplinks)
 
-    def _rules_for(self, server: Server) -> list[FlowRule]:
+    def rules_for(self, server: Server) -> list[FlowRule]:
+        """All rules that its vswitch is to hold now."""
         rules = list(base_rules(self._fabric, server, self._dead_uplinks))
         rules += circuit_rules(self._ledger.state, server)
         return rules
@@ -136,7 +135,7 @@ class Upkeep:
                         server.name,
                         ", ".join(missing),
                     )
-                rules = [Install(rule) for rule in self._rules_for(server)]
+                rules = [Install(rule) for rule in self.rules_for(server)]
                 changes[datapath] = [wipe, *rules]
             elif datapath in self._fabric.rack_by_tor_datapath:
                 normal = FlowRule(RuleKind.TOR_NORMAL, (), cookie(RuleKind.TOR_NORMAL))
@@ -229,35 +228,23 @@ class Upkeep:
         if late:
             self.synchronise(late)
 
-    def _read_devices(self) -> Actual:
-        actual_mirrors: dict[PlaneId, frozenset[CrossConnect]] = {}
-        for plane in self._fabric.planes:
-            try:
-                actual_mirrors[plane.id] = self._devices.cross_connects(plane.id)
-            except DeviceError as error:
-                LOG.error("%s", error)
-        actual_vlans: dict[RackId, Mapping[str, PortVlans]] = {}
-        for rack, ports in wanted_vlans(self._fabric, self._ledger.state).items():
-            try:
-                actual_vlans[rack] = self._devices.vlans(rack, ports)
-            except DeviceError as error:
-                LOG.error("%s", error)
-        return Actual(actual_mirrors, actual_vlans)
-
     def _reconcile(self) -> None:
         """Find out what the network is in, and mend what differs from it."""
-        found = reconcile(self._fabric, self._ledger.state, self._read_devices())
+        state = self._ledger.state
+        actual, _ = self._devices.read(wanted_vlans(self._fabric, state))
+        found = reconcile(self._fabric, state, actual)
         if found.dropped:
             LOG.warning("%d circuit(s) of the journal are not there any more", len(found.dropped))
         self._ledger.settle(found.state)
         for rack, ports in found.retag.items():
-            self._try(partial(self._devices.set_vlans, rack, ports))
+            self.attempt(partial(self._devices.set_vlans, rack, ports))
         for plane, move in found.mirrors.items():
             action = partial(self._devices.change_mirrors, plane, move.disconnect, move.connect)
-            self._try(action)
+            self.attempt(action)
         self._ledger.save("reconciled")
 
-    def _try(self, action: Callable[[], None]) -> None:
+    def attempt(self, action: Callable[[], None]) -> None:
+        """Do something to a device; where it fails, the log says why."""
         try:
             action()
         except DeviceError as error:

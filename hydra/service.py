@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from hydra.drift import Drift
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
 from hydra.policy import Policy
@@ -142,6 +143,24 @@ class QuarantinedPort:
     """Its time is up: it may be planned with, and the next circuit there decides."""
 
 
+@dataclass(frozen=True, slots=True)
+class DriftReport:
+    """How devices and vswitches differ from what the controller wants of them."""
+
+    items: tuple[Drift, ...]
+    silent: tuple[str, ...]
+    """Devices and vswitches that did not answer: nothing is known of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    found: DriftReport
+    left: DriftReport
+    """What could not be mended."""
+    reconfigurations: tuple[str, ...]
+    """Ids of those that it took."""
+
+
 class ControllerService(Protocol):
     @property
     def fabric(self) -> Fabric: ...
@@ -183,6 +202,15 @@ class ControllerService(Protocol):
         """Raises UnknownName, LifecycleError."""
 
     def devices(self) -> Collection[DeviceStatus]: ...
+
+    def drift(self) -> DriftReport:
+        """Read all devices and compare; changes nothing. Waits for the change under way.
+
+        Raises DeviceUnavailable if that takes too long.
+        """
+
+    def reconcile(self) -> Reconciliation:
+        """Mend what :meth:`drift` finds. Raises DeviceUnavailable, JournalError."""
 
     def quarantine(self) -> Sequence[QuarantinedPort]: ...
 

@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "reserve": ("planning", "Reserve bandwidth between two racks or two servers."),
     "reservations": ("planning", "List reservations."),
     "release": ("planning", "Give the bandwidth of a reservation back."),
+    "reconcile": ("maintenance", "Mend what was changed behind the controller's back."),
     "quarantine": ("maintenance", "List the ToR ports that planning leaves out."),
     "device": ("device", "Work on optical switches and ToRs directly, without a controller."),
 }

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from hydra.drift import Drift, DriftKind
 from hydra.errors import HydraError, UnknownName
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import (
@@ -29,8 +30,10 @@ from hydra.service import (
     DemandReport,
     DemandSource,
     DeviceStatus,
+    DriftReport,
     PlanReport,
     QuarantinedPort,
+    Reconciliation,
     Reconfiguration,
     StepTiming,
     Verdict,
@@ -54,6 +57,11 @@ class FakeService:
         self._reconfigurations: list[Reconfiguration] = []
         self.network = NetworkState()
         self.missing: list[str] = []
+        self.drifting = [
+            Drift(DriftKind.CROSS_CONNECT, "p1", "1 to 18", "connected", "nothing"),
+            Drift(DriftKind.VLANS, "r1", "hyt-r1-p1", "100", "4000"),
+        ]
+        self.unmendable: list[Drift] = []
         self.quarantined = [
             QuarantinedPort(
                 Quarantined(PortId(0), "no carrier at r1", CREATED_UNIX_S, CREATED_UNIX_S + 60),
@@ -199,6 +207,15 @@ class FakeService:
             DeviceStatus("p1", "optical-switch", "polatis-scpi", True),
             DeviceStatus("h42", "vswitch", "openflow", False, "never connected"),
         ]
+
+    def drift(self):
+        self._may_fail()
+        return DriftReport(tuple(self.drifting), ("h42",))
+
+    def reconcile(self):
+        found = self.drift()
+        self.drifting = self.unmendable
+        return Reconciliation(found, self.drift(), ("c0", "c1"))
 
     def quarantine(self):
         return self.quarantined
