@@ -98,7 +98,8 @@ class Controller:
     # -- life -----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Raises HydraError if the journal can't be used."""
+        """Raises HydraError if the journal can't be used, or another controller is at work."""
+        self._devices.claim()
         self._ledger.load()
         self._quarantine.load()
         self._thread.start()

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 
 from apps.framework import Connection, PortInfo, Post
 from apps.openflow import (
+    ROLE_MASTER,
+    ROLE_NO_CHANGE,
     TABLE_ALL,
     FlowCounters,
     MalformedReplyError,
@@ -27,6 +29,7 @@ from apps.openflow import (
     encode_flow_stats_request,
     encode_packet_out,
     encode_port_stats_request,
+    encode_role_request,
 )
 from apps.rule_tables import RuleTable, decode_rules
 from hydra.frames import parse_probe
@@ -155,6 +158,13 @@ class Fleet:
             if pending is not None and pending.datapath == datapath and pending.error is None:
                 pending.error = error
 
+    def role_replied(self, datapath: int, xid: int, generation: int) -> None:
+        with self._lock:
+            pending = self._pending.get(xid)
+            if pending is not None and pending.datapath == datapath:
+                pending.body += generation.to_bytes(8, "big")
+        self._resolve(datapath, xid)
+
     def statistics_replied(self, datapath: int, xid: int, body: bytes, *, more: bool) -> None:
         with self._lock:
             pending = self._pending.get(xid)
@@ -224,6 +234,34 @@ class Fleet:
         return {
             datapath: None if isinstance(result, bytes) else result
             for datapath, result in results.items()
+        }
+
+    def become_master(
+        self, datapaths: Collection[DatapathId], timeout_s: float
+    ) -> dict[DatapathId, str | None]:
+        """Fence off a controller that had these switches before (OpenFlow 1.3.5, section 6.3.6).
+
+        Each switch is asked for the generation that it knows, and told the next: whoever was its
+        master can't change its rules any more. Returns what stood in the way, as :meth:`apply`.
+        """
+        known = self._request(
+            datapaths,
+            lambda _datapath, _ports, xid: encode_role_request(ROLE_NO_CHANGE, 0, xid),
+            timeout_s,
+        )
+        generations = {
+            datapath: int.from_bytes(result, "big")
+            for datapath, result in known.items()
+            if isinstance(result, bytes)
+        }
+        told = self._request(
+            generations,
+            lambda dp, _ports, xid: encode_role_request(ROLE_MASTER, generations[dp] + 1, xid),
+            timeout_s,
+        )
+        return {
+            datapath: None if isinstance(result, bytes) else result
+            for datapath, result in {**known, **told}.items()
         }
 
     def flow_counters(

@@ -86,6 +86,8 @@ class SwitchEvents(Protocol):
 
     def statistics_replied(self, datapath: int, xid: int, body: bytes, *, more: bool) -> None: ...
 
+    def role_replied(self, datapath: int, xid: int, generation: int) -> None: ...
+
     def packet_received(self, datapath: int, frame: bytes) -> None: ...
 
 
@@ -153,6 +155,10 @@ class _DatapathConnection:
         self._datapath.send(message)
 
 
+_NOT_MASTER = (
+    (ofproto_v1_3.OFPET_BAD_REQUEST, ofproto_v1_3.OFPBRC_IS_SLAVE),
+    (ofproto_v1_3.OFPET_ROLE_REQUEST_FAILED, ofproto_v1_3.OFPRRFC_STALE),
+)
 _RAW_KINDS = (ofproto_v1_3.OFPMP_FLOW, ofproto_v1_3.OFPMP_PORT_STATS)
 _MULTIPART_HEAD = struct.Struct("!HH")
 
@@ -244,11 +250,19 @@ class OpenFlowApp(app_manager.RyuApp):
     def _barrier_reply(self, event: Any) -> None:
         self._events.barrier_replied(event.msg.datapath.id, event.msg.xid)
 
+    @set_ev_cls(ofp_event.EventOFPRoleReply, MAIN_DISPATCHER)
+    def _role_reply(self, event: Any) -> None:
+        message = event.msg
+        self._events.role_replied(message.datapath.id, message.xid, message.generation_id)
+
     @set_ev_cls(ofp_event.EventOFPErrorMsg, [CONFIG_DISPATCHER, MAIN_DISPATCHER])
     def _error(self, event: Any) -> None:
         message = event.msg
         if message.datapath.id is not None:
-            text = f"OpenFlow error type {message.type}, code {getattr(message, 'code', None)}"
+            kind, code = message.type, getattr(message, "code", None)
+            text = f"OpenFlow error type {kind}, code {code}"
+            if (kind, code) in _NOT_MASTER:
+                text = "another controller has taken this switch over: stop one of the two"
             self._events.error_replied(message.datapath.id, message.xid, text)
 
     @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)

@@ -27,6 +27,9 @@ TYPE_PACKET_OUT: Final = 13
 TYPE_FLOW_MOD: Final = 14
 TYPE_MULTIPART_REQUEST: Final = 18
 TYPE_BARRIER_REQUEST: Final = 20
+TYPE_ROLE_REQUEST: Final = 24
+ROLE_NO_CHANGE: Final = 0
+ROLE_MASTER: Final = 2
 MULTIPART_FLOW: Final = 1
 MULTIPART_PORT_STATS: Final = 4
 PORT_ANY: Final = 0xFFFFFFFF
@@ -304,6 +307,11 @@ def encode_changes(
 
 def encode_barrier(xid: int) -> bytes:
     return _HEADER.pack(VERSION, TYPE_BARRIER_REQUEST, 8, xid)
+
+
+def encode_role_request(role: int, generation: int, xid: int) -> bytes:
+    body = struct.pack("!IxxxxQ", role, generation & 2**64 - 1)
+    return _HEADER.pack(VERSION, TYPE_ROLE_REQUEST, 8 + len(body), xid) + body
 
 
 def encode_packet_out(frame: bytes, port: int, xid: int) -> bytes:

@@ -80,6 +80,8 @@ class Upkeep:
         self._quarantine = quarantine
         self._lock = threading.Lock()
         self._synchronised: set[DatapathId] = set()
+        self._mastered: set[DatapathId] = set()
+        """Switches that know this controller as their master, since they connected."""
         self._dead_uplinks: frozenset[str] = frozenset()
         self._uncertain_planes: set[PlaneId] = set()
         self._reconciled = False
@@ -104,6 +106,7 @@ class Upkeep:
         """It connected anew, with whatever rules it holds."""
         with self._lock:
             self._synchronised.discard(datapath)
+            self._mastered.discard(datapath)
 
     def ready_switches(self) -> frozenset[DatapathId]:
         """Connected, and holding exactly the rules that they should."""
@@ -142,6 +145,7 @@ class Upkeep:
                 changes[datapath] = [Install(normal)]
             else:
                 LOG.warning("switch %#x is not in the configuration; it is left alone", datapath)
+        self._become_master(changes)
         errors = self._fleet.apply(changes, self._policy.timeouts.vswitch_s)
         with self._lock:
             for datapath, error in errors.items():
@@ -157,6 +161,17 @@ class Upkeep:
                 if entry[0].vswitch.datapath_id in changes
             ]
         )
+
+    def _become_master(self, datapaths: Collection[DatapathId]) -> None:
+        with self._lock:
+            new = [datapath for datapath in datapaths if datapath not in self._mastered]
+        errors = self._fleet.become_master(new, self._policy.timeouts.vswitch_s)
+        with self._lock:
+            for datapath, error in errors.items():
+                if error is None:
+                    self._mastered.add(datapath)
+                else:
+                    LOG.error("switch %#x did not take this controller: %s", datapath, error)
 
     def _uplink_down(self, server: Server) -> bool:
         """Known to be down, at either end; a switch that is silent says nothing."""

@@ -21,6 +21,8 @@ def network(demo_testbed, tmp_path):
     with live(demo_testbed, tmp_path, {"audit_interval_s": 0}) as network:
         network.reserve("r1", "r2")
         network.change("r3", "r4", "p2")
+        assert network.planes_between("r1", "r2") == ("p1",)
+        assert network.planes_between("r3", "r4") == ("p2",)
         yield network
 
 
