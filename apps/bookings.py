@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Collection
 from typing import Final
 
 from apps.ledger import Ledger
@@ -12,9 +13,10 @@ from apps.upkeep import Upkeep
 from hydra.errors import AdmissionError, DeviceUnavailable, HydraError
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric
-from hydra.plan import paths_by_pair
+from hydra.plan import Pair, paths_by_pair
 from hydra.reservations import Reservation, ReservationRequest
 
+LOG = logging.getLogger("hydra.bookings")
 _PLACEMENT_ATTEMPTS: Final = 3
 
 
@@ -94,6 +96,20 @@ class Bookings:
         for reservation in self._ledger.reservations():
             if reservation.holds_capacity:
                 self.place(reservation.id)
+
+    def rejoin(self, pairs: Collection[Pair]) -> None:
+        """Give pairs that lost a path which nobody reserved another one, where there is room."""
+        for pair in sorted(pairs):
+            if pair in paths_by_pair(self._ledger.state):
+                continue
+            try:
+                target = self._planning.rejoined(
+                    self._ledger.state, pair, self._ledger.pins(), self._upkeep.blocked_ports()
+                )
+                self._mover.move(self._ledger.enter("circuit lost", "planned around it"), target)
+            except AdmissionError as error:
+                LOG.warning("stays electrical: %s", error)
+        self._ledger.claim_standing()
 
     def _activate(self, reservation_id: str) -> None:
         if self._ledger.reservation(reservation_id).state is ReservationState.ACTIVATING:

@@ -24,13 +24,14 @@ from apps.framework import PortInfo, Post
 from apps.ledger import Ledger
 from apps.mover import Mover
 from apps.planning import Planning
+from apps.prober import Prober
 from apps.quarantine import Quarantine
 from apps.runner import Runner
 from apps.stats_poller import StatsPoller
 from apps.upkeep import Upkeep
 from hydra.errors import DeviceUnavailable, HydraError, PlanError
 from hydra.journal import Journal, JournalError
-from hydra.model import DatapathId, DemandMatrix, Fabric, NetworkState, PortId
+from hydra.model import Circuit, DatapathId, DemandMatrix, Fabric, NetworkState, Path, PortId
 from hydra.plan import Plan, paths_by_pair
 from hydra.policy import Mode, Policy
 from hydra.quarantine import Quarantined
@@ -47,6 +48,7 @@ from hydra.service import (
     Reconfiguration,
     Verdict,
 )
+from hydra.surveillance import LostPath
 from hydra.worth import judge
 
 LOG = logging.getLogger("hydra.controller")
@@ -78,6 +80,14 @@ class Controller:
         self._mover = Mover(
             fabric, policy, self._planning, self._runner, self._upkeep, self._ledger
         )
+        self._prober = Prober(
+            fabric,
+            policy,
+            self.fleet,
+            self._upkeep.standing,
+            self._upkeep.on_circuits,
+            lambda lost: self._jobs.put(lambda: self._withdraw_lost_paths(lost)),
+        )
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._bookings = Bookings(
             fabric, self._planning, self._mover, self._upkeep, self._ledger, self._jobs.put
@@ -105,9 +115,11 @@ class Controller:
         self._thread.start()
         self._upkeep.announcer.start()
         self._poller.start()
+        self._prober.start()
 
     def stop(self) -> None:
         """End after the job under way; the network goes on as it is."""
+        self._prober.stop()
         self._poller.stop()
         self._upkeep.announcer.stop()
         if self._thread.is_alive():
@@ -210,14 +222,29 @@ class Controller:
             self._jobs.put(self._withdraw_dead_circuits)
 
     def _withdraw_dead_circuits(self) -> None:
-        """A circuit lost its light: its pairs go electrical, and reservations elsewhere."""
+        """Circuits lost their light: their pairs go electrical, and elsewhere if they can."""
         dead, reason = self._upkeep.dead_circuits()
-        if not dead:
-            return
-        LOG.error("%s", reason)
-        entry = self._ledger.enter("circuit lost", reason)
-        self._mover.move(entry, self._planning.without_circuits(self._ledger.state, dead))
+        if dead:
+            self._withdraw(dead, (), reason)
+
+    def _withdraw_lost_paths(self, lost: Sequence[LostPath]) -> None:
+        """Nothing comes through some paths, although there may be light."""
+        state = self._ledger.state
+        standing = [one for one in lost if state.vlans.get(one.path) == one.vlan]
+        if standing:
+            circuits = frozenset(circuit for one in standing for circuit in one.circuits)
+            reason = "; ".join(one.reason for one in standing)
+            self._upkeep.distrust(circuits, reason)
+            self._withdraw(circuits, [one.path for one in standing], reason)
+
+    def _withdraw(self, circuits: Collection[Circuit], paths: Collection[Path], why: str) -> None:
+        """Divert the pairs on these circuits and paths at once, and then plan around them."""
+        LOG.error("%s", why)
+        before = paths_by_pair(self._ledger.state)
+        entry = self._ledger.enter("circuit lost", why)
+        self._mover.move(entry, self._planning.reduced(self._ledger.state, circuits, paths))
         self._bookings.place_all()
+        self._bookings.rejoin(before.keys() - paths_by_pair(self._ledger.state).keys())
 
     # -- demand and plans -------------------------------------------------------------------------
 

@@ -79,6 +79,7 @@ class Fleet:
         self._probes: dict[int, Future[None]] = {}
         self._xids = itertools.count()
         self._watchers: list[Callable[[DatapathId], None]] = []
+        self._probe_watcher: Callable[[int], None] | None = None
         self._port_watchers: list[Callable[[DatapathId, PortInfo], None]] = []
 
     def watch(
@@ -89,6 +90,10 @@ class Fleet:
         """Be told, in the hub's thread, of switches that connect and ports that change."""
         self._watchers.append(connected)
         self._port_watchers.append(port_changed)
+
+    def watch_probes(self, heard: Callable[[int], None]) -> None:
+        """Be told, in the hub's thread, the nonce of every probe that nobody else waits for."""
+        self._probe_watcher = heard
 
     # -- events: the hub's thread ---------------------------------------------------------------
 
@@ -194,6 +199,8 @@ class Fleet:
             future = self._probes.pop(probe.nonce, None)
         if future is not None:
             future.set_result(None)
+        elif self._probe_watcher is not None:
+            self._probe_watcher(probe.nonce)
 
     # -- calls: native threads ------------------------------------------------------------------
 
@@ -354,6 +361,33 @@ class Fleet:
             )
             if message:
                 self._send(switch.connection, message)
+
+    def optical_port(self, datapath: DatapathId) -> int:
+        """The number of a vswitch's optical port; 0 while it is not connected or has none."""
+        with self._lock:
+            switch = self._switches.get(datapath)
+            return 0 if switch is None else switch.ports.optical
+
+    def send_messages(self, messages: Mapping[DatapathId, bytes | bytearray]) -> None:
+        """OpenFlow messages that nobody answers, all in one visit to the hub."""
+        with self._lock:
+            known = {datapath: self._switches.get(datapath) for datapath in messages}
+        sending = [
+            (switch.connection, bytes(messages[datapath]))
+            for datapath, switch in known.items()
+            if switch is not None
+        ]
+
+        def send() -> None:
+            for connection, message in sending:
+                connection.send(message)
+
+        self._post(send)
+
+    @property
+    def post(self) -> Post:
+        """Run a function in the hub's thread, after what was handed to it before."""
+        return self._post
 
     def expect_probe(self, nonce: int) -> Future[None]:
         """A future that resolves when the probe with ``nonce`` comes in."""

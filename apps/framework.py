@@ -38,6 +38,8 @@ with warnings.catch_warnings():
     from ryu.lib import hub
     from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 
+from apps.openflow import TAKEN_OVER
+
 
 def _no_patch(**_modules: bool) -> None:
     """Stands in for ``hub.patch``: sockets, threads and select stay the system's own."""
@@ -161,6 +163,9 @@ _NOT_MASTER = (
 )
 _RAW_KINDS = (ofproto_v1_3.OFPMP_FLOW, ofproto_v1_3.OFPMP_PORT_STATS)
 _MULTIPART_HEAD = struct.Struct("!HH")
+_PACKET_IN_MATCH = struct.Struct("!H")
+_PACKET_IN_MATCH_AT = 24
+"""Header, buffer id, total length, reason, table and cookie come before the match."""
 
 
 def _hand_over_statistics(events: SwitchEvents) -> None:
@@ -189,6 +194,25 @@ def _hand_over_statistics(events: SwitchEvents) -> None:
     parsers[ofproto_v1_3.OFPT_MULTIPART_REPLY] = parse
 
 
+def _hand_over_packets(events: SwitchEvents) -> None:
+    """Take frames from raw packet-ins, past Ryu's object with its parsed match: probes are many."""
+    parsers = ofproto_v1_3_parser._MSG_PARSERS
+
+    def parse(
+        datapath: Any,
+        _version: int,
+        _msg_type: int,
+        msg_len: int,
+        _xid: int,
+        buf: bytearray,
+    ) -> None:
+        (match_length,) = _PACKET_IN_MATCH.unpack_from(buf, _PACKET_IN_MATCH_AT + 2)
+        frame_at = _PACKET_IN_MATCH_AT + (match_length + 7) // 8 * 8 + 2
+        events.packet_received(datapath.id, bytes(buf[frame_at:msg_len]))
+
+    parsers[ofproto_v1_3.OFPT_PACKET_IN] = parse
+
+
 def _port_info(port: Any) -> PortInfo:
     down = bool(port.config & ofproto_v1_3.OFPPC_PORT_DOWN) or bool(
         port.state & ofproto_v1_3.OFPPS_LINK_DOWN
@@ -214,6 +238,7 @@ class OpenFlowApp(app_manager.RyuApp):
         cfg.CONF.set_override("ofp_listen_host", host)
         cfg.CONF.set_override("ofp_tcp_listen_port", port)
         _hand_over_statistics(self._events)
+        _hand_over_packets(self._events)
 
     def start(self) -> None:
         super().start()
@@ -262,9 +287,5 @@ class OpenFlowApp(app_manager.RyuApp):
             kind, code = message.type, getattr(message, "code", None)
             text = f"OpenFlow error type {kind}, code {code}"
             if (kind, code) in _NOT_MASTER:
-                text = "another controller has taken this switch over: stop one of the two"
+                text = TAKEN_OVER
             self._events.error_replied(message.datapath.id, message.xid, text)
-
-    @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)
-    def _packet_in(self, event: Any) -> None:
-        self._events.packet_received(event.msg.datapath.id, bytes(event.msg.data))

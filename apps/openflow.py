@@ -28,6 +28,8 @@ TYPE_FLOW_MOD: Final = 14
 TYPE_MULTIPART_REQUEST: Final = 18
 TYPE_BARRIER_REQUEST: Final = 20
 TYPE_ROLE_REQUEST: Final = 24
+TAKEN_OVER: Final = "another controller has taken this switch over: stop one of the two"
+"""What a switch means that refuses a controller which is not its master any more."""
 ROLE_NO_CHANGE: Final = 0
 ROLE_MASTER: Final = 2
 MULTIPART_FLOW: Final = 1

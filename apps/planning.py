@@ -18,7 +18,7 @@ from hydra.model import (
     RackId,
     Topology,
 )
-from hydra.plan import Plan, diff, paths_by_pair
+from hydra.plan import Pair, Plan, diff, paths_by_pair
 from hydra.policy import Policy
 from hydra.reservations import Pin, explain_refusal
 from hydra.service import PlanRequest
@@ -133,6 +133,16 @@ class Planning:
             explain_refusal(self._fabric, pin.src, pin.dst, pin.bandwidth_mbps, others)
         )
 
+    def rejoined(
+        self, current: NetworkState, pair: Pair, pins: Sequence[Pin], blocked: Collection[PortId]
+    ) -> NetworkState:
+        """The state in which ``pair``, which nobody reserved, has a path again.
+
+        Raises AdmissionError if it can't have one without disturbing reservations.
+        """
+        pin = Pin(*pair, path=None, bandwidth_mbps=_FAINT_MBPS, reservations=())
+        return self.for_reservation(current, pin, pins, blocked)
+
     def _residual_mbps(self, path: Path, reserved: Reserved) -> float:
         residual = {circuit: self._fabric.rate_of(circuit) for circuit in path.circuits}
         for other, rate_mbps in reserved.pinned:
@@ -142,7 +152,19 @@ class Planning:
 
     def without_circuits(self, current: NetworkState, lost: Collection[Circuit]) -> NetworkState:
         """``current`` less these circuits, every path over them, and what only those used."""
-        paths = tuple(p for p in current.topology.paths if set(lost).isdisjoint(p.circuits))
+        return self.reduced(current, lost, ())
+
+    def reduced(
+        self, current: NetworkState, lost: Collection[Circuit], lost_paths: Collection[Path]
+    ) -> NetworkState:
+        """``current`` less these circuits, every path over them, ``lost_paths``, and what only
+        those used.
+        """
+        paths = tuple(
+            path
+            for path in current.topology.paths
+            if path not in lost_paths and set(lost).isdisjoint(path.circuits)
+        )
         circuits = frozenset(circuit for path in paths for circuit in path.circuits)
         return self._allocate(current, Topology(circuits, paths))
 

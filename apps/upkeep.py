@@ -13,6 +13,7 @@ from apps.announcer import Announced, Announcer, reachable_on
 from apps.devices import Devices
 from apps.fleet import Fleet
 from apps.ledger import Ledger
+from apps.openflow import TAKEN_OVER
 from apps.quarantine import Quarantine
 from hydra.errors import DeviceError
 from hydra.executor import Conditions, Execution
@@ -20,6 +21,7 @@ from hydra.model import (
     Circuit,
     DatapathId,
     Fabric,
+    NetworkState,
     PlaneId,
     PortId,
     RackId,
@@ -100,6 +102,11 @@ class Upkeep:
         lost = [path for path in state.topology.paths if pair_of(path) in moving]
         return reachable_on(self._fabric, without(state, (), lost))
 
+    def standing(self) -> tuple[NetworkState, Collection[Pair]]:
+        """The present state, and the pairs whose paths are being moved."""
+        moving = self._moving()
+        return self._ledger.state, moving
+
     # -- vswitches --------------------------------------------------------------------------------
 
     def forget_switch(self, datapath: DatapathId) -> None:
@@ -112,6 +119,13 @@ class Upkeep:
         """Connected, and holding exactly the rules that they should."""
         with self._lock:
             return frozenset(self._synchronised) & self._fleet.connected()
+
+    def on_circuits(self) -> frozenset[DatapathId]:
+        """Vswitches that can send and receive on circuits now."""
+        dead = {
+            self._fabric.server_by_name[name].vswitch.datapath_id for name in self._dead_uplinks
+        }
+        return self.ready_switches() - dead
 
     def conditions(self) -> Conditions:
         return Conditions(self.ready_switches(), self._dead_uplinks)
@@ -153,6 +167,9 @@ class Upkeep:
                     self._synchronised.add(datapath)
                 else:
                     LOG.error("switch %#x was not synchronised: %s", datapath, error)
+                    if error == TAKEN_OVER:
+                        self._mastered.discard(datapath)
+                self._retries.note(f"switch {datapath:#x}", error is None)
         self.update_dead_uplinks()
         self.announcer.announce(
             [
@@ -218,6 +235,11 @@ class Upkeep:
         self._quarantine.put(ends, reason)
         return dead, reason
 
+    def distrust(self, circuits: Collection[Circuit], reason: str) -> None:
+        """Put the ports of these circuits into quarantine."""
+        ends = {end for circuit in circuits for end in (circuit.a, circuit.b)}
+        self._quarantine.put(ends, reason)
+
     # -- devices ----------------------------------------------------------------------------------
 
     def look_after(self) -> None:
@@ -240,8 +262,9 @@ class Upkeep:
                 self._retries.note(rack.name, self._devices.tor_problem(rack.id) is None)
         known = self._fabric.server_by_datapath.keys() | self._fabric.rack_by_tor_datapath.keys()
         late = (self._fleet.connected() - self._synchronised) & known
-        if late:
-            self.synchronise(late)
+        due = [datapath for datapath in late if self._retries.due(f"switch {datapath:#x}")]
+        if due:
+            self.synchronise(due)
 
     def _reconcile(self) -> None:
         """Find out what the network is in, and mend what differs from it."""

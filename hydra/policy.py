@@ -65,6 +65,8 @@ class Policy:
     minimum_circuit_life_s: float = 5.0
     fdb_age_s: float = 300.0
     """MAC ageing time of the ToRs; hosts are announced every third of it."""
+    probe_interval_s: float = 2.0
+    """Between probes of a standing path, in each direction; 0: running paths are not probed."""
     audit_interval_s: float = 30.0
     """Between looks for what was changed behind our back; 0: none but on request."""
     on_drift: OnDrift = OnDrift.MEND

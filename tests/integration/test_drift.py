@@ -82,13 +82,12 @@ def test_rules_are_compared_and_mended_in_one_bundle(network):
     assert network.everyone_reaches_everyone()
 
 
-def test_a_circuit_taken_away_is_set_up_again_through_the_gate(network):
-    """A cross-connect of one direction, and a VLAN of the other circuit."""
+def test_circuits_that_lost_their_vlans_are_set_up_again_through_the_gate(network):
     before = network.get("/v1/topology")
-    change_mirrors(network, "p1", disconnect=[CrossConnect(1, 16 + 2)])
+    set_trunks("hyt-r1-p1", 4000)
     set_trunks("hyt-r3-p2", 4000)
-    kinds = sorted((item["device"], item["kind"], item["actual"]) for item in drift(network))
-    assert kinds == [("p1", "cross-connect", "nothing"), ("r3", "vlans", "4000")]
+    items = [(item["device"], item["kind"], item["actual"]) for item in drift(network)]
+    assert items == [("r1", "vlans", "4000"), ("r3", "vlans", "4000")]
     done = reconcile(network)
     assert done["left"]["items"] == []
     assert len(done["reconfigurations"]) == 2
@@ -116,7 +115,7 @@ def test_what_stands_in_the_way_is_cleared_and_what_is_not_ours_is_left(network)
 def test_it_is_noticed_and_mended_unasked_and_nobody_else_suffers(watchful):
     watchful.change("r3", "r4", "p2")
     with paced_stream(watchful.stage, "h31", "h41", pps=500, payload_bytes=200, count=2500) as udp:
-        change_mirrors(watchful, "p1", disconnect=[CrossConnect(1, 16 + 2)])
+        set_trunks("hyt-r1-p1", 4000)
         wait_until(lambda: len(drift(watchful)) == 0 and reconciled(watchful))
         result = udp.finish(30)
     assert (result.sent, result.lost) == (2500, 0)
@@ -124,6 +123,14 @@ def test_it_is_noticed_and_mended_unasked_and_nobody_else_suffers(watchful):
     assert watchful.reaches("h11", "h21")
     (reservation,) = watchful.get("/v1/reservations")["reservations"]
     assert reservation["state"] == "active"
+
+
+def test_a_cross_connect_taken_away_is_a_lost_carrier_first(watchful):
+    """Its reservation is elsewhere at once; the half that is left is cleared away later."""
+    change_mirrors(watchful, "p1", disconnect=[CrossConnect(1, 16 + 2)])
+    wait_until(lambda: watchful.planes_between("r1", "r2") == ("p2",))
+    wait_until(lambda: watchful.testbed.ocs("p1").counters().cross_connects == 0)
+    assert watchful.reaches("h11", "h21")
 
 
 def reconciled(network):
