@@ -208,6 +208,12 @@ class Fleet:
         with self._lock:
             return frozenset(self._switches)
 
+    def await_connected(self, datapaths: Collection[DatapathId], timeout_s: float) -> None:
+        """Wait until all of these switches are connected, or the time is up."""
+        wanted = frozenset(datapaths)
+        with self._changed:
+            self._changed.wait_for(lambda: wanted <= self._switches.keys(), timeout_s)
+
     def port(self, datapath: DatapathId, name: str) -> PortInfo | None:
         """None while the switch is not connected, or has no such port."""
         with self._lock:

@@ -30,12 +30,14 @@ from hydra.model import (
 from hydra.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, RuleKind, cookie
 from hydra.plan import Pair, pair_of, without
 from hydra.policy import Policy
-from hydra.reconcile import reconcile, stray_mirrors, wanted_vlans
+from hydra.reconcile import Reconciled, reconcile, stray_mirrors, wanted_vlans
 from hydra.rules import FlowRule, Install, RemoveByCookie, RuleChange, base_rules, circuit_rules
 from hydra.service import DeviceStatus
 
 LOG = logging.getLogger("hydra.upkeep")
 _LONGEST_WAIT_S: Final = 60.0
+_CONNECT_S: Final = 5.0
+"""For vswitches to connect after a start, where something has to be taken down."""
 
 
 class _Retries:
@@ -86,6 +88,8 @@ class Upkeep:
         """Switches that know this controller as their master, since they connected."""
         self._dead_uplinks: frozenset[str] = frozenset()
         self._uncertain_planes: set[PlaneId] = set()
+        self._settled = False
+        """The present state is known: vswitches may be brought to it."""
         self._reconciled = False
         self._retries = _Retries()
         self._moving: Callable[[], Collection[Pair]] = tuple
@@ -138,7 +142,7 @@ class Upkeep:
 
     def synchronise(self, datapaths: Collection[DatapathId]) -> None:
         """Bring whole vswitches to the intended state, in one atomic bundle each."""
-        if not self._reconciled:
+        if not self._settled:
             return  # the devices come first; every connected switch is synchronised after
         changes: dict[DatapathId, list[RuleChange]] = {}
         wipe = RemoveByCookie(COOKIE_TAG, COOKIE_TAG_MASK)
@@ -246,8 +250,6 @@ class Upkeep:
         """Reconcile once at the start; afterwards open again what was lost, and tidy up."""
         if not self._reconciled:
             self._reconcile()
-            self._reconciled = True
-            self.synchronise(self._fleet.connected())
             return
         for plane in self._fabric.planes:
             problem = self._devices.plane_problem(plane.id)
@@ -271,15 +273,31 @@ class Upkeep:
         state = self._ledger.state
         actual, _ = self._devices.read(wanted_vlans(self._fabric, state))
         found = reconcile(self._fabric, state, actual)
+        self._settled = True
         if found.dropped:
             LOG.warning("%d circuit(s) of the journal are not there any more", len(found.dropped))
         self._ledger.settle(found.state)
+        self._stop_using_what_goes(found)
         for rack, ports in found.retag.items():
             self.attempt(partial(self._devices.set_vlans, rack, ports))
         for plane, move in found.mirrors.items():
             action = partial(self._devices.change_mirrors, plane, move.disconnect, move.connect)
             self.attempt(action)
         self._ledger.save("reconciled")
+        self._reconciled = True
+        self.synchronise(self._fleet.connected())
+
+    def _stop_using_what_goes(self, found: Reconciled) -> None:
+        """Vswitches may still send on circuits that are about to be taken down: they come first.
+
+        One that does not connect in time can't be waited for; its pairs are cut off until it does.
+        """
+        if not (found.mirrors or found.retag):
+            return
+        self._fleet.await_connected(self._fabric.server_by_datapath, _CONNECT_S)
+        self.synchronise(self._fleet.connected())
+        if found.mirrors:
+            time.sleep(self._policy.drain.bound_ms / 1000)  # a barrier confirms tables only
 
     def attempt(self, action: Callable[[], None]) -> None:
         """Do something to a device; where it fails, the log says why."""
@@ -312,7 +330,7 @@ class Upkeep:
 
     def start_over(self) -> None:
         """A reconfiguration broke off: read the devices again before anything else."""
-        self._reconciled = False
+        self._settled = self._reconciled = False
 
     def take_over(self, execution: Execution) -> None:
         """Learn from a reconfiguration what is uncertain now."""
