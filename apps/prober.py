@@ -57,6 +57,7 @@ class Prober:
         self._frames: dict[tuple[str, str, VlanId, int], tuple[bytes, bytes]] = {}
         self._servers: dict[RackId, list[Server]] = {}
         self._seen: tuple[NetworkState, Collection[Pair]] | None = None
+        self._seen_able: Collection[DatapathId] | None = None
         self._refreshed_s = float("-inf")
         self._echoed_s = self._clock_s = float("-inf")
         self._stop = threading.Event()
@@ -109,6 +110,9 @@ class Prober:
             return
         self._refreshed_s = now_s
         able = self._able()
+        if able == self._seen_able:
+            return
+        self._seen_able = able
         self._servers = {
             rack.id: [s for s in rack.servers if s.vswitch.datapath_id in able]
             for rack in self._fabric.racks

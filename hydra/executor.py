@@ -236,7 +236,7 @@ class Execution:
     # -- drain ------------------------------------------------------------------------------------
 
     def _drain(self) -> Steps:
-        """Wait until the counters at both ends of each circuit that diverted pairs leave stand still.
+        """Wait until the counters at both ends of what diverted pairs leave stand still.
 
         OpenFlow port counters lag by at most 12 ms in Open vSwitch, so three equal reads a few
         milliseconds apart show an empty circuit. A circuit that stays is waited for, too: its ports

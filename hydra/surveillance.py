@@ -19,6 +19,9 @@ from hydra.plan import Pair, pair_of
 
 LOSSES: Final = 3
 """Probes lost in a row that mean that a path is dead."""
+_MOST_PER_S: Final = 700
+"""Probes a second, at most: more would cost the controller more than a twentieth of a core
+(``benchmarks.probing``). Beyond 350 paths for each second of the interval, the interval grows."""
 _COPIES: Final = (1, 4, 8)
 """Frames of the first, second and third probe: a full queue loses some, a dead fibre all."""
 
@@ -63,7 +66,7 @@ class Surveillance:
     def __init__(self, fabric: Fabric, interval_s: float, timeout_s: float) -> None:
         """A probe that is not heard after ``timeout_s`` (or a quarter of the interval) is lost."""
         self._fabric = fabric
-        self._interval_s = interval_s
+        self._wanted_s = self._interval_s = interval_s
         self._timeout_s = min(timeout_s, interval_s / 4)
         self._ways: dict[tuple[Path, VlanId], tuple[Way, Way]] = {}
         self._users: dict[Traversal, list[Way]] = {}
@@ -89,6 +92,7 @@ class Surveillance:
         for way in itertools.chain.from_iterable(self._ways.values()):
             for traversal in way.circuits:
                 self._users.setdefault(traversal, []).append(way)
+        self._interval_s = max(self._wanted_s, 2 * len(self._ways) / _MOST_PER_S)
         # By source: what a switch sends at about the same time goes there as one message.
         order = sorted(itertools.chain.from_iterable(fresh), key=lambda way: (way.src, way.dst))
         for index, way in enumerate(order):

@@ -74,6 +74,14 @@ def test_one_dead_direction_is_found_within_an_interval_and_three_time_outs(cut_
     assert {one.path for _, one in air.lost} == {FIRST}
 
 
+def test_for_very_many_paths_the_interval_grows():
+    fabric = small_fabric(racks=4, planes=2)
+    slow = Surveillance(fabric, 0.001, 1.0)
+    slow.watch(DIRECT, (), 0.0)
+    ready, _ = slow.due(0.0029)
+    assert len(ready) == 1, "four ways at 700 a second take 5.7 ms"
+
+
 def test_the_repeated_probes_are_several_frames():
     air = Air(DIRECT)
     air.cut(FIRST, 0)
