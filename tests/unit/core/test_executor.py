@@ -12,6 +12,7 @@ from hydra.commands import (
     Batch,
     MoveMirrors,
     Outcome,
+    Pause,
     ProbePath,
     ReadPortPackets,
     SetVlans,
@@ -21,7 +22,7 @@ from hydra.executor import Execution
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, RackId, Topology, VlanId
 from hydra.pipeline import RuleKind
-from hydra.plan import diff
+from hydra.plan import diff, without
 from hydra.policy import DrainPolicy, Policy
 from hydra.rules import RemoveByCookie
 from tests.unit.core.fabrics import (
@@ -306,3 +307,43 @@ def test_the_watch_sees_an_executor_that_forgets_a_step(broken, words):
     execution = broken(FABRIC, Policy(), sound.plan, sound.conditions, ORDER)
     with pytest.raises(Violation, match=words):
         Watch(network, execution).run()
+
+
+LAST_HOP = circuit_between(FABRIC, 1, 2, plane=1)
+BY_RELAY = path_of(FABRIC, 0, 2, *DIRECT.circuits, LAST_HOP)
+
+
+def drained_ports(network):
+    return {
+        (command.rack, name)
+        for command in network.commands(ReadPortPackets, "drain")
+        for name in command.ports
+    }
+
+
+def ends_of(circuit):
+    ports = (FABRIC.ports[end] for end in (circuit.a, circuit.b))
+    return {(port.rack, port.tor_port) for port in ports}
+
+
+def test_a_circuit_that_stays_is_drained_of_the_path_that_leaves_it():
+    """No mirror moves; but a VLAN leaves its ports, with frames of the diverted pair under way."""
+    old = start(DIRECT, BY_RELAY)
+    target = without(replace(old, epoch=2), (), [BY_RELAY])
+    network = Scripted(FABRIC, old)
+    execution = Watch(network, execution_of(network, old, target)).run()
+    assert execution.plan.disconnect == frozenset()
+    assert drained_ports(network) == ends_of(LAST_HOP), (
+        "the other circuit carries a pair that stays"
+    )
+    assert execution.state is ReconfigurationState.DONE
+
+
+def test_a_path_hidden_among_other_traffic_is_given_the_drains_bound():
+    old = start(DIRECT, path_of(FABRIC, 1, 2, LAST_HOP), BY_RELAY)
+    target = without(replace(old, epoch=2), (), [BY_RELAY])
+    network = Scripted(FABRIC, old)
+    Watch(network, execution_of(network, old, target)).run()
+    assert drained_ports(network) == set()
+    pauses = [command.seconds for command in network.commands(Pause, "drain")]
+    assert pauses == [Policy().drain.bound_ms / 1000]
