@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
 
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "hydra/__init__.py").read_text())
@@ -35,6 +35,18 @@ setup(
             "apps.*",
         ]
     ),
+    ext_modules=[
+        Extension(
+            "topology._native",  # see docs/decisions/0006-compiled-kernels-in-c.md
+            sources=sorted(str(c.relative_to(HERE)) for c in HERE.glob("topology/native/*.c")),
+            depends=sorted(str(h.relative_to(HERE)) for h in HERE.glob("topology/native/*.h")),
+            # Sums must not depend on the machine: no fused multiply-add.
+            extra_compile_args=["-std=c11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra"],
+            define_macros=[("Py_LIMITED_API", "0x030B0000")],
+            py_limited_api=True,
+        )
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
     install_requires=run_time_requirements(),
     entry_points={
         "console_scripts": [

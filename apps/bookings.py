@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Collection
 from typing import Final
 
 from apps.ledger import Ledger
 from apps.mover import Mover
+from apps.planner import Planner
 from apps.planning import Planning
 from apps.upkeep import Upkeep
 from hydra.errors import AdmissionError, DeviceUnavailable, HydraError
@@ -27,6 +29,7 @@ class Bookings:
         self,
         fabric: Fabric,
         planning: Planning,
+        planner: Planner,
         mover: Mover,
         upkeep: Upkeep,
         ledger: Ledger,
@@ -34,10 +37,13 @@ class Bookings:
     ) -> None:
         self._fabric = fabric
         self._planning = planning
+        self._planner = planner
         self._mover = mover
         self._upkeep = upkeep
         self._ledger = ledger
         self._enqueue = enqueue
+        self._admission = threading.Lock()
+        """One at a time, or two would be promised the same ports."""
 
     # -- from any thread --------------------------------------------------------------------------
 
@@ -45,17 +51,15 @@ class Bookings:
         """Admit and queue. Raises AdmissionError, UnknownName, DeviceUnavailable."""
         self._ledger.check(request)
         self._check_switches(request)
-        with self._ledger.lock:
-            reservation = self._ledger.add(request)
+        with self._admission:
+            reservation, others, own = self._ledger.draft(request)
             try:
-                others, own = self._ledger.split_pins(reservation)
-                self._planning.for_reservation(
+                self._planner.for_reservation(
                     self._ledger.state, own, others, self._upkeep.blocked_ports()
                 )
-                self._ledger.keep(reservation)
             except HydraError as error:
-                self._ledger.forget(reservation)
                 raise self._with_devices(error) from error
+            self._ledger.admit(reservation)
         self._enqueue(lambda: self._activate(reservation.id))
         return reservation
 
@@ -137,7 +141,7 @@ class Bookings:
     def _try_to_place(self, reservation: Reservation) -> str:
         """Move the network to where the reservation has a path; returns what went wrong."""
         others, own = self._ledger.split_pins(reservation)
-        target = self._planning.for_reservation(
+        target = self._planner.for_reservation(
             self._ledger.state, own, others, self._upkeep.blocked_ports()
         )
         if target == self._ledger.state:

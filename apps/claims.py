@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hydra.journal import Journal
 from hydra.journal_format import INTENDED, read_state
-from hydra.model import Circuit, CrossConnect, Fabric, NetworkState, PlaneId, RackId, VlanId
+from hydra.model import Circuit, CrossConnect, Fabric, NetworkState, PlaneId, VlanId
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,3 @@ def _claims(fabric: Fabric, states: list[NetworkState]) -> Claims:
             held.update(dict.fromkeys(fabric.cross_connects(circuit), circuit))
     vlans = {vlan for state in states for vlan in (*state.vlans.values(), *state.resting)}
     return Claims(mirrors, frozenset(vlans))
-
-
-def wired_to(fabric: Fabric, plane: PlaneId) -> dict[int, tuple[RackId, str]]:
-    """(rack, ToR port) behind each port of an optical switch that the configuration wires."""
-    return {
-        number: (port.rack, port.tor_port)
-        for port in fabric.ports
-        if port.plane == plane
-        for number in (port.ingress, port.egress)
-    }

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from drivers.registry import plane_checks, rack_checks
 from hydra.config import Loaded, load
-from topology.algorithms import ENTRIES
+from hydra.model import Fabric
+from topology.algorithms import ENTRIES, objection
+from topology.problem import FabricArrays
+
+
+def _objection(name: str, fabric: Fabric) -> str | None:
+    return objection(name, FabricArrays.of(fabric))
 
 
 def load_configuration(path: Path) -> Loaded:
     """Read ``path``. Raises ConfigError with all of its problems."""
-    return load(path, optical_drivers=plane_checks(), tor_drivers=rack_checks(), algorithms=ENTRIES)
+    return load(
+        path,
+        optical_drivers=plane_checks(),
+        tor_drivers=rack_checks(),
+        algorithms={name: partial(_objection, name) for name in ENTRIES},
+    )

@@ -23,19 +23,30 @@ from apps.fleet import Fleet
 from apps.framework import PortInfo, Post
 from apps.ledger import Ledger
 from apps.mover import Mover
-from apps.planning import Planning
+from apps.planner import Planner
+from apps.planning import Planning, Proposal
 from apps.prober import Prober
 from apps.quarantine import Quarantine
 from apps.runner import Runner
 from apps.stats_poller import StatsPoller
 from apps.upkeep import Upkeep
-from hydra.errors import DeviceUnavailable, HydraError, PlanError
+from hydra.errors import DeviceUnavailable, HydraError, PlanError, UnknownName
 from hydra.journal import Journal, JournalError
-from hydra.model import Circuit, DatapathId, DemandMatrix, Fabric, NetworkState, Path, PortId
+from hydra.model import (
+    Circuit,
+    DatapathId,
+    DemandMatrix,
+    Fabric,
+    NetworkState,
+    Path,
+    PlaneId,
+    PortId,
+)
 from hydra.plan import Plan, paths_by_pair
 from hydra.policy import Mode, Policy
 from hydra.quarantine import Quarantined
 from hydra.reservations import Reservation, ReservationRequest
+from hydra.roles import Task, TaskState
 from hydra.service import (
     DemandReport,
     DemandSource,
@@ -69,6 +80,7 @@ class Controller:
         self.fleet = Fleet(fabric, post)
         self._devices = Devices(fabric, policy)
         self._planning = Planning(fabric, policy)
+        self._planner = Planner(fabric, policy)
         self._poller = StatsPoller(fabric, policy, self.fleet)
         self._ledger = Ledger(fabric, journal)
         self._quarantine = Quarantine(fabric, journal, policy.quarantine_s)
@@ -90,7 +102,13 @@ class Controller:
         )
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._bookings = Bookings(
-            fabric, self._planning, self._mover, self._upkeep, self._ledger, self._jobs.put
+            fabric,
+            self._planning,
+            self._planner,
+            self._mover,
+            self._upkeep,
+            self._ledger,
+            self._jobs.put,
         )
         self._auditor = Auditor(
             fabric,
@@ -112,6 +130,7 @@ class Controller:
         self._devices.claim()
         self._ledger.load()
         self._quarantine.load()
+        self._planner.start()
         self._thread.start()
         self._upkeep.announcer.start()
         self._poller.start()
@@ -122,9 +141,11 @@ class Controller:
         self._prober.stop()
         self._poller.stop()
         self._upkeep.announcer.stop()
+        self._devices.stop_waiting()
         if self._thread.is_alive():
             self._jobs.put(None)
             self._thread.join()
+        self._planner.close()
         self._runner.close()
         self._devices.close()
         self._ledger.close()
@@ -284,25 +305,32 @@ class Controller:
 
     def plan(self, request: PlanRequest) -> PlanReport:
         """Dry run; changes nothing. Raises PlanError, UnknownName."""
+        return self._plan(request, urgent=False)
+
+    def _plan(self, request: PlanRequest, *, urgent: bool) -> PlanReport:
         started_s = time.monotonic()
         current = self.state()
         demand = self._wanted(request)
-        target = self._planning.for_demand(
-            current, request, demand, self._ledger.pins(), self._upkeep.blocked_ports()
+        proposal = self._planner.propose(
+            current,
+            request,
+            demand,
+            self._ledger.pins(),
+            self._upkeep.blocked_ports(),
+            urgent=urgent,
         )
-        plan = self._planning.diff(current, target)
-        verdict, served_mbps = self._judge(plan, demand)
+        plan = proposal.steps(self._fabric, current)
         return PlanReport(
             current=current,
-            target=target,
+            target=proposal.target,
             connect=plan.connect,
             disconnect=plan.disconnect,
             affected_pairs=plan.affected,
             retagged_ports=plan.retagged_ports,
             rules=self._rules(plan),
-            served_mbps=served_mbps,
+            served_mbps=proposal.served_then_mbps,
             demand_mbps=float(demand.sum()),
-            verdict=verdict,
+            verdict=self._judge(plan, proposal),
             planning_ms=(time.monotonic() - started_s) * 1000,
         )
 
@@ -310,21 +338,16 @@ class Controller:
         racks = self._fabric.racks
         return sum(len(racks[a].servers) + len(racks[b].servers) for a, b in plan.affected)
 
-    def _judge(self, plan: Plan, demand: DemandMatrix) -> tuple[Verdict, float]:
-        now = self._planning.served(plan.current.topology, demand)
-        then = self._planning.served(plan.target.topology, demand)
-        old = paths_by_pair(plan.current)
-        disturbed = sum(float(now[a, b] + now[b, a]) for a, b in plan.affected if (a, b) in old)
+    def _judge(self, plan: Plan, proposal: Proposal) -> Verdict:
         ages = [self._ledger.age_s(circuit) for circuit in plan.disconnect]
-        verdict = judge(
+        return judge(
             self._policy,
-            served_now_mbps=float(now.sum()),
-            served_then_mbps=float(then.sum()),
-            disturbed_mbps=disturbed,
+            served_now_mbps=proposal.served_now_mbps,
+            served_then_mbps=proposal.served_then_mbps,
+            disturbed_mbps=proposal.disturbed_mbps,
             outage_s=self._mover.outage_s,
             youngest_circuit_s=min(ages, default=float("inf")),
         )
-        return verdict, float(then.sum())
 
     def reconfigure(self, request: PlanRequest, trigger: str) -> Reconfiguration:
         """Queue a reconfiguration; poll :meth:`reconfiguration` for its end."""
@@ -335,7 +358,7 @@ class Controller:
 
     def _reconfigure(self, entry: Reconfiguration, request: PlanRequest) -> None:
         try:
-            report = self.plan(request)
+            report = self._plan(request, urgent=True)
             if request.only_if_it_pays and not report.verdict.pays:
                 self._ledger.refuse(entry, f"does not pay: {report.verdict.reason}")
                 return
@@ -353,7 +376,7 @@ class Controller:
         """One round of monitor, plan, and reconfigure if it pays."""
         request = PlanRequest(only_if_it_pays=True)
         try:
-            report = self.plan(request)
+            report = self._plan(request, urgent=True)
         except PlanError as error:
             self._ledger.decide(f"no plan: {error}")
             return
@@ -396,6 +419,20 @@ class Controller:
 
     def devices(self) -> Collection[DeviceStatus]:
         return self._upkeep.devices()
+
+    def tasks(self, device: str) -> Sequence[Task]:
+        """What people were asked to do at an optical switch, oldest first."""
+        return self._devices.tasks(self._plane(device))
+
+    def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
+        """A person says what became of a task."""
+        return self._devices.settle_task(self._plane(device), task_id, state, note)
+
+    def _plane(self, name: str) -> PlaneId:
+        plane = self._fabric.plane_by_name.get(name)
+        if plane is None:
+            raise UnknownName(f"there is no optical switch {name!r}")
+        return plane.id
 
     def quarantine(self) -> Sequence[QuarantinedPort]:
         return [self._seen_now(entry) for entry in self._quarantine.entries()]

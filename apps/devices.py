@@ -10,11 +10,19 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from drivers.registry import optical_switch, tor_switch
-from hydra.errors import DeviceError, HeldElsewhere, HydraError
+from hydra.errors import DeviceError, HeldElsewhere, HydraError, UnknownName
 from hydra.model import CrossConnect, Fabric, PlaneId, RackId
 from hydra.policy import Policy
 from hydra.reconcile import Actual
-from hydra.roles import Claimable, OpticalSwitch, PortVlans, TorSwitch
+from hydra.roles import (
+    Claimable,
+    OpticalSwitch,
+    PortVlans,
+    Task,
+    TaskBoard,
+    TaskState,
+    TorSwitch,
+)
 from hydra.service import DeviceStatus
 
 LOG = logging.getLogger("hydra.devices")
@@ -150,6 +158,24 @@ class Devices:
 
     def link_up(self, rack: RackId, ports: Collection[str]) -> Mapping[str, bool]:
         return self._tors[rack].use(lambda device: device.link_up(ports))
+
+    def tasks(self, plane: PlaneId) -> tuple[Task, ...]:
+        """What people were asked to do; nothing, for a device that needs none."""
+        device = self._planes[plane].device
+        return device.tasks() if isinstance(device, TaskBoard) else ()
+
+    def settle_task(self, plane: PlaneId, task_id: int, state: TaskState, note: str) -> Task:
+        """Raises UnknownName, LifecycleError."""
+        device = self._planes[plane].device
+        if not isinstance(device, TaskBoard):
+            raise UnknownName(f"{device.name} has no tasks: it is worked without people")
+        return device.settle(task_id, state, note)
+
+    def stop_waiting(self) -> None:
+        """Don't wait for people any longer, now or later."""
+        for slot in self._planes.values():
+            if isinstance(slot.device, TaskBoard):
+                slot.device.stop_waiting()
 
     def plane_problem(self, plane: PlaneId) -> str | None:
         """Why a plane can't be used now; None if its last command went well."""

@@ -17,21 +17,19 @@ from apps.framework import Connection, PortInfo, Post
 from apps.openflow import (
     ROLE_MASTER,
     ROLE_NO_CHANGE,
-    TABLE_ALL,
     FlowCounters,
     MalformedReplyError,
     PortPackets,
     SwitchPorts,
     decode_flow_stats,
     decode_port_stats,
-    encode_barrier,
     encode_changes,
-    encode_flow_stats_request,
     encode_packet_out,
     encode_port_stats_request,
     encode_role_request,
 )
 from apps.rule_tables import RuleTable, decode_rules
+from drivers.codecs.openflow import TABLE_ALL, encode_barrier, encode_flow_stats_request
 from hydra.frames import parse_probe
 from hydra.model import DatapathId, Fabric
 from hydra.pipeline import Port

@@ -148,28 +148,25 @@ class Ledger:
 
     # -- reservations -----------------------------------------------------------------------------
 
-    @property
-    def lock(self) -> threading.RLock:
-        """To check and enter a reservation in one go."""
-        return self._lock
-
     def check(self, request: ReservationRequest) -> None:
         with self._lock:
             self._book.check(request, self._fabric)
 
-    def add(self, request: ReservationRequest) -> Reservation:
-        """Enter, not yet in the journal: :meth:`keep` or :meth:`forget` it."""
-        with self._lock:
-            return self._book.add(uuid.uuid4().hex[:12], request, self._fabric, time.time())
+    def draft(self, request: ReservationRequest) -> tuple[Reservation, list[Pin], Pin]:
+        """A reservation that is not entered yet, and the :meth:`split_pins` there would be.
 
-    def forget(self, reservation: Reservation) -> None:
+        Raises AdmissionError, UnknownName.
+        """
         with self._lock:
-            self._book = ReservationBook(r for r in self._book if r.id != reservation.id)
+            book = ReservationBook(self._book)
+        reservation = book.add(uuid.uuid4().hex[:12], request, self._fabric, time.time())
+        return reservation, *_split(book.pinned(), reservation)
 
-    def keep(self, reservation: Reservation) -> None:
-        """Write it to the journal: from now on it survives a restart."""
+    def admit(self, reservation: Reservation) -> None:
+        """Enter a draft, in the journal first: from now on it survives a restart."""
         with self._lock:
             self._keep(reservation)
+            self._book = ReservationBook([*self._book, reservation])
 
     def _keep(self, reservation: Reservation) -> None:
         self._journal.save_reservation(reservation.id, reservation.to_record())
@@ -197,9 +194,7 @@ class Ledger:
 
     def split_pins(self, reservation: Reservation) -> tuple[list[Pin], Pin]:
         """(the other pairs' pins, the reservation's own pair's pin)."""
-        pins = self.pins()
-        own = next(pin for pin in pins if (pin.src, pin.dst) == reservation.pair)
-        return [pin for pin in pins if pin is not own], own
+        return _split(self.pins(), reservation)
 
     def claimed(self, pair: Pair) -> bool:
         """Whether somebody has a claim to the pair's path."""
@@ -217,3 +212,8 @@ class Ledger:
     def reservation(self, reservation_id: str) -> Reservation:
         with self._lock:
             return self._book.get(reservation_id)
+
+
+def _split(pins: Sequence[Pin], reservation: Reservation) -> tuple[list[Pin], Pin]:
+    own = next(pin for pin in pins if (pin.src, pin.dst) == reservation.pair)
+    return [pin for pin in pins if pin is not own], own

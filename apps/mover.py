@@ -63,6 +63,7 @@ class Mover:
             self._planning.order_of,
         )
         started_s = time.monotonic()
+        self._ledger.update(entry.id, started_unix_s=time.time())
         self._upkeep.leave_unannounced(lambda: execution.plan.affected)
         draining = _DrainSilence(self._upkeep)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from apps.configuration import load_configuration
+from apps.planning import check_spines
 from hydra.errors import PlanError
 from hydra.model import (
-    EMPTY_TOPOLOGY,
     Addressing,
     DatapathId,
     DemandMatrix,
@@ -31,9 +31,10 @@ from hydra.model import (
 from hydra.policy import Policy
 from topology.algorithms import Entry, Product, entry
 from topology.bounds import served_share_bound
-from topology.checks import check_vlans
+from topology.checks import check_transit, check_vlans
 from topology.plan_checks import check_result
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved, Timing
+from topology.transit import transit_order
 from topology.vlan import allocate
 
 _PLAIN: Final = re.compile(r"(?P<racks>[0-9]+)x(?P<planes>[0-9]+)(?:@(?P<mbps>[0-9.eE+]+))?")
@@ -140,11 +141,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Study:
-    """One demand on one fabric, starting without circuits."""
+    """One demand on one fabric, and what stands there now."""
 
     fabric: Fabric
     demand: DemandMatrix
     limits: Limits
+    current: NetworkState = NetworkState()  # noqa: RUF009 - frozen
 
     @cached_property
     def arrays(self) -> FabricArrays:
@@ -152,13 +154,15 @@ class Study:
 
     def run(self, name: str, *, check: bool) -> Outcome:
         """Plan with one algorithm. Raises PlanError, UnknownName."""
+        check_spines(self.fabric, self.demand)
         chosen = entry(name)
         objection = chosen.objection(self.arrays)
         if objection is not None:
             return Outcome(name, chosen, refused=objection)
         budget = self._budget()
         started_s = time.perf_counter()
-        result = chosen.plan(self.arrays, self.demand, EMPTY_TOPOLOGY, Reserved(), budget)
+        now = self.current.topology
+        result = chosen.plan(self.arrays, self.demand, now, Reserved(), budget)
         planned_s = time.perf_counter()
         state, vlan_problem = self._with_vlans(chosen, result)
         allocated_s = time.perf_counter()
@@ -199,18 +203,23 @@ class Study:
     def _with_vlans(self, chosen: Entry, result: PlanResult) -> tuple[NetworkState | None, str]:
         if chosen.product is not Product.CIRCUITS:
             return None, ""
+        if result.topology == self.current.topology:
+            return self.current, ""
         vlans = self.fabric.circuit_vlans
         try:
-            return allocate(self.arrays, NetworkState(), result.topology, vlans), ""
+            return allocate(self.arrays, self.current, result.topology, vlans), ""
         except PlanError as error:
             return None, str(error)
 
     def _check(
         self, budget: Budget, result: PlanResult, state: NetworkState | None
     ) -> tuple[str, ...]:
-        problems = check_result(
-            self.arrays, self.demand, EMPTY_TOPOLOGY, Reserved(), budget, result
-        )
+        now = self.current
+        problems = check_result(self.arrays, self.demand, now.topology, Reserved(), budget, result)
         if state is not None:
+            order = transit_order(self.arrays, now, state)
             problems += check_vlans(self.arrays, state, self.fabric.circuit_vlans)
+            problems += check_transit(
+                self.arrays, now, state, order.disconnect_first, order.connect_last
+            )
         return tuple(problems)

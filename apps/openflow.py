@@ -17,37 +17,37 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.codecs.openflow import (
+    BUNDLE_COMMIT,
+    BUNDLE_OPEN,
+    FLOW_ADD,
+    FLOW_DELETE,
+    FLOW_DELETE_STRICT,
+    GROUP_ANY,
+    MULTIPART_PORT_STATS,
+    NO_BUFFER,
+    PORT_ANY,
+    PORT_CONTROLLER,
+    PORT_NORMAL,
+    TABLE_ALL,
+    TYPE_FLOW_MOD,
+    TYPE_PACKET_OUT,
+    VERSION,
+    bundle_add_head,
+    encode,
+    encode_bundle_control,
+    encode_bundled,
+    encode_multipart_request,
+)
 from hydra.pipeline import SHAPES, Arg, Field, Output, Port, PushVlan, RuleKind, Shape, ToController
 from hydra.rules import FlowRule, Install, Remove, RuleChange
 
-VERSION: Final = 4
-TYPE_ERROR: Final = 1
-TYPE_EXPERIMENTER: Final = 4
-TYPE_PACKET_OUT: Final = 13
-TYPE_FLOW_MOD: Final = 14
-TYPE_MULTIPART_REQUEST: Final = 18
-TYPE_BARRIER_REQUEST: Final = 20
-TYPE_ROLE_REQUEST: Final = 24
 TAKEN_OVER: Final = "another controller has taken this switch over: stop one of the two"
 """What a switch means that refuses a controller which is not its master any more."""
 ROLE_NO_CHANGE: Final = 0
 ROLE_MASTER: Final = 2
-MULTIPART_FLOW: Final = 1
-MULTIPART_PORT_STATS: Final = 4
-PORT_ANY: Final = 0xFFFFFFFF
-PORT_CONTROLLER: Final = 0xFFFFFFFD
-PORT_NORMAL: Final = 0xFFFFFFFA
-GROUP_ANY: Final = 0xFFFFFFFF
-NO_BUFFER: Final = 0xFFFFFFFF
-TABLE_ALL: Final = 0xFF
+TYPE_ROLE_REQUEST: Final = 24
 _VLAN_PRESENT: Final = 0x1000
-
-_HEADER: Final = struct.Struct("!BBHI")
-_ADD, _DELETE, _DELETE_STRICT = 0, 3, 4
-_ONF_EXPERIMENTER: Final = 0x4F4E4600
-_BUNDLE_CONTROL, _BUNDLE_ADD = 2300, 2301
-_BUNDLE_OPEN, _BUNDLE_COMMIT = 0, 4
-_BUNDLE_ATOMIC_ORDERED: Final = 0b11
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,20 +188,15 @@ def _flow_mod_pieces(kind: RuleKind, ports: SwitchPorts, command: int) -> list[_
         NO_BUFFER, PORT_ANY, GROUP_ANY, 0,
     )  # fmt: skip
     body = [_Hole(_COOKIE, 8), fixed, *_match(shape.match, ports)]
-    if command == _ADD:
+    if command == FLOW_ADD:
         body += _instructions(shape, ports)
     header = struct.pack("!BBH", VERSION, TYPE_FLOW_MOD, 8 + _length(body))
     return [header, _Hole(_XID, 4), *body]
 
 
 def _bundled(bundle_id: int, message: list[_Piece]) -> list[_Piece]:
-    length = 24 + _length(message)
-    return [
-        struct.pack("!BBH", VERSION, TYPE_EXPERIMENTER, length),
-        _Hole(_XID, 4),
-        struct.pack("!IIIHH", _ONF_EXPERIMENTER, _BUNDLE_ADD, bundle_id, 0, _BUNDLE_ATOMIC_ORDERED),
-        *message,
-    ]
+    before, after = bundle_add_head(_length(message), bundle_id)
+    return [before, _Hole(_XID, 4), after, *message]
 
 
 _Packer = Callable[[FlowRule, int], bytes]
@@ -259,27 +254,11 @@ def _compiled(kind: RuleKind, ports: SwitchPorts, command: int, bundle_id: int |
 
 def _delete_by_cookie(cookie: int, mask: int, xid: int) -> bytes:
     body = struct.pack(
-        "!QQBBHHHIIIHxx", cookie, mask, TABLE_ALL, _DELETE, 0, 0, 0,
+        "!QQBBHHHIIIHxx", cookie, mask, TABLE_ALL, FLOW_DELETE, 0, 0, 0,
         NO_BUFFER, PORT_ANY, GROUP_ANY, 0,
     )  # fmt: skip
     body += struct.pack("!HHxxxx", 1, 4)
-    return _HEADER.pack(VERSION, TYPE_FLOW_MOD, 8 + len(body), xid) + body
-
-
-def _wrap(message: bytes, bundle_id: int | None, xid: int) -> bytes:
-    if bundle_id is None:
-        return message
-    head = _HEADER.pack(VERSION, TYPE_EXPERIMENTER, 24 + len(message), xid)
-    bundle = struct.pack(
-        "!IIIHH", _ONF_EXPERIMENTER, _BUNDLE_ADD, bundle_id, 0, _BUNDLE_ATOMIC_ORDERED
-    )
-    return head + bundle + message
-
-
-def _bundle_control(bundle_id: int, kind: int, xid: int) -> bytes:
-    return _HEADER.pack(VERSION, TYPE_EXPERIMENTER, 24, xid) + struct.pack(
-        "!IIIHH", _ONF_EXPERIMENTER, _BUNDLE_CONTROL, bundle_id, kind, _BUNDLE_ATOMIC_ORDERED
-    )
+    return encode(TYPE_FLOW_MOD, xid, body)
 
 
 def encode_changes(
@@ -293,46 +272,34 @@ def encode_changes(
     parts: list[bytes] = []
     for change in changes:
         if isinstance(change, Install):
-            parts.append(_compiled(change.rule.kind, ports, _ADD, bundle_id)(change.rule, xid))
+            parts.append(_compiled(change.rule.kind, ports, FLOW_ADD, bundle_id)(change.rule, xid))
         elif isinstance(change, Remove):
             # Cookie and mask zero: whatever cookie the rule was installed with.
             rule = FlowRule(change.rule.kind, change.rule.args)
-            parts.append(_compiled(rule.kind, ports, _DELETE_STRICT, bundle_id)(rule, xid))
+            parts.append(_compiled(rule.kind, ports, FLOW_DELETE_STRICT, bundle_id)(rule, xid))
         else:
             message = _delete_by_cookie(change.cookie, change.mask, xid)
-            parts.append(_wrap(message, bundle_id, xid))
+            parts.append(message if bundle_id is None else encode_bundled(message, bundle_id, xid))
     if bundle_id is not None:
-        parts.insert(0, _bundle_control(bundle_id, _BUNDLE_OPEN, xid))
-        parts.append(_bundle_control(bundle_id, _BUNDLE_COMMIT, xid))
+        parts.insert(0, encode_bundle_control(bundle_id, BUNDLE_OPEN, xid))
+        parts.append(encode_bundle_control(bundle_id, BUNDLE_COMMIT, xid))
     return b"".join(parts)
-
-
-def encode_barrier(xid: int) -> bytes:
-    return _HEADER.pack(VERSION, TYPE_BARRIER_REQUEST, 8, xid)
 
 
 def encode_role_request(role: int, generation: int, xid: int) -> bytes:
     body = struct.pack("!IxxxxQ", role, generation & 2**64 - 1)
-    return _HEADER.pack(VERSION, TYPE_ROLE_REQUEST, 8 + len(body), xid) + body
+    return encode(TYPE_ROLE_REQUEST, xid, body)
 
 
 def encode_packet_out(frame: bytes, port: int, xid: int) -> bytes:
     """Send ``frame`` (with its own tags) out of a port, as if from the controller."""
     action = struct.pack("!HHIH6x", 0, 16, port, 0)
     body = struct.pack("!IIH6x", NO_BUFFER, PORT_CONTROLLER, len(action)) + action + frame
-    return _HEADER.pack(VERSION, TYPE_PACKET_OUT, 8 + len(body), xid) + body
-
-
-def encode_flow_stats_request(table: int, cookie: int, cookie_mask: int, xid: int) -> bytes:
-    body = struct.pack("!HHxxxx", MULTIPART_FLOW, 0)
-    body += struct.pack("!BxxxIIxxxxQQ", table, PORT_ANY, GROUP_ANY, cookie, cookie_mask)
-    body += struct.pack("!HHxxxx", 1, 4)
-    return _HEADER.pack(VERSION, TYPE_MULTIPART_REQUEST, 8 + len(body), xid) + body
+    return encode(TYPE_PACKET_OUT, xid, body)
 
 
 def encode_port_stats_request(xid: int) -> bytes:
-    body = struct.pack("!HHxxxxIxxxx", MULTIPART_PORT_STATS, 0, PORT_ANY)
-    return _HEADER.pack(VERSION, TYPE_MULTIPART_REQUEST, 8 + len(body), xid) + body
+    return encode_multipart_request(MULTIPART_PORT_STATS, xid, struct.pack("!Ixxxx", PORT_ANY))
 
 
 # --- decoding --------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -22,15 +24,49 @@ from hydra.plan import Pair, Plan, diff, paths_by_pair
 from hydra.policy import Policy
 from hydra.reservations import Pin, explain_refusal
 from hydra.service import PlanRequest
-from topology.algorithms import algorithm
+from topology.algorithms import algorithm, objection
 from topology.checks import check_topology, check_transit, check_vlans
 from topology.demand import estimate_maxmin, served_mbps
-from topology.problem import Budget, FabricArrays, Reserved
+from topology.plan_checks import check_result
+from topology.problem import Budget, FabricArrays, PlanResult, Reserved
 from topology.transit import transit_order
 from topology.vlan import allocate
 
-_FAINT_MBPS = 1e-3
+_FAINT_MBPS: Final = 1e-3
 """A demand that is served last and keeps out nobody."""
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a change would lead to, and what it would be worth."""
+
+    target: NetworkState
+    disconnect_first: frozenset[Circuit]
+    connect_last: frozenset[Circuit]
+    """Both as in :class:`hydra.plan.Plan`."""
+    served_now_mbps: float
+    served_then_mbps: float
+    disturbed_mbps: float
+    """Of what is served now, what moves."""
+
+    def steps(self, fabric: Fabric, current: NetworkState) -> Plan:
+        """The plan from ``current``, which the proposal was made for."""
+        order = self.disconnect_first, self.connect_last
+        return diff(fabric, current, self.target, lambda _old, _new: order)
+
+
+def check_spines(fabric: Fabric, demand: DemandMatrix) -> None:
+    """Raise PlanError if a spine is to send or receive: it has no servers."""
+    for spine in fabric.spines:
+        if demand[spine].any() or demand[:, spine].any():
+            raise PlanError(
+                f"{fabric.racks[spine].name} is a spine: it has no servers, so it can't send or "
+                "receive; give the demand between racks"
+            )
 
 
 class Planning:
@@ -55,6 +91,41 @@ class Planning:
         electrical = self._electrical_mbps
         return served_mbps(self._arrays, topology, demand, electrical, electrical)
 
+    def warm_up(self) -> None:
+        """Plan once for next to nothing, so that the first real plan finds everything loaded."""
+        demand = np.zeros((len(self._fabric.racks),) * 2)
+        racks = [rack.id for rack in self._fabric.racks if not rack.spine]
+        if len(racks) > 1:
+            demand[racks[0], racks[1]] = 1.0
+        self.propose(NetworkState(), PlanRequest(), demand, (), ())
+
+    def propose(
+        self,
+        current: NetworkState,
+        request: PlanRequest,
+        demand: DemandMatrix,
+        pins: Sequence[Pin],
+        blocked: Collection[PortId],
+        *,
+        expired: Callable[[], bool] = _never,
+    ) -> Proposal:
+        """:meth:`for_demand`, checked, and what it is worth. Raises PlanError, UnknownName."""
+        target = self.for_demand(current, request, demand, pins, blocked, expired=expired)
+        plan = self.diff(current, target)
+        now = self.served(current.topology, demand)
+        then = self.served(target.topology, demand)
+        old = paths_by_pair(current)
+        return Proposal(
+            target=target,
+            disconnect_first=plan.disconnect_first,
+            connect_last=plan.connect_last,
+            served_now_mbps=float(now.sum()),
+            served_then_mbps=float(then.sum()),
+            disturbed_mbps=sum(
+                float(now[a, b] + now[b, a]) for a, b in plan.affected if (a, b) in old
+            ),
+        )
+
     def for_demand(
         self,
         current: NetworkState,
@@ -62,11 +133,14 @@ class Planning:
         demand: DemandMatrix,
         pins: Sequence[Pin],
         blocked: Collection[PortId],
+        *,
+        expired: Callable[[], bool] = _never,
     ) -> NetworkState:
         """The state that serves ``demand`` best and keeps every reservation where it is.
 
         Raises PlanError, UnknownName.
         """
+        check_spines(self._fabric, demand)
         held = {
             end
             for pin in pins
@@ -79,10 +153,31 @@ class Planning:
             racks=request.racks,
             planes=request.planes,
             blocked_ports=frozenset(blocked) | (self._off_limits(request.use_planes) - held),
+            expired=expired,
         )
-        plan = algorithm(request.algorithm or self._policy.algorithm)
-        result = plan(self._arrays, demand, current.topology, _reserved(pins, blocked), budget)
+        result = self._planned(
+            request.algorithm, demand, current.topology, _reserved(pins, blocked), budget
+        )
         return self._allocate(current, result.topology)
+
+    def _planned(
+        self,
+        name: str | None,
+        demand: DemandMatrix,
+        current: Topology,
+        reserved: Reserved,
+        budget: Budget,
+    ) -> PlanResult:
+        """What the algorithm makes of it, checked. Raises PlanError, UnknownName."""
+        chosen = name or self._policy.algorithm
+        reason = objection(chosen, self._arrays)
+        if reason is not None:
+            raise PlanError(f"{chosen} can't plan for this fabric: {reason}")
+        result = algorithm(chosen)(self._arrays, demand, current, reserved, budget)
+        problems = check_result(self._arrays, demand, current, reserved, budget, result)
+        if problems:
+            raise PlanError(f"what {chosen} planned is unsound: " + "; ".join(problems))
+        return result
 
     def _off_limits(self, planes: frozenset[PlaneId] | None) -> frozenset[PortId]:
         if planes is None:
@@ -95,6 +190,8 @@ class Planning:
         pin: Pin,
         others: Sequence[Pin],
         blocked: Collection[PortId],
+        *,
+        expired: Callable[[], bool] = _never,
     ) -> NetworkState:
         """The state that adds a path for ``pin`` and keeps the others' paths.
 
@@ -104,7 +201,12 @@ class Planning:
         for low, high in paths_by_pair(current):
             demand[low, high] = _FAINT_MBPS  # what nobody reserved stays where there is room
         demand[pin.src, pin.dst] = demand[pin.dst, pin.src] = pin.bandwidth_mbps
-        budget = Budget(self._policy.max_hops, blocked_ports=frozenset(blocked), boolean=False)
+        budget = Budget(
+            self._policy.max_hops,
+            blocked_ports=frozenset(blocked),
+            boolean=False,
+            expired=expired,
+        )
         held = {(other.src, other.dst): other.bandwidth_mbps for other in others}
         everything = Reserved(
             tuple(
@@ -120,10 +222,9 @@ class Planning:
             and not _touches(present, blocked)
         ):
             return current
-        plan = algorithm(self._policy.algorithm)
         for reserved in (everything, _reserved(others, blocked)):
             try:
-                result = plan(self._arrays, demand, current.topology, reserved, budget)
+                result = self._planned(None, demand, current.topology, reserved, budget)
                 target = self._allocate(current, result.topology)
             except PlanError:
                 continue

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from apps.claims import Claims, wired_to
+from apps.claims import Claims
+from apps.wiring import wired_to
 from hydra.errors import DeviceError
 from hydra.model import CrossConnect, Fabric, Plane, Rack, VlanId
 from hydra.roles import (

@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 from benchmarks import (
+    cross_connects,
     detection,
+    fuzz_codecs,
+    matchings,
+    multihop,
+    netconf,
     planner,
     probing,
     reconfigurations,
     retag,
     rule_encoding,
+    schedules,
     statistics,
+    topology,
+)
+
+BENCHMARKS = (
+    planner,
+    multihop,
+    matchings,
+    schedules,
+    topology,
+    rule_encoding,
+    statistics,
+    retag,
+    cross_connects,
+    netconf,
+    fuzz_codecs,
+    probing,
+    detection,
 )
 
 
 def main() -> None:
-    for benchmark in (planner, rule_encoding, statistics, retag, probing, detection):
+    for benchmark in BENCHMARKS:
         print(f"\n== {benchmark.__name__}", flush=True)
         benchmark.main()
     print(f"\n== {reconfigurations.__name__}", flush=True)

@@ -10,8 +10,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from drivers.optical import polatis_scpi
-from drivers.tor import ovs_ovsdb
+from drivers.optical import (
+    calient_tl1,
+    glimmerglass_tl1,
+    manual,
+    openflow_xc,
+    polatis_netconf,
+    polatis_scpi,
+    polatis_tl1,
+    template,
+)
+from drivers.tor import (
+    ibm_g8264,
+    ibm_g8264_netconf,
+    openconfig_vlan,
+    ovs_ovsdb,
+)
 from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.errors import UnknownName
 from hydra.model import Plane, Rack
@@ -40,9 +54,27 @@ class TorEntry:
 
 
 OPTICAL: Final[Mapping[str, OpticalEntry]] = {
+    "polatis-netconf": OpticalEntry(
+        polatis_netconf.build, polatis_netconf.check, polatis_netconf.CAPABILITIES
+    ),
+    "manual": OpticalEntry(manual.build, manual.check, manual.CAPABILITIES),
+    "openflow-xc": OpticalEntry(openflow_xc.build, openflow_xc.check, openflow_xc.CAPABILITIES),
     "polatis-scpi": OpticalEntry(polatis_scpi.build, polatis_scpi.check, polatis_scpi.CAPABILITIES),
+    "calient-tl1": OpticalEntry(calient_tl1.build, calient_tl1.check, calient_tl1.CAPABILITIES),
+    "glimmerglass-tl1": OpticalEntry(
+        glimmerglass_tl1.build, glimmerglass_tl1.check, glimmerglass_tl1.CAPABILITIES
+    ),
+    "polatis-tl1": OpticalEntry(polatis_tl1.build, polatis_tl1.check, polatis_tl1.CAPABILITIES),
+    "template": OpticalEntry(template.build, template.check, template.CAPABILITIES),
 }
 TOR: Final[Mapping[str, TorEntry]] = {
+    "ibm-g8264": TorEntry(ibm_g8264.build, ibm_g8264.check, ibm_g8264.CAPABILITIES),
+    "ibm-g8264-netconf": TorEntry(
+        ibm_g8264_netconf.build, ibm_g8264_netconf.check, ibm_g8264_netconf.CAPABILITIES
+    ),
+    "openconfig-vlan": TorEntry(
+        openconfig_vlan.build, openconfig_vlan.check, openconfig_vlan.CAPABILITIES
+    ),
     "ovs-ovsdb": TorEntry(ovs_ovsdb.build, ovs_ovsdb.check, ovs_ovsdb.CAPABILITIES),
 }
 

@@ -91,6 +91,8 @@ class Rack:
     prefixes: tuple[IPv4Network | IPv6Network, ...]
     tor: Tor
     servers: tuple[Server, ...]
+    spine: bool = False
+    """A switch that paths may run through, and none begins or ends at: it has no servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,10 @@ class Path:
     dst: RackId
     circuits: tuple[Circuit, ...]
 
+    def __hash__(self) -> int:
+        """Hardly any two paths of a network share both ends: hashing the circuits gains nothing."""
+        return hash((self.src, self.dst))
+
     @property
     def hops(self) -> int:
         return len(self.circuits)
@@ -215,6 +221,10 @@ class Fabric:
     @cached_property
     def servers(self) -> tuple[Server, ...]:
         return tuple(server for rack in self.racks for server in rack.servers)
+
+    @cached_property
+    def spines(self) -> tuple[RackId, ...]:
+        return tuple(rack.id for rack in self.racks if rack.spine)
 
     @cached_property
     def server_by_name(self) -> Mapping[str, Server]:

@@ -50,6 +50,10 @@ class Policy:
     algorithm: str = "hydra-bfs"
     max_hops: int = 3
     """H of the HydRA heuristic."""
+    planning_budget_ms: float = 2000.0
+    """Time for a plan: an algorithm that tries several returns the best found until then."""
+    planning_grace_ms: float = 5000.0
+    """Beyond the budget, for VLANs and checks; then the planner is stopped, the change refused."""
     epoch_s: float = 10.0
     poll_interval_s: float = 1.0
     """0 switches polling off."""

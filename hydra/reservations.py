@@ -161,6 +161,9 @@ class ReservationBook:
                 f"{request.src} and {request.dst} are in rack {fabric.racks[src].name}: traffic "
                 "inside a rack never leaves its ToR and needs no circuit"
             )
+        for name, rack in ((request.src, src), (request.dst, dst)):
+            if fabric.racks[rack].spine:
+                raise AdmissionError(f"{name} is a spine: it has no servers, no path ends there")
         _check_numbers(request)
         self._check_circuit_limit(request, fabric, src, dst)
         for name in (request.src, request.dst):

@@ -119,6 +119,47 @@ class AlarmSource(Protocol):
         """
 
 
+class TaskState(Enum):
+    PENDING = "pending"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a device that is worked by people asks of them: first unplug, then plug."""
+
+    id: int
+    created_unix_s: float
+    disconnect: tuple[CrossConnect, ...]
+    connect: tuple[CrossConnect, ...]
+    state: TaskState = TaskState.PENDING
+    settled_unix_s: float | None = None
+    note: str = ""
+    """What the person had to say."""
+
+
+@runtime_checkable
+class TaskBoard(Protocol):
+    """An optical switch whose changes people make. Usable from any thread, during a change too."""
+
+    def tasks(self) -> tuple[Task, ...]:
+        """Those that are pending, and the latest that are not; oldest first."""
+
+    def settle(self, task_id: int, state: TaskState, note: str) -> Task:
+        """A person says that a task is done, or can't be done. Saying so again is harmless.
+
+        Raises UnknownName for a task that there is not, LifecycleError for one that ended the other
+        way.
+        """
+
+    def stop_waiting(self) -> None:
+        """End changes that wait for a person, now and later, with OutcomeUnknown.
+
+        Their tasks stay.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class PortVlans:
     """VLAN membership of one ToR port."""
@@ -138,6 +179,8 @@ class TorCapabilities:
     """Frames and octets per port can be read."""
     claims: bool = False
     """It can be held against other controllers."""
+    counters_age_s: float = 0.0
+    """How old they may be; a port that stood still for less may be sending."""
 
 
 @dataclass(frozen=True, slots=True)

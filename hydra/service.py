@@ -17,6 +17,7 @@ from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, Po
 from hydra.policy import Policy
 from hydra.quarantine import Quarantined
 from hydra.reservations import Reservation, ReservationRequest
+from hydra.roles import Task, TaskState
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,8 @@ class Reconfiguration:
     """Devices that did not confirm a step, by name."""
     reason: str = ""
     """Why it was refused or failed, or what a decision rested on."""
+    started_unix_s: float | None = None
+    """When it was planned and its first step began: what the timeline counts from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +214,12 @@ class ControllerService(Protocol):
 
     def reconcile(self) -> Reconciliation:
         """Mend what :meth:`drift` finds. Raises DeviceUnavailable, JournalError."""
+
+    def tasks(self, device: str) -> Sequence[Task]:
+        """What people were asked to do at an optical switch, oldest first. Raises UnknownName."""
+
+    def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
+        """A person says what became of a task. Raises UnknownName, LifecycleError."""
 
     def quarantine(self) -> Sequence[QuarantinedPort]: ...
 

@@ -61,6 +61,8 @@ class ReconfigurationRecord:
     rules_pushed: int
     ports_retagged: int
     reason: str
+    started_unix_s: float | None = None
+    """What the timeline counts from."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -82,6 +84,7 @@ class ReconfigurationRecord:
             rules_pushed=int(data["rules_pushed"]),
             ports_retagged=int(data["ports_retagged"]),
             reason=str(data.get("reason", "")),
+            started_unix_s=data.get("started_unix_s"),
         )
 
     @property

@@ -9,7 +9,7 @@ STAMP=$VENV/.bootstrapped
 # What the virtual environment is made from: when any of these changes, pip runs again.
 INPUTS=(
   requirements.txt constraints.txt build-constraints.txt pyproject.toml setup.py
-  scripts/bootstrap.sh
+  scripts/bootstrap.sh topology/native/*.[ch]
 )
 
 # command that it brings -> Debian package; Mininet is on no Python package index
@@ -25,7 +25,14 @@ declare -A NEEDS=(
   [/sbin/modprobe]=kmod
   [/usr/bin/make]=make
   [/usr/bin/python3]=python3
+  [/usr/bin/gcc]=gcc
+  [/usr/include/stdio.h]=libc6-dev
+  [/usr/include/python3.11/Python.h]=python3-dev
   [/usr/lib/python3/dist-packages/mininet/node.py]=mininet
+  [/usr/sbin/netconfd]=netconfd
+  [/usr/sbin/sshd]=openssh-server
+  [/usr/bin/ssh-keygen]=openssh-client
+  [/usr/bin/yanglint]=libyang2-tools
   [/etc/ssl/certs/ca-certificates.crt]=ca-certificates
 )
 
@@ -47,10 +54,19 @@ install_debian_packages() {
   ((EUID == 0)) || fail "${missing[*]} must be installed: run this as root"
   say "installing Debian packages: ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
+  # Tests start an sshd of their own. One for everybody is not ours to open: where there was none,
+  # the package's must neither start now nor at the next boot.
+  local new_sshd=
+  [[ -e /usr/sbin/sshd ]] || new_sshd=yes
+  [[ -z $new_sshd ]] || systemctl --quiet mask --runtime ssh.service 2>/dev/null || true
   # Package lists may be absent (containers) or too old to match the archive any more.
   apt_install "${missing[@]}" ||
     { say "again, with fresh package lists" && apt-get -q update && apt_install "${missing[@]}"; } ||
     fail "apt-get could not install ${missing[*]}: its messages are above"
+  if [[ -n $new_sshd ]] && command -v systemctl >/dev/null; then
+    systemctl --quiet disable ssh.service 2>/dev/null || true
+    systemctl --quiet unmask --runtime ssh.service 2>/dev/null || true
+  fi
 }
 
 apt_install() {
@@ -75,7 +91,7 @@ make_virtual_environment() {
     "$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
   say "installing the project"
   pip_install --no-deps --editable .
-  "$VENV/bin/python" -c 'import mininet.node, hydra, topology, drivers, apps' ||
+  "$VENV/bin/python" -c 'import mininet.node, hydra, topology._native, drivers, apps' ||
     fail "the installed packages can't be imported: see above"
 }
 

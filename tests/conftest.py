@@ -19,7 +19,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="as in options, VALUE in YAML; repeat for each",
     )
     group.addoption(
+        "--device-deviation",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a deviation of tests/conformance/candidate.py that the device has",
+    )
+    group.addoption(
         "--device-ports", type=int, default=16, metavar="N", help="ports on each side it has"
+    )
+    group.addoption(
+        "--device-tor-port",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a port that nobody uses, of a ToR switch; give four",
     )
     group.addoption(
         "--device-timeout", type=float, default=10.0, metavar="S", help="for each command"

@@ -12,8 +12,17 @@ from numpy.typing import ArrayLike
 
 from hydra.errors import UnknownName
 from hydra.model import Topology
-from topology.multihop import keep_current, plan_hydra_bfs
+from topology.bipartite import plan_b_matching, plan_helios
+from topology.eclipse import plan_eclipse
+from topology.multihop import keep_current, plan_hydra_bfs, plan_hydra_bfs_plus
+from topology.pairing import plan_edmonds, plan_edmonds_perfect
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved
+from topology.schedules import (
+    needs_one_rate_per_rack,
+    plan_round_robin,
+    plan_solstice,
+    plan_tms,
+)
 
 
 class Algorithm(Protocol):
@@ -63,6 +72,59 @@ ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
             "multi-hop circuits for the largest demands first, in rounds by hop distance",
             "HydRA, JOCN 2015, section III.B.3",
         ),
+        "hydra-bfs+": Entry(
+            plan_hydra_bfs_plus,
+            "hydra-bfs by several rules for relays and port use: the plan that serves most",
+            "HydRA, JOCN 2015, section III.B.3; the rules are this project's",
+        ),
+        "edmonds": Entry(
+            plan_edmonds,
+            "a maximum-weight matching of the racks on each plane in turn",
+            "c-Through, SIGCOMM 2010, section 3.2",
+        ),
+        "edmonds-perfect": Entry(
+            plan_edmonds_perfect,
+            "the same, joining as many racks as it can, also without a demand",
+            "c-Through, SIGCOMM 2010, section 3.2",
+        ),
+        "helios": Entry(
+            plan_helios,
+            "a maximum-weight bipartite matching on each plane in turn",
+            "Helios, SIGCOMM 2010, section 4.3.3",
+            Product.ONE_WAY,
+        ),
+        "b-matching": Entry(
+            plan_b_matching,
+            "the light paths that carry most on all planes together, by minimum-cost flow",
+            "minimum-cost flow, and König's edge colouring",
+            Product.ONE_WAY,
+        ),
+        "tms": Entry(
+            plan_tms,
+            "the demand scaled and taken apart into permutations, the longest slots first",
+            "Mordia, SIGCOMM 2013, section 3",
+            Product.SCHEDULE,
+            needs_one_rate_per_rack,
+        ),
+        "solstice": Entry(
+            plan_solstice,
+            "few slots for skewed demands, by a falling threshold",
+            "Solstice, CoNEXT 2015, section 4",
+            Product.SCHEDULE,
+            needs_one_rate_per_rack,
+        ),
+        "eclipse": Entry(
+            plan_eclipse,
+            "slot after slot what carries most per second, switching time included",
+            "Eclipse, SIGMETRICS 2016, section 4",
+            Product.SCHEDULE,
+        ),
+        "round-robin": Entry(
+            plan_round_robin,
+            "every rack meets every other in turn, whatever the demand",
+            "RotorNet, SIGCOMM 2017; baseline of comparisons",
+            Product.SCHEDULE,
+        ),
         "static": Entry(keep_current, "keeps the present topology", "baseline of comparisons"),
     }
 )
@@ -80,3 +142,17 @@ def entry(name: str) -> Entry:
 def algorithm(name: str) -> Algorithm:
     """The function of :func:`entry`."""
     return entry(name).plan
+
+
+def objection(name: str, fabric: FabricArrays) -> str | None:
+    """Why the controller can't plan with ``name`` on this fabric, in words; None where it can.
+
+    Raises UnknownName.
+    """
+    chosen = entry(name)
+    if chosen.product is not Product.CIRCUITS:
+        return (
+            f"it plans {chosen.product.value}, and the controller sets up duplex circuits that "
+            "stay: it is for comparisons, see `hydra plan --fabric`"
+        )
+    return chosen.objection(fabric)

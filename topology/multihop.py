@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from numpy.typing import ArrayLike
 
-from hydra.model import Path, PortId, RackId, Topology
-from topology.auxgraph import AuxiliaryGraph
+from hydra.model import Topology
+from topology.drafts import Draft, Ground, Rule
 from topology.problem import (
+    RATE_TOLERANCE_MBPS,
     Budget,
     FabricArrays,
-    PairDemand,
     PlanResult,
     Reserved,
     measure,
     pair_demands,
     validate_demand,
 )
-from topology.standing import Standing, standing_part
+
+_DIRECT_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5)
 
 
 def plan_hydra_bfs(
@@ -45,20 +47,47 @@ def plan_hydra_bfs(
     The result holds the circuits and paths that must stay (see :mod:`topology.standing`), and
     beyond them only circuits that some path uses. The same input gives the same result.
 
-    Cost: O(H·N²) searches of O(N + K) operations on N-bit sets.
+    Cost: O(H·N²) searches of O(K·N / 64) operations on words; of O(K²·N / 64) beyond two hops.
 
     Raises PlanError for a bad demand entry, an impossible budget, or pinned paths that do not fit.
     """
-    pairs = pair_demands(validate_demand(demand, fabric.n_racks))
-    budget.check(fabric)
-    standing = standing_part(fabric, pairs, current, reserved, budget)
-    graph = _auxiliary_graph(fabric, current, standing, budget)
-    new_paths = list(_rounds(graph, _open_pairs(pairs, standing, budget), budget))
-    topology = Topology(
-        circuits=standing.circuits.union(*(path.circuits for path in new_paths)),
-        paths=tuple(sorted([*standing.paths, *new_paths], key=lambda path: (path.src, path.dst))),
-    )
-    return measure(fabric, pairs, topology, reserved)
+    ground = Ground.of(fabric, demand, current, reserved, budget)
+    return ground.result(ground.draft(Rule(whole=not budget.boolean, partial=budget.boolean)))
+
+
+def plan_hydra_bfs_plus(
+    fabric: FabricArrays,
+    demand: ArrayLike,
+    current: Topology,
+    reserved: Reserved,
+    budget: Budget,
+) -> PlanResult:
+    """:func:`plan_hydra_bfs` several times with other rules; the plan that serves most counts.
+
+    The rules differ in the relays (the first found, or those with the most capacity left, which
+    spreads the load), in how many of a rack's ports round 1 may take (the rest is left to rounds
+    that need a hop of their own more), and in whether pairs that fit as a whole go before those
+    that fit in part. Between equal plans the earlier one counts, and the paper's own rule is the
+    first. Trying ends when all demand is served, or ``budget.expired()``.
+
+    A circuit that may change and now carries a demand counts for ``budget.disturbance_mbps``: to
+    give it up, a plan must serve that much more. Where that is above zero, each rule is also tried
+    with all of them kept.
+
+    Raises PlanError as :func:`plan_hydra_bfs` does.
+    """
+    ground = Ground.of(fabric, demand, current, reserved, budget)
+    everything_mbps = float(ground.waiting.mbps.sum()) - RATE_TOLERANCE_MBPS
+    drafts = _drafts(ground)
+    best, most_mbps = next(drafts)
+    while most_mbps < everything_mbps and not budget.expired():
+        try:
+            draft, worth_mbps = next(drafts)
+        except StopIteration:
+            break
+        if worth_mbps > most_mbps + RATE_TOLERANCE_MBPS:
+            best, most_mbps = draft, worth_mbps
+    return ground.result(best)
 
 
 def keep_current(
@@ -77,46 +106,25 @@ def keep_current(
     return measure(fabric, pairs, current, reserved)
 
 
-def _auxiliary_graph(
-    fabric: FabricArrays, current: Topology, standing: Standing, budget: Budget
-) -> AuxiliaryGraph:
-    unavailable = standing.ports() | budget.blocked_ports
-    racks, planes = fabric.port_rack.tolist(), fabric.port_plane.tolist()
-    ports = (
-        PortId(port)
-        for port in range(fabric.n_ports)
-        if port not in unavailable
-        and budget.includes_rack(racks[port])
-        and budget.includes_plane(planes[port])
-    )
-    graph = AuxiliaryGraph(fabric, ports, preferred=current.circuits - standing.circuits)
-    for circuit in sorted(standing.circuits):
-        within = all(budget.includes_rack(rack) for rack in fabric.racks_of(circuit))
-        if within and not budget.blocked_ports & {circuit.a, circuit.b}:
-            graph.add_circuit(circuit, standing.residual_mbps[circuit])
-    return graph
+def _portfolio(budget: Budget) -> Iterator[Rule]:
+    """Ways to run the rounds: the paper's first, then the others, the most promising first."""
+    plain = Rule(whole=not budget.boolean, partial=budget.boolean)
+    yield plain
+    for share in _DIRECT_SHARES:
+        yield replace(plain, widest=True, direct_share=share)
+    for share in _DIRECT_SHARES[1:]:
+        yield replace(plain, direct_share=share)
+    if budget.boolean:
+        for share in _DIRECT_SHARES[::2]:
+            yield Rule(whole=True, partial=True, widest=True, direct_share=share)
 
 
-def _open_pairs(pairs: list[PairDemand], standing: Standing, budget: Budget) -> list[PairDemand]:
-    served = {(int(path.src), int(path.dst)) for path in standing.paths}
-    return [
-        pair
-        for pair in pairs
-        if (pair.src, pair.dst) not in served
-        and budget.includes_rack(pair.src)
-        and budget.includes_rack(pair.dst)
-    ]
-
-
-def _rounds(graph: AuxiliaryGraph, waiting: list[PairDemand], budget: Budget) -> Iterator[Path]:
-    for depth in range(1, budget.max_hops + 1):
-        left_over = []
-        for pair in waiting:
-            need_mbps = 0.0 if budget.boolean else pair.mbps
-            racks = graph.shortest_path(pair.src, pair.dst, depth, need_mbps)
-            if racks is None:
-                left_over.append(pair)
-                continue
-            circuits = graph.book(racks, pair.mbps, need_mbps)
-            yield Path(RackId(pair.src), RackId(pair.dst), circuits)
-        waiting = left_over
+def _drafts(ground: Ground) -> Iterator[tuple[Draft, float]]:
+    """Drafts with their worth in Mbps: what they serve, less what they cost to change to."""
+    disturbance_mbps = ground.budget.disturbance_mbps
+    in_use = ground.in_use() if disturbance_mbps > 0 else []
+    for rule in _portfolio(ground.budget):
+        for kept in ([], in_use) if in_use else ([],):
+            draft = ground.draft(rule, kept)
+            given_up = len(in_use) - draft.count_of(in_use)
+            yield draft, draft.served_mbps(ground.waiting) - disturbance_mbps * given_up

@@ -6,8 +6,9 @@ a pass. What stands in a topology by itself is checked by :mod:`topology.checks`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -62,7 +63,8 @@ def check_result(
     problems += _reserved_problems(fabric, topology, reserved)
     if result.slots:
         problems += check_slots(fabric, result.slots, budget.timing)
-        share = slots_share(fabric, wanted, result.slots, budget.timing)
+        kept = count_load(fabric, wanted, topology, reserved).carried_mbps
+        share = slots_share(fabric, wanted, result.slots, budget.timing, kept)
     else:
         problems += _unserved_problems(wanted, result)
         if not budget.boolean:
@@ -260,13 +262,20 @@ def check_matching(fabric: FabricArrays, slot: Slot) -> list[str]:
 
 
 def slots_share(
-    fabric: FabricArrays, demand: NDArray[np.float64], slots: Sequence[Slot], timing: Timing
+    fabric: FabricArrays,
+    demand: NDArray[np.float64],
+    slots: Sequence[Slot],
+    timing: Timing,
+    kept_mbps: Mapping[tuple[int, int], float] = MappingProxyType({}),
 ) -> float:
     """Part of the demand that the slots carry; ``demand`` is the mean over the window, in Mbps.
 
-    A single slot carries all the time.
+    A single slot carries all the time. ``kept_mbps`` is what duplex circuits that stay carry of
+    each pair, in either direction.
     """
     carried = np.zeros_like(demand)
+    for (src, dst), mbps in kept_mbps.items():
+        carried[src, dst] = carried[dst, src] = mbps
     for slot in slots:
         part = 1.0 if len(slots) == 1 else slot.duration_s / timing.window_s
         for light in slot.lightpaths:

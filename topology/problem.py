@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,9 +20,13 @@ from hydra.model import (
     RackId,
     Topology,
 )
+from topology import _native
+from topology.tables import IntArray, PathTable, end_ports, ranked
 
 RATE_TOLERANCE_MBPS = 1e-6
 """Rates that differ by less (1 bit/s) are equal: sums of floats leave such crumbs behind."""
+LARGEST_DEMAND_MBPS = 1e9
+"""Of a pair of racks (1 Pbit/s): more is a slip of units, and would overflow counts of bit/s."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,14 +46,13 @@ class FabricArrays:
         n_ports = len(self.port_rack)
         if not n_ports == len(self.port_plane) == len(self.port_rate_mbps):
             raise PlanError("port_rack, port_plane and port_rate_mbps must be equally long")
-        for port in range(n_ports):
-            if not 0 <= self.port_rack[port] < self.n_racks:
-                raise PlanError(f"port {port} is on rack {self.port_rack[port]}: no such rack")
-            if not 0 <= self.port_plane[port] < self.n_planes:
-                raise PlanError(f"port {port} is on plane {self.port_plane[port]}: no such plane")
-            if not (np.isfinite(self.port_rate_mbps[port]) and self.port_rate_mbps[port] > 0):
-                rate = self.port_rate_mbps[port]
-                raise PlanError(f"port {port} has a rate of {rate} Mbps: it must be positive")
+        for port in np.flatnonzero((self.port_rack < 0) | (self.port_rack >= self.n_racks)):
+            raise PlanError(f"port {port} is on rack {self.port_rack[port]}: no such rack")
+        for port in np.flatnonzero((self.port_plane < 0) | (self.port_plane >= self.n_planes)):
+            raise PlanError(f"port {port} is on plane {self.port_plane[port]}: no such plane")
+        for port in np.flatnonzero(~(np.isfinite(self.port_rate_mbps) & (self.port_rate_mbps > 0))):
+            rate = self.port_rate_mbps[port]
+            raise PlanError(f"port {port} has a rate of {rate} Mbps: it must be positive")
         for array in (self.port_rack, self.port_plane, self.port_rate_mbps):
             array.setflags(write=False)
 
@@ -227,11 +231,18 @@ class PairDemand:
     dst: int
 
 
+def members(ids: Collection[int] | None, count: int) -> NDArray[np.bool_]:
+    """Which of ``count`` things are among ``ids``; all of them if that is None."""
+    members = np.full(count, ids is None)
+    members[list(ids or ())] = True
+    return members
+
+
 def validate_demand(matrix: ArrayLike, n: int) -> DemandMatrix:
     """Return ``matrix`` as a fresh float array of shape (n, n), in Mbps.
 
-    Raises PlanError naming the first entry that is NaN, infinite or negative, or on the diagonal
-    and not zero; or the shape, if it is not (n, n).
+    Raises PlanError naming the first entry that is NaN, infinite or negative, larger than
+    :data:`LARGEST_DEMAND_MBPS`, or on the diagonal and not zero; or the shape, if it is not (n, n).
     """
     try:
         demand = np.array(matrix, dtype=np.float64)
@@ -248,6 +259,12 @@ def validate_demand(matrix: ArrayLike, n: int) -> DemandMatrix:
             f"demand[{row}, {column}] is {demand[row, column]} Mbps: "
             "entries must be finite and not negative"
         )
+    if demand.size and demand.max() > LARGEST_DEMAND_MBPS:
+        row, column = np.unravel_index(int(demand.argmax()), demand.shape)
+        raise PlanError(
+            f"demand[{row}, {column}] is {demand[row, column]:g} Mbps: at most "
+            f"{LARGEST_DEMAND_MBPS:g} can be planned for; are the entries in Mbps?"
+        )
     own = np.flatnonzero(np.diagonal(demand))
     if own.size:
         rack = own[0]
@@ -258,63 +275,127 @@ def validate_demand(matrix: ArrayLike, n: int) -> DemandMatrix:
     return demand
 
 
-def pair_demands(demand: DemandMatrix) -> list[PairDemand]:
+@dataclass(frozen=True, slots=True, eq=False)
+class PairDemands(Sequence[PairDemand]):
+    """Rack pairs in the order in which they are served; arrays of shape (F,)."""
+
+    src: IntArray
+    dst: IntArray
+    mbps: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.mbps)
+
+    @overload
+    def __getitem__(self, index: int) -> PairDemand: ...
+    @overload
+    def __getitem__(self, index: slice) -> PairDemands: ...
+    def __getitem__(self, index: int | slice) -> PairDemand | PairDemands:
+        if isinstance(index, slice):
+            return self.chosen(index)
+        return PairDemand(float(self.mbps[index]), int(self.src[index]), int(self.dst[index]))
+
+    def __iter__(self) -> Iterator[PairDemand]:
+        return map(PairDemand, self.mbps.tolist(), self.src.tolist(), self.dst.tolist())
+
+    def chosen(self, which: slice | NDArray[np.bool_]) -> PairDemands:
+        return PairDemands(self.src[which], self.dst[which], self.mbps[which])
+
+    def places(self, src: IntArray, dst: IntArray, n_racks: int) -> IntArray:
+        """The position of each of these pairs in the order, -1 where it wants nothing."""
+        place = np.full((n_racks, n_racks), -1, dtype=np.int32)
+        place[self.src, self.dst] = np.arange(len(self))
+        found: IntArray = place[src, dst]
+        return found
+
+
+def pair_demands(demand: DemandMatrix) -> PairDemands:
     """The rack pairs with a demand, largest first, equal ones by (src, dst).
 
     A circuit is bidirectional and offers its full rate each way, and a path serves both
     directions. So a pair needs the larger of its two directions.
     """
-    src, dst = np.triu_indices(len(demand), k=1)
+    src, dst = np.nonzero(np.triu(np.maximum(demand, demand.T), k=1))
     mbps = np.maximum(demand[src, dst], demand[dst, src])
-    wanted = mbps > 0
-    src, dst, mbps = src[wanted], dst[wanted], mbps[wanted]
-    order = np.lexsort((dst, src, -mbps))
-    return [
-        PairDemand(*entry)
-        for entry in zip(
-            mbps[order].tolist(), src[order].tolist(), dst[order].tolist(), strict=True
-        )
-    ]
+    order = np.argsort(-mbps, kind="stable")  # they are in order of (src, dst)
+    return PairDemands(src[order].astype(np.int32), dst[order].astype(np.int32), mbps[order])
 
 
-def book(residual_mbps: dict[Circuit, float], path: Path, wanted_mbps: float) -> float:
-    """Take up to ``wanted_mbps`` from each circuit of ``path``; return what the scarcest gave."""
-    given = min(wanted_mbps, *(residual_mbps[circuit] for circuit in path.circuits))
-    for circuit in path.circuits:
-        residual_mbps[circuit] -= given
+def serve(
+    table: PathTable,
+    links: IntArray,
+    residual_mbps: NDArray[np.float64],
+    place: IntArray,
+    wanted_mbps: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Let each path in turn take what its pair still wants, up to what its scarcest link has left.
+
+    ``links`` names the link of each hop, ``place`` the pair of each path, or -1; earlier pairs come
+    first, and of their paths those that are listed first. Returns what each path got, shape (F,).
+    What is taken is gone from ``residual_mbps`` (per link) and ``wanted_mbps`` (per pair).
+    """
+    given = np.zeros(len(place))
+    order = ranked(place, len(wanted_mbps))
+    _native.serve_paths(residual_mbps, table.start, links, order, place, wanted_mbps, given)
     return given
 
 
 def measure(
-    fabric: FabricArrays, pairs: list[PairDemand], topology: Topology, reserved: Reserved
+    fabric: FabricArrays, pairs: PairDemands, topology: Topology, reserved: Reserved
 ) -> PlanResult:
     """How much of ``pairs`` (largest first) ``topology`` serves, whoever planned it.
 
     Reserved rates are set aside first and serve their own pairs; then each pair in turn takes
     what is left along its path.
     """
-    reserved_rates = reserved.rate_by_path()
-    residual = {circuit: fabric.rate_of(circuit) for circuit in topology.circuits}
-    own: Mapping[tuple[int, int], float] = {
-        (path.src, path.dst): book(residual, path, rate)
-        for path, rate in reserved_rates.items()
-        if all(circuit in residual for circuit in path.circuits)
-    }
-    path_of = {(path.src, path.dst): path for path in topology.paths}
-    served = wanted = 0.0
-    unserved = []
-    for pair in pairs:
-        ends = (pair.src, pair.dst)
-        wanted += pair.mbps
-        if ends not in path_of:
-            unserved.append((RackId(pair.src), RackId(pair.dst)))
-            continue
-        covered = min(pair.mbps, own.get(ends, 0.0))
-        served += covered + book(residual, path_of[ends], pair.mbps - covered)
-    paths = topology.paths
+    table = PathTable.of(topology.paths)
+    place = pairs.places(table.src, table.dst, fabric.n_racks)
+    return measure_table(fabric, pairs, topology, table, place, reserved)
+
+
+def measure_table(
+    fabric: FabricArrays,
+    pairs: PairDemands,
+    topology: Topology,
+    table: PathTable,
+    place: IntArray,
+    reserved: Reserved,
+) -> PlanResult:
+    """:func:`measure`, where the table of the topology's paths and the pair of each are at hand."""
+    served_mbps = _served_mbps(fabric, pairs, topology, table, place, reserved)
+    wanted_mbps = float(pairs.mbps.sum())
+    without = pairs.chosen(np.bincount(place[place >= 0], minlength=len(pairs)) == 0)
+    order = np.lexsort((without.dst, without.src))
+    unserved = zip(without.src[order].tolist(), without.dst[order].tolist(), strict=True)
     return PlanResult(
         topology=topology,
-        unserved=tuple(sorted(unserved)),
-        served_share=served / wanted if wanted else 1.0,
-        mean_hops=sum(path.hops for path in paths) / len(paths) if paths else 0.0,
+        unserved=tuple(unserved),
+        served_share=served_mbps / wanted_mbps if wanted_mbps else 1.0,
+        mean_hops=float(table.hops.mean()) if len(table.hops) else 0.0,
     )
+
+
+def _served_mbps(
+    fabric: FabricArrays,
+    pairs: PairDemands,
+    topology: Topology,
+    table: PathTable,
+    place: IntArray,
+    reserved: Reserved,
+) -> float:
+    lower, higher = end_ports(topology.circuits)
+    residual = np.zeros(fabric.n_ports)
+    """Of the circuit whose lower port this is."""
+    residual[lower] = np.minimum(fabric.port_rate_mbps[lower], fabric.port_rate_mbps[higher])
+    wanted = pairs.mbps.copy()
+    for path, rate_mbps in reserved.rate_by_path().items():
+        if topology.circuits.issuperset(path.circuits):
+            hops = [circuit.a for circuit in path.circuits]
+            held = min(rate_mbps, *residual[hops].tolist())
+            residual[hops] -= held
+            ends = np.array([[path.src], [path.dst]], dtype=np.int32)
+            for pair in pairs.places(ends[0], ends[1], fabric.n_racks).tolist():
+                if pair >= 0:
+                    wanted[pair] -= min(held, wanted[pair])
+    covered = pairs.mbps - wanted
+    return float(covered.sum() + serve(table, table.hop_a, residual, place, wanted).sum())

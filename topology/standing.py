@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from hydra.errors import PlanError
 from hydra.model import Circuit, Path, PortId, Topology
@@ -11,10 +13,12 @@ from topology.problem import (
     RATE_TOLERANCE_MBPS,
     Budget,
     FabricArrays,
-    PairDemand,
+    PairDemands,
     Reserved,
-    book,
+    members,
+    serve,
 )
+from topology.tables import PathTable, end_ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class Standing:
 
 def standing_part(
     fabric: FabricArrays,
-    pairs: list[PairDemand],
+    pairs: PairDemands,
     current: Topology,
     reserved: Reserved,
     budget: Budget,
@@ -46,33 +50,44 @@ def standing_part(
     taken by something that stays.
     """
     reserved_rates = reserved.rate_by_path()
-    fixed = _outside(fabric, current, budget)
+    fixed, kept = _outside(fabric, current, budget)
     pinned = _pinned_circuits(fabric, reserved_rates, budget)
     _check_ports(fabric, fixed | pinned)
     taken = {(path.src, path.dst) for path in reserved_rates}
-    kept = [
-        path
-        for path in current.paths
-        if fixed.issuperset(path.circuits) and (path.src, path.dst) not in taken
-    ]
-    paths = tuple(sorted([*reserved_rates, *kept]))
+    paths = [*reserved_rates, *(path for path in kept if (path.src, path.dst) not in taken)]
+    paths.sort(key=lambda path: (path.src, path.dst))
     residual = {circuit: fabric.rate_of(circuit) for circuit in fixed | pinned}
     _book_reserved(residual, reserved_rates)
-    _book_demands(residual, pairs, paths, reserved_rates)
-    return Standing(circuits=fixed | pinned, paths=paths, residual_mbps=residual)
+    if paths:
+        residual = _book_demands(fabric, residual, pairs, paths, reserved_rates)
+    return Standing(circuits=fixed | pinned, paths=tuple(paths), residual_mbps=residual)
 
 
-def _outside(fabric: FabricArrays, current: Topology, budget: Budget) -> frozenset[Circuit]:
-    """Circuits that stay because they, or a path over them, lie outside the budget."""
-    fixed = {c for c in current.circuits if not budget.may_change(fabric, c)}
-    for path in current.paths:
-        foreign = not (budget.includes_rack(path.src) and budget.includes_rack(path.dst))
-        if foreign and not any(
-            budget.may_change(fabric, c) and budget.blocked_ports & {c.a, c.b}
-            for c in path.circuits
-        ):
-            fixed.update(path.circuits)
-    return frozenset(fixed)
+def _outside(
+    fabric: FabricArrays, current: Topology, budget: Budget
+) -> tuple[frozenset[Circuit], list[Path]]:
+    """Circuits that stay since they or a path over them lie outside; the paths on them alone."""
+    if budget.racks is None and budget.planes is None:
+        return frozenset(), []
+    rack_in = members(budget.racks, fabric.n_racks)
+    may_change = rack_in[fabric.port_rack]
+    may_change &= members(budget.planes, fabric.n_planes)[fabric.port_plane]
+    blocked = members(budget.blocked_ports, fabric.n_ports)
+    circuits = list(current.circuits)
+    lower, higher = end_ports(circuits)
+    fixed = np.zeros(fabric.n_ports, dtype=np.bool_)
+    """By the lower port of a circuit."""
+    fixed[lower] = ~(may_change[lower] & may_change[higher])
+    table = PathTable.of(current.paths)
+    lost = ~fixed[table.hop_a] & (blocked[table.hop_a] | blocked[table.hop_b])
+    foreign = ~(rack_in[table.src] & rack_in[table.dst])
+    stays = foreign & ~table.any_hop(lost)
+    fixed[table.hop_a[np.repeat(stays, table.hops)]] = True
+    kept = np.flatnonzero(~table.any_hop(~fixed[table.hop_a]))
+    return (
+        frozenset(circuits[i] for i in np.flatnonzero(fixed[lower]).tolist()),
+        [current.paths[i] for i in kept.tolist()],
+    )
 
 
 def _pinned_circuits(
@@ -139,13 +154,20 @@ def _book_reserved(
 
 
 def _book_demands(
-    residual_mbps: dict[Circuit, float],
-    pairs: list[PairDemand],
-    paths: Iterable[Path],
+    fabric: FabricArrays,
+    residual_mbps: Mapping[Circuit, float],
+    pairs: PairDemands,
+    paths: Sequence[Path],
     reserved_rates: Mapping[Path, float],
-) -> None:
-    path_of: dict[tuple[int, int], Path] = {(path.src, path.dst): path for path in paths}
-    for pair in pairs:
-        path = path_of.get((pair.src, pair.dst))
-        if path is not None:
-            book(residual_mbps, path, max(0.0, pair.mbps - reserved_rates.get(path, 0.0)))
+) -> dict[Circuit, float]:
+    """What ``paths`` leave once their pairs have taken what they want beyond their reservations."""
+    left = np.zeros(fabric.n_ports)
+    lower, _ = end_ports(residual_mbps)
+    left[lower] = list(residual_mbps.values())
+    table = PathTable.of(paths)
+    place = pairs.places(table.src, table.dst, fabric.n_racks)
+    reserved = np.array([reserved_rates.get(path, 0.0) for path in paths])
+    wanted = pairs.mbps.copy()
+    wanted[place[place >= 0]] -= reserved[place >= 0]
+    serve(table, table.hop_a, left, place, np.maximum(wanted, 0.0))
+    return dict(zip(residual_mbps, left[lower].tolist(), strict=True))

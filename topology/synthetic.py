@@ -56,21 +56,21 @@ alike; ``uniform``: all pairs, at rates drawn evenly; ``gravity``: the product o
 of the two racks."""
 
 
-def synthetic_demand(kind: str, n: int, seed: int, per_rack_mbps: float) -> DemandMatrix:
+def synthetic_demand(kind: str, n: int, seed: int, busiest_mbps: float) -> DemandMatrix:
     """A matrix of one of :data:`KINDS`, shape (n, n), in Mbps.
 
-    It is scaled so that ``per_rack_mbps`` is what a rack sends on average. Raises UnknownName for
-    another kind, PlanError for a bad size or rate.
+    It is scaled so that ``busiest_mbps`` is what the busiest rack sends or receives. Raises
+    UnknownName for another kind, PlanError for a bad size or rate.
     """
     make = KINDS.get(kind)
     if make is None:
         raise UnknownName(f"no synthetic demand {kind!r}: choose one of {', '.join(KINDS)}")
     if n < 1:
         raise PlanError(f"a demand between {n} racks: at least one is needed")
-    if not 0 <= per_rack_mbps < float("inf"):
-        raise PlanError(f"{per_rack_mbps} Mbps per rack: must be finite and not negative")
+    if not 0 <= busiest_mbps < float("inf"):
+        raise PlanError(f"{busiest_mbps} Mbps at a rack: must be finite and not negative")
     if n == 1:
         return np.zeros((1, 1))
     demand = make(n, np.random.default_rng(seed))
-    total = float(demand.sum())
-    return demand * (n * per_rack_mbps / total)
+    busiest = float(max(demand.sum(axis=0).max(), demand.sum(axis=1).max()))
+    return demand * (busiest_mbps / busiest)

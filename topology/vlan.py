@@ -7,16 +7,16 @@ reached on the same VLAN is wanted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hydra.errors import PlanError
-from hydra.model import Circuit, NetworkState, Path, PortId, Topology, VlanId, VlanRange
+from hydra.model import Circuit, NetworkState, Path, Topology, VlanId, VlanRange
+from topology import _native
 from topology.problem import FabricArrays
+from topology.tables import IntArray, PathTable, end_ports, starts
 
 
 def allocate(
@@ -33,33 +33,32 @@ def allocate(
     of one to a port of the other, since they might be tagged before that circuit goes. For what
     IDs alone can't prevent during the change, see :func:`topology.transit.transit_order`.
 
-    First fit, once with paths grouped by relay and once with the longest first; the order that
-    needs fewer VLANs counts. Cost: O(paths · VLANs), vectorised over the VLANs.
+    A path goes into the first VLAN that has all its circuits, else into one that they leave a
+    forest, the first that lacks the fewest of them, else into a new one. That is done in two
+    orders, paths grouped by relay and the longest first. The better result is then packed again,
+    the VLAN opened last going first, for as long as that saves any (iterated greedy: Culberson and
+    Luo, Exploring the k-colorable landscape with iterated greedy, 1996). A path stands for both
+    directions, so there are no equal ones to merge beforehand.
+
+    Cost: O(paths · VLANs).
 
     Raises PlanError if the range has too few free IDs, or a path of ``target`` is broken.
     """
     kept = {
         path: vlan
-        for path in target.paths
+        for path in (target.paths if current.vlans else ())
         if (vlan := current.vlans.get(path)) is not None and vlan in vlans
     }
     in_use = frozenset(current.vlans.values())
-    joinable = _joinable(current, kept)
+    losing = {vlan for path, vlan in current.vlans.items() if path not in kept}
+    joinable = sorted(set(kept.values()) - losing)
     fresh = [
         VlanId(vlan)
         for vlan in range(vlans.first, vlans.last + 1)
         if vlan not in in_use and vlan not in current.resting
     ]
     removed = current.topology.circuits - target.circuits
-    new_paths = [path for path in target.paths if path not in kept]
-    packing = min(
-        (
-            _pack(fabric, removed, list(joinable.values()), ordered)
-            for ordered in _orders(fabric, new_paths)
-        ),
-        key=lambda attempt: attempt.n_bins,
-    )
-    needed = packing.n_bins - len(joinable)
+    bins, needed = _pack(fabric, removed, target.paths, kept, joinable)
     if needed > len(fresh):
         raise PlanError(
             f"the VLAN range {vlans.first}-{vlans.last} does not suffice: new paths need {needed} "
@@ -67,122 +66,122 @@ def allocate(
             f"{len(current.resting - in_use)} resting until the next change); widen the range"
         )
     ids = [*joinable, *fresh]
-    assigned = kept | {path: ids[index] for path, index in packing.bin_of.items()}
+    assigned = dict(zip(target.paths, map(ids.__getitem__, bins), strict=True)) | kept
     return NetworkState(
         epoch=current.epoch + 1,
         topology=target,
-        vlans={path: assigned[path] for path in target.paths},
+        vlans=assigned,
         resting=in_use.difference(assigned.values()),
     )
 
 
-def _joinable(current: NetworkState, kept: dict[Path, VlanId]) -> dict[VlanId, list[Path]]:
-    """VLANs that lose no path in this change, ascending, with their paths."""
-    losing = {vlan for path, vlan in current.vlans.items() if path not in kept}
-    residents: dict[VlanId, list[Path]] = {vlan: [] for vlan in sorted(set(kept.values()) - losing)}
-    for path, vlan in kept.items():
-        if vlan in residents:
-            residents[vlan].append(path)
-    return residents
-
-
-def _orders(fabric: FabricArrays, paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """Two orders for first fit: stars around a relay are trees, and long paths are bulky."""
-    relays = {path: fabric.racks_along(path)[1:-1] for path in paths}
-    by_relay = sorted(paths, key=lambda path: (path.hops == 1, relays[path], path.circuits))
-    longest_first = sorted(paths, key=lambda path: (-path.hops, path.circuits))
-    return by_relay, longest_first
-
-
-@dataclass(frozen=True, slots=True)
-class _Packing:
-    """Which bin each new path went to; the first bins are the VLANs that could be joined."""
-
-    bin_of: dict[Path, int]
-    n_bins: int
-
-
 def _pack(
     fabric: FabricArrays,
-    removed: frozenset[Circuit],
-    occupied: Sequence[Sequence[Path]],
+    removed: Collection[Circuit],
     paths: Sequence[Path],
-) -> _Packing:
-    """First fit of ``paths`` into the ``occupied`` bins and as many new ones as it takes."""
-    bins = _Bins(fabric, removed)
-    for index, residents in enumerate(occupied):
-        bins.open()
-        for path in residents:
-            bins.add(path, index)
-    return _Packing({path: bins.first_fit(path) for path in paths}, bins.count)
+    kept: Mapping[Path, VlanId],
+    joinable: Sequence[VlanId],
+) -> tuple[list[int], int]:
+    """The bin of each path, and how many there are beyond the first, which are ``joinable``.
 
-
-class _Bins:
-    """VLANs in the making: the forest of each, held so that one test covers all of them.
-
-    ``_component`` has shape (racks, bins): the number of the tree that a rack is in. ``_member``
-    has shape (ports, bins): whether a port carries the VLAN. Columns are added by doubling.
+    A path kept on another VLAN is in no bin, and 0 says nothing.
     """
+    walk = _Walk.of(fabric, paths)
+    lower, higher = end_ports(removed)
+    once_joined = np.full(fabric.n_ports, -1, dtype=np.int32)
+    once_joined[lower], once_joined[higher] = higher, lower
+    is_new = np.ones(len(paths), dtype=np.bool_)
+    if kept:
+        is_new[:] = [path not in kept for path in paths]
+    place_of = {vlan: place for place, vlan in enumerate(joinable)}
+    start = np.zeros(len(paths), dtype=np.int32)
+    residents = []
+    for index in np.flatnonzero(~is_new).tolist():
+        place = place_of.get(kept[paths[index]])
+        if place is not None:
+            start[index] = place
+            residents.append(index)
 
-    def __init__(self, fabric: FabricArrays, removed: frozenset[Circuit]) -> None:
-        self._fabric = fabric
-        self._once_joined: dict[PortId, PortId] = {}
-        """The other end of the circuit that goes away from a port."""
-        for circuit in removed:
-            self._once_joined[circuit.a] = circuit.b
-            self._once_joined[circuit.b] = circuit.a
-        self.count = 0
-        self._own_trees = np.arange(fabric.n_racks, dtype=np.int32)[:, np.newaxis]
-        self._component = np.repeat(self._own_trees, 8, axis=1)
-        self._member = np.zeros((fabric.n_ports, 8), dtype=np.bool_)
+    def packing(order: IntArray) -> _Packing:
+        order = order[is_new[order]]
+        bin_of = start.copy()
+        n_bins = _native.pack_paths(
+            fabric.n_racks,
+            once_joined,
+            walk.table.start,
+            walk.table.hop_a,
+            walk.table.hop_b,
+            walk.rack,
+            np.array(residents, dtype=np.int32),
+            len(joinable),
+            order,
+            bin_of,
+        )
+        return _Packing(order, bin_of, n_bins)
 
-    def open(self) -> int:
-        """Add an empty bin and return its index."""
-        width = self._component.shape[1]
-        if self.count == width:
-            more = np.repeat(self._own_trees, width, axis=1)
-            self._component = np.concatenate([self._component, more], axis=1)
-            self._member = np.concatenate([self._member, np.zeros_like(self._member)], axis=1)
-        self.count += 1
-        return self.count - 1
+    best = min(map(packing, walk.orders()), key=lambda attempt: attempt.n_bins)
+    while (again := packing(best.last_bins_first())).n_bins < best.n_bins:
+        best = again
+    return best.bin_of.tolist(), best.n_bins - len(joinable)
 
-    def first_fit(self, path: Path) -> int:
-        """Put ``path`` where all its circuits are already, else where it fits, else apart."""
-        within, fits = self._inspect(path)
-        for candidates in (within, fits):
-            index = int(candidates.argmax()) if candidates.size else 0
-            if candidates.size and candidates[index]:
-                self.add(path, index)
-                return index
-        index = self.open()
-        self.add(path, index)
-        return index
 
-    def add(self, path: Path, index: int) -> None:
-        racks = self._fabric.racks_along(path)
-        component = self._component[:, index]
-        for rack in racks[1:]:
-            component[component == component[rack]] = component[racks[0]]
-        for circuit in path.circuits:
-            self._member[[circuit.a, circuit.b], index] = True
+@dataclass(frozen=True, slots=True, eq=False)
+class _Packing:
+    order: IntArray
+    """The new paths as they were packed."""
+    bin_of: IntArray
+    """Shape (F,): the bin of every path."""
+    n_bins: int
 
-    def _inspect(self, path: Path) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """For every bin: whether it holds all circuits of ``path``, and whether it may take it.
+    def last_bins_first(self) -> IntArray:
+        """The order by bins, within each as before: it needs no more bins than there are."""
+        from_last = (self.n_bins - self.bin_of[self.order]).astype(np.int16)  # sorted by radix
+        return self.order[np.argsort(from_last, kind="stable")]
 
-        Two racks of the path that are in one tree already, while a circuit between them along the
-        path is not in the bin, would be joined twice.
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Walk:
+    """Paths as arrays, and the racks along each."""
+
+    table: PathTable
+    rack: IntArray
+    """Shape (all hops + F,): the racks that each path visits, ends included."""
+    first: IntArray
+    """Shape (F,): where each path's racks begin."""
+
+    @classmethod
+    def of(cls, fabric: FabricArrays, paths: Sequence[Path]) -> _Walk:
+        """Raises PlanError if a path is broken."""
+        table = PathTable.of(paths)
+        one, other = fabric.port_rack[table.hop_a], fabric.port_rack[table.hop_b]
+        first = starts(table.hops + np.int32(1))[:-1]
+        rack = np.empty(len(one) + len(paths), dtype=np.int32)
+        here = table.src.copy()
+        rack[first] = here
+        broken = np.zeros(len(paths), dtype=np.bool_)
+        for step in range(table.hops.max(initial=0)):
+            going = np.flatnonzero(table.hops > step)
+            hop = table.start[going] + step
+            broken[going] |= (one[hop] != here[going]) & (other[hop] != here[going])
+            here[going] = np.where(one[hop] == here[going], other[hop], one[hop])
+            rack[first[going] + step + 1] = here[going]
+        broken |= here != table.dst
+        for index in np.flatnonzero(broken).tolist():
+            fabric.racks_along(paths[index])
+        return cls(table, rack, first)
+
+    def orders(self) -> tuple[IntArray, IntArray]:
+        """Two orders to pack in: stars around a relay are trees, and long paths are bulky.
+
+        By relays, direct paths last; and by hops, then relays. Ties stay in order.
         """
-        racks = self._fabric.racks_along(path)
-        component = self._component[:, : self.count]
-        member = self._member[:, : self.count]
-        held = [member[circuit.a] for circuit in path.circuits]
-        loop = np.zeros(self.count, dtype=np.bool_)
-        for i, j in combinations(range(len(racks)), 2):
-            missing = ~np.logical_and.reduce(held[i:j])
-            loop |= missing & (component[racks[i]] == component[racks[j]])
-        ports = {port for circuit in path.circuits for port in (circuit.a, circuit.b)}
-        for port in ports:
-            other = self._once_joined.get(port)
-            if other is not None and other not in ports:
-                loop |= member[other]
-        return np.logical_and.reduce(held), ~loop
+        hops = self.table.hops
+        relays = []
+        for place in range(1, int(hops.max(initial=1))):
+            relay = np.full(len(hops), -1, dtype=np.int32)
+            there = hops > place
+            relay[there] = self.rack[self.first[there] + place]
+            relays.append(relay)
+        by_relay = np.lexsort([*relays[::-1], (hops == 1).astype(np.int32)])
+        longest_first = np.lexsort([*relays[::-1], -hops])
+        return by_relay.astype(np.int32), longest_first.astype(np.int32)

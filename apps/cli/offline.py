@@ -16,8 +16,9 @@ from apps.cli.patience import Progress, ended_by_ctrl_c
 from apps.demand_files import read_demand
 from apps.explanation import explain
 from apps.offline import Limits, Outcome, Study, read_fabric
+from apps.topology_files import read_state
 from hydra.errors import HydraError, PlanError, UnknownName
-from hydra.model import DemandMatrix, Fabric, PlaneId, RackId
+from hydra.model import DemandMatrix, Fabric, NetworkState, PlaneId, RackId
 from hydra.reservations import did_you_mean
 from topology.algorithms import ENTRIES
 from topology.synthetic import KINDS, synthetic_demand
@@ -30,6 +31,8 @@ class Job:
     fabric: str
     demand: Sequence[JsonObject | str]
     """``{src, dst, mbps}``, a file, or a kind of synthetic demand."""
+    current: Path | None
+    """What stands now; None: nothing."""
     racks: Sequence[str]
     planes: Sequence[str]
     use_planes: Sequence[str]
@@ -85,7 +88,8 @@ def _study(job: Job) -> tuple[Study, str]:
         window_s=job.window_ms / 1000,
         seconds=float("inf") if job.budget_ms is None else job.budget_ms / 1000,
     )
-    return Study(fabric, _demand(fabric, job), limits), policy.algorithm
+    current = NetworkState() if job.current is None else read_state(job.current, fabric)
+    return Study(fabric, _demand(fabric, job), limits, current), policy.algorithm
 
 
 def _racks(fabric: Fabric, names: Sequence[str]) -> frozenset[RackId] | None:
@@ -129,8 +133,8 @@ def _demand(fabric: Fabric, job: Job) -> DemandMatrix:
 
 def _synthetic(fabric: Fabric, kind: str, job: Job) -> DemandMatrix:
     n = len(fabric.racks)
-    per_rack_mbps = job.load * sum(port.rate_mbps for port in fabric.ports) / n
-    return synthetic_demand(kind, n, job.seed, per_rack_mbps)
+    mean_mbps = sum(port.rate_mbps for port in fabric.ports) / n
+    return synthetic_demand(kind, n, job.seed, job.load * mean_mbps)
 
 
 def _attempt(study: Study, name: str, job: Job) -> Outcome:

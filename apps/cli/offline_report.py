@@ -46,6 +46,8 @@ def document_of(study: Study, outcome: Outcome, bounds: Bounds) -> JsonObject:
         "served_share_bound": bounds.get(outcome.entry.product),
         "gap": result.gap,
         "mean_hops": result.mean_hops,
+        "connect": len(result.topology.circuits - study.current.topology.circuits),
+        "disconnect": len(study.current.topology.circuits - result.topology.circuits),
         "circuits": [one.model_dump() for one in render.circuits(fabric, result.topology.circuits)],
         "paths": [
             render.path(fabric, path, vlans.get(path)).model_dump()
@@ -96,7 +98,7 @@ def print_comparison(study: Study, outcomes: Sequence[Outcome], bounds: Bounds) 
                 _percent(bounds.get(outcome.entry.product)),
                 _joined_pairs(study, result),
                 f"{result.mean_hops:.2f}" if result.topology.paths else "",
-                len(result.topology.circuits),
+                f"{len(result.topology.circuits)}{_changes(study, result)}",
                 len(result.slots) or "",
                 vlans,
                 _verdict(outcome),
@@ -123,7 +125,7 @@ def print_plan(study: Study, outcome: Outcome, bounds: Bounds) -> None:
         ("demand", f"{study.demand.sum():,.1f} Mb/s"),
         ("served", f"{_percent(result.served_share)} of what the pairs want"),
         ("pairs joined", f"{_joined_pairs(study, result)}; the rest stays electrical"),
-        ("circuits", len(result.topology.circuits)),
+        ("circuits", f"{len(result.topology.circuits)}{_changes(study, result)}"),
         ("slots", len(result.slots) or None),
         ("paths by hops", _hops(result)),
         ("VLANs", outcome.vlan_problem or _vlans(outcome)),
@@ -175,6 +177,12 @@ def _joined_pairs(study: Study, result: PlanResult) -> str:
     return f"{wanted - len(result.unserved)} of {wanted}"
 
 
+def _changes(study: Study, result: PlanResult) -> str:
+    """Beside circuits that stand already: how many come and go."""
+    now, then = study.current.topology.circuits, result.topology.circuits
+    return f" (+{len(then - now)} -{len(now - then)})" if now else ""
+
+
 def _hops(result: PlanResult) -> str:
     counts = sorted(Counter(path.hops for path in result.topology.paths).items())
     return ", ".join(f"{hops}: {count}" for hops, count in counts)
@@ -187,7 +195,11 @@ def _vlans(outcome: Outcome) -> int | None:
 def _gap(result: PlanResult) -> str:
     if result.gap is None:
         return ""
-    return "optimal" if result.gap == 0 else f"within {100 * result.gap:.3g} % of the optimum"
+    return (
+        "the best of its kind"
+        if result.gap == 0
+        else f"within {100 * result.gap:.3g} % of the best of its kind"
+    )
 
 
 def _percent(share: float | None) -> str:
@@ -195,7 +207,7 @@ def _percent(share: float | None) -> str:
 
 
 def _at_most(share: float | None) -> str:
-    return "" if share is None else f"more than {_percent(share)}"
+    return "" if share is None or share > 0.9995 else f"more than {_percent(share)}"
 
 
 def _verdict(outcome: Outcome) -> str:

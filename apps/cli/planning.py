@@ -31,6 +31,7 @@ _DEMAND = re.compile(r"(?P<src>[^:=]+):(?P<dst>[^:=]+)=(?P<mbps>[^:=]+)")
 _ONLINE: Final = frozenset({"url", "only_if_it_pays"})
 _OFFLINE: Final = frozenset(
     {
+        "current",
         "compare",
         "explain",
         "check",
@@ -127,6 +128,11 @@ _offline_options: _Options = (
         metavar="FILE|RxP[@MBPS]",
         help="Ask no controller: plan for this configuration file, or for R racks on P planes.",
     ),
+    click.option(
+        "--current",
+        type=click.Path(path_type=Path),
+        help="What stands now: `hydra topology --json`, or a plan's --json. Without: nothing.",
+    ),
     click.option("--compare", is_flag=True, help="Plan with every algorithm."),
     click.option(
         "--explain",
@@ -149,7 +155,7 @@ _offline_options: _Options = (
         callback=_read_positive,
         default="0.5",
         show_default=True,
-        help="Of a made-up demand: what a rack sends, as a part of its ports' rates.",
+        help="Of a made-up demand: what the busiest rack sends, as a part of a rack's port rates.",
     ),
     click.option("--max-hops", type=click.IntRange(1, 16), help="Instead of the configured one."),
     click.option("--weighted", is_flag=True, help="Pairs count as served only with all they want."),
@@ -196,8 +202,8 @@ def plan(ctx: click.Context, /, url: str, as_json: bool, **options: Any) -> None
     """Dry run: show what a reconfiguration would change.
 
     Asks the controller; with --fabric it plans from files, for comparisons and for research, and
-    starts without circuits. Exit status 1 where no plan is found or a check fails; Ctrl-C ends it
-    at once.
+    starts without circuits unless --current has some. Exit status 1 where no plan is found or a
+    check fails; Ctrl-C ends it at once.
     """
     given = {
         parameter.name
@@ -210,8 +216,7 @@ def plan(ctx: click.Context, /, url: str, as_json: bool, **options: Any) -> None
     for name in sorted(given & _OFFLINE):
         raise click.UsageError(f"--{name.replace('_', '-')} plans from files: add --fabric")
     with ControllerClient(url) as client:
-        options["demand"] = _entries(client, options["demand"])
-        document = client.post("/v1/plan", _plan_body(options))
+        document = client.post("/v1/plan", _with_demand(client, options))
     if as_json:
         print_json(document)
         return
@@ -249,18 +254,24 @@ def _plan_offline(as_json: bool, given: AbstractSet[str], options: JsonObject) -
     offline.run(offline.Job(as_json=as_json, **options))
 
 
-def _entries(client: ControllerClient, demand: Sequence[JsonObject | str]) -> list[JsonObject]:
-    """Demand as the API takes it; files are read with the names of the controller's racks."""
-    if not any(isinstance(part, str) for part in demand):
-        return [part for part in demand if isinstance(part, dict)]
+def _with_demand(client: ControllerClient, options: JsonObject) -> JsonObject:
+    """The body of a request; files are read with the names of the controller's racks."""
+    body = _plan_body(options)
+    parts: Sequence[JsonObject | str] = options["demand"]
+    if not any(isinstance(part, str) for part in parts):
+        return body
     racks: list[str] = client.get("/v1/topology")["racks"]
     total: dict[tuple[str, str], float] = {}
-    for part in demand:
-        flows = [part] if isinstance(part, dict) else _flows(part, racks)
-        for flow in flows:
+    for part in parts:
+        for flow in [part] if isinstance(part, dict) else _flows(part, racks):
             pair = flow["src"], flow["dst"]
             total[pair] = total.get(pair, 0.0) + flow["mbps"]
-    return [{"src": src, "dst": dst, "mbps": mbps} for (src, dst), mbps in total.items()]
+    body["demand"] = [{"src": a, "dst": b, "mbps": mbps} for (a, b), mbps in total.items()]
+    if len(total) > len(racks) and {name for pair in total for name in pair} <= set(racks):
+        del body["demand"]
+        rows = [[total.get((a, b), 0.0) for b in racks] for a in racks]
+        body["demand_matrix"] = {"racks": racks, "mbps": rows}
+    return body
 
 
 def _flows(source: str, racks: Sequence[str]) -> list[JsonObject]:
@@ -283,8 +294,7 @@ def reconfigure(url: str, as_json: bool, wait: bool, **options: Any) -> None:  #
     Exit status 1 if it failed; circuits that failed alone leave it at 0 and are listed.
     """
     with ControllerClient(url) as client:
-        options["demand"] = _entries(client, options["demand"])
-        document = client.post(_RECONFIGURATIONS, _plan_body(options), wait=wait)
+        document = client.post(_RECONFIGURATIONS, _with_demand(client, options), wait=wait)
     if as_json:
         print_json(document)
     else:

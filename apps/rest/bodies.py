@@ -24,6 +24,8 @@ def plan_request(body: models.PlanBody, fabric: Fabric) -> PlanRequest:
     use_planes = reader.planes("use_planes", body.use_planes)
     racks = reader.racks("racks", body.racks)
     demand = None if body.demand is None else reader.demand(body.demand)
+    if body.demand_matrix is not None:
+        demand = reader.matrix(body.demand_matrix, alone=demand is None)
     reader.finish()
     return PlanRequest(
         demand=demand,
@@ -54,21 +56,25 @@ class _Reader:
         known = self._fabric.plane_by_name
         if names is None:
             return None
-        return frozenset(known[name].id for name in self._known(field, "plane", names, known))
+        return frozenset(known[name].id for name in self._known((field,), "plane", names, known))
 
     def racks(self, field: str, names: Sequence[str] | None) -> frozenset[RackId] | None:
         known = self._fabric.rack_by_name
         if names is None:
             return None
-        return frozenset(known[name].id for name in self._known(field, "rack", names, known))
+        return frozenset(known[name].id for name in self._known((field,), "rack", names, known))
 
     def _known(
-        self, field: str, kind: str, names: Sequence[str], known: Mapping[str, object]
+        self,
+        at: tuple[str | int, ...],
+        kind: str,
+        names: Sequence[str],
+        known: Mapping[str, object],
     ) -> list[str]:
         return [
             name
             for position, name in enumerate(names)
-            if self._check_known(json_pointer(field, position), kind, name, known)
+            if self._check_known((*at, position), kind, name, known)
         ]
 
     def demand(self, entries: Sequence[models.DemandEntry]) -> DemandMatrix:
@@ -90,14 +96,47 @@ class _Reader:
             matrix[pair] = entry.mbps
         return matrix
 
+    def matrix(self, given: models.DemandMatrix, *, alone: bool) -> DemandMatrix:
+        """The same; ``alone`` is whether there are no entries besides."""
+        field = "demand_matrix"
+        racks = self._fabric.rack_by_name
+        names = list(racks) if given.racks is None else given.racks
+        if not alone:
+            self._wrong(json_pointer(field), "there is a demand as well: send one of them")
+        first: dict[str, int] = {}
+        for position, name in enumerate(names):
+            if first.setdefault(name, position) != position:
+                self._wrong(json_pointer(field, "racks", position), f"{name} is given twice")
+        known = self._known((field, "racks"), "rack", names, racks)
+        matrix = np.zeros((len(racks), len(racks)))
+        if self._check_square(field, given.mbps, names) and len(known) == len(names):
+            order = [racks[name].id for name in names]
+            matrix[np.ix_(order, order)] = np.array(given.mbps).reshape(len(names), len(names))
+        return matrix
+
+    def _check_square(
+        self, field: str, rows: Sequence[Sequence[float]], names: Sequence[str]
+    ) -> bool:
+        n = len(names)
+        if len(rows) != n:
+            self._wrong(json_pointer(field, "mbps"), f"{len(rows)} rows for {n} racks")
+            return False
+        wrong = [position for position, row in enumerate(rows) if len(row) != n]
+        for position in wrong:
+            pointer = json_pointer(field, "mbps", position)
+            self._wrong(pointer, f"{len(rows[position])} numbers for {n} racks")
+        own = [] if wrong else [position for position in range(n) if rows[position][position]]
+        for position in own:
+            self._wrong(
+                json_pointer(field, "mbps", position, position),
+                f"{names[position]} to itself: traffic inside a rack needs no circuit; write 0",
+            )
+        return not (wrong or own)
+
     def _pair(self, position: int, entry: models.DemandEntry) -> tuple[RackId, RackId] | None:
         racks = self._fabric.rack_by_name
-        src_known = self._check_known(
-            json_pointer("demand", position, "src"), "rack", entry.src, racks
-        )
-        dst_known = self._check_known(
-            json_pointer("demand", position, "dst"), "rack", entry.dst, racks
-        )
+        src_known = self._check_known(("demand", position, "src"), "rack", entry.src, racks)
+        dst_known = self._check_known(("demand", position, "dst"), "rack", entry.dst, racks)
         if not (src_known and dst_known):
             return None
         if entry.src == entry.dst:
@@ -108,11 +147,13 @@ class _Reader:
             return None
         return racks[entry.src].id, racks[entry.dst].id
 
-    def _check_known(self, pointer: str, kind: str, name: str, known: Mapping[str, object]) -> bool:
+    def _check_known(
+        self, at: tuple[str | int, ...], kind: str, name: str, known: Mapping[str, object]
+    ) -> bool:
         if name in known:
             return True
         detail = f"no {kind} {name!r} in fabric {self._fabric.name}{did_you_mean(name, known)}"
-        self._unknown.append(models.ErrorDetail(pointer=pointer, detail=detail))
+        self._unknown.append(models.ErrorDetail(pointer=json_pointer(*at), detail=detail))
         return False
 
     def _wrong(self, pointer: str, detail: str) -> None:

@@ -15,8 +15,9 @@ from apps.rest.problems import (
     problem_response,
 )
 
-BODY_LIMIT_BYTES: Final = 1024 * 1024
-_DISCARD_LIMIT_BYTES: Final = 8 * BODY_LIMIT_BYTES
+BODY_LIMIT_BYTES: Final = 16 * 1024 * 1024
+"""Three times a demand between all pairs of 320 racks, a pair at a time."""
+_DISCARD_LIMIT_BYTES: Final = 4 * BODY_LIMIT_BYTES
 """A client that is still sending when we close may lose our answer, so a too large body is read
 to its end; but not without end."""
 _JSON: Final = "application/json"

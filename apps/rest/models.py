@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from hydra.drift import DriftKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
+from hydra.roles import TaskState
 from hydra.service import DemandSource
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
@@ -47,11 +48,25 @@ class DemandEntry(Body):
     mbps: float = Field(ge=0)
 
 
+class DemandMatrix(Body):
+    """Demand between all pairs of racks, in a fraction of the space that entries take."""
+
+    racks: list[Name] | None = Field(
+        default=None, min_length=1, description="Of the rows and columns. Null: as in the topology."
+    )
+    mbps: list[list[Annotated[float, Field(ge=0)]]] = Field(
+        description="From the row's rack to the column's; the diagonal is zero."
+    )
+
+
 class PlanBody(Body):
     """What a topology is wanted for, and what may be touched to get it."""
 
     demand: list[DemandEntry] | None = Field(
         default=None, description="Null: the measured demand. Pairs left out have none."
+    )
+    demand_matrix: DemandMatrix | None = Field(
+        default=None, description="Instead of `demand`. Racks left out have none."
     )
     planes: list[Name] | None = Field(
         default=None, min_length=1, description="Only these may change. Null: all."
@@ -70,6 +85,23 @@ class PlanBody(Body):
 
 class ReconcileBody(Body):
     """Nothing can be chosen."""
+
+
+class TaskBody(Body):
+    """What became of a task."""
+
+    state: Literal["done", "failed"]
+    note: str = Field(default="", max_length=1000, description="Why it could not be done.")
+
+
+class TaskFilter(BaseModel):
+    """Query of a device's tasks."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    state: list[TaskState] = Field(
+        default=[TaskState.PENDING], description="Pending ones if not given; may be repeated."
+    )
 
 
 class ReservationFilter(BaseModel):
@@ -203,7 +235,7 @@ class Plan(Document):
 class Step(Document):
     step: str
     device: str | None = Field(description="Null: the step as a whole.")
-    started_ms: float = Field(description="From the reconfiguration's start.")
+    started_ms: float = Field(description="From `started_unix_s`.")
     finished_ms: float
     note: str
 
@@ -219,6 +251,7 @@ class Reconfiguration(Document):
     trigger: str
     epoch: int
     created_unix_s: float
+    started_unix_s: float | None = Field(description="Its first step; null: not yet.")
     timeline: list[Step]
     rules_pushed: int
     ports_retagged: int
@@ -246,6 +279,31 @@ class Device(Document):
 
 class Devices(Document):
     devices: list[Device]
+
+
+class PluggedPair(Document):
+    """A cross-connect of a patch panel, and what is at its ends; null: nothing of this fabric."""
+
+    ingress: int
+    egress: int
+    ingress_wired_to: str | None
+    egress_wired_to: str | None
+
+
+class Task(Document):
+    """Something that a person is asked to do: unplug first, then plug."""
+
+    id: int
+    state: TaskState
+    disconnect: list[PluggedPair]
+    connect: list[PluggedPair]
+    created_unix_s: float
+    settled_unix_s: float | None
+    note: str
+
+
+class Tasks(Document):
+    tasks: list[Task]
 
 
 class QuarantinedPort(Document):

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
 from apps.rest import models, render
 from apps.rest.context import Service
-from apps.rest.problems import CATALOGUE, NOT_READY, UNKNOWN_NAME, problem_response, responses
+from apps.rest.problems import (
+    BODY_TOO_LARGE,
+    CATALOGUE,
+    DEVICE_UNAVAILABLE,
+    INVALID_REQUEST,
+    LIFECYCLE_CONFLICT,
+    MALFORMED,
+    NOT_READY,
+    UNKNOWN_NAME,
+    UNSUPPORTED_MEDIA_TYPE,
+    problem_response,
+    responses,
+)
 from hydra.errors import UnknownName
+from hydra.roles import TaskState
 
 router = APIRouter()
 
@@ -21,6 +34,43 @@ _PROBLEM_BY_SLUG: Final = {problem.slug: problem for problem in CATALOGUE}
 def list_devices(service: Service) -> models.Devices:
     """Optical switches, ToRs and vswitches, and whether they are connected."""
     return models.Devices(devices=[render.device(status) for status in service.devices()])
+
+
+@router.get(
+    "/v1/devices/{name}/tasks",
+    tags=["operations"],
+    responses=responses(UNKNOWN_NAME, INVALID_REQUEST, DEVICE_UNAVAILABLE),
+)
+def list_tasks(
+    name: str, service: Service, query: Annotated[models.TaskFilter, Query()]
+) -> models.Tasks:
+    """What people are asked to do at an optical switch that they work, oldest first."""
+    return models.Tasks(
+        tasks=[
+            render.task(service.fabric, name, task)
+            for task in service.tasks(name)
+            if task.state in query.state
+        ]
+    )
+
+
+@router.post(
+    "/v1/devices/{name}/tasks/{task_id}",
+    tags=["operations"],
+    responses=responses(
+        MALFORMED,
+        UNKNOWN_NAME,
+        LIFECYCLE_CONFLICT,
+        BODY_TOO_LARGE,
+        UNSUPPORTED_MEDIA_TYPE,
+        INVALID_REQUEST,
+        DEVICE_UNAVAILABLE,
+    ),
+)
+def settle_task(name: str, task_id: int, body: models.TaskBody, service: Service) -> models.Task:
+    """Say that a task was done, or could not be. Saying the same again is harmless."""
+    settled = service.settle_task(name, task_id, TaskState(body.state), body.note)
+    return render.task(service.fabric, name, settled)
 
 
 @router.get("/v1/decisions", tags=["operations"])

@@ -76,7 +76,7 @@ NO_PLAN: Final = ProblemType(
     "The planner found nothing; the detail says which limit stands in the way.",
 )
 BODY_TOO_LARGE: Final = ProblemType(
-    "body-too-large", 413, "The body is too large", "Bodies may have up to 1 MiB."
+    "body-too-large", 413, "The body is too large", "Bodies may have up to 16 MiB."
 )
 UNSUPPORTED_MEDIA_TYPE: Final = ProblemType(
     "unsupported-media-type",

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from apps.rest import models
+from apps.wiring import wired_name, wired_to
 from hydra.model import (
     Circuit,
+    CrossConnect,
     Fabric,
     NetworkState,
     OpticalPort,
@@ -18,6 +20,7 @@ from hydra.model import (
     VlanId,
 )
 from hydra.reservations import Reservation
+from hydra.roles import Task
 from hydra.service import (
     DemandReport,
     DeviceStatus,
@@ -174,6 +177,7 @@ def reconfiguration(fabric: Fabric, one: Reconfiguration) -> models.Reconfigurat
         trigger=one.trigger,
         epoch=one.epoch,
         created_unix_s=one.created_unix_s,
+        started_unix_s=one.started_unix_s,
         timeline=[
             models.Step(
                 step=step.step,
@@ -233,4 +237,32 @@ def device(status: DeviceStatus) -> models.Device:
         driver=status.driver,
         connected=status.connected,
         detail=status.detail,
+    )
+
+
+def task(fabric: Fabric, plane: str, asked: Task) -> models.Task:
+    wired = wired_to(fabric, fabric.plane_by_name[plane].id)
+
+    def end(port: int) -> str | None:
+        return wired_name(fabric, wired.get(port))
+
+    def pairs(many: Iterable[CrossConnect]) -> list[models.PluggedPair]:
+        return [
+            models.PluggedPair(
+                ingress=one.ingress,
+                egress=one.egress,
+                ingress_wired_to=end(one.ingress),
+                egress_wired_to=end(one.egress),
+            )
+            for one in many
+        ]
+
+    return models.Task(
+        id=asked.id,
+        state=asked.state,
+        disconnect=pairs(asked.disconnect),
+        connect=pairs(asked.connect),
+        created_unix_s=asked.created_unix_s,
+        settled_unix_s=asked.settled_unix_s,
+        note=asked.note,
     )

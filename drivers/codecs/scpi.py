@@ -4,7 +4,8 @@ Commands go out as one line ended by CR LF, replies come back as one line ended 
 answer nothing at all, so a client appends ``;*opc?`` and waits for its ``1``; what went wrong is
 only told by ``:syst:err:all?``.
 
-Source: the public command descriptions of the Polatis Series 6000/7000 user interface. The shape of
+Source: the public command descriptions of the Polatis Series 6000/7000 user interface, and for
+``:pmon:pow?`` a public driver that uses it, at most 256 ports at a time. The shape of
 ``:syst:err:all?`` replies follows SCPI-99 volume 1 section 21.8 and is inferred for this device, as
 is the empty string for an unconnected port in reply to ``conn:port?``.
 
@@ -23,6 +24,9 @@ from typing import Final
 MAX_LINE_BYTES: Final = 64 * 1024
 """Longest line taken or sent: a full 1000 x 1000 cross-connect list fits several times over."""
 
+MAX_POWER_PORTS: Final = 256
+"""Power readings in one reply."""
+
 _CR: Final = 0x0D
 _LF: Final = 0x0A
 _TEXT: Final = re.compile(r"[\x20-\x7e]*", re.ASCII)
@@ -32,6 +36,10 @@ _PORTS: Final = re.compile(rf"\(@({_NUMBER}(?:,{_NUMBER})*)?\)", re.ASCII)
 _SIZE: Final = re.compile(rf"({_NUMBER}),({_NUMBER})", re.ASCII)
 _STATES: Final = re.compile(r"\(([A-Z](?:,[A-Z])*)?\)", re.ASCII)
 _PEER: Final = re.compile(rf'"({_NUMBER})?"', re.ASCII)
+_POWER: Final = r"[+-]?[0-9]{1,4}(?:\.[0-9]{1,6})?(?:[eE][+-]?[0-9]{1,2})?"
+_POWERS: Final = re.compile(rf"\(({_POWER}(?:,{_POWER})*)?\)", re.ASCII)
+_NOT_A_NUMBER: Final = 9e37
+"""SCPI-99 volume 1 section 7.2.1.5: 9.91E37 stands for a reading that is none."""
 _FAULT: Final = re.compile(r'(0|-?[1-9][0-9]{0,5}),"((?:[ !#-~]|"")*)"', re.ASCII)
 
 
@@ -165,6 +173,11 @@ def port_state_query(ports: Iterable[int]) -> str:
     return f":oxc:swit:port:stat? {format_ports(ports)}"
 
 
+def power_query(ports: Iterable[int]) -> str:
+    """Ask for optical power at at most :data:`MAX_POWER_PORTS` ports, in the order given."""
+    return f":pmon:pow? {format_ports(ports)}"
+
+
 def synchronised(command: str) -> str:
     """The command, followed by a query that is answered when the device has carried it out."""
     return f"{command};{COMPLETE_QUERY}"
@@ -248,6 +261,25 @@ def parse_port_states(text: str) -> tuple[str, ...]:
     if match is None:
         raise ScpiError(f"not port states: {_shown(text)}")
     return tuple(match[1].split(",")) if match[1] else ()
+
+
+def parse_powers(text: str) -> tuple[float | None, ...]:
+    """``(-2.1,-23.45)`` → ``(-2.1, -23.45)`` dBm; None for readings that are none."""
+    match = _POWERS.fullmatch(text)
+    if match is None:
+        raise ScpiError(f"not power readings: {_shown(text)}")
+    values = map(float, match[1].split(",")) if match[1] else ()
+    return tuple(None if abs(value) >= _NOT_A_NUMBER else value for value in values)
+
+
+def parse_powers_if_any(text: str) -> tuple[float | None, ...] | None:
+    """Reply to :func:`power_query`, synchronised: None where the device only says ``1``.
+
+    A device without monitors leaves the query unanswered.
+    """
+    readings, separator, complete = text.rpartition(";")
+    parse_complete(complete)
+    return parse_powers(readings) if separator else None
 
 
 def format_identity(identity: Identity) -> str:

@@ -1,4 +1,4 @@
-"""Polatis optical circuit switches over SCPI (TCP port 5025)."""
+"""Polatis optical circuit switches over SCPI (TCP port 5025, or a serial line)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,16 @@ from drivers.optical.changes import (
     unconfirmed,
 )
 from drivers.optical.exclusive import exclusive
-from drivers.transports.tcp import TcpLineTransport
-from hydra.config.devices import (
-    NoOptions,
-    endpoint_problems,
-    no_login_problems,
-    option_problems,
-)
+from drivers.transports.addresses import address_problems, stream_to
+from drivers.transports.lines import LineTransport
+from drivers.transports.stream import Stream
+from drivers.transports.tcp import TcpStream
+from hydra.config.devices import no_login_problems
 from hydra.errors import DeviceUnavailable, Problem, ProtocolError
 from hydra.model import CrossConnect, Plane
 from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, PortState
 
-CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True)
+CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True, power_readings=True)
 
 _STATES: Final = {"E": PortState.ENABLED, "D": PortState.DISABLED, "F": PortState.FAILED}
 _SHOWN: Final = 8
@@ -39,14 +37,13 @@ _T = TypeVar("_T")
 
 def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
     """The driver of ``plane``, not connected yet."""
-    return PolatisScpi(plane.name, plane.address, timeout_s=timeout_s)
+    return PolatisScpi(plane.name, plane.address, stream=stream_to(plane), timeout_s=timeout_s)
 
 
 def check(plane: Plane) -> Iterator[Problem]:
     """What can't work in ``plane``'s configuration."""
-    yield from endpoint_problems(plane.address)
+    yield from address_problems(plane)
     yield from no_login_problems(plane.login)
-    yield from option_problems(NoOptions, plane.options)
 
 
 class PolatisScpi:
@@ -56,16 +53,19 @@ class PolatisScpi:
     its size. The device answers nothing to either, so each is followed by ``*opc?``, then the error
     queue and the cross-connects are read: a set command that did nothing looks like success.
 
-    ``timeout_s`` covers one command, the mirrors' switching time included.
+    ``timeout_s`` covers one command, the mirrors' switching time included. ``stream`` is the way to
+    the device where that is not TCP to ``address``.
     """
 
-    def __init__(self, name: str, address: str, *, timeout_s: float) -> None:
+    def __init__(
+        self, name: str, address: str, *, timeout_s: float, stream: Stream | None = None
+    ) -> None:
         self._name = name
         self._lock = threading.RLock()
         self._size: tuple[int, int] | None = None
-        self._transport = TcpLineTransport(
+        self._transport = LineTransport(
             name,
-            address,
+            stream or TcpStream(name, address),
             decoder=scpi.ReplyDecoder,
             decode_error=scpi.ScpiError,
             timeout_s=timeout_s,
@@ -138,6 +138,34 @@ class PolatisScpi:
             port: _STATES.get(letter, PortState.UNKNOWN)
             for port, letter in zip(asked, letters, strict=True)
         }
+
+    @exclusive
+    def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
+        """Optical power at these ports, in dBm; None where the switch has no monitor.
+
+        Many models have monitors at their egress ports only, some have none.
+        """
+        asked = sorted(set(ports))
+        if not asked:
+            return {}
+        ingress, egress = self.size()
+        check_numbers(self._name, asked, 1, ingress + egress)
+        readings: dict[int, float | None] = dict.fromkeys(asked)
+        for side in ([p for p in asked if p <= ingress], [p for p in asked if p > ingress]):
+            for first in range(0, len(side), scpi.MAX_POWER_PORTS):
+                readings |= self._read_power(side[first : first + scpi.MAX_POWER_PORTS])
+        return readings
+
+    def _read_power(self, ports: list[int]) -> dict[int, float | None]:
+        command = scpi.synchronised(scpi.power_query(ports))
+        readings = self._query(command, scpi.parse_powers_if_any)
+        if readings is None:
+            return {}
+        if len(readings) != len(ports):
+            raise ProtocolError(
+                self._name, f"asked for power at {len(ports)} ports, got {len(readings)} readings"
+            )
+        return dict(zip(ports, readings, strict=True))
 
     def _carry_out(self, change: Difference) -> None:
         # An error left in the queue by an earlier client would be taken for ours.

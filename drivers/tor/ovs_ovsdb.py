@@ -17,8 +17,10 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
+from drivers.tor import membership
 from hydra.config.devices import (
     NoOptions,
     no_login_problems,
@@ -27,7 +29,7 @@ from hydra.config.devices import (
 )
 from hydra.errors import DeviceError, DeviceUnavailable, HeldElsewhere, OutcomeUnknown, Problem
 from hydra.model import Rack, VlanId
-from hydra.roles import PortVlans, TorCapabilities, TorSwitch
+from hydra.roles import PortCounters, PortVlans, TorCapabilities, TorSwitch
 
 with warnings.catch_warnings():
     # ovs.poller looks whether eventlet is in use, and eventlet announces on import that it is in
@@ -37,16 +39,25 @@ with warnings.catch_warnings():
     import ovs.jsonrpc
     import ovs.stream
 
-CAPABILITIES: Final = TorCapabilities(bulk=True, claims=True)
+STATISTICS_INTERVAL_S: Final = 5.0
+"""ovs-vswitchd writes counters into the database this often, unless told to do so less often."""
 
+CAPABILITIES: Final = TorCapabilities(
+    bulk=True, flush=True, counters=True, counters_age_s=STATISTICS_INTERVAL_S, claims=True
+)
+
+_SCHEMES: Final = ("unix:", "tcp:", "ssl:")
 _DATABASE: Final = "Open_vSwitch"
 _COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "Open_vSwitch": ("next_cfg", "cur_cfg"),
-    "Bridge": ("name", "ports"),
+    "Bridge": ("name", "ports", "flood_vlans"),
     "Port": ("name", "interfaces", "vlan_mode", "tag", "trunks"),
-    "Interface": ("name", "link_state"),
+    "Interface": ("name", "link_state", "statistics"),
 }
-_ALL_VLANS: Final = frozenset(VlanId(vlan) for vlan in range(1, 4095))
+_NOT_REPLICATED: Final[Mapping[str, tuple[str, ...]]] = {"Interface": ("statistics",)}
+"""Fetched when asked for: replicated, they would fill an idle session every five seconds."""
+_NO_VLAN: Final = 4095
+"""Reserved by IEEE 802.1Q: no frame ever carries it."""
 
 _RETRY: Final = (errno.EAGAIN, errno.EINPROGRESS)
 _Txn = ovs.db.idl.Transaction
@@ -54,6 +65,9 @@ _Txn = ovs.db.idl.Transaction
 
 class _InterfaceRow(Protocol):
     link_state: list[str]
+    statistics: dict[str, int]
+
+    def fetch(self, column: str) -> None: ...
 
 
 class _PortRow(Protocol):
@@ -67,6 +81,7 @@ class _PortRow(Protocol):
 class _BridgeRow(Protocol):
     name: str
     ports: list[_PortRow]
+    flood_vlans: list[int]
 
 
 class _RootRow(Protocol):
@@ -97,7 +112,10 @@ class _Columns:
 
 def build(rack: Rack, timeout_s: float) -> TorSwitch:
     """The driver of a rack's ToR, not connected yet."""
-    return OvsTor(rack.name, rack.tor.address, rack.tor.bridge, timeout_s=timeout_s)
+    address = rack.tor.address
+    if not address.startswith(_SCHEMES):
+        address = f"tcp:{address}"
+    return OvsTor(rack.name, address, rack.tor.bridge, timeout_s=timeout_s)
 
 
 def check(rack: Rack) -> Iterator[Problem]:
@@ -176,13 +194,15 @@ class OvsTor:
         Returns when ovs-vswitchd has applied it. Raises DeviceError (nothing written) for a bad
         VLAN or a port that is not on this bridge.
         """
-        columns = {port: self._columns(port, vlans) for port, vlans in wanted.items()}
+        membership.check_memberships(self._name, wanted)
+        columns = {port: _columns(vlans) for port, vlans in wanted.items()}
         deadline = self._deadline()
         self._synchronise(deadline)
         rows = self._rows(columns)
         target = self._commit(rows, columns, deadline)
         self._await_applied(target, deadline)
-        self._check_result(wanted)
+        present = {port: self._membership(row) for port, row in self._rows(wanted).items()}
+        membership.check_result(self._name, wanted, present)
 
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
         """Whether each port has carrier; a bond has it when any member has."""
@@ -192,30 +212,52 @@ class OvsTor:
             for name, row in self._rows(ports).items()
         }
 
-    # --- what to write, and what was read -----------------------------------------------------
+    def counters(self, ports: Collection[str]) -> Mapping[str, PortCounters]:
+        """As ovs-vswitchd last wrote them into the database: up to five seconds old.
 
-    def _columns(self, port: str, vlans: PortVlans) -> _Columns:
-        bad = sorted(v for v in {*vlans.tagged, *_optional(vlans.native)} if not 1 <= v <= 4094)
-        if bad:
-            raise DeviceError(
-                self._name, f"port {port}: VLAN {bad[0]} is outside 1..4094; nothing was changed"
-            )
-        if not vlans.tagged:
-            raise DeviceError(
-                self._name,
-                f"port {port}: an empty trunk would carry all VLANs; give it the parking VLAN",
-            )
-        if vlans.native in vlans.tagged:
-            raise DeviceError(
-                self._name, f"port {port}: VLAN {vlans.native} can't be both native and tagged"
-            )
-        mode = "trunk" if vlans.native is None else "native-untagged"
-        return _Columns(mode, _optional(vlans.native), tuple(sorted(vlans.tagged)))
+        That is its shortest interval (``other_config:stats-update-interval``). Counters that have
+        to be fresh, as for draining, come over OpenFlow.
+        """
+        deadline = self._deadline()
+        self._synchronise(deadline)
+        rows = self._rows(ports)
+        txn = _Txn(self._idl)
+        for row in rows.values():
+            for interface in row.interfaces:
+                interface.fetch("statistics")
+        try:
+            status = self._finish(txn, deadline)
+        except _SessionLostError as error:
+            self.close()
+            raise DeviceUnavailable(
+                self._name, f"no OVSDB session with {self._address}: {error}"
+            ) from error
+        if status not in (_Txn.SUCCESS, _Txn.UNCHANGED):
+            raise DeviceError(self._name, f"the database does not tell counters: {status}")
+        return {name: _counters(row) for name, row in rows.items()}
+
+    def flush(self) -> None:
+        """Forget all addresses that the bridge has learned.
+
+        OVSDB has no command for it, but ovs-vswitchd forgets them whenever ``flood_vlans``
+        changes: a VLAN that no frame can carry is put there and taken away again.
+        """
+        deadline = self._deadline()
+        self._synchronise(deadline)
+        others = [vlan for vlan in self._bridge_row().flood_vlans if vlan != _NO_VLAN]
+        for vlans in ([*others, _NO_VLAN], others):
+            target = self._write(partial(self._set_flood_vlans, vlans), deadline)
+            self._await_applied(target, deadline)
+
+    def _set_flood_vlans(self, vlans: list[int]) -> None:
+        self._bridge_row().flood_vlans = vlans
+
+    # --- what to write, and what was read -----------------------------------------------------
 
     def _membership(self, row: _PortRow) -> PortVlans:
         mode = row.vlan_mode[0] if row.vlan_mode else ("access" if row.tag else "trunk")
         tag = VlanId(row.tag[0]) if row.tag else None
-        trunks = frozenset(VlanId(vlan) for vlan in row.trunks) or _ALL_VLANS
+        trunks = frozenset(VlanId(vlan) for vlan in row.trunks) or membership.ALL_VLANS
         if mode == "access":
             return PortVlans(frozenset(), tag)
         if mode == "trunk":
@@ -242,16 +284,6 @@ class OvsTor:
             raise DeviceError(self._name, f"bridge {self._bridge} has no port {', '.join(missing)}")
         return {port: found[port] for port in ports}
 
-    def _check_result(self, wanted: Mapping[str, PortVlans]) -> None:
-        for port, row in self._rows(wanted).items():
-            present = self._membership(row)
-            if present != wanted[port]:
-                raise DeviceError(
-                    self._name,
-                    f"port {port} reads back as {_shown(present)}, not {_shown(wanted[port])}; "
-                    "another client may be writing it",
-                )
-
     # --- the session ----------------------------------------------------------------------------
 
     def _deadline(self) -> float:
@@ -277,7 +309,7 @@ class OvsTor:
     def _connect(self, deadline: float) -> None:
         helper = ovs.db.idl.SchemaHelper(schema_json=_fetch_schema(self._address, deadline))
         for table, columns in _COLUMNS.items():
-            helper.register_columns(table, list(columns))
+            helper.register_columns(table, list(columns), list(_NOT_REPLICATED.get(table, ())))
         # No probes: nobody reads the session between calls, and each call has its own deadline.
         self._idl = ovs.db.idl.Idl(self._address, helper, probe_interval=0, leader_only=False)
         self._run_until(self._idl.has_ever_connected, deadline)
@@ -309,12 +341,20 @@ class OvsTor:
     def _commit(
         self, rows: Mapping[str, _PortRow], columns: Mapping[str, _Columns], deadline: float
     ) -> int:
-        """Write, and return the configuration number to wait for."""
+        """Write VLANs, and return the configuration number to wait for."""
+
+        def change() -> None:
+            for port, row in rows.items():
+                row.vlan_mode = [columns[port].vlan_mode]
+                row.tag = list(columns[port].tag)
+                row.trunks = list(columns[port].trunks)
+
+        return self._write(change, deadline)
+
+    def _write(self, change: Callable[[], None], deadline: float) -> int:
+        """One transaction of what ``change`` sets; returns the configuration number to wait for."""
         txn = _Txn(self._idl)
-        for port, row in rows.items():
-            row.vlan_mode = [columns[port].vlan_mode]
-            row.tag = list(columns[port].tag)
-            row.trunks = list(columns[port].trunks)
+        change()
         self._root().increment("next_cfg")
         sent = txn.commit() == _Txn.INCOMPLETE
         try:
@@ -351,7 +391,7 @@ class OvsTor:
     def _unconfirmed(self, reason: str) -> OutcomeUnknown:
         self.close()
         return OutcomeUnknown(
-            self._name, f"VLANs were written to {self._address} and not confirmed: {reason}"
+            self._name, f"a change was written to {self._address} and not confirmed: {reason}"
         )
 
     def _finish(self, txn: _Transaction, deadline: float) -> str:
@@ -438,11 +478,23 @@ class _Waiter:
         self._poll.poll(max(0.0, limit_ms))
 
 
-def _optional(vlan: VlanId | None) -> tuple[int, ...]:
-    return () if vlan is None else (vlan,)
+def _counters(port: _PortRow) -> PortCounters:
+    """Of all members of a bond together; what ovs-vswitchd has not counted yet is 0."""
+
+    def total(name: str) -> int:
+        return sum(interface.statistics.get(name, 0) for interface in port.interfaces)
+
+    return PortCounters(
+        rx_frames=total("rx_packets"),
+        tx_frames=total("tx_packets"),
+        rx_octets=total("rx_bytes"),
+        tx_octets=total("tx_bytes"),
+        rx_dropped=total("rx_dropped"),
+        tx_dropped=total("tx_dropped"),
+    )
 
 
-def _shown(vlans: PortVlans) -> str:
-    tagged = sorted(vlans.tagged)
-    listed = ",".join(map(str, tagged[:16])) + (",…" if len(tagged) > 16 else "")
-    return f"tagged [{listed}] native {vlans.native}"
+def _columns(vlans: PortVlans) -> _Columns:
+    mode = "trunk" if vlans.native is None else "native-untagged"
+    tag = () if vlans.native is None else (vlans.native,)
+    return _Columns(mode, tag, tuple(sorted(vlans.tagged)))

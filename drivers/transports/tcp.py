@@ -1,34 +1,21 @@
-"""Lines over TCP, for devices that answer one line to one query.
-
-Blocking sockets in native threads: a slow device stalls its own driver and nothing else. Time-outs
-cover a whole exchange, not a single ``recv``, so a device that drips bytes can't hold a caller.
-"""
+"""Sockets to devices: TCP, and Unix sockets for what runs on the same machine."""
 
 from __future__ import annotations
 
 import socket
-import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
-from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
+from drivers.transports.lines import LineDecoder, LineTransport
+from drivers.transports.stream import ConnectionLostError, Deadline
+from hydra.errors import DeviceError, DeviceUnavailable
 
+UNIX_PREFIX: Final = "unix:"
 _RECEIVE_BYTES: Final = 65536
 _KEEPALIVE_IDLE_S: Final = 10
 _KEEPALIVE_INTERVAL_S: Final = 5
 _KEEPALIVE_PROBES: Final = 3
-
-
-class LineDecoder(Protocol):
-    """What a codec offers: bytes in, lines out."""
-
-    def receive(self, data: bytes) -> None: ...
-
-    def next_line(self) -> str | None: ...
-
-
-class _ConnectionLostError(Exception):
-    """The connection broke, timed out, or carried bytes that are not of the protocol."""
 
 
 def parse_endpoint(device: str, address: str) -> tuple[str, int]:
@@ -42,111 +29,93 @@ def parse_endpoint(device: str, address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-class TcpLineTransport:
-    """One connection to a device, opened on first use and again after every failure.
+class SocketStream(ABC):
+    """A :class:`~drivers.transports.stream.Stream` over a stream socket."""
 
-    ``decoder`` makes a fresh line decoder per connection; ``decode_error`` is what it raises for
-    bytes outside its grammar. Used by one thread at a time.
-    """
-
-    def __init__(
-        self,
-        device: str,
-        address: str,
-        *,
-        decoder: Callable[[], LineDecoder],
-        decode_error: type[Exception],
-        timeout_s: float,
-    ) -> None:
+    def __init__(self, device: str, address: str) -> None:
         self._device = device
         self._address = address
-        self._endpoint = parse_endpoint(device, address)
-        self._new_decoder = decoder
-        self._decode_error = decode_error
-        self._timeout_s = timeout_s
         self._socket: socket.socket | None = None
-        self._decoder = decoder()
+
+    @abstractmethod
+    def _dial(self, timeout_s: float) -> socket.socket:
+        """A connected socket. Raises OSError."""
+
+    @property
+    def address(self) -> str:
+        return self._address
 
     @property
     def connected(self) -> bool:
         return self._socket is not None
 
-    def open(self) -> None:
-        """Connect, unless connected. Raises DeviceUnavailable."""
-        self._connection(self._deadline())
+    def connect(self, deadline: Deadline) -> None:
+        if self._socket is not None:
+            return
+        try:
+            self._socket = self._dial(deadline.remaining())
+        except OSError as error:
+            raise DeviceUnavailable(
+                self._device, f"can't connect to {self._address}: {deadline.reason(error)}"
+            ) from error
 
     def close(self) -> None:
-        """Drop the connection; safe to repeat."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
-    def query(self, line: bytes) -> str:
-        """Send a line that changes nothing and return its reply.
-
-        Raises DeviceUnavailable if the device can't be reached or does not answer in time, and
-        ProtocolError if it answers something outside its grammar.
-        """
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        connection = self._connection()
         try:
-            return self._exchange(line)
-        except _ConnectionLostError as error:
-            raise DeviceUnavailable(self._device, f"{error} ({self._address})") from error
-
-    def write(self, line: bytes) -> str:
-        """Send a line that changes the device and return its reply.
-
-        Raises DeviceUnavailable if nothing was sent, OutcomeUnknown if the reply got lost.
-        """
-        try:
-            return self._exchange(line)
-        except (_ConnectionLostError, ProtocolError) as error:
-            raise OutcomeUnknown(
-                self._device,
-                f"a change was sent and its reply lost: {error} ({self._address}); "
-                "read the device back",
-            ) from error
-
-    def _exchange(self, line: bytes) -> str:
-        deadline = self._deadline()
-        connection = self._connection(deadline)
-        try:
-            connection.settimeout(self._remaining(deadline))
-            connection.sendall(line)
-            return self._read_line(connection, deadline)
+            connection.settimeout(deadline.remaining())
+            connection.sendall(data)
         except OSError as error:
             self.close()
-            raise _ConnectionLostError(self._reason(error)) from error
-        except self._decode_error as error:
-            self.close()
-            raise ProtocolError(self._device, str(error)) from error
-        except _ConnectionLostError:
-            self.close()
-            raise
+            raise ConnectionLostError(deadline.reason(error)) from error
 
-    def _read_line(self, connection: socket.socket, deadline: float) -> str:
-        while (line := self._decoder.next_line()) is None:
-            connection.settimeout(self._remaining(deadline))
+    def receive(self, deadline: Deadline) -> bytes:
+        connection = self._connection()
+        try:
+            connection.settimeout(deadline.remaining())
             data = connection.recv(_RECEIVE_BYTES)
-            if not data:
-                raise _ConnectionLostError("the device closed the connection")
-            self._decoder.receive(data)
-        return line
-
-    def _connection(self, deadline: float) -> socket.socket:
-        if self._socket is not None and self._is_stale(self._socket):
+        except OSError as error:
             self.close()
+            raise ConnectionLostError(deadline.reason(error)) from error
+        return self._not_empty(data)
+
+    def waiting(self) -> bytes:
+        connection = self._connection()
+        try:
+            connection.settimeout(0)
+            data = connection.recv(_RECEIVE_BYTES)
+        except BlockingIOError:
+            return b""
+        except OSError as error:
+            self.close()
+            raise ConnectionLostError(error.strerror or str(error)) from error
+        return self._not_empty(data)
+
+    def _connection(self) -> socket.socket:
         if self._socket is None:
-            self._socket = self._connect(deadline)
-            self._decoder = self._new_decoder()
+            raise ConnectionLostError("there is no connection")
         return self._socket
 
-    def _connect(self, deadline: float) -> socket.socket:
-        try:
-            connection = socket.create_connection(self._endpoint, timeout=self._remaining(deadline))
-        except OSError as error:
-            raise DeviceUnavailable(
-                self._device, f"can't connect to {self._address}: {self._reason(error)}"
-            ) from error
+    def _not_empty(self, data: bytes) -> bytes:
+        if not data:
+            self.close()
+            raise ConnectionLostError("the device closed the connection")
+        return data
+
+
+class TcpStream(SocketStream):
+    """To ``host:port``; notices a peer which vanished."""
+
+    def __init__(self, device: str, address: str) -> None:
+        super().__init__(device, address)
+        self._endpoint = parse_endpoint(device, address)
+
+    def _dial(self, timeout_s: float) -> socket.socket:
+        connection = socket.create_connection(self._endpoint, timeout=timeout_s)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (
@@ -157,29 +126,37 @@ class TcpLineTransport:
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
         return connection
 
-    def _is_stale(self, connection: socket.socket) -> bool:
-        """Whether the peer has gone, or left bytes that would be taken for the next reply."""
+
+class UnixStream(SocketStream):
+    """To ``unix:/path``."""
+
+    def _dial(self, timeout_s: float) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(timeout_s)
         try:
-            if self._decoder.next_line() is not None:
-                return True
-            connection.settimeout(0)
-            # A reply ended by CR LF may leave its LF behind.
-            return connection.recv(_RECEIVE_BYTES) != b"\n"
-        except BlockingIOError:
-            return False
-        except (OSError, self._decode_error):
-            return True
+            connection.connect(self._address.removeprefix(UNIX_PREFIX))
+        except OSError:
+            connection.close()
+            raise
+        return connection
 
-    def _deadline(self) -> float:
-        return time.monotonic() + self._timeout_s
 
-    def _remaining(self, deadline: float) -> float:
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            raise TimeoutError
-        return remaining
+class TcpLineTransport(LineTransport):
+    """A :class:`~drivers.transports.lines.LineTransport` to ``host:port``."""
 
-    def _reason(self, error: OSError) -> str:
-        if isinstance(error, TimeoutError):
-            return f"no answer within {self._timeout_s:g} s"
-        return error.strerror or str(error)
+    def __init__(
+        self,
+        device: str,
+        address: str,
+        *,
+        decoder: Callable[[], LineDecoder],
+        decode_error: type[Exception],
+        timeout_s: float,
+    ) -> None:
+        super().__init__(
+            device,
+            TcpStream(device, address),
+            decoder=decoder,
+            decode_error=decode_error,
+            timeout_s=timeout_s,
+        )

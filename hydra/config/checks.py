@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Final
 
 from hydra.config.devices import PlaneCheck, RackCheck, parse_endpoint
@@ -14,7 +14,7 @@ from hydra.config.problems import Located, ProblemLog
 from hydra.config.schema import Document, PolicySection
 from hydra.config.source import Path
 from hydra.errors import Problem
-from hydra.model import Addressing, RackId, Tor, VlanId, VlanRange
+from hydra.model import Addressing, Fabric, RackId, Tor, VlanId, VlanRange
 
 SUBSTRATE: Final = "dual-homed-vlan"
 """The one way of telling circuits apart in this release: servers tag, ToRs learn."""
@@ -53,6 +53,17 @@ def check_not_empty(document: Document, broken: frozenset[str], log: ProblemLog)
     for name in ("subnets", "racks", "planes", "wiring"):
         if name not in broken and not getattr(document, name):
             log.add((name,), "needs at least one entry")
+
+
+def check_rack_kinds(document: Document, log: ProblemLog) -> None:
+    """Racks have prefixes and servers, spines have neither."""
+    for index, rack in enumerate(document.racks):
+        for key, entries in (("prefixes", rack.prefixes), ("servers", rack.servers)):
+            path: Path = ("racks", index, key)
+            if rack.kind == "rack" and not entries:
+                log.add(path, "needs at least one entry (only a rack of `kind: spine` has none)")
+            if rack.kind == "spine" and entries:
+                log.add(path, "a spine has none: circuits only pass through it")
 
 
 def check_controller(document: Document, log: ProblemLog) -> tuple[tuple[str, int], ...]:
@@ -94,6 +105,19 @@ def check_policy(
             ("policy", "poll_interval_s"),
             "polling is off, so the periodic mode never sees a demand",
         )
+
+
+Objection = Callable[[Fabric], str | None]
+"""Why an algorithm can't plan for a fabric, in words; None where it can."""
+
+
+def check_algorithm(
+    name: str, algorithms: Mapping[str, Objection], fabric: Fabric, log: ProblemLog
+) -> None:
+    """Whether the algorithm can plan for the fabric, which needs a sound one to be asked."""
+    reason = algorithms[name](fabric)
+    if reason is not None:
+        log.add(("policy", "algorithm"), "{} can't plan for this fabric: {}", name, reason)
 
 
 def check_drivers(

@@ -253,8 +253,9 @@ class _RackExpander:
                 self._expansion.prefixes.append(Located((rack, prefix), where, at))
         tor = _read_tor(entry.tor, (*path, "tor"), reader)
         servers = self._add_servers(entry.servers, rack, path, reader)
+        spine = entry.kind == "spine"
         self._expansion.racks.append(
-            Located(Rack(rack, name, tuple(prefixes), tor, servers), path, at)
+            Located(Rack(rack, name, tuple(prefixes), tor, servers, spine), path, at)
         )
 
     def _add_servers(

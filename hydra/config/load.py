@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -36,10 +36,10 @@ def load(
     *,
     optical_drivers: Mapping[str, PlaneCheck],
     tor_drivers: Mapping[str, RackCheck],
-    algorithms: Collection[str],
+    algorithms: Mapping[str, checks.Objection],
 ) -> Loaded:
-    """Read and check ``path``; the arguments hold the names that it may use, and for drivers what
-    they check of a device.
+    """Read and check ``path``; the arguments hold the names that it may use, for drivers what they
+    check of a device, and for algorithms why one can't plan for a fabric.
 
     Raises ConfigError with every problem found, each with its path and line in the file.
     """
@@ -66,8 +66,12 @@ def load(
     checks.check_devices(expansion, optical_drivers, tor_drivers, log)
     if log:
         raise ConfigError(source, log.problems(yaml))
+    fabric = _freeze_fabric(document, expansion, addressing, vlans, parking)
+    checks.check_algorithm(document.policy.algorithm, algorithms, fabric, log)
+    if log:
+        raise ConfigError(source, log.problems(yaml))
     return Loaded(
-        fabric=_freeze_fabric(document, expansion, addressing, vlans, parking),
+        fabric=fabric,
         policy=_freeze_policy(document.policy),
         controller=ControllerSettings(*openflow, *rest, document.controller.journal),
         source=source,
@@ -99,6 +103,7 @@ def _check_fabric(
 ) -> tuple[Addressing, VlanRange, VlanId]:
     checks.check_substrate(document, broken, log)
     checks.check_not_empty(document, broken, log)
+    checks.check_rack_kinds(document, log)
     checks.check_unique(expansion, log)
     checks.check_interface_names(expansion, log)
     checks.check_wiring(expansion, log)

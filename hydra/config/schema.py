@@ -88,9 +88,10 @@ class TorEntry(_Section):
 
 class RackEntry(_Section):
     names: Text
-    prefixes: Texts
+    kind: Literal["rack", "spine"] = "rack"
+    prefixes: list[Text] = []
     tor: TorEntry
-    servers: Annotated[list[ServerEntry], Field(min_length=1)]
+    servers: list[ServerEntry] = []
 
 
 class PlaneEntry(_Section):
@@ -149,6 +150,8 @@ class PolicySection(_Section):
     mode: Literal["on-request", "periodic"] = "on-request"
     algorithm: Text = _POLICY.algorithm
     max_hops: Annotated[int, Field(ge=1, le=16)] = _POLICY.max_hops
+    planning_budget_ms: Positive = _POLICY.planning_budget_ms
+    planning_grace_ms: Positive = _POLICY.planning_grace_ms
     epoch_s: Positive = _POLICY.epoch_s
     poll_interval_s: NotNegative = _POLICY.poll_interval_s
     demand_window_s: Positive = _POLICY.demand_window_s

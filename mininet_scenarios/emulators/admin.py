@@ -2,7 +2,10 @@
 
 The controller under test never speaks here. Requests: ``{"op": "counters"}``,
 ``{"op": "fault", "fault": "refuse", "times": 1}`` (without ``times``: until cleared; ``slow`` takes
-``delay_s``), ``{"op": "clear"}``, ``{"op": "block-port", "port": 3}``, ``{"op": "unblock"}``.
+``delay_s``), ``{"op": "clear"}``, ``{"op": "block-port", "port": 3}``, ``{"op": "unblock"}``,
+``{"op": "alarm", "port": 3, "severity": "CR", "code": "LOS", "text": "…"}`` (severity ``CL`` ends
+it), ``{"op": "input-power", "port": 3, "dbm": -20.5}`` (null: no light), ``{"op": "shutter",
+"port": 3, "closed": true}``.
 Answers have ``"ok": true``, or ``"ok": false`` and an ``"error"``.
 """
 
@@ -72,9 +75,31 @@ class AdminClient:
         answer = self._order({"op": "block-port", "port": port})
         return answer["ingress"], answer["egress"]
 
+    def link(self, port: int, *, up: bool) -> None:
+        """Plug in or unplug what is at a ToR port."""
+        self._order({"op": "link", "port": port, "up": up})
+
+    def commands(self) -> int:
+        """How many commands that change a ToR switch it has carried out since it started."""
+        count: int = self._order({"op": "commands"})["commands"]
+        return count
+
     def unblock(self) -> None:
         """Remove what :meth:`block_port` made."""
         self._order({"op": "unblock"})
+
+    def alarm(self, port: int, severity: str, code: str, text: str = "") -> None:
+        """Have a port complain: CR, MJ or MN; CL ends what was said with the same code."""
+        told = {"port": port, "severity": severity, "code": code, "text": text}
+        self._order({"op": "alarm", **told})
+
+    def input_power(self, port: int, dbm: float | None) -> None:
+        """What reaches an ingress port from now on; None: no light."""
+        self._order({"op": "input-power", "port": port, "dbm": dbm})
+
+    def shutter(self, port: int, *, closed: bool) -> None:
+        """Close or open the shutter of a port, as somebody else may do."""
+        self._order({"op": "shutter", "port": port, "closed": closed})
 
     def _order(self, order: Mapping[str, object]) -> dict[str, Any]:
         where = f"emulator at {self._endpoint[0]}:{self._endpoint[1]}"

@@ -25,6 +25,27 @@ class FaultKind(Enum):
     """Connections are accepted and never answered; commands have no effect."""
     DEAD = "dead"
     """Connections are closed and new ones refused; the mirrors stay as they are."""
+    KILL = "kill"
+    """A command that moves mirrors makes the first half of its cross-connects, then the connection
+    closes."""
+    RESERVED = "reserved"
+    """Cross-connects are entered and never become active (Calient)."""
+    AUTONOMOUS = "autonomous"
+    """A message that nobody asked for stands between a command and its reply (TL1)."""
+    BLOCKS = "blocks"
+    """Replies come in blocks of one record each (TL1)."""
+    WRONG_CTAG = "wrong-ctag"
+    """A command is carried out, and its reply bears somebody else's ctag (TL1)."""
+    ECHO = "echo"
+    """Commands are sent back before they are answered (TL1)."""
+    IDLE_LOGOUT = "idle-logout"
+    """The session is logged out before the command, as after a long silence (TL1)."""
+    PAGER = "pager"
+    """Output stops every few lines until a key is pressed, whatever was set (command line)."""
+    WRAP = "wrap"
+    """Lists of VLANs are continued on further lines (command line)."""
+    MERGE = "merge"
+    """VLANs are added to those that a port has, instead of replacing them (ToR switches)."""
 
 
 @dataclass(slots=True)

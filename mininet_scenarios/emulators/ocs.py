@@ -13,6 +13,10 @@ from mininet_scenarios.emulators.faults import FaultKind, Faults
 from mininet_scenarios.emulators.mirrors import MirrorCounters, Mirrors
 
 _log: Final = logging.getLogger(__name__)
+_LASER_DBM: Final = -2.0
+"""What a ToR's transmitter sends into an ingress port, unless told otherwise."""
+_INSERTION_LOSS_DB: Final = 1.2
+
 _T = TypeVar("_T")
 Pairs = Iterable[tuple[int, int]]
 
@@ -41,6 +45,17 @@ class Timing:
     """Further time until the ToR port sees carrier; the switch itself is done by then."""
 
 
+@dataclass(frozen=True, slots=True)
+class StandingAlarm:
+    """What the switch complains of, by experimenter's order."""
+
+    port: int
+    severity: str
+    """``CR``, ``MJ`` or ``MN``; ``CL`` when it ends."""
+    code: str
+    text: str
+
+
 class EmulatedOcs:
     """Ingress ports 1..N, egress ports N+1..2N; cross-connects are one-way.
 
@@ -61,9 +76,15 @@ class EmulatedOcs:
         self._generation: dict[int, int] = {}
         self._unsettled: set[asyncio.Task[None]] = set()
         self._unlit: set[asyncio.Task[None]] = set()
+        self._broken: set[int] = set()
+        self._aimed: set[int] = set()
+        self._input_dbm: dict[int, float | None] = {}
+        self._alarms: dict[tuple[int, str], StandingAlarm] = {}
+        self._alarm_listeners: list[Callable[[StandingAlarm], None]] = []
 
     async def start(self) -> None:
         self._cross_connects = dict(await self._in_worker(self._mirrors.start))
+        self._aimed = set(self._cross_connects)
 
     async def close(self) -> None:
         """Finish what is moving and let go; the mirrors stay as they are."""
@@ -97,7 +118,7 @@ class EmulatedOcs:
     def connect(self, pairs: Pairs) -> None:
         """Add cross-connects; those that exist are left alone."""
         wanted = self._checked(pairs)
-        if (allowed := self._allowed(wanted)) is None:
+        if (allowed := self.obeyed(wanted)) is None:
             return
         self._check_distinct(allowed)
         new = [(a, b) for a, b in allowed if self._cross_connects.get(a) != b]
@@ -109,7 +130,7 @@ class EmulatedOcs:
     def connect_only(self, pairs: Pairs) -> None:
         """Replace all cross-connects."""
         wanted = self._checked(pairs)
-        if (allowed := self._allowed(wanted)) is None:
+        if (allowed := self.obeyed(wanted)) is None:
             return
         self._check_distinct(allowed)
         old = set(self._cross_connects.items())
@@ -118,7 +139,7 @@ class EmulatedOcs:
     def disconnect(self, pairs: Pairs) -> None:
         """Remove cross-connects; those that do not exist are ignored."""
         wanted = self._checked(pairs)
-        if (allowed := self._allowed(wanted)) is None:
+        if (allowed := self.obeyed(wanted)) is None:
             return
         self._start_move([(a, b) for a, b in allowed if self._cross_connects.get(a) == b], [])
 
@@ -151,6 +172,55 @@ class EmulatedOcs:
         self._foreign.clear()
         self._start_move(gone, [])
 
+    # --- power and alarms -----------------------------------------------------------------------
+
+    def in_fault(self, ingress: int) -> bool:
+        """Whether the cross-connect of this port exists and carries no light."""
+        return ingress in self._broken
+
+    def aimed(self, ingress: int) -> bool:
+        """Whether the mirrors of this port's cross-connect have settled."""
+        return ingress in self._aimed
+
+    def set_input_power(self, ingress: int, dbm: float | None) -> None:
+        """What reaches an ingress port from now on; None: no light."""
+        self._check_side(ingress, 1, "ingress")
+        self._input_dbm[ingress] = dbm
+
+    def power_dbm(self, port: int) -> float | None:
+        """Optical power into an ingress port, or out of an egress port; None: no light."""
+        self.check_port(port)
+        if port <= self.size:
+            return self._input_dbm.get(port, _LASER_DBM)
+        for ingress, egress in self._cross_connects.items():
+            if egress == port:
+                dark = ingress in self._broken or ingress not in self._aimed
+                dark = dark or not self._disabled.isdisjoint((ingress, egress))
+                power = self._input_dbm.get(ingress, _LASER_DBM)
+                return None if dark or power is None else power - _INSERTION_LOSS_DB
+        return None
+
+    @property
+    def alarms(self) -> tuple[StandingAlarm, ...]:
+        """Those that stand now."""
+        return tuple(self._alarms.values())
+
+    def on_alarm(self, listener: Callable[[StandingAlarm], None]) -> None:
+        """Be told of alarms that begin and end."""
+        self._alarm_listeners.append(listener)
+
+    def raise_alarm(self, alarm: StandingAlarm) -> None:
+        """Have a port complain; severity ``CL`` ends what was said with the same code."""
+        self.check_port(alarm.port)
+        if alarm.severity == "CL":
+            self._alarms.pop((alarm.port, alarm.code), None)
+        else:
+            self._alarms[alarm.port, alarm.code] = alarm
+        for listener in self._alarm_listeners:
+            listener(alarm)
+
+    # --- waiting --------------------------------------------------------------------------------
+
     async def settled(self) -> None:
         """Return when every mirror that was commanded so far has settled."""
         while self._unsettled:
@@ -179,8 +249,8 @@ class EmulatedOcs:
         if len({a for a, _ in pairs}) < len(pairs) or len({b for _, b in pairs}) < len(pairs):
             raise BusyPortError("a port is named twice")
 
-    def _allowed(self, pairs: list[tuple[int, int]]) -> list[tuple[int, int]] | None:
-        """What faults leave of a command; None: nothing, without a word."""
+    def obeyed(self, pairs: list[tuple[int, int]]) -> list[tuple[int, int]] | None:
+        """What faults leave of a command; None: nothing, without a word. Uses faults up."""
         if self.faults.strikes(FaultKind.REFUSE):
             raise RefusedError("the switch refuses")
         if self.faults.strikes(FaultKind.SILENT):
@@ -208,9 +278,14 @@ class EmulatedOcs:
         for ingress, _ in removed:
             del self._cross_connects[ingress]
         self._cross_connects.update(added)
+        moved = {ingress for ingress, _ in (*removed, *added)}
+        self._broken -= moved
+        self._aimed -= moved
         for port in (port for pair in (*removed, *added) for port in pair):
             self._generation[port] = self.moves
         broken = self.faults.strikes(FaultKind.NO_LIGHT) if added else False
+        if broken:
+            self._broken |= {ingress for ingress, _ in added}
         move = self._move(removed, added, self.moves, broken=broken)
         self._track(self._unsettled, asyncio.create_task(move))
 
@@ -234,6 +309,7 @@ class EmulatedOcs:
         aimed = {a: b for a, b in added if self._cross_connects.get(a) == b}
         aimed = {a: b for a, b in aimed.items() if self._current(a, b, generation)}
         await self._in_worker(lambda: self._mirrors.aim(aimed))
+        self._aimed |= aimed.keys()
         if broken:
             return
         lighting = asyncio.create_task(self._light(aimed, generation))

@@ -22,6 +22,8 @@ from mininet_scenarios.emulators.sessions import ReplyLostError, SessionServer
 _MAX_LINE_BYTES: Final = 65536
 _MAX_ERRORS: Final = 100
 _FIRMWARE: Final = "6.5.2.18"
+_DARK_DBM: Final = -50.0
+"""What a monitor shows without light."""
 _MOVING: Final = frozenset(
     {"oxc:swit:conn:add", "oxc:swit:conn:only", "oxc:swit:conn:sub", "oxc:swit:disc:all"}
 )
@@ -50,6 +52,7 @@ class PolatisServer(SessionServer):
             "oxc:swit:conn:port?": self._peer,
             "oxc:swit:disc:all": self._disconnect_all,
             "oxc:swit:port:stat?": self._port_states,
+            "pmon:pow?": self._powers,
             "oxc:swit:port:dis": self._disable,
             "oxc:swit:port:enab": self._enable,
         }
@@ -67,12 +70,15 @@ class PolatisServer(SessionServer):
 
     async def _answer(self, line: bytes, writer: asyncio.StreamWriter) -> None:
         parts = language.split_line(line.decode("ascii", errors="replace"))
+        moving = any(isinstance(part, Command) and part.keyword in _MOVING for part in parts)
+        killed = moving and self._ocs.faults.strikes(FaultKind.KILL)
+        if killed:
+            self._ocs.faults.arm(FaultKind.PARTIAL, 1, 0.0)
         replies = [r for r in [await self._carry_out(part) for part in parts] if r is not None]
+        if killed or (moving and replies and self._ocs.faults.strikes(FaultKind.LOSE_REPLY)):
+            raise ReplyLostError
         if not replies:
             return
-        moving = any(isinstance(part, Command) and part.keyword in _MOVING for part in parts)
-        if moving and self._ocs.faults.strikes(FaultKind.LOSE_REPLY):
-            raise ReplyLostError
         await asyncio.sleep(self._ocs.faults.delay_s)
         writer.write(";".join(replies).encode() + b"\r")
         await writer.drain()
@@ -99,7 +105,7 @@ class PolatisServer(SessionServer):
 
     async def _identity(self, _argument: str) -> str:
         size = self._ocs.size
-        return f"Polatis,I-OST-{size}x{size}-LU1-DMHNS,{self._serial},{_FIRMWARE}"
+        return f"Polatis,N-VST-{size}x{size}-LU1-DMHNV,{self._serial},{_FIRMWARE}"
 
     async def _complete(self, _argument: str) -> str:
         await self._ocs.settled()
@@ -147,6 +153,10 @@ class PolatisServer(SessionServer):
     async def _port_states(self, argument: str) -> str:
         letters = ("D" if self._ocs.disabled(p) else "E" for p in language.one_list(argument))
         return f"({','.join(letters)})"
+
+    async def _powers(self, argument: str) -> str:
+        readings = [self._ocs.power_dbm(port) for port in language.one_list(argument)]
+        return f"({','.join(f'{_DARK_DBM if dbm is None else dbm:.2f}' for dbm in readings)})"
 
     async def _disable(self, argument: str) -> None:
         self._ocs.set_enabled(language.one_list(argument), enabled=False)

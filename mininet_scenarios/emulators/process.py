@@ -20,9 +20,10 @@ from mininet_scenarios.emulators.cross_connect_bridge import BridgeError
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.fibre_links import FibrePair, LinkError
 from mininet_scenarios.emulators.mirrors import MemoryMirrors, OvsMirrors
-from mininet_scenarios.emulators.ocs import EmulatedOcs, Timing
+from mininet_scenarios.emulators.ocs import EmulatedOcs, StandingAlarm, Timing
 
 _log: Final = logging.getLogger(__name__)
+_SEVERITIES: Final = ("CR", "MJ", "MN", "CL")
 
 
 class DeviceServer(Protocol):
@@ -36,6 +37,9 @@ class DeviceServer(Protocol):
 
     async def revive(self) -> None:
         """Listen again at the same address."""
+
+    async def listen_pty(self, path: str) -> None:
+        """Serve a serial line too: ``path`` is made to point to the end for the client."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,15 +70,24 @@ class OcsEmulator:
                 "clear": self._clear,
                 "block-port": self._block_port,
                 "unblock": self._unblock,
+                "alarm": self._alarm,
+                "input-power": self._input_power,
+                "shutter": self._shutter,
             }
         )
 
     async def run(
-        self, device: tuple[str, int], admin: tuple[str, int] | None, stop: asyncio.Event
+        self,
+        device: tuple[str, int],
+        serial: str | None,
+        admin: tuple[str, int] | None,
+        stop: asyncio.Event,
     ) -> None:
         """Serve until ``stop``; prints the addresses once both are listening."""
         await self._ocs.start()
         addresses = [f"{self._protocol} {_shown(await self._server.listen(*device))}"]
+        if serial is not None:
+            await self._server.listen_pty(serial)
         if admin is not None:
             addresses.append(f"admin {_shown(await self._admin.listen(*admin))}")
         print("listening", *addresses, flush=True)
@@ -114,10 +127,7 @@ class OcsEmulator:
         return {}
 
     async def _block_port(self, request: Mapping[str, Any]) -> Mapping[str, object]:
-        port = request.get("port")
-        if type(port) is not int:
-            raise AdminError(f"port must be a number, not {port!r}")
-        ingress, egress = self._ocs.block(port)
+        ingress, egress = self._ocs.block(_port(request))
         await self._ocs.settled()
         return {"ingress": ingress, "egress": egress}
 
@@ -125,6 +135,37 @@ class OcsEmulator:
         self._ocs.unblock()
         await self._ocs.settled()
         return {}
+
+    async def _alarm(self, request: Mapping[str, Any]) -> Mapping[str, object]:
+        severity, code = request.get("severity"), request.get("code")
+        if severity not in _SEVERITIES:
+            raise AdminError(f"severity must be one of {', '.join(_SEVERITIES)}, not {severity!r}")
+        if not isinstance(code, str) or not code.isalnum():
+            raise AdminError(f"code must be letters and digits, not {code!r}")
+        text = str(request.get("text", ""))
+        self._ocs.raise_alarm(StandingAlarm(_port(request), severity, code, text))
+        return {}
+
+    async def _input_power(self, request: Mapping[str, Any]) -> Mapping[str, object]:
+        dbm = request.get("dbm")
+        if dbm is not None and type(dbm) not in (int, float):
+            raise AdminError(f"dbm must be a number or null, not {dbm!r}")
+        self._ocs.set_input_power(_port(request), dbm)
+        return {}
+
+    async def _shutter(self, request: Mapping[str, Any]) -> Mapping[str, object]:
+        closed = request.get("closed")
+        if type(closed) is not bool:
+            raise AdminError(f"closed must be true or false, not {closed!r}")
+        self._ocs.set_enabled([_port(request)], enabled=not closed)
+        return {}
+
+
+def _port(request: Mapping[str, Any]) -> int:
+    port = request.get("port")
+    if type(port) is not int:
+        raise AdminError(f"port must be a number, not {port!r}")
+    return port
 
 
 def run(product: Product, arguments: Sequence[str] | None = None) -> int:
@@ -150,28 +191,27 @@ def run(product: Product, arguments: Sequence[str] | None = None) -> int:
         timing = Timing(options.switching_ms / 1000, options.debounce_ms / 1000)
         ocs = EmulatedOcs(options.ports, mirrors, timing)
         emulator = OcsEmulator(product, options.name, ocs)
-        asyncio.run(_serve(emulator, options.listen, options.admin))
+        asyncio.run(_serve(emulator, options))
     except (BridgeError, LinkError, OSError) as error:
         _log.error("%s: %s", options.name, error)
         return 1
     return 0
 
 
-async def _serve(
-    emulator: OcsEmulator, device: tuple[str, int], admin: tuple[str, int] | None
-) -> None:
+async def _serve(emulator: OcsEmulator, options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await emulator.run(device, admin, stop)
+    await emulator.run(options.listen, options.serial, options.admin, stop)
 
 
 def _parser(product: Product) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=product.program, description=product.description)
     parser.add_argument("--name", default=product.program, help="its serial number, or its name")
     listen = ("127.0.0.1", product.port)
-    parser.add_argument("--listen", type=_endpoint, default=listen, metavar="H:P")
-    parser.add_argument("--admin", type=_endpoint, metavar="H:P", help="control socket")
+    parser.add_argument("--listen", type=endpoint, default=listen, metavar="H:P")
+    parser.add_argument("--serial", metavar="PATH", help="a pseudo-terminal, made at PATH, as well")
+    parser.add_argument("--admin", type=endpoint, metavar="H:P", help="control socket")
     parser.add_argument("--ports", type=_positive, default=16, help="ports on each side")
     parser.add_argument("--switching-ms", type=_milliseconds, default=25.0)
     parser.add_argument(
@@ -190,7 +230,8 @@ def _parser(product: Product) -> argparse.ArgumentParser:
     return parser
 
 
-def _endpoint(text: str) -> tuple[str, int]:
+def endpoint(text: str) -> tuple[str, int]:
+    """``HOST:PORT`` of the command line."""
     host, separator, port = text.rpartition(":")
     if not separator or not port.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")

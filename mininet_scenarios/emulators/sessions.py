@@ -1,11 +1,14 @@
-"""Clients of an emulated device: any number of them, on a TCP socket that can die and come back."""
+"""Clients of an emulated device, on a TCP socket and a serial line that can die and come back."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import os
+import tty
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Final
 
 _log: Final = logging.getLogger(__name__)
@@ -22,6 +25,53 @@ class SessionServer(ABC):
         self._endpoint: tuple[str, int] | None = None
         self._server: asyncio.Server | None = None
         self._sessions: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._pty: asyncio.Task[None] | None = None
+        self._pty_path = ""
+
+    async def listen_pty(self, path: str) -> None:
+        """Serve a serial line too: ``path`` is made to point to the end for the client."""
+        self._pty_path = path
+        self._plug_in(path)
+
+    def _plug_in(self, path: str) -> None:
+        ours, theirs = os.openpty()
+        tty.setraw(theirs)
+        self._remove_link()
+        Path(path).symlink_to(os.ttyname(theirs))
+        task = asyncio.create_task(self._serve_pty(ours, theirs))
+        self._pty = task
+
+    def _unplug(self) -> None:
+        if self._pty is not None:
+            self._pty.cancel()
+            self._pty = None
+            self._remove_link()
+
+    def _remove_link(self) -> None:
+        """Only what a run of an emulator has left: never a real device's file."""
+        link = Path(self._pty_path)
+        if link.is_symlink() and link.readlink().is_relative_to("/dev/pts"):
+            link.unlink()
+
+    async def _serve_pty(self, ours: int, theirs: int) -> None:
+        """Until cancelled; ``theirs`` stays open, or each client that leaves would hang up ours."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        source = os.fdopen(os.dup(ours), "rb", 0)
+        sink = os.fdopen(ours, "wb", 0)
+        incoming, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), source
+        )
+        outgoing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sink)
+        writer = asyncio.StreamWriter(outgoing, protocol, reader, loop)
+        try:
+            while not reader.at_eof():
+                with contextlib.suppress(ReplyLostError, ConnectionError):
+                    await self.converse(reader, writer)
+        finally:
+            incoming.close()
+            outgoing.abort()
+            os.close(theirs)
 
     @abstractmethod
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -36,6 +86,7 @@ class SessionServer(ABC):
 
     async def die(self) -> None:
         """Close every connection and refuse new ones, until :meth:`revive`."""
+        self._unplug()
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -48,6 +99,8 @@ class SessionServer(ABC):
         """Listen again at the same address."""
         if self._server is None and self._endpoint is not None:
             await self.listen(*self._endpoint)
+        if self._pty is None and self._pty_path:
+            self._plug_in(self._pty_path)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._serve(reader, writer))

@@ -89,7 +89,12 @@ class OcsProcess:
         return " | ".join(lines) or "it wrote nothing"
 
 
-_EMULATORS: Final = {"polatis-scpi": "mininet_scenarios.emulators.polatis"}
+_EMULATORS: Final = {
+    "calient-tl1": "mininet_scenarios.emulators.calient",
+    "glimmerglass-tl1": "mininet_scenarios.emulators.glimmerglass",
+    "polatis-scpi": "mininet_scenarios.emulators.polatis",
+    "polatis-tl1": "mininet_scenarios.emulators.polatis_tl1",
+}
 
 
 def _emulator_of(plane: Plane) -> str:

@@ -22,7 +22,8 @@ class Deviation(Enum):
     Tests assert what the deviating device does instead: nothing is skipped.
     """
 
-    ITEMS_ARE_MADE_ONE_BY_ONE = "a change that fails may leave what came before it made"
+    ITEMS_ARE_MADE_ONE_BY_ONE = "a change that fails may leave a part of it made"
+    NOT_ON_THE_NETWORK = "there is nothing to connect to"
     NO_SECOND_SESSION = "the device serves one session at a time"
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 import pytest
 import yaml
 
+from drivers.registry import OPTICAL
 from hydra.model import Login, Plane, PlaneId
 from hydra.roles import OpticalSwitch
 from mininet_scenarios.emulators.admin import AdminClient
@@ -25,17 +26,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests of faults that a candidate's device can't be told to have."""
-    kept, left_out = [], []
-    for item in items:
-        marker = item.get_closest_marker("needs_fault")
-        lacking = (
-            marker is not None and marker.args[0] not in item.callspec.params["candidate"].faults
-        )
-        (left_out if lacking else kept).append(item)
+    """Leave out tests of what a candidate's device can't be told to do."""
+    left_out = [item for item in items if _is_beyond(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = kept
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _is_beyond(item: pytest.Item) -> bool:
+    fault, ability = (item.get_closest_marker(f"needs_{what}") for what in ("fault", "emulated"))
+    if fault is None and ability is None:
+        return False
+    candidate: Candidate = item.callspec.params["candidate"]
+    capabilities = OPTICAL[candidate.driver].capabilities
+    return (
+        not candidate.faults
+        or (fault is not None and fault.args[0] not in candidate.faults)
+        or (ability is not None and not getattr(capabilities, ability.args[0]))
+    )
 
 
 def _candidates(config: pytest.Config) -> list[Candidate]:
@@ -52,7 +60,12 @@ def _candidates(config: pytest.Config) -> list[Candidate]:
         login, {key: yaml.safe_load(value) for key, value in options.items()},
     )  # fmt: skip
     bench = Bench(plane, config.getoption("--device-timeout"))
-    return [Candidate(driver, lambda: nullcontext(bench), variant="hardware")]
+    names = config.getoption("--device-deviation")
+    names += ["NO_SECOND_SESSION"] if address.startswith("serial:") else []
+    deviations = {Deviation[name]: "as said on the command line" for name in names}
+    return [
+        Candidate(driver, lambda: nullcontext(bench), variant="hardware", deviations=deviations)
+    ]
 
 
 @pytest.fixture(scope="module")

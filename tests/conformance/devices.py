@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import yaml
 
 from hydra.model import Login, Plane, PlaneId
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
-from tests.conformance.candidate import Bench, Candidate
+from mininet_scenarios.emulators.netconfd import Netconfd
+from tests.conformance.candidate import Bench, Candidate, Deviation
+from tests.conformance.local_devices import PORTS, openflow_bridge, panel
 
 REPOSITORY = Path(__file__).parents[2]
-PORTS = 16
 SWITCHING_MS = 5.0
 COMMON_FAULTS = frozenset(
     {
@@ -29,12 +36,24 @@ COMMON_FAULTS = frozenset(
     }
 )
 
+TL1_FAULTS = COMMON_FAULTS | {
+    FaultKind.KILL,
+    FaultKind.AUTONOMOUS,
+    FaultKind.BLOCKS,
+    FaultKind.WRONG_CTAG,
+    FaultKind.ECHO,
+    FaultKind.IDLE_LOGOUT,
+}
+LOGIN_VARIABLE = "HYDRA_CONFORMANCE_PASSWORD"
+
 
 def emulated(
     driver: str,
     module: str,
     *arguments: str,
     login: Login | None = None,
+    password: str = "",
+    serial: bool = False,
     options: Mapping[str, object] | None = None,
 ) -> Callable[[], AbstractContextManager[Bench]]:
     """An emulator of ours, as a process of its own on a real socket."""
@@ -44,9 +63,16 @@ def emulated(
         command = [sys.executable, "-m", f"mininet_scenarios.emulators.{module}"]
         command += ["--name", "000042", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
         command += ["--ports", f"{PORTS}", "--switching-ms", f"{SWITCHING_MS:g}", *arguments]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as server:
+        line = f"{tempfile.gettempdir()}/hydra-conformance-{os.getpid()}-{driver}"
+        command += ["--serial", line] if serial else []
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as server,
+        ):
+            patch.setenv(LOGIN_VARIABLE, password)
             try:
                 _, _, address, _, admin = server.stdout.readline().split()
+                address = f"serial:{line}" if serial else address
                 host, _, port = admin.rpartition(":")
                 plane = Plane(
                     PlaneId(0), "p1", driver, address, PORTS, SWITCHING_MS, 100.0, login,
@@ -61,6 +87,96 @@ def emulated(
     return start
 
 
+SERIAL = {Deviation.NO_SECOND_SESSION: "a serial line has one user at a time"}
+ADMIN = Login("admin", password_env=LOGIN_VARIABLE)
+
+
+def template(*, one_by_one: bool = False) -> Callable[[], AbstractContextManager[Bench]]:
+    """The example of docs/template-driver.md, on the switch that it is about."""
+    page = (REPOSITORY / "docs" / "template-driver.md").read_text()
+    (plane,) = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])["planes"]
+    options = plane["options"]
+    if one_by_one:
+        options |= {"connect": "patch {ingress} to {output}"}
+        options |= {"disconnect": "unpatch {ingress} to {output}"}
+        del options["power"]
+    started = emulated("template", "craft_terminal", login=Login(**plane["login"]), options=options)
+
+    @contextmanager
+    def start() -> Iterator[Bench]:
+        with pytest.MonkeyPatch.context() as environment, started() as bench:
+            environment.setenv("OXC_PASSWORD", "lambda")
+            yield bench
+
+    return start
+
+
+def netconfd(datastore: str) -> Callable[[], AbstractContextManager[Bench]]:
+    """A real NETCONF server on our modules, written through this datastore."""
+
+    @contextmanager
+    def start() -> Iterator[Bench]:
+        with TemporaryDirectory() as directory, Netconfd(Path(directory), datastore) as server:
+            server.become_polatis(PORTS)
+            options = {"host_key": server.host_key, "stream": "NETCONF"}
+            plane = Plane(
+                PlaneId(0), "p1", "polatis-netconf", server.address, PORTS, 0.0, 100.0,
+                server.login, options,
+            )  # fmt: skip
+            yield Bench(plane, 3.0)
+
+    return start
+
+
 CANDIDATES = [
-    Candidate("polatis-scpi", emulated("polatis-scpi", "polatis"), faults=COMMON_FAULTS),
+    Candidate(
+        "calient-tl1",
+        emulated("calient-tl1", "calient", login=ADMIN, password="root"),
+        faults=TL1_FAULTS | {FaultKind.NO_LIGHT, FaultKind.RESERVED},
+        deviations={Deviation.ITEMS_ARE_MADE_ONE_BY_ONE: "its commands are for one cross-connect"},
+    ),
+    Candidate(
+        "glimmerglass-tl1",
+        emulated("glimmerglass-tl1", "glimmerglass"),
+        faults=TL1_FAULTS - {FaultKind.IDLE_LOGOUT} | {FaultKind.NO_LIGHT},
+    ),
+    Candidate("polatis-netconf", netconfd("candidate"), variant="netconfd"),
+    Candidate(
+        "polatis-scpi",
+        emulated("polatis-scpi", "polatis"),
+        faults=COMMON_FAULTS | {FaultKind.KILL},
+    ),
+    Candidate(
+        "polatis-scpi",
+        emulated("polatis-scpi", "polatis", serial=True),
+        variant="serial",
+        faults=COMMON_FAULTS | {FaultKind.KILL},
+        deviations=SERIAL,
+    ),
+    Candidate(
+        "polatis-tl1",
+        emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root"),
+        faults=TL1_FAULTS,
+    ),
+    Candidate(
+        "polatis-tl1",
+        emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root", serial=True),
+        variant="serial",
+        faults=TL1_FAULTS,
+        deviations=SERIAL,
+    ),
+    Candidate(
+        "manual",
+        panel,
+        deviations={Deviation.NOT_ON_THE_NETWORK: "people read its tasks, it has no address"},
+    ),
+    Candidate("openflow-xc", openflow_bridge, marks=(pytest.mark.ovs,)),
+    Candidate("template", template(), faults=COMMON_FAULTS),
+    Candidate(
+        "template",
+        template(one_by_one=True),
+        variant="one-by-one",
+        faults=COMMON_FAULTS,
+        deviations={Deviation.ITEMS_ARE_MADE_ONE_BY_ONE: "its commands are for one cross-connect"},
+    ),
 ]

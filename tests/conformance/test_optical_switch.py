@@ -11,7 +11,7 @@ import pytest
 
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import CrossConnect
-from hydra.roles import Alarm, AlarmSource, PortState, PowerMeter
+from hydra.roles import Alarm, AlarmSource, PortState, PowerMeter, Severity
 from mininet_scenarios.emulators.faults import FaultKind
 from tests.conformance.candidate import Deviation
 
@@ -22,7 +22,7 @@ def test_the_registry_takes_the_configuration(bench):
 
 def test_a_bad_address_is_found_before_anything_connects(bench):
     bad = dataclasses.replace(bench.plane, address="not an address at all")
-    assert [problem.path for problem in bench.entry.check(bad)] == ["address"]
+    assert "address" in {problem.path for problem in bench.entry.check(bad)}
 
 
 def test_an_unknown_option_is_found_before_anything_connects(bench):
@@ -31,7 +31,11 @@ def test_an_unknown_option_is_found_before_anything_connects(bench):
 
 
 def test_what_it_can_do_is_what_it_declares(bench, switch):
-    assert switch.capabilities == bench.entry.capabilities
+    # Options may add to what every device of a driver can do.
+    always = dataclasses.asdict(bench.entry.capabilities)
+    assert {
+        name for name, can in always.items() if can and not getattr(switch.capabilities, name)
+    } == set()
     assert isinstance(switch, PowerMeter) == switch.capabilities.power_readings
     assert isinstance(switch, AlarmSource) == switch.capabilities.alarms
 
@@ -47,15 +51,12 @@ def test_who_it_is_and_how_large(bench, switch):
 # --- cross-connects -----------------------------------------------------------------------------
 
 
-def test_circuits_are_made_moved_and_torn_down(bench, switch, slots):
+def test_circuits_are_made_moved_and_torn_down(switch, slots):
     foreign = switch.cross_connects()
     circuit, other = slots.many((0, 1), (1, 0)), slots.many((0, 2), (2, 1))
     for disconnect, connect in (([], circuit), (circuit, other), (other, [])):
         switch.change(disconnect, connect)
         assert switch.cross_connects() == foreign | set(connect)
-    reader = bench.driver(name="second")
-    assert reader.cross_connects() == foreign
-    reader.close()
 
 
 def test_another_session_sees_what_this_one_made(bench, switch, slots, deviations):
@@ -179,7 +180,7 @@ def test_the_state_of_a_port_that_does_not_exist(switch):
 
 
 def test_power_is_a_reading_or_none(bench, switch, slots):
-    if not bench.entry.capabilities.power_readings:
+    if not switch.capabilities.power_readings:
         assert not hasattr(switch, "power_dbm")
         return
     switch.change([], slots.many((0, 1)))
@@ -194,7 +195,7 @@ def test_power_is_a_reading_or_none(bench, switch, slots):
 
 
 def test_alarms_are_alarms_and_reports_never_wait(bench, switch):
-    if not bench.entry.capabilities.alarms:
+    if not switch.capabilities.alarms:
         assert not hasattr(switch, "reports")
         return
     assert switch.reports() == ()  # nothing is known before the first connection
@@ -272,10 +273,13 @@ def _run_threads(work, count: int) -> None:
     assert not any(thread.is_alive() for thread in threads)
 
 
-def test_a_device_that_is_not_there(bench):
+def test_a_device_that_is_not_there(bench, deviations):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         nobody = f"127.0.0.1:{listener.getsockname()[1]}"
     plane = dataclasses.replace(bench.plane, address=nobody)
+    if Deviation.NOT_ON_THE_NETWORK in deviations:
+        assert [problem.path for problem in bench.entry.check(plane)] == ["address"]
+        return
     driver = bench.entry.build(plane, 1.0)
     for attempt in (driver.open, driver.size, lambda: driver.change([], [CrossConnect(1, 99)])):
         with pytest.raises(DeviceUnavailable, match=nobody):
@@ -295,6 +299,21 @@ def test_a_refusal_is_told_with_the_devices_reason(switch, slots, admin):
     assert not isinstance(caught.value, OutcomeUnknown | DeviceUnavailable)
     assert not circuit & switch.cross_connects()
     admin.clear()
+    switch.change([], circuit)
+    assert circuit <= switch.cross_connects()
+
+
+@pytest.mark.needs_fault(FaultKind.REFUSE)
+def test_one_refusal_and_nothing_is_made(switch, slots, admin, deviations):
+    circuit = slots.many((0, 1), (1, 0), (2, 2))
+    admin.fault(FaultKind.REFUSE, times=1)
+    with pytest.raises(DeviceError):
+        switch.change([], circuit)
+    made = circuit & switch.cross_connects()
+    if Deviation.ITEMS_ARE_MADE_ONE_BY_ONE in deviations:
+        assert made < circuit
+    else:
+        assert not made
     switch.change([], circuit)
     assert circuit <= switch.cross_connects()
 
@@ -324,7 +343,7 @@ def test_a_half_made_change_names_what_is_missing(switch, slots, admin):
 
 
 @pytest.mark.needs_fault(FaultKind.STEAL)
-def test_a_device_that_steals_ports_is_not_given_the_occasion(bench, switch, slots, admin):
+def test_a_device_that_steals_ports_is_not_given_the_occasion(switch, slots, admin):
     switch.change([], slots.many((0, 1)))
     admin.fault(FaultKind.STEAL)
     with pytest.raises(DeviceError):
@@ -355,18 +374,18 @@ def test_slow_but_in_time(switch, slots, admin):
 
 
 @pytest.mark.needs_fault(FaultKind.SLOW)
-def test_a_reply_that_comes_too_late_is_nobodys(bench, slots, admin):
+def test_a_reply_that_comes_too_late_is_nobodys(bench, admin):
     """A time-out in mid-command: what arrives afterwards is not taken for the next reply."""
-    driver = bench.driver(timeout_s=0.3)
+    driver = bench.driver(timeout_s=0.5)
     size = driver.size()
     before = driver.cross_connects()
-    admin.fault(FaultKind.SLOW, delay_s=0.5)
+    admin.fault(FaultKind.SLOW, delay_s=1.0)
     started = time.monotonic()
-    with pytest.raises(DeviceUnavailable, match=r"0\.3 s"):
+    with pytest.raises(DeviceUnavailable, match=r"0\.5 s"):
         driver.cross_connects()
-    assert time.monotonic() - started < 0.5
+    assert time.monotonic() - started < 0.95
     admin.clear()
-    time.sleep(0.4)
+    time.sleep(0.7)
     assert driver.cross_connects() == before
     assert driver.size() == size
     driver.close()
@@ -374,13 +393,13 @@ def test_a_reply_that_comes_too_late_is_nobodys(bench, slots, admin):
 
 @pytest.mark.needs_fault(FaultKind.MUTE)
 def test_a_mute_device_costs_one_time_out(bench, admin):
-    driver = bench.driver(timeout_s=0.3)
+    driver = bench.driver(timeout_s=0.5)
     driver.open()
     admin.fault(FaultKind.MUTE)
     started = time.monotonic()
     with pytest.raises(DeviceUnavailable):
         driver.cross_connects()
-    assert time.monotonic() - started < 0.9
+    assert time.monotonic() - started < 1.5
     admin.clear()
     assert isinstance(driver.cross_connects(), frozenset)
     driver.close()
@@ -398,3 +417,127 @@ def test_dead_and_back(switch, slots, admin):
     assert circuit <= switch.cross_connects()
     switch.change(circuit, other)
     assert other <= switch.cross_connects()
+
+
+@pytest.mark.needs_fault(FaultKind.KILL)
+def test_a_connection_lost_in_the_middle_of_a_change(switch, slots, admin):
+    circuit = slots.many((0, 1), (1, 0))
+    admin.fault(FaultKind.KILL, times=1)
+    with pytest.raises(OutcomeUnknown):
+        switch.change([], circuit)
+    switch.change([], circuit)
+    assert circuit <= switch.cross_connects()
+
+
+@pytest.mark.needs_fault(FaultKind.NO_LIGHT)
+def test_a_cross_connect_that_exists_and_is_in_fault(switch, slots, admin):
+    """It is told, it is shown, and asking again makes it anew."""
+    bad, good = slots.cross(0, 1), slots.cross(2, 2)
+    switch.change([], [good])
+    admin.fault(FaultKind.NO_LIGHT, times=1)
+    with pytest.raises(DeviceError, match=f"{bad.ingress} to {bad.egress}") as caught:
+        switch.change([], [bad])
+    assert not isinstance(caught.value, OutcomeUnknown | DeviceUnavailable)
+    assert {bad, good} <= switch.cross_connects()
+    switch.change([good], [bad])
+    assert bad in switch.cross_connects()
+
+
+@pytest.mark.needs_fault(FaultKind.RESERVED)
+def test_a_cross_connect_that_is_reserved_and_never_active(bench, slots, admin):
+    switch, wanted = bench.driver(timeout_s=0.5), slots.cross(0, 1)
+    admin.fault(FaultKind.RESERVED, times=1)
+    with pytest.raises(DeviceError, match=f"{wanted.ingress} to {wanted.egress}") as caught:
+        switch.change([], [wanted])
+    assert not isinstance(caught.value, OutcomeUnknown | DeviceUnavailable)
+    switch.change([], [wanted])
+    assert wanted in switch.cross_connects()
+    switch.close()
+
+
+# --- the ways of TL1 ----------------------------------------------------------------------------
+
+
+def _is_used_as_ever(switch, slots) -> None:
+    circuit, other = slots.many((0, 1), (1, 0), (2, 2)), slots.many((0, 2), (2, 0))
+    size = switch.size()
+    switch.change([], circuit)
+    assert circuit <= switch.cross_connects()
+    switch.change(circuit, other)
+    assert other <= switch.cross_connects()
+    assert set(switch.port_states(slots.ingress)) == set(slots.ingress)
+    assert switch.size() == size
+
+
+@pytest.mark.needs_fault(FaultKind.AUTONOMOUS)
+def test_messages_between_commands_and_replies(switch, slots, admin):
+    admin.fault(FaultKind.AUTONOMOUS)
+    _is_used_as_ever(switch, slots)
+
+
+@pytest.mark.needs_fault(FaultKind.BLOCKS)
+def test_replies_in_many_blocks(switch, slots, admin):
+    admin.fault(FaultKind.BLOCKS)
+    _is_used_as_ever(switch, slots)
+
+
+@pytest.mark.needs_fault(FaultKind.ECHO)
+def test_echoes(switch, slots, admin):
+    admin.fault(FaultKind.ECHO)
+    _is_used_as_ever(switch, slots)
+
+
+@pytest.mark.needs_fault(FaultKind.IDLE_LOGOUT)
+def test_a_session_that_was_logged_out_logs_in_again(switch, slots, admin):
+    switch.open()
+    for _ in range(5):
+        admin.fault(FaultKind.IDLE_LOGOUT, times=1)
+        _is_used_as_ever(switch, slots)
+        switch.change(switch.cross_connects() & slots.many((0, 2), (2, 0)), [])
+
+
+@pytest.mark.needs_fault(FaultKind.WRONG_CTAG)
+def test_somebody_elses_reply_is_not_taken(bench, slots, admin):
+    switch = bench.driver(timeout_s=0.5)
+    switch.open()
+    admin.fault(FaultKind.WRONG_CTAG, times=1)
+    with pytest.raises(DeviceUnavailable, match=r"no answer within 0\.5 s"):
+        switch.cross_connects()
+    _is_used_as_ever(switch, slots)
+    switch.close()
+
+
+# --- power, shutters and alarms of emulated devices ---------------------------------------------
+
+
+@pytest.mark.needs_emulated("power_readings")
+def test_power_follows_the_light(switch, slots, admin):
+    ingress, egress = slots.ingress[0], slots.egress[1]
+    admin.input_power(ingress, -7.5)
+    switch.change([], slots.many((0, 1)))
+    readings = switch.power_dbm([ingress, egress])
+    assert readings[ingress] == pytest.approx(-7.5)
+    assert -10 < readings[egress] < -7.5
+    admin.input_power(ingress, None)
+    dark = switch.power_dbm([ingress, egress])
+    assert all(value is None or value < -40 for value in dark.values())
+    admin.input_power(ingress, -2.0)
+
+
+@pytest.mark.needs_emulated("alarms")
+def test_alarms_stand_and_are_reported_as_they_begin_and_end(switch, slots, admin):
+    port = slots.ingress[0]
+    switch.change([], slots.many((0, 1)))  # some devices only complain of what they carry
+    switch.reports()
+    admin.alarm(port, "CR", "LOS", "no light; see fibre 7")
+    standing = [alarm for alarm in switch.alarms() if alarm.port == port]
+    assert [alarm.severity for alarm in standing] == [Severity.CRITICAL]
+    admin.alarm(port, "CL", "LOS")
+    assert not [alarm for alarm in switch.alarms() if alarm.port == port]
+    reported = switch.reports()
+    assert [(a.severity, a.port, a.code) for a in reported] == [
+        (Severity.CRITICAL, port, "LOS"),
+        (Severity.CLEARED, port, "LOS"),
+    ]
+    assert reported[0].text == "no light; see fibre 7"
+    assert switch.reports() == ()

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from drivers.optical.polatis_scpi import PolatisScpi
-from hydra.model import CrossConnect
+from drivers.registry import optical_switch
+from hydra.model import CrossConnect, Login, Plane, PlaneId
 from mininet_scenarios.emulators import self_test
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
@@ -28,6 +28,14 @@ SIZE = 8
 SWITCHING_MS = 25
 FRAME = bytes.fromhex("0200000000020200000000018888") + bytes(486)
 
+ADMIN = Login("admin", password_env="HYDRA_TEST_SECRET")
+EMULATORS = {
+    "calient-tl1": ("calient", ADMIN),
+    "glimmerglass-tl1": ("glimmerglass", None),
+    "polatis-scpi": ("polatis", None),
+    "polatis-tl1": ("polatis_tl1", ADMIN),
+}
+
 
 def run(*command: str) -> None:
     subprocess.run(command, check=True, capture_output=True)
@@ -37,15 +45,17 @@ def circuit(a: int, b: int) -> frozenset[CrossConnect]:
     return frozenset({CrossConnect(a, SIZE + b), CrossConnect(b, SIZE + a)})
 
 
-class Plane:
+class Ocs:
     """An emulator process and what is plugged into it; ToR ends are ``hyTt1`` … ``hyTt4``."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, driver: str = "polatis-scpi") -> None:
         self._options = options
+        self._driver = driver
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "mininet_scenarios.emulators.polatis", "--name", "p1"]
+        module, login = EMULATORS[self._driver]
+        command = [sys.executable, "-m", f"mininet_scenarios.emulators.{module}", "--name", "p1"]
         command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--ports", f"{SIZE}"]
         command += ["--backend", "ovs", "--bridge", OCS, "--switching-ms", f"{SWITCHING_MS}"]
         for port in PORTS:
@@ -53,7 +63,8 @@ class Plane:
         command += self._options
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
         words = self.process.stdout.readline().split()
-        self.switch = PolatisScpi("p1", words[2], timeout_s=5)
+        device = Plane(PlaneId(0), "p1", self._driver, words[2], SIZE, SWITCHING_MS, 100.0, login)
+        self.switch = optical_switch(device, timeout_s=5)
         host, _, port = words[4].rpartition(":")
         self.admin = AdminClient(host, int(port))
 
@@ -86,7 +97,7 @@ def cables(switches):
 
 @pytest.fixture
 def plane(cables):
-    plane = Plane()
+    plane = Ocs()
     yield plane
     plane.admin.clear()
     plane.switch.change(plane.switch.cross_connects(), [])
@@ -146,6 +157,19 @@ def test_a_circuit_gives_light_at_both_ends_and_nowhere_else(plane):
     assert [carrier(port) for port in PORTS] == [True, False, True, False]
     plane.switch.change(circuit(1, 3), [])
     assert not any(carrier(port) for port in PORTS)
+
+
+@pytest.mark.parametrize("driver", sorted(EMULATORS))
+def test_light_follows_whatever_protocol_is_spoken(cables, monkeypatch, driver):
+    monkeypatch.setenv("HYDRA_TEST_SECRET", "root")
+    plane = Ocs(driver=driver)
+    plane.switch.change([], circuit(1, 2))
+    assert [carrier(port) for port in PORTS] == [True, True, False, False]
+    plane.switch.change(circuit(1, 2), circuit(1, 3))
+    assert [carrier(port) for port in PORTS] == [True, False, True, False]
+    plane.switch.change(circuit(1, 3), [])
+    assert not any(carrier(port) for port in PORTS)
+    assert plane.stop() == 0
 
 
 def test_frames_cross_both_ways_and_none_goes_astray(plane):
@@ -265,7 +289,7 @@ def test_the_mirrors_outlive_the_process(plane):
 
 
 def test_debounce(cables):
-    plane = Plane("--debounce-ms", "300")
+    plane = Ocs("--debounce-ms", "300")
     plane.switch.change([], circuit(1, 2))
     assert plane.switch.cross_connects() == circuit(1, 2)
     assert not carrier(1)

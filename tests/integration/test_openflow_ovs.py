@@ -14,10 +14,10 @@ from apps.openflow import (
     decode_flow_stats,
     decode_port_stats,
     encode_changes,
-    encode_flow_stats_request,
     encode_port_stats_request,
 )
 from apps.rule_tables import decode_rules, intended_table
+from drivers.codecs.openflow import encode_flow_stats_request
 from hydra.config import Loaded
 from hydra.model import Fabric, RackId, VlanId
 from hydra.pipeline import (

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
 import pytest
 
-from drivers.tor.ovs_ovsdb import OvsTor
+from drivers.tor.ovs_ovsdb import OvsTor, build, check
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.roles import PortVlans
 
@@ -177,6 +179,76 @@ def test_links(tor):
     for state in ("up", "down"):
         run("ip", "link", "set", f"{port}x", state)
         wait_until(lambda state=state: tor.link_up([port]) == {port: state == "up"})
+
+
+def learned() -> list[str]:
+    """MAC addresses in the bridge's table."""
+    rows = run("ovs-appctl", "fdb/show", BRIDGE).splitlines()[1:]
+    return [row.split()[2] for row in rows]
+
+
+def test_flushing_forgets_all_learned_addresses(tor):
+    """Of all ports, and without leaving a trace in the configuration."""
+    run("ovs-ofctl", "add-flow", BRIDGE, "actions=NORMAL")
+    vsctl("set", "bridge", BRIDGE, "flood_vlans=77")
+    a, b = PORTS[8], PORTS[9]
+    for end in (a, b, f"{a}x", f"{b}x"):
+        run("ip", "link", "set", end, "up")
+    tor.set_vlans({a: PortVlans(frozenset({600})), b: PortVlans(frozenset({600}))})
+    before = tor.vlans(PORTS)
+    for number, port in enumerate((a, b)):
+        flow = (
+            f"in_port={port},dl_vlan=600,dl_src=02:00:00:00:00:0{number},dl_dst=ff:ff:ff:ff:ff:ff"
+        )
+        run("ovs-appctl", "ofproto/trace", BRIDGE, flow, "-generate")
+    assert set(learned()) >= {"02:00:00:00:00:00", "02:00:00:00:00:01"}
+    tor.flush()
+    assert "02:00:00:00:00:00" not in learned()
+    assert "02:00:00:00:00:01" not in learned()
+    assert tor.vlans(PORTS) == before
+    assert vsctl("get", "bridge", BRIDGE, "flood_vlans").strip() == "[77]"
+    assert applied()
+
+
+def test_counters_are_those_of_the_database(tor):
+    """And come without being replicated: an idle session must not fill up."""
+    port = PORTS[10]
+    for end in (port, f"{port}x"):
+        run("ip", "link", "set", end, "up")
+    assert tor.capabilities.counters_age_s == 5.0
+
+    def sent() -> int:
+        return tor.counters([port])[port].tx_frames
+
+    wait_until(lambda: tor.counters([port])[port].tx_octets >= 0, 7)
+    before = sent()
+    run("ovs-ofctl", "packet-out", BRIDGE, f"in_port=controller packet={'ff' * 64} actions={port}")
+    wait_until(lambda: sent() > before, 12)
+    # After: ovs-vswitchd may have written newer ones than were read a moment ago.
+    found = tor.counters([port])[port]
+    shown = vsctl("get", "Interface", port, "statistics:tx_packets")
+    assert found.tx_frames <= int(shown)
+    with pytest.raises(DeviceError, match="has no port nope"):
+        tor.counters(["nope"])
+
+
+def test_over_tcp_as_the_configuration_writes_it(bridge, demo):
+    """``host:port``, which is ``tcp:host:port`` to Open vSwitch."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    remote = f"ptcp:{port}:127.0.0.1"
+    control = ["ovs-appctl", "-t", "ovsdb-server"]
+    run(*control, "ovsdb-server/add-remote", remote)
+    try:
+        rack = demo.fabric.racks[0]
+        tor = dataclasses.replace(rack.tor, address=f"127.0.0.1:{port}", bridge=BRIDGE)
+        rack = dataclasses.replace(rack, tor=tor)
+        assert list(check(rack)) == []
+        driver = build(rack, 5)
+        assert set(driver.vlans(PORTS)) == set(PORTS)
+        driver.close()
+    finally:
+        run(*control, "ovsdb-server/remove-remote", remote)
 
 
 def test_open_and_close_may_be_repeated(tor):

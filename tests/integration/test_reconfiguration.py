@@ -42,7 +42,7 @@ def test_order_on_the_wire_and_no_loss(network):
         names = [step.step for step in record.timeline if step.device is None]
         assert [name for name in names if name in ORDER] == ORDER
         starts = {step.step: step.started_ms for step in record.timeline if step.device is None}
-        began = record.created_unix_s
+        began = record.started_unix_s
         moving = [step for step in record.timeline if step.step == "mirrors"]
         first_move_s = began + min(step.started_ms for step in moving) / 1000
         last_move_s = began + max(step.finished_ms for step in moving) / 1000

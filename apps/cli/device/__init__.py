@@ -11,6 +11,7 @@ import click
 from apps.cli.command import Group
 from apps.cli.device.change import connect, disconnect
 from apps.cli.device.look import alarms, list_devices, power, show
+from apps.cli.device.people import confirm, tasks
 from apps.cli.device.trial import selftest
 
 
@@ -26,5 +27,5 @@ def device() -> None:
     """
 
 
-for _command in (list_devices, show, connect, disconnect, power, alarms, selftest):
+for _command in (list_devices, show, connect, disconnect, power, alarms, selftest, tasks, confirm):
     device.add_command(_command)

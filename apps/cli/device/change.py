@@ -10,7 +10,6 @@ from typing import Final
 
 import click
 
-from apps.claims import wired_to
 from apps.cli.command import Command
 from apps.cli.device.named import (
     claims_of,
@@ -18,9 +17,9 @@ from apps.cli.device.named import (
     find_plane,
     load,
     opened_plane,
-    wired_name,
 )
 from apps.cli.output import CommandError, json_option, print_json, warn
+from apps.wiring import wired_name, wired_to
 from hydra.config import Loaded
 from hydra.model import CrossConnect, Fabric, Plane
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from apps.claims import Claims, wired_to
+from apps.claims import Claims
 from apps.cli.command import Command
 from apps.cli.device.named import (
     claims_of,
@@ -22,7 +22,6 @@ from apps.cli.device.named import (
     load,
     opened_plane,
     opened_tor,
-    wired_name,
 )
 from apps.cli.output import (
     CommandError,
@@ -32,7 +31,8 @@ from apps.cli.output import (
     print_json,
     print_table,
 )
-from drivers.registry import OPTICAL, TOR, optical_switch, tor_switch
+from apps.wiring import wired_name, wired_to
+from drivers.registry import optical_switch, tor_switch
 from hydra.config import Loaded
 from hydra.errors import DeviceError
 from hydra.model import Fabric, Plane, Rack
@@ -81,17 +81,17 @@ def list_devices(ctx: click.Context, config: Path, contact: bool, as_json: bool)
 
 
 def _plane_entry(plane: Plane) -> dict[str, Any]:
-    abilities = asdict(OPTICAL[plane.driver].capabilities)
+    abilities = asdict(optical_switch(plane, 1.0).capabilities)
     return _entry(plane.name, "optical-switch", plane.driver, plane.address, abilities)
 
 
 def _rack_entry(rack: Rack) -> dict[str, Any]:
-    abilities = asdict(TOR[rack.tor.driver].capabilities)
+    abilities = asdict(tor_switch(rack, 1.0).capabilities)
     return _entry(rack.name, "tor", rack.tor.driver, rack.tor.address, abilities)
 
 
 def _entry(
-    name: str, kind: str, driver: str, address: str, abilities: dict[str, bool]
+    name: str, kind: str, driver: str, address: str, abilities: dict[str, Any]
 ) -> dict[str, Any]:
     return {
         "name": name,
@@ -108,8 +108,11 @@ def _device_row(entry: dict[str, Any], contact: bool) -> tuple[str, ...]:
     return (*fields, _abilities(entry["capabilities"]), answers)
 
 
-def _abilities(capabilities: dict[str, bool]) -> str:
-    return ", ".join(name.replace("_", " ") for name, has in capabilities.items() if has) or "-"
+def _abilities(capabilities: dict[str, Any]) -> str:
+    return (
+        ", ".join(name.replace("_", " ") for name, has in capabilities.items() if has is True)
+        or "-"
+    )
 
 
 def _problem_of(loaded: Loaded, one: Plane | Rack) -> str | None:
@@ -204,7 +207,7 @@ def _print_plane(document: dict[str, Any]) -> None:
                 c["egress"],
                 c["from"] or "-",
                 c["to"] or "-",
-                "the controller's" if c["controller"] else "somebody else's",
+                "the controller's" if c["controller"] else "not the controller's",
             )
             for c in document["cross_connects"]
         ),

@@ -14,7 +14,7 @@ from apps.configuration import load_configuration
 from drivers.registry import optical_switch, tor_switch
 from hydra.config import Loaded
 from hydra.errors import DeviceError, DeviceUnavailable, HydraError, OutcomeUnknown
-from hydra.model import Fabric, Plane, Rack, RackId
+from hydra.model import Fabric, Plane, Rack
 from hydra.roles import OpticalSwitch, TorSwitch
 
 config_option = click.option(
@@ -91,8 +91,3 @@ def translated() -> Iterator[None]:
         raise UnknownOutcomeError(str(error)) from error
     except DeviceError as error:
         raise CommandError(str(error)) from error
-
-
-def wired_name(fabric: Fabric, end: tuple[RackId, str] | None) -> str | None:
-    """``r1 hyt-r1-p1``, for what :func:`apps.claims.wired_to` found behind a port."""
-    return None if end is None else f"{fabric.racks[end[0]].name} {end[1]}"

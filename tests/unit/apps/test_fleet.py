@@ -10,7 +10,7 @@ import pytest
 
 from apps.fleet import Fleet
 from apps.framework import PortInfo
-from apps.openflow import TYPE_BARRIER_REQUEST, TYPE_PACKET_OUT
+from drivers.codecs.openflow import TYPE_BARRIER_REQUEST, TYPE_PACKET_OUT
 from hydra.frames import probe
 from hydra.model import RackId, VlanId
 from hydra.pipeline import Port

@@ -12,12 +12,11 @@ from apps.openflow import (
     SwitchPorts,
     decode_flow_stats,
     decode_port_stats,
-    encode_barrier,
     encode_changes,
-    encode_flow_stats_request,
     encode_packet_out,
     encode_port_stats_request,
 )
+from drivers.codecs.openflow import encode_barrier, encode_flow_stats_request
 from hydra.model import RackId, VlanId
 from hydra.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, Port, RuleKind
 from hydra.rules import FlowRule, Install, Remove, RemoveByCookie, circuit_rule

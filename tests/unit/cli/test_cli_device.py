@@ -18,6 +18,7 @@ from hydra.journal_format import INTENDED, state_record
 from hydra.model import Circuit, CrossConnect, NetworkState, PlaneId, PortId, Topology
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
+from tests.conformance.devices import template as craft_terminal
 
 from . import CONFIGS, DEMO
 
@@ -129,7 +130,7 @@ def test_show(device, switch, journal):
     ]
     words = device("show", "p1").stdout
     assert "ports enabled  1-32" in words
-    assert "somebody else's" in words
+    assert "not the controller's" in words
 
 
 def test_connect_and_disconnect(device, switch):
@@ -230,11 +231,39 @@ def test_a_lost_reply(device, switch, admin):
     assert switch.cross_connects() == pairs((9, 25))
 
 
-@pytest.mark.parametrize("what", ["power", "alarms"])
-def test_what_the_driver_can_not_read(device, what):
-    result = device(what, "p1")
+def test_power(run, config, monkeypatch):
+    """On the switch of docs/template-driver.md."""
+    with craft_terminal()() as bench:
+        document = yaml.safe_load(config.read_text())
+        plane = bench.plane
+        login = {"username": "craft", "password_env": "OXC_PASSWORD"}
+        document["planes"][0] |= {
+            "driver": "template", "address": plane.address, "login": login, "options": plane.options
+        }  # fmt: skip
+        config.write_text(yaml.safe_dump(document, sort_keys=False))
+        run("device", "connect", "p1", "9:25", "--config", str(config))
+        result = run("device", "power", "p1", "9", "25-26", "--json", "--config", str(config))
+        assert json.loads(result.stdout)["power_dbm"] == {"9": -3.0, "25": -4.5, "26": None}
+        words = run("device", "power", "p1", "1", "26", "--config", str(config)).stdout
+        assert "-3.0" in words
+        assert "no reading" in words
+        assert "r1 hyt-r1-p1" in words
+        listed = run("device", "list", "--config", str(config)).stdout
+        assert "bulk, unidirectional, power readings" in listed
+
+
+def test_what_the_driver_can_not_read(device):
+    result = device("alarms", "p1")
     assert result.exit_code == 1
-    assert f"driver polatis-scpi has no {what}" in result.stderr
+    assert "driver polatis-scpi has no alarms" in result.stderr
+
+
+def test_power_is_read_from_the_switch(device, switch):
+    switch.change([], pairs((9, 25)))
+    result = device("power", "p1", "9", "25")
+    assert result.exit_code == 0
+    assert "-2.0" in result.stdout
+    assert "-3.2" in result.stdout
 
 
 @pytest.mark.parametrize(

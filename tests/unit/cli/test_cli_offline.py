@@ -153,6 +153,99 @@ def test_a_path_of_several_hops_and_full_circuits_are_explained(run, tmp_path):
     assert "2 hops would do, but the circuits on the way are full" in full.stdout
 
 
+def test_a_plan_starts_from_what_stands(run, tmp_path):
+    now = tmp_path / "now.json"
+    arguments = ("plan", "--fabric", "4x2@100", "--check", "--demand")
+    now.write_text(run(*arguments, "r1:r2=80", "--demand", "r3:r4=50", "--json").stdout)
+    same = run(*arguments, "r1:r2=60", "--demand", "r4:r3=5", "--current", str(now), "--json")
+    document = json.loads(same.stdout)
+    assert (document["connect"], document["disconnect"], document["problems"]) == (0, 0, [])
+    assert document["paths"] == json.loads(now.read_text())["paths"]
+    moved = run(*arguments, "r1:r3=60", "--current", str(now), "--use-plane", "p2")
+    assert "1 (+1 -2)" in moved.stdout, moved.output
+    kept = run(*arguments, "r1:r3=60", "--current", str(now), "--algorithm", "static")
+    assert "2 (+0 -0)" in kept.stdout, kept.output
+    partial = run(*arguments, "r1:r3=60", "--current", str(now), "--plane", "p2", "--json")
+    assert json.loads(partial.stdout)["disconnect"] == 0
+
+
+HOP = {"from_rack": "r2", "from_port": "o1", "to_rack": "r1", "to_port": "o1"}
+ENDS = {"a": {"rack": "r1", "port": "o1"}, "b": {"rack": "r2", "port": "o1"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "is no topology as `hydra topology --json` prints it: it:"),
+        ('{"circuits": [{"a": 5}], "paths": []}', "circuits.0.a"),
+        (json.dumps({"circuits": [], "paths": [{"vlan": 5, "hops": []}]}), "paths.0.hops"),
+        (json.dumps({"circuits": [], "paths": [{"vlan": 5, "hops": [HOP]}]}), "can't stand: path"),
+        (json.dumps({"circuits": [ENDS], "paths": [{"vlan": 1, "hops": [HOP]}]}), "VLAN 1 of path"),
+        (json.dumps({"circuits": [ENDS | {"b": ENDS["a"]}], "paths": []}), "to itself"),
+        (
+            json.dumps({"circuits": [ENDS | {"b": {"rack": "r2", "port": "o9"}}], "paths": []}),
+            "rack r2 has no optical port o9",
+        ),
+    ],
+)
+def test_what_is_no_topology_is_told(run, tmp_path, text, words):
+    path = tmp_path / "now.json"
+    path.write_text(text)
+    arguments = ("plan", "--fabric", "2x1", "--demand", "dense", "--current")
+    result = run(*arguments, str(path))
+    assert result.exit_code == 1
+    assert words in result.stderr
+    assert "now.json" in result.stderr
+    assert "can't be read" in run(*arguments, str(tmp_path / "none.json")).stderr
+
+
+def test_a_path_may_be_written_from_either_end(run, tmp_path):
+    path = tmp_path / "now.json"
+    path.write_text(json.dumps({"circuits": [ENDS], "paths": [{"vlan": 7, "hops": [HOP]}]}))
+    result = run("plan", "--fabric", "2x1", "--demand", "dense", "--current", str(path), "--json")
+    (kept,) = json.loads(result.stdout)["paths"]
+    assert (kept["src"], kept["dst"], kept["vlan"]) == ("r1", "r2", 7)
+
+
+def with_spine(tmp_path):
+    """r1 and r2 have a plane each; the spine has both."""
+    document = yaml.safe_load(DEMO.read_text())
+    (racks,) = document["racks"]
+    spine = {"names": "s1", "kind": "spine", "tor": racks["tor"]}
+    document["racks"] = [racks | {"names": "r[1-2]"}, spine]
+    (wiring,) = document["wiring"]
+    ends = [("[r1,s1]", "p1"), ("[r2,s1]", "p2")]
+    document["wiring"] = [wiring | {"racks": racks, "planes": plane} for racks, plane in ends]
+    config = tmp_path / "spine.yaml"
+    config.write_text(yaml.safe_dump(document))
+    return config, document
+
+
+def test_paths_run_through_a_spine(run, tmp_path):
+    config, _ = with_spine(tmp_path)
+    assert run("check", str(config)).exit_code == 0
+    result = run("plan", "--fabric", str(config), "--demand", "r1:r2=50", "--check")
+    assert "r1 =p1= s1 =p2= r2" in result.stdout, result.output
+    refused = run("plan", "--fabric", str(config), "--demand", "r1:s1=50")
+    assert refused.exit_code == 1
+    assert "s1 is a spine" in refused.stderr
+
+
+def test_a_spine_has_no_servers_and_a_rack_has_some(run, tmp_path):
+    config, document = with_spine(tmp_path)
+    rack, spine = document["racks"]
+    document["racks"] = [
+        {key: value for key, value in rack.items() if key != "servers"},
+        spine | {"prefixes": ["10.0.9.0/24"]},
+    ]
+    config.write_text(yaml.safe_dump(document))
+    result = run("check", str(config))
+    assert result.exit_code == 1
+    assert "racks[0].servers: needs at least one entry" in result.stderr
+    assert "racks[1].prefixes: a spine has none" in result.stderr
+
+
 # --- what is refused ------------------------------------------------------------------------
 
 
@@ -243,6 +336,9 @@ def test_a_file_for_the_controller(call, service, tmp_path):
     assert request.use_planes == {1}
     assert call("reconfigure", "--demand", str(flows), "--use-plane", "p1").exit_code == 0
     assert service.plan_requests[1].use_planes == {0}
+    flows.with_suffix(".json").write_text("[[0,1,2,3],[4,0,5,6],[7,8,0,9],[1,2,3,0]]")
+    assert call("plan", "--demand", str(flows.with_suffix(".json"))).exit_code == 0
+    assert service.plan_requests[2].demand.tolist()[2] == [7, 8, 0, 9]
     assert call("plan", "--demand", "gravity").exit_code == 2
     missing = call("plan", "--demand", str(tmp_path / "none.csv"))
     assert missing.exit_code == 1

@@ -5,6 +5,12 @@ import math
 
 import pytest
 
+from drivers.registry import plane_checks, rack_checks
+from hydra.config import load
+from hydra.errors import ConfigError
+
+from .conftest import CONFIGS
+
 NAN, INF = math.nan, math.inf
 DELETE = object()
 
@@ -310,3 +316,26 @@ def test_the_vlan_bound_is_exactly_three_per_port(demo, load_data, problems_of):
     assert len(load_data(demo).fabric.circuit_vlans) == 6
     demo["vlans"]["circuits"] = "100-104"
     assert "at least 6" in problems_of(demo)[0].message
+
+
+def test_an_algorithm_that_can_not_plan_for_the_fabric_is_refused_with_its_line(tmp_path):
+    path = tmp_path / "fabric.yaml"
+    path.write_text((CONFIGS / "demo.yaml").read_text())
+    asked = []
+
+    def objection(fabric):
+        asked.append(fabric.name)
+        return "its planes differ"
+
+    with pytest.raises(ConfigError) as raised:
+        load(
+            path,
+            optical_drivers=plane_checks(),
+            tor_drivers=rack_checks(),
+            algorithms={"hydra-bfs": objection},
+        )
+    (problem,) = raised.value.problems
+    assert problem.path == "policy.algorithm"
+    assert problem.message == "hydra-bfs can't plan for this fabric: its planes differ"
+    assert path.read_text().splitlines()[problem.line - 1].strip() == "algorithm: hydra-bfs"
+    assert asked == ["demo"]

@@ -27,7 +27,7 @@ OTHER = pairs((1, 19), (3, 17))
 
 def test_who_and_how_large(switch):
     assert switch.identity() == DeviceIdentity(
-        "Polatis", "I-OST-16x16-LU1-DMHNS", "000042", "6.5.2.18"
+        "Polatis", "N-VST-16x16-LU1-DMHNV", "000042", "6.5.2.18"
     )
     assert switch.size() == (16, 16)
     assert switch.name == "p1"

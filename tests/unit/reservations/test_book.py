@@ -66,6 +66,14 @@ def test_a_refusal_names_the_thing_and_the_limit(fabric, refused, error, words):
     assert len(book) == 0
 
 
+def test_no_path_ends_at_a_spine(fabric):
+    spine = replace(fabric.racks[3], servers=(), prefixes=(), spine=True)
+    with_spine = replace(fabric, racks=(*fabric.racks[:3], spine))
+    with pytest.raises(AdmissionError, match="r4 is a spine"):
+        ReservationBook().check(request("r1", "r4"), with_spine)
+    assert ReservationBook().check(request("r1", "r2"), with_spine) == (0, 1)
+
+
 def test_the_whole_circuit_can_be_reserved_and_no_more(fabric):
     book = ReservationBook()
     for number in range(10):

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from drivers.optical.panel_store import PanelStore
 from hydra.drift import Drift, DriftKind
 from hydra.errors import HydraError, UnknownName
 from hydra.lifecycle import ReconfigurationState, ReservationState
@@ -74,6 +75,8 @@ class FakeService:
         self.planned_in: str | None = None
         """Name of the thread that planned last."""
         self.plan_requests = []
+        self.panel: PanelStore | None = None
+        """The tasks of p1."""
         self.blocked = threading.Event()
         """While cleared, planning blocks."""
         self.blocked.set()
@@ -106,6 +109,7 @@ class FakeService:
             index = int(reconfiguration_id.removeprefix("c"))
             self._reconfigurations[index] = replace(
                 self._reconfigurations[index],
+                started_unix_s=1_700_000_001.5,
                 state=ReconfigurationState.PARTIAL,
                 timeline=(
                     StepTiming("divert", None, 0.0, 4.5),
@@ -216,6 +220,15 @@ class FakeService:
         found = self.drift()
         self.drifting = self.unmendable
         return Reconciliation(found, self.drift(), ("c0", "c1"))
+
+    def tasks(self, device: str):
+        if device not in self.fabric.plane_by_name:
+            raise UnknownName(f"there is no optical switch {device!r}")
+        return self.panel.tasks() if device == "p1" else ()
+
+    def settle_task(self, device: str, task_id: int, state, note: str):
+        self._may_fail()
+        return self.panel.settle(task_id, state, note, CREATED_UNIX_S + 60)
 
     def quarantine(self):
         return self.quarantined

@@ -40,6 +40,8 @@ def test_every_route_is_there(description):
         ("GET", "/v1/quarantine"),
         ("DELETE", "/v1/quarantine/{rack}/{port}"),
         ("GET", "/v1/devices"),
+        ("GET", "/v1/devices/{name}/tasks"),
+        ("POST", "/v1/devices/{name}/tasks/{task_id}"),
         ("GET", "/v1/decisions"),
         ("GET", "/healthz"),
         ("GET", "/readyz"),
@@ -60,14 +62,14 @@ def test_errors_are_problem_documents(description):
 
 
 def test_requests_refuse_unknown_fields(description):
-    for name in ("ReservationBody", "PlanBody", "DemandEntry"):
+    for name in ("ReservationBody", "PlanBody", "DemandEntry", "TaskBody"):
         assert description["components"]["schemas"][name]["additionalProperties"] is False
 
 
 def test_numbers_carry_their_unit(description):
-    """Or count something, or are an HTTP status or a VLAN-ID."""
+    """Or count something, or name one: an HTTP status, a VLAN-ID, a port of a panel, a task."""
     plain = {"status", "vlan", "epoch", "current_epoch", "rules", "rules_pushed"}
-    plain |= {"retagged_ports", "ports_retagged"}
+    plain |= {"retagged_ports", "ports_retagged", "ingress", "egress", "id"}
     for name, schema in description["components"]["schemas"].items():
         for field, kind in schema.get("properties", {}).items():
             kinds = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}

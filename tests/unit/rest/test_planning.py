@@ -2,13 +2,17 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Timer
 
+import httpx
 import numpy as np
 import pytest
 
+from apps.offline import plain_fabric
+from apps.rest.app import create_app
+from apps.rest.server import RestServer
 from hydra.model import NetworkState, Topology, VlanId
 from hydra.service import PlanRequest
 
-from .fake_service import relay_path
+from .fake_service import FakeService, relay_path
 
 CIRCUITS = [
     {
@@ -158,6 +162,7 @@ def test_a_reconfiguration_is_queued_and_can_be_followed(client, service):
         "trigger": "operator",
         "epoch": 1,
         "created_unix_s": 1_700_000_000.0,
+        "started_unix_s": 1_700_000_001.5,
         "timeline": [
             {"step": "divert", "device": None, "started_ms": 0.0, "finished_ms": 4.5, "note": ""},
             {
@@ -216,3 +221,76 @@ def test_ready_only_when_nothing_is_missing(client, service):
     assert answer.json()["type"] == "/problems/not-ready"
     assert answer.json()["missing"] == ["vswitch h42", "optical switch p2"]
     assert client.get("/healthz").status_code == 200
+
+
+def test_a_dense_demand_of_320_racks_is_read_in_either_form():
+    fabric = plain_fabric(320, 4, 10_000.0)
+    demand = np.round(np.random.default_rng(1).uniform(0, 10_000, (320, 320)), 6)
+    np.fill_diagonal(demand, 0)
+    names = [rack.name for rack in fabric.racks]
+    entries = [
+        {"src": names[a], "dst": names[b], "mbps": demand[a, b]}
+        for a, b in np.argwhere(demand).tolist()
+    ]
+    matrix = {"racks": names, "mbps": demand.tolist()}
+    service = FakeService(fabric)
+    server = RestServer(create_app(service), "127.0.0.1", 0)
+    server.start()
+    try:
+        with httpx.Client(base_url=server.url, timeout=30, trust_env=False) as client:
+            sizes = []
+            for body in ({"demand": entries}, {"demand_matrix": matrix}):
+                answer = client.post("/v1/plan", json=body)
+                assert answer.status_code == 200, answer.text
+                sizes.append(len(answer.request.content))
+    finally:
+        server.stop()
+    for request in service.plan_requests:
+        np.testing.assert_array_equal(request.demand, demand)
+    assert sizes[0] > 1024 * 1024
+    assert sizes[1] < sizes[0] / 3
+
+
+def test_a_matrix_may_name_some_racks_or_none(client, service):
+    body = {"demand_matrix": {"racks": ["r3", "r1"], "mbps": [[0, 5], [7.5, 0]]}}
+    assert client.post("/v1/plan", json=body).status_code == 200
+    whole = [[0, 0, 7.5, 0], [0] * 4, [5, 0, 0, 0], [0] * 4]
+    assert client.post("/v1/plan", json={"demand_matrix": {"mbps": whole}}).status_code == 200
+    for request in service.plan_requests:
+        np.testing.assert_array_equal(request.demand, whole)
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "words"),
+    [
+        ({"mbps": [[0]]}, "/demand_matrix/mbps", "1 rows for 4 racks"),
+        (
+            {"racks": ["r1", "r2"], "mbps": [[0, 1], [1]]},
+            "/demand_matrix/mbps/1",
+            "1 numbers for 2",
+        ),
+        ({"racks": ["r1"], "mbps": [[5]]}, "/demand_matrix/mbps/0/0", "r1 to itself"),
+        ({"racks": ["r1", "r1"], "mbps": [[0, 1], [1, 0]]}, "/demand_matrix/racks/1", "twice"),
+        (
+            {"racks": ["r1", "r9"], "mbps": [[0, 1], [1, 0]]},
+            "/demand_matrix/racks/1",
+            "no rack 'r9'",
+        ),
+        ({"racks": ["r1", "r2"], "mbps": [[0, -1], [1, 0]]}, "/demand_matrix/mbps/0/1", "greater"),
+        ({"racks": [], "mbps": []}, "/demand_matrix/racks", "at least 1"),
+        ({"racks": ["r1"]}, "/demand_matrix/mbps", "required"),
+    ],
+)
+def test_matrices_that_are_none(client, service, body, pointer, words):
+    answer = client.post("/v1/plan", json={"demand_matrix": body})
+    assert answer.status_code in {404, 422}
+    errors = {error["pointer"]: error["detail"] for error in answer.json()["errors"]}
+    assert words in errors[pointer]
+    assert service.plan_requests == []
+
+
+def test_a_demand_comes_in_one_form_only(client):
+    both = {"demand": [], "demand_matrix": {"racks": ["r1"], "mbps": [[0]]}}
+    answer = client.post("/v1/plan", json=both)
+    assert answer.status_code == 422
+    assert "send one of them" in answer.json()["errors"][0]["detail"]

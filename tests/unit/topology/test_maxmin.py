@@ -6,7 +6,7 @@ from topology_fabrics import arrays, circuit, demand_of, demands, fabrics, full,
 
 from hydra.errors import PlanError
 from hydra.model import EMPTY_TOPOLOGY, Topology
-from topology.demand import estimate_maxmin, max_min_rates, served_mbps
+from topology.demand import estimate_flows, estimate_maxmin, max_min_rates, served_mbps
 from topology.multihop import plan_hydra_bfs
 from topology.problem import Budget, Reserved
 
@@ -187,3 +187,63 @@ def test_what_is_served_fits_everywhere(data):
     assert all(mbps <= fabric.rate_of(link) + 1e-6 for (link, _), mbps in load.items())
     assert (rest.sum(axis=1) <= electrical + 1e-6).all()
     assert (rest.sum(axis=0) <= electrical + 1e-6).all()
+
+
+# --- flows ----------------------------------------------------------------------------------
+
+
+@given(st.data())
+def test_flows_get_what_progressive_filling_gives_each(data):
+    n = data.draw(st.integers(2, 6))
+    rack = st.integers(0, n - 1)
+    pair = st.tuples(rack, rack).filter(lambda ends: ends[0] != ends[1])
+    flows = data.draw(st.lists(pair, max_size=20))
+    level = st.sampled_from([0.0, 1.0, 3.0, 10.0, 12.5, 40.0])
+    out, into = (data.draw(st.lists(level, min_size=n, max_size=n)) for _ in range(2))
+    plain = _one_by_one([{a, n + b} for a, b in flows], [*out, *into], [np.inf] * len(flows))
+    expected = np.zeros((n, n))
+    for (a, b), rate in zip(flows, plain, strict=True):
+        expected[a, b] += rate
+    estimate = estimate_flows([a for a, _ in flows], [b for _, b in flows], out, into)
+    assert np.allclose(estimate, expected)
+    elephants = np.zeros((n, n))
+    for a, b in flows:
+        elephants[a, b] = 5.0
+    distinct = sorted(set(flows))
+    once = estimate_flows([a for a, _ in distinct], [b for _, b in distinct], out, into)
+    assert np.allclose(estimate_maxmin(elephants, out, into, 1.0), once)
+
+
+def test_many_flows_are_as_the_general_kernel_has_them():
+    random = np.random.default_rng(7)
+    n, weight = 60, np.random.default_rng(8).lognormal(0, 1.5, 60)
+    src, dst = random.choice(n, (2, 20_000), p=weight / weight.sum())
+    src, dst = src[src != dst], dst[src != dst]
+    out, into = random.uniform(50, 150, (2, n))
+    rates = max_min_rates(
+        np.stack([src, n + dst], axis=1), np.concatenate([out, into]), np.full(len(src), np.inf)
+    )
+    expected = np.zeros((n, n))
+    np.add.at(expected, (src, dst), rates)
+    assert np.allclose(estimate_flows(src, dst, out, into), expected)
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "message"),
+    [
+        ([0, 3], [1, 0], r"src\[1\] is rack 3: there are only 3"),
+        ([0], [-1], r"dst\[0\] is rack -1"),
+        ([0, 1], [1], "2 sources and 1 destinations"),
+        ([0, 2], [1, 2], "flow 1 stays in rack 2"),
+        ([0.5], [1], "src is not a list of rack numbers"),
+        ([[0]], [[1]], "src is not a list of rack numbers"),
+    ],
+)
+def test_bad_flows_are_named(src, dst, message):
+    with pytest.raises(PlanError, match=message):
+        estimate_flows(src, dst, [1.0] * 3, [1.0] * 3)
+
+
+def test_no_flows_no_estimate():
+    assert not estimate_flows([], [], [5.0, 5.0], [5.0, 5.0]).any()
+    assert estimate_flows([], [], [], []).shape == (0, 0)

@@ -122,7 +122,7 @@ def test_pairs_take_the_larger_direction_and_are_ordered_by_size_then_racks():
 
 
 def test_one_rack_wants_nothing():
-    assert pair_demands(validate_demand([[0.0]], 1)) == []
+    assert list(pair_demands(validate_demand([[0.0]], 1))) == []
 
 
 def test_a_budget_without_hops_is_refused():

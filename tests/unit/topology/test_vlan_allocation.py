@@ -235,6 +235,63 @@ def test_the_number_of_vlans_is_near_the_fewest(data):
         assert fewest <= len(set(state.vlans.values())) <= fewest + 1
 
 
+def _first_fit(fabric, paths):
+    """VLANs when each path goes into the first one that stays loop-free."""
+    groups: list[tuple[set, list[int]]] = []
+    for its_path in paths:
+        for held, tree in groups:
+            if _join(fabric, its_path, held, list(tree)) is not None:
+                tree[:] = _join(fabric, its_path, held, tree)
+                held.update(its_path.circuits)
+                break
+        else:
+            tree = _join(fabric, its_path, set(), list(range(fabric.n_racks)))
+            groups.append((set(its_path.circuits), tree))
+    return len(groups)
+
+
+def _join(fabric, its_path, held, tree):
+    """The tree of each rack once the circuits are in; None if they close a loop."""
+    for link in set(its_path.circuits) - held:
+        one, other = (tree[rack] for rack in fabric.racks_of(link))
+        if one == other:
+            return None
+        tree = [one if name == other else name for name in tree]
+    return tree
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_far_fewer_vlans_than_first_fit(seed):
+    rng = np.random.default_rng(seed)
+    fabric = full(40, 12, rate_mbps=1000.0)
+    demand = rng.uniform(5, 15, (40, 40))
+    np.fill_diagonal(demand, 0.0)
+    topology = plan_hydra_bfs(fabric, demand, EMPTY_TOPOLOGY, Reserved(), Budget(3)).topology
+    shuffled = [topology.paths[i] for i in rng.permutation(len(topology.paths))]
+    state = allocate(fabric, START, topology, VLANS)
+    assert check_vlans(fabric, state, VLANS) == []
+    assert len(set(state.vlans.values())) <= 0.8 * _first_fit(fabric, shuffled)
+
+
+def test_several_paths_of_a_pair_get_vlans_of_their_own():
+    fabric = full(3, 4)
+    direct = path(0, 1, circuit(fabric, 0, 4))
+    beside = path(0, 1, circuit(fabric, 1, 5))
+    around = path(0, 1, circuit(fabric, 2, 10), circuit(fabric, 7, 11))
+    state = allocate(fabric, START, topology_of(direct, beside, around), VLANS)
+    assert len(set(state.vlans.values())) == 3
+    assert check_vlans(fabric, state, VLANS) == []
+
+
+def test_a_broken_path_is_refused():
+    fabric = full(3, 2)
+    with pytest.raises(PlanError, match="ends at rack 1, not at rack 2"):
+        allocate(fabric, START, topology_of(path(0, 2, circuit(fabric, 0, 2))), VLANS)
+    apart = path(0, 2, circuit(fabric, 0, 2), circuit(fabric, 1, 5))
+    with pytest.raises(PlanError, match="does not start at rack 1"):
+        allocate(fabric, START, topology_of(apart), VLANS)
+
+
 # --- successive reconfigurations ------------------------------------------------------------
 
 

@@ -1,9 +1,9 @@
-"""The auxiliary graph of the HydRA heuristic: where a path could still go.
+"""The HydRA heuristic on Python integers: the oracle of the compiled one, with all its limits.
 
-Its nodes are racks. Two racks are linked if they have free ports on a common plane (a circuit
-could be set up) or if a circuit between them has capacity left (Christodoulopoulos et al., JOCN
-2015, section III.B.3). Sets of racks and sets of planes are integers used as bitsets: bit i is
-rack or plane i.
+The nodes of the auxiliary graph are racks. Two racks are linked if they have free ports on a common
+plane (a circuit could be set up) or if a circuit between them has capacity left (Christodoulopoulos
+et al., JOCN 2015, section III.B.3). Sets of racks and of planes are bitsets: bit i is rack or plane
+i.
 """
 
 from __future__ import annotations
@@ -13,8 +13,41 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hydra.model import Circuit, PlaneId, PortId
-from topology.problem import RATE_TOLERANCE_MBPS, FabricArrays
+from numpy.typing import ArrayLike
+
+from hydra.model import Circuit, Path, PlaneId, PortId, RackId, Topology
+from topology.problem import (
+    RATE_TOLERANCE_MBPS,
+    Budget,
+    FabricArrays,
+    PairDemand,
+    Reserved,
+    pair_demands,
+    validate_demand,
+)
+from topology.standing import Standing, standing_part
+
+
+def reference_plan(
+    fabric: FabricArrays, demand: ArrayLike, current: Topology, reserved: Reserved, budget: Budget
+) -> Topology:
+    """What ``hydra-bfs`` has to plan."""
+    pairs = pair_demands(validate_demand(demand, fabric.n_racks))
+    standing = standing_part(fabric, pairs, current, reserved, budget)
+    graph = _auxiliary_graph(fabric, current, standing, budget)
+    served = {(int(path.src), int(path.dst)) for path in standing.paths}
+    waiting = [
+        pair
+        for pair in pairs
+        if (pair.src, pair.dst) not in served
+        and budget.includes_rack(pair.src)
+        and budget.includes_rack(pair.dst)
+    ]
+    new_paths = list(_rounds(graph, waiting, budget))
+    return Topology(
+        circuits=standing.circuits.union(*(path.circuits for path in new_paths)),
+        paths=tuple(sorted([*standing.paths, *new_paths], key=lambda path: (path.src, path.dst))),
+    )
 
 
 def bits(mask: int) -> Iterator[int]:
@@ -242,3 +275,37 @@ class AuxiliaryGraph:
         else:
             self._live[a] &= ~(1 << b)
             self._live[b] &= ~(1 << a)
+
+
+def _auxiliary_graph(
+    fabric: FabricArrays, current: Topology, standing: Standing, budget: Budget
+) -> AuxiliaryGraph:
+    unavailable = standing.ports() | budget.blocked_ports
+    racks, planes = fabric.port_rack.tolist(), fabric.port_plane.tolist()
+    ports = (
+        PortId(port)
+        for port in range(fabric.n_ports)
+        if port not in unavailable
+        and budget.includes_rack(racks[port])
+        and budget.includes_plane(planes[port])
+    )
+    graph = AuxiliaryGraph(fabric, ports, preferred=current.circuits - standing.circuits)
+    for circuit in sorted(standing.circuits):
+        within = all(budget.includes_rack(rack) for rack in fabric.racks_of(circuit))
+        if within and not budget.blocked_ports & {circuit.a, circuit.b}:
+            graph.add_circuit(circuit, standing.residual_mbps[circuit])
+    return graph
+
+
+def _rounds(graph: AuxiliaryGraph, waiting: list[PairDemand], budget: Budget) -> Iterator[Path]:
+    for depth in range(1, budget.max_hops + 1):
+        left_over = []
+        for pair in waiting:
+            need_mbps = 0.0 if budget.boolean else pair.mbps
+            racks = graph.shortest_path(pair.src, pair.dst, depth, need_mbps)
+            if racks is None:
+                left_over.append(pair)
+                continue
+            circuits = graph.book(racks, pair.mbps, need_mbps)
+            yield Path(RackId(pair.src), RackId(pair.dst), circuits)
+        waiting = left_over

@@ -1,0 +1,113 @@
+"""Topologies from files: what ``hydra topology`` and ``hydra plan --fabric`` print as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from hydra.errors import PlanError
+from hydra.model import Circuit, Fabric, NetworkState, OpticalPort, Path, Topology, VlanId
+from topology.checks import check_topology, check_vlans
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+
+class _End(_Part):
+    rack: str
+    port: str
+
+
+class _Circuit(_Part):
+    a: _End
+    b: _End
+
+
+class _Hop(_Part):
+    from_rack: str
+    from_port: str
+    to_rack: str
+    to_port: str
+
+
+class _Path(_Part):
+    vlan: int
+    hops: Annotated[list[_Hop], Field(min_length=1)]
+
+
+class _Document(_Part):
+    circuits: list[_Circuit]
+    paths: list[_Path]
+
+
+_DOCUMENT = TypeAdapter(_Document)
+
+
+def read_state(file: FilePath, fabric: Fabric) -> NetworkState:
+    """The circuits, paths and VLANs in a file, on ``fabric``.
+
+    Raises PlanError naming the file and what is wrong: also where the topology could not stand.
+    """
+    try:
+        document = _DOCUMENT.validate_python(json.loads(file.read_text(encoding="utf-8")))
+        state = _state(document, fabric)
+    except OSError as error:
+        raise PlanError(f"{file} can't be read: {error.strerror or error}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        raise PlanError(
+            f"{file} is no topology as `hydra topology --json` prints it: {where}: {first['msg']}"
+        ) from error
+    except ValueError as error:
+        raise PlanError(f"{file} is not JSON: {error}") from error
+    except PlanError as error:
+        raise PlanError(f"{file}: {error}") from error
+    longest = max((path.hops for path in state.topology.paths), default=1)
+    problems = [
+        *check_topology(fabric, state.topology, longest),
+        *check_vlans(fabric, state, fabric.circuit_vlans),
+    ]
+    if problems:
+        raise PlanError(f"{file} holds a topology that can't stand: " + "; ".join(problems))
+    return state
+
+
+def _state(document: _Document, fabric: Fabric) -> NetworkState:
+    ports = {(fabric.racks[port.rack].name, port.tor_port): port for port in fabric.ports}
+    circuits = frozenset(
+        _circuit(ports, (one.a.rack, one.a.port), (one.b.rack, one.b.port))
+        for one in document.circuits
+    )
+    vlans = {_path(ports, one): VlanId(one.vlan) for one in document.paths}
+    return NetworkState(0, Topology(circuits, tuple(sorted(vlans))), vlans)
+
+
+def _circuit(
+    ports: Mapping[tuple[str, str], OpticalPort], one: tuple[str, str], other: tuple[str, str]
+) -> Circuit:
+    for name in (one, other):
+        if name not in ports:
+            raise PlanError(f"rack {name[0]} has no optical port {name[1]} in this fabric")
+    a, b = sorted((ports[one], ports[other]), key=lambda port: port.id)
+    if a.id == b.id:
+        raise PlanError(f"a circuit from {one[0]}:{one[1]} to itself")
+    return Circuit(a.plane, a.id, b.id)
+
+
+def _path(ports: Mapping[tuple[str, str], OpticalPort], one: _Path) -> Path:
+    circuits = tuple(
+        _circuit(ports, (hop.from_rack, hop.from_port), (hop.to_rack, hop.to_port))
+        for hop in one.hops
+    )
+    first, last = one.hops[0], one.hops[-1]
+    src = ports[first.from_rack, first.from_port].rack
+    dst = ports[last.to_rack, last.to_port].rack
+    if src > dst:
+        return Path(dst, src, circuits[::-1])
+    return Path(src, dst, circuits)

@@ -1,0 +1,20 @@
+"""What is behind the ports of an optical switch, in words."""
+
+from __future__ import annotations
+
+from hydra.model import Fabric, PlaneId, RackId
+
+
+def wired_to(fabric: Fabric, plane: PlaneId) -> dict[int, tuple[RackId, str]]:
+    """(rack, ToR port) behind each port of an optical switch that the configuration wires."""
+    return {
+        number: (port.rack, port.tor_port)
+        for port in fabric.ports
+        if port.plane == plane
+        for number in (port.ingress, port.egress)
+    }
+
+
+def wired_name(fabric: Fabric, end: tuple[RackId, str] | None) -> str | None:
+    """``r1 hyt-r1-p1``, for what :func:`wired_to` found behind a port."""
+    return None if end is None else f"{fabric.racks[end[0]].name} {end[1]}"

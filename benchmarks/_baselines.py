@@ -1,0 +1,156 @@
+"""Topology algorithms and estimators as one would write them with networkx, scipy and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Final
+
+import networkx as nx
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+RATE_MBPS: Final = 10_000.0
+"""Of every port, in these comparisons."""
+MAX_HOPS: Final = 3
+
+Prepared = Callable[[], float]
+"""Plans once; returns the share of the demand served."""
+Way = Callable[[int, int, np.ndarray], Prepared]
+"""From racks, planes and a demand in Mbps to something that can be timed."""
+
+
+def _networkx_multihop(racks: int, planes: int, demand: np.ndarray) -> Prepared:
+    """The rounds of HydRA's heuristic on a networkx graph of free planes and residual circuits."""
+    both = np.triu(np.maximum(demand, demand.T))
+
+    def plan() -> float:
+        free = [set(range(planes)) for _ in range(racks)]
+        left: dict[tuple[int, int], float] = {}
+        graph = nx.complete_graph(racks)
+        waiting = sorted(
+            ((float(both[a, b]), a, b) for a, b in np.argwhere(both).tolist()), reverse=True
+        )
+        served = 0.0
+        for depth in range(1, MAX_HOPS + 1):
+            over = []
+            for mbps, src, dst in waiting:
+                paths = nx.single_source_shortest_path(graph, src, cutoff=depth)
+                if dst not in paths:
+                    over.append((mbps, src, dst))
+                    continue
+                hops = [(min(hop), max(hop)) for hop in pairwise(paths[dst])]
+                for one, other in hops:
+                    common = free[one] & free[other]
+                    if left.get((one, other), 0.0) < mbps and common:
+                        plane = min(common)
+                        free[one].discard(plane)
+                        free[other].discard(plane)
+                        left[one, other] = left.get((one, other), 0.0) + RATE_MBPS
+                given = min([mbps, *(left[hop] for hop in hops)])
+                served += given
+                touched = set()
+                for hop in hops:
+                    left[hop] -= given
+                    touched |= set(hop)
+                for rack in touched:
+                    for other in range(racks):
+                        pair = (min(rack, other), max(rack, other))
+                        if other != rack:
+                            usable = left.get(pair, 0.0) > 0 or free[rack] & free[other]
+                            (graph.add_edge if usable else _drop(graph))(*pair)
+            waiting = over
+        return served / float(both.sum())
+
+    return plan
+
+
+def _drop(graph) -> Callable[[int, int], None]:
+    return lambda one, other: graph.remove_edges_from([(one, other)])
+
+
+def _in_turn(matching: Callable[[np.ndarray], Iterator[tuple[int, int]]], *, one_way: bool) -> Way:
+    """A matching per plane on what the planes before have left."""
+
+    def prepare(_racks: int, planes: int, demand: np.ndarray) -> Prepared:
+        wanted = demand if one_way else np.triu(np.maximum(demand, demand.T))
+
+        def plan() -> float:
+            residual = wanted.copy()
+            for _ in range(planes):
+                for one, other in matching(np.minimum(residual, RATE_MBPS)):
+                    residual[one, other] -= min(RATE_MBPS, residual[one, other])
+            return 1.0 - float(residual.sum() / wanted.sum())
+
+        return plan
+
+    return prepare
+
+
+def _networkx_matching(weight: np.ndarray) -> Iterator[tuple[int, int]]:
+    graph = nx.Graph()
+    graph.add_weighted_edges_from((a, b, weight[a, b]) for a, b in np.argwhere(weight).tolist())
+    return ((min(edge), max(edge)) for edge in nx.max_weight_matching(graph))
+
+
+def _scipy_matching(weight: np.ndarray) -> Iterator[tuple[int, int]]:
+    rows, columns = linear_sum_assignment(weight, maximize=True)
+    return (
+        (a, b) for a, b in zip(rows.tolist(), columns.tolist(), strict=True) if weight[a, b] > 0
+    )
+
+
+BASELINES: Mapping[str, Way] = {
+    "networkx multi-hop": _networkx_multihop,
+    "networkx matchings": _in_turn(_networkx_matching, one_way=False),
+    "scipy assignments": _in_turn(_scipy_matching, one_way=True),
+}
+BASELINE_OF = {
+    "hydra-bfs": "networkx multi-hop",
+    "hydra-bfs+": "networkx multi-hop",
+    "edmonds": "networkx matchings",
+    "helios": "scipy assignments",
+    "b-matching": "scipy assignments",
+}
+"""The baseline that does the same; the others are compared with the bound alone."""
+
+
+def plain_estimate(src: np.ndarray, dst: np.ndarray, racks: int, mbps: float) -> np.ndarray:
+    """The estimator as Hedera prints it: senders and receivers take turns until nothing changes."""
+    flows = list(zip(src.tolist(), dst.tolist(), strict=True))
+    rate = [0.0] * len(flows)
+    settled = [False] * len(flows)
+    by_src: list[list[int]] = [[] for _ in range(racks)]
+    by_dst: list[list[int]] = [[] for _ in range(racks)]
+    for number, (one, other) in enumerate(flows):
+        by_src[one].append(number)
+        by_dst[other].append(number)
+    changed = True
+    while changed:
+        before = list(rate)
+        for mine in by_src:
+            open_ones = [f for f in mine if not settled[f]]
+            if open_ones:
+                share = (mbps - sum(rate[f] for f in mine if settled[f])) / len(open_ones)
+                for f in open_ones:
+                    rate[f] = share
+        for mine in by_dst:
+            if sum(rate[f] for f in mine) > mbps * (1 + 1e-9):
+                _limit(mine, rate, settled, mbps)
+        changed = any(abs(a - b) > 1e-6 for a, b in zip(before, rate, strict=True))
+    estimate = np.zeros((racks, racks))
+    np.add.at(estimate, (src, dst), rate)
+    return estimate
+
+
+def _limit(mine: list[int], rate: list[float], settled: list[bool], mbps: float) -> None:
+    limited = set(mine)
+    share = mbps / len(mine)
+    while True:
+        small = {f for f in limited if rate[f] < share}
+        if not small:
+            break
+        limited -= small
+        share = (mbps - sum(rate[f] for f in mine if f not in limited)) / len(limited)
+    for f in limited:
+        rate[f], settled[f] = share, True

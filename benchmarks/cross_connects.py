@@ -1,0 +1,188 @@
+"""Set cross-connects through every optical driver, in bulk and one by one; many planes at once.
+
+``python -m benchmarks.cross_connects``. Devices are emulators on loopback sockets, whose mirrors
+take 25 ms. Every way ends when the driver has read the device back and found what it asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+
+import yaml
+
+from benchmarks._report import Result, report
+from drivers.registry import OPTICAL, optical_switch
+from hydra.model import CrossConnect, Login, Plane, PlaneId
+from hydra.roles import OpticalSwitch
+from mininet_scenarios.emulators.craft_terminal import PASSWORD
+
+REPOSITORY = Path(__file__).parents[1]
+PORTS = 192
+SWITCHING_MS = 25.0
+RUNS = 5
+PLANES = 32
+TIMEOUT_S = 60.0
+PARALLEL_TARGET = 1.5
+LOGIN_VARIABLE = "HYDRA_BENCHMARK_LOGIN"
+CRAFT_VARIABLE = "HYDRA_BENCHMARK_CRAFT"
+EMULATORS = {
+    "polatis-scpi": ("polatis", None),
+    "polatis-tl1": ("polatis_tl1", Login("admin", password_env=LOGIN_VARIABLE)),
+    "calient-tl1": ("calient", Login("admin", password_env=LOGIN_VARIABLE)),
+    "glimmerglass-tl1": ("glimmerglass", None),
+    "template": ("craft_terminal", Login("craft", password_env=CRAFT_VARIABLE)),
+}
+
+
+def options(driver: str) -> dict[str, object]:
+    """Those of the documented example, where a driver can't do without."""
+    if driver != "template":
+        return {}
+    page = (REPOSITORY / "docs" / "template-driver.md").read_text()
+    (plane,) = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])["planes"]
+    return plane["options"]
+
+
+@contextmanager
+def emulated(driver: str, number: int = 0, *, serial: bool = False) -> Iterator[OpticalSwitch]:
+    """A driver, and an emulator of its own to talk to."""
+    module, login = EMULATORS[driver]
+    line = f"{tempfile.gettempdir()}/hydra-benchmark-{os.getpid()}-{number}"
+    command = [sys.executable, "-m", f"mininet_scenarios.emulators.{module}"]
+    command += ["--listen", "127.0.0.1:0", "--ports", f"{PORTS}"]
+    command += ["--switching-ms", f"{SWITCHING_MS:g}", *(["--serial", line] if serial else [])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as process:
+        address = process.stdout.readline().split()[2]
+        plane = Plane(
+            PlaneId(number),
+            f"p{number}",
+            driver,
+            f"serial:{line}" if serial else address,
+            PORTS,
+            SWITCHING_MS,
+            1.0,
+            login,
+            options(driver),
+        )
+        switch = optical_switch(plane, TIMEOUT_S)
+        switch.open()
+        try:
+            yield switch
+        finally:
+            switch.close()
+            process.terminate()
+
+
+def layout(turn: int, size: int) -> list[CrossConnect]:
+    """So many cross-connects, all of them others at each turn."""
+    return [CrossConnect(n + 1, PORTS + 1 + (n + turn) % size) for n in range(size)]
+
+
+def in_bulk(switch: OpticalSwitch, before: Sequence[CrossConnect], after: Sequence[CrossConnect]):
+    switch.change(before, after)
+
+
+def one_by_one(
+    switch: OpticalSwitch, before: Sequence[CrossConnect], after: Sequence[CrossConnect]
+):
+    for cross_connect in before:
+        switch.change([cross_connect], [])
+    for cross_connect in after:
+        switch.change([], [cross_connect])
+
+
+def time_ms(way, switch: OpticalSwitch, turns: range, size: int) -> float:
+    """Median time of a change from one layout to the next; the first is not counted."""
+    times = []
+    for turn in turns:
+        started = time.perf_counter()
+        way(switch, layout(turn - 1, size) if turn else [], layout(turn, size))
+        times.append((time.perf_counter() - started) * 1000)
+        if switch.cross_connects() != set(layout(turn, size)):
+            raise RuntimeError(f"{switch.name} has not what was asked for")
+    return median(times[1:])
+
+
+def driver_results() -> list[Result]:
+    results = []
+    for driver in OPTICAL:
+        if driver in EMULATORS:
+            with emulated(driver) as switch:
+                ours = time_ms(in_bulk, switch, range(RUNS + 1), PORTS)
+                alone = time_ms(one_by_one, switch, range(RUNS, RUNS + 2), PORTS)
+            case = f"{driver}, {PORTS} moved"
+            results.append(
+                Result(case, f"median of {RUNS}", "ms", "lower", ours, alone, "one at a time")
+            )
+    with emulated("polatis-scpi", serial=True) as switch:
+        ours = time_ms(in_bulk, switch, range(RUNS + 1), PORTS)
+        alone = time_ms(one_by_one, switch, range(RUNS, RUNS + 2), PORTS)
+    results.append(
+        Result(
+            f"polatis-scpi on a pseudo-terminal, {PORTS} moved",
+            f"median of {RUNS}",
+            "ms",
+            "lower",
+            ours,
+            alone,
+            "one at a time",
+        )
+    )
+    return results
+
+
+def plane_results() -> list[Result]:
+    """All planes at once, each in a thread of its own, as the controller does it."""
+    with ExitStack() as stack:
+        switches = [
+            stack.enter_context(emulated("polatis-scpi", number)) for number in range(PLANES)
+        ]
+        pool = stack.enter_context(ThreadPoolExecutor(PLANES))
+        results = []
+        for size in (8, PORTS):
+            alone, together = [], []
+            for switch in switches:
+                switch.change(switch.cross_connects(), layout(0, size))
+            for turn in range(1, RUNS + 2):
+                before, after = layout(turn - 1, size), layout(turn, size)
+                started = time.perf_counter()
+                switches[0].change(before, after)
+                alone.append((time.perf_counter() - started) * 1000)
+                switches[0].change(after, before)
+                started = time.perf_counter()
+                list(pool.map(lambda s, b=before, a=after: s.change(b, a), switches))
+                together.append((time.perf_counter() - started) * 1000)
+            target = PARALLEL_TARGET * median(alone) if size == 8 else None
+            results.append(
+                Result(
+                    f"{PLANES} planes at once, {size} moved in each",
+                    f"median of {RUNS + 1}",
+                    "ms",
+                    "lower",
+                    median(together),
+                    median(alone),
+                    "one plane",
+                    target,
+                )
+            )
+    return results
+
+
+def main() -> int:
+    os.environ |= {LOGIN_VARIABLE: "root", CRAFT_VARIABLE: PASSWORD}
+    results = [*driver_results(), *plane_results()]
+    report("cross_connects", results)
+    return 0 if all(result.meets_target for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

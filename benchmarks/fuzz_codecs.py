@@ -1,0 +1,76 @@
+"""Feed every driver codec many mutated inputs, and count what escapes.
+
+``python -m benchmarks.fuzz_codecs [INPUTS]``. Inputs are grown from those kept under
+``tests/unit/drivers/corpus``. Each is fed whole and byte by byte, which must read the same; what is
+accepted is encoded and read again, which must give the same; every parser of values gets it too.
+Anything but an event or the codec's own error is an escape: it is printed, and is to be kept.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Sequence
+
+from benchmarks._report import Result, report
+from tests.unit.drivers.codec_inputs import CODECS, Codec
+
+INPUTS = 30_000
+SEED = 20261121
+LONGEST = 2000
+
+
+def mutated(chance: random.Random, kept: Sequence[bytes]) -> bytes:
+    """One or two kept inputs, spliced, with a few bytes changed, left out or doubled."""
+    first, second = chance.choice(kept), chance.choice(kept)
+    data = bytearray(first[: chance.randrange(len(first) + 1)])
+    data += second[chance.randrange(len(second) + 1) :]
+    for _ in range(chance.randrange(6)):
+        at = chance.randrange(len(data) + 1)
+        end = at + chance.randrange(20)
+        match chance.randrange(4):
+            case 0:
+                data[at : at + 1] = bytes([chance.randrange(256)])
+            case 1:
+                del data[at:end]
+            case 2:
+                data[at:at] = data[at:end]
+            case _:
+                data[at:at] = chance.choice((b'"', b";", b"\r\n", b">\r\n", b"/*", b"*/", b"\\"))
+    return bytes(data[:LONGEST])
+
+
+def fuzz(codec: Codec, inputs: int) -> tuple[int, int, int]:
+    """(events, protocol errors, escapes)."""
+    chance = random.Random(f"{SEED} {codec.name}")  # noqa: S311  (to be repeated, not to be secret)
+    kept = [path.read_bytes() for path in codec.kept()]
+    events = errors = escapes = 0
+    for _ in range(inputs):
+        data = mutated(chance, kept)
+        try:
+            outcome = codec.check(data)
+        except Exception as escaped:  # that is what is looked for
+            escapes += 1
+            print(f"{codec.name}: {type(escaped).__name__}: {escaped}: {data!r}")
+            continue
+        events += len(outcome.events)
+        errors += outcome.error is not None
+    return events, errors, escapes
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    inputs = int(arguments[0]) if arguments else INPUTS
+    results = []
+    for codec in CODECS:
+        started = time.perf_counter()
+        events, errors, escapes = fuzz(codec, inputs)
+        case = f"{codec.name}, {inputs} inputs"
+        told = f"protocol errors told, {events} events, {time.perf_counter() - started:.0f} s"
+        results.append(Result(case, "escapes", "inputs", "lower", escapes, errors, told, 0))
+    report("fuzz_codecs", results)
+    return 0 if all(result.meets_target for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

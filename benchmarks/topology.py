@@ -1,0 +1,276 @@
+"""Every topology algorithm, timed, weighed and judged: ``python -m benchmarks.topology``.
+
+Each case runs in a process of its own, so that memory and first calls are its own too, and is given
+up after a while. The baselines do the same with networkx and scipy, written as one would write
+them; where they would take hours, on a smaller network, and it says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from apps.offline import plain_fabric
+from benchmarks._baselines import (
+    BASELINE_OF,
+    BASELINES,
+    MAX_HOPS,
+    RATE_MBPS,
+    Prepared,
+    Way,
+    plain_estimate,
+)
+from benchmarks._report import Result, report
+from benchmarks._timing import median_ms
+from hydra.model import EMPTY_TOPOLOGY
+from topology.algorithms import ENTRIES, Product, algorithm
+from topology.bounds import served_share_bound
+from topology.demand import estimate_flows
+from topology.problem import Budget, FabricArrays, Reserved
+from topology.synthetic import synthetic_demand
+
+SEED = 1
+LOAD = 0.9
+"""What the busiest rack sends or receives, as a part of its ports' rates."""
+LIMIT_S = 20.0
+"""For one case; then it is given up."""
+REPEAT_S = 1.0
+CASES = (
+    (64, 8, "sparse"),
+    (64, 8, "gravity"),
+    (320, 32, "sparse"),
+    (320, 32, "gravity"),
+    (1000, 32, "sparse"),
+)
+ESTIMATE_TARGET_MS = 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One way to plan, on one case."""
+
+    first_ms: float
+    typical_ms: float
+    peak_mb: float
+    """Above what the libraries take."""
+    value: float
+    """Share of the demand served; of baselines that plan matchings, the weight."""
+
+
+# --- in a process of its own ----------------------------------------------------------------
+
+
+def measure(way: str, racks: int, planes: int, kind: str) -> Measured:
+    plan = BASELINES[way] if way in BASELINES else _registered(way)
+    demand = _demand(racks, planes, kind)
+    plan_it = plan(racks, planes, demand)
+    before_kb = _peak_kb(reset=True)
+    times_ms: list[float] = []
+    value = 0.0
+    while not times_ms or (sum(times_ms) < REPEAT_S * 1000 and len(times_ms) < 6):
+        started_s = time.perf_counter()
+        value = plan_it()
+        times_ms.append((time.perf_counter() - started_s) * 1000)
+    more_kb = _peak_kb() - before_kb
+    return Measured(times_ms[0], median(times_ms[1:] or times_ms), more_kb / 1024, value)
+
+
+def _peak_kb(*, reset: bool = False) -> int:
+    """The most memory that this process has held since the last reset (proc(5))."""
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0])
+
+
+def _demand(racks: int, planes: int, kind: str) -> np.ndarray:
+    return synthetic_demand(kind, racks, SEED, LOAD * planes * RATE_MBPS)
+
+
+def _registered(name: str) -> Way:
+    def prepare(racks: int, planes: int, demand: np.ndarray) -> Prepared:
+        fabric = FabricArrays.of(plain_fabric(racks, planes, RATE_MBPS))
+        plan, budget = algorithm(name), Budget(MAX_HOPS)
+        return lambda: plan(fabric, demand, EMPTY_TOPOLOGY, Reserved(), budget).served_share
+
+    return prepare
+
+
+# --- the table ------------------------------------------------------------------------------
+
+
+def attempt(way: str, racks: int, planes: int, kind: str) -> Measured | None:
+    """None if it took too long."""
+    command = [sys.executable, "-m", "benchmarks.topology", "--one", way]
+    arguments = ["--racks", str(racks), "--planes", str(planes), "--kind", kind]
+    try:
+        done = subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, check=False, timeout=LIMIT_S
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    if done.returncode:
+        sys.exit(f"{way} failed on {racks} racks:\n{done.stderr}")
+    return Measured(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def compare_algorithms() -> Iterator[Result]:
+    slow: set[str] = set()
+    for racks, planes, kind in CASES:
+        case = f"{racks} racks, {planes} planes, {kind}"
+        fabric = FabricArrays.of(plain_fabric(racks, planes, RATE_MBPS))
+        demand = _demand(racks, planes, kind)
+        baselines = {
+            way: None if way in slow else attempt(way, racks, planes, kind)
+            for way in sorted({BASELINE_OF[name] for name in ENTRIES if name in BASELINE_OF})
+        }
+        slow |= {way for way, measured in baselines.items() if measured is None}
+        _print_head(case)
+        for way, measured in baselines.items():
+            _print_row(way, measured)
+        for name, entry in ENTRIES.items():
+            objection = entry.objection(fabric)
+            measured = None if objection or name in slow else attempt(name, racks, planes, kind)
+            _print_row(name, measured, objection or "")
+            if measured is None:
+                slow |= set() if objection else {name}
+                continue
+            one_way = entry.product is not Product.CIRCUITS
+            bound = served_share_bound(fabric, demand, one_way=one_way)
+            yield _quality(case, name, measured, bound)
+            baseline = baselines.get(BASELINE_OF.get(name, ""))
+            if baseline is not None:
+                yield _speed(case, name, measured, baseline)
+
+
+def _quality(case: str, name: str, measured: Measured, bound: float | None) -> Result:
+    return Result(
+        f"{name}: {case}",
+        "demand served",
+        "%",
+        "higher",
+        100 * measured.value,
+        100 * (1.0 if bound is None else bound),
+        "no plan serves more",
+    )
+
+
+def _speed(case: str, name: str, measured: Measured, baseline: Measured) -> Result:
+    return Result(
+        f"{name}: {case}",
+        "planning time",
+        "ms",
+        "lower",
+        measured.typical_ms,
+        baseline.typical_ms,
+        f"{BASELINE_OF[name]}, serves {100 * baseline.value:.1f} %",
+    )
+
+
+def _print_head(case: str) -> None:
+    print(f"\n{case}", flush=True)
+    print(f"  {'':24}{'typical ms':>12}{'first ms':>12}{'memory MB':>12}{'served %':>12}")
+
+
+def _print_row(name: str, measured: Measured | None, objection: str = "") -> None:
+    if measured is None:
+        print(f"  {name:24}{objection or f'more than {LIMIT_S:g} s':>24}", flush=True)
+        return
+    print(
+        f"  {name:24}{measured.typical_ms:12.1f}{measured.first_ms:12.1f}{measured.peak_mb:12.1f}"
+        f"{100 * measured.value:12.1f}",
+        flush=True,
+    )
+
+
+def import_times() -> Iterator[Result]:
+    """How long a fresh Python takes to load the algorithms."""
+
+    def importing(module: str) -> Callable[[int], object]:
+        command = [sys.executable, "-c", f"import {module}"]
+        return lambda _: subprocess.run(command, check=True)
+
+    ways = {"python": importing("sys"), "ours": importing("topology.algorithms")}
+    ways |= {"networkx": importing("networkx"), "scipy": importing("scipy.optimize")}
+    times = median_ms(ways, 3)
+    for baseline in ("networkx", "scipy"):
+        yield Result(
+            "import of topology.algorithms",
+            "time of a fresh process",
+            "ms",
+            "lower",
+            times["ours"],
+            times[baseline],
+            f"import {baseline}; Python alone {times['python']:.0f} ms",
+        )
+
+
+# --- demand estimation ----------------------------------------------------------------------
+
+
+def _flows(racks: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(SEED)
+    weight = random.lognormal(0, 1, (2, racks))
+    src, dst = (random.choice(racks, count, p=w / w.sum()) for w in weight)
+    return src[src != dst], dst[src != dst]
+
+
+def estimates() -> Iterator[Result]:
+    for racks, count, target in ((320, 16_000, None), (1000, 250_000, ESTIMATE_TARGET_MS)):
+        src, dst = _flows(racks, count)
+        capacity = np.full(racks, RATE_MBPS)
+        ours = estimate_flows(src, dst, capacity, capacity)
+        plain = plain_estimate(src, dst, racks, RATE_MBPS)
+        if not np.allclose(ours, plain, rtol=1e-4, atol=1e-3):
+            sys.exit("the estimate differs from the plain one")
+        times = median_ms(
+            {
+                "ours": lambda _, s=src, d=dst, c=capacity: estimate_flows(s, d, c, c),
+                "plain": lambda _, s=src, d=dst, n=racks: plain_estimate(s, d, n, RATE_MBPS),
+            },
+            3 if count < 100_000 else 1,
+        )
+        yield Result(
+            f"demand of {count:,} flows, {racks} racks",
+            "estimation time",
+            "ms",
+            "lower",
+            times["ours"],
+            times["plain"],
+            "Hedera's loop in Python",
+            target,
+        )
+
+
+def main() -> None:
+    results = [*compare_algorithms(), *import_times(), *estimates()]
+    print()
+    report("topology", results)
+
+
+def _main_of_one() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--one", metavar="ALGORITHM")
+    parser.add_argument("--racks", type=int)
+    parser.add_argument("--planes", type=int)
+    parser.add_argument("--kind")
+    given = parser.parse_args()
+    if given.one is None:
+        main()
+        return
+    measured = measure(given.one, given.racks, given.planes, given.kind)
+    fields = ("first_ms", "typical_ms", "peak_mb", "value")
+    print(json.dumps({name: getattr(measured, name) for name in fields}))
+
+
+if __name__ == "__main__":
+    _main_of_one()

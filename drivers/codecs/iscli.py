@@ -1,0 +1,409 @@
+"""The "industry standard" CLI of IBM and Lenovo switches (Networking OS): bytes in, replies out.
+
+A session is a terminal: what is sent comes back as an echo, a reply is everything from there to the
+next prompt, long output stops at a pager, and lines are redrawn with carriage returns. The prompt
+is the switch's name (which may hold spaces), the mode in parentheses, and ``>`` or ``#``:
+``RS G8264>``, ``RS G8264(config-if)#``.
+
+The name is not known when a session starts, and a greeting may look like a prompt. So a client
+sends :data:`MARK`, a comment, and takes the name from the line on which it is echoed.
+
+Sources: the configuration and output that owners of these switches have published (``interface
+port``, ``switchport``, ``show interface status``), and the error texts that Ansible's ENOS terminal
+looks for. Inferred: that a VLAN list which does not fit a line is continued on the next, and the
+words in which a console asks for user and password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+MAX_LINE_CHARACTERS: Final = 4096
+MAX_REPLY_CHARACTERS: Final = 1 << 20
+MAX_COMMAND_CHARACTERS: Final = 240
+"""Longest line sent; longer VLAN lists are split into several commands."""
+
+MARK: Final = "!hydra"
+PAGER: Final = "Press q to quit, any other key to continue"
+PAGER_KEY: Final = b" "
+
+_BACKSPACE: Final = 0x08
+_LF: Final = 0x0A
+_CR: Final = 0x0D
+_IGNORED: Final = frozenset({0x00, 0x07})
+_TAB: Final = 0x09
+_MODE: Final = r"(?:\([A-Za-z][A-Za-z0-9 -]{0,30}\))?[>#]"
+_MARKED: Final = re.compile(rf"(?P<name>[^\s>#][^>#]{{0,63}}?){_MODE} ?{re.escape(MARK)}")
+_USER: Final = re.compile(r"(?i)(?:enter )?(?:login )?(?:user ?name|user|login):")
+_PASSWORD: Final = re.compile(r"(?i)(?:enter )?(?:login |enable )?password:")
+_ERROR: Final = re.compile(
+    r"(?i)\s*(?:% ?(?:error|invalid|bad secret|incomplete|ambiguous|unknown|no such)\b|error\b"
+    r"|invalid input|(?:incomplete|ambiguous) command|.*\breturned error code)"
+)
+_SENDABLE: Final = re.compile(r"[\x20-\x7e]*", re.ASCII)
+_NUMBERS: Final = re.compile(r"[0-9]{1,4}(?:-[0-9]{1,4})?(?:,[0-9]{1,4}(?:-[0-9]{1,4})?)*,?")
+_PORT_HEADER: Final = re.compile(r"interface port ([0-9A-Za-z,:/-]+)")
+_LAST_VLAN: Final = 4094
+
+
+class IscliError(Exception):
+    """Bytes or text that are not part of the grammar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the switch said to one line, without echo and prompt."""
+
+    echo: str
+    """What the switch took for the command; empty where it spoke of its own accord."""
+    lines: tuple[str, ...]
+    mode: str
+    """``>``, ``#``, ``(config)#`` and so on."""
+
+    @property
+    def error(self) -> str | None:
+        """The first line that reports an error."""
+        return next((line.strip() for line in self.lines if _ERROR.match(line)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Pager:
+    """Output has stopped until a key is pressed: send :data:`PAGER_KEY`."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserWanted:
+    """A console asks who is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordWanted:
+    """The switch asks for a password instead of showing its prompt."""
+
+
+Event = Reply | Pager | UserWanted | PasswordWanted
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """VLANs of one port as its configuration says."""
+
+    trunk: bool
+    native: int
+    """Of an access port, its only VLAN."""
+    allowed: frozenset[int]
+    """Of a trunk, the untagged one included where it is carried."""
+
+
+DEFAULT_MEMBERSHIP: Final = Membership(
+    trunk=False, native=1, allowed=frozenset(range(1, _LAST_VLAN + 1))
+)
+"""Of a port that the configuration does not mention."""
+
+
+# --- the terminal -------------------------------------------------------------------------------
+
+
+class Terminal:
+    """Cuts a byte stream into events, however the bytes were split on their way.
+
+    Holds at most :data:`MAX_REPLY_CHARACTERS` of a reply and :data:`MAX_LINE_CHARACTERS` of a line.
+    """
+
+    def __init__(self) -> None:
+        self._name: str | None = None
+        self._line = ""
+        self._lines: list[str] = []
+        self._size = 0
+        self._returned = False
+        self._echo: str | None = None
+        self._events: deque[Event] = deque()
+        self._error: IscliError | None = None
+        self._prompt: re.Pattern[str] | None = None
+
+    @property
+    def named(self) -> bool:
+        """Whether the switch's name, and with it the prompt, is known."""
+        return self._name is not None
+
+    @property
+    def may_be_prompt(self) -> bool:
+        """Whether the unfinished line could be a prompt: then it is time to send the mark."""
+        return not self.named and self._line.rstrip(" ").endswith((">", "#"))
+
+    def receive(self, data: bytes) -> None:
+        """Take the next bytes from the device; bytes after the first bad one are ignored."""
+        for byte in data:
+            if self._error is None:
+                self._take(byte)
+
+    def next_event(self) -> Event | None:
+        """The next event, or None when more bytes are needed.
+
+        Raises :class:`IscliError` once all events before the bad byte are taken, and ever after.
+        """
+        if self._events:
+            return self._events.popleft()
+        if self._error is not None:
+            raise self._error
+        return None
+
+    def _take(self, byte: int) -> None:
+        if byte == _LF:
+            self._end_line()
+        elif byte == _CR:
+            self._returned = True
+        elif byte == _BACKSPACE:
+            self._line = self._line[:-1]
+        elif byte not in _IGNORED:
+            if not (0x20 <= byte <= 0x7E or byte == _TAB or byte >= 0x80):
+                self._fail(f"byte 0x{byte:02x} in the output")
+                return
+            self._print("?" if byte >= 0x80 else chr(byte))
+
+    def _print(self, character: str) -> None:
+        if self._returned:  # to the start of the line, which is written over
+            self._returned = False
+            self._line = ""
+        if character == " " and not self._line and self.named and self._echo is None:
+            return  # what separates an echo from its prompt
+        if len(self._line) >= MAX_LINE_CHARACTERS:
+            self._fail(f"a line of more than {MAX_LINE_CHARACTERS} characters")
+            return
+        self._line += character
+        if character in ">#":
+            self._look_for_prompt()
+        elif character == PAGER[-1] and self._line.endswith(PAGER):
+            self._line = ""
+            self._events.append(Pager())
+        elif character == ":":
+            self._look_for_question()
+
+    def _look_for_question(self) -> None:
+        if not any(self._lines) and _PASSWORD.fullmatch(self._line):
+            self._line = ""
+            self._events.append(PasswordWanted())
+        elif not self.named and _USER.fullmatch(self._line):
+            self._line = ""
+            self._events.append(UserWanted())
+
+    def _look_for_prompt(self) -> None:
+        if self._prompt is not None and (match := self._prompt.fullmatch(self._line)):
+            self._finish(Reply(self._echo or "", tuple(self._lines), match["mode"]))
+
+    def _finish(self, reply: Reply) -> None:
+        self._events.append(reply)
+        self._line = ""
+        self._lines = []
+        self._size = 0
+        self._echo = None
+
+    def _end_line(self) -> None:
+        line, self._line, self._returned = self._line.rstrip(), "", False
+        if self._name is None:
+            self._learn(line)
+        elif self._echo is None:
+            self._echo = line
+        else:
+            self._size += len(line) + 1
+            if self._size > MAX_REPLY_CHARACTERS:
+                self._fail(f"a reply of more than {MAX_REPLY_CHARACTERS} characters")
+                return
+            self._lines.append(line)
+
+    def _learn(self, line: str) -> None:
+        match = _MARKED.fullmatch(line)
+        if match is not None:
+            self._name = match["name"]
+            self._prompt = re.compile(rf"{re.escape(self._name)}(?P<mode>{_MODE})")
+            self._echo = MARK
+
+    def _fail(self, reason: str) -> None:
+        self._error = IscliError(reason)
+        self._line = ""
+        self._lines = []
+
+
+def encode_line(text: str) -> bytes:
+    """One command line as sent to the switch."""
+    if len(text) > MAX_COMMAND_CHARACTERS:
+        raise IscliError(f"a command of {len(text)} characters (at most {MAX_COMMAND_CHARACTERS})")
+    if _SENDABLE.fullmatch(text) is None:
+        raise IscliError(f"a command may hold printable ASCII only: {text!r}")
+    return text.encode("ascii") + b"\r"
+
+
+def format_event(event: Event, name: str) -> bytes:
+    """What a switch of that name sends for an event, after the prompt before it."""
+    if isinstance(event, Pager):
+        return PAGER.encode("ascii")
+    if isinstance(event, PasswordWanted):
+        return b"Password:"
+    if isinstance(event, UserWanted):
+        return b"Login:"
+    text = "".join(f"{line}\r\n" for line in (event.echo, *event.lines))
+    if not event.echo and not event.lines:
+        text = ""
+    return f"{text}{name}{event.mode}".encode("ascii")
+
+
+# --- commands -----------------------------------------------------------------------------------
+
+
+def format_numbers(numbers: Iterable[int]) -> str:
+    """Ports or VLANs as the switch lists them: ``1-5,19``."""
+    return ",".join(_runs(numbers))
+
+
+def parse_numbers(text: str) -> frozenset[int]:
+    """``1-5,19`` → its numbers. Raises IscliError."""
+    if _NUMBERS.fullmatch(text) is None:
+        raise IscliError(f"not a list of numbers: {_shown(text)}")
+    found: set[int] = set()
+    for run in text.rstrip(",").split(","):
+        first, _, last = run.partition("-")
+        if int(last or first) < int(first):
+            raise IscliError(f"a range that runs backwards: {_shown(run)}")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def trunk_commands(ports: Collection[int], allowed: Collection[int], native: int) -> Iterator[str]:
+    """Make these ports trunks of exactly these VLANs; ``native`` is their untagged one."""
+    for run in _folded(_runs(ports), len("interface port ")):
+        yield f"interface port {run}"
+        yield "switchport mode trunk"
+        lead = "switchport trunk allowed vlan "
+        for number, part in enumerate(_folded(_runs(allowed), len(lead) + len("add "))):
+            yield f"{lead}{'add ' if number else ''}{part}"
+        yield f"switchport trunk native vlan {native}"
+        yield "exit"
+
+
+def _folded(runs: Iterable[str], taken: int) -> Iterator[str]:
+    """Runs joined by commas, in pieces that fit a command line."""
+    piece = ""
+    for run in runs:
+        if piece and taken + len(piece) + 1 + len(run) > MAX_COMMAND_CHARACTERS:
+            yield piece
+            piece = ""
+        piece = f"{piece},{run}" if piece else run
+    if piece:
+        yield piece
+
+
+def _runs(numbers: Iterable[int]) -> Iterator[str]:
+    ascending = sorted(set(numbers))
+    start = 0
+    for index, number in enumerate(ascending):
+        if index + 1 == len(ascending) or ascending[index + 1] != number + 1:
+            first, last = ascending[start], number
+            yield f"{first}" if first == last else f"{first}-{last}"
+            start = index + 1
+
+
+# --- replies ------------------------------------------------------------------------------------
+
+
+def parse_memberships(lines: Sequence[str]) -> Mapping[int, Membership]:
+    """Memberships from ``show running-config``, of the ports that have any.
+
+    A port that is not named is an access port of VLAN 1, a trunk without a list carries all VLANs.
+    """
+    found: dict[int, Membership] = {}
+    ports: frozenset[int] = frozenset()
+    for line in _unwrapped(lines):
+        header = _PORT_HEADER.fullmatch(line)
+        if header is not None:
+            ports = parse_numbers(header[1]) if _NUMBERS.fullmatch(header[1]) else frozenset()
+        elif line in ("exit", "!", "end"):
+            ports = frozenset()
+        elif line.startswith("switchport "):
+            for port in ports:
+                before = found.get(port, DEFAULT_MEMBERSHIP)
+                found[port] = _with(before, line)
+    return found
+
+
+def parse_links(lines: Sequence[str]) -> Mapping[str, bool]:
+    """Whether each port is up, from ``show interface status``."""
+    column: int | None = None
+    found: dict[str, bool] = {}
+    for line in lines:
+        words = line.split()
+        if "Link" in words and "Port" in words:
+            # The heading names two flow-control columns at once.
+            column = 6 if words[0] == "Alias" else 5
+        elif column is not None and len(words) > column and not line.startswith("-"):
+            found[words[column - 5]] = words[column] == "up"
+            if column == 6:
+                found[words[0]] = words[column] == "up"
+    if column is None:
+        raise IscliError("no table of ports in the reply to show interface status")
+    return found
+
+
+def _with(before: Membership, line: str) -> Membership:
+    """A membership after one more line of configuration."""
+    match line.split()[1:]:
+        case ["mode", mode]:
+            return replace(before, trunk=mode == "trunk")
+        case ["access", "vlan", vlan] | ["trunk", "native", "vlan", vlan]:
+            return replace(before, native=_vlan(vlan))
+        case ["trunk", "allowed", "vlan", *how]:
+            return replace(before, allowed=_allowed(before.allowed, how))
+        case _:
+            return before
+
+
+def _allowed(before: frozenset[int], how: list[str]) -> frozenset[int]:
+    match how:
+        case ["all"]:
+            return DEFAULT_MEMBERSHIP.allowed
+        case ["none"]:
+            return frozenset()
+        case ["add", listed]:
+            return before | _vlans(listed)
+        case ["remove", listed]:
+            return before - _vlans(listed)
+        case [listed]:
+            return _vlans(listed)
+        case _:
+            raise IscliError(f"not a list of VLANs: {_shown(' '.join(how))}")
+
+
+def _unwrapped(lines: Iterable[str]) -> Iterator[str]:
+    """Lines without indentation; one that only continues a list is joined to what it continues."""
+    held: str | None = None
+    for raw in lines:
+        line = " ".join(raw.split())
+        if held is not None and held.endswith(",") and _NUMBERS.fullmatch(line):
+            held += line
+            continue
+        if held is not None:
+            yield held
+        held = line
+    if held is not None:
+        yield held
+
+
+def _vlan(text: str) -> int:
+    (vlan,) = _vlans(text) if text.isdigit() else (0,)
+    if vlan == 0:
+        raise IscliError(f"not a VLAN: {_shown(text)}")
+    return vlan
+
+
+def _vlans(text: str) -> frozenset[int]:
+    vlans = parse_numbers(text)
+    if not vlans <= DEFAULT_MEMBERSHIP.allowed:
+        raise IscliError(f"VLANs outside 1..{_LAST_VLAN}: {_shown(text)}")
+    return vlans
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:77]}...")

@@ -1,0 +1,163 @@
+"""Terminal sessions of devices that print lines and a prompt: bytes in, replies out; no socket.
+
+What a device prints is cut into replies. A reply ends where its :class:`End` shows: at a prompt, at
+a question of the log-in dialogue, or with a line that is known to be the last. A decoder is given
+the ends of the log-in dialogue first and the one of every command after that.
+
+Lines end in CR LF, LF or CR. Text is printable ASCII and tabs; anything else (colours, cursor
+movement, telnet negotiation) raises :class:`TerminalError`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+MAX_LINE_BYTES: Final = 16 * 1024
+MAX_REPLY_BYTES: Final = 1024 * 1024
+
+_BREAK: Final = re.compile(rb"\r\n|\r|\n")
+_BAD: Final = re.compile(rb"[^\t\x20-\x7e]")
+_SENDABLE: Final = re.compile(r"[\t\x20-\x7e]*", re.ASCII)
+_CR: Final = 0x0D
+
+
+class TerminalError(Exception):
+    """Bytes that are no text, more of them than any reply has, or a log-in that was refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What ends a reply; exactly one of ``prompt``, ``question`` and ``is_last`` is given."""
+
+    prompt: str | None = None
+    """A line that begins with this, which is no part of the reply."""
+    question: str | None = None
+    """This text, wherever it stands."""
+    is_last: Callable[[str], bool] | None = None
+    """A line of which this is true; part of the reply."""
+    refuses: Callable[[str], bool] | None = None
+    """A line of which this is true says that the log-in has failed."""
+
+    def find(self, line: str) -> int:
+        """Where in an unfinished line the reply ends: the position after it; -1 if it does not."""
+        if self.prompt is not None:
+            return len(self.prompt) if line.startswith(self.prompt) else -1
+        if self.question is not None and (position := line.find(self.question)) >= 0:
+            return position + len(self.question)
+        return -1
+
+
+class TerminalDecoder:
+    """Cuts a byte stream into replies, however the bytes were split on their way.
+
+    ``opening`` are the ends of the first replies, ``then`` is the end of all others.
+    """
+
+    def __init__(self, opening: Iterable[End], then: End) -> None:
+        self._ends = deque(opening)
+        self._then = then
+        self._after_cr = False
+        self._line = ""
+        self._lines: list[str] = []
+        self._bytes = 0
+        self._replies: deque[str] = deque()
+        self._error: TerminalError | None = None
+
+    def receive(self, data: bytes) -> None:
+        """Take the next bytes from the device; bytes after the first bad one are ignored."""
+        if self._after_cr and data[:1] == b"\n":
+            data = data[1:]
+            self._after_cr = False
+        if not data or self._error is not None:
+            return
+        self._after_cr = data[-1] == _CR
+        *whole, rest = _BREAK.split(data)
+        for text in whole:
+            self._extend(text)
+            self._break()
+        self._extend(rest)
+
+    def next_line(self) -> str | None:
+        """The next complete reply, its lines joined by LF; None when more bytes are needed.
+
+        Raises :class:`TerminalError` once all replies before the bad byte are taken, from then on
+        always.
+        """
+        if self._replies:
+            return self._replies.popleft()
+        if self._error is not None:
+            raise self._error
+        return None
+
+    @property
+    def _end(self) -> End:
+        return self._ends[0] if self._ends else self._then
+
+    def _extend(self, text: bytes) -> None:
+        """More of the line that is being received."""
+        while text and self._error is None:
+            room = min(MAX_LINE_BYTES - len(self._line), MAX_REPLY_BYTES - self._bytes)
+            if room <= 0:
+                self._fail_as_too_long()
+                return
+            part, text = text[:room], text[room:]
+            bad = _BAD.search(part)
+            good = part if bad is None else part[: bad.start()]
+            self._line += good.decode("ascii")
+            self._bytes += len(good)
+            # Ends that stand before a bad byte count, as they would have byte by byte.
+            self._find_ends()
+            if bad is not None:
+                self._fail(f"byte 0x{bad[0][0]:02x} after {self._line[-40:]!r} is no plain text")
+
+    def _find_ends(self) -> None:
+        while (position := self._end.find(self._line)) >= 0:
+            rest = self._line[position:]
+            self._line = "" if self._end.prompt is not None else self._line[:position]
+            self._finish(len(rest))
+            self._line = rest
+
+    def _break(self) -> None:
+        """A line is complete."""
+        if self._error is not None:
+            return
+        end, line = self._end, self._line
+        if end.refuses is not None and end.refuses(line):
+            self._fail(f"the device refuses the log-in: {line[:200]!r}")
+            return
+        self._lines.append(line)
+        self._line = ""
+        self._bytes += 1
+        if end.is_last is not None and end.is_last(line):
+            self._finish(0)
+        elif self._bytes > MAX_REPLY_BYTES:
+            self._fail_as_too_long()
+
+    def _finish(self, left_bytes: int) -> None:
+        if self._line:
+            self._lines.append(self._line)
+        self._replies.append("\n".join(self._lines))
+        self._lines, self._line, self._bytes = [], "", left_bytes
+        if self._ends:
+            self._ends.popleft()
+
+    def _fail_as_too_long(self) -> None:
+        self._fail(
+            f"a reply of more than {MAX_REPLY_BYTES} bytes, or {MAX_LINE_BYTES} in a line, that "
+            "does not end"
+        )
+
+    def _fail(self, reason: str) -> None:
+        self._error = TerminalError(reason)
+        self._line, self._lines = "", []
+
+
+def encode_line(text: str, line_end: str) -> bytes:
+    """One line as sent to the device. Raises TerminalError for what is no plain text."""
+    if _SENDABLE.fullmatch(text) is None:
+        raise TerminalError("a line to the device may hold printable ASCII only")
+    return (text + line_end).encode("ascii")

@@ -1,0 +1,509 @@
+"""TL1, whatever the vendor: commands out, bytes in, events out; no socket and no clock.
+
+A command is ``NAME:TID:AID:CTAG:block:…;``. What comes back is a reply that carries the command's
+ctag, or an autonomous message that nobody asked for; either can stand between a command and its
+reply. A long reply comes in several blocks, all but the last ended by ``>`` instead of ``;``; the
+decoder joins them. What stands between messages (echoes, prompts, banners, terminal control
+sequences) is told as :class:`Echo` and otherwise ignored.
+
+Source: Telcordia GR-831-CORE (message structure) and GR-833-CORE (alarm reports). What vendors
+make of it is in ``tl1_polatis``, ``tl1_calient`` and ``tl1_glimmerglass``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from hydra.roles import Severity
+
+MAX_MESSAGE_BYTES: Final = 1024 * 1024
+"""Most that is kept of unfinished messages: 1000 cross-connects of 250 bytes fit four times."""
+MAX_LINE_BYTES: Final = 64 * 1024
+"""Longest text between messages: the echo of a command for 1000 cross-connects fits."""
+MAX_COMMAND_CHARS: Final = 32 * 1024
+
+_PENDING_REPLIES: Final = 64
+_SHOWN_CHARS: Final = 80
+
+_LINE_END: Final = re.compile(rb"[\r\n]")
+_SPECIAL: Final = re.compile(rb'[\r\n";*/\x00-\x08\x0b\x0c\x0e-\x1f\x7f]')
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+_BACKSLASH: Final = ord("\\")
+_HEADER: Final = re.compile(
+    r"(\S(?:.{0,63}\S)?) +([0-9]{2,4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})", re.ASCII
+)
+_REPLY: Final = re.compile(
+    r"M +(\S{1,32}) (COMPLD|DENY|PRTL|DELAY|RTRV)(?:[ \t]+(\S.*))?", re.ASCII
+)
+_AUTONOMOUS: Final = re.compile(r"(\*C|\*\*|\*\^|\*|A) +(\S{1,32}) (\S.*)", re.ASCII)
+_ACKNOWLEDGEMENT: Final = re.compile(r"(IP|PF|OK|NA|NG|RL) (\S{1,32})", re.ASCII)
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*", re.ASCII)
+_CTAG: Final = re.compile(r"[A-Za-z0-9]{1,6}", re.ASCII)
+_BLOCK: Final = re.compile(
+    r'(?:[^;:"\x00-\x1f\x7f-\U0010ffff]|"(?:[^"\\\x00-\x1f\x7f-\U0010ffff]|\\["\\])*")*'
+)
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
+_PRINTABLE: Final = re.compile(r"[\x20-\x7e]*")
+
+
+class Tl1Error(Exception):
+    """Bytes or text that are not part of the grammar."""
+
+
+class Completion(Enum):
+    """How a command ended, GR-831-CORE section 3.2.2."""
+
+    COMPLETED = "COMPLD"
+    DENIED = "DENY"
+    PARTIAL = "PRTL"
+    DELAYED = "DELAY"
+    RETRIEVED = "RTRV"
+    """A part of a long reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Who sent a message, and when by its own clock."""
+
+    source: str
+    date: str
+    time: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """All of a reply, its blocks joined; lines are stripped, and none is empty."""
+
+    header: Header
+    ctag: str
+    completion: Completion
+    lines: tuple[str, ...]
+
+    @property
+    def records(self) -> tuple[str, ...]:
+        """The quoted lines, without their quotes."""
+        return tuple(_unquoted(line) for line in self.lines if line.startswith('"'))
+
+    @property
+    def code(self) -> str:
+        """Why it was denied, e.g. ``IDNV``; empty where the device does not say."""
+        first = self.lines[0] if self.lines else ""
+        return first if re.fullmatch(r"[A-Z]{4}", first) else ""
+
+    @property
+    def reason(self) -> str:
+        """Everything the device says, on one line."""
+        return " ".join(_bare(line) for line in self.lines) or "without a reason"
+
+
+@dataclass(frozen=True, slots=True)
+class Autonomous:
+    """A message that nobody asked for."""
+
+    header: Header
+    alarm_code: str
+    """``*C``, ``**``, ``*^`` or ``*``: critical, major, minor; ``A``: no alarm."""
+    tag: str
+    verb: str
+    """E.g. ``REPT ALM EQPT``."""
+    lines: tuple[str, ...]
+
+    @property
+    def records(self) -> tuple[str, ...]:
+        """The quoted lines, without their quotes."""
+        return tuple(_unquoted(line) for line in self.lines if line.startswith('"'))
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """``IP`` and others: the device has a command and will answer it later, or not."""
+
+    code: str
+    ctag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """Text between messages, without prompts and control characters."""
+
+    text: str
+
+
+Event = Reply | Autonomous | Acknowledgement | Echo
+
+
+# --- decoding -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Message:
+    header: Header
+    identification: tuple[str, str] | tuple[str, str, str] | None = None
+    """Of a reply: ctag, completion. Of an autonomous message: alarm code, tag, verb."""
+    lines: list[str] = field(default_factory=list)
+
+
+class Decoder:
+    """Cuts a byte stream into events, however the bytes were split on their way.
+
+    ``prompts`` are what the device prints where it expects a command. At most
+    :data:`MAX_MESSAGE_BYTES` of unfinished messages are kept.
+    """
+
+    def __init__(self, prompts: Iterable[str] = ()) -> None:
+        # GR-831-CORE: an acknowledgement ends with this sign.
+        self._prompts = tuple(sorted({"<", *prompts}, key=len, reverse=True))
+        self._line = bytearray()
+        self._message: _Message | None = None
+        self._in_quote = False
+        self._in_comment = False
+        self._begun: dict[str, list[str]] = {}
+        self._kept = 0
+        self._events: deque[Event] = deque()
+        self._error: Tl1Error | None = None
+
+    def receive(self, data: bytes) -> None:
+        """Take the next bytes from the device; bytes after the first bad one are ignored."""
+        position = 0
+        while position < len(data) and self._error is None:
+            if self._message is None:
+                position = self._take_chatter(data, position)
+            else:
+                position = self._take_message(self._message, data, position)
+
+    def next_event(self) -> Event | None:
+        """The next event, or None when more bytes are needed.
+
+        Raises :class:`Tl1Error` once all events before the bad byte are taken; a decoder that has
+        raised never recovers.
+        """
+        if self._events:
+            return self._events.popleft()
+        if self._error is not None:
+            raise self._error
+        return None
+
+    # Between messages: lines of anything.
+
+    def _take_chatter(self, data: bytes, position: int) -> int:
+        end = _LINE_END.search(data, position)
+        stop = len(data) if end is None else end.start()
+        if len(self._line) + stop - position > MAX_LINE_BYTES:
+            self._fail(f"more than {MAX_LINE_BYTES} bytes without a line end between messages")
+            return len(data)
+        self._line += data[position:stop]
+        if end is None:
+            return stop
+        self._classify(self._take_line())
+        return end.end()
+
+    def _classify(self, line: str) -> None:
+        line = self._without_prompts(line)
+        if (header := _HEADER.fullmatch(line)) is not None:
+            self._message = _Message(Header(header[1], header[2], header[3]))
+        elif (acknowledgement := _ACKNOWLEDGEMENT.fullmatch(line)) is not None:
+            self._events.append(Acknowledgement(acknowledgement[1], acknowledgement[2]))
+        elif line:
+            self._events.append(Echo(line))
+
+    def _without_prompts(self, line: str) -> str:
+        line = _CONTROL.sub(" ", line).strip()
+        while (prompt := next(filter(line.startswith, self._prompts), None)) is not None:
+            line = line[len(prompt) :].strip()
+        return line
+
+    # Inside a message: lines up to an unquoted semicolon.
+
+    def _take_message(self, message: _Message, data: bytes, position: int) -> int:
+        """Take one line, or what there is of it; returns where to go on."""
+        start = position
+        for special in _SPECIAL.finditer(data, position):
+            at, sign = special.start(), special[0]
+            self._extend(data[start:at])
+            start = at + 1
+            if self._error is not None:
+                return start
+            if sign in b"\r\n":
+                self._end_line(message)
+                return start
+            if sign == b";" and not self._in_quote and not self._in_comment:
+                self._end_message(message)
+                return start
+            self._note(sign)
+            self._extend(sign)
+        self._extend(data[start:])
+        return len(data)
+
+    def _extend(self, piece: bytes) -> None:
+        if self._kept + len(self._line) + len(piece) > MAX_MESSAGE_BYTES:
+            self._fail(f"messages of more than {MAX_MESSAGE_BYTES} bytes")
+        elif self._error is None:
+            self._line += piece
+
+    def _note(self, sign: bytes) -> None:
+        """Keep track of quotes and comments; ``sign`` is about to join the line."""
+        if self._in_comment:
+            if sign == b"/" and self._line.endswith(b"*"):
+                self._in_comment = False
+        elif sign == b'"':
+            self._in_quote = not self._in_quote or self._is_escaped()
+        elif sign == b"*" and not self._in_quote:
+            self._in_comment = self._line.endswith(b"/")
+        elif sign not in b"*/;":
+            self._fail(f"byte 0x{sign[0]:02x} in a message")
+
+    def _is_escaped(self) -> bool:
+        """Whether an odd number of backslashes stands before the next byte."""
+        first = len(self._line)
+        while first > 0 and self._line[first - 1] == _BACKSLASH:
+            first -= 1
+        return (len(self._line) - first) % 2 == 1
+
+    def _end_line(self, message: _Message) -> None:
+        if self._in_comment:  # a comment may run over several lines
+            self._extend(b" ")
+            return
+        line = self._take_line()
+        if message.identification is not None and line == ">":
+            self._continue(message)
+        elif line:
+            self._add(message, line)
+
+    def _end_message(self, message: _Message) -> None:
+        if line := self._take_line():
+            self._add(message, line)
+        if self._error is None:
+            self._finish(message)
+
+    def _take_line(self) -> str:
+        line = self._line.decode("latin-1").strip()
+        self._line.clear()
+        # A quote that is not closed on its line must not swallow the rest of the session.
+        self._in_quote = False
+        return line
+
+    def _add(self, message: _Message, line: str) -> None:
+        if message.identification is not None:
+            self._keep(message, line)
+        elif (reply := _REPLY.fullmatch(line)) is not None:
+            message.identification = (reply[1], reply[2])
+            if reply[3]:
+                self._keep(message, reply[3].strip())
+        elif (autonomous := _AUTONOMOUS.fullmatch(line)) is not None:
+            message.identification = (autonomous[1], autonomous[2], autonomous[3].strip())
+        else:
+            self._fail(f"neither a reply nor an autonomous message: {_shown(line)}")
+
+    def _keep(self, message: _Message, line: str) -> None:
+        if line != ">":  # which is never text, but the end of a block
+            message.lines.append(line)
+            self._kept += len(line) + 1
+
+    def _continue(self, message: _Message) -> None:
+        """The block ends here, and another will follow."""
+        if message.identification is not None and len(message.identification) == 2:
+            ctag = message.identification[0]
+            self._begun.setdefault(ctag, []).extend(message.lines)
+            if len(self._begun) > _PENDING_REPLIES:
+                self._fail(f"more than {_PENDING_REPLIES} replies were begun and not ended")
+        else:
+            self._finish(message)
+        self._message = None
+
+    def _finish(self, message: _Message) -> None:
+        self._message = None
+        if message.identification is None:
+            self._fail("a message that ends before it says what it is")
+            return
+        lines = tuple(message.lines)
+        if len(message.identification) == 2:
+            ctag, completion = message.identification
+            lines = (*self._begun.pop(ctag, ()), *lines)
+            self._events.append(Reply(message.header, ctag, Completion(completion), lines))
+        else:
+            alarm_code, tag, verb = message.identification
+            self._events.append(Autonomous(message.header, alarm_code, tag, verb, lines))
+        self._kept -= sum(len(line) + 1 for line in lines)
+
+    def _fail(self, reason: str) -> None:
+        self._error = Tl1Error(reason)
+        self._line.clear()
+        self._message = None
+        self._begun.clear()
+
+
+# --- encoding -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """``name:tid:aid:CTAG:blocks…;`` without its ctag, which whoever sends it chooses."""
+
+    name: str
+    aid: str = ""
+    blocks: tuple[str, ...] = ()
+    tid: str = ""
+
+
+def login(username: str, password: str) -> Command:
+    """GR-831-CORE; the password stands in the encoded command only, never in :func:`repr`."""
+    return _Secret("ACT-USER", quoted(username), ("", quoted(password)))
+
+
+class _Secret(Command):
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Command({self.name!r}, {self.aid!r}, …)"
+
+
+def encode_command(command: Command, ctag: str) -> str:
+    """The command as sent, up to its semicolon."""
+    fields = (command.tid, command.aid, ctag, *command.blocks)
+    if _NAME.fullmatch(command.name) is None or _CTAG.fullmatch(ctag) is None:
+        raise Tl1Error(f"not a command and its ctag: {_shown(command.name)}, {_shown(ctag)}")
+    if any(_BLOCK.fullmatch(block) is None for block in fields):
+        raise Tl1Error(f"{command.name}: a block holds ; or : outside quotes, or is not ASCII")
+    text = ":".join((command.name, *fields)) + ";"
+    if len(text) > MAX_COMMAND_CHARS:
+        raise Tl1Error(f"{command.name}: {len(text)} characters, of at most {MAX_COMMAND_CHARS}")
+    return text
+
+
+def quoted(text: str) -> str:
+    """As a parameter's value: in quotes where it holds more than letters, digits and ``_.-``."""
+    if _PRINTABLE.fullmatch(text) is None:
+        raise Tl1Error("a parameter may hold printable ASCII only")
+    if _PLAIN.fullmatch(text) is not None:
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def format_event(event: Event) -> bytes:
+    """An event as a device would send it; what the decoder gives, this reproduces."""
+    match event:
+        case Echo(text):
+            return text.encode("latin-1") + b"\r\n"
+        case Acknowledgement(code, ctag):
+            return f"{code} {ctag}\r\n<".encode("latin-1") + b"\r\n"
+        case Reply(header, ctag, completion, lines):
+            return _format_message(header, f"M  {ctag} {completion.value}", lines)
+        case Autonomous(header, alarm_code, tag, verb, lines):
+            return _format_message(header, f"{alarm_code} {tag} {verb}", lines)
+
+
+def _format_message(header: Header, identification: str, lines: Iterable[str]) -> bytes:
+    head = f"\r\n\n   {header.source} {header.date} {header.time}\r\n{identification}\r\n"
+    return (head + "".join(f"   {line}\r\n" for line in lines) + ";").encode("latin-1") + b"\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a session must know of a vendor's TL1."""
+
+    prompts: tuple[str, ...]
+    line_end: str
+    """Sent after a command's semicolon."""
+    logged_out: frozenset[str]
+    """Codes that refuse a command because nobody is logged in, or not as the right user."""
+    after_login: tuple[Command, ...] = ()
+    """Sent once a session is logged in; a refusal is no obstacle."""
+    already_logged_in: str = ""
+    """What a refused login says that is none."""
+
+    def is_logged_out(self, reply: Reply) -> bool:
+        return reply.completion is Completion.DENIED and reply.code in self.logged_out
+
+
+# --- values that all vendors share --------------------------------------------------------------
+
+_KEY: Final = r"[A-Za-z][A-Za-z0-9_]*"
+_PAIR: Final = re.compile(rf"({_KEY})=(.*?)(?=,{_KEY}=|\Z)", re.ASCII | re.DOTALL)
+_PAIRS: Final = re.compile(rf"{_KEY}=.*", re.ASCII | re.DOTALL)
+_POWER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,3})(?:\.[0-9]{1,4})?", re.ASCII)
+_DESCRIPTION: Final = re.compile(r':(?:\\)?"(.*?)(?:\\)?"', re.DOTALL)
+_SEVERITIES: Final = {
+    "CR": Severity.CRITICAL,
+    "MJ": Severity.MAJOR,
+    "MN": Severity.MINOR,
+    "CL": Severity.CLEARED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmRecord:
+    """One line of an alarm report, GR-833-CORE: ``aid[,type]:code,condition,effect,…:"text"``."""
+
+    aid: str
+    severity: Severity
+    condition: str
+    text: str
+
+
+def parse_pairs(text: str) -> Mapping[str, str]:
+    """``A=1,B=two words,C=`` → a mapping; a value may hold commas but nothing like ``,KEY=``."""
+    if _PAIRS.fullmatch(text) is None:
+        raise Tl1Error(f"not KEY=VALUE,…: {_shown(text)}")
+    pairs = _PAIR.findall(text)
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise Tl1Error(f"a key stands twice: {_shown(text)}")
+    return dict(pairs)
+
+
+def format_pairs(pairs: Mapping[str, str]) -> str:
+    """The other way round."""
+    return ",".join(f"{key}={value}" for key, value in pairs.items())
+
+
+def pair(pairs: Mapping[str, str], key: str) -> str:
+    """A value that must be there."""
+    value = pairs.get(key)
+    if value is None:
+        raise Tl1Error(f"{key} is missing in {_shown(format_pairs(pairs))}")
+    return value
+
+
+def parse_power_dbm(text: str) -> float | None:
+    """``-23.4`` → -23.4 dBm; ``NONE`` and the empty text → None."""
+    if text in ("", "NONE"):
+        return None
+    if _POWER.fullmatch(text) is None:
+        raise Tl1Error(f"not an optical power in dBm: {_shown(text)}")
+    return float(text)
+
+
+def severity(code: str) -> Severity:
+    """``CR``, ``MJ``, ``MN``, ``CL``; whatever else stands for something milder."""
+    return _SEVERITIES.get(code.strip(), Severity.WARNING)
+
+
+def parse_alarm(record: str) -> AlarmRecord:
+    """One record of ``RTRV-ALM-ALL`` or ``REPT ALM``; severities not listed read as WARNING."""
+    aid, separator, rest = record.partition(":")
+    code, comma, fields = rest.partition(",")
+    condition = re.split("[,:]", fields, maxsplit=1)[0].strip()
+    if not separator or not comma or not condition or not code.strip():
+        raise Tl1Error(f"not an alarm: {_shown(record)}")
+    described = _DESCRIPTION.search(fields)
+    text = described[1] if described is not None else ""
+    return AlarmRecord(aid.partition(",")[0].strip(), severity(code), condition, text)
+
+
+def _unquoted(line: str) -> str:
+    inner = line[1:].rstrip(",")
+    inner = inner.removesuffix('"')
+    return inner.replace('\\"', '"')
+
+
+def _bare(line: str) -> str:
+    return line.removeprefix("/*").removesuffix("*/").strip().strip('"')
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}...")

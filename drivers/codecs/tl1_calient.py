@@ -1,0 +1,193 @@
+"""Calient's TL1 (S160 and S320, port 3083): commands, and what their replies hold.
+
+Source: public drivers and captures for the S160 and S320. A port has a name like ``1.2.3``, an
+input and an output; a one-way connection ``a>b`` leads from the input of ``a`` to the output of
+``b``, a two-way connection ``a-b`` both ways. A connection is entered (``AS=UMA,OS=RDY``:
+reserved) and then activated (``AS=IS,OS=IS,OC=OK``: light); it is cancelled and then deleted.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from drivers.codecs.tl1 import (
+    Command,
+    Dialect,
+    Tl1Error,
+    pair,
+    parse_pairs,
+    parse_power_dbm,
+)
+
+DIALECT: Final = Dialect(
+    prompts=("agent>",),
+    line_end="",
+    logged_out=frozenset({"PLNA"}),
+    already_logged_in="Already logged in",
+)
+
+_PORT: Final = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})([a-z]?)\.([0-9]{1,3})", re.ASCII)
+_WAYS: Final = {"1WAY": False, "2WAY": True}
+
+ELEMENT_QUERY: Final = Command("RTRV-NE")
+PORTS_QUERY: Final = Command("RTRV-PORT", "0")
+CONNECTIONS_QUERY: Final = Command("RTRV-CRS", "", ("", "ALL"))
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkElement:
+    """Reply to ``RTRV-NE``."""
+
+    serial: str
+    software: str
+    chassis: str
+
+
+@dataclass(frozen=True, slots=True)
+class PortSide:
+    """The input or the output of a port."""
+
+    administrative: str
+    """``IS``: in service; ``OOS-NP``: nothing is provisioned on it."""
+    capability: str
+    """``OK`` or ``FAIL``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    name: str
+    input: PortSide
+    output: PortSide
+
+
+@dataclass(frozen=True, slots=True)
+class PortPower:
+    name: str
+    input_dbm: float | None
+    output_dbm: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    name: str
+    source: str
+    target: str
+    two_way: bool
+    administrative: str
+    operational: str
+    capability: str
+    alarm: str
+    """``CL``, or the severity of what is wrong with it."""
+
+    @property
+    def active(self) -> bool:
+        """It has been activated; light may still be missing."""
+        return self.administrative == "IS"
+
+    @property
+    def has_light(self) -> bool:
+        states = (self.administrative, self.operational, self.capability)
+        return states == ("IS", "IS", "OK")
+
+    @property
+    def state(self) -> str:
+        """As the device says it."""
+        return f"AS={self.administrative}, OS={self.operational}, OC={self.capability}"
+
+
+def connection_name(source: str, target: str) -> str:
+    """What the device calls a one-way connection."""
+    return f"{source}>{target}"
+
+
+def enter(source: str, target: str, group: str) -> Command:
+    """Reserve a one-way connection."""
+    return Command("ENT-CRS", f"{source},{target}", ("", f"{group},1WAY"))
+
+
+def activate(source: str, target: str, group: str) -> Command:
+    """Have light pass a one-way connection that was entered."""
+    name = connection_name(source, target)
+    return Command("ACT-CRS", f"{source},{target}", ("", f"{name},{group}"))
+
+
+def cancel(name: str) -> Command:
+    """Take a connection out of service; it stays reserved."""
+    return Command("CANC-CRS", "", ("", name))
+
+
+def delete(name: str) -> Command:
+    """Remove a connection that is not active."""
+    return Command("DLT-CRS", "", ("", name))
+
+
+def power_query(port: str) -> Command:
+    return Command("RTRV-PORT-SUM", port)
+
+
+def port_order(name: str) -> tuple[int, int, str, int]:
+    """Sorts port names as they are counted: ``1.1.2`` before ``1.1.10`` before ``1.2.1``."""
+    match = _PORT.fullmatch(name)
+    if match is None:
+        raise Tl1Error(f"not a port's name: {name[:80]!r}")
+    return int(match[1]), int(match[2]), match[3], int(match[4])
+
+
+def ports_of(aid: str) -> tuple[str, ...]:
+    """The ports that an alarm's access identifier names: of a connection or of a port."""
+    return tuple(match[0] for match in _PORT.finditer(aid))
+
+
+def parse_element(record: str) -> NetworkElement:
+    """``NAME:SERIALNUMBER=…,SWPACKAGE=…,…,CHASSISTYPE=…``."""
+    pairs = parse_pairs(record.partition(":")[2])
+    return NetworkElement(
+        pair(pairs, "SERIALNUMBER"), pair(pairs, "SWPACKAGE"), pair(pairs, "CHASSISTYPE")
+    )
+
+
+def parse_port(record: str) -> Port:
+    """``1.1.1:WX,NONE,NONE:INAS=…,INOS=…,INOC=…,…,OUTAS=…,OUTOC=…``."""
+    fields = record.split(":", 2)
+    if len(fields) != 3:
+        raise Tl1Error(f"not a port: {record[:80]!r}")
+    port_order(fields[0])
+    pairs = parse_pairs(fields[2])
+    return Port(
+        fields[0],
+        PortSide(pair(pairs, "INAS"), pair(pairs, "INOC")),
+        PortSide(pair(pairs, "OUTAS"), pair(pairs, "OUTOC")),
+    )
+
+
+def parse_power(record: str) -> PortPower:
+    """``1.1.1:ALIAS=…,INPWR=-2.1,OUTPWR=NONE,…``."""
+    name, _, rest = record.partition(":")
+    port_order(name)
+    pairs = parse_pairs(rest)
+    return PortPower(
+        name, parse_power_dbm(pair(pairs, "INPWR")), parse_power_dbm(pair(pairs, "OUTPWR"))
+    )
+
+
+def parse_connection(record: str) -> Connection:
+    """``…:SRCPORT=1.1.1,DSTPORT=1.2.1,…,CONNNAME=…,CONNTYPE=1WAY,AS=IS,OS=IS,OC=OK,…,AL=CL``."""
+    pairs = parse_pairs(record.partition(":")[2])
+    way = pair(pairs, "CONNTYPE")
+    if way not in _WAYS:
+        raise Tl1Error(f"CONNTYPE={way} is neither 1WAY nor 2WAY")
+    source, target = pair(pairs, "SRCPORT"), pair(pairs, "DSTPORT")
+    port_order(source)
+    port_order(target)
+    return Connection(
+        pair(pairs, "CONNNAME"),
+        source,
+        target,
+        _WAYS[way],
+        pair(pairs, "AS"),
+        pair(pairs, "OS"),
+        pair(pairs, "OC"),
+        pairs.get("AL", "CL"),
+    )

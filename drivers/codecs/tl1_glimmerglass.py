@@ -1,0 +1,131 @@
+"""Glimmerglass' TL1 (System 100/300/500, port 10033): commands, and what their replies hold.
+
+Source: public drivers, monitoring agents and captures. Inputs are numbered 10000 + n, outputs
+20000 + n. A record is ``GGN:KEY=VALUE,…``; port names may hold spaces and ``#``. The device echoes,
+prompts with ``<``, and sends terminal control sequences when a client connects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from drivers.codecs.tl1 import (
+    Command,
+    Dialect,
+    Tl1Error,
+    pair,
+    parse_pairs,
+    parse_power_dbm,
+)
+
+DIALECT: Final = Dialect(prompts=("<",), line_end="\n", logged_out=frozenset({"PLNA"}))
+
+INPUTS: Final = 10_000
+OUTPUTS: Final = 20_000
+_SIDE_PORTS: Final = 10_000
+
+_ID: Final = re.compile(r"0|[12][0-9]{4}", re.ASCII)
+_MATRIX: Final = re.compile(r"([1-9][0-9]{0,3})x([1-9][0-9]{0,3})", re.ASCII)
+
+SYSTEM_QUERY: Final = Command("RTRV-SYSTEM-INFO")
+PORTS_QUERY: Final = Command("RTRV-CFG-FIBER", "all")
+CONNECTIONS_QUERY: Final = Command("RTRV-CRS-FIBER", "all")
+POWERS_QUERY: Final = Command("RTRV-PORT-POWER", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    identifier: int
+    """10001 is the first input, 20001 the first output."""
+    healthy: bool
+    privileges: str
+    """``0x0``: out of bounds for whoever asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A row of ``RTRV-CRS-FIBER``; a side is None in rows of ports that are not connected."""
+
+    source: int | None
+    target: int | None
+    state: str
+    """``single``: not connected; ``steady``; ``fault``."""
+    cause: str
+
+
+def enter(pairs: Sequence[tuple[int, int]]) -> Command:
+    """Connect inputs to outputs, by their identifiers; answered before the mirrors have moved."""
+    sources, targets = _listed(a for a, _ in pairs), _listed(b for _, b in pairs)
+    return Command("ENT-CRS-FIBER", f"{sources},{targets}", ("", "", "opmode=async"))
+
+
+def delete(sources: Iterable[int]) -> Command:
+    """Disconnect these inputs."""
+    return Command("DLT-CRS-FIBER", _listed(sources))
+
+
+def parse_system(records: Iterable[str]) -> Mapping[str, str]:
+    """All ``KEY=VALUE`` of ``RTRV-SYSTEM-INFO``."""
+    found: dict[str, str] = {}
+    for record in records:
+        found |= _fields(record)
+    return found
+
+
+def parse_matrix(system: Mapping[str, str]) -> tuple[int, int]:
+    """``LicensedPortMatrix=64x64`` → (64, 64): numbers of inputs and outputs."""
+    text = pair(system, "LicensedPortMatrix")
+    match = _MATRIX.fullmatch(text)
+    if match is None:
+        raise Tl1Error(f"LicensedPortMatrix={text} is not NxM")
+    return int(match[1]), int(match[2])
+
+
+def parse_port(record: str) -> Port:
+    """``GGN:PORTID=10064,PORTNAME=…,PORTDIR=input,PORTHEALTH=good,…,PORTPRIV=0x1``."""
+    fields = _fields(record)
+    identifier = _identifier(pair(fields, "PORTID"))
+    if identifier is None:
+        raise Tl1Error(f"a port without a number: {record[:80]!r}")
+    return Port(identifier, pair(fields, "PORTHEALTH") == "good", pair(fields, "PORTPRIV"))
+
+
+def parse_connection(record: str) -> Connection:
+    """``GGN:IPORTID=10042,…,OPORTID=20058,…,CONNSTATE=steady,CONNCAUSE=none,…``."""
+    fields = _fields(record)
+    return Connection(
+        _identifier(pair(fields, "IPORTID")),
+        _identifier(pair(fields, "OPORTID")),
+        pair(fields, "CONNSTATE"),
+        pair(fields, "CONNCAUSE"),
+    )
+
+
+def parse_power(record: str) -> tuple[int, float | None]:
+    """``GGN:PORTID=10003,PORTPOWER=-0.951`` → (10003, -0.951 dBm)."""
+    fields = _fields(record)
+    identifier = _identifier(pair(fields, "PORTID"))
+    if identifier is None:
+        raise Tl1Error(f"a power reading of no port: {record[:80]!r}")
+    return identifier, parse_power_dbm(pair(fields, "PORTPOWER"))
+
+
+def _fields(record: str) -> Mapping[str, str]:
+    source, separator, rest = record.partition(":")
+    if not separator or "=" in source:
+        raise Tl1Error(f"not SOURCE:KEY=VALUE,…: {record[:80]!r}")
+    return parse_pairs(rest)
+
+
+def _identifier(text: str) -> int | None:
+    """0 stands for no port."""
+    if _ID.fullmatch(text) is None or text in (f"{INPUTS}", f"{OUTPUTS}"):
+        raise Tl1Error(f"not a port's number: {text[:80]!r}")
+    return int(text) or None
+
+
+def _listed(identifiers: Iterable[int]) -> str:
+    return "&".join(map(str, identifiers))

@@ -1,0 +1,133 @@
+"""Polatis' TL1 (port 3082): commands, and what their replies hold.
+
+Source: public test suites and control scripts for the Polatis Series 6000/7000, which show the
+commands and the records of their replies. ``RTRV-ALM-ALL`` is answered as GR-833-CORE has it.
+
+Ports are numbers: ingress 1..N, egress N+1..N+M. ``&`` joins single ports, ``&&`` is a range.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from drivers.codecs.tl1 import Command, Dialect, Tl1Error, parse_power_dbm
+
+REPORTS_ON: Final = Command("RLS-ARC-EQPT", "REPMGR", ("", "IND"))
+"""Autonomous messages are sent to this session."""
+
+DIALECT: Final = Dialect(
+    prompts=(">",),
+    line_end="\n",
+    # PICC: permission denied, which is also said to who is not logged in.
+    logged_out=frozenset({"PICC", "PLNA"}),
+    after_login=(REPORTS_ON,),
+)
+
+_PORT: Final = r"([1-9][0-9]{0,5})"
+_PATCH: Final = re.compile(rf"{_PORT},{_PORT}", re.ASCII)
+_OF_PORT: Final = re.compile(rf"{_PORT}:(\S*)", re.ASCII)
+_SIZE: Final = re.compile(rf"SYSTEM:SIZE={_PORT}x{_PORT}", re.ASCII)
+_SERIAL: Final = re.compile(r"(?:.*[:,])?SN=([^,]+)(?:,.*)?", re.ASCII)
+_TYPE: Final = re.compile(r"([^,]*),([^,]*),([^,]*),([^,]*)", re.ASCII)
+_AID_PORT: Final = re.compile(rf"(?:[A-Za-z]+-?)?{_PORT}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkElement:
+    """Reply to ``RTRV-NETYPE``."""
+
+    vendor: str
+    model: str
+    kind: str
+    firmware: str
+
+
+SIZE_QUERY: Final = Command("RTRV-EQPT", "SYSTEM", ("", "", "PARAMETER=SIZE"))
+TYPE_QUERY: Final = Command("RTRV-NETYPE", "", ("",))
+INVENTORY_QUERY: Final = Command("RTRV-INV", "OCS", ("",))
+PATCHES_QUERY: Final = Command("RTRV-PATCH", "", ("",))
+ALARMS_QUERY: Final = Command("RTRV-ALM-ALL", "ALL", ("",))
+
+
+def enter_patches(pairs: Sequence[tuple[int, int]]) -> Command:
+    """Add cross-connects, (ingress, egress) each."""
+    ingress, egress = _listed(a for a, _ in pairs), _listed(b for _, b in pairs)
+    return Command("ENT-PATCH", f"{ingress},{egress}", ("",))
+
+
+def delete_patches(ingress: Collection[int]) -> Command:
+    """Remove the cross-connects of these ingress ports."""
+    return Command("DLT-PATCH", _listed(sorted(ingress)), ("",))
+
+
+def shutter_query(ports: Sequence[int]) -> Command:
+    """Whether light can pass these ports."""
+    return Command("RTRV-PORT-SHUTTER", _listed(ports), ("",))
+
+
+def power_query(ports: Sequence[int]) -> Command:
+    """Optical power at these ports."""
+    return Command("RTRV-PORT-POWER", _listed(ports), ("",))
+
+
+def parse_patch(record: str) -> tuple[int, int]:
+    """``1,17`` → (1, 17), a record of ``RTRV-PATCH``."""
+    match = _PATCH.fullmatch(record)
+    if match is None:
+        raise Tl1Error(f"not a cross-connect: {record[:80]!r}")
+    return int(match[1]), int(match[2])
+
+
+def parse_shutter(record: str) -> tuple[int, str]:
+    """``1:OPEN`` → (1, ``OPEN``)."""
+    return _of_port(record)
+
+
+def parse_power(record: str) -> tuple[int, float | None]:
+    """``1:-23.4`` → (1, -23.4 dBm)."""
+    port, text = _of_port(record)
+    return port, parse_power_dbm(text)
+
+
+def parse_size(record: str) -> tuple[int, int]:
+    """``SYSTEM:SIZE=48x48`` → (48, 48): numbers of ingress and egress ports."""
+    match = _SIZE.fullmatch(record)
+    if match is None:
+        raise Tl1Error(f"not a switch size: {record[:80]!r}")
+    return int(match[1]), int(match[2])
+
+
+def parse_type(record: str) -> NetworkElement:
+    """``vendor,model,type,firmware``."""
+    match = _TYPE.fullmatch(record)
+    if match is None:
+        raise Tl1Error(f"not vendor,model,type,firmware: {record[:80]!r}")
+    return NetworkElement(match[1], match[2], match[3], match[4])
+
+
+def parse_serial(record: str) -> str:
+    """``SN=`` among the fields of ``RTRV-INV``."""
+    match = _SERIAL.fullmatch(record)
+    if match is None:
+        raise Tl1Error(f"no serial number in {record[:80]!r}")
+    return match[1]
+
+
+def port_of(aid: str) -> int | None:
+    """The port that an alarm's access identifier names: ``17`` or ``PORT-17``; None for others."""
+    match = _AID_PORT.fullmatch(aid)
+    return None if match is None else int(match[1])
+
+
+def _of_port(record: str) -> tuple[int, str]:
+    match = _OF_PORT.fullmatch(record)
+    if match is None:
+        raise Tl1Error(f"not PORT:VALUE: {record[:80]!r}")
+    return int(match[1]), match[2]
+
+
+def _listed(ports: Iterable[int]) -> str:
+    return "&".join(map(str, ports))

@@ -1,0 +1,243 @@
+"""Calient S160 and S320 optical circuit switches over TL1 (TCP port 3083)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from drivers.codecs import tl1, tl1_calient
+from drivers.codecs.tl1_calient import Connection, PortSide
+from drivers.optical.changes import Difference, check_numbers, shown
+from drivers.optical.exclusive import exclusive
+from drivers.optical.tl1_switch import WORKS, Standing, Standings, Tl1Switch
+from drivers.transports.stream import Stream
+from drivers.transports.tcp import TcpStream
+from hydra.config.devices import endpoint_problems, login_problems, option_problems
+from hydra.errors import DeviceError, Problem, ProtocolError
+from hydra.model import CrossConnect, Login, Plane
+from hydra.roles import (
+    Alarm,
+    DeviceIdentity,
+    OpticalCapabilities,
+    OpticalSwitch,
+    PortState,
+    Severity,
+)
+
+CAPABILITIES: Final = OpticalCapabilities(
+    bulk=False, unidirectional=True, power_readings=True, alarms=True
+)
+
+
+class Options(BaseModel):
+    """What a plane's ``options`` may say."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    group: str = Field("HydRA", pattern=r"^[A-Za-z0-9_-]{1,32}$")
+    """The connection group that cross-connects are entered into."""
+    window: int = Field(8, ge=1, le=64)
+    """Commands that may be under way at once."""
+
+
+def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
+    """The driver of ``plane``, not connected yet."""
+    options = Options.model_validate(dict(plane.options))
+    stream = TcpStream(plane.name, plane.address)
+    return CalientTl1(
+        plane.name,
+        stream,
+        plane.login,
+        timeout_s=timeout_s,
+        group=options.group,
+        window=options.window,
+    )
+
+
+def check(plane: Plane) -> Iterator[Problem]:
+    """What can't work in ``plane``'s configuration."""
+    yield from endpoint_problems(plane.address)
+    yield from login_problems(plane.login)
+    yield from option_problems(Options, plane.options)
+
+
+class CalientTl1(Tl1Switch):
+    """An :class:`~hydra.roles.OpticalSwitch` that reads power and reports alarms.
+
+    The switch names its ports; the driver counts them in the order of their names. Port ``n`` is
+    ingress ``n`` with its input and egress ``N + n`` with its output. The switch has no command for
+    several cross-connects, so up to ``window`` commands are under way at once.
+    """
+
+    DIALECT = tl1_calient.DIALECT
+    CAPABILITIES = CAPABILITIES
+
+    def __init__(
+        self,
+        name: str,
+        stream: Stream,
+        login: Login | None,
+        *,
+        timeout_s: float,
+        group: str,
+        window: int,
+    ) -> None:
+        super().__init__(name, stream, login, timeout_s=timeout_s)
+        self._group = group
+        self._window = window
+        self._names: tuple[str, ...] = ()
+        self._numbers: dict[str, int] = {}
+        self._connections: dict[CrossConnect, Connection] = {}
+
+    @exclusive
+    def identity(self) -> DeviceIdentity:
+        found = self._record(tl1_calient.ELEMENT_QUERY, tl1_calient.parse_element)
+        return DeviceIdentity("Calient", found.chassis, found.serial, found.software)
+
+    @exclusive
+    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+        """What the switch says of its hardware; a port that nobody uses is ENABLED."""
+        asked = self._asked(ports)
+        if not asked:
+            return {}
+        found = self._records(tl1_calient.PORTS_QUERY, tl1_calient.parse_port)
+        by_name = {port.name: port for port in found}
+        states: dict[int, PortState] = {}
+        for port in asked:
+            shown_port = by_name.get(self._name_of(port))
+            if shown_port is None:
+                states[port] = PortState.UNKNOWN
+            else:
+                is_ingress = port <= len(self._names)
+                states[port] = _state(shown_port.input if is_ingress else shown_port.output)
+        return states
+
+    @exclusive
+    def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
+        """Optical power at these ports, in dBm; None where the switch has no reading."""
+        asked = self._asked(ports)
+        names = sorted({self._name_of(port) for port in asked})
+        commands = [tl1_calient.power_query(name) for name in names]
+        replies = self._ask_all(commands, window=self._window)
+        readings = {
+            power.name: power
+            for command, reply in zip(commands, replies, strict=True)
+            for power in self._parsed(command, reply.records, tl1_calient.parse_power)
+        }
+        found: dict[int, float | None] = {}
+        for port in asked:
+            power = readings.get(self._name_of(port))
+            is_ingress = port <= len(self._names)
+            if power is None:
+                found[port] = None
+            else:
+                found[port] = power.input_dbm if is_ingress else power.output_dbm
+        return found
+
+    @exclusive
+    def alarms(self) -> tuple[Alarm, ...]:
+        """What stands against connections that exist; other alarms are only reported."""
+        self._standings()
+        return tuple(
+            Alarm(severity, cross_connect.ingress, "CRS", f"{found.name}: {found.state}")
+            for cross_connect, found in self._connections.items()
+            if (severity := tl1.severity(found.alarm)) is not Severity.CLEARED
+        )
+
+    @exclusive
+    def reports(self) -> tuple[Alarm, ...]:
+        """Those reported since the last call, while there was a session.
+
+        What concerns a connection is told of its ingress port.
+        """
+        return self._reported(self._reported_port)
+
+    def _reported_port(self, aid: str) -> int | None:
+        names = tl1_calient.ports_of(aid)
+        return self._numbers.get(names[0]) if names else None
+
+    def _asked(self, ports: Collection[int]) -> list[int]:
+        asked = sorted(set(ports))
+        if asked:
+            check_numbers(self._name, asked, 1, sum(self.size()))
+        return asked
+
+    def _read_size(self) -> tuple[int, int]:
+        found = self._records(tl1_calient.PORTS_QUERY, tl1_calient.parse_port)
+        self._names = tuple(sorted((port.name for port in found), key=tl1_calient.port_order))
+        self._numbers = {name: number for number, name in enumerate(self._names, 1)}
+        return len(self._names), len(self._names)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._connections = {}
+
+    def _name_of(self, port: int) -> str:
+        return self._names[(port - 1) % len(self._names)]
+
+    def _standings(self) -> Standings:
+        size, _ = self.size()
+        standings: dict[CrossConnect, Standing] = {}
+        self._connections = {}
+        for found in self._records(tl1_calient.CONNECTIONS_QUERY, tl1_calient.parse_connection):
+            source, target = self._number(found.source), self._number(found.target)
+            ways = [(source, target), (target, source)] if found.two_way else [(source, target)]
+            for ingress, egress in ways:
+                cross_connect = CrossConnect(ingress, size + egress)
+                self._connections[cross_connect] = found
+                standings[cross_connect] = _standing(found)
+        return standings
+
+    def _number(self, name: str) -> int:
+        number = self._numbers.get(name)
+        if number is None:
+            raise ProtocolError(self._name, f"a connection uses port {name}, which is not listed")
+        return number
+
+    def _check_change(self, change: Difference) -> None:
+        for cross_connect in sorted(change.removed):
+            found = self._connections[cross_connect]
+            halves = {c for c, other in self._connections.items() if other.name == found.name}
+            if not halves <= change.removed:
+                raise DeviceError(
+                    self._name,
+                    f"can't disconnect {shown([cross_connect])} alone: {found.name} is one two-way "
+                    f"connection; disconnect {shown(sorted(halves))} in one change",
+                )
+
+    def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
+        found = {self._connections[c].name: self._connections[c] for c in cross_connects}
+        active = {name: tl1_calient.cancel(name) for name, one in found.items() if one.active}
+        _, refused = self._tell(active, window=self._window)
+        deleted = {name: tl1_calient.delete(name) for name in found}
+        # What could not be cancelled can't be deleted either; the device says so once more.
+        return refused + self._tell(deleted, window=self._window)[1]
+
+    def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
+        ends = {
+            shown([c]): (self._name_of(c.ingress), self._name_of(c.egress)) for c in cross_connects
+        }
+        entered = {
+            what: tl1_calient.enter(source, target, self._group)
+            for what, (source, target) in ends.items()
+        }
+        done, refused = self._tell(entered, window=self._window)
+        activated = {what: tl1_calient.activate(*ends[what], self._group) for what in done}
+        return refused + self._tell(activated, window=self._window)[1]
+
+
+def _standing(found: Connection) -> Standing:
+    if found.has_light:
+        return WORKS
+    trouble = "is active without light" if found.active else "is reserved and not active"
+    return Standing(works=False, trouble=f"{trouble} ({found.state})", may_settle=True)
+
+
+def _state(side: PortSide) -> PortState:
+    if side.capability != "OK":
+        return PortState.FAILED
+    if side.administrative in ("IS", "OOS-NP"):
+        return PortState.ENABLED
+    return PortState.DISABLED if side.administrative.startswith("OOS") else PortState.UNKNOWN

@@ -1,0 +1,141 @@
+"""Glimmerglass optical circuit switches over TL1 (TCP port 10033)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from drivers.codecs import tl1, tl1_glimmerglass
+from drivers.codecs.tl1_glimmerglass import INPUTS, OUTPUTS, Connection
+from drivers.optical.changes import Difference, check_numbers
+from drivers.optical.exclusive import exclusive
+from drivers.optical.tl1_switch import WORKS, Standing, Standings, Tl1Switch
+from drivers.transports.tcp import TcpStream
+from hydra.config.devices import (
+    NoOptions,
+    endpoint_problems,
+    login_problems,
+    option_problems,
+)
+from hydra.errors import Problem, ProtocolError
+from hydra.model import CrossConnect, Plane
+from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, PortState
+
+CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True, power_readings=True)
+
+_NO_CONNECTION: Final = "single"
+_NO_PRIVILEGES: Final = "0x0"
+
+
+def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
+    """The driver of ``plane``, not connected yet."""
+    stream = TcpStream(plane.name, plane.address)
+    return GlimmerglassTl1(plane.name, stream, plane.login, timeout_s=timeout_s)
+
+
+def check(plane: Plane) -> Iterator[Problem]:
+    """What can't work in ``plane``'s configuration."""
+    yield from endpoint_problems(plane.address)
+    if plane.login is not None:  # some switches let everybody in
+        yield from login_problems(plane.login)
+    yield from option_problems(NoOptions, plane.options)
+
+
+class GlimmerglassTl1(Tl1Switch):
+    """An :class:`~hydra.roles.OpticalSwitch` that reads power.
+
+    Ingress ``n`` is input ``10000 + n``, egress ``N + n`` is output ``20000 + n``. A change is one
+    ``DLT-CRS-FIBER`` and one ``ENT-CRS-FIBER``, whatever its size, both answered at once: the
+    connections are read until they are ``steady``. One in ``fault`` exists, and is told.
+    """
+
+    DIALECT = tl1_glimmerglass.DIALECT
+    CAPABILITIES = CAPABILITIES
+    LATE = True
+
+    @exclusive
+    def identity(self) -> DeviceIdentity:
+        system = self._system()
+        return DeviceIdentity(
+            "Glimmerglass",
+            system.get("SystemType", "") or system.get("ChassisType", ""),
+            system.get("SerialNumber", ""),
+            system.get("SoftwareActiveVersion", ""),
+        )
+
+    @exclusive
+    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+        """By the port's health; a port that this user may not touch is DISABLED."""
+        asked = self._asked(ports)
+        if not asked:
+            return {}
+        found = self._records(tl1_glimmerglass.PORTS_QUERY, tl1_glimmerglass.parse_port)
+        states = {
+            port.identifier: PortState.FAILED
+            if not port.healthy
+            else PortState.DISABLED
+            if port.privileges == _NO_PRIVILEGES
+            else PortState.ENABLED
+            for port in found
+        }
+        return {port: states.get(self._identifier(port), PortState.UNKNOWN) for port in asked}
+
+    @exclusive
+    def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
+        """Optical power at these ports, in dBm; None where the switch has no monitor."""
+        asked = self._asked(ports)
+        if not asked:
+            return {}
+        query, parse = tl1_glimmerglass.POWERS_QUERY, tl1_glimmerglass.parse_power
+        readings = dict(self._records(query, parse))
+        return {port: readings.get(self._identifier(port)) for port in asked}
+
+    def _system(self) -> Mapping[str, str]:
+        command = tl1_glimmerglass.SYSTEM_QUERY
+        try:
+            return tl1_glimmerglass.parse_system(self._ask(command).records)
+        except tl1.Tl1Error as error:
+            raise ProtocolError(self._name, f"{command.name}: {error}") from error
+
+    def _read_size(self) -> tuple[int, int]:
+        try:
+            return tl1_glimmerglass.parse_matrix(self._system())
+        except tl1.Tl1Error as error:
+            raise ProtocolError(self._name, str(error)) from error
+
+    def _asked(self, ports: Collection[int]) -> list[int]:
+        asked = sorted(set(ports))
+        if asked:
+            check_numbers(self._name, asked, 1, sum(self.size()))
+        return asked
+
+    def _identifier(self, port: int) -> int:
+        inputs, _ = self.size()
+        return INPUTS + port if port <= inputs else OUTPUTS + port - inputs
+
+    def _standings(self) -> Standings:
+        inputs, _ = self.size()
+        query, parse = tl1_glimmerglass.CONNECTIONS_QUERY, tl1_glimmerglass.parse_connection
+        return {
+            CrossConnect(found.source - INPUTS, found.target - OUTPUTS + inputs): _standing(found)
+            for found in self._records(query, parse)
+            if found.source is not None and found.target is not None
+        }
+
+    def _check_change(self, change: Difference) -> None:
+        """Every change can be made."""
+
+    def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
+        command = tl1_glimmerglass.delete(self._identifier(c.ingress) for c in cross_connects)
+        return self._tell({"tearing down": command})[1]
+
+    def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
+        ends = [(self._identifier(c.ingress), self._identifier(c.egress)) for c in cross_connects]
+        return self._tell({"setting up": tl1_glimmerglass.enter(ends)})[1]
+
+
+def _standing(found: Connection) -> Standing:
+    if found.state == "steady":
+        return WORKS
+    trouble = f"is in {found.state}: {found.cause}"
+    return Standing(works=False, trouble=trouble, may_settle=found.state != "fault")

@@ -1,0 +1,188 @@
+"""Patch panels: a change is a task for a person, who says when it is done.
+
+Also for a robotic panel without an interface that this project speaks: whatever works it confirms
+the tasks. Circuits over such a panel come up in minutes rather than milliseconds.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from drivers.optical.changes import (
+    Difference,
+    check_numbers,
+    check_ports,
+    difference,
+    unconfirmed,
+)
+from drivers.optical.exclusive import exclusive
+from drivers.optical.panel_store import PanelError, PanelStore, PendingError
+from hydra.config.devices import no_login_problems, option_problems
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem
+from hydra.model import CrossConnect, Plane
+from hydra.roles import (
+    DeviceIdentity,
+    OpticalCapabilities,
+    OpticalSwitch,
+    PortState,
+    Task,
+    TaskState,
+)
+
+CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True)
+
+_PREFIX: Final = "panel:"
+_LOOK_S: Final = 0.05
+"""Between looks at whether a person has said something, perhaps in another process."""
+
+
+class ManualOptions(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    state: Annotated[str, Field(pattern="^/")]
+    """The file that remembers what is plugged, and what was asked; ``{name}`` is the plane's."""
+    timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1800.0
+    """How long a change waits for its person."""
+    vendor: str = "unknown"
+    model: str = "patch panel"
+
+
+def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
+    """The driver of ``plane``; ``timeout_s`` is for machines, people have one of their own."""
+    del timeout_s
+    try:
+        options = ManualOptions.model_validate(dict(plane.options))
+    except ValidationError as error:
+        raise DeviceError(plane.name, f"options of the manual driver: {error}") from error
+    return ManualPanel(plane.name, plane.ports, options)
+
+
+def check(plane: Plane) -> Iterator[Problem]:
+    """What can't work in ``plane``'s configuration."""
+    place = plane.address.removeprefix(_PREFIX).strip()
+    if plane.address and (not plane.address.startswith(_PREFIX) or not place):
+        yield Problem(
+            "address", f"{plane.address!r} does not say where it is, as in `panel: row 3, rack 12`"
+        )
+    yield from no_login_problems(plane.login)
+    yield from option_problems(ManualOptions, plane.options)
+
+
+class ManualPanel:
+    """An :class:`~hydra.roles.OpticalSwitch` and its :class:`~hydra.roles.TaskBoard`.
+
+    What it says of its cross-connects is what people have confirmed. A change that nobody confirms
+    in time has an unknown outcome; its task stays, and its ports can't be changed until somebody
+    says what became of it. Asking for the same change again waits for the same task.
+    """
+
+    def __init__(self, name: str, ports: int, options: ManualOptions) -> None:
+        self._name = name
+        self._ports = ports
+        self._options = options
+        self._lock = threading.RLock()
+        self._store = PanelStore(options.state.replace("{name}", name))
+        self._hurry = threading.Event()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def capabilities(self) -> OpticalCapabilities:
+        return CAPABILITIES
+
+    def open(self) -> None:
+        """See that the file can be used. Raises DeviceUnavailable."""
+        with self._file():
+            self._store.cross_connects()
+
+    def close(self) -> None:
+        """Nothing is held open between calls."""
+
+    def identity(self) -> DeviceIdentity:
+        return DeviceIdentity(self._options.vendor, self._options.model, "", "")
+
+    def size(self) -> tuple[int, int]:
+        """As configured."""
+        return self._ports, self._ports
+
+    def cross_connects(self) -> frozenset[CrossConnect]:
+        """What people have confirmed."""
+        with self._file():
+            return self._store.cross_connects()
+
+    @exclusive
+    def change(
+        self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
+    ) -> None:
+        """Ask a person to unplug, then plug; returns when they have said that it is done.
+
+        Raises DeviceError if they say that it can't be done, OutcomeUnknown if they say nothing.
+        """
+        check_ports(self._name, self.size(), {*disconnect, *connect})
+        change = difference(self._name, self.cross_connects(), disconnect, connect)
+        if not change:
+            return
+        task = self._ask(change)
+        try:
+            task = self._await(task)
+        except DeviceUnavailable as error:
+            raise unconfirmed(self._name, error) from error
+        if task.state is TaskState.FAILED:
+            raise DeviceError(
+                self._name, f"task {task.id} could not be done: {task.note or 'no reason given'}"
+            )
+
+    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+        """UNKNOWN: nobody looks into a panel."""
+        check_numbers(self._name, ports, 1, sum(self.size()))
+        return dict.fromkeys(ports, PortState.UNKNOWN)
+
+    def tasks(self) -> tuple[Task, ...]:
+        with self._file():
+            return self._store.tasks()
+
+    def settle(self, task_id: int, state: TaskState, note: str) -> Task:
+        with self._file():
+            return self._store.settle(task_id, state, note, time.time())
+
+    def stop_waiting(self) -> None:
+        self._hurry.set()
+
+    def _ask(self, change: Difference) -> Task:
+        try:
+            with self._file():
+                return self._store.ask(change.removed, change.added, time.time())
+        except PendingError as error:
+            raise DeviceError(self._name, str(error)) from error
+
+    def _await(self, task: Task) -> Task:
+        deadline = time.monotonic() + self._options.timeout_s
+        while task.state is TaskState.PENDING:
+            if self._hurry.wait(_LOOK_S):
+                raise self._unsettled(task, "the controller stops")
+            if time.monotonic() > deadline:
+                raise self._unsettled(task, f"{self._options.timeout_s:g} s have passed")
+            with self._file():
+                task = self._store.task(task.id)
+        return task
+
+    def _unsettled(self, task: Task, reason: str) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            self._name,
+            f"task {task.id} is not confirmed, {reason}: see `hydra device tasks {self._name}`",
+        )
+
+    @contextmanager
+    def _file(self) -> Iterator[None]:
+        try:
+            yield
+        except PanelError as error:
+            raise DeviceUnavailable(self._name, str(error)) from error

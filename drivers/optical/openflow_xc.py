@@ -1,0 +1,282 @@
+"""Cross-connects by OpenFlow 1.3: a switch whose only rules send one port's light out at another.
+
+For optical switches with an OpenFlow agent, and for an Open vSwitch bridge that stands for a mirror
+array. The switch listens, at ``host:port`` or, on the same machine, at ``unix:/path``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from drivers.codecs import openflow
+from drivers.codecs.openflow import FlowEntry, OpenFlowError, PortPair, RuleAddress
+from drivers.optical.changes import (
+    Difference,
+    check_numbers,
+    check_ports,
+    difference,
+    not_made,
+    shortfall,
+    unconfirmed,
+)
+from drivers.optical.exclusive import exclusive
+from drivers.transports.openflow_session import OpenFlowSession
+from drivers.transports.tcp import UNIX_PREFIX, TcpStream, UnixStream
+from hydra.config.devices import endpoint_problems, no_login_problems, option_problems
+from hydra.errors import DeviceError, DeviceUnavailable, Problem, ProtocolError
+from hydra.model import CrossConnect, Plane
+from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, PortState
+
+CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True)
+
+_COOKIE: Final = int.from_bytes(b"hydra-xc", "big")
+
+_PortName = Annotated[int, Field(ge=1, lt=openflow.PORT_MAX)] | Annotated[str, Field(min_length=1)]
+
+
+class OpenFlowOptions(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ingress_ports: list[_PortName] | None = None
+    """OpenFlow number or name of ingress port 1, 2, …; without it, numbers 1 to ``ports``."""
+    egress_ports: list[_PortName] | None = None
+    """The same of the egress side; without it, each port is both, as for duplex fibre."""
+    table: Annotated[int, Field(ge=0, le=254)] = 0
+    priority: Annotated[int, Field(ge=1, le=0xFFFF)] = 100
+    bundles: bool = True
+    """All of a change or nothing; without, rule by rule, for switches that know no bundles."""
+
+
+def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
+    """The driver of ``plane``, not connected yet."""
+    try:
+        options = OpenFlowOptions.model_validate(dict(plane.options))
+    except ValidationError as error:
+        raise DeviceError(plane.name, f"options of the openflow-xc driver: {error}") from error
+    local = plane.address.startswith(UNIX_PREFIX)
+    stream = (UnixStream if local else TcpStream)(plane.name, plane.address)
+    session = OpenFlowSession(plane.name, stream, timeout_s=timeout_s)
+    return OpenFlowXc(plane.name, session, options, plane.ports)
+
+
+def check(plane: Plane) -> Iterator[Problem]:
+    """What can't work in ``plane``'s configuration."""
+    if not plane.address.startswith(f"{UNIX_PREFIX}/"):
+        yield from endpoint_problems(plane.address)
+    yield from no_login_problems(plane.login)
+    problems = list(option_problems(OpenFlowOptions, plane.options))
+    yield from problems
+    if not problems:
+        yield from _port_list_problems(plane)
+
+
+def _port_list_problems(plane: Plane) -> Iterator[Problem]:
+    options = OpenFlowOptions.model_validate(dict(plane.options))
+    for side in ("ingress_ports", "egress_ports"):
+        listed = getattr(options, side)
+        if listed is None:
+            continue
+        if len(listed) != plane.ports:
+            yield Problem(
+                f"options.{side}", f"has {len(listed)} of the plane's {plane.ports} ports"
+            )
+        if len(set(listed)) != len(listed):
+            yield Problem(f"options.{side}", "names a port twice")
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """OpenFlow port numbers of our ports, and back."""
+
+    ingress: tuple[int, ...]
+    egress: tuple[int, ...]
+
+    def pair(self, cross: CrossConnect) -> PortPair:
+        egress = self.egress[cross.egress - len(self.ingress) - 1]
+        return PortPair(self.ingress[cross.ingress - 1], egress)
+
+    def cross_connect(self, pair: PortPair) -> CrossConnect | None:
+        """None if neither port is ours. Raises ValueError if only one is."""
+        if pair.in_port not in self.ingress and pair.out_port not in self.egress:
+            return None
+        first_egress = len(self.ingress) + 1
+        return CrossConnect(
+            self.ingress.index(pair.in_port) + 1, self.egress.index(pair.out_port) + first_egress
+        )
+
+
+class OpenFlowXc:
+    """An :class:`~hydra.roles.OpticalSwitch`.
+
+    Each cross-connect is one rule: in at a port, out at another, so directions are independent. A
+    change is one atomic bundle, confirmed by a barrier and read back from the flow statistics.
+    """
+
+    def __init__(
+        self, name: str, session: OpenFlowSession, options: OpenFlowOptions, ports: int
+    ) -> None:
+        self._name = name
+        self._lock = threading.RLock()
+        self._session = session
+        self._options = options
+        self._rules = RuleAddress(options.table, options.priority, _COOKIE)
+        ingress = options.ingress_ports or list(range(1, ports + 1))
+        self._sides = (ingress, options.egress_ports or ingress)
+        self._size = (len(ingress), len(self._sides[1]))
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def capabilities(self) -> OpticalCapabilities:
+        return CAPABILITIES
+
+    @exclusive
+    def open(self) -> None:
+        """Connect, and see that the ports exist; a second call on an open device does nothing."""
+        self._session.open()
+        self._numbers()
+
+    @exclusive
+    def close(self) -> None:
+        """Drop the connection; safe to repeat. The next use connects again."""
+        self._session.close()
+
+    @exclusive
+    def identity(self) -> DeviceIdentity:
+        body = self._session.query(openflow.MULTIPART_DESC)
+        try:
+            found = openflow.decode_description(body)
+        except OpenFlowError as error:
+            raise self._nonsense(error) from error
+        return DeviceIdentity(found.manufacturer, found.hardware, found.serial, found.software)
+
+    @exclusive
+    def size(self) -> tuple[int, int]:
+        """As configured; raises DeviceError where the switch lacks one of those ports."""
+        self._numbers()
+        return self._size
+
+    @exclusive
+    def cross_connects(self) -> frozenset[CrossConnect]:
+        """Read from the flow table, whoever made them."""
+        return self._read(self._numbers())
+
+    @exclusive
+    def change(
+        self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
+    ) -> None:
+        """Tear down and set up in one bundle; returns once it was read back.
+
+        What is already as wanted is left alone, so repeating a change moves nothing.
+        """
+        numbers = self._numbers()
+        check_ports(self._name, self._size, {*disconnect, *connect})
+        change = difference(self._name, self._read(numbers), disconnect, connect)
+        if not change:
+            return
+        self._session.write(lambda xid: self._messages(change, numbers, xid))
+        try:
+            present = self._read(numbers)
+        except (DeviceUnavailable, ProtocolError) as error:
+            raise unconfirmed(self._name, error) from error
+        if problems := shortfall(change, present):
+            raise not_made(self._name, ["the switch reports no error", *problems])
+
+    @exclusive
+    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+        """DISABLED where configuration switched a port off."""
+        check_numbers(self._name, ports, 1, sum(self._size))
+        if not ports:
+            return {}
+        down = {port.number for port in self._descriptions() if port.down}
+        numbers = self._numbers()
+        both = (*numbers.ingress, *numbers.egress)
+        return {
+            port: PortState.DISABLED if both[port - 1] in down else PortState.ENABLED
+            for port in ports
+        }
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def _messages(self, change: Difference, numbers: _Numbers, xid: int) -> bytes:
+        rules = [
+            openflow.encode_disconnect(numbers.pair(cross), self._rules, xid)
+            for cross in sorted(change.removed)
+        ]
+        rules += [
+            openflow.encode_connect(numbers.pair(cross), self._rules, xid)
+            for cross in sorted(change.added)
+        ]
+        if not self._options.bundles:
+            return b"".join(rules)
+        return b"".join(
+            [
+                openflow.encode_bundle_control(xid, openflow.BUNDLE_OPEN, xid),
+                *(openflow.encode_bundled(rule, xid, xid) for rule in rules),
+                openflow.encode_bundle_control(xid, openflow.BUNDLE_COMMIT, xid),
+            ]
+        )
+
+    def _read(self, numbers: _Numbers) -> frozenset[CrossConnect]:
+        body = self._session.query(
+            openflow.MULTIPART_FLOW, openflow.flow_stats_body(self._options.table)
+        )
+        try:
+            entries = openflow.decode_flow_entries(body)
+        except OpenFlowError as error:
+            raise self._nonsense(error) from error
+        found = (self._cross_connect(entry, numbers) for entry in entries)
+        return frozenset(cross for cross in found if cross is not None)
+
+    def _cross_connect(self, entry: FlowEntry, numbers: _Numbers) -> CrossConnect | None:
+        pair = entry.pair
+        if pair is None:
+            if entry.drops and not entry.match:
+                return None
+            raise DeviceError(
+                self._name,
+                f"table {entry.table} has a rule of priority {entry.priority} that is no "
+                "cross-connect: remove it, and set fail_mode to secure on an Open vSwitch bridge",
+            )
+        try:
+            return numbers.cross_connect(pair)
+        except ValueError:
+            raise DeviceError(
+                self._name,
+                f"a rule joins OpenFlow ports {pair.in_port} and {pair.out_port}, of which one is "
+                "not in options.ingress_ports or egress_ports: list it, or remove the rule",
+            ) from None
+
+    def _numbers(self) -> _Numbers:
+        """Read anew for each call: a bridge may number its ports anew."""
+        present = self._descriptions()
+        known = {port.name: port.number for port in present}
+        numbers = {port.number for port in present}
+        ingress, egress = (
+            tuple(self._number(port, known, numbers) for port in side) for side in self._sides
+        )
+        return _Numbers(ingress, egress)
+
+    def _number(self, port: int | str, known: Mapping[str, int], numbers: set[int]) -> int:
+        number = known.get(port) if isinstance(port, str) else port
+        if number is None or number not in numbers:
+            raise DeviceError(self._name, f"the switch has no OpenFlow port {port}")
+        return number
+
+    def _descriptions(self) -> tuple[openflow.PortDescription, ...]:
+        body = self._session.query(openflow.MULTIPART_PORT_DESC)
+        try:
+            return openflow.decode_port_descriptions(body)
+        except OpenFlowError as error:
+            raise self._nonsense(error) from error
+
+    def _nonsense(self, error: OpenFlowError) -> ProtocolError:
+        self._session.close()
+        return ProtocolError(self._name, str(error))

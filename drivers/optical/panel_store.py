@@ -1,0 +1,194 @@
+"""A patch panel as people have left it: what is plugged, and what they were asked to change.
+
+One SQLite file per panel. Each call opens it anew and is one transaction, so the controller and
+commands beside it may use it at once, and none can forget what another has heard.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+from hydra.errors import LifecycleError, UnknownName
+from hydra.model import CrossConnect
+from hydra.roles import Task, TaskState
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS plugged (
+    ingress INTEGER PRIMARY KEY,
+    egress INTEGER NOT NULL UNIQUE
+);
+CREATE TABLE IF NOT EXISTS tasks (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    created_unix_s REAL NOT NULL,
+    disconnect TEXT NOT NULL,
+    connect TEXT NOT NULL,
+    state TEXT NOT NULL,
+    settled_unix_s REAL,
+    note TEXT NOT NULL
+);
+"""
+_VERSION: Final = 1
+_KEPT_TASKS: Final = 200
+_BUSY_S: Final = 5.0
+_COLUMNS: Final = "id, created_unix_s, disconnect, connect, state, settled_unix_s, note"
+
+_Row = tuple[int, float, str, str, str, float | None, str]
+
+
+class PanelError(Exception):
+    """The file can't be used; nothing has been written."""
+
+
+class PendingError(Exception):
+    """A port is part of a task that nobody has settled."""
+
+
+class PanelStore:
+    """The file at ``path``; made, with nothing plugged, where there is none."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def cross_connects(self) -> frozenset[CrossConnect]:
+        """What is plugged, as far as people have said."""
+        with self._open() as db:
+            rows = db.execute("SELECT ingress, egress FROM plugged").fetchall()
+        return frozenset(CrossConnect(ingress, egress) for ingress, egress in rows)
+
+    def tasks(self) -> tuple[Task, ...]:
+        """Pending ones and the latest others, oldest first."""
+        with self._open() as db:
+            return _tasks(db)
+
+    def task(self, task_id: int) -> Task:
+        """Raises UnknownName."""
+        with self._open() as db:
+            return self._task(db, task_id)
+
+    def ask(
+        self,
+        disconnect: Collection[CrossConnect],
+        connect: Collection[CrossConnect],
+        unix_s: float,
+    ) -> Task:
+        """Enter a task; the one that asks for the same already, if it is still pending.
+
+        Raises PendingError if a pending task is about one of the ports.
+        """
+        wanted = (tuple(sorted(disconnect)), tuple(sorted(connect)))
+        ports = _ports(*wanted)
+        with self._open() as db:
+            for task in _tasks(db):
+                if task.state is not TaskState.PENDING:
+                    continue
+                if (task.disconnect, task.connect) == wanted:
+                    return task
+                if shared := sorted(ports & _ports(task.disconnect, task.connect)):
+                    raise PendingError(
+                        f"task {task.id} is about port {shared[0]}, and nobody has said whether it "
+                        "was done: confirm it first"
+                    )
+            cursor = db.execute(
+                "INSERT INTO tasks (created_unix_s, disconnect, connect, state, note) "
+                "VALUES (?, ?, ?, ?, '')",
+                (unix_s, *map(_dump, wanted), TaskState.PENDING.value),
+            )
+            db.execute(
+                "DELETE FROM tasks WHERE state != ? AND id <= ?",
+                (TaskState.PENDING.value, (cursor.lastrowid or 0) - _KEPT_TASKS),
+            )
+            return Task(cursor.lastrowid or 0, unix_s, *wanted)
+
+    def settle(self, task_id: int, state: TaskState, note: str, unix_s: float) -> Task:
+        """What became of a task; a task that is done changes what is plugged.
+
+        Raises UnknownName, and LifecycleError where the opposite has been said before.
+        """
+        if state is TaskState.PENDING:
+            raise LifecycleError(f"task {task_id} ends as done or failed, not as pending")
+        with self._open() as db:
+            task = self._task(db, task_id)
+            if task.state is state:
+                return task
+            if task.state is not TaskState.PENDING:
+                raise LifecycleError(f"task {task_id} is {task.state.value} already")
+            if state is TaskState.DONE:
+                db.executemany(
+                    "DELETE FROM plugged WHERE ingress = ? AND egress = ?",
+                    [(c.ingress, c.egress) for c in task.disconnect],
+                )
+                db.executemany(
+                    "INSERT INTO plugged (ingress, egress) VALUES (?, ?)",
+                    [(c.ingress, c.egress) for c in task.connect],
+                )
+            db.execute(
+                "UPDATE tasks SET state = ?, settled_unix_s = ?, note = ? WHERE id = ?",
+                (state.value, unix_s, note, task_id),
+            )
+            return self._task(db, task_id)
+
+    def _task(self, db: sqlite3.Connection, task_id: int) -> Task:
+        row = db.execute(f"SELECT {_COLUMNS} FROM tasks WHERE id = ?", (task_id,)).fetchone()  # noqa: S608
+        if row is None:
+            raise UnknownName(f"there is no task {task_id}: it never was, or is long settled")
+        return _read(row)
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """One transaction; PanelError for what is wrong with the file."""
+        try:
+            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+            with closing(sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)) as db:
+                db.execute("PRAGMA synchronous=FULL")
+                db.execute("BEGIN IMMEDIATE")
+                try:
+                    self._prepare(db)
+                    yield db
+                except BaseException:
+                    db.execute("ROLLBACK")
+                    raise
+                db.execute("COMMIT")
+        except (OSError, sqlite3.Error) as error:
+            raise PanelError(
+                f"can't use the file {self._path} ({error}): check the directory, its permissions "
+                "and the free disk space"
+            ) from error
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if version == _VERSION:
+            return
+        if version != 0:
+            raise PanelError(
+                f"{self._path} has version {version}, this release reads {_VERSION}: start the "
+                "release that wrote it"
+            )
+        for statement in _SCHEMA.split(";"):
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version={_VERSION}")
+
+
+def _tasks(db: sqlite3.Connection) -> tuple[Task, ...]:
+    return tuple(map(_read, db.execute(f"SELECT {_COLUMNS} FROM tasks ORDER BY id")))  # noqa: S608
+
+
+def _read(row: _Row) -> Task:
+    number, created, disconnect, connect, state, settled, note = row
+    return Task(number, created, _load(disconnect), _load(connect), TaskState(state), settled, note)
+
+
+def _dump(pairs: Sequence[CrossConnect]) -> str:
+    return json.dumps([(pair.ingress, pair.egress) for pair in pairs])
+
+
+def _load(text: str) -> tuple[CrossConnect, ...]:
+    return tuple(CrossConnect(ingress, egress) for ingress, egress in json.loads(text))
+
+
+def _ports(*changes: Sequence[CrossConnect]) -> set[int]:
+    return {port for pairs in changes for pair in pairs for port in (pair.ingress, pair.egress)}

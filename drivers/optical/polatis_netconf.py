@@ -1,0 +1,321 @@
+"""Polatis optical circuit switches over NETCONF (port 830).
+
+Modules ``optical-switch`` and ``polatis-switch``, as public clients of these switches use them
+(the ONOS drivers, the maker's published examples): ``cross-connects/pair[ingress]``, named
+``pairs`` before revision 2017-08-04; ``port-config/port[port-id]/status``; ``opm-power``;
+``system-alarms``; notifications ``port-power-alarm`` and their like. The size is part of the model
+name. Spellings of ``status`` other than ENABLED and DISABLED are inferred, as is the standing of
+an alarm's severity, which the modules do not tell.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, Literal
+
+from lxml import etree
+
+from drivers.optical.changes import (
+    Difference,
+    check_numbers,
+    check_ports,
+    difference,
+    not_made,
+    shortfall,
+)
+from drivers.optical.exclusive import exclusive
+from drivers.transports.netconf import NETCONF_NS, OPERATION, Element, NetconfTransport
+from drivers.transports.ssh import SshOptions
+from hydra.config.devices import endpoint_problems, login_problems, option_problems
+from hydra.errors import DeviceError, Problem, ProtocolError
+from hydra.model import CrossConnect, Login, Plane
+from hydra.roles import (
+    Alarm,
+    DeviceIdentity,
+    OpticalCapabilities,
+    OpticalSwitch,
+    PortState,
+    Severity,
+)
+
+CAPABILITIES: Final = OpticalCapabilities(
+    bulk=True, unidirectional=True, power_readings=True, alarms=True
+)
+
+_SWITCH: Final = "http://www.polatis.com/yang/optical-switch"
+_POLATIS: Final = "http://www.polatis.com/yang/polatis-switch"
+_REVISION: Final = re.compile(re.escape(_SWITCH) + r"\?.*\brevision=(\d{4}-\d\d-\d\d)")
+_RENAMED: Final = "2017-08-04"
+"""Revision since which the list of cross-connects is called pair, not pairs."""
+_SIZE: Final = re.compile(r"-([1-9][0-9]{0,4})x([1-9][0-9]{0,4})(?:-|$)")
+_STATES: Final = {
+    "ENABLED": PortState.ENABLED,
+    "DISABLED": PortState.DISABLED,
+    "FAILED": PortState.FAILED,
+}
+_CONDITIONS: Final = {
+    "NOTIF_PORT_POWER": "port-power-alarm",
+    "NOTIF_PORT_POWER_WARN": "port-power-warn-alarm",
+}
+"""Names in the list of standing alarms, and in notifications."""
+_SEVERITIES: Final = {
+    "port-power-alarm": Severity.MAJOR,
+    "port-power-warn-alarm": Severity.WARNING,
+    "system-error": Severity.MAJOR,
+}
+_CLEAR: Final = "-clear"
+_PORT_IN_TEXT: Final = re.compile(r"\bport\W{0,3}([1-9][0-9]{0,5})\b", re.IGNORECASE)
+
+
+class Options(SshOptions):
+    """``options`` of a plane."""
+
+    stream: str = "Polatis"
+    """Event stream that alarms are subscribed to."""
+    datastore: Literal["auto", "candidate", "running"] = "auto"
+
+
+def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
+    """The driver of ``plane``, not connected yet. Raises DeviceError without a login."""
+    if plane.login is None:
+        raise DeviceError(plane.name, "NETCONF wants a login")
+    options = Options.model_validate(dict(plane.options))
+    return PolatisNetconf(plane.name, plane.address, plane.login, options, timeout_s=timeout_s)
+
+
+def check(plane: Plane) -> Iterator[Problem]:
+    """What can't work in ``plane``'s configuration."""
+    yield from endpoint_problems(plane.address)
+    yield from login_problems(plane.login, keys=True)
+    yield from option_problems(Options, plane.options)
+
+
+class PolatisNetconf:
+    """An :class:`~hydra.roles.OpticalSwitch` with power readings and alarms.
+
+    Ingress ports are 1..N, egress ports N+1..N+M. A change is one ``edit-config``, whatever its
+    size, under a lock; it is read back before it is confirmed. ``timeout_s`` covers one call.
+    """
+
+    def __init__(
+        self, name: str, address: str, login: Login, options: Options, *, timeout_s: float
+    ) -> None:
+        self._name = name
+        self._size: tuple[int, int] | None = None
+        self._lock = threading.RLock()
+        self._netconf = NetconfTransport(
+            name,
+            address,
+            login,
+            options,
+            timeout_s=timeout_s,
+            stream=options.stream,
+            datastore=options.datastore,
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def capabilities(self) -> OpticalCapabilities:
+        return CAPABILITIES
+
+    @exclusive
+    def open(self) -> None:
+        """Connect and subscribe to alarms; a second call on an open device does nothing."""
+        self._netconf.open()
+
+    @exclusive
+    def close(self) -> None:
+        """Drop the sessions; safe to repeat. The next use connects again."""
+        self._netconf.close()
+        self._size = None
+
+    @exclusive
+    def identity(self) -> DeviceIdentity:
+        found = self._read(etree.Element(f"{{{_SWITCH}}}product-information"))
+        manufacturer, model, serial, firmware = (
+            self._text(found, leaf)
+            for leaf in ("manufacturer", "model-name", "serial-number", "software-version")
+        )
+        return DeviceIdentity(manufacturer, model, serial, firmware)
+
+    @exclusive
+    def size(self) -> tuple[int, int]:
+        """Numbers of (ingress, egress) ports, from the model name; asked once until closed."""
+        if self._size is None:
+            model = self.identity().model
+            match = _SIZE.search(model)
+            if match is None:
+                raise DeviceError(
+                    self._name,
+                    f"model {model!r} tells no size such as 16x16; this driver takes switches "
+                    "with separate ingress and egress ports",
+                )
+            self._size = int(match[1]), int(match[2])
+        return self._size
+
+    @exclusive
+    def cross_connects(self) -> frozenset[CrossConnect]:
+        """Read from the device, never from memory."""
+        self._netconf.open()
+        subtree = etree.Element(f"{{{_SWITCH}}}cross-connects")
+        etree.SubElement(subtree, f"{{{_SWITCH}}}{self._pair()}")
+        pairs = self._read(subtree).findall(f"{{{_SWITCH}}}{self._pair()}")
+        return frozenset(
+            CrossConnect(self._number(pair, "ingress"), self._number(pair, "egress"))
+            for pair in pairs
+        )
+
+    @exclusive
+    def change(
+        self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
+    ) -> None:
+        """Tear down and set up in one edit, which the device makes whole or not at all.
+
+        What is already as wanted is left alone, so repeating a change moves nothing.
+        """
+        check_ports(self._name, self.size(), {*disconnect, *connect})
+        change = difference(self._name, self.cross_connects(), disconnect, connect)
+        if change:
+            self._netconf.edit(self._config(change), lambda: self._check_result(change))
+
+    @exclusive
+    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+        """States of these ports; words this driver does not know read as UNKNOWN."""
+        words = self._per_port("port-config", ports, "status")
+        return {
+            port: PortState.UNKNOWN if word is None else _STATES.get(word, PortState.UNKNOWN)
+            for port, word in words.items()
+        }
+
+    @exclusive
+    def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
+        """Power at these ports in dBm; None where the switch has no meter."""
+        readings = self._per_port("opm-power", ports, "power")
+        return {
+            port: None if reading is None else self._reading(port, reading)
+            for port, reading in readings.items()
+        }
+
+    @exclusive
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Those that stand now, oldest first as the device lists them."""
+        found = self._read(etree.Element(f"{{{_POLATIS}}}system-alarms"))
+        return tuple(_standing(alarm) for alarm in found.findall(f"{{{_POLATIS}}}alarm"))
+
+    @exclusive
+    def reports(self) -> tuple[Alarm, ...]:
+        """Those that came as notifications since the last call, oldest first; never waits."""
+        alarms = (_reported(element) for element in self._netconf.notifications())
+        return tuple(alarm for alarm in alarms if alarm is not None)
+
+    # --- edits ----------------------------------------------------------------------------------
+
+    def _pair(self) -> str:
+        """The name of the list of cross-connects."""
+        for uri in self._netconf.capabilities:
+            if (match := _REVISION.match(uri)) is not None:
+                return "pairs" if match[1] < _RENAMED else "pair"
+        return "pair"
+
+    def _config(self, change: Difference) -> Element:
+        root = etree.Element(f"{{{NETCONF_NS}}}config", nsmap={"nc": NETCONF_NS})
+        listed = etree.SubElement(root, f"{{{_SWITCH}}}cross-connects", nsmap={None: _SWITCH})
+        moved = {new.ingress for new in change.added}
+        # Deletions first: a switch that carries out an edit line by line frees ports before it
+        # gives them away.
+        for old in sorted(change.removed):
+            if old.ingress not in moved:
+                pair = etree.SubElement(listed, f"{{{_SWITCH}}}{self._pair()}")
+                pair.set(OPERATION, "delete")
+                etree.SubElement(pair, f"{{{_SWITCH}}}ingress").text = str(old.ingress)
+        for new in sorted(change.added):
+            pair = etree.SubElement(listed, f"{{{_SWITCH}}}{self._pair()}")
+            pair.set(OPERATION, "merge")
+            etree.SubElement(pair, f"{{{_SWITCH}}}ingress").text = str(new.ingress)
+            etree.SubElement(pair, f"{{{_SWITCH}}}egress").text = str(new.egress)
+        return root
+
+    def _check_result(self, change: Difference) -> None:
+        problems = shortfall(change, self.cross_connects())
+        if problems:
+            raise not_made(self._name, problems)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def _read(self, subtree: Element) -> Element:
+        """The element of that name in the reply; an empty one where the device has none."""
+        found = self._netconf.get(subtree).find(subtree.tag)
+        return etree.Element(subtree.tag) if found is None else found
+
+    def _per_port(self, container: str, ports: Collection[int], leaf: str) -> dict[int, str | None]:
+        asked = sorted(set(ports))
+        if not asked:
+            return {}
+        check_numbers(self._name, asked, 1, sum(self.size()))
+        subtree = etree.Element(f"{{{_SWITCH}}}{container}")
+        for port in asked:
+            entry = etree.SubElement(subtree, f"{{{_SWITCH}}}port")
+            etree.SubElement(entry, f"{{{_SWITCH}}}port-id").text = str(port)
+            etree.SubElement(entry, f"{{{_SWITCH}}}{leaf}")
+        found: dict[int, str | None] = dict.fromkeys(asked)
+        for entry in self._read(subtree).findall(f"{{{_SWITCH}}}port"):
+            port = self._number(entry, "port-id")
+            if port in found:
+                found[port] = entry.findtext(f"{{{_SWITCH}}}{leaf}")
+        return found
+
+    def _text(self, parent: Element, leaf: str) -> str:
+        text: str = parent.findtext(f"{{{_SWITCH}}}{leaf}") or ""
+        if not text:
+            raise ProtocolError(self._name, f"the device tells no {leaf}")
+        return text
+
+    def _number(self, parent: Element, leaf: str) -> int:
+        text = self._text(parent, leaf).strip()
+        if not (text.isascii() and text.isdigit()):
+            raise ProtocolError(self._name, f"{leaf} {text!r} is no port number")
+        return int(text)
+
+    def _reading(self, port: int, text: str) -> float:
+        try:
+            return float(text)
+        except ValueError:
+            raise ProtocolError(
+                self._name, f"the power at port {port} reads {text!r}, which is no number"
+            ) from None
+
+
+def _standing(alarm: Element) -> Alarm:
+    kind = str(alarm.findtext(f"{{{_POLATIS}}}alarm-type") or "unknown")
+    text = str(alarm.findtext(f"{{{_POLATIS}}}alarm-message") or "")
+    code = _CONDITIONS.get(kind, kind)
+    match = _PORT_IN_TEXT.search(text)
+    return Alarm(
+        _SEVERITIES.get(code, Severity.MAJOR), None if match is None else int(match[1]), code, text
+    )
+
+
+def _reported(element: Element) -> Alarm | None:
+    """None for notifications that are no alarms: configuration changes, sessions, activity."""
+    name = etree.QName(element)
+    condition = name.localname.removesuffix(_CLEAR)
+    if name.namespace not in (_SWITCH, _POLATIS) or condition not in _SEVERITIES:
+        return None
+    cleared = name.localname.endswith(_CLEAR)
+    leaves = [(etree.QName(leaf).localname, (leaf.text or "").strip()) for leaf in element]
+    return Alarm(
+        Severity.CLEARED if cleared else _SEVERITIES[condition],
+        _port_of(leaves),
+        condition,
+        ", ".join(f"{leaf} {text}" for leaf, text in leaves),
+    )
+
+
+def _port_of(leaves: Sequence[tuple[str, str]]) -> int | None:
+    numbers = [text for leaf, text in leaves if "port" in leaf and text.isascii()]
+    return next((int(text) for text in numbers if text.isdigit()), None)

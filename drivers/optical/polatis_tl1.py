@@ -1,0 +1,116 @@
+"""Polatis optical circuit switches over TL1 (TCP port 3082, or a serial line)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+
+from drivers.codecs import tl1, tl1_polatis
+from drivers.optical.changes import Difference, check_numbers
+from drivers.optical.exclusive import exclusive
+from drivers.optical.tl1_switch import WORKS, Standings, Tl1Switch
+from drivers.transports.addresses import address_problems, stream_to
+from hydra.config.devices import login_problems
+from hydra.errors import Problem
+from hydra.model import CrossConnect, Plane
+from hydra.roles import (
+    Alarm,
+    DeviceIdentity,
+    OpticalCapabilities,
+    OpticalSwitch,
+    PortState,
+)
+
+CAPABILITIES: Final = OpticalCapabilities(
+    bulk=True, unidirectional=True, power_readings=True, alarms=True
+)
+
+_SHUTTERS: Final = {"OPEN": PortState.ENABLED, "CLOSED": PortState.DISABLED}
+
+_T = TypeVar("_T")
+
+
+def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
+    """The driver of ``plane``, not connected yet."""
+    return PolatisTl1(plane.name, stream_to(plane), plane.login, timeout_s=timeout_s)
+
+
+def check(plane: Plane) -> Iterator[Problem]:
+    """What can't work in ``plane``'s configuration."""
+    yield from address_problems(plane)
+    yield from login_problems(plane.login)
+
+
+class PolatisTl1(Tl1Switch):
+    """An :class:`~hydra.roles.OpticalSwitch` that reads power and reports alarms.
+
+    Ingress ports are 1..N, egress ports N+1..N+M. A change is one ``DLT-PATCH`` and one
+    ``ENT-PATCH``, whatever its size.
+    """
+
+    DIALECT = tl1_polatis.DIALECT
+    CAPABILITIES = CAPABILITIES
+
+    @exclusive
+    def identity(self) -> DeviceIdentity:
+        found = self._record(tl1_polatis.TYPE_QUERY, tl1_polatis.parse_type)
+        serial = self._record(tl1_polatis.INVENTORY_QUERY, tl1_polatis.parse_serial)
+        return DeviceIdentity(found.vendor, found.model, serial, found.firmware)
+
+    @exclusive
+    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+        """Whether light can pass: a closed shutter reads as DISABLED."""
+        shutters = self._per_port(ports, tl1_polatis.shutter_query, tl1_polatis.parse_shutter)
+        return {
+            port: _SHUTTERS.get(shutters.get(port, ""), PortState.UNKNOWN) for port in set(ports)
+        }
+
+    @exclusive
+    def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
+        """Optical power at these ports, in dBm; None where the switch has no monitor."""
+        readings = self._per_port(ports, tl1_polatis.power_query, tl1_polatis.parse_power)
+        return {port: readings.get(port) for port in set(ports)}
+
+    @exclusive
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Those that stand now."""
+        found = self._records(tl1_polatis.ALARMS_QUERY, tl1.parse_alarm)
+        return tuple(
+            Alarm(alarm.severity, tl1_polatis.port_of(alarm.aid), alarm.condition, alarm.text)
+            for alarm in found
+        )
+
+    @exclusive
+    def reports(self) -> tuple[Alarm, ...]:
+        """Those reported since the last call, while there was a session."""
+        return self._reported(tl1_polatis.port_of)
+
+    def _per_port(
+        self,
+        ports: Collection[int],
+        query: Callable[[Sequence[int]], tl1.Command],
+        parse: Callable[[str], tuple[int, _T]],
+    ) -> Mapping[int, _T]:
+        asked = sorted(set(ports))
+        if not asked:
+            return {}
+        check_numbers(self._name, asked, 1, sum(self.size()))
+        return dict(self._records(query(asked), parse))
+
+    def _read_size(self) -> tuple[int, int]:
+        return self._record(tl1_polatis.SIZE_QUERY, tl1_polatis.parse_size)
+
+    def _standings(self) -> Standings:
+        pairs = self._records(tl1_polatis.PATCHES_QUERY, tl1_polatis.parse_patch)
+        return {CrossConnect(ingress, egress): WORKS for ingress, egress in pairs}
+
+    def _check_change(self, change: Difference) -> None:
+        """Every change can be made."""
+
+    def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
+        command = tl1_polatis.delete_patches([c.ingress for c in cross_connects])
+        return self._tell({"tearing down": command})[1]
+
+    def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
+        command = tl1_polatis.enter_patches([(c.ingress, c.egress) for c in cross_connects])
+        return self._tell({"setting up": command})[1]

@@ -1,0 +1,269 @@
+"""Optical switches that are spoken to in lines of text, in a language that the configuration tells.
+
+For devices without a driver of their own: what is sent and what is understood stands in
+``options``, as :mod:`drivers.optical.template_options` describes them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from typing import Final, TypeVar
+
+from pydantic import ValidationError
+
+from drivers.codecs.terminal import End, TerminalDecoder, TerminalError, encode_line
+from drivers.credentials import secret
+from drivers.optical.changes import (
+    Difference,
+    check_numbers,
+    check_ports,
+    difference,
+    not_made,
+    shortfall,
+    unconfirmed,
+)
+from drivers.optical.exclusive import exclusive
+from drivers.optical.template_language import Language, LanguageError, matches, short
+from drivers.optical.template_options import TemplateOptions, placeholders
+from drivers.transports.lines import LineTransport
+from drivers.transports.tcp import TcpStream
+from hydra.config.devices import (
+    endpoint_problems,
+    login_problems,
+    no_login_problems,
+    option_problems,
+)
+from hydra.errors import (
+    DeviceError,
+    DeviceUnavailable,
+    Problem,
+    ProtocolError,
+)
+from hydra.model import CrossConnect, Login, Plane
+from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, PortState
+
+CAPABILITIES: Final = OpticalCapabilities(unidirectional=True)
+"""Of every device; options may add bulk changes and power readings."""
+
+_T = TypeVar("_T")
+
+
+def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
+    """The driver of ``plane``, not connected yet. Raises DeviceError for options that are wrong."""
+    try:
+        options = TemplateOptions.model_validate(dict(plane.options))
+    except ValidationError as error:
+        raise DeviceError(plane.name, f"options of the template driver: {error}") from error
+    kind = TemplateSwitch if options.power is None else MeteringTemplateSwitch
+    return kind(plane.name, plane.address, options, plane.ports, plane.login, timeout_s=timeout_s)
+
+
+def check(plane: Plane) -> Iterator[Problem]:
+    """What can't work in ``plane``'s configuration."""
+    yield from endpoint_problems(plane.address)
+    problems = list(option_problems(TemplateOptions, plane.options))
+    yield from problems
+    if problems:
+        return
+    steps = TemplateOptions.model_validate(dict(plane.options)).login
+    if any(placeholders(step.send) for step in steps):
+        yield from login_problems(plane.login)
+    else:
+        yield from no_login_problems(plane.login)
+
+
+class TemplateSwitch:
+    """An :class:`~hydra.roles.OpticalSwitch`.
+
+    Ports are numbered as everywhere here, ingress 1..N and egress N+1..N+M; ``output`` in a
+    template or pattern is an egress port counted from 1. A change tears down first, then sets up,
+    with as many commands as the language needs, and is read back: a device that says nothing of a
+    failure is found out.
+
+    ``timeout_s`` covers one command, and the log-in before it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        options: TemplateOptions,
+        ports: int,
+        login: Login | None,
+        *,
+        timeout_s: float,
+    ) -> None:
+        self._name = name
+        self._lock = threading.RLock()
+        self._options = options
+        self._ports = ports
+        self._login = login
+        self._size: tuple[int, int] | None = None
+        self._language = Language(options)
+        self._transport = LineTransport(
+            name,
+            TcpStream(name, address),
+            decoder=self._decoder,
+            decode_error=TerminalError,
+            timeout_s=timeout_s,
+            opening=None if options.prompt is None else self._opening,
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def capabilities(self) -> OpticalCapabilities:
+        return OpticalCapabilities(
+            bulk=self._options.bulk,
+            unidirectional=CAPABILITIES.unidirectional,
+            power_readings=self._options.power is not None,
+        )
+
+    @exclusive
+    def open(self) -> None:
+        """Connect and log in; a second call on an open device does nothing."""
+        self._transport.open()
+
+    @exclusive
+    def close(self) -> None:
+        """Drop the connection; safe to repeat. The next use connects again."""
+        self._transport.close()
+        self._size = None
+
+    @exclusive
+    def identity(self) -> DeviceIdentity:
+        command = self._options.identity.command
+        return self._ask(command, self._language.identity)
+
+    @exclusive
+    def size(self) -> tuple[int, int]:
+        """Numbers of (ingress, egress) ports; the configuration's, where the device tells none."""
+        if self._size is None:
+            table = self._options.size
+            self._size = (
+                (self._ports, self._ports)
+                if table is None
+                else self._ask(table.command, partial(self._language.size, table.row))
+            )
+        return self._size
+
+    @exclusive
+    def cross_connects(self) -> frozenset[CrossConnect]:
+        """Read from the device, never from memory."""
+        parse = partial(self._language.cross_connects, size=self.size())
+        return self._ask(self._options.cross_connects.command, parse)
+
+    @exclusive
+    def change(
+        self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
+    ) -> None:
+        """Tear down, then set up; returns once it was read back.
+
+        What is already as wanted is left alone, so repeating a change moves nothing.
+        """
+        check_ports(self._name, self.size(), {*disconnect, *connect})
+        change = difference(self._name, self.cross_connects(), disconnect, connect)
+        if change:
+            refusal = self._carry_out(change)
+            self._check_result(change, refusal)
+
+    @exclusive
+    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
+        """States of these ports; UNKNOWN where the language has no word for them."""
+        size, table = self.size(), self._options.port_states
+        check_numbers(self._name, ports, 1, sum(size))
+        states: dict[int, PortState] = {}
+        if table is not None and ports:
+            for command in self._language.port_queries(table, ports):
+                parse = partial(self._language.port_states, table, size=size)
+                states |= self._ask(command, parse)
+        return {port: states.get(port, PortState.UNKNOWN) for port in ports}
+
+    # --- changes --------------------------------------------------------------------------------
+
+    def _carry_out(self, change: Difference) -> str | None:
+        """What the device said against it, in words; None if it took everything."""
+        commands = self._language.moves(change.removed, change.added, self.size())
+        for position, command in enumerate(commands):
+            try:
+                reply = self._transport.write(self._encoded(command))
+            except DeviceUnavailable as error:
+                if position:  # a part of the change is made
+                    raise unconfirmed(self._name, error) from error
+                raise
+            refusal = self._language.refusal(self._language.lines(command, reply))
+            if refusal is not None:
+                return f"the device refuses {short(command)!r}: {refusal}"
+        return None
+
+    def _check_result(self, change: Difference, refusal: str | None) -> None:
+        try:
+            present = self.cross_connects()
+        except DeviceError as error:
+            raise unconfirmed(self._name, error) from error
+        problems = shortfall(change, present)
+        if refusal is not None or problems:
+            raise not_made(self._name, [refusal or "the device reports no error", *problems])
+
+    # --- the conversation -----------------------------------------------------------------------
+
+    def _ask(self, command: str | None, parse: Callable[[list[str]], _T]) -> _T:
+        """What the answer to a command that changes nothing means; no command has no answer."""
+        if command is None:
+            return parse([])
+        lines = self._language.lines(command, self._transport.query(self._encoded(command)))
+        complaint = self._language.complaint(lines)
+        if complaint is not None:
+            raise DeviceError(self._name, f"the device refuses {short(command)!r}: {complaint}")
+        try:
+            return parse(lines)
+        except LanguageError as error:
+            # It may be the reply to another command: nothing that follows can be trusted.
+            self._transport.close()
+            raise ProtocolError(self._name, f"in reply to {short(command)!r}: {error}") from error
+
+    def _encoded(self, command: str) -> bytes:
+        return encode_line(command, self._options.line_end)
+
+    def _decoder(self) -> TerminalDecoder:
+        options = self._options
+        if options.prompt is None:
+            return TerminalDecoder((), End(is_last=self._language.ends_reply))
+        refuses = partial(matches, options.login_refused)
+        opening = [End(question=step.expect, refuses=refuses) for step in options.login]
+        opening.append(End(prompt=options.prompt, refuses=refuses))
+        return TerminalDecoder(opening, End(prompt=options.prompt))
+
+    def _opening(self) -> list[bytes]:
+        """What is sent at the start of a session; the password is fetched for this one."""
+        login, known = self._login, dict[str, str]()
+        if login is not None:
+            known = {"username": login.username, "password": secret(self._name, login)}
+        lines = [step.send.format(**known) for step in self._options.login]
+        try:
+            return [self._encoded(line) for line in (*lines, *self._options.setup)]
+        except TerminalError:
+            # Not chained: the text that can't be sent may be a password.
+            raise DeviceError(
+                self._name, "the username or password has characters that can't be sent as a line"
+            ) from None
+
+
+class MeteringTemplateSwitch(TemplateSwitch):
+    """A :class:`TemplateSwitch` that is a :class:`~hydra.roles.PowerMeter` too."""
+
+    @exclusive
+    def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
+        """Optical power at these ports, in dBm; None where the device has no reading."""
+        size, table = self.size(), self._options.power
+        check_numbers(self._name, ports, 1, sum(size))
+        readings: dict[int, float | None] = {}
+        if table is not None and ports:
+            for command in self._language.port_queries(table, ports):
+                parse = partial(self._language.power_dbm, table, size=size)
+                readings |= self._ask(command, parse)
+        return {port: readings.get(port) for port in ports}

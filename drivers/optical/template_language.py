@@ -1,0 +1,208 @@
+"""A device's language as the configuration tells it: commands out of templates, values out of text.
+
+No sockets: :mod:`drivers.optical.template` holds the conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from drivers.optical.template_options import (
+    LISTED,
+    CrossConnectTable,
+    PowerTable,
+    StateTable,
+    TemplateOptions,
+    compiled,
+    placeholders,
+)
+from hydra.model import CrossConnect
+from hydra.roles import DeviceIdentity, PortState
+
+Size = tuple[int, int]
+"""Numbers of (ingress, egress) ports."""
+
+_SHOWN_CHARACTERS: Final = 200
+_LARGEST_DBM: Final = 100.0
+
+_compiled = lru_cache(maxsize=1024)(compiled)
+
+
+class LanguageError(Exception):
+    """Text of the device that its language, as configured, does not contain."""
+
+
+def _search(pattern: str, line: str) -> Any:  # noqa: ANN401 - re2 has no types
+    return _compiled(pattern).search(line)
+
+
+def matches(pattern: str | None, line: str) -> bool:
+    """Whether a pattern is found in a line; None is found nowhere."""
+    return pattern is not None and _search(pattern, line) is not None
+
+
+class Language:
+    """What can be said to a device, and what its answers mean."""
+
+    def __init__(self, options: TemplateOptions) -> None:
+        self._options = options
+
+    # --- commands -------------------------------------------------------------------------------
+
+    def moves(
+        self, removed: Collection[CrossConnect], added: Collection[CrossConnect], size: Size
+    ) -> list[str]:
+        """Commands that tear down and set up, in the order in which they are to be sent."""
+        options = self._options
+        down = self._moves(options.disconnect, sorted(removed), size)
+        return [*down, *self._moves(options.connect, sorted(added), size)]
+
+    def _moves(self, template: str, pairs: Sequence[CrossConnect], size: Size) -> Iterator[str]:
+        in_one = self._options.at_most if placeholders(template) & LISTED else 1
+        for at in range(0, len(pairs), in_one):
+            yield self._move(template, [_ends(pair, size) for pair in pairs[at : at + in_one]])
+
+    def _move(self, template: str, ends: Sequence[Mapping[str, int]]) -> str:
+        join = self._options.separator.join
+        return template.format(
+            **ends[0],
+            ingresses=join(str(end["ingress"]) for end in ends),
+            egresses=join(str(end["egress"]) for end in ends),
+            outputs=join(str(end["output"]) for end in ends),
+            pairs=join(self._options.pair.format(**end) for end in ends),
+        )
+
+    def port_queries(self, table: PowerTable | StateTable, ports: Iterable[int]) -> list[str]:
+        """Commands that ask for these ports; one, where it answers for all ports anyway."""
+        if not placeholders(table.command):
+            return [table.command]
+        wanted, in_one = sorted(ports), self._options.at_most
+        join = self._options.separator.join
+        return [
+            table.command.format(ports=join(map(str, wanted[at : at + in_one])))
+            for at in range(0, len(wanted), in_one)
+        ]
+
+    # --- answers --------------------------------------------------------------------------------
+
+    def lines(self, command: str, reply: str) -> list[str]:
+        """A reply without blank lines and the echo of its command."""
+        lines = [line.strip() for line in reply.split("\n")]
+        if self._options.echo and lines[0] == command.strip():
+            del lines[0]
+        return [line for line in lines if line]
+
+    def complaint(self, lines: Iterable[str]) -> str | None:
+        """What the device says against a command; None if nothing."""
+        if self._options.error is None:
+            return None
+        for line in lines:
+            if match := _search(self._options.error, line):
+                return short(match.groupdict().get("reason") or line)
+        return None
+
+    def refusal(self, lines: Sequence[str]) -> str | None:
+        """Why a command that changes something was not carried out; None if it was."""
+        complaint, success = self.complaint(lines), self._options.success
+        if complaint is not None or success is None:
+            return complaint
+        if any(matches(success, line) for line in lines):
+            return None
+        return short(" / ".join(lines)) or "no word of success"
+
+    def ends_reply(self, line: str) -> bool:
+        """Whether a line is the last of a reply, for devices without a prompt."""
+        return matches(self._options.success, line) or matches(self._options.error, line)
+
+    def identity(self, lines: Sequence[str]) -> DeviceIdentity:
+        told = self._options.identity
+        found = {"vendor": told.vendor, "model": told.model, "serial": "", "firmware": ""}
+        if told.row is not None:
+            groups = self._first(told.row, lines).groupdict()
+            found |= {name: text for name, text in groups.items() if text}
+        return DeviceIdentity(**found)
+
+    def size(self, row: str, lines: Sequence[str]) -> Size:
+        match = self._first(row, lines)
+        return _number(match["inputs"]), _number(match["outputs"])
+
+    def cross_connects(self, lines: Iterable[str], size: Size) -> frozenset[CrossConnect]:
+        rows = self._rows(self._options.cross_connects, lines)
+        return frozenset(CrossConnect(_number(row["ingress"]), _egress(row, size)) for row in rows)
+
+    def power_dbm(
+        self, table: PowerTable, lines: Iterable[str], size: Size
+    ) -> dict[int, float | None]:
+        rows = self._rows(table, lines)
+        return {
+            _any_port(row, size): None if row["dbm"] in table.no_reading else _dbm(row["dbm"])
+            for row in rows
+        }
+
+    def port_states(
+        self, table: StateTable, lines: Iterable[str], size: Size
+    ) -> dict[int, PortState]:
+        words = dict.fromkeys(table.enabled, PortState.ENABLED)
+        words |= dict.fromkeys(table.disabled, PortState.DISABLED)
+        words |= dict.fromkeys(table.failed, PortState.FAILED)
+        return {
+            _any_port(row, size): words.get(row["state"], PortState.UNKNOWN)
+            for row in self._rows(table, lines)
+        }
+
+    def _first(self, pattern: str, lines: Sequence[str]) -> Any:  # noqa: ANN401
+        for line in lines:
+            if match := _search(pattern, line):
+                return match
+        raise LanguageError(f"no line of {short(' / '.join(lines))!r} has what was asked for")
+
+    def _rows(
+        self, table: CrossConnectTable | PowerTable | StateTable, lines: Iterable[str]
+    ) -> list[dict[str, str]]:
+        rows = []
+        for line in lines:
+            if match := _search(table.row, line):
+                rows.append({name: text for name, text in match.groupdict().items() if text})
+            elif not any(matches(p, line) for p in (*table.ignore, self._options.success)):
+                raise LanguageError(
+                    f"{short(line)!r} is neither a row nor among the lines to ignore"
+                )
+        return rows
+
+
+def _ends(pair: CrossConnect, size: Size) -> dict[str, int]:
+    return {"ingress": pair.ingress, "egress": pair.egress, "output": pair.egress - size[0]}
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 6):
+        raise LanguageError(f"{short(text)!r} is no port number")
+    return int(text)
+
+
+def _egress(row: Mapping[str, str], size: Size) -> int:
+    return _number(row["output"]) + size[0] if "output" in row else _number(row["egress"])
+
+
+def _any_port(row: Mapping[str, str], size: Size) -> int:
+    for name in ("port", "ingress"):
+        if name in row:
+            return _number(row[name])
+    return _egress(row, size)
+
+
+def _dbm(text: str) -> float:
+    try:
+        dbm = float(text)
+    except ValueError:
+        dbm = _LARGEST_DBM
+    if not -_LARGEST_DBM < dbm < _LARGEST_DBM:
+        raise LanguageError(f"{short(text)!r} is no power in dBm")
+    return dbm
+
+
+def short(text: str) -> str:
+    """As much of a device's words as an error message holds."""
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

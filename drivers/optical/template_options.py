@@ -1,0 +1,218 @@
+"""What the configuration tells the template driver of a device's language.
+
+Patterns are regular expressions of RE2 (no back-references, no look-around), which match in time
+linear in the text, whatever the pattern: a device can't stall the controller by what it prints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from string import Formatter
+from typing import Annotated, Any, Final, Literal, Self
+
+import re2
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+_FORMAT: Final = re.compile(r"(0[1-9])?d?", re.ASCII)
+_SINGLE: Final = frozenset({"ingress", "egress", "output"})
+LISTED: Final = frozenset({"ingresses", "egresses", "outputs", "pairs"})
+"""Placeholders that stand for several ports, or pairs of ports."""
+_EGRESS: Final = ("egress", "output")
+_PORT: Final = ("port", "ingress", *_EGRESS)
+
+
+def _plain(text: str) -> str:
+    if not text.isascii() or not text.isprintable():
+        raise ValueError("may hold printable ASCII only")
+    return text
+
+
+def placeholders(template: str) -> frozenset[str]:
+    """The names in a template such as ``connect {ingress:03} {output}``. Raises ValueError."""
+    names: set[str] = set()
+    for _, name, form, conversion in Formatter().parse(template):
+        if name is None:
+            continue
+        if conversion or not name.isidentifier() or not _FORMAT.fullmatch(form or ""):
+            raise ValueError(f"{{{name}}} is no placeholder: write {{name}} or {{name:03}}")
+        names.add(name)
+    return frozenset(names)
+
+
+def _holding(*allowed: str) -> Callable[[str], str]:
+    """Checks that a template has no placeholders but these."""
+
+    def check(template: str) -> str:
+        strange = sorted(placeholders(template) - set(allowed))
+        if strange:
+            known = ", ".join(f"{{{name}}}" for name in allowed) or "none"
+            raise ValueError(f"has no {{{strange[0]}}} to put in (there are: {known})")
+        return template
+
+    return check
+
+
+def compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 has no types
+    """The pattern as RE2 compiles it. Raises ValueError."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else error
+        words = reason.decode() if isinstance(reason, bytes) else str(reason)
+        raise ValueError(f"is no regular expression of RE2: {words}") from None
+
+
+def _pattern(pattern: str) -> str:
+    compiled(pattern)
+    return pattern
+
+
+def _row(groups: Mapping[str, tuple[str, ...]]) -> Callable[[str], str]:
+    """Checks that a pattern has one of the named groups of each of these kinds, and no others."""
+
+    def check(pattern: str) -> str:
+        found = set(compiled(pattern).groupindex)
+        for kind, names in groups.items():
+            if not found & set(names):
+                wanted = " or ".join(f"(?P<{name}>…)" for name in names)
+                raise ValueError(f"has no group for the {kind}: {wanted}")
+        known = {name for names in groups.values() for name in names}
+        if strange := sorted(found - known):
+            raise ValueError(f"has a group {strange[0]!r} that means nothing here")
+        return pattern
+
+    return check
+
+
+Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_plain)]
+Template = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_plain)]
+Pattern = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_pattern)]
+Fixed = Annotated[Template, AfterValidator(_holding())]
+Move = Annotated[Template, AfterValidator(_holding(*sorted(_SINGLE | LISTED)))]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LoginStep(_Section):
+    """Wait until the device has asked ``expect``, then send."""
+
+    expect: Text
+    send: Annotated[Template, AfterValidator(_holding("username", "password"))]
+
+
+class _Table(_Section):
+    """A command, and what its reply consists of: rows, and lines that mean nothing."""
+
+    command: Fixed
+    ignore: list[Pattern] = []
+    """Lines of any other kind are an error: they might be rows in disguise."""
+
+
+class CrossConnectTable(_Table):
+    row: Annotated[
+        Pattern, AfterValidator(_row({"ingress port": ("ingress",), "egress port": _EGRESS}))
+    ]
+
+
+class SizeTable(_Table):
+    row: Annotated[
+        Pattern, AfterValidator(_row({"ingress side": ("inputs",), "egress side": ("outputs",)}))
+    ]
+
+
+class Identity(_Section):
+    """Who the device is: from here, or where ``command`` is given, from what ``row`` finds."""
+
+    vendor: Text = "unknown"
+    model: Text = "unknown"
+    command: Fixed | None = None
+    row: Pattern | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.command is None) != (self.row is None):
+            raise ValueError("command and row go together")
+        known = {"vendor", "model", "serial", "firmware"}
+        if self.row is not None and not known.issuperset(compiled(self.row).groupindex):
+            raise ValueError(f"row may have these groups: {', '.join(sorted(known))}")
+        return self
+
+
+class PowerTable(_Table):
+    """``{ports}`` in the command stands for those that are wanted; without it, it shows all."""
+
+    command: Annotated[Template, AfterValidator(_holding("ports"))]
+    row: Annotated[Pattern, AfterValidator(_row({"port": _PORT, "power": ("dbm",)}))]
+    no_reading: list[Text] = []
+    """What stands in place of a number where there is none."""
+
+
+class StateTable(_Table):
+    command: Annotated[Template, AfterValidator(_holding("ports"))]
+    row: Annotated[Pattern, AfterValidator(_row({"port": _PORT, "state": ("state",)}))]
+    enabled: list[Text]
+    disabled: list[Text] = []
+    failed: list[Text] = []
+
+
+class TemplateOptions(_Section):
+    """The language of one device."""
+
+    line_end: Literal["\r\n", "\n", "\r"] = "\r\n"
+    prompt: Text | None = None
+    """How the line begins that follows each reply. Without it, replies end with ``success``."""
+    echo: bool = False
+    """The device repeats each command before it replies."""
+    login: list[LoginStep] = []
+    login_refused: Pattern | None = None
+    setup: list[Fixed] = []
+    """Sent once per session, before anything else; what is answered does not matter."""
+    success: Pattern | None = None
+    """A line that says that a command was carried out."""
+    error: Pattern | None = None
+    """A line that says that it was not; ``(?P<reason>…)`` is what is told."""
+    connect: Move
+    disconnect: Move
+    pair: Annotated[Template, AfterValidator(_holding(*sorted(_SINGLE)))] = "{ingress},{egress}"
+    """One of ``{pairs}``."""
+    separator: Annotated[str, Field(min_length=1, max_length=8), AfterValidator(_plain)] = ","
+    """Between ports, and between pairs, in a list."""
+    at_most: Annotated[int, Field(ge=1, le=10_000)] = 10_000
+    """Pairs in one command, or ports."""
+    cross_connects: CrossConnectTable
+    size: SizeTable | None = None
+    identity: Identity = Identity()
+    power: PowerTable | None = None
+    port_states: StateTable | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.prompt is None:
+            if self.success is None:
+                raise ValueError("without a prompt, success must say which line ends a reply")
+            if self.login or self.setup:
+                raise ValueError("login and setup need a prompt, to know when the device is ready")
+        for name in ("connect", "disconnect"):
+            self._check_move(name, placeholders(getattr(self, name)))
+        return self
+
+    def _check_move(self, name: str, found: frozenset[str]) -> None:
+        if found & _SINGLE and found & LISTED:
+            raise ValueError(f"{name} names one port and lists several: give it either")
+        if "pairs" in found:
+            found |= placeholders(self.pair)
+        ends = (found & {"ingress", "ingresses"}, found & {*_EGRESS, "egresses", "outputs"})
+        if name == "connect" and not all(ends):
+            raise ValueError("connect has to name both ports, as in {ingress} {output}")
+        if name == "disconnect" and not any(ends):
+            raise ValueError("disconnect has to name a port, as in {ingress}")
+
+    @property
+    def bulk(self) -> bool:
+        """Whether one command moves several cross-connects."""
+        return all(placeholders(move) & LISTED for move in (self.connect, self.disconnect))

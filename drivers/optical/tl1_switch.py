@@ -1,0 +1,296 @@
+"""What optical switches that speak TL1 have in common: logging in, changes, alarms."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final, TypeVar
+
+from drivers.codecs import tl1
+from drivers.credentials import secret
+from drivers.optical.changes import (
+    Difference,
+    check_ports,
+    difference,
+    not_made,
+    shortfall,
+    unconfirmed,
+)
+from drivers.optical.exclusive import exclusive
+from drivers.transports.stream import Stream
+from drivers.transports.tl1_session import Ask, Tl1Session
+from hydra.errors import DeviceError, DeviceUnavailable, ProtocolError
+from hydra.model import CrossConnect, Login
+from hydra.roles import Alarm, DeviceIdentity, OpticalCapabilities, PortState, Severity
+
+_FIRST_POLL_S: Final = 0.02
+_SLOWEST_POLL_S: Final = 1.0
+_SHOWN: Final = 4
+"""Refusals that an error message spells out."""
+_FAILURES: Final = {
+    tl1.Completion.DENIED: "refused",
+    tl1.Completion.PARTIAL: "carried out in part",
+}
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a cross-connect that exists is doing, by what the device says."""
+
+    works: bool
+    trouble: str = ""
+    """What is wrong, in the device's own words."""
+    may_settle: bool = False
+    """It may still come to work by itself."""
+
+
+WORKS: Final = Standing(works=True)
+Standings = Mapping[CrossConnect, Standing]
+
+
+class Tl1Switch(ABC):
+    """An :class:`~hydra.roles.OpticalSwitch` but for what vendors do differently.
+
+    A change tears down and sets up, then reads back until the device says that everything wanted
+    works, at most for ``timeout_s``: a command that was COMPLD is not yet light. A cross-connect
+    that exists and does not work is made anew when it is asked for again.
+    """
+
+    DIALECT: ClassVar[tl1.Dialect]
+    CAPABILITIES: ClassVar[OpticalCapabilities]
+    LATE: ClassVar[bool] = False
+    """Cross-connects may appear after the command for them was COMPLD."""
+
+    def __init__(self, name: str, stream: Stream, login: Login | None, *, timeout_s: float) -> None:
+        self._name = name
+        self._login = login
+        self._timeout_s = timeout_s
+        self._lock = threading.RLock()
+        self._size: tuple[int, int] | None = None
+        self._begun = False
+        self._session = Tl1Session(
+            name, stream, self.DIALECT, log_in=self._log_in, timeout_s=timeout_s
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def capabilities(self) -> OpticalCapabilities:
+        return self.CAPABILITIES
+
+    @exclusive
+    def open(self) -> None:
+        """Connect and log in; a second call on an open device does nothing."""
+        self._session.open()
+
+    @exclusive
+    def close(self) -> None:
+        """Drop the connection; safe to repeat. The next use connects again."""
+        self._session.close()
+        self._forget()
+
+    @abstractmethod
+    def identity(self) -> DeviceIdentity: ...
+
+    @exclusive
+    def size(self) -> tuple[int, int]:
+        """Numbers of (ingress, egress) ports; asked once until closed."""
+        if self._size is None:
+            self._size = self._read_size()
+        return self._size
+
+    @abstractmethod
+    def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]: ...
+
+    @exclusive
+    def cross_connects(self) -> frozenset[CrossConnect]:
+        """All that exist, also those that don't work; read from the device."""
+        return frozenset(self._standings())
+
+    @exclusive
+    def change(
+        self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
+    ) -> None:
+        """Tear down, then set up; returns once the device says that all of it works."""
+        check_ports(self._name, self.size(), {*disconnect, *connect})
+        standings = self._standings()
+        change = difference(self._name, standings.keys(), disconnect, connect)
+        broken = {c for c in connect if c in standings and not standings[c].works}
+        change = Difference(change.removed | broken, change.added | broken, change.wanted)
+        self._check_change(change)
+        if change:
+            self._check_result(change, self._carry_out(change))
+
+    # --- what vendors do differently ------------------------------------------------------------
+
+    @abstractmethod
+    def _read_size(self) -> tuple[int, int]: ...
+
+    @abstractmethod
+    def _standings(self) -> Standings:
+        """Every cross-connect that exists."""
+
+    @abstractmethod
+    def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
+        """Tear down; returns what the device refused, and why."""
+
+    @abstractmethod
+    def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
+        """Set up; returns what the device refused, and why."""
+
+    @abstractmethod
+    def _check_change(self, change: Difference) -> None:
+        """Raises DeviceError for what this device can't do, before anything moves."""
+
+    def _forget(self) -> None:
+        """Drop what was learned of the device."""
+        self._size = None
+
+    # --- changes --------------------------------------------------------------------------------
+
+    def _carry_out(self, change: Difference) -> list[str]:
+        self._begun = False
+        refused = self._remove(sorted(change.removed)) if change.removed else []
+        return refused + (self._add(sorted(change.added)) if change.added else [])
+
+    def _check_result(self, change: Difference, refused: Sequence[str]) -> None:
+        try:
+            standings = self._settled(change, patient=not refused)
+        except (DeviceUnavailable, ProtocolError) as error:
+            raise unconfirmed(self._name, error) from error
+        ailing = {c: s for c in change.added if (s := standings.get(c)) and not s.works}
+        troubles = [
+            f"{c.ingress} to {c.egress} {standing.trouble}"
+            for c, standing in sorted(ailing.items())
+        ]
+        problems = [
+            *_spelt_out(refused),
+            *shortfall(change, standings.keys()),
+            *_spelt_out(troubles),
+        ]
+        if problems:
+            raise not_made(self._name, problems)
+
+    def _settled(self, change: Difference, *, patient: bool) -> Standings:
+        give_up_at = time.monotonic() + self._timeout_s
+        pause_s = _FIRST_POLL_S
+        while True:
+            standings = self._standings()
+            waiting = patient and any(self._may_settle(standings.get(c)) for c in change.added)
+            if not waiting or time.monotonic() + pause_s > give_up_at:
+                return standings
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _SLOWEST_POLL_S)
+
+    def _may_settle(self, standing: Standing | None) -> bool:
+        if standing is None:
+            return self.LATE
+        return not standing.works and standing.may_settle
+
+    # --- talking to the device ------------------------------------------------------------------
+
+    def _log_in(self, ask: Ask) -> None:
+        if self._login is not None:
+            try:
+                command = tl1.login(self._login.username, secret(self._name, self._login))
+            except tl1.Tl1Error as error:
+                raise DeviceError(self._name, f"the login can't be sent: {error}") from None
+            reply = ask(command)
+            known = self.DIALECT.already_logged_in
+            if reply.completion is tl1.Completion.DENIED and not (known and known in reply.reason):
+                # The device's text may repeat what it was sent.
+                raise DeviceError(
+                    self._name,
+                    f"refuses to log in {self._login.username} ({reply.code or 'without a code'}); "
+                    "check login.username and the password",
+                )
+        for command in self.DIALECT.after_login:
+            ask(command)
+
+    def _ask(self, command: tl1.Command) -> tl1.Reply:
+        return self._ask_all([command])[0]
+
+    def _ask_all(self, commands: Sequence[tl1.Command], *, window: int = 1) -> list[tl1.Reply]:
+        """Replies to commands that change nothing; raises DeviceError for a refusal."""
+        replies = self._session.query_all(commands, window=window)
+        for command, reply in zip(commands, replies, strict=True):
+            if reply.completion is tl1.Completion.DENIED:
+                raise DeviceError(self._name, f"refuses {command.name}: {reply.reason}")
+        return replies
+
+    def _records(self, command: tl1.Command, parse: Callable[[str], _T]) -> list[_T]:
+        return self._parsed(command, self._ask(command).records, parse)
+
+    def _record(self, command: tl1.Command, parse: Callable[[str], _T]) -> _T:
+        """The one record of a reply."""
+        found = self._records(command, parse)
+        if len(found) != 1:
+            raise ProtocolError(self._name, f"{command.name}: {len(found)} records, expected one")
+        return found[0]
+
+    def _parsed(
+        self, command: tl1.Command, records: Iterable[str], parse: Callable[[str], _T]
+    ) -> list[_T]:
+        try:
+            return [parse(record) for record in records]
+        except tl1.Tl1Error as error:
+            raise ProtocolError(self._name, f"{command.name}: {error}") from error
+
+    def _tell(
+        self, commands: Mapping[str, tl1.Command], *, window: int = 1
+    ) -> tuple[list[str], list[str]]:
+        """Send commands that change the device, by what they are about.
+
+        Returns what was done, and what was refused and why.
+        """
+        if not commands:
+            return [], []
+        try:
+            replies = self._session.write_all(list(commands.values()), window=window)
+        except DeviceError as error:
+            if self._begun:
+                raise unconfirmed(self._name, error) from error
+            raise
+        self._begun = True
+        done: list[str] = []
+        refused: list[str] = []
+        for (what, command), reply in zip(commands.items(), replies, strict=True):
+            how = _FAILURES.get(reply.completion)
+            if how is None:
+                done.append(what)
+            else:
+                refused.append(f"{what}: {command.name} is {how}: {reply.reason}")
+        return done, refused
+
+    def _reported(self, port_of: Callable[[str], int | None]) -> tuple[Alarm, ...]:
+        """Alarms among the autonomous messages that have arrived."""
+        return tuple(
+            _alarm(message, record, port_of)
+            for message in self._session.reports()
+            if message.verb.startswith("REPT ALM")
+            for record in message.records
+        )
+
+
+_BY_CODE: Final = {"*C": Severity.CRITICAL, "**": Severity.MAJOR, "A": Severity.CLEARED}
+
+
+def _alarm(message: tl1.Autonomous, record: str, port_of: Callable[[str], int | None]) -> Alarm:
+    try:
+        found = tl1.parse_alarm(record)
+    except tl1.Tl1Error:  # better told as it came than not at all
+        severity = _BY_CODE.get(message.alarm_code, Severity.MINOR)
+        return Alarm(severity, None, message.verb, record)
+    return Alarm(found.severity, port_of(found.aid), found.condition, found.text)
+
+
+def _spelt_out(told: Sequence[str]) -> list[str]:
+    more = [f"and {len(told) - _SHOWN} more like these"] if len(told) > _SHOWN else []
+    return [*told[:_SHOWN], *more]

@@ -1,0 +1,78 @@
+"""What ToR drivers do alike with VLAN membership: check it, write it as ranges, compare it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
+
+from hydra.errors import DeviceError
+from hydra.model import VlanId
+from hydra.roles import PortVlans
+
+FIRST_VLAN: Final = VlanId(1)
+LAST_VLAN: Final = VlanId(4094)
+ALL_VLANS: Final = frozenset(VlanId(vlan) for vlan in range(FIRST_VLAN, LAST_VLAN + 1))
+
+_SHOWN: Final = 16
+"""Ranges that an error message spells out."""
+
+
+def check_memberships(device: str, wanted: Mapping[str, PortVlans]) -> None:
+    """Raises DeviceError for what no switch should be asked: nothing may be written then.
+
+    A VLAN outside 1..4094, one that is native and tagged at once, and a trunk without a VLAN:
+    switches take that for a trunk of all VLANs.
+    """
+    for port, vlans in wanted.items():
+        native = () if vlans.native is None else (vlans.native,)
+        bad = sorted(v for v in {*vlans.tagged, *native} if not FIRST_VLAN <= v <= LAST_VLAN)
+        if bad:
+            raise DeviceError(
+                device,
+                f"port {port}: VLAN {bad[0]} is outside {FIRST_VLAN}..{LAST_VLAN}; "
+                "nothing was changed",
+            )
+        if not vlans.tagged:
+            raise DeviceError(
+                device,
+                f"port {port}: an empty trunk would carry all VLANs; give it the parking VLAN",
+            )
+        if vlans.native in vlans.tagged:
+            raise DeviceError(
+                device, f"port {port}: VLAN {vlans.native} can't be both native and tagged"
+            )
+
+
+def check_result(
+    device: str, wanted: Mapping[str, PortVlans], present: Mapping[str, PortVlans]
+) -> None:
+    """Raises DeviceError for the first port that does not read back as it was written."""
+    for port, vlans in wanted.items():
+        if present[port] != vlans:
+            raise DeviceError(
+                device,
+                f"port {port} reads back as {shown(present[port])}, not {shown(vlans)}; "
+                "another client may be writing it",
+            )
+
+
+def ranges(vlans: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Runs of neighbouring numbers as (first, last), ascending."""
+    ascending = sorted(set(vlans))
+    start = 0
+    for index, vlan in enumerate(ascending):
+        if index + 1 == len(ascending) or ascending[index + 1] != vlan + 1:
+            yield ascending[start], vlan
+            start = index + 1
+
+
+def expanded(found: Iterable[tuple[int, int]]) -> frozenset[VlanId]:
+    """The VLANs of these ranges."""
+    return frozenset(VlanId(vlan) for first, last in found for vlan in range(first, last + 1))
+
+
+def shown(vlans: PortVlans) -> str:
+    """``tagged [5,7-9] native 3``."""
+    runs = [f"{a}" if a == b else f"{a}-{b}" for a, b in ranges(vlans.tagged)]
+    listed = ",".join(runs[:_SHOWN]) + (",…" if len(runs) > _SHOWN else "")
+    return f"tagged [{listed}] native {vlans.native}"

@@ -1,0 +1,203 @@
+"""A command-line session with an IBM or Lenovo switch, over any stream: log-in to log-out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+from drivers.codecs import iscli
+from drivers.codecs.iscli import IscliError, Pager, PasswordWanted, Reply, UserWanted
+from drivers.credentials import secret
+from drivers.transports.stream import ConnectionLostError, Deadline, Stream
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
+from hydra.model import Login
+
+_QUIET: Final = ("terminal-length 0", "no prompting")
+"""Neither pager nor questions; firmware that lacks one of these says so, and is paged through."""
+_WAKE: Final = b"\r"
+"""What makes a console show where it is."""
+_ANSWERS: Final = 2
+"""User and password: who is asked again was refused."""
+_ECHO_COMPARED: Final = 40
+"""Characters of an echo that are looked at: a narrow terminal wraps what is longer."""
+
+_T = TypeVar("_T")
+
+
+class IscliSession:
+    """One session, opened on first use and again after every failure; one thread at a time.
+
+    ``timeout_s`` covers one call, all of its commands together. ``console`` is who logs in where
+    the stream itself lets anybody in, as a serial line does.
+    """
+
+    def __init__(
+        self, device: str, stream: Stream, *, timeout_s: float, console: Login | None = None
+    ) -> None:
+        self._device = device
+        self._stream = stream
+        self._console = console
+        self._timeout_s = timeout_s
+        self._terminal = iscli.Terminal()
+
+    @property
+    def connected(self) -> bool:
+        return self._stream.connected
+
+    def open(self) -> None:
+        """Log in, unless that is done. Raises DeviceUnavailable or DeviceError."""
+        self._reading(self._ensure, Deadline(self._timeout_s))
+
+    def close(self) -> None:
+        """Drop the connection; safe to repeat."""
+        self._stream.close()
+
+    def show(self, command: str) -> tuple[str, ...]:
+        """The output of a command that changes nothing.
+
+        Raises DeviceUnavailable, ProtocolError, or DeviceError where the switch refuses it.
+        """
+
+        def ask(deadline: Deadline) -> tuple[str, ...]:
+            self._ensure(deadline)
+            reply = self._run(command, deadline)
+            if reply.error is not None:
+                raise DeviceError(self._device, f"{command}: {reply.error}")
+            return reply.lines
+
+        return self._reading(ask, Deadline(self._timeout_s))
+
+    def configure(self, commands: Iterable[str]) -> None:
+        """Carry out commands of the configuration mode, one after the other.
+
+        Raises DeviceUnavailable or DeviceError where nothing was changed, and OutcomeUnknown where
+        the switch refused a later command or was lost on the way: what came before it stands.
+        """
+        deadline = Deadline(self._timeout_s)
+        self._reading(self._ensure, deadline)
+        self._reading(self._enter_configuration, deadline)
+        done: list[str] = []
+        try:
+            for command in commands:
+                reply = self._run(command, deadline)
+                if reply.error is not None:
+                    self._run("end", deadline)
+                    raise self._refused(command, reply.error, done)
+                done.append(command)
+            self._run("end", deadline)
+        except (ConnectionLostError, ProtocolError) as error:
+            self.close()
+            raise OutcomeUnknown(
+                self._device,
+                f"commands were sent and not confirmed: {error} ({self._stream.address}); "
+                "read the device back",
+            ) from error
+
+    def _refused(self, command: str, error: str, done: list[str]) -> DeviceError:
+        # The first command only chooses ports.
+        if len(done) <= 1:
+            return DeviceError(self._device, f"{command}: {error}; nothing was changed")
+        return OutcomeUnknown(
+            self._device,
+            f"{command}: {error}; the {len(done)} commands before it were carried out: "
+            "read the device back",
+        )
+
+    def _enter_configuration(self, deadline: Deadline) -> None:
+        reply = self._run("configure terminal", deadline)
+        if reply.error is not None or not reply.mode.startswith("("):
+            raise DeviceError(
+                self._device,
+                f"configure terminal: {reply.error or 'the prompt stays ' + reply.mode}; "
+                "log in as a user who may configure the switch",
+            )
+
+    # --- the terminal ---------------------------------------------------------------------------
+
+    def _reading(self, call: Callable[[Deadline], _T], deadline: Deadline) -> _T:
+        try:
+            return call(deadline)
+        except ConnectionLostError as error:
+            raise DeviceUnavailable(self._device, f"{error} ({self._stream.address})") from error
+
+    def _ensure(self, deadline: Deadline) -> None:
+        if self._stream.connected and self._is_stale():
+            self.close()
+        if not self._stream.connected:
+            self._stream.connect(deadline)
+            self._log_in(deadline)
+
+    def _is_stale(self) -> bool:
+        """Whether the switch has gone; what it said unasked is dropped."""
+        try:
+            self._terminal.receive(self._stream.waiting())
+            while self._terminal.next_event() is not None:
+                pass
+        except (ConnectionLostError, IscliError):
+            return True
+        return False
+
+    def _log_in(self, deadline: Deadline) -> None:
+        self._terminal = iscli.Terminal()
+        if self._console is not None:
+            self._stream.send(_WAKE, deadline)
+        self._reach_prompt(deadline)
+        reply = self._run(iscli.MARK, deadline)
+        if reply.mode == ">":
+            reply = self._run("enable", deadline)
+        if not reply.mode.endswith("#"):
+            self.close()
+            raise DeviceError(
+                self._device,
+                f"enable: {reply.error or 'no privileges'}; log in as an administrator",
+            )
+        if reply.mode != "#":  # the console was left in the configuration mode
+            self._run("end", deadline)
+        for command in _QUIET:
+            self._run(command, deadline)
+
+    def _reach_prompt(self, deadline: Deadline) -> None:
+        """Read the greeting, and answer a console that asks who is there."""
+        answers = 0
+        while not self._terminal.may_be_prompt:
+            event = self._event()
+            if event is None:
+                self._terminal.receive(self._stream.receive(deadline))
+                continue
+            if self._console is None or answers == _ANSWERS:
+                self.close()
+                raise DeviceError(self._device, "the switch refuses the login; check login")
+            wants_password = isinstance(event, PasswordWanted)
+            answer = (
+                secret(self._device, self._console) if wants_password else self._console.username
+            )
+            self._stream.send(answer.encode("ascii", "replace") + b"\r", deadline)
+            answers += 1
+
+    def _run(self, command: str, deadline: Deadline) -> Reply:
+        """One command and its reply. Raises ConnectionLostError or ProtocolError."""
+        self._stream.send(iscli.encode_line(command), deadline)
+        while True:
+            event = self._next_event(deadline)
+            if isinstance(event, Pager):
+                self._stream.send(iscli.PAGER_KEY, deadline)
+            elif isinstance(event, PasswordWanted | UserWanted):
+                self.close()
+                raise DeviceError(
+                    self._device,
+                    f"{command}: the switch asks for another password; log in as an administrator",
+                )
+            elif event.echo and command.startswith(event.echo[:_ECHO_COMPARED]):
+                return event
+
+    def _next_event(self, deadline: Deadline) -> iscli.Event:
+        while (event := self._event()) is None:
+            self._terminal.receive(self._stream.receive(deadline))
+        return event
+
+    def _event(self) -> iscli.Event | None:
+        try:
+            return self._terminal.next_event()
+        except IscliError as error:
+            self.close()
+            raise ProtocolError(self._device, str(error)) from error

@@ -1,0 +1,134 @@
+"""Lines over a stream, for devices that answer one line to one query.
+
+Blocking calls in native threads: a slow device stalls its own driver and nothing else. Time-outs
+cover a whole exchange, not a single read, so a device that drips bytes can't hold a caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from drivers.transports.stream import ConnectionLostError, Deadline, Stream
+from hydra.errors import DeviceUnavailable, OutcomeUnknown, ProtocolError
+
+
+class LineDecoder(Protocol):
+    """What a codec offers: bytes in, lines out."""
+
+    def receive(self, data: bytes) -> None: ...
+
+    def next_line(self) -> str | None: ...
+
+
+class LineTransport:
+    """One connection to a device, opened on first use and again after every failure.
+
+    ``decoder`` makes a fresh line decoder per connection; ``decode_error`` is what it raises for
+    bytes outside its grammar. ``opening`` says what is sent before anything else on a new
+    connection: each line after the device has said something, and before it says something more.
+    Used by one thread at a time.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        stream: Stream,
+        *,
+        decoder: Callable[[], LineDecoder],
+        decode_error: type[Exception],
+        timeout_s: float,
+        opening: Callable[[], Sequence[bytes]] | None = None,
+    ) -> None:
+        self._device = device
+        self._stream = stream
+        self._new_decoder = decoder
+        self._decode_error = decode_error
+        self._timeout_s = timeout_s
+        self._opening = opening
+        self._decoder = decoder()
+
+    @property
+    def connected(self) -> bool:
+        return self._stream.connected
+
+    def open(self) -> None:
+        """Connect, unless connected. Raises DeviceUnavailable."""
+        self._connect(Deadline(self._timeout_s))
+
+    def close(self) -> None:
+        """Drop the connection; safe to repeat."""
+        self._stream.close()
+
+    def query(self, line: bytes) -> str:
+        """Send a line that changes nothing and return its reply.
+
+        Raises DeviceUnavailable if the device can't be reached or does not answer in time, and
+        ProtocolError if it answers something outside its grammar.
+        """
+        try:
+            return self._exchange(line)
+        except ConnectionLostError as error:
+            raise DeviceUnavailable(self._device, f"{error} ({self._stream.address})") from error
+
+    def write(self, line: bytes) -> str:
+        """Send a line that changes the device and return its reply.
+
+        Raises DeviceUnavailable if nothing was sent, OutcomeUnknown if the reply got lost.
+        """
+        try:
+            return self._exchange(line)
+        except (ConnectionLostError, ProtocolError) as error:
+            raise OutcomeUnknown(
+                self._device,
+                f"a change was sent and its reply lost: {error} ({self._stream.address}); "
+                "read the device back",
+            ) from error
+
+    def _exchange(self, line: bytes) -> str:
+        deadline = Deadline(self._timeout_s)
+        self._connect(deadline)
+        self._stream.send(line, deadline)
+        try:
+            return self._read(deadline)
+        except self._decode_error as error:
+            self.close()
+            raise ProtocolError(self._device, str(error)) from error
+
+    def _read(self, deadline: Deadline) -> str:
+        while (reply := self._decoder.next_line()) is None:
+            self._decoder.receive(self._stream.receive(deadline))
+        return reply
+
+    def _connect(self, deadline: Deadline) -> None:
+        if self._stream.connected and self._is_stale():
+            self.close()
+        if not self._stream.connected:
+            lines = None if self._opening is None else self._opening()
+            self._stream.connect(deadline)
+            self._decoder = self._new_decoder()
+            if lines is not None:
+                self._begin(lines, deadline)
+
+    def _begin(self, lines: Sequence[bytes], deadline: Deadline) -> None:
+        """Hold the dialogue that a new connection begins with. Raises DeviceUnavailable."""
+        try:
+            self._read(deadline)
+            for line in lines:
+                self._stream.send(line, deadline)
+                self._read(deadline)
+        except (ConnectionLostError, self._decode_error) as error:
+            self.close()
+            raise DeviceUnavailable(
+                self._device, f"no session with {self._stream.address}: {error}"
+            ) from error
+
+    def _is_stale(self) -> bool:
+        """Whether the peer has gone, or left bytes that would be taken for the next reply."""
+        try:
+            if self._decoder.next_line() is not None:
+                return True
+            # A reply ended by CR LF may leave its LF behind.
+            return self._stream.waiting() not in (b"", b"\n")
+        except (ConnectionLostError, self._decode_error):
+            return True

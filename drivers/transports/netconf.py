@@ -1,0 +1,479 @@
+"""NETCONF over SSH (ncclient): one session to a device, bulk edits that are checked and undone.
+
+Base protocol RFC 6241, transport RFC 6242, notifications RFC 5277. Traps that shape this module:
+
+- ``RPCError.type`` of ncclient raises where a reply holds several errors, and its raise modes look
+  at the first one only: replies are taken as they are, and all of their errors read.
+- A ``<validate>`` before ``<commit>`` made some servers' commit do nothing: none is sent, and
+  every edit is read back.
+- ncclient looks for something to send ten times a second. Its session is woken here instead, which
+  takes up to 0.1 s off every request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import Queue
+from typing import Any, Final
+
+import paramiko
+from lxml import etree
+from ncclient import NCClientError
+from ncclient.devices.default import DefaultDeviceHandler
+from ncclient.manager import Manager
+from ncclient.operations import RaiseMode, TimeoutExpiredError
+from ncclient.transport import SSHSession
+from ncclient.transport.errors import SessionCloseError
+
+from drivers.transports import ssh
+from drivers.transports.ssh import SshOptions
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
+from hydra.model import Login
+
+Untyped = Any
+"""What ncclient hands out; it comes without types."""
+Element = Any
+"""An ``lxml`` element; lxml comes without types."""
+
+NETCONF_NS: Final = "urn:ietf:params:xml:ns:netconf:base:1.0"
+OPERATION: Final = f"{{{NETCONF_NS}}}operation"
+"""The attribute that says what is to become of a node in an edit."""
+
+_CAPABILITY: Final = "urn:ietf:params:netconf:capability:"
+_LOCK_RETRY_S: Final = 0.2
+_MAX_NOTIFICATIONS: Final = 1000
+_SHOWN: Final = 3
+"""Errors of one reply that a message spells out."""
+
+# ncclient logs every message whole, and with tracebacks what also reaches the caller as an error.
+logging.getLogger("ncclient").setLevel(logging.CRITICAL)
+
+
+class NetconfRefusal(DeviceError):
+    """The device answered with ``rpc-error``."""
+
+    def __init__(self, device: str, operation: str, errors: Sequence[Any]) -> None:
+        self.tags = tuple(str(error.tag) for error in errors)
+        """Error tags of RFC 6241 appendix A, in order."""
+        told = "; ".join(_shown(error) for error in errors[:_SHOWN])
+        more = f"; and {len(errors) - _SHOWN} more errors" if len(errors) > _SHOWN else ""
+        self.reason = f"{operation} is refused: {told}{more}"
+        super().__init__(device, self.reason)
+
+
+class _LostError(Exception):
+    """The session broke, or gave no answer in time."""
+
+
+class NetconfTransport:
+    """One session, opened on first use and again after every failure; used by one thread at a time.
+
+    With ``stream``, it subscribes to that event stream, on a second session where the device lacks
+    the ``:interleave`` capability: it then takes no requests on one that carries notifications.
+    ``datastore`` is ``candidate``, ``running``, or ``auto``: the candidate where there is one.
+    ``timeout_s`` covers one call, however many requests it takes.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        address: str,
+        login: Login,
+        options: SshOptions,
+        *,
+        timeout_s: float,
+        stream: str | None = None,
+        datastore: str = "auto",
+    ) -> None:
+        self._device = device
+        self._address = address
+        self._login = login
+        self._options = options
+        self._timeout_s = timeout_s
+        self._stream = stream
+        self._datastore = datastore
+        self._requests: _Link | None = None
+        self._events: _Link | None = None
+
+    @property
+    def connected(self) -> bool:
+        return self._requests is not None and self._requests.connected
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """URIs that the device announced when the session began; empty without a session."""
+        if self._requests is None or not self._requests.connected:
+            return frozenset()
+        return self._requests.capabilities
+
+    def open(self) -> None:
+        """Connect and subscribe, unless that is done. Raises DeviceUnavailable or DeviceError."""
+        self._ensure(self._deadline())
+
+    def close(self) -> None:
+        """Drop the sessions, which frees their locks; safe to repeat."""
+        for link in (self._requests, self._events):
+            if link is not None:
+                link.close()
+        self._requests = self._events = None
+
+    def get(self, *subtrees: Element) -> Element:
+        """``<data>`` with configuration and state below these subtree filters.
+
+        Raises DeviceUnavailable, DeviceError or ProtocolError.
+        """
+        deadline = self._deadline()
+        _, reply = self._begin("get", lambda m: m.get(filter=list(subtrees)), deadline)
+        if reply.data_ele is None:
+            raise ProtocolError(self._device, "the reply to get holds no data")
+        return reply.data_ele
+
+    def edit(self, config: Element, verify: Callable[[], None]) -> None:
+        """Apply ``config`` (a ``<config>`` element) whole or not at all, under a lock.
+
+        ``verify`` reads back and raises DeviceError where the device did not do as asked; with the
+        ``:confirmed-commit`` capability the device then restores what it had. Raises
+        DeviceUnavailable or DeviceError when nothing was changed, OutcomeUnknown when that can't
+        be told.
+        """
+        deadline = self._deadline()
+        target = self._target(self._ensure(deadline))
+        with self._locked(target, deadline) as link:
+            if target == "candidate":
+                self._edit_candidate(link, config, verify, deadline)
+            else:
+                self._edit_running(link, {"config": config}, deadline)
+                self._verify(verify)
+
+    def edit_text(self, text: str, verify: Callable[[], None]) -> None:
+        """Apply CLI text to the running configuration in one ``edit-config`` (``<config-text>``).
+
+        Raises as :meth:`edit`.
+        """
+        deadline = self._deadline()
+        with self._locked("running", deadline) as link:
+            self._edit_running(link, {"config": text, "format": "text"}, deadline)
+            self._verify(verify)
+
+    def notifications(self) -> list[Element]:
+        """Elements that arrived inside ``<notification>`` since the last call; never waits."""
+        found: list[Element] = []
+        while self._events is not None:
+            notification = self._events.manager.take_notification(block=False)
+            if notification is None:
+                break
+            found += notification.notification_ele
+        return found
+
+    # --- sessions -------------------------------------------------------------------------------
+
+    def _ensure(self, deadline: float) -> _Link:
+        link = self._requests
+        if link is None or not link.connected:
+            link = self._requests = self._connect(deadline)
+        if self._stream is not None and (self._events is None or not self._events.connected):
+            carrier = link if link.has("interleave") else self._connect(deadline)
+            self._events = self._subscribe(carrier, self._stream, deadline)
+        return link
+
+    def _connect(self, deadline: float) -> _Link:
+        transport = ssh.connect(self._device, self._address, self._login, self._options, deadline)
+        handler = DefaultDeviceHandler()
+        session = _Session(handler, transport)
+        try:
+            session.start_session(ssh.remaining(deadline))
+        except (NCClientError, paramiko.SSHException, OSError, EOFError) as error:
+            session.close()
+            raise DeviceUnavailable(
+                self._device, f"{self._address} starts no NETCONF session: {_reason(error)}"
+            ) from error
+        return _Link(session, Manager(session, handler, raise_mode=RaiseMode.NONE))
+
+    def _subscribe(self, link: _Link, stream: str, deadline: float) -> _Link:
+        try:
+            self._harmless(
+                link,
+                f"subscription to stream {stream}",
+                lambda m: m.create_subscription(stream_name=stream),
+                deadline,
+            )
+        except DeviceError:
+            link.close()
+            raise
+        return link
+
+    def _ask(
+        self, link: _Link, operation: str, call: Callable[[Any], Any], deadline: float
+    ) -> Untyped:
+        """One request and its reply. Raises _LostError, NetconfRefusal or ProtocolError."""
+        try:
+            link.manager.timeout = ssh.remaining(deadline)
+            reply = call(link.manager)
+            errors = [error for error in reply.errors if error.severity != "warning"]
+        except (TimeoutExpiredError, TimeoutError) as error:
+            link.close()
+            raise _LostError(f"{operation}: no answer within {self._timeout_s:g} s") from error
+        except (NCClientError, paramiko.SSHException, OSError, EOFError) as error:
+            link.close()
+            raise _LostError(f"{operation}: {_reason(error)}") from error
+        except etree.XMLSyntaxError as error:
+            link.close()
+            raise ProtocolError(
+                self._device, f"{operation}: the reply is no XML: {error}"
+            ) from error
+        if errors:
+            raise NetconfRefusal(self._device, operation, errors)
+        return reply
+
+    def _begin(
+        self, operation: str, call: Callable[[Any], Any], deadline: float
+    ) -> tuple[_Link, Untyped]:
+        """The first request of a call, and the session it was answered on.
+
+        A session that had ended unnoticed since the last call is replaced.
+        """
+        was_open = self.connected
+        link = self._ensure(deadline)
+        try:
+            return link, self._ask(link, operation, call, deadline)
+        except _LostError as error:
+            if not was_open or time.monotonic() >= deadline:
+                raise self._unavailable(error) from error
+        link = self._ensure(deadline)
+        try:
+            return link, self._ask(link, operation, call, deadline)
+        except _LostError as error:
+            raise self._unavailable(error) from error
+
+    def _harmless(
+        self, link: _Link, operation: str, call: Callable[[Any], object], deadline: float
+    ) -> None:
+        """A request that changes nothing which outlives the session."""
+        try:
+            self._ask(link, operation, call, deadline)
+        except _LostError as error:
+            raise self._unavailable(error) from error
+
+    def _write(
+        self, link: _Link, operation: str, call: Callable[[Any], object], deadline: float
+    ) -> None:
+        try:
+            self._ask(link, operation, call, deadline)
+        except (_LostError, ProtocolError) as error:
+            raise OutcomeUnknown(
+                self._device,
+                f"a change was sent and its reply lost: {error} ({self._address}); "
+                "read the device back",
+            ) from error
+
+    # --- edits ----------------------------------------------------------------------------------
+
+    def _target(self, link: _Link) -> str:
+        if self._datastore != "running":
+            if link.has("candidate"):
+                return "candidate"
+            if self._datastore == "candidate":
+                raise DeviceError(
+                    self._device, "it has no candidate datastore: set options.datastore to running"
+                )
+        if not link.has("writable-running"):
+            raise DeviceError(
+                self._device,
+                "its running datastore can't be written: set options.datastore to candidate",
+            )
+        return "running"
+
+    @contextmanager
+    def _locked(self, target: str, deadline: float) -> Iterator[_Link]:
+        """Hold the lock of a datastore; others' locks are waited for until the deadline."""
+        while True:
+            try:
+                link, _ = self._begin(f"lock of {target}", lambda m: m.lock(target), deadline)
+            except NetconfRefusal as refusal:
+                if "lock-denied" not in refusal.tags or time.monotonic() + _LOCK_RETRY_S > deadline:
+                    raise
+                time.sleep(_LOCK_RETRY_S)
+            else:
+                break
+        try:
+            yield link
+        finally:
+            self._tidy(link, "unlock", lambda m: m.unlock(target), deadline)
+
+    def _tidy(
+        self, link: _Link, operation: str, call: Callable[[Any], object], deadline: float
+    ) -> None:
+        """A request whose failure does not matter: the end of the session has the same effect."""
+        if not link.connected:
+            return
+        try:
+            self._ask(link, operation, call, deadline)
+        except (DeviceError, _LostError):
+            link.close()
+
+    def _edit_candidate(
+        self, link: _Link, config: Element, verify: Callable[[], None], deadline: float
+    ) -> None:
+        confirmed = link.has("confirmed-commit")
+        # More than this call may take: the device must not undo what is still being read back.
+        limit_s = str(math.ceil(self._timeout_s) + 1)
+        first = {"confirmed": True, "timeout": limit_s} if confirmed else {}
+        try:
+            self._harmless(
+                link,
+                "edit-config",
+                lambda m: m.edit_config(target="candidate", config=config),
+                deadline,
+            )
+            self._write(link, "commit", lambda m: m.commit(**first), deadline)
+        except NetconfRefusal:
+            self._tidy(link, "discard-changes", lambda m: m.discard_changes(), deadline)
+            raise
+        if not confirmed:
+            self._verify(verify)
+            return
+        try:
+            self._verify(verify)
+        except OutcomeUnknown:
+            raise
+        except DeviceError:
+            # The end of the session undoes what was not confirmed (RFC 6241 section 8.4.1).
+            link.close()
+            raise
+        if self._requests is not link:
+            raise OutcomeUnknown(
+                self._device,
+                "the session broke before a change was confirmed, which undoes it; read it back",
+            )
+        self._write(link, "confirming commit", lambda m: m.commit(), deadline)
+
+    def _edit_running(self, link: _Link, config: Mapping[str, object], deadline: float) -> None:
+        option = "rollback-on-error" if link.has("rollback-on-error") else None
+        try:
+            self._write(
+                link,
+                "edit-config",
+                lambda m: m.edit_config(target="running", error_option=option, **config),
+                deadline,
+            )
+        except NetconfRefusal as refusal:
+            if option is None:
+                raise OutcomeUnknown(
+                    self._device,
+                    f"{refusal.reason}; it can't roll back, so part of the change may stand: "
+                    "read the device back",
+                ) from refusal
+            raise
+
+    def _verify(self, verify: Callable[[], None]) -> None:
+        try:
+            verify()
+        except (DeviceUnavailable, ProtocolError) as error:
+            raise OutcomeUnknown(
+                self._device, f"a change was made and could not be read back: {error}"
+            ) from error
+
+    def _unavailable(self, error: Exception) -> DeviceUnavailable:
+        return DeviceUnavailable(self._device, f"{error} ({self._address})")
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._timeout_s
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """A session, and ncclient's requests on it."""
+
+    session: _Session
+    manager: Any
+
+    @property
+    def connected(self) -> bool:
+        return bool(self.session.connected)
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        return frozenset(self.manager.server_capabilities)
+
+    def has(self, capability: str) -> bool:
+        """Whether the device announced this capability of RFC 6241, in any version."""
+        prefix = f"{_CAPABILITY}{capability}:"
+        return any(uri.startswith(prefix) for uri in self.manager.server_capabilities)
+
+    def close(self) -> None:
+        self.session.close()
+
+
+class _Recent(Queue[Any]):
+    """Keeps the latest notifications where nobody fetches them."""
+
+    def _init(self, maxsize: int) -> None:
+        del maxsize
+        self.queue: deque[Any] = deque(maxlen=_MAX_NOTIFICATIONS)
+
+
+class _Session(SSHSession):  # type: ignore[misc]  # ncclient is untyped
+    """ncclient's session on a connection that stands already, woken when there is work to do."""
+
+    def __init__(self, handler: DefaultDeviceHandler, transport: paramiko.Transport) -> None:
+        super().__init__(handler)
+        self._transport = transport
+        self._notification_q = _Recent()
+        self._bell, self._ear = socket.socketpair()
+        self._ear.setblocking(False)
+
+    def start_session(self, timeout_s: float) -> None:
+        """Ask for the NETCONF subsystem and exchange hellos."""
+        self._channel = self._transport.open_session(timeout=timeout_s)
+        self._channel.settimeout(timeout_s)
+        self._channel.invoke_subsystem("netconf")
+        self._connected = True
+        self._post_connect(timeout_s)
+
+    def send(self, message: str) -> None:
+        super().send(message)
+        with contextlib.suppress(OSError):  # closed meanwhile, which the reply's absence will tell
+            self._bell.send(b"!")
+
+    def close(self) -> None:
+        super().close()
+        self._bell.close()
+        self._ear.close()
+
+    def _transport_register(self, selector: selectors.BaseSelector, event: int) -> None:
+        super()._transport_register(selector, event)
+        selector.register(self._ear, selectors.EVENT_READ)
+        select = selector.select
+
+        def select_from_device(timeout: float | None = None) -> list[Any]:
+            ready = select(timeout)
+            if any(key.fileobj is self._ear for key, _ in ready):
+                self._ear.recv(4096)
+            return [item for item in ready if item[0].fileobj is not self._ear]
+
+        selector.select = select_from_device  # type: ignore[method-assign]
+
+
+def _shown(error: Untyped) -> str:
+    message = " ".join((error.message or "").split())
+    path = f" at {error.path.strip()}" if error.path else ""
+    reason = f" ({error.app_tag})" if error.app_tag else ""
+    text = f"{error.tag}{reason}{': ' if message else ''}{message}{path}"
+    return text if len(text) <= 200 else f"{text[:197]}..."
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, SessionCloseError | EOFError):
+        return "the device closed the session"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(error) or type(error).__name__

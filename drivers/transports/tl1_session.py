@@ -1,0 +1,186 @@
+"""A TL1 session over a stream: replies find their commands by ctag, reports wait to be fetched.
+
+Several commands may be under way at once. A session that the device has logged out logs in again
+and repeats what was refused for that reason, since a refused command has done nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from drivers.codecs import tl1
+from drivers.transports.stream import ConnectionLostError, Deadline, Stream
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
+
+_log: Final = logging.getLogger(__name__)
+_MAX_REPORTS: Final = 1000
+_CTAGS: Final = 999_999
+_READS: Final = 8
+
+Ask = Callable[[tl1.Command], tl1.Reply]
+
+
+class Tl1Session:
+    """Connects and logs in on first use and again after every failure. One thread at a time.
+
+    ``log_in`` is given a way to send a command and get its reply; it may raise DeviceError.
+    ``timeout_s`` limits each command, from when it is sent until its whole reply is there.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        stream: Stream,
+        dialect: tl1.Dialect,
+        *,
+        log_in: Callable[[Ask], None],
+        timeout_s: float,
+    ) -> None:
+        self._device = device
+        self._stream = stream
+        self._dialect = dialect
+        self._log_in = log_in
+        self._timeout_s = timeout_s
+        self._decoder = tl1.Decoder(dialect.prompts)
+        self._ctags = itertools.count()
+        self._reports: deque[tl1.Autonomous] = deque(maxlen=_MAX_REPORTS)
+
+    def open(self) -> None:
+        """Connect and log in, unless that is done. Raises DeviceUnavailable, DeviceError."""
+        if self._stream.connected:
+            self._take_waiting()
+        if not self._stream.connected:
+            self._stream.connect(Deadline(self._timeout_s))
+            self._decoder = tl1.Decoder(self._dialect.prompts)
+            self._authenticate()
+
+    def close(self) -> None:
+        """Drop the connection; safe to repeat."""
+        self._stream.close()
+
+    def query(self, command: tl1.Command) -> tl1.Reply:
+        """The reply, perhaps a refusal, to a command that changes nothing.
+
+        Raises DeviceUnavailable if the device can't be reached or does not answer in time, and
+        ProtocolError if it answers something outside its grammar.
+        """
+        return self.query_all([command])[0]
+
+    def query_all(self, commands: Sequence[tl1.Command], *, window: int = 1) -> list[tl1.Reply]:
+        """As :meth:`query`, in order, with up to ``window`` commands under way at once."""
+        self.open()
+        try:
+            return self._exchange(commands, window)
+        except ConnectionLostError as error:
+            raise DeviceUnavailable(self._device, f"{error} ({self._stream.address})") from error
+
+    def write_all(self, commands: Sequence[tl1.Command], *, window: int = 1) -> list[tl1.Reply]:
+        """Replies, perhaps refusals, to commands that change the device.
+
+        Raises DeviceUnavailable if nothing was sent, OutcomeUnknown if a reply got lost: then any
+        of the commands may have taken effect.
+        """
+        self.open()
+        try:
+            return self._exchange(commands, window)
+        except (ConnectionLostError, DeviceUnavailable, ProtocolError) as error:
+            raise OutcomeUnknown(
+                self._device,
+                f"a change was sent and its reply lost: {error} ({self._stream.address}); "
+                "read the device back",
+            ) from error
+
+    def reports(self) -> tuple[tl1.Autonomous, ...]:
+        """What the device said of its own accord since the last call; never waits."""
+        if self._stream.connected:
+            self._take_waiting()
+        taken = tuple(self._reports)
+        self._reports.clear()
+        return taken
+
+    def _authenticate(self) -> None:
+        """Raises DeviceUnavailable or DeviceError, and has then dropped the connection."""
+        try:
+            self._log_in(lambda command: self._send_and_collect([command], 1)[0])
+        except ConnectionLostError as error:
+            raise DeviceUnavailable(
+                self._device, f"while logging in: {error} ({self._stream.address})"
+            ) from error
+        except DeviceError:
+            self.close()
+            raise
+
+    def _exchange(self, commands: Sequence[tl1.Command], window: int) -> list[tl1.Reply]:
+        replies = self._send_and_collect(commands, window)
+        refused = [n for n, reply in enumerate(replies) if self._dialect.is_logged_out(reply)]
+        if refused:
+            _log.info("%s: the session was logged out; logging in again", self._device)
+            self._authenticate()
+            again = self._send_and_collect([commands[n] for n in refused], window)
+            for number, reply in zip(refused, again, strict=True):
+                replies[number] = reply
+        return replies
+
+    def _send_and_collect(self, commands: Sequence[tl1.Command], window: int) -> list[tl1.Reply]:
+        """Replies in the order of the commands, whatever order they come in."""
+        replies: dict[int, tl1.Reply] = {}
+        under_way: dict[str, int] = {}
+        to_send = deque(enumerate(commands))
+        while len(replies) < len(commands):
+            deadline = Deadline(self._timeout_s)
+            while to_send and len(under_way) < window:
+                number, command = to_send.popleft()
+                ctag = f"{next(self._ctags) % _CTAGS + 1}"
+                self._stream.send(self._encoded(command, ctag), deadline)
+                under_way[ctag] = number
+            reply = self._next_reply(under_way, deadline)
+            replies[under_way.pop(reply.ctag)] = reply
+        return [replies[number] for number in range(len(commands))]
+
+    def _encoded(self, command: tl1.Command, ctag: str) -> bytes:
+        try:
+            return (tl1.encode_command(command, ctag) + self._dialect.line_end).encode("ascii")
+        except tl1.Tl1Error as error:
+            raise DeviceError(self._device, str(error)) from error
+
+    def _next_reply(self, under_way: dict[str, int], deadline: Deadline) -> tl1.Reply:
+        while True:
+            event = self._next_event()
+            if event is None:
+                self._decoder.receive(self._stream.receive(deadline))
+            elif isinstance(event, tl1.Reply) and event.ctag in under_way:
+                return event
+            else:
+                self._set_aside(event)
+
+    def _next_event(self) -> tl1.Event | None:
+        try:
+            return self._decoder.next_event()
+        except tl1.Tl1Error as error:
+            self.close()
+            raise ProtocolError(self._device, str(error)) from error
+
+    def _set_aside(self, event: tl1.Event) -> None:
+        match event:
+            case tl1.Autonomous():
+                self._reports.append(event)
+            case tl1.Reply():  # to a command that was given up, or to nobody's
+                _log.warning("%s: dropped a reply with ctag %s", self._device, event.ctag)
+            case tl1.Acknowledgement() | tl1.Echo():
+                pass  # the reply follows; an echo may hold a password and is never logged
+
+    def _take_waiting(self) -> None:
+        try:
+            for _ in range(_READS):  # a device that never stops talking must not hold a caller
+                self._decoder.receive(data := self._stream.waiting())
+                while (event := self._next_event()) is not None:
+                    self._set_aside(event)
+                if not data:
+                    break
+        except (ConnectionLostError, ProtocolError) as error:
+            _log.info("%s: %s", self._device, error)
+            self.close()

@@ -1,0 +1,220 @@
+"""An emulated Calient switch on TL1: ``python -m mininet_scenarios.emulators.calient``.
+
+What else it does: :mod:`mininet_scenarios.emulators.process`. The user is ``admin``, the password
+``root``. Connections that are entered stay reserved until they are activated; COMPLD for that comes
+before the mirrors have moved. States on the way to light are inferred.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from mininet_scenarios.emulators import tl1_language as language
+from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.emulators.ocs import EmulatedOcs, StandingAlarm
+from mininet_scenarios.emulators.process import Product, run
+from mininet_scenarios.emulators.tl1_language import Denied, Tl1Command
+from mininet_scenarios.emulators.tl1_server import Handler, Records, Tl1Client, Tl1Server
+
+_PORTS_A_FIBRE: Final = 8
+_FIBRES_A_SEGMENT: Final = 8
+_GRAVITY: Final = ("CL", "MN", "MJ", "CR")
+
+
+@dataclass(frozen=True, slots=True)
+class _Circuit:
+    """A connection; ports count from 1."""
+
+    source: int
+    target: int
+    group: str
+    two_way: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{_port_name(self.source)}{'-' if self.two_way else '>'}{_port_name(self.target)}"
+
+    def pairs(self, size: int) -> list[tuple[int, int]]:
+        """(ingress, egress) of the switch."""
+        forth = (self.source, size + self.target)
+        back = (self.target, size + self.source)
+        return [forth, back] if self.two_way else [forth]
+
+
+class CalientServer(Tl1Server):
+    """The commands of the S160 and S320 that a controller uses."""
+
+    PROMPT = "agent>"
+    USERS: ClassVar[Mapping[str, str]] = {"admin": "root"}
+    MOVING = frozenset({"ENT-CRS", "ACT-CRS", "CANC-CRS", "DLT-CRS", "DLT-CRS-ALL"})
+
+    def __init__(self, ocs: EmulatedOcs, name: str) -> None:
+        super().__init__(ocs, name)
+        self._entered: dict[str, _Circuit] = {}
+
+    def handlers(self) -> Mapping[str, Handler]:
+        return {
+            "RTRV-NE": self._element,
+            "RTRV-PORT": self._ports,
+            "RTRV-PORT-SUM": self._port_summary,
+            "ENT-CRS": self._enter,
+            "ACT-CRS": self._activate,
+            "CANC-CRS": self._cancel,
+            "DLT-CRS": self._delete,
+            "DLT-CRS-ALL": self._delete_all,
+            "RTRV-CRS": self._connections,
+        }
+
+    def alarm_record(self, alarm: StandingAlarm) -> str:
+        circuit = next((c for c in self._circuits() if self._touches(c, alarm.port)), None)
+        number = (alarm.port - 1) % self.ocs.size + 1
+        aid = circuit.name if circuit is not None else _port_name(number)
+        return f'{aid}:{alarm.severity},{alarm.code},SA,,,,:\\"{alarm.text}\\"'
+
+    async def _element(self, _client: Tl1Client, _command: Tl1Command) -> Records:
+        return [
+            f"{self.name}:SERIALNUMBER={self.name},SWPACKAGE=6.0-3,STATUS=OK,CHASSISTYPE=S320,"
+            "PLATFORM=VERSION2"
+        ]
+
+    async def _ports(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        if command.aid != "0":
+            raise Denied("IIAC", f"Invalid AID {command.aid}")
+        return [self._port_record(number) for number in range(1, self.ocs.size + 1)]
+
+    def _port_record(self, number: int) -> str:
+        present = self.ocs.cross_connects
+        used_in, used_out = number in present, self.ocs.size + number in present.values()
+        sides = [
+            f"{side}AS={'IS' if used else 'OOS-NP'},{side}OS={'IS' if used else 'OOS'},"
+            f"{side}OC=OK,{side}RS=NPR"
+            for side, used in (("IN", used_in), ("OUT", used_out))
+        ]
+        return f"{_port_name(number)}:WX,NONE,NONE:{','.join(sides)}"
+
+    async def _port_summary(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        number = self._number(command.aid)
+        powers = (self.ocs.power_dbm(number), self.ocs.power_dbm(self.ocs.size + number))
+        entering, leaving = ("NONE" if dbm is None else f"{dbm:.2f}" for dbm in powers)
+        return [f"{command.aid}:ALIAS=NONE,INPWR={entering},OUTPWR={leaving},CONNNAME1=NONE"]
+
+    async def _enter(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        ends, words = language.items(command.aid), language.items(command.block(1))
+        if len(ends) != 2 or len(words) != 2 or words[1].upper() not in ("1WAY", "2WAY"):
+            raise Denied("IIAC", "Invalid parameters")
+        two_way = words[1].upper() == "2WAY"
+        circuit = _Circuit(self._number(ends[0]), self._number(ends[1]), words[0], two_way)
+        steals = self.ocs.faults.active(FaultKind.STEAL)
+        taken = {port for c in self._circuits() for pair in c.pairs(self.ocs.size) for port in pair}
+        wanted = {port for pair in circuit.pairs(self.ocs.size) for port in pair}
+        if not steals and not taken.isdisjoint(wanted):
+            raise Denied("SROF", "Invalid Connection")
+        if self.ocs.obeyed(circuit.pairs(self.ocs.size)):
+            self._entered[circuit.name] = circuit
+        return []
+
+    async def _activate(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        faults = self.ocs.faults
+        circuit = self._named(language.items(command.block(1))[0])
+        if circuit is not None and not faults.strikes(FaultKind.RESERVED):
+            self.ocs.connect(circuit.pairs(self.ocs.size))
+        return []
+
+    async def _cancel(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        circuit = self._named(command.block(1))
+        if circuit is not None:
+            self._entered[circuit.name] = circuit
+            self.ocs.disconnect(circuit.pairs(self.ocs.size))
+            await self.ocs.settled()
+        return []
+
+    async def _delete(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        circuit = self._named(command.block(1))
+        if circuit is not None and self.ocs.obeyed(circuit.pairs(self.ocs.size)):
+            if self._active(circuit):
+                raise Denied("SROF", "Invalid Connection")
+            del self._entered[circuit.name]
+        return []
+
+    async def _delete_all(self, _client: Tl1Client, _command: Tl1Command) -> Records:
+        self._entered.clear()
+        self.ocs.disconnect(list(self.ocs.cross_connects.items()))
+        return []
+
+    async def _connections(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        if command.block(1) != "ALL":
+            raise Denied("IIAC", "Invalid parameters")
+        return [self._record(circuit) for circuit in self._circuits()]
+
+    def _record(self, circuit: _Circuit) -> str:
+        administrative, operational, capability = self._states(circuit)
+        gravity = [
+            _GRAVITY.index(a.severity) for a in self.ocs.alarms if self._touches(circuit, a.port)
+        ]
+        fields = (
+            ("SRCPORT", _port_name(circuit.source)),
+            ("DSTPORT", _port_name(circuit.target)),
+            ("GRPNAME", circuit.group),
+            ("CONNNAME", circuit.name),
+            ("CONNTYPE", "2WAY" if circuit.two_way else "1WAY"),
+            ("AS", administrative),
+            ("OS", operational),
+            ("OC", capability),
+            ("PS", "UPR"),
+            ("AL", _GRAVITY[max(gravity, default=0)]),
+            ("MATRIXUSED", 1),
+        )
+        return f"{circuit.name}:{language.pairs(fields)}"
+
+    def _states(self, circuit: _Circuit) -> tuple[str, str, str]:
+        if not self._active(circuit):
+            return "UMA", "RDY", "OK"
+        ingress = [a for a, _ in circuit.pairs(self.ocs.size)]
+        if any(map(self.ocs.in_fault, ingress)):
+            return "IS", "OOS", "FAIL"
+        return "IS", "IS" if all(map(self.ocs.aimed, ingress)) else "OOS", "OK"
+
+    def _active(self, circuit: _Circuit) -> bool:
+        present = self.ocs.cross_connects
+        return all(present.get(a) == b for a, b in circuit.pairs(self.ocs.size))
+
+    def _touches(self, circuit: _Circuit, port: int) -> bool:
+        return any(port in pair for pair in circuit.pairs(self.ocs.size))
+
+    def _circuits(self) -> Iterator[_Circuit]:
+        """Those that were entered, and those that the mirrors hold for others."""
+        seen: set[tuple[int, int]] = set()
+        for circuit in self._entered.values():
+            seen.update(circuit.pairs(self.ocs.size))
+            yield circuit
+        for ingress, egress in sorted(self.ocs.cross_connects.items()):
+            if (ingress, egress) not in seen:
+                yield _Circuit(ingress, egress - self.ocs.size, "SYSTEM")
+
+    def _named(self, name: str) -> _Circuit | None:
+        """None where a fault swallows the command."""
+        found = next((c for c in self._circuits() if c.name == name), None)
+        if found is None and not self.ocs.faults.active(FaultKind.SILENT):
+            raise Denied("SROF", "Invalid Connection")
+        return found
+
+    def _number(self, name: str) -> int:
+        for number in range(1, self.ocs.size + 1):
+            if _port_name(number) == name:
+                return number
+        raise Denied("IIAC", f"Invalid port {name}")
+
+
+def _port_name(number: int) -> str:
+    fibres, port = divmod(number - 1, _PORTS_A_FIBRE)
+    segment, fibre = divmod(fibres, _FIBRES_A_SEGMENT)
+    return f"{segment + 1}.{fibre + 1}.{port + 1}"
+
+
+PRODUCT: Final = Product("calient", __doc__, "tl1", 3083, CalientServer)
+
+if __name__ == "__main__":
+    sys.exit(run(PRODUCT))

@@ -1,0 +1,156 @@
+"""An emulated Polatis switch on TL1: ``python -m mininet_scenarios.emulators.polatis_tl1``.
+
+What else it does: :mod:`mininet_scenarios.emulators.process`. The user is ``admin``, the password
+``root``. A busy port is refused with ``SROF``, which no public source confirms for this device.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from mininet_scenarios.emulators import tl1_language as language
+from mininet_scenarios.emulators.ocs import CommandError, NoSuchPortError, StandingAlarm
+from mininet_scenarios.emulators.process import Product, run
+from mininet_scenarios.emulators.tl1_language import Denied, Tl1Command
+from mininet_scenarios.emulators.tl1_server import Handler, Records, Tl1Client, Tl1Server
+
+_FIRMWARE: Final = "6.5.2.18"
+_DARK_DBM: Final = -50.0
+"""What a monitor shows without light."""
+_LONGEST_TIMEOUT_MIN: Final = 60
+
+
+class PolatisTl1Server(Tl1Server):
+    """The commands of the Series 6000 and 7000 that a controller uses."""
+
+    REPORTS_TO_ALL = False
+    USERS: ClassVar[Mapping[str, str]] = {"admin": "root"}
+    NOT_LOGGED_IN = "PICC"
+    MOVING = frozenset({"ENT-PATCH", "DLT-PATCH"})
+
+    def handlers(self) -> Mapping[str, Handler]:
+        return {
+            "RLS-ARC-EQPT": self._reports_on,
+            "OPR-ARC-EQPT": self._reports_off,
+            "RTRV-EQPT": self._equipment,
+            "ED-EQPT": self._edit_equipment,
+            "RTRV-NETYPE": self._type,
+            "RTRV-INV": self._inventory,
+            "ENT-PATCH": self._enter,
+            "DLT-PATCH": self._delete,
+            "RTRV-PATCH": self._patches,
+            "RTRV-PORT-SHUTTER": self._shutters,
+            "OPR-PORT-SHUTTER": self._close_shutters,
+            "RLS-PORT-SHUTTER": self._open_shutters,
+            "RTRV-PORT-POWER": self._power,
+            "RTRV-ALM-ALL": self._alarms,
+        }
+
+    @property
+    def source(self) -> str:
+        return "( nil )"
+
+    def denial(self, error: CommandError) -> Denied:
+        if isinstance(error, NoSuchPortError):
+            return Denied("IDNV", f"Invalid OXC port; {error}")
+        return super().denial(error)
+
+    def alarm_record(self, alarm: StandingAlarm) -> str:
+        return f'{alarm.port}:{alarm.severity},{alarm.code},NSA,,,,:\\"{alarm.text}\\"'
+
+    async def _reports_on(self, client: Tl1Client, command: Tl1Command) -> Records:
+        client.hears_reports = self._is_report_manager(command)
+        return []
+
+    async def _reports_off(self, client: Tl1Client, command: Tl1Command) -> Records:
+        client.hears_reports = not self._is_report_manager(command)
+        return []
+
+    def _is_report_manager(self, command: Tl1Command) -> bool:
+        if command.aid != "REPMGR" or command.block(1) != "IND":
+            raise Denied("IPNV", "Parameter not valid")
+        return True
+
+    async def _equipment(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        if (command.aid, command.block(2)) != ("SYSTEM", "PARAMETER=SIZE"):
+            raise Denied("IPNV", "Parameter not valid")
+        return [f"SYSTEM:SIZE={self.ocs.size}x{self.ocs.size}"]
+
+    async def _edit_equipment(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        minutes = command.block(2).removeprefix("ADMIN=")
+        if command.aid != "TIMEOUT" or not minutes.isdigit():
+            raise Denied("IPNV", "Parameter not valid")
+        if int(minutes) > _LONGEST_TIMEOUT_MIN:
+            raise Denied("IPNV", "Parameter not valid")
+        return []
+
+    async def _type(self, _client: Tl1Client, _command: Tl1Command) -> Records:
+        size = self.ocs.size
+        return [f"Polatis,N-VST-{size}x{size}-LU1-DMHNV,OCS,{_FIRMWARE}"]
+
+    async def _inventory(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        if command.aid != "OCS":
+            raise Denied("IIAC", f"unknown {command.aid}")
+        return [f"OCS:SN={self.name}"]
+
+    async def _enter(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        sides = command.aid.split(",")
+        if not all(sides):
+            raise Denied("IIAC", "Empty parameters")
+        if len(sides) != 2:
+            raise Denied("IIAC", f"Too few parameters ({len(sides)}/2)")
+        ingress, egress = self._ports(sides[0]), self._ports(sides[1])
+        if len(ingress) != len(egress):
+            raise Denied("IIAC", "as many ingress as egress ports are wanted")
+        self.ocs.connect(zip(ingress, egress, strict=True))
+        await self.ocs.settled()
+        return []
+
+    async def _delete(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        if not command.aid:
+            raise Denied("IIAC", "Too few parameters (0/1)")
+        if command.aid == "ALL":
+            self.ocs.disconnect(list(self.ocs.cross_connects.items()))
+        else:
+            self.ocs.disconnect_ingress(self._ports(command.aid))
+        await self.ocs.settled()
+        return []
+
+    async def _patches(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        present = sorted(self.ocs.cross_connects.items())
+        asked = set(self._ports(command.aid)) if command.aid else None
+        return [f"{a},{b}" for a, b in present if asked is None or not asked.isdisjoint((a, b))]
+
+    async def _shutters(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        ports = self._ports(command.aid)
+        return [f"{port}:{'CLOSED' if self.ocs.disabled(port) else 'OPEN'}" for port in ports]
+
+    async def _close_shutters(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        self.ocs.set_enabled(self._ports(command.aid), enabled=False)
+        return []
+
+    async def _open_shutters(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        self.ocs.set_enabled(self._ports(command.aid), enabled=True)
+        return []
+
+    async def _power(self, _client: Tl1Client, command: Tl1Command) -> Records:
+        readings = {port: self.ocs.power_dbm(port) for port in self._ports(command.aid)}
+        return [f"{p}:{_DARK_DBM if dbm is None else dbm:.1f}" for p, dbm in readings.items()]
+
+    async def _alarms(self, _client: Tl1Client, _command: Tl1Command) -> Records:
+        return [self.alarm_record(alarm) for alarm in self.ocs.alarms]
+
+    def _ports(self, aid: str) -> list[int]:
+        numbers = language.port_numbers(aid, 2 * self.ocs.size)
+        for number in numbers:
+            if not number.isdigit() or not 1 <= int(number) <= 2 * self.ocs.size:
+                raise Denied("IDNV", f"Invalid OXC port: {number}")
+        return [int(number) for number in numbers]
+
+
+PRODUCT: Final = Product("polatis-tl1", __doc__, "tl1", 3082, PolatisTl1Server)
+
+if __name__ == "__main__":
+    sys.exit(run(PRODUCT))

@@ -1,0 +1,86 @@
+"""Every test here runs once per candidate, on ports that nobody uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import pytest
+import yaml
+
+from hydra.model import Login
+from hydra.roles import TorSwitch
+from mininet_scenarios.emulators.admin import AdminClient
+from tests.conformance.tor.candidate import TorBench, TorCandidate
+from tests.conformance.tor.devices import CANDIDATES, rack
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "tor_candidate" in metafunc.fixturenames:
+        values = [pytest.param(c, id=c.id, marks=c.marks) for c in _candidates(metafunc.config)]
+        metafunc.parametrize("tor_candidate", values, scope="module")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests of what a candidate's device can't be told to do."""
+    left_out = [item for item in items if _is_beyond(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _is_beyond(item: pytest.Item) -> bool:
+    fault = item.get_closest_marker("tor_fault")
+    if fault is None:
+        return False
+    candidate: TorCandidate = item.callspec.params["tor_candidate"]
+    return fault.args[0] not in candidate.faults
+
+
+def _candidates(config: pytest.Config) -> list[TorCandidate]:
+    driver, address = config.getoption("--device-driver"), config.getoption("--device-address")
+    ports = config.getoption("--device-tor-port")
+    if driver is None or address is None or not ports:
+        return CANDIDATES
+    username = config.getoption("--device-username")
+    login = username and Login(username, config.getoption("--device-password-env"))
+    options = dict(option.partition("=")[::2] for option in config.getoption("--device-option"))
+    loaded = {key: yaml.safe_load(value) for key, value in options.items()}
+    wanted = rack(driver, address, login=login, options=loaded)
+    bench = TorBench(wanted, tuple(ports), config.getoption("--device-timeout"))
+    return [TorCandidate(driver, lambda: nullcontext(bench))]
+
+
+@pytest.fixture(scope="module")
+def running(tor_candidate: TorCandidate) -> Iterator[TorBench]:
+    """The switch, started once per module."""
+    with tor_candidate.start() as bench:
+        yield bench
+
+
+@pytest.fixture
+def bench(running: TorBench) -> Iterator[TorBench]:
+    """The switch without faults; afterwards its trunks are as they were found."""
+    driver = running.driver(timeout_s=max(5.0, running.timeout_s))
+    before = driver.vlans(running.ports)
+    driver.close()
+    yield running
+    if running.admin is not None:
+        running.admin.clear()
+    driver.set_vlans({port: vlans for port, vlans in before.items() if vlans.tagged})
+    driver.close()
+
+
+@pytest.fixture
+def tor(bench: TorBench) -> Iterator[TorSwitch]:
+    """A driver of the switch, closed afterwards."""
+    driver = bench.driver()
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def admin(bench: TorBench) -> AdminClient:
+    """The experimenter's side of an emulator."""
+    assert bench.admin is not None, "only emulators fail on request: mark the test tor_fault"
+    return bench.admin

@@ -1,0 +1,133 @@
+"""The devices that every ToR driver is held against. A new driver adds one entry here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from hydra.model import Login, Rack, RackId, Tor, VlanId
+from mininet_scenarios.emulators.admin import AdminClient
+from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.emulators.netconfd import Netconfd
+from mininet_scenarios.testbed import open_vswitch
+from tests.conformance.tor.candidate import TorBench, TorCandidate
+
+REPOSITORY = Path(__file__).parents[3]
+BRIDGE = "hyKtor"
+LOGIN_VARIABLE = "HYDRA_TEST_G8264"
+EMULATED = frozenset(
+    {
+        FaultKind.REFUSE,
+        FaultKind.SILENT,
+        FaultKind.MERGE,
+        FaultKind.KILL,
+        FaultKind.LOSE_REPLY,
+        FaultKind.SLOW,
+        FaultKind.MUTE,
+        FaultKind.DEAD,
+        FaultKind.PAGER,
+        FaultKind.WRAP,
+    }
+)
+
+
+def rack(
+    driver: str,
+    address: str,
+    *,
+    bridge: str = "",
+    login: Login | None = None,
+    options: Mapping[str, object] | None = None,
+) -> Rack:
+    tor = Tor(driver, address, bridge, None, VlanId(1), login, options or {})
+    return Rack(RackId(0), "r1", (), tor, ())
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@contextmanager
+def open_vswitch_bridge() -> Iterator[TorBench]:
+    """A bridge of the machine's Open vSwitch."""
+    ports = tuple(f"hyKp{number}" for number in range(4))
+    with open_vswitch():
+        try:
+            for port in ports:
+                run("ip", "link", "add", port, "type", "veth", "peer", "name", f"{port}x")
+            added = [word for port in ports for word in ("--", "add-port", BRIDGE, port)]
+            kind = ["--", "set", "bridge", BRIDGE, "datapath_type=netdev"]
+            run("ovs-vsctl", "add-br", BRIDGE, *kind, *added)
+            address = "unix:/var/run/openvswitch/db.sock"
+            yield TorBench(rack("ovs-ovsdb", address, bridge=BRIDGE), ports)
+        finally:
+            run("ovs-vsctl", "--if-exists", "del-br", BRIDGE)
+            for port in ports:
+                subprocess.run(["ip", "link", "del", port], capture_output=True, check=False)
+
+
+@contextmanager
+def netconfd() -> Iterator[TorBench]:
+    """A real NETCONF server on our OpenConfig modules."""
+    ports = tuple(f"Ethernet{number}" for number in range(1, 5))
+    with TemporaryDirectory() as directory, Netconfd(Path(directory)) as server:
+        server.become_switch(ports)
+        options = {"host_key": server.host_key}
+        wanted = rack("openconfig-vlan", server.address, login=server.login, options=options)
+        yield TorBench(wanted, ports)
+
+
+def emulated(
+    driver: str, *, console: bool = False
+) -> Callable[[], AbstractContextManager[TorBench]]:
+    """An emulator of ours, as a process of its own behind a real SSH server or pseudo-terminal."""
+
+    @contextmanager
+    def start() -> Iterator[TorBench]:
+        with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as environment:
+            environment.setenv(LOGIN_VARIABLE, "rack and pinion")
+            line = str(Path(directory) / "console")
+            command = [sys.executable, "-m", "mininet_scenarios.emulators.g8264"]
+            command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+            command += ["--password-env", LOGIN_VARIABLE, "--serial", line]
+            with subprocess.Popen(
+                command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
+            ) as server:
+                try:
+                    _, _, address, _, admin, _, *key = server.stdout.readline().split()
+                    host, _, port = admin.rpartition(":")
+                    options: dict[str, object] = {"host_key": " ".join(key)}
+                    if driver == "ibm-g8264-netconf":
+                        options["cli_port"] = int(address.rpartition(":")[2])
+                    if console:
+                        address, options = f"serial:{line}", {"baud": 115200}
+                    login = Login("admin", password_env=LOGIN_VARIABLE)
+                    yield TorBench(
+                        rack(driver, address, login=login, options=options),
+                        ("1", "2", "3", "64"),
+                        3.0,
+                        AdminClient(host, int(port)),
+                        "a serial line has one user at a time" if console else "",
+                    )
+                finally:
+                    server.terminate()
+                assert server.wait(10) == 0
+
+    return start
+
+
+CANDIDATES = [
+    TorCandidate("ovs-ovsdb", open_vswitch_bridge, marks=(pytest.mark.ovs,)),
+    TorCandidate("openconfig-vlan", netconfd),
+    TorCandidate("ibm-g8264", emulated("ibm-g8264"), faults=EMULATED),
+    TorCandidate(
+        "ibm-g8264", emulated("ibm-g8264", console=True), faults=EMULATED, variant="console"
+    ),
+    TorCandidate("ibm-g8264-netconf", emulated("ibm-g8264-netconf"), faults=EMULATED),
+]

@@ -1,0 +1,235 @@
+"""The contract of :class:`~hydra.roles.TorSwitch`, held against every driver and device."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
+from hydra.model import VlanId
+from hydra.roles import AddressFlush, CounterReader, PortVlans
+from mininet_scenarios.emulators.faults import FaultKind
+
+
+def trunk(*vlans: int, native: int | None = None) -> PortVlans:
+    tagged = frozenset(VlanId(vlan) for vlan in vlans)
+    return PortVlans(tagged, None if native is None else VlanId(native))
+
+
+def test_the_registry_takes_the_configuration(bench):
+    assert list(bench.entry.check(bench.rack)) == []
+
+
+def test_a_bad_address_is_found_before_anything_connects(bench):
+    bad = bench.with_tor(address="not an address at all", options={})
+    assert [problem.path for problem in bench.entry.check(bad)] == ["address"]
+
+
+def test_an_unknown_option_is_found_before_anything_connects(bench):
+    bad = bench.with_tor(options={**bench.rack.tor.options, "warp_factor": 9})
+    assert [problem.path for problem in bench.entry.check(bad)] == ["options.warp_factor"]
+
+
+def test_what_it_can_do_is_what_it_declares(bench, tor):
+    assert tor.name == bench.rack.name
+    assert tor.capabilities == bench.entry.capabilities
+    assert isinstance(tor, CounterReader) == tor.capabilities.counters
+    assert isinstance(tor, AddressFlush) == tor.capabilities.flush
+
+
+# --- VLANs --------------------------------------------------------------------------------------
+
+
+def test_membership_is_replaced_not_added_to(bench, tor):
+    port = bench.ports[0]
+    for vlans in (trunk(300, 301, 302), trunk(302, 17), trunk(4094)):
+        tor.set_vlans({port: vlans})
+        assert tor.vlans([port]) == {port: vlans}
+
+
+def test_an_untagged_vlan_comes_and_goes(bench, tor):
+    port = bench.ports[0]
+    for vlans in (trunk(300, native=10), trunk(300), trunk(10, 300, native=11), trunk(11)):
+        tor.set_vlans({port: vlans})
+        assert tor.vlans([port]) == {port: vlans}
+
+
+def test_ports_that_differ_change_at_once(bench, tor):
+    for first in (100, 2100):
+        wanted = {
+            port: trunk(*range(first + number, first + number + 900, 3), native=9)
+            for number, port in enumerate(bench.ports)
+        }
+        tor.set_vlans(wanted)
+        assert tor.vlans(bench.ports) == wanted
+
+
+def test_ports_that_are_not_named_stay(bench, tor):
+    tor.set_vlans({port: trunk(400) for port in bench.ports})
+    tor.set_vlans({bench.ports[0]: trunk(401)})
+    assert tor.vlans(bench.ports[1:]) == {port: trunk(400) for port in bench.ports[1:]}
+
+
+def test_another_session_sees_what_this_one_wrote(bench, tor):
+    tor.set_vlans({bench.ports[0]: trunk(500, 4000)})
+    if bench.one_session:
+        tor.close()
+    other = bench.driver()
+    assert other.vlans(bench.ports[:1]) == {bench.ports[0]: trunk(500, 4000)}
+    other.close()
+
+
+def test_the_same_again_changes_nothing(bench, tor):
+    wanted = {port: trunk(600, native=3) for port in bench.ports}
+    tor.set_vlans(wanted)
+    changes = bench.changes()
+    tor.set_vlans(wanted)
+    assert bench.changes() == changes
+    assert tor.vlans(bench.ports) == wanted
+
+
+def test_nothing_asked_is_nothing_done(tor):
+    tor.set_vlans({})
+    assert tor.vlans([]) == {}
+    assert tor.link_up([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("vlans", "message"),
+    [
+        (trunk(100, 0), r"VLAN 0 is outside 1\.\.4094"),
+        (trunk(100, 4095), r"VLAN 4095 is outside 1\.\.4094"),
+        (trunk(100, native=5000), r"VLAN 5000 is outside 1\.\.4094"),
+        (trunk(), "empty trunk would carry all VLANs"),
+        (trunk(native=10), "empty trunk would carry all VLANs"),
+        (trunk(10, native=10), "VLAN 10 can't be both native and tagged"),
+    ],
+)
+def test_meaningless_memberships_are_refused_and_nothing_is_written(bench, tor, vlans, message):
+    tor.set_vlans({port: trunk(700) for port in bench.ports})
+    changes = bench.changes()
+    with pytest.raises(DeviceError, match=f"r1: port {bench.ports[1]}: .*{message}|{message}"):
+        tor.set_vlans({bench.ports[0]: trunk(701), bench.ports[1]: vlans})
+    assert bench.changes() == changes
+    assert tor.vlans(bench.ports) == {port: trunk(700) for port in bench.ports}
+
+
+def test_a_port_that_does_not_exist_is_named_and_nothing_is_written(bench, tor):
+    tor.set_vlans({bench.ports[0]: trunk(800)})
+    for call in (
+        lambda: tor.set_vlans({bench.ports[0]: trunk(801), "nonesuch": trunk(801)}),
+        lambda: tor.vlans(["nonesuch"]),
+        lambda: tor.link_up(["nonesuch"]),
+    ):
+        with pytest.raises(DeviceError, match="nonesuch"):
+            call()
+    assert tor.vlans(bench.ports[:1]) == {bench.ports[0]: trunk(800)}
+
+
+def test_links_are_up_or_down(bench, tor):
+    links = tor.link_up(bench.ports)
+    assert set(links) == set(bench.ports)
+    assert all(isinstance(up, bool) for up in links.values())
+
+
+# --- sessions -----------------------------------------------------------------------------------
+
+
+def test_open_and_close_may_be_repeated(tor):
+    tor.close()
+    for _ in range(2):
+        tor.open()
+    for _ in range(2):
+        tor.close()
+
+
+def test_use_after_close_connects_again(bench, tor):
+    tor.set_vlans({bench.ports[0]: trunk(900)})
+    tor.close()
+    assert tor.vlans(bench.ports[:1]) == {bench.ports[0]: trunk(900)}
+
+
+# --- faults -------------------------------------------------------------------------------------
+
+OLD, NEW = trunk(1000, 1002, 1004), trunk(1001, 1003)
+
+
+@pytest.mark.tor_fault(FaultKind.MERGE)
+def test_vlans_that_were_added_instead_of_replaced_are_found(bench, tor, admin):
+    tor.set_vlans({bench.ports[0]: OLD})
+    admin.fault(FaultKind.MERGE)
+    with pytest.raises(DeviceError, match=r"reads back as tagged \[1000-1004\]"):
+        tor.set_vlans({bench.ports[0]: NEW})
+
+
+@pytest.mark.tor_fault(FaultKind.SILENT)
+def test_a_switch_that_only_says_that_it_did_is_found_out(bench, tor, admin):
+    tor.set_vlans({bench.ports[0]: OLD})
+    admin.fault(FaultKind.SILENT)
+    with pytest.raises(DeviceError, match=r"reads back as tagged \[1000,1002,1004\]") as caught:
+        tor.set_vlans({bench.ports[0]: NEW})
+    assert not isinstance(caught.value, OutcomeUnknown)
+
+
+@pytest.mark.tor_fault(FaultKind.REFUSE)
+def test_a_refusal_is_told_in_the_switchs_words(bench, tor, admin):
+    tor.set_vlans({bench.ports[0]: OLD})
+    admin.fault(FaultKind.REFUSE)
+    with pytest.raises(DeviceError, match="the command was not carried out"):
+        tor.set_vlans({bench.ports[0]: NEW})
+    admin.clear()
+    assert tor.vlans(bench.ports[:1]) == {bench.ports[0]: OLD}
+    tor.set_vlans({bench.ports[0]: NEW})  # and the session goes on
+    assert tor.vlans(bench.ports[:1]) == {bench.ports[0]: NEW}
+
+
+@pytest.mark.tor_fault(FaultKind.KILL)
+@pytest.mark.parametrize("fault", [FaultKind.KILL, FaultKind.LOSE_REPLY])
+def test_a_session_lost_in_a_change_leaves_the_outcome_unknown(bench, tor, admin, fault):
+    tor.set_vlans({bench.ports[0]: OLD})
+    admin.fault(fault, times=1)
+    with pytest.raises(OutcomeUnknown, match="read the device back"):
+        tor.set_vlans({bench.ports[0]: NEW})
+    assert set(tor.vlans(bench.ports[:1])) == {bench.ports[0]}  # on a new session
+    tor.set_vlans({bench.ports[0]: NEW})
+    assert tor.vlans(bench.ports[:1]) == {bench.ports[0]: NEW}
+
+
+@pytest.mark.tor_fault(FaultKind.SLOW)
+def test_a_slow_switch_is_waited_for(bench, tor, admin):
+    admin.fault(FaultKind.SLOW, delay_s=0.05)
+    tor.set_vlans({bench.ports[0]: NEW})
+    assert tor.vlans(bench.ports[:1]) == {bench.ports[0]: NEW}
+
+
+@pytest.mark.tor_fault(FaultKind.MUTE)
+def test_a_mute_switch_costs_one_time_out(bench, admin):
+    driver = bench.driver(timeout_s=1.0)
+    driver.open()
+    admin.fault(FaultKind.MUTE)
+    started = time.monotonic()
+    with pytest.raises(DeviceUnavailable, match="no answer"):
+        driver.set_vlans({bench.ports[0]: OLD})
+    assert time.monotonic() - started < 3.0
+    driver.close()
+
+
+@pytest.mark.tor_fault(FaultKind.DEAD)
+def test_a_dead_switch_is_unavailable_and_found_again(bench, tor, admin):
+    tor.set_vlans({bench.ports[0]: OLD})
+    admin.fault(FaultKind.DEAD)
+    with pytest.raises(DeviceUnavailable):
+        tor.set_vlans({bench.ports[0]: NEW})
+    admin.clear()
+    assert tor.vlans(bench.ports[:1]) == {bench.ports[0]: OLD}
+
+
+@pytest.mark.tor_fault(FaultKind.PAGER)
+@pytest.mark.parametrize("fault", [FaultKind.PAGER, FaultKind.WRAP])
+def test_output_that_is_paged_or_wrapped_reads_the_same(bench, tor, admin, fault):
+    wanted = {port: trunk(*range(10 + number, 1000, 7)) for number, port in enumerate(bench.ports)}
+    tor.set_vlans(wanted)
+    admin.fault(fault)
+    assert tor.vlans(bench.ports) == wanted
+    assert all(tor.link_up(bench.ports).values())

@@ -1,0 +1,49 @@
+"""Servers that end, and peers that are none."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+from lxml import etree
+
+from drivers.transports.netconf import NetconfTransport
+from drivers.transports.ssh import SshOptions
+from hydra.errors import DeviceUnavailable
+from hydra.model import Login
+from mininet_scenarios.emulators.netconfd import Netconfd
+
+CROSS_CONNECTS = etree.Element("{http://www.polatis.com/yang/optical-switch}cross-connects")
+
+
+def test_a_server_that_ends_is_unavailable_and_found_again(tmp_path):
+    with Netconfd(tmp_path) as server:
+        options = SshOptions(host_key=server.host_key)
+        transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=3)
+        transport.open()
+        server.stop()
+        with pytest.raises(
+            DeviceUnavailable, match=r"can't connect to 127\.0\.0\.1:\d+: .*refused"
+        ):
+            transport.get(CROSS_CONNECTS)
+        server.start()
+        assert len(transport.get(CROSS_CONNECTS)) == 0
+        transport.close()
+
+
+def test_a_peer_that_speaks_no_ssh_costs_one_time_out():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        login = Login("root", password_env="HYDRA_TEST_PASSWORD")
+        transport = NetconfTransport("p1", address, login, SshOptions(), timeout_s=0.4)
+        started = time.monotonic()
+        with pytest.raises(DeviceUnavailable, match=r"no answer in time|SSH protocol banner"):
+            transport.open()
+        assert time.monotonic() - started < 5.0
+
+
+@pytest.mark.parametrize("text", ["ssh-ed25519", "ssh-ed25519 ???", "", "AAAA"])
+def test_what_is_no_host_key_is_refused(text):
+    with pytest.raises(ValueError, match="neither a type and a key in base64"):
+        SshOptions(host_key=text)

@@ -1,0 +1,289 @@
+"""The planning process: real processes and real signals."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from apps.offline import plain_fabric
+from apps.planner import Planner
+from apps.planning import Planning
+from hydra.errors import AdmissionError, PlanError, UnknownName
+from hydra.model import NetworkState
+from hydra.policy import Policy
+from hydra.reservations import Pin
+from hydra.service import PlanRequest
+from topology import algorithms
+from topology.algorithms import ENTRIES, Entry, Product
+from topology.multihop import keep_current, plan_hydra_bfs
+
+ROOT = Path(__file__).parents[3]
+FABRIC = plain_fabric(4, 2, 100.0)
+DEMAND = np.zeros((4, 4))
+DEMAND[0, 1] = 80.0
+POLICY = Policy(planning_budget_ms=300, planning_grace_ms=700)
+
+
+def planner_of(pid: int) -> int:
+    """The planning process of a controller process; raises ValueError while there is none."""
+    children = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            if parent == pid and b"planner_process" in stat.with_name("cmdline").read_bytes():
+                children.append(int(stat.parent.name))
+    (found,) = children
+    return found
+
+
+def gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
+
+
+def wait_until(condition, seconds=20.0):
+    deadline_s = time.monotonic() + seconds
+    while time.monotonic() < deadline_s:
+        with suppress(ValueError):
+            if condition():
+                return
+        time.sleep(0.02)
+    pytest.fail("it did not come to pass in time")
+
+
+@contextmanager
+def running(policy=POLICY):
+    planner = Planner(FABRIC, policy)
+    planner.start()
+    try:
+        yield planner
+    finally:
+        planner.close()
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with running() as planner:
+        yield planner
+
+
+def propose(planner, urgent=True, request=PlanRequest(), current=NetworkState()):  # noqa: B008
+    return planner.propose(current, request, DEMAND, (), (), urgent=urgent)
+
+
+def test_it_plans_what_this_process_would(shared):
+    here = Planning(FABRIC, POLICY).propose(NetworkState(), PlanRequest(), DEMAND, (), ())
+    there = propose(shared)
+    assert there == here
+    assert [(path.src, path.dst) for path in there.target.topology.paths] == [(0, 1)]
+    again = propose(shared, current=there.target)
+    assert again.target == there.target
+    assert again.steps(FABRIC, there.target).empty
+    steps = there.steps(FABRIC, NetworkState())
+    assert steps == Planning(FABRIC, POLICY).diff(NetworkState(), there.target)
+
+
+def test_refusals_come_back_as_they_are(shared):
+    with pytest.raises(UnknownName, match="'edmunds': choose one of"):
+        propose(shared, request=PlanRequest(algorithm="edmunds"))
+    big = Pin(0, 1, None, 500.0, ())
+    with pytest.raises(AdmissionError):
+        shared.for_reservation(NetworkState(), big, (), ())
+    small = Pin(0, 1, None, 50.0, ())
+    state = shared.for_reservation(NetworkState(), small, (), ())
+    assert len(state.topology.circuits) == 1
+
+
+def test_a_defect_is_told_as_one_and_the_process_goes_on(shared, caplog):
+    before = shared.pid
+    with pytest.raises(PlanError, match=r"a defect in the planner .*: see the log"):
+        propose(shared, request=None)
+    assert "Traceback" in caplog.text
+    assert propose(shared).target.topology.paths
+    assert shared.pid == before
+
+
+def test_a_request_that_can_not_be_sent_is_refused_and_the_next_one_works(shared):
+    with pytest.raises(PlanError, match=r"a defect in the planner .*: see the log"):
+        shared.propose(NetworkState(), lambda: None, DEMAND, (), (), urgent=True)
+    assert propose(shared).target.topology.paths
+
+
+def test_a_fabric_that_caches_meanwhile_is_no_trouble():
+    """Other threads of a controller ask the fabric for things while the planner starts."""
+    fabric = plain_fabric(300, 32, 100.0)
+    planner = Planner(fabric, replace(POLICY, planning_grace_ms=20_000))
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not ended.is_set():
+            fabric.__dict__.pop("plane_by_name", None)
+            assert len(fabric.plane_by_name) == 32
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    planner.start()
+    try:
+        demand = np.zeros((300, 300))
+        demand[0, 1] = 50.0
+        proposal = planner.propose(NetworkState(), PlanRequest(), demand, (), (), urgent=True)
+        assert proposal.target.topology.paths
+    finally:
+        ended.set()
+        thread.join()
+        planner.close()
+
+
+def test_one_that_does_not_answer_is_stopped_and_replaced():
+    with running() as planner:
+        propose(planner)
+        stuck = planner.pid
+        os.kill(stuck, signal.SIGSTOP)
+        asked_s = time.monotonic()
+        with pytest.raises(PlanError, match="no plan came within 1 s: the planner was stopped"):
+            propose(planner)
+        assert 0.9 < time.monotonic() - asked_s < 5
+        assert gone(stuck)
+        assert propose(planner).target.topology.paths
+        assert planner.pid != stuck
+
+
+def test_one_that_dies_while_planning_is_told_and_replaced():
+    with running(replace(POLICY, planning_grace_ms=20_000)) as planner:
+        propose(planner)
+        doomed = planner.pid
+        os.kill(doomed, signal.SIGSTOP)
+        killer = threading.Timer(0.2, os.kill, (doomed, signal.SIGKILL))
+        killer.start()
+        with pytest.raises(PlanError, match="was ended by SIGKILL while planning: try again"):
+            propose(planner)
+        killer.join()
+        assert propose(planner).target.topology.paths
+
+
+def test_one_that_dies_idle_is_replaced_before_anybody_asks():
+    with running() as planner:
+        propose(planner)
+        first = planner.pid
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: planner.pid != first)
+        assert propose(planner).target.topology.paths
+
+
+def test_ctrl_c_is_for_the_controller(shared):
+    propose(shared)
+    before = shared.pid
+    os.kill(before, signal.SIGINT)
+    assert propose(shared).target.topology.paths
+    assert shared.pid == before
+
+
+def test_what_is_urgent_goes_first_and_the_others_give_up_in_time():
+    with running(replace(POLICY, planning_grace_ms=1200)) as planner:
+        propose(planner)
+        os.kill(planner.pid, signal.SIGSTOP)
+        order, threads = [], []
+
+        def ask(name, urgent):
+            try:
+                propose(planner, urgent=urgent)
+                order.append(name)
+            except PlanError as error:
+                order.append(f"{name}: {error}")
+
+        for name, urgent in (("first", True), ("dry run", False), ("change", True)):
+            threads.append(threading.Thread(target=ask, args=(name, urgent)))
+            threads[-1].start()
+            time.sleep(0.1)
+        for thread in threads:
+            thread.join(30)
+    assert order[0].startswith("first: no plan came within 1.5 s")
+    assert sorted(order[1:])[0] == "change"
+    dry_run = next(words for words in order if words.startswith("dry run"))
+    assert dry_run == "dry run" or "did not get to this within 1.5 s" in dry_run
+
+
+def test_after_the_end_nothing_is_planned():
+    with running() as planner:
+        propose(planner)
+        pid = planner.pid
+    assert gone(pid)
+    with pytest.raises(PlanError, match="the controller is ending"):
+        propose(planner)
+
+
+CONTROLLER = """
+import sys, time
+from apps.offline import plain_fabric
+from apps.planner import Planner
+from hydra.policy import Policy
+planner = Planner(plain_fabric(2, 1, 1.0), Policy())
+planner.start()
+print("started", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("wait_s", [0, 1.5], ids=["starting", "idle"])
+def test_it_ends_with_a_controller_that_is_killed(wait_s):
+    process = subprocess.Popen([sys.executable, "-c", CONTROLLER], cwd=ROOT, stdout=subprocess.PIPE)
+    with process.stdout:
+        assert process.stdout.readline() == b"started\n"
+    wait_until(lambda: planner_of(process.pid))
+    pid = planner_of(process.pid)
+    time.sleep(wait_s)
+    process.kill()
+    process.wait()
+    wait_until(lambda: gone(pid), 10)
+
+
+# --- what the planning itself makes of its time and of algorithms ---------------------------
+
+
+def with_algorithm(monkeypatch, name, entry):
+    monkeypatch.setattr(algorithms, "ENTRIES", {**ENTRIES, name: entry})
+
+
+def test_the_best_plan_in_time_is_taken(monkeypatch):
+    def improve(fabric, demand, current, reserved, budget):
+        best = keep_current(fabric, demand, current, reserved, budget)
+        while not budget.expired():
+            best = plan_hydra_bfs(fabric, demand, current, reserved, budget)
+        return best
+
+    with_algorithm(monkeypatch, "improve", Entry(improve, "", ""))
+    planning = Planning(FABRIC, POLICY)
+    answers = iter([False, True])
+    arguments = (NetworkState(), PlanRequest(algorithm="improve"), DEMAND, (), ())
+    assert planning.propose(*arguments, expired=lambda: next(answers)).target.topology.paths
+    assert not planning.propose(*arguments, expired=lambda: True).target.topology.paths
+
+
+def test_an_unsound_plan_is_refused(monkeypatch):
+    def boast(*arguments):
+        return replace(plan_hydra_bfs(*arguments), served_share=0.5)
+
+    with_algorithm(monkeypatch, "boast", Entry(boast, "", ""))
+    with pytest.raises(PlanError, match=r"what boast planned is unsound: 0\.5"):
+        Planning(FABRIC, POLICY).for_demand(
+            NetworkState(), PlanRequest(algorithm="boast"), DEMAND, (), ()
+        )
+
+
+def test_an_algorithm_that_does_not_suit_is_refused_with_its_reason(monkeypatch):
+    schedule = Entry(keep_current, "", "", Product.SCHEDULE)
+    with_algorithm(monkeypatch, "slots", schedule)
+    planning = Planning(FABRIC, POLICY)
+    with pytest.raises(PlanError, match="slots can't plan for this fabric: it plans a schedule"):
+        planning.for_demand(NetworkState(), PlanRequest(algorithm="slots"), DEMAND, (), ())
+    fussy = Entry(keep_current, "", "", objection=lambda _fabric: "its planes differ")
+    with_algorithm(monkeypatch, "fussy", fussy)
+    with pytest.raises(PlanError, match="fussy can't plan for this fabric: its planes differ"):
+        planning.for_demand(NetworkState(), PlanRequest(algorithm="fussy"), DEMAND, (), ())

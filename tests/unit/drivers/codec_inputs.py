@@ -1,0 +1,202 @@
+"""What may be done with any codec's input, for fuzzing: kept inputs, and what must hold of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from drivers.codecs import (
+    iscli,
+    openflow,
+    scpi,
+    terminal,
+    tl1,
+    tl1_calient,
+    tl1_glimmerglass,
+    tl1_polatis,
+)
+
+CORPUS = Path(__file__).parent / "corpus"
+PROMPTS = ("agent>", ">")
+TERMINAL_PROMPT = "OXC> "
+
+
+@dataclass(frozen=True)
+class Outcome:
+    events: tuple[object, ...]
+    error: str | None
+
+
+@dataclass(frozen=True)
+class Codec:
+    name: str
+    decode: Callable[[Sequence[bytes]], Outcome]
+    """Feeds these chunks; lets nothing but the codec's own error be told as an outcome."""
+    encode: Callable[[object], bytes]
+    parse: tuple[Callable[[str], object], ...]
+    parse_error: type[Exception]
+
+    def check(self, data: bytes) -> Outcome:
+        """Raises AssertionError, or what escaped, for an input that a codec does not take well."""
+        whole = self.decode([data])
+        singly = self.decode([data[n : n + 1] for n in range(len(data))])
+        assert whole == singly, "split differently, read differently"
+        again = self.decode([b"".join(map(self.encode, whole.events))])
+        assert again == Outcome(whole.events, None), "what it accepts it does not reproduce"
+        text = data.decode("latin-1")
+        for parse in self.parse:
+            try:
+                parse(text)
+            except self.parse_error:
+                continue
+        return whole
+
+    def kept(self) -> list[Path]:
+        return sorted((CORPUS / self.name).glob("*.bin"))
+
+
+def _decode_tl1(chunks: Sequence[bytes]) -> Outcome:
+    decoder, found = tl1.Decoder(PROMPTS), []
+    try:
+        for chunk in chunks:
+            decoder.receive(chunk)
+            while (event := decoder.next_event()) is not None:
+                found.append(event)
+    except tl1.Tl1Error as error:
+        return Outcome(tuple(found), str(error))
+    return Outcome(tuple(found), None)
+
+
+def _decode_scpi(chunks: Sequence[bytes]) -> Outcome:
+    decoder, found = scpi.ReplyDecoder(), []
+    try:
+        for chunk in chunks:
+            decoder.receive(chunk)
+            while (line := decoder.next_line()) is not None:
+                found.append(line)
+    except scpi.ScpiError as error:
+        return Outcome(tuple(found), str(error))
+    return Outcome(tuple(found), None)
+
+
+ISCLI_NAME = "RS G8264"
+ISCLI_LOG_IN = f"{ISCLI_NAME}#{iscli.MARK}\r\n{ISCLI_NAME}#".encode()
+
+
+def _decode_iscli(chunks: Sequence[bytes]) -> Outcome:
+    terminal, found = iscli.Terminal(), []
+    terminal.receive(ISCLI_LOG_IN)
+    terminal.next_event()  # the prompt
+    try:
+        for chunk in chunks:
+            terminal.receive(chunk)
+            while (event := terminal.next_event()) is not None:
+                found.append(event)
+    except iscli.IscliError as error:
+        return Outcome(tuple(found), str(error))
+    return Outcome(tuple(found), None)
+
+
+def _decode_openflow(chunks: Sequence[bytes]) -> Outcome:
+    decoder, found = openflow.MessageDecoder(), []
+    try:
+        for chunk in chunks:
+            decoder.receive(chunk)
+            while (message := decoder.next_message()) is not None:
+                found.append(message)
+    except openflow.OpenFlowError as error:
+        return Outcome(tuple(found), str(error))
+    return Outcome(tuple(found), None)
+
+
+def _decode_terminal(chunks: Sequence[bytes]) -> Outcome:
+    decoder, found = terminal.TerminalDecoder((), terminal.End(prompt=TERMINAL_PROMPT)), []
+    try:
+        for chunk in chunks:
+            decoder.receive(chunk)
+            while (reply := decoder.next_line()) is not None:
+                found.append(reply)
+    except terminal.TerminalError as error:
+        return Outcome(tuple(found), str(error))
+    return Outcome(tuple(found), None)
+
+
+def _of_body(parse: Callable[[bytes], object]) -> Callable[[str], object]:
+    return lambda text: parse(text.encode("latin-1"))
+
+
+def _encode_terminal(reply: str) -> bytes:
+    lines = f"{reply}\n".replace("\n", "\r\n") if reply else ""
+    return f"{lines}{TERMINAL_PROMPT}".encode()
+
+
+CODECS = [
+    Codec(
+        "iscli",
+        _decode_iscli,
+        lambda event: iscli.format_event(event, ISCLI_NAME),
+        (
+            lambda text: iscli.parse_memberships(text.splitlines()),
+            lambda text: iscli.parse_links(text.splitlines()),
+            iscli.parse_numbers,
+            iscli.encode_line,
+        ),
+        iscli.IscliError,
+    ),
+    Codec(
+        "openflow",
+        _decode_openflow,
+        lambda message: openflow.encode(message.type, message.xid, message.body),
+        (
+            _of_body(openflow.decode_description),
+            _of_body(openflow.decode_flow_entries),
+            _of_body(lambda body: openflow.decode_flow_entries(body[16:])),
+            _of_body(openflow.decode_port_descriptions),
+            _of_body(openflow.describe_error),
+            _of_body(openflow.split_multipart),
+        ),
+        openflow.OpenFlowError,
+    ),
+    Codec(
+        "tl1",
+        _decode_tl1,
+        tl1.format_event,
+        (
+            tl1.parse_alarm,
+            tl1.parse_pairs,
+            tl1.parse_power_dbm,
+            tl1_polatis.parse_patch,
+            tl1_polatis.parse_power,
+            tl1_polatis.parse_serial,
+            tl1_polatis.parse_shutter,
+            tl1_polatis.parse_size,
+            tl1_polatis.parse_type,
+            tl1_calient.parse_connection,
+            tl1_calient.parse_element,
+            tl1_calient.parse_port,
+            tl1_calient.parse_power,
+            tl1_glimmerglass.parse_connection,
+            tl1_glimmerglass.parse_port,
+            tl1_glimmerglass.parse_power,
+        ),
+        tl1.Tl1Error,
+    ),
+    Codec(
+        "scpi",
+        _decode_scpi,
+        lambda line: f"{line}\r".encode(),
+        (
+            scpi.parse_connections,
+            scpi.parse_faults,
+            scpi.parse_identity,
+            scpi.parse_peer,
+            scpi.parse_port_states,
+            scpi.parse_powers,
+            scpi.parse_powers_if_any,
+            scpi.parse_size,
+        ),
+        scpi.ScpiError,
+    ),
+    Codec("terminal", _decode_terminal, _encode_terminal, (), terminal.TerminalError),
+]

@@ -1,0 +1,56 @@
+"""A device that expects exact bytes and sends exact bytes, on a real socket."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Sequence
+
+Exchange = tuple[bytes, bytes]
+"""What the driver must send, and what it gets back."""
+
+
+class Scripted:
+    """Serves one connection; :meth:`finish` fails unless every exchange took place as written."""
+
+    def __init__(self, exchanges: Sequence[Exchange], greeting: bytes = b"") -> None:
+        self._exchanges = list(exchanges)
+        self._greeting = greeting
+        self._failure: str | None = None
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(5)
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+            with connection:
+                connection.settimeout(5)
+                connection.sendall(self._greeting)
+                while self._exchanges:
+                    expected, reply = self._exchanges[0]
+                    got = self._receive(connection, len(expected))
+                    if got != expected:
+                        self._failure = f"expected {expected!r}, got {got!r}"
+                        return
+                    self._exchanges.pop(0)
+                    connection.sendall(reply)
+                left_over = connection.recv(1000)
+                if left_over:
+                    self._failure = f"nothing more was expected, got {left_over!r}"
+        except OSError as error:
+            self._failure = f"{error}, while {self._exchanges[:1]} was expected"
+
+    def _receive(self, connection: socket.socket, count: int) -> bytes:
+        got = b""
+        while len(got) < count and (data := connection.recv(count - len(got))):
+            got += data
+        return got
+
+    def finish(self) -> None:
+        self._thread.join(10)
+        self._listener.close()
+        assert self._failure is None, self._failure
+        assert self._exchanges == [], f"never sent: {self._exchanges[0][0]!r}"

@@ -1,0 +1,262 @@
+"""The isCLI codec: a terminal however bytes are split; lists and tables as switches print them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from drivers.codecs import iscli
+from drivers.codecs.iscli import IscliError, Membership, Pager, PasswordWanted, Reply
+
+GREETING = b"\r\nIBM Networking Operating System RackSwitch G8264.\r\n\r\nRS G8264>"
+LEARNED = GREETING + b"!hydra\r\nRS G8264>"
+PIECES = st.lists(
+    st.sampled_from(
+        [
+            b"RS G8264>", b"RS G8264(config-if)#", b"RS G8264#", b"\r\n", b"\n\r", b"\r", b"\x08",
+            b"!hydra", b"show version\r\n", iscli.PAGER.encode(), b"\x00\x07", b"Password:",
+            b"\xe9",            b"\x1b[0m", b" ", b"Error: no", b"interface port 1-5,19\r\n", b"#",
+        ]
+    )
+    | st.binary(max_size=8)
+).map(b"".join)  # fmt: skip
+VLANS = st.sets(st.integers(1, 4094), min_size=1)
+TEXT = st.text(st.characters(max_codepoint=0x7F), max_size=60) | st.text(max_size=20)
+LINES = st.lists(
+    st.sampled_from(
+        [
+            "interface port 1-5,19", "interface port MGT", "        switchport mode trunk", "exit",
+            "        switchport trunk allowed vlan 27,2000,", "                30-40,", "!", "end",
+            "        switchport trunk allowed vlan add 5", "switchport nonsense",
+            "switchport trunk allowed vlan remove 27", "switchport access vlan 3",
+            "switchport trunk native vlan 7",
+            "Alias   Port   Speed    Duplex     Flow Ctrl      Link     Description",
+            "1  1  10000  full  no no  up  1", "switchport trunk allowed vlan none",
+        ]
+    )
+    | TEXT
+)  # fmt: skip
+
+
+def events(chunks):
+    """(events, error) after feeding these chunks."""
+    terminal, found = iscli.Terminal(), []
+    try:
+        for chunk in chunks:
+            terminal.receive(chunk)
+            while (event := terminal.next_event()) is not None:
+                found.append(event)
+    except IscliError as error:
+        return found, str(error)
+    return found, None
+
+
+@given(PIECES | PIECES.map(LEARNED.__add__))
+@example(LEARNED + b"show x\r\n1\r\nRS G8264>")
+def test_the_same_bytes_give_the_same_events_however_they_are_split(data):
+    assert events([data]) == events([data[i : i + 1] for i in range(len(data))])
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"", [Reply("!hydra", (), ">")]),
+        (
+            b"enable\r\n\r\nEnable privilege granted.\r\nRS G8264#",
+            [
+                Reply("!hydra", (), ">"),
+                Reply("enable", ("", "Enable privilege granted."), "#"),
+            ],
+        ),
+        (b" show x\r\nEnter password: ", [Reply("!hydra", (), ">"), PasswordWanted()]),
+        (
+            b"show x\r\na\r\nPress q to quit, any other key to continue\r"
+            + b" " * 42
+            + b"\rb\r\nRS G8264>",
+            [Reply("!hydra", (), ">"), Pager(), Reply("show x", ("a", "b"), ">")],
+        ),
+        (
+            b"conf\r\n\x07RS G8264(config)# interface port 1\r\nRS G8264(config-if)#",
+            [
+                Reply("!hydra", (), ">"),
+                Reply("conf", (), "(config)#"),
+                Reply("interface port 1", (), "(config-if)#"),
+            ],
+        ),
+        (
+            b"\r\nOct 27 NOTICE link: up\r\nRS G8264>show x\r\nabx\x08\x08c\r\nRS G8264>",
+            [
+                Reply("!hydra", (), ">"),
+                Reply("", ("Oct 27 NOTICE link: up",), ">"),
+                Reply("show x", ("ac",), ">"),
+            ],
+        ),
+    ],
+)
+def test_what_a_session_looks_like(data, found):
+    assert events([LEARNED + data]) == (found, None)
+
+
+def test_the_name_is_taken_from_the_line_that_echoes_the_mark():
+    terminal = iscli.Terminal()
+    terminal.receive(b"Rack #4: authorised users only\r\nsw-1.lab#")
+    assert terminal.may_be_prompt
+    assert not terminal.named
+    terminal.receive(b" !hydra\r\nsw-1.lab#")
+    assert terminal.named
+    assert terminal.next_event() == Reply("!hydra", (), "#")
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("% Error: unknown command", True),
+        ("Error: there is no port 99", True),
+        ("  % Invalid input at '^' marker.", True),
+        ("% Incomplete command", True),
+        ("Ambiguous command", True),
+        ("'5' returned error code 3", True),
+        ("0 input errors, 0 CRC", False),
+        ("Errors are counted below", False),
+        ("Enable privilege granted.", False),
+    ],
+)
+def test_what_is_an_error(line, error):
+    assert (Reply("x", (line,), "#").error is not None) == error
+
+
+def test_bytes_outside_the_grammar_end_the_session_for_good():
+    terminal = iscli.Terminal()
+    terminal.receive(LEARNED + b"\x1b[2J")
+    assert terminal.next_event() == Reply("!hydra", (), ">")
+    for _ in range(2):
+        with pytest.raises(IscliError, match="byte 0x1b"):
+            terminal.next_event()
+    terminal.receive(b"RS G8264>")
+    with pytest.raises(IscliError):
+        terminal.next_event()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"x" * (iscli.MAX_LINE_CHARACTERS + 1), "a line of more than 4096"),
+        ((b"x" * 4000 + b"\r\n") * 300, "a reply of more than 1048576"),
+    ],
+)
+def test_buffers_are_bounded(data, message):
+    assert message in (events([LEARNED + b"show x\r\n" + data])[1] or "")
+
+
+@given(PIECES)
+def test_arbitrary_bytes_give_events_or_an_error_and_nothing_else(data):
+    events([LEARNED, data])
+
+
+@given(LINES)
+def test_arbitrary_lines_give_a_table_or_an_error_and_nothing_else(lines):
+    for parse in (iscli.parse_memberships, iscli.parse_links):
+        try:
+            parse(lines)
+        except IscliError:
+            continue
+
+
+@given(TEXT | st.text("0123456789-,", max_size=30))
+def test_lists_of_numbers_survive(text):
+    try:
+        numbers = iscli.parse_numbers(text)
+    except IscliError:
+        return
+    assert iscli.parse_numbers(iscli.format_numbers(numbers)) == numbers
+
+
+@given(st.sets(st.integers(1, 64), min_size=1), VLANS, st.integers(1, 4094))
+def test_what_is_configured_is_what_the_configuration_says(ports, allowed, native):
+    commands = list(iscli.trunk_commands(ports, allowed, native))
+    assert all(len(iscli.encode_line(command)) <= 241 for command in commands)
+    assert iscli.parse_memberships(commands) == {
+        port: Membership(True, native, frozenset(allowed)) for port in ports
+    }
+
+
+def test_commands_as_in_the_manual():
+    assert list(iscli.trunk_commands([1, 2, 3, 4, 5, 19], [27, 2000], 27)) == [
+        "interface port 1-5,19",
+        "switchport mode trunk",
+        "switchport trunk allowed vlan 27,2000",
+        "switchport trunk native vlan 27",
+        "exit",
+    ]
+
+
+def test_a_configuration_as_a_switch_prints_it():
+    lines = """Current configuration:
+!
+version "7.8.1"
+switch-type "IBM Networking Operating System RackSwitch G8264"
+iscli-new
+!
+interface port 29
+        no learning
+        switchport mode trunk
+        switchport trunk allowed vlan 1-3,
+                              27,2000
+        exit
+!
+interface port 29
+        switchport trunk allowed vlan add 5
+        switchport trunk allowed vlan remove 2
+        switchport trunk native vlan 27
+        exit
+!
+interface port MGT
+        switchport access vlan 4000
+        exit
+interface port 30-31
+        switchport access vlan 12
+        exit
+!
+interface ip 128
+        enable
+        exit
+end
+""".splitlines()
+    everything = frozenset(range(1, 4095))
+    assert iscli.parse_memberships(lines) == {
+        29: Membership(True, 27, frozenset({1, 3, 5, 27, 2000})),
+        30: Membership(False, 12, everything),
+        31: Membership(False, 12, everything),
+    }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "switchport trunk allowed vlan 0",
+        "switchport trunk allowed vlan 5-3",
+        "switchport trunk allowed vlan x",
+        "switchport trunk allowed vlan",
+        "switchport trunk native vlan 4095",
+        "switchport access vlan 1-2",
+    ],
+)
+def test_bad_lines_are_refused(line):
+    with pytest.raises(IscliError):
+        iscli.parse_memberships(["interface port 1", line])
+
+
+@pytest.mark.parametrize("heading", ["Alias   Port", "Port    "])
+def test_links_with_and_without_an_alias(heading):
+    alias = heading.startswith("Alias")
+    lines = ["-----", f"{heading}   Speed    Duplex     Flow Ctrl      Link     Description"]
+    for port, link in (("1", "down"), ("38", "up"), ("64", "disabled")):
+        lines.append(f"{port:8}{port if alias else ''}  1G/10G  full  no  no  {link}  {port}")
+    assert iscli.parse_links(lines) == {"1": False, "38": True, "64": False}
+
+
+@pytest.mark.parametrize("bad", ["a\rb", "a\nb", "é", "x" * 241])
+def test_a_command_that_would_break_the_session_is_refused(bad):
+    with pytest.raises(IscliError):
+        iscli.encode_line(bad)

@@ -1,0 +1,158 @@
+"""Serial lines, on real pseudo-terminals: exclusive, unplugged, late bytes, line settings."""
+
+from __future__ import annotations
+
+import os
+import termios
+import time
+import tty
+
+import pytest
+
+from drivers.optical import polatis_scpi, polatis_tl1
+from drivers.transports.serial_line import SerialOptions, SerialStream
+from drivers.transports.stream import ConnectionLostError, Deadline
+from hydra.errors import DeviceUnavailable
+from hydra.model import Login, Plane, PlaneId
+
+
+class Line:
+    """Both ends of a serial line."""
+
+    def __init__(self) -> None:
+        self.device, self._end = os.openpty()
+        tty.setraw(self._end)
+        self.path = os.ttyname(self._end)
+
+    def unplug(self) -> None:
+        for end in (self.device, self._end):
+            os.close(end)
+
+
+@pytest.fixture
+def line():
+    line = Line()
+    yield line
+    try:
+        line.unplug()
+    except OSError:
+        return  # the test did
+
+
+def stream(line: Line, **options: object) -> SerialStream:
+    return SerialStream("p1", line.path, SerialOptions.model_validate(options))
+
+
+def test_bytes_go_both_ways(line):
+    ours = stream(line)
+    ours.connect(Deadline(1))
+    ours.send(b"*idn?\r\n", Deadline(1))
+    assert os.read(line.device, 100) == b"*idn?\r\n"
+    os.write(line.device, b"Polatis\r")
+    assert ours.receive(Deadline(1)) == b"Polatis\r"
+    assert ours.waiting() == b""
+    ours.close()
+    ours.close()
+
+
+def test_a_line_belongs_to_one_program(line):
+    ours, other = stream(line), stream(line)
+    ours.connect(Deadline(1))
+    with pytest.raises(DeviceUnavailable, match="another program has the serial port open"):
+        other.connect(Deadline(1))
+    assert not other.connected
+    ours.close()
+    other.connect(Deadline(1))
+    other.close()
+
+
+def test_an_unplugged_adapter(line):
+    ours = stream(line)
+    ours.connect(Deadline(1))
+    line.unplug()
+    with pytest.raises(ConnectionLostError, match="unplugged"):
+        ours.send(b"x", Deadline(1))
+        ours.receive(Deadline(1))
+    assert not ours.connected
+    with pytest.raises(DeviceUnavailable, match=r"can't open /dev/pts/.*plugged in"):
+        ours.connect(Deadline(1))
+
+
+def test_silence_costs_one_time_out(line):
+    ours = stream(line)
+    ours.connect(Deadline(1))
+    started = time.monotonic()
+    with pytest.raises(ConnectionLostError, match=r"no answer within 0\.2 s"):
+        ours.receive(Deadline(0.2))
+    assert time.monotonic() - started < 0.6
+    assert not ours.connected
+
+
+def test_what_was_said_before_is_not_heard(line):
+    os.write(line.device, b"a late reply\r")
+    ours = stream(line)
+    ours.connect(Deadline(1))
+    os.write(line.device, b"1\r")
+    assert ours.receive(Deadline(1)) == b"1\r"
+    ours.close()
+
+
+def test_a_device_that_never_stops_talking_is_listened_to_for_a_while(line):
+    ours = stream(line)
+    os.write(line.device, b"noise" * 100)
+    started = time.monotonic()
+    ours.connect(Deadline(0.5))
+    assert time.monotonic() - started < 0.6
+    ours.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "speed", "two_stop_bits"),
+    [
+        ({}, termios.B38400, False),
+        ({"baud": 9600, "stop_bits": 2}, termios.B9600, True),
+        ({"baud": 115200}, termios.B115200, False),
+    ],
+)
+def test_line_settings(line, options, speed, two_stop_bits):
+    ours = stream(line, **options)
+    ours.connect(Deadline(1))
+    control, output_speed = (termios.tcgetattr(line.device)[index] for index in (2, 5))
+    ours.close()
+    assert output_speed == speed
+    assert control & termios.CSIZE == termios.CS8
+    assert bool(control & termios.CSTOPB) == two_stop_bits
+
+
+def test_settings_that_a_pseudo_terminal_ignores(line):
+    ours = stream(line, data_bits=7, parity="odd", stop_bits=2)
+    ours.connect(Deadline(1))
+    settings = ours._line.get_settings()
+    ours.close()
+    assert (settings["bytesize"], settings["parity"], settings["stopbits"]) == (7, "O", 2)
+
+
+def plane(driver: str, address: str, options: dict[str, object]) -> Plane:
+    login = Login("admin", password_env="SECRET") if driver == "polatis-tl1" else None
+    return Plane(PlaneId(0), "p1", driver, address, 16, 5.0, 100.0, login, options)
+
+
+@pytest.mark.parametrize("module", [polatis_scpi, polatis_tl1])
+@pytest.mark.parametrize(
+    ("address", "options", "problems"),
+    [
+        ("serial:/dev/ttyUSB0", {}, []),
+        ("serial:/dev/ttyUSB0", {"baud": 9600, "stop_bits": 2}, []),
+        ("serial:ttyUSB0", {}, ["address"]),
+        ("serial:", {}, ["address"]),
+        ("serial:/dev/ttyUSB0", {"baud": "fast"}, ["options.baud"]),
+        ("serial:/dev/ttyUSB0", {"parity": "mark"}, ["options.parity"]),
+        ("10.0.0.1:5025", {"baud": 9600}, ["options.baud"]),
+    ],
+)
+def test_what_is_wrong_with_an_address_is_found_before_anything_opens(
+    module, address, options, problems
+):
+    driver = module.__name__.rpartition(".")[2].replace("_", "-")
+    found = module.check(plane(driver, address, options))
+    assert [problem.path for problem in found] == problems

@@ -1,0 +1,104 @@
+"""TL1 sessions against devices that talk too much, stop talking, or repeat what they hear."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+
+import pytest
+
+from drivers.codecs import tl1, tl1_polatis
+from drivers.transports.tcp import TcpStream
+from drivers.transports.tl1_session import Tl1Session
+from hydra.errors import DeviceUnavailable, OutcomeUnknown, ProtocolError
+from tests.unit.drivers.scripted import Scripted
+
+HEADER = b"\r\n\n   NE 16-11-07 11:20:14\r\n"
+REPORT = HEADER + b'*C 7 REPT ALM EQPT\r\n   "17:CR,LOS,SA"\r\n;'
+FIRST, SECOND = tl1.Command("RTRV-A"), tl1.Command("RTRV-B")
+
+
+def completed(ctag: int) -> bytes:
+    return HEADER + b"M  %d COMPLD\r\n;" % ctag
+
+
+def session(address: str, timeout_s: float = 1.0, log_in=lambda ask: None) -> Tl1Session:
+    stream = TcpStream("p1", address)
+    return Tl1Session("p1", stream, tl1_polatis.DIALECT, log_in=log_in, timeout_s=timeout_s)
+
+
+def test_a_device_that_never_stops_talking_holds_nobody():
+    stop = threading.Event()
+
+    def talk() -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(0.2)
+            while not stop.is_set():
+                with contextlib.suppress(TimeoutError):
+                    connection.sendall(REPORT * 100)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        talker = threading.Thread(target=talk)
+        talker.start()
+        ours = session(f"127.0.0.1:{listener.getsockname()[1]}", timeout_s=0.5)
+        ours.open()
+        time.sleep(0.1)
+        started = time.monotonic()
+        reports = ours.reports()
+        assert time.monotonic() - started < 20
+        assert 0 < len(reports) <= 1000
+        started = time.monotonic()
+        with pytest.raises(DeviceUnavailable, match=r"no answer within 0\.5 s"):
+            ours.query(FIRST)
+        assert time.monotonic() - started < 20
+        stop.set()
+        ours.close()
+        talker.join(5)
+
+
+def test_a_silent_device_in_the_middle_of_several_commands():
+    device = Scripted([(b"RTRV-A:::1;\nRTRV-B:::2;\n", completed(2))])
+    ours = session(device.address, timeout_s=0.3)
+    with pytest.raises(OutcomeUnknown, match=r"no answer within 0\.3 s"):
+        ours.write_all([FIRST, SECOND], window=2)
+    device.finish()
+
+
+def test_late_replies_and_reports_between_commands_are_told_apart(caplog):
+    device = Scripted(
+        [(b"RTRV-A:::1;\n", completed(1) + completed(9) + REPORT), (b"RTRV-B:::2;\n", completed(2))]
+    )
+    ours = session(device.address)
+    with caplog.at_level(logging.WARNING):
+        assert [ours.query(FIRST).ctag, ours.query(SECOND).ctag] == ["1", "2"]
+    assert "dropped a reply with ctag 9" in caplog.text
+    assert [report.tag for report in ours.reports()] == ["7"]
+    ours.close()
+    device.finish()
+
+
+def test_bytes_outside_the_grammar_end_the_session():
+    device = Scripted([(b"RTRV-A:::1;\n", HEADER + b"X\r\n")])
+    ours = session(device.address)
+    with pytest.raises(ProtocolError, match="neither a reply nor an autonomous message"):
+        ours.query(FIRST)
+    device.finish()
+
+
+def test_a_device_that_repeats_a_password_does_not_get_it_logged(caplog):
+    said = b"ACT-USER::admin:1::sesame;\n"
+    device = Scripted([(said, said + HEADER + b"M  1 DENY\r\n   PICC\r\n   /* sesame */\r\n;")])
+
+    def log_in(ask):
+        assert ask(tl1.login("admin", "sesame")).code == "PICC"
+
+    with caplog.at_level(logging.DEBUG):
+        ours = session(device.address, log_in=log_in)
+        ours.open()
+        ours.close()
+    assert "sesame" not in caplog.text
+    device.finish()

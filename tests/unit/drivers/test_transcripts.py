@@ -1,0 +1,439 @@
+"""Every byte that drivers and devices exchange, by the manuals and captures."""
+
+from __future__ import annotations
+
+import pytest
+
+from drivers.registry import optical_switch
+from hydra.errors import DeviceError, OutcomeUnknown
+from hydra.model import CrossConnect, Login, Plane, PlaneId
+from hydra.roles import Alarm, DeviceIdentity, PortState, Severity
+from tests.unit.drivers.scripted import Scripted
+
+VARIABLE = "HYDRA_TEST_SECRET"
+
+
+@pytest.fixture(autouse=True)
+def password(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "root")
+
+
+@pytest.fixture
+def play():
+    """``play(driver, exchanges, …)`` → a driver whose device expects just these."""
+    devices, drivers = [], []
+
+    def start(driver, exchanges, *, user="", options=None, greeting=b"", timeout_s=2.0):
+        device = Scripted(exchanges, greeting)
+        login = Login(user, password_env=VARIABLE) if user else None
+        plane = Plane(
+            PlaneId(0), "p1", driver, device.address, 16, 5.0, 100.0, login, options or {}
+        )
+        switch = optical_switch(plane, timeout_s)
+        devices.append(device)
+        drivers.append(switch)
+        return switch
+
+    yield start
+    for switch in drivers:
+        switch.close()
+    for device in devices:
+        device.finish()
+
+
+def completed(ctag: int, *records: str, source: str = "( nil )") -> bytes:
+    lines = "".join(f'   "{record}"\r\n' for record in records)
+    return f"\r\n\n   {source} 16-11-07 11:20:14\r\nM  {ctag} COMPLD\r\n{lines};".encode()
+
+
+def denied(ctag: int, code: str, text: str, source: str = "( nil )") -> bytes:
+    head = f"\r\n\n   {source} 16-11-07 11:20:14\r\nM  {ctag} DENY\r\n"
+    return f"{head}   {code}\r\n   /* {text} */\r\n;".encode()
+
+
+# --- Polatis, SCPI ------------------------------------------------------------------------------
+
+
+def test_polatis_scpi_change(play):
+    switch = play(
+        "polatis-scpi",
+        [
+            (b":oxc:swit:size?\r\n", b"16,16\r"),
+            (b":oxc:swit:conn:stat?\r\n", b"(@1,4),(@18,20)\r"),
+            (b"*cls;*opc?\r\n", b"1\r"),
+            (b":oxc:swit:conn:sub (@1),(@18);*opc?\r\n", b"1\r"),
+            (b":oxc:swit:conn:add (@1,2),(@17,18);*opc?\r\n", b"1\r"),
+            (b":syst:err:all?\r\n", b'0,"No error"\r'),
+            (b":oxc:swit:conn:stat?\r\n", b"(@1,2,4),(@17,18,20)\r"),
+        ],
+    )
+    switch.change([CrossConnect(1, 18)], [CrossConnect(1, 17), CrossConnect(2, 18)])
+
+
+def test_polatis_scpi_power(play):
+    switch = play(
+        "polatis-scpi",
+        [
+            (b":oxc:swit:size?\r\n", b"16,16\r"),
+            (b":pmon:pow? (@1,2);*opc?\r\n", b"1\r"),  # no monitors at ingress ports
+            (b":pmon:pow? (@17,18);*opc?\r\n", b"(-3.25,9.91E37);1\r"),
+        ],
+    )
+    assert switch.power_dbm([2, 1, 17, 18]) == {1: None, 2: None, 17: -3.25, 18: None}
+
+
+# --- Polatis, TL1 -------------------------------------------------------------------------------
+
+POLATIS_LOGIN = [
+    (b"ACT-USER::admin:1::root;\n", completed(1) + b"\r\n>"),
+    (b"RLS-ARC-EQPT::REPMGR:2::IND;\n", completed(2)),
+]
+
+
+def test_polatis_tl1_identity(play):
+    switch = play(
+        "polatis-tl1",
+        [
+            *POLATIS_LOGIN,
+            (b"RTRV-NETYPE:::3:;\n", completed(3, "Polatis,N-VST-16x16,OCS,6.5.2.18")),
+            (b"RTRV-INV::OCS:4:;\n", completed(4, "OCS:SN=002414")),
+        ],
+        user="admin",
+    )
+    assert switch.identity() == DeviceIdentity("Polatis", "N-VST-16x16", "002414", "6.5.2.18")
+
+
+def test_polatis_tl1_change_with_a_report_before_a_reply(play):
+    report = (
+        b"\r\n\n   ( nil ) 16-11-07 11:20:14\r\n** 7 REPT ALM EQPT\r\n"
+        b'   "17:MJ,LOS,NSA,11-07,11-20-14,,:\\"Low power\\""\r\n;'
+    )
+    switch = play(
+        "polatis-tl1",
+        [
+            *POLATIS_LOGIN,
+            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=16x16")),
+            (b"RTRV-PATCH:::4:;\n", completed(4, "1,18", "4,20")),
+            (b"DLT-PATCH::1:5:;\n", report + completed(5)),
+            (b"ENT-PATCH::1&2,17&18:6:;\n", completed(6)),
+            (b"RTRV-PATCH:::7:;\n", completed(7, "1,17", "2,18", "4,20")),
+        ],
+        user="admin",
+    )
+    switch.change([CrossConnect(1, 18)], [CrossConnect(1, 17), CrossConnect(2, 18)])
+    assert switch.reports() == (Alarm(Severity.MAJOR, 17, "LOS", "Low power"),)
+
+
+def test_polatis_tl1_ports_power_and_alarms(play):
+    switch = play(
+        "polatis-tl1",
+        [
+            *POLATIS_LOGIN,
+            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=16x16")),
+            (b"RTRV-PORT-SHUTTER::1&2:4:;\n", completed(4, "1:OPEN", "2:CLOSED")),
+            (b"RTRV-PORT-POWER::1&17:5:;\n", completed(5, "17:-23.4")),
+            (b"RTRV-ALM-ALL::ALL:6:;\n", completed(6, "SYSTEM,EQPT:MN,FAN,NSA,,,,")),
+        ],
+        user="admin",
+    )
+    assert switch.port_states([2, 1]) == {1: PortState.ENABLED, 2: PortState.DISABLED}
+    assert switch.power_dbm([1, 17]) == {1: None, 17: -23.4}
+    assert switch.alarms() == (Alarm(Severity.MINOR, None, "FAN", ""),)
+
+
+def test_polatis_tl1_refusal(play):
+    switch = play(
+        "polatis-tl1",
+        [
+            *POLATIS_LOGIN,
+            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=16x16")),
+            (b"RTRV-PATCH:::4:;\n", completed(4)),
+            (b"ENT-PATCH::1,17:5:;\n", denied(5, "IDNV", "Invalid OXC port: 1")),
+            (b"RTRV-PATCH:::6:;\n", completed(6)),
+        ],
+        user="admin",
+    )
+    with pytest.raises(DeviceError) as caught:
+        switch.change([], [CrossConnect(1, 17)])
+    assert str(caught.value) == (
+        "p1: the change was not made as asked: setting up: ENT-PATCH is refused: IDNV Invalid OXC "
+        "port: 1; not connected: 1 to 17"
+    )
+
+
+def test_polatis_tl1_carried_out_in_part(play):
+    partial = completed(5).replace(b"COMPLD\r\n", b"PRTL\r\n   SROF\r\n   /* port 2 */\r\n")
+    switch = play(
+        "polatis-tl1",
+        [
+            *POLATIS_LOGIN,
+            (b"RTRV-EQPT::SYSTEM:3:::PARAMETER=SIZE;\n", completed(3, "SYSTEM:SIZE=16x16")),
+            (b"RTRV-PATCH:::4:;\n", completed(4)),
+            (b"ENT-PATCH::1&2,17&18:5:;\n", partial),
+            (b"RTRV-PATCH:::6:;\n", completed(6, "1,17")),
+        ],
+        user="admin",
+    )
+    with pytest.raises(DeviceError, match=r"in part: SROF port 2; not connected: 2 to 18$"):
+        switch.change([], [CrossConnect(1, 17), CrossConnect(2, 18)])
+
+
+def test_a_login_that_is_refused_tells_no_secret(play, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "sesame")
+    switch = play(
+        "polatis-tl1",
+        [(b"ACT-USER::admin:1::sesame;\n", denied(1, "PICC", "bad: ACT-USER::admin:1::sesame"))],
+        user="admin",
+    )
+    with pytest.raises(DeviceError, match=r"refuses to log in admin \(PICC\)") as caught:
+        switch.size()
+    assert "sesame" not in f"{caught.value!r} {caught.value}"
+
+
+def test_a_session_that_was_logged_out_repeats_what_was_refused(play):
+    switch = play(
+        "polatis-tl1",
+        [
+            *POLATIS_LOGIN,
+            (b"RTRV-PATCH:::3:;\n", denied(3, "PICC", "Permission denied")),
+            (b"ACT-USER::admin:4::root;\n", completed(4)),
+            (b"RLS-ARC-EQPT::REPMGR:5::IND;\n", completed(5)),
+            (b"RTRV-PATCH:::6:;\n", completed(6, "1,17")),
+        ],
+        user="admin",
+    )
+    assert switch.cross_connects() == {CrossConnect(1, 17)}
+
+
+# --- Calient ------------------------------------------------------------------------------------
+
+SIDES = "INAS=IS,INOS=IS,INOC=OK,INRS=NPR,OUTAS=OOS-NP,OUTOS=OOS,OUTOC=OK,OUTRS=NPR"
+PORTS = [f"{name}:WX,NONE,NONE:{SIDES}" for name in ("1.1.2", "1.1.1", "1.2.1")]
+CALIENT_START = [
+    (b"ACT-USER::admin:1::root;", completed(1, "admin:admin,2", source="CAL") + b"\r\nagent>"),
+    (b"RTRV-PORT::0:2;", completed(2, *PORTS, source="CAL")),
+]
+
+
+def connection(source: str, target: str, states: str, *, two_way: bool = False) -> str:
+    name = f"{source}{'-' if two_way else '>'}{target}"
+    way = "2WAY" if two_way else "1WAY"
+    return (
+        f"{name}:SRCPORT={source},DSTPORT={target},GRPNAME=Grp,CONNNAME={name},CONNTYPE={way},"
+        f"{states},PS=UPR,AL=CL,MATRIXUSED=1"
+    )
+
+
+RESERVED, ON_THE_WAY, LIGHT = "AS=UMA,OS=RDY,OC=OK", "AS=IS,OS=OOS,OC=OK", "AS=IS,OS=IS,OC=OK"
+
+
+def test_calient_change_waits_for_light(play):
+    old, new = connection("1.1.1", "1.1.2", LIGHT), ("1.1.1", "1.2.1")
+    switch = play(
+        "calient-tl1",
+        [
+            *CALIENT_START,
+            (b"RTRV-CRS:::3::ALL;", completed(3, old)),
+            (b"CANC-CRS:::4::1.1.1>1.1.2;", completed(4)),
+            (b"DLT-CRS:::5::1.1.1>1.1.2;", completed(5)),
+            (b"ENT-CRS::1.1.1,1.2.1:6::Grp,1WAY;", completed(6)),
+            (b"ACT-CRS::1.1.1,1.2.1:7::1.1.1>1.2.1,Grp;", completed(7)),
+            (b"RTRV-CRS:::8::ALL;", completed(8, connection(*new, ON_THE_WAY))),
+            (b"RTRV-CRS:::9::ALL;", completed(9, connection(*new, LIGHT))),
+        ],
+        user="admin",
+        options={"group": "Grp"},
+    )
+    assert switch.size() == (3, 3)
+    switch.change([CrossConnect(1, 5)], [CrossConnect(1, 6)])
+
+
+def test_calient_makes_a_reserved_connection_anew(play):
+    switch = play(
+        "calient-tl1",
+        [
+            *CALIENT_START,
+            (b"RTRV-CRS:::3::ALL;", completed(3, connection("1.1.2", "1.1.1", RESERVED))),
+            (b"DLT-CRS:::4::1.1.2>1.1.1;", completed(4)),
+            (b"ENT-CRS::1.1.2,1.1.1:5::HydRA,1WAY;", completed(5)),
+            (b"ACT-CRS::1.1.2,1.1.1:6::1.1.2>1.1.1,HydRA;", completed(6)),
+            (b"RTRV-CRS:::7::ALL;", completed(7, connection("1.1.2", "1.1.1", LIGHT))),
+        ],
+        user="admin",
+    )
+    switch.change([], [CrossConnect(2, 4)])
+
+
+def test_calient_takes_down_a_two_way_connection_as_a_whole_only(play):
+    both = connection("1.1.1", "1.1.2", LIGHT, two_way=True)
+    switch = play(
+        "calient-tl1",
+        [
+            *CALIENT_START,
+            (b"RTRV-CRS:::3::ALL;", completed(3, both)),
+            (b"RTRV-CRS:::4::ALL;", completed(4, both)),
+            (b"CANC-CRS:::5::1.1.1-1.1.2;", completed(5)),
+            (b"DLT-CRS:::6::1.1.1-1.1.2;", completed(6)),
+            (b"RTRV-CRS:::7::ALL;", completed(7)),
+        ],
+        user="admin",
+    )
+    with pytest.raises(DeviceError, match=r"1\.1\.1-1\.1\.2 is one two-way connection"):
+        switch.change([CrossConnect(1, 5)], [])
+    switch.change([CrossConnect(1, 5), CrossConnect(2, 4)], [])
+
+
+def test_calient_sends_several_commands_at_once(play):
+    """Up to ``window`` of them, and replies may come in any order."""
+    switch = play(
+        "calient-tl1",
+        [
+            *CALIENT_START,
+            (b"RTRV-CRS:::3::ALL;", completed(3)),
+            (
+                b"ENT-CRS::1.1.1,1.1.2:4::HydRA,1WAY;ENT-CRS::1.1.2,1.1.1:5::HydRA,1WAY;",
+                completed(5) + completed(4),
+            ),
+            (
+                b"ACT-CRS::1.1.1,1.1.2:6::1.1.1>1.1.2,HydRA;"
+                b"ACT-CRS::1.1.2,1.1.1:7::1.1.2>1.1.1,HydRA;",
+                completed(7) + completed(6),
+            ),
+            (
+                b"RTRV-CRS:::8::ALL;",
+                completed(
+                    8, connection("1.1.1", "1.1.2", LIGHT), connection("1.1.2", "1.1.1", LIGHT)
+                ),
+            ),
+        ],
+        user="admin",
+        options={"window": 2},
+    )
+    switch.change([], [CrossConnect(1, 5), CrossConnect(2, 4)])
+
+
+def test_calient_one_item_of_several_is_refused(play):
+    switch = play(
+        "calient-tl1",
+        [
+            *CALIENT_START,
+            (b"RTRV-CRS:::3::ALL;", completed(3)),
+            (b"ENT-CRS::1.1.1,1.1.2:4::HydRA,1WAY;", completed(4)),
+            (b"ENT-CRS::1.1.2,1.1.1:5::HydRA,1WAY;", denied(5, "SROF", "Invalid Connection")),
+            (b"ACT-CRS::1.1.1,1.1.2:6::1.1.1>1.1.2,HydRA;", completed(6)),
+            (b"RTRV-CRS:::7::ALL;", completed(7, connection("1.1.1", "1.1.2", LIGHT))),
+        ],
+        user="admin",
+        options={"window": 1},
+    )
+    with pytest.raises(DeviceError) as caught:
+        switch.change([], [CrossConnect(1, 5), CrossConnect(2, 4)])
+    assert "2 to 4: ENT-CRS is refused: SROF Invalid Connection" in str(caught.value)
+    assert "not connected: 2 to 4" in str(caught.value)
+    assert "1 to 5" not in str(caught.value)
+
+
+def test_calient_ports_and_power(play):
+    summary = "ALIAS=NONE,INPWR=-2.5,OUTPWR=NONE,CONNNAME1=NONE"
+    switch = play(
+        "calient-tl1",
+        [
+            *CALIENT_START,
+            (b"RTRV-PORT::0:3;", completed(3, *PORTS)),
+            (
+                b"RTRV-PORT-SUM::1.1.1:4;RTRV-PORT-SUM::1.2.1:5;",
+                completed(4, f"1.1.1:{summary}") + completed(5, f"1.2.1:{summary}"),
+            ),
+        ],
+        user="admin",
+    )
+    assert switch.port_states([1, 6]) == {1: PortState.ENABLED, 6: PortState.ENABLED}
+    assert switch.power_dbm([1, 6]) == {1: -2.5, 6: None}
+
+
+# --- Glimmerglass -------------------------------------------------------------------------------
+
+SYSTEM = [
+    "GGN:SerialNumber=GG0042",
+    "GGN:SystemType=System500",
+    "GGN:ChassisType=3U",
+    "GGN:LicensedPortMatrix=16x16",
+    "GGN:SoftwareActiveVersion=5.0.1",
+]
+
+
+def echoed(command: bytes, reply: bytes) -> tuple[bytes, bytes]:
+    return command, command.replace(b"\n", b"\r\n") + reply + b"\r\n<"
+
+
+def row(source: int, target: int, state: str, cause: str = "none") -> str:
+    return (
+        f"GGN:IPORTID={source},IPORTNAME=from rack #1,OPORTID={target},OPORTNAME=to Force10 gi5/9,"
+        f"CONNID=0,CONNSTATE={state},CONNCAUSE={cause},INPWR=-12.618,OUTPWR=-14.277,PWRLOSS=1.672,"
+        "CONNLOCK=0,CONNLOCKUSER=admin"
+    )
+
+
+def test_glimmerglass_change_is_asynchronous(play):
+    switch = play(
+        "glimmerglass-tl1",
+        [
+            echoed(b"RTRV-SYSTEM-INFO:::1;\n", completed(1, *SYSTEM, source="GGN")),
+            echoed(b"RTRV-CRS-FIBER::all:2;\n", completed(2, row(10001, 20002, "steady"))),
+            echoed(b"DLT-CRS-FIBER::10001:3;\n", completed(3)),
+            echoed(b"ENT-CRS-FIBER::10001&10002,20001&20002:4:::opmode=async;\n", completed(4)),
+            echoed(
+                b"RTRV-CRS-FIBER::all:5;\n",
+                completed(5, row(10001, 20001, "steady"), row(10002, 0, "single")),
+            ),
+            echoed(
+                b"RTRV-CRS-FIBER::all:6;\n",
+                completed(6, row(10001, 20001, "steady"), row(10002, 20002, "steady")),
+            ),
+        ],
+        greeting=b'\x1b[62;1"p\x1b>\x1b[?4l\r\n<',
+    )
+    switch.change([CrossConnect(1, 18)], [CrossConnect(1, 17), CrossConnect(2, 18)])
+
+
+def test_glimmerglass_connected_and_in_fault(play):
+    cause = "initial_connection_timer_expired"
+    switch = play(
+        "glimmerglass-tl1",
+        [
+            echoed(b"RTRV-SYSTEM-INFO:::1;\n", completed(1, *SYSTEM)),
+            echoed(b"RTRV-CRS-FIBER::all:2;\n", completed(2)),
+            echoed(b"ENT-CRS-FIBER::10001,20001:3:::opmode=async;\n", completed(3)),
+            echoed(b"RTRV-CRS-FIBER::all:4;\n", completed(4, row(10001, 20001, "fault", cause))),
+        ],
+    )
+    with pytest.raises(DeviceError, match=f"1 to 17 is in fault: {cause}") as caught:
+        switch.change([], [CrossConnect(1, 17)])
+    assert not isinstance(caught.value, OutcomeUnknown)
+
+
+def test_glimmerglass_ports_and_power(play):
+    def port(number: int, health: str, privileges: str) -> str:
+        return (
+            f"GGN:PORTID={number},PORTNAME=from 5530-stack #4,PORTDIR=input,PORTHEALTH={health},"
+            f"PORTCAT=nor,PORTPRIV={privileges}"
+        )
+
+    ports = [port(10001, "good", "0x1"), port(10002, "bad", "0x1"), port(20001, "good", "0x0")]
+    switch = play(
+        "glimmerglass-tl1",
+        [
+            echoed(b"ACT-USER::admin:1::root;\n", completed(1)),
+            echoed(b"RTRV-SYSTEM-INFO:::2;\n", completed(2, *SYSTEM)),
+            echoed(b"RTRV-CFG-FIBER::all:3;\n", completed(3, *ports)),
+            echoed(b"RTRV-PORT-POWER::all:4;\n", completed(4, "GGN:PORTID=10003,PORTPOWER=-0.951")),
+        ],
+        user="admin",
+    )
+    assert switch.port_states([1, 2, 17, 18]) == {
+        1: PortState.ENABLED,
+        2: PortState.FAILED,
+        17: PortState.DISABLED,
+        18: PortState.UNKNOWN,
+    }
+    assert switch.power_dbm([3, 4]) == {3: -0.951, 4: None}

@@ -1,0 +1,188 @@
+"""The compiled kernels refuse what would lead them astray: wrong lengths, types and indices."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from topology import _native
+
+INTS = np.int32
+
+
+def ints(*values):
+    return np.array(values, dtype=INTS)
+
+
+def search_arguments():
+    """Two racks, one plane, one pair."""
+    return [
+        *(2, 1, 2),
+        *(ints(0, 1), ints(0, 0), ints(0, 0), np.array([100.0, 100.0])),
+        np.ones(2, dtype=np.uint8),
+        *(ints(), ints(), ints(), ints()),
+        *(ints(0), ints(1), ints(0), np.array([60.0])),
+        *(3, False, True, False),
+        ints(1, 1),
+        *(np.zeros(1, INTS), np.zeros(1, INTS), np.zeros(1)),
+        *(np.zeros(1, INTS), np.zeros(1, INTS), np.zeros(3, INTS)),
+    ]
+
+
+def test_a_search():
+    arguments = search_arguments()
+    assert _native.plan_paths(*arguments) == (1, 1)
+    link_a, link_b, residual, pair, hops, links = arguments[-6:]
+    assert (link_a[0], link_b[0], residual[0]) == (0, 1, 40.0)
+    assert (pair[0], hops[0], links[0]) == (0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("position", "value", "message"),
+    [
+        (0, -1, "argument 1 is out of range"),
+        (0, 2**40, "argument 1 is out of range"),
+        (3, ints(0, 2), "argument 4 has an entry out of range"),
+        (4, ints(0, -1), "argument 5 has an entry out of range"),
+        (5, ints(0, 1), "argument 6 has an entry out of range"),
+        (6, np.array([100.0]), "argument 7 has the wrong length"),
+        (3, np.array([0, 1], dtype=np.int64), "argument 4 has items of the wrong size"),
+        (12, ints(2), "argument 13 has an entry out of range"),
+        (15, np.array([60.0, 60.0]), "argument 16 has the wrong length"),
+        (16, 0, "argument 17 is out of range"),
+        (20, ints(1), "argument 21 has the wrong length"),
+        (24, np.zeros(2, INTS), "argument 25 has the wrong length"),
+        (26, np.zeros(2, INTS), "leaves too little room for hops"),
+    ],
+)
+def test_a_search_refuses(position, value, message):
+    arguments = search_arguments()
+    arguments[position] = value
+    with pytest.raises(ValueError, match=message):
+        _native.plan_paths(*arguments)
+
+
+@pytest.mark.parametrize("value", [[0, 1], None, np.zeros((4, 2), INTS)[:, 0]])
+def test_a_search_refuses_what_is_no_contiguous_array(value):
+    arguments = search_arguments()
+    arguments[3] = value
+    with pytest.raises((TypeError, ValueError, BufferError)):
+        _native.plan_paths(*arguments)
+
+
+def test_results_are_not_written_to_read_only_arrays():
+    arguments = search_arguments()
+    arguments[21].setflags(write=False)
+    with pytest.raises((ValueError, BufferError)):
+        _native.plan_paths(*arguments)
+
+
+def test_arguments_are_counted():
+    with pytest.raises((IndexError, TypeError)):
+        _native.plan_paths(*search_arguments()[:-1])
+
+
+def test_standing_circuits_that_share_a_port_are_refused():
+    arguments = search_arguments()
+    arguments[8:10] = ints(0, 0), ints(1, 1)
+    arguments[21:24] = np.zeros(3, INTS), np.zeros(3, INTS), np.zeros(3)
+    with pytest.raises(RuntimeError, match="share a port"):
+        _native.plan_paths(*arguments)
+
+
+def serve_arguments():
+    """Two paths over two links; the first link is shared."""
+    return [
+        np.array([10.0, 4.0]),
+        ints(0, 1, 3),
+        ints(0, 0, 1),
+        ints(0, 1),
+        ints(1, 0),
+        np.array([5.0, 7.0]),
+        np.zeros(2),
+    ]
+
+
+def test_serving_in_turn():
+    arguments = serve_arguments()
+    _native.serve_paths(*arguments)
+    assert arguments[0].tolist() == [0.0, 1.0]
+    assert arguments[5].tolist() == [2.0, 0.0]
+    assert arguments[6].tolist() == [7.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (1, ints()),
+        (1, ints(1, 1, 3)),
+        (1, ints(0, 3, 1)),
+        (1, ints(0, 1, 4)),
+        (2, ints(0, 0, 2)),
+        (3, ints(2)),
+        (4, ints(2, 0)),
+        (4, ints(-1, 0)),
+        (6, np.zeros(3)),
+    ],
+)
+def test_serving_refuses(position, value):
+    arguments = serve_arguments()
+    arguments[position] = value
+    with pytest.raises(ValueError, match="argument"):
+        _native.serve_paths(*arguments)
+
+
+def pack_arguments():
+    """A triangle of three racks: two of its sides fit one bin."""
+    return [
+        3,
+        np.full(6, -1, INTS),
+        ints(0, 1, 2, 3),
+        ints(0, 2, 4),
+        ints(1, 3, 5),
+        ints(0, 1, 1, 2, 0, 2),
+        ints(),
+        0,
+        ints(0, 1, 2),
+        np.zeros(3, INTS),
+    ]
+
+
+def test_packing():
+    arguments = pack_arguments()
+    assert _native.pack_paths(*arguments) == 2
+    assert arguments[-1].tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (0, 70_000),
+        (1, np.full(6, 6, INTS)),
+        (1, np.full(6, -2, INTS)),
+        (2, ints(0, 1, 2, 4)),
+        (3, ints(0, 2, 6)),
+        (5, ints(0, 1, 1, 2, 0, 3)),
+        (5, ints(0, 1, 1, 2, 0)),
+        (6, ints(0)),
+        (8, ints(3)),
+        (9, np.zeros(2, INTS)),
+    ],
+)
+def test_packing_refuses(position, value):
+    arguments = pack_arguments()
+    arguments[position] = value
+    with pytest.raises(ValueError, match="argument"):
+        _native.pack_paths(*arguments)
+
+
+def test_the_engine_is_imported_without_anything_large():
+    code = (
+        "import sys, topology.multihop, topology.vlan; "
+        "print(sorted({'scipy', 'networkx', 'numba', 'ryu'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "[]\n"

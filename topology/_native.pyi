@@ -1,0 +1,118 @@
+"""Compiled kernels (topology/native); arrays are C-contiguous, of the types named, and checked."""
+
+from numpy import float64, int8, int32, int64, uint8
+from numpy.typing import NDArray
+
+def plan_paths(
+    n_racks: int,
+    n_planes: int,
+    n_classes: int,
+    port_rack: NDArray[int32],
+    port_plane: NDArray[int32],
+    port_class: NDArray[int32],
+    port_mbps: NDArray[float64],
+    is_free: NDArray[uint8],
+    standing_a: NDArray[int32],
+    standing_b: NDArray[int32],
+    preferred_a: NDArray[int32],
+    preferred_b: NDArray[int32],
+    pair_src: NDArray[int32],
+    pair_dst: NDArray[int32],
+    pair_class: NDArray[int32],
+    pair_mbps: NDArray[float64],
+    max_hops: int,
+    whole: bool,
+    partial: bool,
+    widest: bool,
+    direct_cap: NDArray[int32],
+    link_a: NDArray[int32],
+    link_b: NDArray[int32],
+    residual_mbps: NDArray[float64],
+    path_pair: NDArray[int32],
+    path_hops: NDArray[int32],
+    path_links: NDArray[int32],
+    /,
+) -> tuple[int, int]:
+    """Run the rounds; returns how many links and paths there are in the last six, written here."""
+
+def serve_paths(
+    residual_mbps: NDArray[float64],
+    start: NDArray[int32],
+    link: NDArray[int32],
+    order: NDArray[int32],
+    pair: NDArray[int32],
+    wanted_mbps: NDArray[float64],
+    given_mbps: NDArray[float64],
+    /,
+) -> None:
+    """Book paths in this order on their links; writes the first array and the last two."""
+
+def pack_paths(
+    n_racks: int,
+    once_joined: NDArray[int32],
+    hop_start: NDArray[int32],
+    hop_a: NDArray[int32],
+    hop_b: NDArray[int32],
+    rack: NDArray[int32],
+    residents: NDArray[int32],
+    n_occupied: int,
+    order: NDArray[int32],
+    bin_of: NDArray[int32],
+    /,
+) -> int:
+    """First fit in this order; writes ``bin_of`` and returns the number of bins."""
+
+def assign_rows(
+    n: int, weight: NDArray[float64], price: NDArray[float64], column_of: NDArray[int32], /
+) -> None:
+    """The heaviest assignment; raises ``price`` and writes ``column_of``."""
+
+def colour_edges(
+    n_rows: int,
+    n_columns: int,
+    n_colours: int,
+    rows: NDArray[int32],
+    columns: NDArray[int32],
+    at_row: NDArray[int32],
+    at_column: NDArray[int32],
+    colour: NDArray[int32],
+    /,
+) -> None:
+    """Colour edges in their order; writes the last three."""
+
+def improve_network(
+    begin: bool,
+    n_rows: int,
+    n_nodes: int,
+    tail: NDArray[int32],
+    head: NDArray[int32],
+    gain: NDArray[int64],
+    flow: NDArray[int8],
+    at: NDArray[int8],
+    spare: NDArray[int64],
+    potential: NDArray[int64],
+    parent: NDArray[int32],
+    via: NDArray[int32],
+    depth: NDArray[int32],
+    child: NDArray[int32],
+    following: NDArray[int32],
+    preceding: NDArray[int32],
+    /,
+) -> None:
+    """Network simplex, from a greedy flow where it begins; writes all from ``flow`` on."""
+
+def widest_matching(
+    n: int,
+    entry: NDArray[int64],
+    start: NDArray[int64],
+    least: NDArray[int64],
+    all_or_nothing: bool,
+    column_of: NDArray[int32],
+    /,
+) -> tuple[int, int]:
+    """The smallest entry allowed, and how many rows have a column; writes ``column_of``."""
+
+def stuff(
+    n: int, entry: NDArray[int64], row_lacks: NDArray[int64], column_lacks: NDArray[int64], /
+) -> None:
+    """Raise entries until nothing is lacking; writes all three."""

@@ -1,0 +1,44 @@
+"""Edges of a bipartite graph spread over planes: an edge colouring."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topology import _native
+
+_FREE = -1
+_ABSENT = -2
+
+
+def colour_edges(
+    rows: NDArray[np.int32],
+    columns: NDArray[np.int32],
+    row_has: NDArray[np.bool_],
+    column_has: NDArray[np.bool_],
+) -> NDArray[np.int32]:
+    """A colour for each edge, no two alike at a node; shape (E,), -1 for edges that got none.
+
+    ``row_has[i, c]``, shape (N, C), says whether row i may have an edge of colour c;
+    ``column_has``, shape (M, C), the same of columns. Parallel edges may occur.
+
+    Edges are coloured in their order, with the lowest colour that is free at both ends; where
+    there is none, the colours of an alternating path are swapped (König 1916). If all nodes may
+    have all colours, and none has more edges than there are colours, then every edge gets one.
+    O(E·(C + N)) then. Otherwise the swap may be barred by a node that lacks one of the colours;
+    all pairs of colours are tried before an edge is left out.
+    """
+    at_row = np.ascontiguousarray(np.where(row_has, _FREE, _ABSENT), dtype=np.int32)
+    at_column = np.ascontiguousarray(np.where(column_has, _FREE, _ABSENT), dtype=np.int32)
+    colour = np.full(len(rows), -1, dtype=np.int32)
+    _native.colour_edges(
+        len(at_row),
+        len(at_column),
+        at_row.shape[1],
+        rows.astype(np.int32),
+        columns.astype(np.int32),
+        at_row,
+        at_column,
+        colour,
+    )
+    return colour

@@ -1,0 +1,134 @@
+"""Slots chosen greedily by what they carry per second of the window (Eclipse)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hydra.model import Topology
+from topology.assignment import heaviest_assignment
+from topology.oneway import Configuration, OneWayProblem, configuration_of
+from topology.problem import Budget, FabricArrays, PlanResult, Reserved
+
+_GRID = 1.25
+"""Ratio between neighbouring slot lengths that are tried."""
+_SHORTEST = 0.1
+"""The shortest slot, in switching times; or in thousandths of the window, if that is longer."""
+
+
+def plan_eclipse(
+    fabric: FabricArrays,
+    demand: ArrayLike,
+    current: Topology,
+    reserved: Reserved,
+    budget: Budget,
+) -> PlanResult:
+    """Slot after slot, the length and the matchings that carry most per second of the window.
+
+    Eclipse (Bojja Venkatakrishnan et al., Costly circuits, submodular schedules and approximate
+    Carathéodory theorems, SIGMETRICS 2016, section 4): a light path carries what is left of its
+    pair's demand, at most its rate times the slot's length; the heaviest matching for a length,
+    over that length and the switching time, is at least half of what any schedule gains there.
+    Lengths come from a geometric grid, climbed from the one before while the next is better.
+
+    With K planes, the length is chosen for the first, and each plane in turn gets the heaviest
+    matching on what those before it leave. Ports may differ in rate. What the budget means, and
+    errors, are as in :func:`topology.schedules.plan_tms`; ties as in
+    :func:`~topology.assignment.heaviest_assignment`.
+    """
+    problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
+    timing = budget.timing
+    search = _Search(problem)
+    slots: list[Configuration] = []
+    left_s = timing.window_s
+    while search.open and not budget.expired():
+        left_s -= timing.switching_s
+        lengths = _lengths(timing.switching_s, timing.window_s, left_s)
+        if not lengths.size:
+            break
+        slots.append(search.next_slot(lengths, timing.switching_s))
+        left_s -= slots[-1].duration_s
+    return problem.result(slots or [configuration_of(timing.window_s, [])])
+
+
+def _lengths(switching_s: float, window_s: float, left_s: float) -> NDArray[np.float64]:
+    """Slot lengths to choose from, ascending: a grid up to what is left, and that."""
+    shortest = max(_SHORTEST * switching_s, window_s / 1000)
+    if left_s <= shortest:
+        return np.array([left_s] if left_s > 0 else [])
+    steps = int(np.log(left_s / shortest) / np.log(_GRID))
+    grid = shortest * _GRID ** np.arange(steps + 1)
+    return np.append(grid[grid < left_s], left_s)
+
+
+class _Search:
+    """What is left of the demand, and where the last search ended."""
+
+    def __init__(self, problem: OneWayProblem) -> None:
+        self._capacity_mbps = [layer.capacity_mbps() for layer in problem.layers]
+        reachable = np.zeros((problem.fabric.n_racks,) * 2, dtype=bool)
+        for capacity in self._capacity_mbps:
+            reachable |= capacity > 0
+        self._left_mbit = np.where(reachable, problem.open_mbps, 0) * problem.budget.timing.window_s
+        self._length_s = np.inf
+
+    @property
+    def open(self) -> bool:
+        """Whether any light path would carry anything."""
+        return bool(self._left_mbit.any())
+
+    def next_slot(self, lengths_s: NDArray[np.float64], switching_s: float) -> Configuration:
+        """The best slot of these lengths; what it carries is gone from what is left.
+
+        Found uphill from the length nearest to the last slot's.
+        """
+        tried: dict[int, tuple[float, _Matched]] = {}
+
+        def worth(index: int) -> float:
+            if index not in tried:
+                matched = self._match(self._capacity_mbps[0], float(lengths_s[index]))
+                tried[index] = matched.mbit / (lengths_s[index] + switching_s), matched
+            return tried[index][0]
+
+        here = int(np.argmin(np.abs(lengths_s - min(self._length_s, lengths_s[-1]))))
+        for step in (-1, 1):
+            while 0 <= here + step < len(lengths_s) and worth(here + step) > worth(here):
+                here += step
+        worth(here)
+        self._length_s = float(lengths_s[here])
+        chosen = [self._take(tried[here][1])]
+        chosen += [
+            self._take(self._match(capacity, self._length_s))
+            for capacity in self._capacity_mbps[1:]
+        ]
+        return configuration_of(
+            self._length_s,
+            [(number, matched.sender, matched.receiver) for number, matched in enumerate(chosen)],
+        )
+
+    def _match(self, capacity_mbps: NDArray[np.float64], length_s: float) -> _Matched:
+        """The light paths that carry most on one layer."""
+        weight = np.minimum(self._left_mbit, capacity_mbps * length_s)
+        receiver = heaviest_assignment(weight).column_of
+        carried = weight[np.arange(len(weight)), receiver]
+        sender = np.flatnonzero(carried).astype(np.int32)
+        return _Matched(sender, receiver[sender], carried[sender])
+
+    def _take(self, matched: _Matched) -> _Matched:
+        self._left_mbit[matched.sender, matched.receiver] -= matched.carried_mbit
+        return matched
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Matched:
+    """Light paths between racks, and what each carries; shape (E,)."""
+
+    sender: NDArray[np.int32]
+    receiver: NDArray[np.int32]
+    carried_mbit: NDArray[np.float64]
+
+    @property
+    def mbit(self) -> float:
+        return float(self.carried_mbit.sum())

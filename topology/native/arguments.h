@@ -1,0 +1,46 @@
+/* The arguments of a call from Python: arrays and integers, checked. */
+#ifndef HYDRA_ARGUMENTS_H
+#define HYDRA_ARGUMENTS_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <limits.h>
+#include <stdint.h>
+
+enum { MAX_VIEWS = 24 };
+
+/* The buffers of one call. After the first failure, an exception is set and the rest is NULL. */
+typedef struct {
+    Py_buffer views[MAX_VIEWS];
+    int count;
+    PyObject *args;
+    Py_ssize_t position;
+    int failed;
+} Arguments;
+
+void release(Arguments *arguments);
+
+void fail(Arguments *arguments, const char *what);
+
+/* The next argument, which must be a contiguous array of items of this size; `*count` of them, or
+   as many as there are if it is negative. */
+void *next_array(Arguments *arguments, size_t size, int32_t *count, int writable);
+
+const double *doubles(Arguments *arguments, int32_t *count);
+
+double *doubles_out(Arguments *arguments, int32_t *count);
+
+int32_t *integers_out(Arguments *arguments, int32_t *count);
+
+void check_range(Arguments *arguments, const int32_t *values, int32_t count, int32_t lowest,
+                        int32_t end);
+
+/* Integers from 0 to end - 1. */
+const int32_t *indices(Arguments *arguments, int32_t *count, int32_t end);
+
+/* Where each of some lists begins in an array of `end` entries; one more entry is the end. */
+const int32_t *starts(Arguments *arguments, int32_t *lists, int32_t *end);
+
+int32_t integer(Arguments *arguments, int32_t lowest);
+
+#endif

@@ -1,0 +1,170 @@
+#include "assignment.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of augmenting row reduction: more cost time on easy matrices, fewer on skewed ones. */
+enum { SWEEPS = 6, NOBODY = -1 };
+
+typedef struct {
+    int32_t n;
+    const double *weight;
+    double *price;
+    int32_t *column_of, *row_of;
+    /* rows without a column */
+    int32_t *free, n_free;
+    /* of the search for a path: what the way to each column loses, the row before it, and the
+       columns: settled ones, then those at the least loss, then the rest */
+    double *loss;
+    int32_t *via, *order;
+} Search;
+
+/* The column that gains a row most, and by how much more than any other. */
+static int32_t best_column(const Search *s, int32_t row, double *ahead)
+{
+    const double *weight = s->weight + (int64_t)row * s->n;
+    double best = -INFINITY, second = -INFINITY;
+    int32_t column = 0;
+    for (int32_t j = 0; j < s->n; j++) {
+        double gain = weight[j] - s->price[j];
+        if (gain > second) {
+            if (gain > best) {
+                second = best;
+                best = gain;
+                column = j;
+            } else {
+                second = gain;
+            }
+        }
+    }
+    *ahead = s->n > 1 ? best - second : 0;
+    return column;
+}
+
+/* Augmenting row reduction: a free row takes its best column and raises the price to where its
+   second best is as good; whoever had the column is free, and next. Where the two are equally
+   good, and the best one is taken, it stays free. */
+static void sweep(Search *s)
+{
+    int32_t still_free = 0, moves_left = 4 * s->n;
+    for (int32_t position = 0; position < s->n_free;) {
+        int32_t row = s->free[position++];
+        double ahead;
+        int32_t column = best_column(s, row, &ahead), loser = s->row_of[column];
+        s->price[column] += ahead;
+        if (loser != NOBODY && ahead == 0) {
+            s->free[still_free++] = row;
+            continue;
+        }
+        s->row_of[column] = row;
+        s->column_of[row] = column;
+        if (loser == NOBODY)
+            continue;
+        s->column_of[loser] = NOBODY;
+        if (--moves_left > 0)
+            s->free[--position] = loser;
+        else
+            s->free[still_free++] = loser;
+    }
+    s->n_free = still_free;
+}
+
+static void swap(int32_t *order, int32_t one, int32_t other)
+{
+    int32_t column = order[one];
+    order[one] = order[other];
+    order[other] = column;
+}
+
+/* Moves the columns of the least loss to order[done] .. order[level - 1]; returns `level`. */
+static int32_t next_level(Search *s, int32_t done, double *least)
+{
+    int32_t level = done;
+    *least = INFINITY;
+    for (int32_t k = done; k < s->n; k++) {
+        double loss = s->loss[s->order[k]];
+        if (loss > *least)
+            continue;
+        if (loss < *least) {
+            *least = loss;
+            level = done;
+        }
+        swap(s->order, k, level++);
+    }
+    return level;
+}
+
+/* Dijkstra's algorithm from a free row to a free column, which it returns. */
+static int32_t shortest_path(Search *s, int32_t start, int32_t *settled, double *least)
+{
+    for (int32_t j = 0; j < s->n; j++) {
+        s->loss[j] = s->price[j] - s->weight[(int64_t)start * s->n + j];
+        s->via[j] = start;
+        s->order[j] = j;
+    }
+    for (int32_t done = 0, level = 0;;) {
+        if (done == level) {
+            *settled = done;
+            level = next_level(s, done, least);
+            for (int32_t k = done; k < level; k++)
+                if (s->row_of[s->order[k]] == NOBODY)
+                    return s->order[k];
+        }
+        int32_t column = s->order[done++], row = s->row_of[column];
+        const double *weight = s->weight + (int64_t)row * s->n;
+        double offset = *least + weight[column] - s->price[column];
+        for (int32_t k = level; k < s->n; k++) {
+            int32_t j = s->order[k];
+            double through = offset + s->price[j] - weight[j];
+            if (through >= s->loss[j])
+                continue;
+            s->loss[j] = through;
+            s->via[j] = row;
+            if (through > *least)
+                continue;
+            if (s->row_of[j] == NOBODY)
+                return j;
+            swap(s->order, k, level++);
+        }
+    }
+}
+
+static void augment(Search *s, int32_t start)
+{
+    int32_t settled = 0;
+    double least = 0;
+    int32_t column = shortest_path(s, start, &settled, &least);
+    for (int32_t k = 0; k < settled; k++)
+        s->price[s->order[k]] += least - s->loss[s->order[k]];
+    for (int32_t row = NOBODY; row != start;) {
+        row = s->via[column];
+        s->row_of[column] = row;
+        int32_t before = s->column_of[row];
+        s->column_of[row] = column;
+        column = before;
+    }
+}
+
+int assign_rows(int32_t n, const double *weight, double *price, int32_t *column_of)
+{
+    size_t size = (size_t)n + 1;
+    int32_t *rooms = malloc(4 * size * sizeof *rooms);
+    double *loss = malloc(size * sizeof *loss);
+    if (rooms && loss) {
+        Search s = {n, weight, price, column_of, rooms, rooms + size, n,
+                    loss, rooms + 2 * size, rooms + 3 * size};
+        for (int32_t i = 0; i < n; i++) {
+            s.column_of[i] = s.row_of[i] = NOBODY;
+            s.free[i] = i;
+        }
+        for (int i = 0; i < SWEEPS; i++)
+            sweep(&s);
+        for (int32_t i = 0; i < s.n_free; i++)
+            augment(&s, s.free[i]);
+    }
+    int failed = !rooms || !loss;
+    free(rooms);
+    free(loss);
+    return failed ? -1 : 0;
+}

@@ -1,0 +1,148 @@
+/* The Python side of the kernels: buffers in, counts out. Every length and every index is checked
+   here, so that the kernels need not; they run without the interpreter lock. */
+#include "arguments.h"
+
+#include "matchings_module.h"
+#include "multihop.h"
+#include "serve.h"
+#include "vlan.h"
+
+static PyObject *py_plan_paths(PyObject *self, PyObject *args)
+{
+    (void)self;
+    Arguments a = {.args = args};
+    Wiring w = {.n_ports = -1};
+    /* One statement each: C leaves the order within an initialiser open. */
+    w.n_racks = integer(&a, 0);
+    w.n_planes = integer(&a, 0);
+    w.n_classes = integer(&a, 1);
+    w.port_rack = indices(&a, &w.n_ports, w.n_racks);
+    w.port_plane = indices(&a, &w.n_ports, w.n_planes);
+    w.port_class = indices(&a, &w.n_ports, w.n_classes - 1);
+    w.port_mbps = doubles(&a, &w.n_ports);
+    const uint8_t *is_free = next_array(&a, sizeof(uint8_t), &w.n_ports, 0);
+    CircuitList standing = {.count = -1}, preferred = {.count = -1};
+    standing.a = indices(&a, &standing.count, w.n_ports);
+    standing.b = indices(&a, &standing.count, w.n_ports);
+    preferred.a = indices(&a, &preferred.count, w.n_ports);
+    preferred.b = indices(&a, &preferred.count, w.n_ports);
+    PairList pairs = {.count = -1};
+    pairs.src = indices(&a, &pairs.count, w.n_racks);
+    pairs.dst = indices(&a, &pairs.count, w.n_racks);
+    pairs.port_class = indices(&a, &pairs.count, w.n_classes);
+    pairs.mbps = doubles(&a, &pairs.count);
+    Rules rules = {.max_hops = integer(&a, 1)};
+    rules.whole = integer(&a, 0);
+    rules.partial = integer(&a, 0);
+    rules.widest = integer(&a, 0);
+    rules.direct_cap = indices(&a, &w.n_racks, INT32_MAX);
+    int32_t n_links = -1, n_hops = -1;
+    Plan plan = {.link_a = integers_out(&a, &n_links)};
+    plan.link_b = integers_out(&a, &n_links);
+    plan.residual_mbps = doubles_out(&a, &n_links);
+    plan.path_pair = integers_out(&a, &pairs.count);
+    plan.path_hops = integers_out(&a, &pairs.count);
+    plan.path_links = integers_out(&a, &n_hops);
+    if (!a.failed && n_links < (int64_t)standing.count + w.n_ports / 2)
+        fail(&a, "leaves too little room for links");
+    if (!a.failed && n_hops < (int64_t)pairs.count * rules.max_hops)
+        fail(&a, "leaves too little room for hops");
+    if (!a.failed) {
+        PlanStatus status;
+        Py_BEGIN_ALLOW_THREADS;
+        status = plan_paths(&w, is_free, standing, preferred, pairs, &rules, &plan);
+        Py_END_ALLOW_THREADS;
+        if (status == PLAN_NO_MEMORY)
+            PyErr_NoMemory();
+        else if (status == PLAN_BROKEN)
+            PyErr_SetString(PyExc_RuntimeError, "circuits that share a port");
+        a.failed = status != PLAN_DONE;
+    }
+    release(&a);
+    return a.failed ? NULL : Py_BuildValue("ii", plan.n_links, plan.n_paths);
+}
+
+static PyObject *py_serve_paths(PyObject *self, PyObject *args)
+{
+    (void)self;
+    Arguments a = {.args = args};
+    int32_t n_links = -1, n_paths = 0, n_hops = 0, n_order = -1, n_pairs = -1;
+    double *residual = doubles_out(&a, &n_links);
+    const int32_t *start = starts(&a, &n_paths, &n_hops);
+    const int32_t *link = indices(&a, &n_hops, n_links);
+    const int32_t *order = indices(&a, &n_order, n_paths);
+    const int32_t *pair = next_array(&a, sizeof(int32_t), &n_paths, 0);
+    double *wanted = doubles_out(&a, &n_pairs);
+    double *given = doubles_out(&a, &n_paths);
+    for (int32_t i = 0; !a.failed && i < n_order; i++)
+        check_range(&a, pair + order[i], 1, 0, n_pairs);
+    if (!a.failed) {
+        Py_BEGIN_ALLOW_THREADS;
+        serve_paths(start, link, order, n_order, pair, residual, wanted, given);
+        Py_END_ALLOW_THREADS;
+    }
+    release(&a);
+    if (a.failed)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_pack_paths(PyObject *self, PyObject *args)
+{
+    (void)self;
+    Arguments a = {.args = args};
+    Ground ground = {.n_racks = integer(&a, 0), .n_ports = -1};
+    if (ground.n_racks > UINT16_MAX)
+        fail(&a, "is more racks than the VLAN tables hold (65535)");
+    ground.once_joined = next_array(&a, sizeof(int32_t), &ground.n_ports, 0);
+    check_range(&a, ground.once_joined, ground.n_ports, -1, ground.n_ports);
+    PathList paths = {.count = 0};
+    int32_t n_hops = 0;
+    paths.hop_start = starts(&a, &paths.count, &n_hops);
+    paths.hop_a = indices(&a, &n_hops, ground.n_ports);
+    paths.hop_b = indices(&a, &n_hops, ground.n_ports);
+    int32_t n_visits = n_hops + paths.count;
+    paths.rack = indices(&a, &n_visits, ground.n_racks);
+    int32_t n_residents = -1, n_order = -1;
+    const int32_t *residents = indices(&a, &n_residents, paths.count);
+    int32_t n_occupied = integer(&a, 0);
+    const int32_t *order = indices(&a, &n_order, paths.count);
+    int32_t *bin_of = integers_out(&a, &paths.count);
+    for (int32_t i = 0; !a.failed && i < n_residents; i++)
+        check_range(&a, bin_of + residents[i], 1, 0, n_occupied);
+    int32_t n_bins = 0;
+    if (!a.failed) {
+        Py_BEGIN_ALLOW_THREADS;
+        n_bins = pack_paths(&ground, paths, residents, n_residents, n_occupied, order, n_order,
+                            bin_of);
+        Py_END_ALLOW_THREADS;
+        if (n_bins < 0) {
+            PyErr_NoMemory();
+            a.failed = 1;
+        }
+    }
+    release(&a);
+    return a.failed ? NULL : PyLong_FromLong(n_bins);
+}
+
+static PyMethodDef methods[] = {
+    {"plan_paths", py_plan_paths, METH_VARARGS, "The rounds of the HydRA heuristic."},
+    {"serve_paths", py_serve_paths, METH_VARARGS, "What paths get of their demand, in turn."},
+    {"pack_paths", py_pack_paths, METH_VARARGS, "First fit of paths into loop-free VLANs."},
+    {"assign_rows", py_assign_rows, METH_VARARGS, "The heaviest assignment."},
+    {"colour_edges", py_colour_edges, METH_VARARGS, "Edges of a bipartite graph, in colours."},
+    {"improve_network", py_improve_network, METH_VARARGS, "The heaviest edges within degrees."},
+    {"widest_matching", py_widest_matching, METH_VARARGS, "The largest smallest entry."},
+    {"stuff", py_stuff, METH_VARARGS, "Equal sums of rows and columns."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "topology._native",
+    .m_doc = "Compiled kernels of the topology engine.",
+    .m_size = 0,
+    .m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&module); }

@@ -1,0 +1,222 @@
+#include "vlan.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "bits.h"
+
+/* 64 bins, a bit or a column each. In every bin the racks form a forest; a rack's `tree` is the
+   number of a rack of its tree, the same for all of them. */
+typedef struct {
+    word *carries;  /* per port: bins whose VLAN it carries */
+    uint16_t *tree; /* (rack, bin) */
+    uint16_t *next; /* (rack, bin): another rack of the same tree; all of them in a ring */
+    uint16_t *size; /* (tree, bin): racks in it */
+    int32_t n_trees[WORD_BITS];
+    word spanning; /* bins in which all racks are one tree */
+} Block;
+
+typedef struct {
+    const Ground *ground;
+    PathList paths;
+    Block *blocks;
+    int32_t n_blocks, n_bins;
+    word *lacking; /* scratch: bins by how many circuits of a path they lack */
+} Packing;
+
+static size_t cell(int32_t rack, int32_t column) { return (size_t)rack * WORD_BITS + column; }
+
+static bool open_block(Packing *p)
+{
+    Block *grown = realloc(p->blocks, (p->n_blocks + 1) * sizeof *grown);
+    if (!grown)
+        return false;
+    p->blocks = grown;
+    Block *block = grown + p->n_blocks++;
+    size_t racks = p->ground->n_racks ? p->ground->n_racks : 1;
+    block->carries = calloc(p->ground->n_ports ? p->ground->n_ports : 1, sizeof(word));
+    block->tree = malloc(racks * WORD_BITS * sizeof(uint16_t));
+    block->next = malloc(racks * WORD_BITS * sizeof(uint16_t));
+    block->size = malloc(racks * WORD_BITS * sizeof(uint16_t));
+    block->spanning = 0;
+    if (!block->carries || !block->tree || !block->next || !block->size)
+        return false;
+    for (int32_t rack = 0; rack < p->ground->n_racks; rack++)
+        for (int32_t column = 0; column < WORD_BITS; column++) {
+            block->tree[cell(rack, column)] = block->next[cell(rack, column)] = (uint16_t)rack;
+            block->size[cell(rack, column)] = 1;
+        }
+    for (int32_t column = 0; column < WORD_BITS; column++)
+        block->n_trees[column] = p->ground->n_racks;
+    return true;
+}
+
+static void release(Packing *p)
+{
+    for (int32_t i = 0; i < p->n_blocks; i++) {
+        free(p->blocks[i].carries);
+        free(p->blocks[i].tree);
+        free(p->blocks[i].next);
+        free(p->blocks[i].size);
+    }
+    free(p->blocks);
+    free(p->lacking);
+}
+
+static bool open_bin(Packing *p)
+{
+    return p->n_bins++ < p->n_blocks * WORD_BITS || open_block(p);
+}
+
+/* Makes the trees of two racks one: the smaller takes the other's name, and the rings join. */
+static void unite(Block *block, int32_t column, int32_t one, int32_t other)
+{
+    uint16_t *tree = block->tree, *next = block->next;
+    int32_t small = one, large = other;
+    if (tree[cell(one, column)] == tree[cell(other, column)])
+        return;
+    if (block->size[cell(tree[cell(one, column)], column)] >
+        block->size[cell(tree[cell(other, column)], column)]) {
+        small = other;
+        large = one;
+    }
+    uint16_t name = tree[cell(large, column)];
+    block->size[cell(name, column)] += block->size[cell(tree[cell(small, column)], column)];
+    int32_t rack = small;
+    do {
+        tree[cell(rack, column)] = name;
+        rack = next[cell(rack, column)];
+    } while (rack != small);
+    uint16_t after = next[cell(small, column)];
+    next[cell(small, column)] = next[cell(large, column)];
+    next[cell(large, column)] = after;
+    if (--block->n_trees[column] == 1)
+        block->spanning |= bit(column);
+}
+
+static void add(Packing *p, int32_t path, int32_t bin)
+{
+    Block *block = p->blocks + bin / WORD_BITS;
+    int32_t column = bin % WORD_BITS;
+    for (int32_t h = p->paths.hop_start[path]; h < p->paths.hop_start[path + 1]; h++) {
+        block->carries[p->paths.hop_a[h]] |= bit(column);
+        block->carries[p->paths.hop_b[h]] |= bit(column);
+        unite(block, column, p->paths.rack[h + path], p->paths.rack[h + path + 1]);
+    }
+}
+
+static bool on_path(PathList paths, int32_t path, int32_t port)
+{
+    for (int32_t h = paths.hop_start[path]; h < paths.hop_start[path + 1]; h++)
+        if (paths.hop_a[h] == port || paths.hop_b[h] == port)
+            return true;
+    return false;
+}
+
+/* Bins of a block where a circuit that goes away ends, whose other end is on the path. */
+static word once_joined(const Packing *p, const Block *block, int32_t path)
+{
+    word bins = 0;
+    for (int32_t h = p->paths.hop_start[path]; h < p->paths.hop_start[path + 1]; h++) {
+        int32_t ends[2] = {p->paths.hop_a[h], p->paths.hop_b[h]};
+        for (int32_t i = 0; i < 2; i++) {
+            int32_t other = p->ground->once_joined[ends[i]];
+            if (other >= 0 && !on_path(p->paths, path, other))
+                bins |= block->carries[other];
+        }
+    }
+    return bins;
+}
+
+/* Whether two racks of the path are in one tree of the bin already, while a circuit between them
+   along the path is not in the bin: they would be joined twice. */
+static bool closes_loop(const Packing *p, const Block *block, int32_t path, int32_t column)
+{
+    int32_t start = p->paths.hop_start[path], end = p->paths.hop_start[path + 1];
+    const int32_t *rack = p->paths.rack + path;
+    for (int32_t i = start; i < end; i++) {
+        uint16_t tree = block->tree[cell(rack[i], column)];
+        bool all_held = true;
+        for (int32_t j = i; j < end; j++) {
+            all_held &= (block->carries[p->paths.hop_a[j]] & bit(column)) != 0;
+            if (!all_held && block->tree[cell(rack[j + 1], column)] == tree)
+                return true;
+        }
+    }
+    return false;
+}
+
+static word opened(const Packing *p, int32_t block)
+{
+    int32_t bins = p->n_bins - block * WORD_BITS;
+    return bins >= WORD_BITS ? ~(word)0 : bit(bins) - 1;
+}
+
+/* Sorts the bins of a block by how many circuits of the path they lack: lacking[0 .. hops]. */
+static void sort_by_lacking(Packing *p, const Block *block, int32_t path)
+{
+    word *lacking = p->lacking;
+    lacking[0] = ~(word)0;
+    int32_t start = p->paths.hop_start[path], end = p->paths.hop_start[path + 1];
+    for (int32_t h = start; h < end; h++) {
+        word held = block->carries[p->paths.hop_a[h]];
+        lacking[h - start + 1] = lacking[h - start] & ~held;
+        for (int32_t n = h - start; n > 0; n--)
+            lacking[n] = (lacking[n] & held) | (lacking[n - 1] & ~held);
+        lacking[0] &= held;
+    }
+}
+
+/* The first bin with all circuits of the path; else, of those it leaves a forest, the first that
+   lacks the fewest; or -1. */
+static int32_t find_bin(Packing *p, int32_t path)
+{
+    int32_t hops = p->paths.hop_start[path + 1] - p->paths.hop_start[path];
+    for (int32_t n = 0; n <= hops; n++)
+        for (int32_t b = 0; b < p->n_blocks; b++) {
+            const Block *block = p->blocks + b;
+            sort_by_lacking(p, block, path);
+            word bins = p->lacking[n] & opened(p, b);
+            if (bins && n)
+                bins &= ~block->spanning & ~once_joined(p, block, path);
+            for (; bins; bins &= bins - 1)
+                if (!n || !closes_loop(p, block, path, lowest(bins)))
+                    return b * WORD_BITS + lowest(bins);
+        }
+    return -1;
+}
+
+static int32_t longest(PathList paths)
+{
+    int32_t most = 0;
+    for (int32_t i = 0; i < paths.count; i++)
+        if (paths.hop_start[i + 1] - paths.hop_start[i] > most)
+            most = paths.hop_start[i + 1] - paths.hop_start[i];
+    return most;
+}
+
+int32_t pack_paths(const Ground *ground, PathList paths, const int32_t *residents,
+                   int32_t n_residents, int32_t n_occupied, const int32_t *order, int32_t n_order,
+                   int32_t *bin_of)
+{
+    Packing p = {.ground = ground, .paths = paths};
+    p.lacking = malloc(((size_t)longest(paths) + 1) * sizeof *p.lacking);
+    bool ready = p.lacking != NULL;
+    while (ready && p.n_bins < n_occupied)
+        ready = open_bin(&p);
+    for (int32_t i = 0; ready && i < n_residents; i++)
+        add(&p, residents[i], bin_of[residents[i]]);
+    for (int32_t i = 0; ready && i < n_order; i++) {
+        int32_t path = order[i];
+        int32_t bin = find_bin(&p, path);
+        if (bin < 0) {
+            bin = p.n_bins;
+            ready = open_bin(&p);
+        }
+        if (ready)
+            add(&p, path, bin);
+        bin_of[path] = bin;
+    }
+    release(&p);
+    return ready ? p.n_bins : -1;
+}

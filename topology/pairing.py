@@ -1,0 +1,261 @@
+"""Direct circuits by matchings: each plane joins its racks in pairs (c-Through)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hydra.model import Circuit, Path, PlaneId, PortId, RackId, Topology
+from topology.bmatching import heaviest_b_matching
+from topology.layers import Layer, free_layers, whole_units
+from topology.matching import Matching, heaviest_matching
+from topology.problem import (
+    Budget,
+    FabricArrays,
+    PlanResult,
+    Reserved,
+    measure,
+    pair_demands,
+    validate_demand,
+)
+from topology.standing import Standing, standing_part
+
+_Pair = tuple[int, int]
+
+
+def plan_edmonds(
+    fabric: FabricArrays,
+    demand: ArrayLike,
+    current: Topology,
+    reserved: Reserved,
+    budget: Budget,
+) -> PlanResult:
+    """One maximum-weight matching per plane, on the demands that those before it leave.
+
+    c-Through (Wang et al., SIGCOMM 2010, section 3.2) for one plane; Edmonds' algorithm on each in
+    turn for several. ``demand`` has shape (N, N), Mbps from row to column; a pair of racks weighs
+    the larger of its two directions, at most the circuit's rate, and once it has its path, of one
+    hop, it leaves. With ``budget.boolean`` false only demands that fit on one circuit weigh.
+
+    Fixed here where the paper leaves a choice: the fastest planes come first, then the lowest; a
+    rack with several ports on a plane takes part in as many matchings; among equally heavy
+    matchings it is the one that :func:`~topology.matching.heaviest_matching` finds. A circuit in
+    use between ports that may change weighs ``budget.disturbance_mbps`` more on its own plane, and
+    keeps its ports if its racks are joined there again. What must stay does (see
+    :mod:`topology.standing`).
+
+    ``gap``: for one plane what the matching proves, mostly 0; for several the distance from the
+    best set of circuits by a bipartite relaxation, which no order of planes can exceed.
+
+    When time is up, planes not yet planned stay dark. The same input gives the same result.
+
+    Raises PlanError for a bad demand entry, an impossible budget, or pinned paths that do not fit.
+    """
+    return _plan(fabric, demand, current, reserved, budget, perfect=False)
+
+
+def plan_edmonds_perfect(
+    fabric: FabricArrays,
+    demand: ArrayLike,
+    current: Topology,
+    reserved: Reserved,
+    budget: Budget,
+) -> PlanResult:
+    """The heaviest of the matchings that join the most racks, as c-Through asks for.
+
+    Like :func:`plan_edmonds`, but every plane joins as many racks as it can, if need be pairs
+    without a demand. ``gap`` is as there for one plane, and not known for several.
+    """
+    return _plan(fabric, demand, current, reserved, budget, perfect=True)
+
+
+def _plan(
+    fabric: FabricArrays,
+    demand: ArrayLike,
+    current: Topology,
+    reserved: Reserved,
+    budget: Budget,
+    *,
+    perfect: bool,
+) -> PlanResult:
+    wanted = validate_demand(demand, fabric.n_racks)
+    budget.check(fabric)
+    pairs = pair_demands(wanted)
+    standing = standing_part(fabric, pairs, current, reserved, budget)
+    layers = free_layers(fabric, budget, standing.ports())
+    work = _Work.of(np.maximum(wanted, wanted.T), standing, layers, budget)
+    work.favour(_circuits_in_use(current), fabric)
+    everything = work.left.copy()
+    proofs = work.match_in_turn(perfect=perfect)
+    circuits = _circuits(fabric, work.joined, layers, _circuits_in_use(current))
+    paths = [Path(*ends, (circuit,)) for ends, circuit in circuits]
+    topology = Topology(
+        standing.circuits.union(circuit for _, circuit in circuits),
+        tuple(sorted([*standing.paths, *paths])),
+    )
+    gap = _gap(everything, work, layers, proofs, perfect=perfect)
+    return replace(measure(fabric, pairs, topology, reserved), gap=gap)
+
+
+def _circuits_in_use(current: Topology) -> frozenset[Circuit]:
+    return frozenset(circuit for path in current.paths for circuit in path.circuits)
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    """A plan in the making."""
+
+    layers: tuple[Layer, ...]
+    budget: Budget
+    left: NDArray[np.int64]
+    """Shape (N, N), symmetric, bit/s: demands of pairs without a path."""
+    joinable: NDArray[np.bool_]
+    """Shape (N, N): whether two racks may get a path."""
+    favoured: dict[PlaneId, set[_Pair]] = field(default_factory=dict)
+    """Pairs with a circuit in use on a plane."""
+    joined: dict[PlaneId, list[_Pair]] = field(default_factory=dict)
+    value: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        weight_mbps: NDArray[np.float64],
+        standing: Standing,
+        layers: tuple[Layer, ...],
+        budget: Budget,
+    ) -> _Work:
+        n = len(weight_mbps)
+        joinable = ~np.eye(n, dtype=bool)
+        for path in standing.paths:
+            joinable[path.src, path.dst] = joinable[path.dst, path.src] = False
+        if budget.racks is not None:
+            inside = np.isin(np.arange(n), list(budget.racks))
+            joinable &= inside[:, None] & inside
+        return cls(layers, budget, np.where(joinable, whole_units(weight_mbps), 0), joinable)
+
+    def favour(self, circuits: Iterable[Circuit], fabric: FabricArrays) -> None:
+        """Prefer what runs, where its ports are free."""
+        free = {int(port) for layer in self.layers for port in layer.port}
+        for circuit in circuits:
+            if circuit.a in free and circuit.b in free:
+                a, b = fabric.racks_of(circuit)
+                self.favoured.setdefault(circuit.plane, set()).update({(a, b), (b, a)})
+
+    def match_in_turn(self, *, perfect: bool) -> list[Matching]:
+        """Matchings on plane after plane while its ports find partners, until time is up."""
+        matchings = []
+        for plane, rates_mbps in _rates_by_plane(self.layers).items():
+            used = np.zeros(rates_mbps.shape[1], dtype=np.int64)
+            while not self.budget.expired():
+                next_mbps = rates_mbps[used, np.arange(len(used))]
+                capacity = whole_units(np.minimum(next_mbps[:, None], next_mbps))
+                weight = self._weight(plane, capacity, perfect=perfect)
+                if not weight.any():
+                    break
+                matching, pairs = _match(weight, single=perfect)
+                matchings.append(matching)
+                for one, other in pairs:
+                    self._join(plane, one, other, capacity)
+                    used[[one, other]] += 1
+        return matchings
+
+    def _weight(
+        self, plane: PlaneId, capacity: NDArray[np.int64], *, perfect: bool
+    ) -> NDArray[np.int64]:
+        possible = self.joinable & (capacity > 0)
+        if not self.budget.boolean:
+            possible &= self.left <= capacity
+        weight = np.where(possible, np.minimum(self.left, capacity), 0)
+        favour = int(whole_units(np.asarray(self.budget.disturbance_mbps)))
+        for pair in self.favoured.get(plane, ()):
+            weight[pair] += favour * possible[pair]
+        if perfect:
+            # So much for any pair that no matching with fewer pairs is as heavy.
+            weight[possible] += int(weight.max(initial=0)) * (len(weight) // 2) + 1
+        return weight
+
+    def _join(self, plane: PlaneId, one: int, other: int, capacity: NDArray[np.int64]) -> None:
+        self.joined.setdefault(plane, []).append((one, other))
+        self.value += int(min(self.left[one, other], capacity[one, other]))
+        self.left[one, other] = self.left[other, one] = 0
+        self.joinable[one, other] = self.joinable[other, one] = False
+
+
+def _rates_by_plane(layers: tuple[Layer, ...]) -> dict[PlaneId, NDArray[np.float64]]:
+    """Of each plane, shape (Z + 1, N): the rates of each rack's ports, fastest first, then 0."""
+    rates: dict[PlaneId, list[NDArray[np.float64]]] = {}
+    for layer in layers:
+        rates.setdefault(layer.plane, []).append(layer.rate_mbps)
+    return {plane: np.stack([*one, np.zeros_like(one[0])]) for plane, one in rates.items()}
+
+
+def _match(weight: NDArray[np.int64], *, single: bool) -> tuple[Matching, list[_Pair]]:
+    """The heaviest matching of the racks with any weight; ``single``: all but one may pair up."""
+    racks = np.flatnonzero(weight.any(axis=1))
+    weight = weight[np.ix_(racks, racks)]
+    if single and len(racks) % 2:
+        # One must stay without a partner: a node that is not there takes it.
+        weight = np.pad(weight, (0, 1), constant_values=int(weight.max()))
+        weight[-1, -1] = 0
+    matching = heaviest_matching(weight)
+    return matching, [
+        (int(racks[one]), int(racks[other]))
+        for one, other in enumerate(matching.mate[: len(racks)].tolist())
+        if one < other < len(racks)
+    ]
+
+
+def _circuits(
+    fabric: FabricArrays,
+    joined: dict[PlaneId, list[_Pair]],
+    layers: tuple[Layer, ...],
+    in_use: frozenset[Circuit],
+) -> list[tuple[tuple[RackId, RackId], Circuit]]:
+    """Ports for the pairs: those that join them already, else each rack's fastest, then lowest."""
+    free: dict[tuple[PlaneId, int], list[PortId]] = {}
+    for layer in layers:
+        for rack in layer.racks.tolist():
+            free.setdefault((layer.plane, rack), []).append(PortId(int(layer.port[rack])))
+    standing: dict[tuple[PlaneId, _Pair], Circuit] = {}
+    for circuit in sorted(in_use, reverse=True):
+        a, b = sorted(map(int, fabric.racks_of(circuit)))
+        if circuit.a in free.get((circuit.plane, int(fabric.port_rack[circuit.a])), ()) and (
+            circuit.b in free.get((circuit.plane, int(fabric.port_rack[circuit.b])), ())
+        ):
+            standing[circuit.plane, (a, b)] = circuit
+    found = []
+    wanted = [(plane, pair) for plane, pairs in joined.items() for pair in pairs]
+    for plane, pair in sorted(wanted, key=lambda item: item not in standing):
+        circuit_kept = standing.get((plane, pair))
+        if circuit_kept is None:
+            ends = sorted(free[plane, rack][0] for rack in pair)
+            circuit_kept = Circuit(plane, ends[0], ends[1])
+        for port in (circuit_kept.a, circuit_kept.b):
+            free[plane, int(fabric.port_rack[port])].remove(port)
+        found.append(((RackId(pair[0]), RackId(pair[1])), circuit_kept))
+    return found
+
+
+def _gap(
+    everything: NDArray[np.int64],
+    work: _Work,
+    layers: tuple[Layer, ...],
+    proofs: list[Matching],
+    *,
+    perfect: bool,
+) -> float | None:
+    if not work.value:
+        return 0.0 if not everything.any() or not layers else None
+    if len(layers) == 1:
+        return sum(proof.bound - proof.weight for proof in proofs) / work.value
+    if perfect:
+        return None
+    rate = np.max([layer.rate_mbps for layer in layers], axis=0)
+    capacity = whole_units(np.minimum(rate[:, None], rate))
+    ports = np.sum([layer.rate_mbps > 0 for layer in layers], axis=0)
+    most = np.minimum(everything, capacity)
+    bound = heaviest_b_matching(most, most, ports, ports).bound // 2
+    return max(0, bound - work.value) / work.value

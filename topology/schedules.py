@@ -1,0 +1,243 @@
+"""Schedules of configurations: which permutations of the racks stand, and for how long."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import count, islice, repeat
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hydra.errors import PlanError
+from hydra.model import Topology
+from topology.colouring import colour_edges
+from topology.decomposition import (
+    WHOLE,
+    Permutation,
+    admissible,
+    big_slices,
+    longest_first,
+    scaled,
+    stuffed,
+)
+from topology.oneway import Configuration, OneWayProblem
+from topology.problem import Budget, FabricArrays, PlanResult, Reserved
+
+_QUANTA = 1 << 30
+"""Parts of a window that times are counted in."""
+
+
+def needs_one_rate_per_rack(fabric: FabricArrays) -> str | None:
+    """Why time can't be divided on a fabric: a rack whose ports differ in rate."""
+    for rack in range(fabric.n_racks):
+        rates = np.unique(fabric.port_rate_mbps[fabric.port_rack == rack])
+        if len(rates) > 1:
+            return (
+                f"it divides time, and rack {rack} has ports of {rates[0]:g} and {rates[-1]:g} "
+                "Mbps: give all ports of a rack one rate, or use eclipse, helios or b-matching"
+            )
+    return None
+
+
+def plan_tms(
+    fabric: FabricArrays,
+    demand: ArrayLike,
+    current: Topology,
+    reserved: Reserved,
+    budget: Budget,
+) -> PlanResult:
+    """Traffic matrix scheduling, the longest slots first (Mordia, SIGCOMM 2013, section 3).
+
+    ``demand``, shape (N, N), Mbps, is scaled to equal sums of rows and columns (Sinkhorn), and
+    taken apart into permutations, each the longest that what is left contains. The first of them
+    become slots, which share the window less their switching times in proportion to their
+    lengths. How many is what carries the most: with every slot more the duty cycle falls. All
+    else is left to the packet network.
+
+    With K planes, K permutations of similar length stand at the same time, for the mean of their
+    lengths. Light paths that would carry nothing are not set up, and where racks miss a plane,
+    some of theirs come a slot later. ``budget.boolean`` and ``budget.disturbance_mbps`` mean
+    nothing here: a demand counts by the part that is carried, and every slot moves mirrors. The
+    same input gives the same result; when time is up it is the best found so far.
+
+    Raises PlanError for a bad demand entry, an impossible budget, pinned paths that do not fit,
+    and where :func:`needs_one_rate_per_rack` objects.
+    """
+    problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
+    seconds, racks = _seconds_of_light(problem)
+    pieces = longest_first(scaled(seconds[np.ix_(racks, racks)]))
+    groups = _in_parallel(problem, _split(pieces, WHOLE, problem), racks, seconds)
+    chosen: list[Configuration] = []
+    carried = problem.share([])
+    best = 0
+    offered = np.zeros_like(seconds)
+    for number in _slot_numbers(problem):
+        group = next(groups, None)
+        if group is None or budget.expired():
+            break
+        chosen.append(group)
+        offered += problem.offered_mbit(group)
+        share = problem.share_of(offered * _stretch(problem, chosen))
+        if share > carried:
+            best, carried = number, share
+        if _most_that_could_be_carried(problem, number + 1) <= carried:
+            break
+    return problem.result(_filling_the_window(problem, chosen[:best]) or [_dark(problem)])
+
+
+def plan_solstice(
+    fabric: FabricArrays,
+    demand: ArrayLike,
+    current: Topology,
+    reserved: Reserved,
+    budget: Budget,
+) -> PlanResult:
+    """Few slots for skewed demands (Liu et al., Solstice, CoNEXT 2015, section 4).
+
+    Times of light are raised to equal sums of rows and columns (QuickStuff), and permutations are
+    taken whose entries all reach a threshold that is halved when there are none (BigSlice), until
+    the window is full. Before that, demands of racks whose ports could not carry them in a window
+    are scaled down. Planes, uneven racks, what the budget means, ties and errors are as in
+    :func:`plan_tms`.
+    """
+    problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
+    seconds, racks = _seconds_of_light(problem)
+    most_s = len(problem.layers) * budget.timing.window_s
+    feasible = admissible(seconds[np.ix_(racks, racks)], most_s)
+    matrix = stuffed(np.rint(feasible * (_QUANTA / budget.timing.window_s)).astype(np.int64))
+    pieces = _split(big_slices(matrix), int(matrix[:1].sum()), problem)
+    chosen: list[Configuration] = []
+    left_s = budget.timing.window_s
+    for group in _in_parallel(problem, pieces, racks, seconds):
+        left_s -= budget.timing.switching_s
+        if left_s <= 0 or budget.expired():
+            break
+        chosen.append(group.lasting(min(group.duration_s, left_s)))
+        left_s -= group.duration_s
+    return problem.result(chosen or [_dark(problem)])
+
+
+def plan_round_robin(
+    fabric: FabricArrays,
+    demand: ArrayLike,
+    current: Topology,
+    reserved: Reserved,
+    budget: Budget,
+) -> PlanResult:
+    """Every rack meets every other for the same time, whatever the demand: a bound to compare with.
+
+    With K planes, K rotations of the racks stand at the same time; slot s of plane k sends rack i
+    to the rack s·K + k + 1 further on (as in RotorNet, Mellette et al., SIGCOMM 2017). A window
+    of which more than half would be dark has only as many slots as leave half of it lit.
+    Uneven racks and errors are as in :func:`plan_tms`.
+    """
+    problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
+    racks = problem.racks
+    timing = budget.timing
+    turns = ((1.0, np.roll(np.arange(len(racks), dtype=np.int32), -step)) for step in count(1))
+    everyone = np.ones((fabric.n_racks, fabric.n_racks))
+    groups = _in_parallel(problem, islice(turns, max(0, len(racks) - 1)), racks, everyone)
+    slots = list(groups)
+    if len(slots) * timing.switching_s > timing.window_s / 2:
+        slots = slots[: max(1, int(timing.window_s / 2 / timing.switching_s))]
+    return problem.result(_filling_the_window(problem, slots) or [_dark(problem)])
+
+
+def _seconds_of_light(problem: OneWayProblem) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """How long a light path would carry each pair's demand of a window; and the racks with ports.
+
+    At most all planes for the whole window.
+    """
+    objection = needs_one_rate_per_rack(problem.fabric)
+    if objection is not None:
+        raise PlanError(objection)
+    rate = problem.rates_mbps.max(axis=0, initial=0.0)
+    capacity = np.minimum(rate[:, None], rate)
+    part = np.divide(problem.open_mbps, capacity, out=np.zeros_like(capacity), where=capacity > 0)
+    window_s = problem.budget.timing.window_s
+    return np.minimum(part, len(problem.layers)) * window_s, problem.racks
+
+
+def _split(
+    pieces: Iterable[tuple[int, Permutation]], total: int, problem: OneWayProblem
+) -> Iterator[tuple[float, Permutation]]:
+    """The pieces of a matrix in parts no longer than what each plane has to do of its ``total``."""
+    most = total / max(1, len(problem.layers))
+    for length, column_of in pieces:
+        parts = math.ceil(length / most)
+        yield from repeat((length / parts, column_of), parts)
+
+
+def _in_parallel(
+    problem: OneWayProblem,
+    pieces: Iterable[tuple[float, Permutation]],
+    racks: NDArray[np.int64],
+    useful: NDArray[np.float64],
+) -> Iterator[Configuration]:
+    """As many permutations at a time as there are planes, for the mean of their lengths.
+
+    Lengths are in quanta of the window. Only light paths between ``racks`` for which ``useful``
+    is above zero are set up; they are spread over the planes by edge colouring. Those that find
+    no plane, since racks miss some, are the first of the next configuration.
+    """
+    present = problem.rates_mbps.T > 0
+    wanted = (useful > 0) & (present.astype(np.int64) @ present.T > 0)
+    np.fill_diagonal(wanted, False)
+    pieces = iter(pieces)
+    quantum_s = problem.budget.timing.window_s / _QUANTA
+    waiting = np.zeros((2, 0), dtype=np.int32)
+    duration_s = 0.0
+    while (together := list(islice(pieces, len(present.T)))) or waiting.size:
+        edges = [np.stack([racks, racks[column_of]]) for _, column_of in together]
+        sender, receiver = np.concatenate([waiting, *edges], axis=1).astype(np.int32)
+        lit = wanted[sender, receiver]
+        sender, receiver = sender[lit], receiver[lit]
+        layer = colour_edges(sender, receiver, present, present)
+        placed = layer >= 0
+        waiting = np.stack([sender[~placed], receiver[~placed]])
+        if together:
+            duration_s = quantum_s * sum(length for length, _ in together) / len(together)
+        if placed.any():
+            yield Configuration(duration_s, layer[placed], sender[placed], receiver[placed])
+
+
+def _slot_numbers(problem: OneWayProblem) -> Iterator[int]:
+    """1, 2, … while that many switching times leave some of the window."""
+    timing = problem.budget.timing
+    for number in count(1):
+        if number > 1 and number * timing.switching_s >= timing.window_s:
+            return
+        yield number
+
+
+def _stretch(problem: OneWayProblem, slots: list[Configuration]) -> float:
+    """How much longer slots may be, so that with their switching times they take the window."""
+    timing = problem.budget.timing
+    dark_s = len(slots) * timing.switching_s if len(slots) > 1 else 0.0
+    return (timing.window_s - dark_s) / sum(slot.duration_s for slot in slots)
+
+
+def _filling_the_window(problem: OneWayProblem, slots: list[Configuration]) -> list[Configuration]:
+    stretch = _stretch(problem, slots) if slots else 1.0
+    return [slot.lasting(slot.duration_s * stretch) for slot in slots]
+
+
+def _most_that_could_be_carried(problem: OneWayProblem, n_slots: int) -> float:
+    """A bound on the share of the demand that so many slots carry: what their lit time is worth."""
+    timing = problem.budget.timing
+    duty = max(0.0, 1 - n_slots * timing.switching_s / timing.window_s)
+    ports_mbps = problem.rates_mbps.sum(axis=0)
+    total = float(problem.wanted_mbps.sum())
+    if not total:
+        return 0.0
+    limits = [
+        np.minimum(problem.open_mbps.sum(axis=axis), duty * ports_mbps).sum() for axis in (0, 1)
+    ]
+    return float(min(limits) + problem.standing_mbps.sum()) / total
+
+
+def _dark(problem: OneWayProblem) -> Configuration:
+    """No light path at all, for the whole window."""
+    none = np.zeros(0, dtype=np.int32)
+    return Configuration(problem.budget.timing.window_s, none, none, none)
