@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
@@ -14,10 +15,11 @@ from hydra.calendar import Ground
 from hydra.errors import AdmissionError, DeviceUnavailable, HydraError
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState
-from hydra.plan import paths_by_pair
+from hydra.plan import Pair, paths_by_pair
 from hydra.reservations import Pin, Reservation, ReservationRequest
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
 
+LOG = logging.getLogger("hydra.bookings")
 _PLACEMENT_ATTEMPTS: Final = 3
 _NOT_BEGUN: Final = frozenset({ReservationState.HELD, ReservationState.SCHEDULED})
 
@@ -183,6 +185,20 @@ class Bookings:
         """Bring back the paths of all reservations that should have one."""
         holding = [r.id for r in self._ledger.reservations() if r.holds_capacity]
         self._place(holding)
+
+    def rejoin(self, pairs: Collection[Pair]) -> None:
+        """Give pairs that lost a path which nobody reserved another one, where there is room."""
+        for pair in sorted(pairs):
+            if pair in paths_by_pair(self._ledger.state):
+                continue
+            try:
+                target = self._planning.rejoined(
+                    self._ledger.state, pair, self._ledger.pins(), self._upkeep.blocked_ports()
+                )
+                self._mover.move(self._ledger.enter("circuit lost", "planned around it"), target)
+            except AdmissionError as error:
+                LOG.warning("stays electrical: %s", error)
+        self._ledger.claim_standing()
 
     def keep_time(self) -> None:
         """End the reservations whose time is up, and begin those whose time has come."""

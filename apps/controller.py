@@ -11,10 +11,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final
+from concurrent.futures import Future
+from typing import Final, TypeVar
 
 import numpy as np
 
+from apps.auditor import Auditor
 from apps.bookings import Bookings
 from apps.devices import Devices
 from apps.fleet import Fleet
@@ -23,15 +25,25 @@ from apps.ledger import Ledger
 from apps.mover import Mover
 from apps.planner import Planner
 from apps.planning import Planning, Proposal
+from apps.prober import Prober
 from apps.quarantine import Quarantine
 from apps.runner import Runner
 from apps.stats_poller import StatsPoller
 from apps.upkeep import Upkeep
-from hydra.errors import HydraError, PlanError, UnknownName
+from hydra.errors import DeviceUnavailable, HydraError, PlanError, UnknownName
 from hydra.events import EventLog
 from hydra.journal import Journal, JournalError
-from hydra.model import DatapathId, DemandMatrix, Fabric, NetworkState, PlaneId, PortId
-from hydra.plan import Plan
+from hydra.model import (
+    Circuit,
+    DatapathId,
+    DemandMatrix,
+    Fabric,
+    NetworkState,
+    Path,
+    PlaneId,
+    PortId,
+)
+from hydra.plan import Plan, paths_by_pair
 from hydra.policy import Mode, Policy
 from hydra.quarantine import Quarantined
 from hydra.reservations import Reservation, ReservationRequest
@@ -40,19 +52,24 @@ from hydra.service import (
     DemandReport,
     DemandSource,
     DeviceStatus,
+    DriftReport,
     GroupOutcome,
     PlanReport,
     PlanRequest,
     QuarantinedPort,
+    Reconciliation,
     Reconfiguration,
     ReservationPreview,
     Verdict,
 )
+from hydra.surveillance import LostPath
 from hydra.worth import judge
 
 LOG = logging.getLogger("hydra.controller")
 _HOUSEKEEPING_S: Final = 0.25
 _UPKEEP_S: Final = 2.0
+_PATIENCE_S: Final = 60.0
+_AnswerT = TypeVar("_AnswerT")
 _RESUME_S: Final = 10.0
 """Reservations wait this long after a start for switches that are still missing."""
 
@@ -78,6 +95,14 @@ class Controller:
         self._mover = Mover(
             fabric, policy, self._planning, self._runner, self._upkeep, self._ledger
         )
+        self._prober = Prober(
+            fabric,
+            policy,
+            self.fleet,
+            self._upkeep.standing,
+            self._upkeep.on_circuits,
+            lambda lost: self._jobs.put(lambda: self._withdraw_lost_paths(lost)),
+        )
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._bookings = Bookings(
             fabric,
@@ -88,22 +113,35 @@ class Controller:
             policy.max_hops,
             self._jobs.put,
         )
+        self._auditor = Auditor(
+            fabric,
+            policy,
+            self.fleet,
+            self._devices,
+            self._ledger,
+            self._upkeep,
+            self._mover,
+            self._planning,
+        )
         self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
         self.fleet.watch(self._switch_connected, self._port_changed)
 
     # -- life -----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Raises HydraError if the journal can't be used."""
+        """Raises HydraError if the journal can't be used, or another controller is at work."""
+        self._devices.claim()
         self._ledger.load()
         self._quarantine.load()
         self._planner.start()
         self._thread.start()
         self._upkeep.announcer.start()
         self._poller.start()
+        self._prober.start()
 
     def stop(self) -> None:
         """End after the job under way; the network goes on as it is."""
+        self._prober.stop()
         self._poller.stop()
         self._upkeep.announcer.stop()
         self._devices.stop_waiting()
@@ -120,6 +158,7 @@ class Controller:
         resume_s: float | None = time.monotonic() + _RESUME_S
         upkeep_s = time.monotonic() + _UPKEEP_S
         epoch_s = time.monotonic() + self._policy.epoch_s
+        audit_s = time.monotonic() + self._policy.audit_interval_s
         while True:
             if time.monotonic() >= upkeep_s:
                 self._safely(self._upkeep.look_after)
@@ -131,6 +170,9 @@ class Controller:
                 epoch_s = max(epoch_s + self._policy.epoch_s, time.monotonic())
                 if self._policy.mode is Mode.PERIODIC:
                     self._safely(self._periodic)
+            if self._policy.audit_interval_s and time.monotonic() >= audit_s:
+                self._safely(self._audit)
+                audit_s = time.monotonic() + self._policy.audit_interval_s
             self._safely(self._bookings.keep_time)
             try:
                 job = self._jobs.get(timeout=_HOUSEKEEPING_S)
@@ -149,6 +191,49 @@ class Controller:
         except Exception:
             LOG.exception("a job failed unexpectedly; the controller goes on")
 
+    def _ask(self, question: Callable[[], _AnswerT]) -> _AnswerT:
+        """Have the conductor answer between two jobs, for another thread that waits."""
+        answer: Future[_AnswerT] = Future()
+
+        def job() -> None:
+            try:
+                answer.set_result(question())
+            except BaseException as error:
+                answer.set_exception(error)
+
+        self._jobs.put(job)
+        try:
+            return answer.result(_PATIENCE_S)
+        except TimeoutError:
+            raise DeviceUnavailable(
+                "controller", f"busy with other changes for {_PATIENCE_S:g} s: ask again"
+            ) from None
+
+    # -- drift ------------------------------------------------------------------------------------
+
+    def drift(self) -> DriftReport:
+        """Read all devices and compare; changes nothing. Waits for the change under way.
+
+        Raises DeviceUnavailable if that takes too long.
+        """
+        return self._ask(self._auditor.look)
+
+    def reconcile(self) -> Reconciliation:
+        """Mend what :meth:`drift` finds. Raises DeviceUnavailable, JournalError."""
+        return self._ask(self._mend)
+
+    def _mend(self) -> Reconciliation:
+        done = self._auditor.mend()
+        if done.reconfigurations:
+            self._bookings.restore()
+        return done
+
+    def _audit(self) -> None:
+        before = self._ledger.state
+        self._auditor.audit()
+        if self._ledger.state != before:
+            self._bookings.restore()
+
     # -- events, in the OpenFlow hub's thread -----------------------------------------------------
 
     def _switch_connected(self, datapath: DatapathId) -> None:
@@ -161,14 +246,29 @@ class Controller:
             self._jobs.put(self._withdraw_dead_circuits)
 
     def _withdraw_dead_circuits(self) -> None:
-        """A circuit lost its light: its pairs go electrical, and reservations elsewhere."""
+        """Circuits lost their light: their pairs go electrical, and elsewhere if they can."""
         dead, reason = self._upkeep.dead_circuits()
-        if not dead:
-            return
-        LOG.error("%s", reason)
-        entry = self._ledger.enter("circuit lost", reason)
-        self._mover.move(entry, self._planning.without_circuits(self._ledger.state, dead))
+        if dead:
+            self._withdraw(dead, (), reason)
+
+    def _withdraw_lost_paths(self, lost: Sequence[LostPath]) -> None:
+        """Nothing comes through some paths, although there may be light."""
+        state = self._ledger.state
+        standing = [one for one in lost if state.vlans.get(one.path) == one.vlan]
+        if standing:
+            circuits = frozenset(circuit for one in standing for circuit in one.circuits)
+            reason = "; ".join(one.reason for one in standing)
+            self._upkeep.distrust(circuits, reason)
+            self._withdraw(circuits, [one.path for one in standing], reason)
+
+    def _withdraw(self, circuits: Collection[Circuit], paths: Collection[Path], why: str) -> None:
+        """Divert the pairs on these circuits and paths at once, and then plan around them."""
+        LOG.error("%s", why)
+        before = paths_by_pair(self._ledger.state)
+        entry = self._ledger.enter("circuit lost", why)
+        self._mover.move(entry, self._planning.reduced(self._ledger.state, circuits, paths))
         self._bookings.restore()
+        self._bookings.rejoin(before.keys() - paths_by_pair(self._ledger.state).keys())
 
     # -- demand and plans -------------------------------------------------------------------------
 

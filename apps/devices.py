@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from drivers.registry import optical_switch, tor_switch
-from hydra.errors import DeviceError, UnknownName
+from hydra.errors import DeviceError, HeldElsewhere, HydraError, UnknownName
 from hydra.model import CrossConnect, Fabric, PlaneId, RackId
 from hydra.policy import Policy
-from hydra.roles import OpticalSwitch, PortVlans, Task, TaskBoard, TaskState, TorSwitch
+from hydra.reconcile import Actual
+from hydra.roles import (
+    Claimable,
+    OpticalSwitch,
+    PortVlans,
+    Task,
+    TaskBoard,
+    TaskState,
+    TorSwitch,
+)
 from hydra.service import DeviceStatus
+
+LOG = logging.getLogger("hydra.devices")
+_READERS: Final = 32
+_KEEP_S: Final = 2.0
 
 _DeviceT = TypeVar("_DeviceT", OpticalSwitch, TorSwitch)
 _ResultT = TypeVar("_ResultT")
@@ -42,10 +57,32 @@ class _Slot(Generic[_DeviceT]):
             self.problem = ""
             return result
 
+    def keep(self) -> None:
+        """Keep the session of a claimed device alive, unless it is in use anyway."""
+        if not isinstance(self.device, Claimable) or not self.lock.acquire(blocking=False):
+            return
+        try:
+            self.device.keep()
+        finally:
+            self.lock.release()
+
     def close(self) -> None:
         with self.lock:
             self.device.close()
             self.connected = False
+
+
+def _claim(tor: TorSwitch) -> None:
+    if isinstance(tor, Claimable):
+        tor.claim()
+
+
+def _answer(future: Future[_ResultT]) -> _ResultT | None:
+    try:
+        return future.result()
+    except DeviceError as error:
+        LOG.error("%s", error)
+        return None
 
 
 class Devices:
@@ -53,12 +90,54 @@ class Devices:
 
     def __init__(self, fabric: Fabric, policy: Policy) -> None:
         self._fabric = fabric
+        self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
+        self._closing = threading.Event()
+        self._keeper = threading.Thread(target=self._keep_claims, name="keeper", daemon=True)
         self._planes: dict[PlaneId, _Slot[OpticalSwitch]] = {
             plane.id: _Slot(optical_switch(plane, policy.timeouts.ocs_s)) for plane in fabric.planes
         }
         self._tors: dict[RackId, _Slot[TorSwitch]] = {
             rack.id: _Slot(tor_switch(rack, policy.timeouts.tor_s)) for rack in fabric.racks
         }
+
+    def claim(self) -> None:
+        """Hold every ToR that can be held against other controllers, and start to keep it.
+
+        Raises HydraError if another controller has one. A ToR that is silent is claimed as soon as
+        it answers.
+        """
+        futures = [self._pool.submit(slot.use, _claim) for slot in self._tors.values()]
+        held = []
+        for future in futures:
+            try:
+                future.result()
+            except HeldElsewhere as error:
+                held.append(str(error))
+            except DeviceError as error:
+                LOG.warning("%s", error)
+        if held:
+            more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
+            raise HydraError(f"a controller is at work on this fabric already: {held[0]}{more}")
+        self._keeper.start()
+
+    def _keep_claims(self) -> None:
+        while not self._closing.wait(_KEEP_S):
+            for slot in self._tors.values():
+                slot.keep()
+
+    def read(self, ports: Mapping[RackId, Collection[str]]) -> tuple[Actual, list[str]]:
+        """All mirrors, and the VLANs of these ports, in parallel; with the names of the silent."""
+        planes = {plane: self._pool.submit(self.cross_connects, plane) for plane in self._planes}
+        tors = {rack: self._pool.submit(self.vlans, rack, names) for rack, names in ports.items()}
+        mirrors = {plane: _answer(future) for plane, future in planes.items()}
+        vlans = {rack: _answer(future) for rack, future in tors.items()}
+        silent = [self._fabric.planes[plane].name for plane, got in mirrors.items() if got is None]
+        silent += [self._fabric.racks[rack].name for rack, got in vlans.items() if got is None]
+        actual = Actual(
+            {plane: got for plane, got in mirrors.items() if got is not None},
+            {rack: got for rack, got in vlans.items() if got is not None},
+        )
+        return actual, silent
 
     def cross_connects(self, plane: PlaneId) -> frozenset[CrossConnect]:
         return self._planes[plane].use(lambda device: device.cross_connects())
@@ -121,6 +200,10 @@ class Devices:
         return planes + tors
 
     def close(self) -> None:
+        self._closing.set()
+        if self._keeper.is_alive():
+            self._keeper.join()
+        self._pool.shutdown(wait=False, cancel_futures=True)
         for plane in self._planes.values():
             plane.close()
         for tor in self._tors.values():

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 
 from apps.framework import Connection, PortInfo, Post
 from apps.openflow import (
+    ROLE_MASTER,
+    ROLE_NO_CHANGE,
     FlowCounters,
     MalformedReplyError,
     PortPackets,
@@ -24,8 +26,10 @@ from apps.openflow import (
     encode_changes,
     encode_packet_out,
     encode_port_stats_request,
+    encode_role_request,
 )
-from drivers.codecs.openflow import encode_barrier, encode_flow_stats_request
+from apps.rule_tables import RuleTable, decode_rules
+from drivers.codecs.openflow import TABLE_ALL, encode_barrier, encode_flow_stats_request
 from hydra.frames import parse_probe
 from hydra.model import DatapathId, Fabric
 from hydra.pipeline import Port
@@ -73,6 +77,7 @@ class Fleet:
         self._probes: dict[int, Future[None]] = {}
         self._xids = itertools.count()
         self._watchers: list[Callable[[DatapathId], None]] = []
+        self._probe_watcher: Callable[[int], None] | None = None
         self._port_watchers: list[Callable[[DatapathId, PortInfo], None]] = []
 
     def watch(
@@ -83,6 +88,10 @@ class Fleet:
         """Be told, in the hub's thread, of switches that connect and ports that change."""
         self._watchers.append(connected)
         self._port_watchers.append(port_changed)
+
+    def watch_probes(self, heard: Callable[[int], None]) -> None:
+        """Be told, in the hub's thread, the nonce of every probe that nobody else waits for."""
+        self._probe_watcher = heard
 
     # -- events: the hub's thread ---------------------------------------------------------------
 
@@ -152,6 +161,13 @@ class Fleet:
             if pending is not None and pending.datapath == datapath and pending.error is None:
                 pending.error = error
 
+    def role_replied(self, datapath: int, xid: int, generation: int) -> None:
+        with self._lock:
+            pending = self._pending.get(xid)
+            if pending is not None and pending.datapath == datapath:
+                pending.body += generation.to_bytes(8, "big")
+        self._resolve(datapath, xid)
+
     def statistics_replied(self, datapath: int, xid: int, body: bytes, *, more: bool) -> None:
         with self._lock:
             pending = self._pending.get(xid)
@@ -181,12 +197,20 @@ class Fleet:
             future = self._probes.pop(probe.nonce, None)
         if future is not None:
             future.set_result(None)
+        elif self._probe_watcher is not None:
+            self._probe_watcher(probe.nonce)
 
     # -- calls: native threads ------------------------------------------------------------------
 
     def connected(self) -> frozenset[DatapathId]:
         with self._lock:
             return frozenset(self._switches)
+
+    def await_connected(self, datapaths: Collection[DatapathId], timeout_s: float) -> None:
+        """Wait until all of these switches are connected, or the time is up."""
+        wanted = frozenset(datapaths)
+        with self._changed:
+            self._changed.wait_for(lambda: wanted <= self._switches.keys(), timeout_s)
 
     def port(self, datapath: DatapathId, name: str) -> PortInfo | None:
         """None while the switch is not connected, or has no such port."""
@@ -223,6 +247,34 @@ class Fleet:
             for datapath, result in results.items()
         }
 
+    def become_master(
+        self, datapaths: Collection[DatapathId], timeout_s: float
+    ) -> dict[DatapathId, str | None]:
+        """Fence off a controller that had these switches before (OpenFlow 1.3.5, section 6.3.6).
+
+        Each switch is asked for the generation that it knows, and told the next: whoever was its
+        master can't change its rules any more. Returns what stood in the way, as :meth:`apply`.
+        """
+        known = self._request(
+            datapaths,
+            lambda _datapath, _ports, xid: encode_role_request(ROLE_NO_CHANGE, 0, xid),
+            timeout_s,
+        )
+        generations = {
+            datapath: int.from_bytes(result, "big")
+            for datapath, result in known.items()
+            if isinstance(result, bytes)
+        }
+        told = self._request(
+            generations,
+            lambda dp, _ports, xid: encode_role_request(ROLE_MASTER, generations[dp] + 1, xid),
+            timeout_s,
+        )
+        return {
+            datapath: None if isinstance(result, bytes) else result
+            for datapath, result in {**known, **told}.items()
+        }
+
     def flow_counters(
         self, datapaths: Collection[DatapathId], table: int, timeout_s: float
     ) -> dict[DatapathId, FlowCounters | None]:
@@ -233,6 +285,31 @@ class Fleet:
             timeout_s,
         )
         return {datapath: _flow_counters(result) for datapath, result in results.items()}
+
+    def rule_tables(
+        self, datapaths: Collection[DatapathId], timeout_s: float
+    ) -> dict[DatapathId, tuple[SwitchPorts, RuleTable] | None]:
+        """Every rule of these switches, with their ports; None for one that did not answer."""
+        results = self._request(
+            datapaths,
+            lambda _datapath, _ports, xid: encode_flow_stats_request(TABLE_ALL, 0, 0, xid),
+            timeout_s,
+        )
+        return {
+            datapath: self._rule_table(datapath, result) for datapath, result in results.items()
+        }
+
+    def _rule_table(
+        self, datapath: DatapathId, result: bytes | str
+    ) -> tuple[SwitchPorts, RuleTable] | None:
+        with self._lock:
+            switch = self._switches.get(datapath)
+        if switch is None or not isinstance(result, bytes):
+            return None
+        try:
+            return switch.ports, decode_rules(result)
+        except MalformedReplyError:
+            return None
 
     def port_packets(
         self, datapaths: Collection[DatapathId], timeout_s: float
@@ -288,6 +365,33 @@ class Fleet:
             )
             if message:
                 self._send(switch.connection, message)
+
+    def optical_port(self, datapath: DatapathId) -> int:
+        """The number of a vswitch's optical port; 0 while it is not connected or has none."""
+        with self._lock:
+            switch = self._switches.get(datapath)
+            return 0 if switch is None else switch.ports.optical
+
+    def send_messages(self, messages: Mapping[DatapathId, bytes | bytearray]) -> None:
+        """OpenFlow messages that nobody answers, all in one visit to the hub."""
+        with self._lock:
+            known = {datapath: self._switches.get(datapath) for datapath in messages}
+        sending = [
+            (switch.connection, bytes(messages[datapath]))
+            for datapath, switch in known.items()
+            if switch is not None
+        ]
+
+        def send() -> None:
+            for connection, message in sending:
+                connection.send(message)
+
+        self._post(send)
+
+    @property
+    def post(self) -> Post:
+        """Run a function in the hub's thread, after what was handed to it before."""
+        return self._post
 
     def expect_probe(self, nonce: int) -> Future[None]:
         """A future that resolves when the probe with ``nonce`` comes in."""

@@ -38,6 +38,8 @@ with warnings.catch_warnings():
     from ryu.lib import hub
     from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 
+from apps.openflow import TAKEN_OVER
+
 
 def _no_patch(**_modules: bool) -> None:
     """Stands in for ``hub.patch``: sockets, threads and select stay the system's own."""
@@ -85,6 +87,8 @@ class SwitchEvents(Protocol):
     def error_replied(self, datapath: int, xid: int, error: str) -> None: ...
 
     def statistics_replied(self, datapath: int, xid: int, body: bytes, *, more: bool) -> None: ...
+
+    def role_replied(self, datapath: int, xid: int, generation: int) -> None: ...
 
     def packet_received(self, datapath: int, frame: bytes) -> None: ...
 
@@ -153,8 +157,15 @@ class _DatapathConnection:
         self._datapath.send(message)
 
 
+_NOT_MASTER = (
+    (ofproto_v1_3.OFPET_BAD_REQUEST, ofproto_v1_3.OFPBRC_IS_SLAVE),
+    (ofproto_v1_3.OFPET_ROLE_REQUEST_FAILED, ofproto_v1_3.OFPRRFC_STALE),
+)
 _RAW_KINDS = (ofproto_v1_3.OFPMP_FLOW, ofproto_v1_3.OFPMP_PORT_STATS)
 _MULTIPART_HEAD = struct.Struct("!HH")
+_PACKET_IN_MATCH = struct.Struct("!H")
+_PACKET_IN_MATCH_AT = 24
+"""Header, buffer id, total length, reason, table and cookie come before the match."""
 
 
 def _hand_over_statistics(events: SwitchEvents) -> None:
@@ -183,6 +194,25 @@ def _hand_over_statistics(events: SwitchEvents) -> None:
     parsers[ofproto_v1_3.OFPT_MULTIPART_REPLY] = parse
 
 
+def _hand_over_packets(events: SwitchEvents) -> None:
+    """Take frames from raw packet-ins, past Ryu's object with its parsed match: probes are many."""
+    parsers = ofproto_v1_3_parser._MSG_PARSERS
+
+    def parse(
+        datapath: Any,
+        _version: int,
+        _msg_type: int,
+        msg_len: int,
+        _xid: int,
+        buf: bytearray,
+    ) -> None:
+        (match_length,) = _PACKET_IN_MATCH.unpack_from(buf, _PACKET_IN_MATCH_AT + 2)
+        frame_at = _PACKET_IN_MATCH_AT + (match_length + 7) // 8 * 8 + 2
+        events.packet_received(datapath.id, bytes(buf[frame_at:msg_len]))
+
+    parsers[ofproto_v1_3.OFPT_PACKET_IN] = parse
+
+
 def _port_info(port: Any) -> PortInfo:
     down = bool(port.config & ofproto_v1_3.OFPPC_PORT_DOWN) or bool(
         port.state & ofproto_v1_3.OFPPS_LINK_DOWN
@@ -208,6 +238,7 @@ class OpenFlowApp(app_manager.RyuApp):
         cfg.CONF.set_override("ofp_listen_host", host)
         cfg.CONF.set_override("ofp_tcp_listen_port", port)
         _hand_over_statistics(self._events)
+        _hand_over_packets(self._events)
 
     def start(self) -> None:
         super().start()
@@ -244,13 +275,17 @@ class OpenFlowApp(app_manager.RyuApp):
     def _barrier_reply(self, event: Any) -> None:
         self._events.barrier_replied(event.msg.datapath.id, event.msg.xid)
 
+    @set_ev_cls(ofp_event.EventOFPRoleReply, MAIN_DISPATCHER)
+    def _role_reply(self, event: Any) -> None:
+        message = event.msg
+        self._events.role_replied(message.datapath.id, message.xid, message.generation_id)
+
     @set_ev_cls(ofp_event.EventOFPErrorMsg, [CONFIG_DISPATCHER, MAIN_DISPATCHER])
     def _error(self, event: Any) -> None:
         message = event.msg
         if message.datapath.id is not None:
-            text = f"OpenFlow error type {message.type}, code {getattr(message, 'code', None)}"
+            kind, code = message.type, getattr(message, "code", None)
+            text = f"OpenFlow error type {kind}, code {code}"
+            if (kind, code) in _NOT_MASTER:
+                text = TAKEN_OVER
             self._events.error_replied(message.datapath.id, message.xid, text)
-
-    @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)
-    def _packet_in(self, event: Any) -> None:
-        self._events.packet_received(event.msg.datapath.id, bytes(event.msg.data))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 from apps.configuration import load_configuration
@@ -15,6 +16,7 @@ from apps.framework import Application, OpenFlowApp, Post, SwitchEvents
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog, Limiter
 from apps.rest.server import RestServer, Tls
+from apps.single import check_port, journal_claimed
 from apps.tokens import TokenFile
 from hydra.config import Loaded
 from hydra.errors import HydraError
@@ -41,6 +43,10 @@ class HydraApplication:
     def __init__(self, loaded: Loaded, post: Post) -> None:
         settings = loaded.controller
         self.openflow_address = (settings.openflow_host, settings.openflow_port)
+        self._alone = ExitStack()
+        self._alone.enter_context(journal_claimed(settings.journal))
+        check_port("controller.openflow", *self.openflow_address)
+        check_port("controller.rest", settings.rest_host, settings.rest_port)
         self._controller = Controller(loaded.fabric, loaded.policy, Journal(settings.journal), post)
         app = create_app(
             self._controller,
@@ -65,6 +71,7 @@ class HydraApplication:
     def stop(self) -> None:
         self._rest.stop()
         self._controller.stop()
+        self._alone.close()
         LOG.info("stopped; the switches go on forwarding")
 
 

@@ -42,6 +42,11 @@ from drivers.codecs.openflow import (
 from hydra.pipeline import SHAPES, Arg, Field, Output, Port, PushVlan, RuleKind, Shape, ToController
 from hydra.rules import FlowRule, Install, Remove, RuleChange
 
+TAKEN_OVER: Final = "another controller has taken this switch over: stop one of the two"
+"""What a switch means that refuses a controller which is not its master any more."""
+ROLE_NO_CHANGE: Final = 0
+ROLE_MASTER: Final = 2
+TYPE_ROLE_REQUEST: Final = 24
 _VLAN_PRESENT: Final = 0x1000
 
 
@@ -279,6 +284,11 @@ def encode_changes(
         parts.insert(0, encode_bundle_control(bundle_id, BUNDLE_OPEN, xid))
         parts.append(encode_bundle_control(bundle_id, BUNDLE_COMMIT, xid))
     return b"".join(parts)
+
+
+def encode_role_request(role: int, generation: int, xid: int) -> bytes:
+    body = struct.pack("!IxxxxQ", role, generation & 2**64 - 1)
+    return encode(TYPE_ROLE_REQUEST, xid, body)
 
 
 def encode_packet_out(frame: bytes, port: int, xid: int) -> bytes:

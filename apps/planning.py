@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from hydra.errors import PlanError
+from hydra.errors import AdmissionError, PlanError
 from hydra.model import (
     Circuit,
     DemandMatrix,
@@ -20,7 +20,7 @@ from hydra.model import (
     RackId,
     Topology,
 )
-from hydra.plan import Plan, diff, paths_by_pair
+from hydra.plan import Pair, Plan, diff, pair_of, paths_by_pair
 from hydra.policy import Policy
 from hydra.reservations import Pin
 from hydra.service import PlanRequest
@@ -210,7 +210,10 @@ class Planning:
         paths = tuple(sorted([*kept, *(path for path, _ in reserved.pinned)]))
         topology = Topology(frozenset(c for path in paths for c in path.circuits), paths)
         if len(kept) < len(others):
-            topology = self._find_room(current, reserved, kept, others, blocked) or topology
+            topology = (
+                self._find_room(current, reserved, kept, list(map(pair_of, others)), blocked)
+                or topology
+            )
         return self._allocate(current, topology)
 
     def _find_room(
@@ -218,13 +221,13 @@ class Planning:
         current: NetworkState,
         reserved: Reserved,
         kept: Sequence[Path],
-        wanted: Sequence[Path],
+        wanted: Sequence[Pair],
         blocked: Collection[PortId],
     ) -> Topology | None:
         """A topology with what is reserved and kept, and as many of the other pairs as it takes."""
         demand = np.zeros((len(self._fabric.racks),) * 2)
-        for path in wanted:
-            demand[path.src, path.dst] = _FAINT_MBPS
+        for low, high in wanted:
+            demand[low, high] = _FAINT_MBPS
         fixed = Reserved((*reserved.pinned, *((path, 0.0) for path in kept)))
         budget = Budget(self._policy.max_hops, blocked_ports=frozenset(blocked), boolean=False)
         plan = algorithm(self._policy.algorithm)
@@ -233,9 +236,50 @@ class Planning:
         except PlanError:
             return None
 
+    def rejoined(
+        self, current: NetworkState, pair: Pair, pins: Sequence[Pin], blocked: Collection[PortId]
+    ) -> NetworkState:
+        """The state in which ``pair``, which nobody reserved, has a path again; all others stay.
+
+        Raises AdmissionError if there is no room for one.
+        """
+        reserved = _reserved(pins, blocked)
+        pinned = {(path.src, path.dst) for path, _ in reserved.pinned}
+        kept = [
+            path
+            for path in current.topology.paths
+            if (path.src, path.dst) not in pinned and not _touches(path, blocked)
+        ]
+        topology = self._find_room(current, reserved, kept, [pair], blocked)
+        if topology is None or all((path.src, path.dst) != pair for path in topology.paths):
+            racks = " and ".join(self._fabric.racks[rack].name for rack in pair)
+            raise AdmissionError(f"there is no room for another path between {racks}")
+        return self._allocate(current, topology)
+
     def without_circuits(self, current: NetworkState, lost: Collection[Circuit]) -> NetworkState:
         """``current`` less these circuits, every path over them, and what only those used."""
-        paths = tuple(p for p in current.topology.paths if set(lost).isdisjoint(p.circuits))
+        return self.reduced(current, lost, ())
+
+    def reduced(
+        self, current: NetworkState, lost: Collection[Circuit], lost_paths: Collection[Path]
+    ) -> NetworkState:
+        """``current`` less these circuits, every path over them, ``lost_paths``, and what only
+        those used.
+        """
+        paths = tuple(
+            path
+            for path in current.topology.paths
+            if path not in lost_paths and set(lost).isdisjoint(path.circuits)
+        )
+        circuits = frozenset(circuit for path in paths for circuit in path.circuits)
+        return self._allocate(current, Topology(circuits, paths))
+
+    def restored(
+        self, current: NetworkState, topology: Topology, blocked: Collection[PortId]
+    ) -> NetworkState:
+        """``current`` with those paths of an earlier ``topology`` that do not need ``blocked``."""
+        standing = set(current.topology.paths)
+        paths = tuple(p for p in topology.paths if p in standing or not _touches(p, blocked))
         circuits = frozenset(circuit for path in paths for circuit in path.circuits)
         return self._allocate(current, Topology(circuits, paths))
 

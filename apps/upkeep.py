@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -13,14 +13,15 @@ from apps.announcer import Announced, Announcer, reachable_on
 from apps.devices import Devices
 from apps.fleet import Fleet
 from apps.ledger import Ledger
+from apps.openflow import TAKEN_OVER
 from apps.quarantine import Quarantine
 from hydra.errors import DeviceError
 from hydra.executor import Conditions, Execution
 from hydra.model import (
     Circuit,
-    CrossConnect,
     DatapathId,
     Fabric,
+    NetworkState,
     PlaneId,
     PortId,
     RackId,
@@ -29,13 +30,14 @@ from hydra.model import (
 from hydra.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, RuleKind, cookie
 from hydra.plan import Pair, pair_of, without
 from hydra.policy import Policy
-from hydra.reconcile import Actual, reconcile, stray_mirrors, wanted_vlans
-from hydra.roles import PortVlans
+from hydra.reconcile import Reconciled, reconcile, stray_mirrors, wanted_vlans
 from hydra.rules import FlowRule, Install, RemoveByCookie, RuleChange, base_rules, circuit_rules
 from hydra.service import DeviceStatus
 
 LOG = logging.getLogger("hydra.upkeep")
 _LONGEST_WAIT_S: Final = 60.0
+_CONNECT_S: Final = 5.0
+"""For vswitches to connect after a start, where something has to be taken down."""
 
 
 class _Retries:
@@ -82,8 +84,12 @@ class Upkeep:
         self._quarantine = quarantine
         self._lock = threading.Lock()
         self._synchronised: set[DatapathId] = set()
+        self._mastered: set[DatapathId] = set()
+        """Switches that know this controller as their master, since they connected."""
         self._dead_uplinks: frozenset[str] = frozenset()
         self._uncertain_planes: set[PlaneId] = set()
+        self._settled = False
+        """The present state is known: vswitches may be brought to it."""
         self._reconciled = False
         self._retries = _Retries()
         self._moving: Callable[[], Collection[Pair]] = tuple
@@ -100,29 +106,43 @@ class Upkeep:
         lost = [path for path in state.topology.paths if pair_of(path) in moving]
         return reachable_on(self._fabric, without(state, (), lost))
 
+    def standing(self) -> tuple[NetworkState, Collection[Pair]]:
+        """The present state, and the pairs whose paths are being moved."""
+        moving = self._moving()
+        return self._ledger.state, moving
+
     # -- vswitches --------------------------------------------------------------------------------
 
     def forget_switch(self, datapath: DatapathId) -> None:
         """It connected anew, with whatever rules it holds."""
         with self._lock:
             self._synchronised.discard(datapath)
+            self._mastered.discard(datapath)
 
     def ready_switches(self) -> frozenset[DatapathId]:
         """Connected, and holding exactly the rules that they should."""
         with self._lock:
             return frozenset(self._synchronised) & self._fleet.connected()
 
+    def on_circuits(self) -> frozenset[DatapathId]:
+        """Vswitches that can send and receive on circuits now."""
+        dead = {
+            self._fabric.server_by_name[name].vswitch.datapath_id for name in self._dead_uplinks
+        }
+        return self.ready_switches() - dead
+
     def conditions(self) -> Conditions:
         return Conditions(self.ready_switches(), self._dead_uplinks)
 
-    def _rules_for(self, server: Server) -> list[FlowRule]:
+    def rules_for(self, server: Server) -> list[FlowRule]:
+        """All rules that its vswitch is to hold now."""
         rules = list(base_rules(self._fabric, server, self._dead_uplinks))
         rules += circuit_rules(self._ledger.state, server)
         return rules
 
     def synchronise(self, datapaths: Collection[DatapathId]) -> None:
         """Bring whole vswitches to the intended state, in one atomic bundle each."""
-        if not self._reconciled:
+        if not self._settled:
             return  # the devices come first; every connected switch is synchronised after
         changes: dict[DatapathId, list[RuleChange]] = {}
         wipe = RemoveByCookie(COOKIE_TAG, COOKIE_TAG_MASK)
@@ -136,13 +156,14 @@ class Upkeep:
                         server.name,
                         ", ".join(missing),
                     )
-                rules = [Install(rule) for rule in self._rules_for(server)]
+                rules = [Install(rule) for rule in self.rules_for(server)]
                 changes[datapath] = [wipe, *rules]
             elif datapath in self._fabric.rack_by_tor_datapath:
                 normal = FlowRule(RuleKind.TOR_NORMAL, (), cookie(RuleKind.TOR_NORMAL))
                 changes[datapath] = [Install(normal)]
             else:
                 LOG.warning("switch %#x is not in the configuration; it is left alone", datapath)
+        self._become_master(changes)
         errors = self._fleet.apply(changes, self._policy.timeouts.vswitch_s)
         with self._lock:
             for datapath, error in errors.items():
@@ -150,6 +171,9 @@ class Upkeep:
                     self._synchronised.add(datapath)
                 else:
                     LOG.error("switch %#x was not synchronised: %s", datapath, error)
+                    if error == TAKEN_OVER:
+                        self._mastered.discard(datapath)
+                self._retries.note(f"switch {datapath:#x}", error is None)
         self.update_dead_uplinks()
         self.announcer.announce(
             [
@@ -158,6 +182,17 @@ class Upkeep:
                 if entry[0].vswitch.datapath_id in changes
             ]
         )
+
+    def _become_master(self, datapaths: Collection[DatapathId]) -> None:
+        with self._lock:
+            new = [datapath for datapath in datapaths if datapath not in self._mastered]
+        errors = self._fleet.become_master(new, self._policy.timeouts.vswitch_s)
+        with self._lock:
+            for datapath, error in errors.items():
+                if error is None:
+                    self._mastered.add(datapath)
+                else:
+                    LOG.error("switch %#x did not take this controller: %s", datapath, error)
 
     def _uplink_down(self, server: Server) -> bool:
         """Known to be down, at either end; a switch that is silent says nothing."""
@@ -204,14 +239,17 @@ class Upkeep:
         self._quarantine.put(ends, reason)
         return dead, reason
 
+    def distrust(self, circuits: Collection[Circuit], reason: str) -> None:
+        """Put the ports of these circuits into quarantine."""
+        ends = {end for circuit in circuits for end in (circuit.a, circuit.b)}
+        self._quarantine.put(ends, reason)
+
     # -- devices ----------------------------------------------------------------------------------
 
     def look_after(self) -> None:
         """Reconcile once at the start; afterwards open again what was lost, and tidy up."""
         if not self._reconciled:
             self._reconcile()
-            self._reconciled = True
-            self.synchronise(self._fleet.connected())
             return
         for plane in self._fabric.planes:
             problem = self._devices.plane_problem(plane.id)
@@ -226,38 +264,43 @@ class Upkeep:
                 self._retries.note(rack.name, self._devices.tor_problem(rack.id) is None)
         known = self._fabric.server_by_datapath.keys() | self._fabric.rack_by_tor_datapath.keys()
         late = (self._fleet.connected() - self._synchronised) & known
-        if late:
-            self.synchronise(late)
-
-    def _read_devices(self) -> Actual:
-        actual_mirrors: dict[PlaneId, frozenset[CrossConnect]] = {}
-        for plane in self._fabric.planes:
-            try:
-                actual_mirrors[plane.id] = self._devices.cross_connects(plane.id)
-            except DeviceError as error:
-                LOG.error("%s", error)
-        actual_vlans: dict[RackId, Mapping[str, PortVlans]] = {}
-        for rack, ports in wanted_vlans(self._fabric, self._ledger.state).items():
-            try:
-                actual_vlans[rack] = self._devices.vlans(rack, ports)
-            except DeviceError as error:
-                LOG.error("%s", error)
-        return Actual(actual_mirrors, actual_vlans)
+        due = [datapath for datapath in late if self._retries.due(f"switch {datapath:#x}")]
+        if due:
+            self.synchronise(due)
 
     def _reconcile(self) -> None:
         """Find out what the network is in, and mend what differs from it."""
-        found = reconcile(self._fabric, self._ledger.state, self._read_devices())
+        state = self._ledger.state
+        actual, _ = self._devices.read(wanted_vlans(self._fabric, state))
+        found = reconcile(self._fabric, state, actual)
+        self._settled = True
         if found.dropped:
             LOG.warning("%d circuit(s) of the journal are not there any more", len(found.dropped))
         self._ledger.settle(found.state)
+        self._stop_using_what_goes(found)
         for rack, ports in found.retag.items():
-            self._try(partial(self._devices.set_vlans, rack, ports))
+            self.attempt(partial(self._devices.set_vlans, rack, ports))
         for plane, move in found.mirrors.items():
             action = partial(self._devices.change_mirrors, plane, move.disconnect, move.connect)
-            self._try(action)
+            self.attempt(action)
         self._ledger.save("reconciled")
+        self._reconciled = True
+        self.synchronise(self._fleet.connected())
 
-    def _try(self, action: Callable[[], None]) -> None:
+    def _stop_using_what_goes(self, found: Reconciled) -> None:
+        """Vswitches may still send on circuits that are about to be taken down: they come first.
+
+        One that does not connect in time can't be waited for; its pairs are cut off until it does.
+        """
+        if not (found.mirrors or found.retag):
+            return
+        self._fleet.await_connected(self._fabric.server_by_datapath, _CONNECT_S)
+        self.synchronise(self._fleet.connected())
+        if found.mirrors:
+            time.sleep(self._policy.drain.bound_ms / 1000)  # a barrier confirms tables only
+
+    def attempt(self, action: Callable[[], None]) -> None:
+        """Do something to a device; where it fails, the log says why."""
         try:
             action()
         except DeviceError as error:
@@ -287,7 +330,7 @@ class Upkeep:
 
     def start_over(self) -> None:
         """A reconfiguration broke off: read the devices again before anything else."""
-        self._reconciled = False
+        self._settled = self._reconciled = False
 
     def take_over(self, execution: Execution) -> None:
         """Learn from a reconfiguration what is uncertain now."""

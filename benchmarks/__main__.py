@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from benchmarks import (
     cross_connects,
+    detection,
     fuzz_codecs,
     matchings,
     multihop,
     netconf,
     planner,
+    probing,
+    reconfigurations,
     rest,
     retag,
     rule_encoding,
@@ -30,6 +33,8 @@ BENCHMARKS = (
     cross_connects,
     netconf,
     fuzz_codecs,
+    probing,
+    detection,
 )
 
 
@@ -37,6 +42,8 @@ def main() -> None:
     for benchmark in BENCHMARKS:
         print(f"\n== {benchmark.__name__}", flush=True)
         benchmark.main()
+    print(f"\n== {reconfigurations.__name__}", flush=True)
+    reconfigurations.main(())
 
 
 if __name__ == "__main__":

@@ -96,6 +96,10 @@ class DeviceUnavailable(DeviceError):
     """The device can't be reached; nothing was written."""
 
 
+class HeldElsewhere(DeviceError):
+    """Another controller holds the device; nothing was written."""
+
+
 class ProtocolError(DeviceError):
     """Bytes from the device that its grammar does not contain."""
 

@@ -62,6 +62,7 @@ from hydra.plan import (
     mirror_moves,
     pair_of,
     paths_by_pair,
+    port_trunks,
     retagging,
     without,
 )
@@ -235,12 +236,16 @@ class Execution:
     # -- drain ------------------------------------------------------------------------------------
 
     def _drain(self) -> Steps:
-        """Wait until the counters at both ends of each moving circuit stand still.
+        """Wait until the counters at both ends of what diverted pairs leave stand still.
 
         OpenFlow port counters lag by at most 12 ms in Open vSwitch, so three equal reads a few
-        milliseconds apart show an empty circuit.
+        milliseconds apart show an empty circuit. A circuit that stays is waited for, too: its ports
+        leave the VLAN of frames that may be under way.
         """
-        still = dict.fromkeys(sorted(self.plan.disconnect), 0)
+        left, hidden = self._circuits_left()
+        still = dict.fromkeys(sorted(left), 0)
+        if hidden and not still:
+            yield Batch("drain", (Pause(self.policy.drain.bound_ms / 1000),))
         last: dict[Circuit, int | None] = {}
         started: float | None = None
         first: Outcome | None = None
@@ -255,7 +260,9 @@ class Execution:
                 unchanged = count is not None and last.get(circuit) == count
                 still[circuit] = still[circuit] + 1 if unchanged else 0
                 last[circuit] = count
-            settled = all(count >= self.policy.drain.reads - 1 for count in still.values())
+            settled = not hidden and all(
+                count >= self.policy.drain.reads - 1 for count in still.values()
+            )
             late = (now - started) * 1000 >= self.policy.drain.bound_ms
             if settled or late:
                 self._note("drain", [first, *outcomes], "" if settled else "bound reached")
@@ -269,6 +276,27 @@ class Execution:
         if busy:
             self._explain(f"{len(busy)} circuit(s) still carried frames after the drain bound")
             self._replan((), busy)
+
+    def _circuits_left(self) -> tuple[set[Circuit], bool]:
+        """(circuits to drain, whether a path is hidden among the traffic of pairs that stay).
+
+        Such a path has no circuit of its own whose counters could stand still: it is given the
+        drain's bound.
+        """
+        old = paths_by_pair(self.plan.current)
+        busy = {
+            circuit
+            for pair, path in old.items()
+            if pair not in self.plan.affected
+            for circuit in path.circuits
+        }
+        left = set(self.plan.disconnect)
+        hidden = False
+        for pair in self.plan.affected & old.keys():
+            own = set(old[pair].circuits) - busy
+            left |= own
+            hidden |= not own
+        return left, hidden
 
     def _drain_reads(self, circuits: Collection[Circuit]) -> tuple[Command, ...]:
         ports: dict[RackId, set[str]] = {}
@@ -350,8 +378,20 @@ class Execution:
             current = replace(self.plan.current, epoch=self.plan.target.epoch)
             target = without(current, first)
             plan = diff(self.fabric, self.plan.current, target, self.order_of)
-            self.plan = replace(plan, retag=merged(plan.untag_first, plan.retag))
+            back = self._memberships_in(target, self.plan.untag_first)
+            self.plan = replace(plan, retag=merged(back, plan.untag_first, plan.retag))
             self._explain("nothing else moves: a circuit that had to go first may still be up")
+
+    def _memberships_in(self, state: NetworkState, ports: PortsToTag) -> PortsToTag:
+        """What these ports, which were retagged already, are to have in ``state``."""
+        trunks = port_trunks(self.fabric, state)
+        return {
+            rack: {
+                name: trunks[self.fabric.port_by_name[self.fabric.racks[rack].name, name].id]
+                for name in names
+            }
+            for rack, names in ports.items()
+        }
 
     def _move_alone(self, disconnect: Collection[Circuit], connect: Collection[Circuit]) -> Steps:
         """Move mirrors that may not move while ports are being retagged."""

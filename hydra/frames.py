@@ -13,6 +13,7 @@ _ANNOUNCE_GROUP: Final = bytes.fromhex("034879445241")
 """A locally administered multicast address: switches flood it, hosts are never shown it."""
 _MINIMUM_FRAME: Final = 60
 _DOT1Q: Final = 0x8100
+PROBE_NONCE_BYTES: Final = 8
 _PROBE_MAGIC: Final = b"HydRA?"
 
 

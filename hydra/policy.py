@@ -15,6 +15,13 @@ class Mode(Enum):
     """Also every ``epoch_s``, from measured demand, where the change pays."""
 
 
+class OnDrift(Enum):
+    """What happens to what was changed behind our back."""
+
+    MEND = "mend"
+    REPORT = "report"
+
+
 @dataclass(frozen=True, slots=True)
 class DrainPolicy:
     """When a diverted circuit counts as empty (its port counters stand still)."""
@@ -62,6 +69,11 @@ class Policy:
     minimum_circuit_life_s: float = 5.0
     fdb_age_s: float = 300.0
     """MAC ageing time of the ToRs; hosts are announced every third of it."""
+    probe_interval_s: float = 2.0
+    """Between probes of a standing path, in each direction; 0: running paths are not probed."""
+    audit_interval_s: float = 30.0
+    """Between looks for what was changed behind our back; 0: none but on request."""
+    on_drift: OnDrift = OnDrift.MEND
     quarantine_s: float | None = 60.0
     """How long the ports of a circuit that failed are left out of planning; None: until cleared."""
     drain: DrainPolicy = DrainPolicy()

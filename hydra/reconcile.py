@@ -71,7 +71,7 @@ def reconcile(fabric: Fabric, remembered: NetworkState, actual: Actual) -> Recon
     return Reconciled(
         state,
         stray_mirrors(fabric, state, actual.mirrors),
-        _wrong_vlans(fabric, state, actual),
+        wrong_vlans(fabric, state, actual),
         remembered.topology.circuits - used,
     )
 
@@ -121,9 +121,10 @@ def wanted_vlans(fabric: Fabric, state: NetworkState) -> dict[RackId, dict[str, 
     return wanted
 
 
-def _wrong_vlans(
+def wrong_vlans(
     fabric: Fabric, state: NetworkState, actual: Actual
 ) -> dict[RackId, dict[str, PortVlans]]:
+    """What the ports of ToRs that answered are to have, where they have something else."""
     wrong: dict[RackId, dict[str, PortVlans]] = {}
     for rack, ports in wanted_vlans(fabric, state).items():
         if rack not in actual.vlans:

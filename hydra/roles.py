@@ -177,6 +177,8 @@ class TorCapabilities:
     """Learned addresses can be flushed on request."""
     counters: bool = False
     """Frames and octets per port can be read."""
+    claims: bool = False
+    """It can be held against other controllers."""
     counters_age_s: float = 0.0
     """How old they may be; a port that stood still for less may be sending."""
 
@@ -221,6 +223,23 @@ class CounterReader(Protocol):
 
     def counters(self, ports: Collection[str]) -> Mapping[str, PortCounters]:
         """Read from the device."""
+
+
+@runtime_checkable
+class Claimable(Protocol):
+    """A ToR switch with ``capabilities.claims``."""
+
+    def claim(self) -> None:
+        """Hold the switch against other controllers, from now on whenever it is open.
+
+        Raises HeldElsewhere if another one has it. The device lets go when the session ends.
+        """
+
+    def keep(self) -> None:
+        """Keep an open session, and with it the claim, alive: call it every few seconds.
+
+        Never waits.
+        """
 
 
 @runtime_checkable

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from hydra.drift import Drift
 from hydra.errors import AdmissionError
 from hydra.events import EventLog
 from hydra.lifecycle import ReconfigurationState
@@ -148,6 +149,24 @@ class QuarantinedPort:
 
 
 @dataclass(frozen=True, slots=True)
+class DriftReport:
+    """How devices and vswitches differ from what the controller wants of them."""
+
+    items: tuple[Drift, ...]
+    silent: tuple[str, ...]
+    """Devices and vswitches that did not answer: nothing is known of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    found: DriftReport
+    left: DriftReport
+    """What could not be mended."""
+    reconfigurations: tuple[str, ...]
+    """Ids of those that it took."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReservationPreview:
     """What a reservation would become, and the circuits that its start would change."""
 
@@ -239,6 +258,15 @@ class ControllerService(ReservationService, Protocol):
         """The periodic mode's latest verdicts, newest first, in words."""
 
     def devices(self) -> Collection[DeviceStatus]: ...
+
+    def drift(self) -> DriftReport:
+        """Read all devices and compare; changes nothing. Waits for the change under way.
+
+        Raises DeviceUnavailable if that takes too long.
+        """
+
+    def reconcile(self) -> Reconciliation:
+        """Mend what :meth:`drift` finds. Raises DeviceUnavailable, JournalError."""
 
     def tasks(self, device: str) -> Sequence[Task]:
         """What people were asked to do at an optical switch, oldest first. Raises UnknownName."""

@@ -1,4 +1,4 @@
-"""Commands for what failed: quarantine."""
+"""Commands for what is not as it should be: reconcile, quarantine."""
 
 from __future__ import annotations
 
@@ -7,9 +7,46 @@ import click
 from apps.cli.client import ControllerClient, JsonObject, resource, url_option
 from apps.cli.command import Command, Group
 from apps.cli.network import moment
-from apps.cli.output import json_option, print_json, print_table
+from apps.cli.output import ExitCode, json_option, print_json, print_table, warn
 
 _QUARANTINE = "/v1/quarantine"
+
+
+@click.command(
+    cls=Command, examples=["hydra reconcile --dry-run", "hydra reconcile && echo all is well"]
+)
+@click.option("--dry-run", is_flag=True, help="Only show what differs.")
+@url_option
+@json_option
+@click.pass_context
+def reconcile(ctx: click.Context, dry_run: bool, url: str, as_json: bool) -> None:
+    """Mend what was changed behind the controller's back: mirrors, VLANs and rules.
+
+    Exit status 1 if something differs afterwards (or with --dry-run: now).
+    """
+    with ControllerClient(url) as client:
+        document = (
+            client.get("/v1/drift") if dry_run else client.post("/v1/reconcile", {}, wait=True)
+        )
+    found = document if dry_run else document["found"]
+    left = document if dry_run else document["left"]
+    if as_json:
+        print_json(document)
+    else:
+        _print_drift("Drift" if dry_run else "Found", found["items"])
+        if not dry_run and found["items"]:
+            _print_drift("Left", left["items"])
+        if left["silent"]:
+            warn("no answer from " + ", ".join(left["silent"]))
+    ctx.exit(ExitCode.PROBLEM if left["items"] else ExitCode.OK)
+
+
+def _print_drift(title: str, items: list[JsonObject]) -> None:
+    print_table(
+        title,
+        ("device", "what", "where", "intended", "actual"),
+        ((i["device"], i["kind"], i["subject"], i["intended"], i["actual"]) for i in items),
+    )
 
 
 @click.group(

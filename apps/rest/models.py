@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
+from hydra.drift import DriftKind
 from hydra.events import EventKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.reservations import LATEST_UNIX_S
@@ -139,6 +140,10 @@ class PlanBody(Body):
     )
     algorithm: Name | None = Field(default=None, description="Null: the configured one.")
     only_if_it_pays: bool = False
+
+
+class ReconcileBody(Body):
+    """Nothing can be chosen."""
 
 
 class TaskBody(Body):
@@ -437,6 +442,25 @@ class QuarantinedPort(Document):
 
 class Quarantine(Document):
     ports: list[QuarantinedPort]
+
+
+class Drift(Document):
+    kind: DriftKind
+    device: str
+    subject: str
+    intended: str
+    actual: str
+
+
+class DriftReport(Document):
+    items: list[Drift]
+    silent: list[str] = Field(description="Did not answer: nothing is known of them.")
+
+
+class Reconciliation(Document):
+    found: DriftReport
+    left: DriftReport = Field(description="What could not be mended.")
+    reconfigurations: list[str] = Field(description="Ids of those that it took.")
 
 
 class Decisions(Document):

@@ -27,6 +27,7 @@ from hydra.roles import Task
 from hydra.service import (
     DemandReport,
     DeviceStatus,
+    DriftReport,
     GroupOutcome,
     PlanReport,
     QuarantinedPort,
@@ -278,6 +279,22 @@ def quarantined(fabric: Fabric, one: QuarantinedPort) -> models.QuarantinedPort:
         since_unix_s=one.entry.since_unix_s,
         until_unix_s=one.entry.until_unix_s,
         on_trial=one.on_trial,
+    )
+
+
+def drift_report(report: DriftReport) -> models.DriftReport:
+    return models.DriftReport(
+        items=[
+            models.Drift(
+                kind=item.kind,
+                device=item.device,
+                subject=item.subject,
+                intended=item.intended,
+                actual=item.actual,
+            )
+            for item in report.items
+        ],
+        silent=list(report.silent),
     )
 
 

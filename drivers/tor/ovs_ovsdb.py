@@ -27,7 +27,7 @@ from hydra.config.devices import (
     option_problems,
     parse_endpoint,
 )
-from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem
+from hydra.errors import DeviceError, DeviceUnavailable, HeldElsewhere, OutcomeUnknown, Problem
 from hydra.model import Rack, VlanId
 from hydra.roles import PortCounters, PortVlans, TorCapabilities, TorSwitch
 
@@ -43,7 +43,7 @@ STATISTICS_INTERVAL_S: Final = 5.0
 """ovs-vswitchd writes counters into the database this often, unless told to do so less often."""
 
 CAPABILITIES: Final = TorCapabilities(
-    bulk=True, flush=True, counters=True, counters_age_s=STATISTICS_INTERVAL_S
+    bulk=True, flush=True, counters=True, counters_age_s=STATISTICS_INTERVAL_S, claims=True
 )
 
 _SCHEMES: Final = ("unix:", "tcp:", "ssl:")
@@ -147,6 +147,7 @@ class OvsTor:
         self._bridge = bridge
         self._timeout_s = timeout_s
         self._idl: Any = None
+        self._lock_name: str | None = None
 
     @property
     def name(self) -> str:
@@ -166,6 +167,21 @@ class OvsTor:
         if self._idl is not None:
             self._idl.close()
             self._idl = None
+
+    def claim(self) -> None:
+        """Hold the bridge by a lock of the database (RFC 7047, section 4.1.8).
+
+        The server lets go of it when the session ends, and refuses transactions without it.
+        """
+        self.close()
+        # Lock names are identifiers, which bridge names need not be.
+        self._lock_name = f"hydra_{self._bridge.encode().hex()}"
+        self.open()
+
+    def keep(self) -> None:
+        """Answer the server's inactivity probes: it drops a silent session after some seconds."""
+        if self._idl is not None:
+            self._idl.run()
 
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
         """Membership as the database has it now; a trunk without a list carries all VLANs."""
@@ -297,6 +313,13 @@ class OvsTor:
         # No probes: nobody reads the session between calls, and each call has its own deadline.
         self._idl = ovs.db.idl.Idl(self._address, helper, probe_interval=0, leader_only=False)
         self._run_until(self._idl.has_ever_connected, deadline)
+        if self._lock_name is not None:
+            idl = self._idl
+            idl.set_lock(self._lock_name)
+            self._run_until(lambda: idl.has_lock or idl.is_lock_contended, deadline)
+            if not idl.has_lock:
+                self.close()
+                raise self._held_elsewhere()
 
     def _barrier(self, deadline: float) -> None:
         """One round trip. The server sends all earlier updates before it answers (RFC 7047 4.1.3).
@@ -347,6 +370,9 @@ class OvsTor:
             if sent:
                 raise self._unconfirmed("the session broke")
             raise DeviceUnavailable(self._name, f"the session with {self._address} broke")
+        if status == _Txn.NOT_LOCKED:
+            self.close()
+            raise self._held_elsewhere()
         raise DeviceError(self._name, f"the database refused the change: {txn.get_error()}")
 
     def _await_applied(self, target: int, deadline: float) -> None:
@@ -354,6 +380,13 @@ class OvsTor:
             self._run_until(lambda: self._root().cur_cfg >= target, deadline)
         except _SessionLostError as error:
             raise self._unconfirmed(f"ovs-vswitchd has not applied it: {error}") from error
+
+    def _held_elsewhere(self) -> HeldElsewhere:
+        return HeldElsewhere(
+            self._name,
+            f"another controller holds bridge {self._bridge} (lock {self._lock_name} at "
+            f"{self._address}): stop one of the two",
+        )
 
     def _unconfirmed(self, reason: str) -> OutcomeUnknown:
         self.close()

@@ -166,6 +166,9 @@ class PolicySection(_Section):
     minimum_gain_mbps: NotNegative = _POLICY.minimum_gain_mbps
     minimum_circuit_life_s: NotNegative = _POLICY.minimum_circuit_life_s
     fdb_age_s: Positive = _POLICY.fdb_age_s
+    probe_interval_s: NotNegative = _POLICY.probe_interval_s
+    audit_interval_s: NotNegative = _POLICY.audit_interval_s
+    on_drift: Literal["mend", "report"] = "mend"
     quarantine_s: Positive | None = _POLICY.quarantine_s
     drain: DrainSection = DrainSection()
     timeouts: TimeoutsSection = TimeoutsSection()

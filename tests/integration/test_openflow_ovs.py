@@ -16,6 +16,7 @@ from apps.openflow import (
     encode_changes,
     encode_port_stats_request,
 )
+from apps.rule_tables import decode_rules, intended_table
 from drivers.codecs.openflow import encode_flow_stats_request
 from hydra.config import Loaded
 from hydra.model import Fabric, RackId, VlanId
@@ -236,3 +237,13 @@ def test_port_counters_of_a_real_reply_are_what_ryu_reads(switch: BareSwitch) ->
         assert found[entry.port_no].rx_packets == entry.rx_packets
         assert found[entry.port_no].tx_packets == entry.tx_packets
         assert found[entry.port_no].tx_bytes == entry.tx_bytes
+
+
+def test_rules_read_back_are_the_rules_that_were_sent(empty: BareSwitch, demo: Loaded) -> None:
+    """Else the controller would see drift where there is none."""
+    rules = rules_of(demo.fabric)
+    sent = encode_changes([Install(rule) for rule in rules], PORTS, 7, 7)
+    assert empty.confirm(sent, 7) == []
+    replies = empty.statistics(encode_flow_stats_request(0xFF, 0, 0, 8))
+    held = decode_rules(b"".join(reply[16:] for reply in replies))
+    assert held == intended_table(rules, PORTS)

@@ -285,6 +285,7 @@ class Database:
 
     def start(self) -> None:
         command = ["ovsdb-server", str(self._file), f"--remote=punix:{self.socket}"]
+        command.append("--remote=db:Open_vSwitch,Open_vSwitch,manager_options")
         command += ["--unixctl=none", f"--log-file={self._log}", "-vconsole:off"]
         self.process = subprocess.Popen(command)
         wait_until(self.socket.exists)

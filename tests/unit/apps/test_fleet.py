@@ -286,3 +286,28 @@ def test_many_callers_at_once_each_get_their_own_answer():
         stopping.set()
         thread.join()
     assert all(o == {V1: None, V2: "OpenFlow error type 4, code 2"} for o in outcomes)
+
+
+def tells_generations(generation):
+    """Answers role requests: what it knows, then what it is told."""
+
+    def answer(switch, xid):
+        role, told = struct.unpack("!IxxxxQ", switch.sent[-1][8:])
+        known = told if role == 2 else generation
+        switch.fleet.role_replied(switch.datapath, xid, known)
+
+    return answer
+
+
+def test_a_master_comes_with_the_next_generation(fleet):
+    first = Switch(fleet, V1, tells_generations(41))
+    fresh = Switch(fleet, V2, tells_generations(2**64 - 1))
+    assert fleet.become_master([V1, V2], 1.0) == {V1: None, V2: None}
+    told = [struct.unpack("!IxxxxQ", switch.sent[-1][8:]) for switch in (first, fresh)]
+    assert told == [(2, 42), (2, 0)], "2**64 - 1 stands for no generation yet"
+
+
+def test_a_switch_that_does_not_answer_has_no_new_master(fleet):
+    Switch(fleet, V1)
+    errors = fleet.become_master([V1, V2], 0.05)
+    assert errors == {V1: "no answer within 0.05 s: outcome unknown", V2: "not connected"}

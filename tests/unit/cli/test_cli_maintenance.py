@@ -24,3 +24,27 @@ def test_quarantine_clear(call):
 def test_an_empty_quarantine(call, service):
     service.quarantined.clear()
     assert call("quarantine").stdout == "Quarantine: none\n"
+
+
+def test_reconcile_dry_run_changes_nothing(call, service):
+    before = list(service.drifting)
+    result = call("reconcile", "--dry-run")
+    assert result.exit_code == 1
+    assert "1 to 18" in result.stdout and "hyt-r1-p1" in result.stdout
+    assert "no answer from h42" in result.stderr
+    assert service.drifting == before
+    items = json.loads(call("reconcile", "--dry-run", "--json").stdout)["items"]
+    assert [item["kind"] for item in items] == ["cross-connect", "vlans"]
+
+
+def test_reconcile_mends(call, service):
+    result = call("reconcile")
+    assert result.exit_code == 0
+    assert "Found" in result.stdout and "Left: none" in result.stdout
+    again = call("reconcile")
+    assert (again.exit_code, again.stdout) == (0, "Found: none\n")
+
+
+def test_reconcile_tells_what_it_could_not_mend(call, service):
+    service.unmendable = service.drifting[1:]
+    assert call("reconcile").exit_code == 1

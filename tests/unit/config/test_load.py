@@ -9,7 +9,7 @@ import pytest
 from hydra.config import schema
 from hydra.errors import ConfigError
 from hydra.model import Addressing
-from hydra.policy import ControllerSettings, DrainPolicy, Mode, Policy, Timeouts
+from hydra.policy import ControllerSettings, DrainPolicy, Mode, OnDrift, Policy, Timeouts
 
 from .conftest import CONFIGS, load_file
 
@@ -75,6 +75,9 @@ def test_every_setting_arrives(demo, load_data):
         "minimum_gain_mbps": 6.0,
         "minimum_circuit_life_s": 7.0,
         "fdb_age_s": 20.0,
+        "probe_interval_s": 0.5,
+        "audit_interval_s": 90.0,
+        "on_drift": "report",
         "quarantine_s": None,
         "emulated_rules": 5000,
         "drain": {"reads": 4, "interval_ms": 5.0, "bound_ms": 200.0},
@@ -97,6 +100,9 @@ def test_every_setting_arrives(demo, load_data):
         minimum_gain_mbps=6.0,
         minimum_circuit_life_s=7.0,
         fdb_age_s=20.0,
+        probe_interval_s=0.5,
+        audit_interval_s=90.0,
+        on_drift=OnDrift.REPORT,
         quarantine_s=None,
         emulated_rules=5000,
         drain=DrainPolicy(4, 5.0, 200.0),

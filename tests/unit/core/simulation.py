@@ -9,8 +9,9 @@ of either.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import NoReturn
 
 from hydra.commands import (
     Announce,
@@ -52,11 +53,12 @@ from hydra.rules import (
     Remove,
     RuleChange,
     circuit_rules,
-    divert_rule,
     match_key,
     rack_metadata,
 )
 
+LONGEST_LAG_S = 0.08
+"""For which a vswitch forwards by rules that it has replaced; less than the drain's bound."""
 _Doing = Generator[None, None, tuple[Status, object, str]]
 
 
@@ -106,6 +108,8 @@ class Network:
             self.mirrors[circuit.plane] |= set(fabric.cross_connects(circuit))
         self.vlans: dict[PortId, PortVlans] = port_trunks(fabric, state)
         self.port_named = {(p.rack, p.tor_port): p for p in fabric.ports}
+        self.stale: dict[DatapathId, list[tuple[float, dict[object, FlowRule]]]] = {}
+        """By vswitch: (until when, a table by which it still forwards some packets)."""
         self._counters = dict.fromkeys((port.id for port in fabric.ports), 0)
         self._restless: dict[PortId, int] = {}
         """Reads of a port for which its counter still moves."""
@@ -113,12 +117,21 @@ class Network:
 
     # -- what the network does with packets -------------------------------------------------------
 
-    def sends_on(self, server: Server, to: RackId) -> VlanId | None:
-        """The circuit VLAN on which ``server`` sends to a rack; None: electrically."""
-        table = self.tables[server.vswitch.datapath_id]
-        if server.name in self.dead_uplinks or match_key(divert_rule(to, 0)) in table:
+    def sends_on(self, server: Server, to: RackId) -> set[VlanId]:
+        """The circuit VLANs on which ``server`` sends to a rack now; empty: electrically.
+
+        A vswitch forwards by cached decisions for a while after it has confirmed other rules.
+        """
+        datapath = server.vswitch.datapath_id
+        tables = (self.tables[datapath], *self._cached(datapath))
+        found = (self._sends(server, to, table) for table in tables)
+        return {vlan for vlan in found if vlan is not None}
+
+    def _sends(self, server: Server, to: RackId, table: Mapping[object, FlowRule]) -> VlanId | None:
+        metadata = (rack_metadata(to),)
+        if server.name in self.dead_uplinks or (RuleKind.DIVERT, metadata) in table:
             return None
-        rule = table.get((RuleKind.CIRCUIT, (rack_metadata(to),)))
+        rule = table.get((RuleKind.CIRCUIT, metadata))
         return None if rule is None else VlanId(rule.args[1])
 
     def _links(self, vlan: VlanId, *, whole: bool) -> Iterator[tuple[RackId, RackId]]:
@@ -139,13 +152,16 @@ class Network:
 
     def joined(self, vlan: VlanId, one: RackId, other: RackId) -> bool:
         """Whether frames get from one rack to the other on ``vlan``, and back."""
-        reached = {one}
-        links = list(self._links(vlan, whole=True))
-        while True:
-            more = {rack for link in links if reached & set(link) for rack in link} - reached
-            if not more:
-                return other in reached
-            reached |= more
+        tree = self.islands(vlan)
+        return _root(tree, one) == _root(tree, other)
+
+    def islands(self, vlan: VlanId) -> dict[RackId, RackId]:
+        """Racks that ``vlan`` joins in both directions, as trees with one root each."""
+        tree = {rack.id: rack.id for rack in self.fabric.racks}
+        for link in self._links(vlan, whole=True):
+            one, other = (_root(tree, rack) for rack in link)
+            tree[one] = other
+        return tree
 
     def loops(self) -> Iterator[VlanId]:
         """Circuit VLANs in which a broadcast would go round for ever."""
@@ -243,6 +259,9 @@ class Network:
     def apply(self, datapath: DatapathId, changes: Sequence[RuleChange]) -> None:
         """One atomic bundle."""
         table = self.tables[datapath]
+        lag_s = self.rng.choice((0.0, 0.01, LONGEST_LAG_S))
+        if lag_s:
+            self.stale.setdefault(datapath, []).append((self.now_s + lag_s, dict(table)))
         for change in changes:
             if isinstance(change, Install):
                 table[match_key(change.rule)] = change.rule
@@ -331,12 +350,32 @@ class Network:
             if self._restless.get(port, 0) > 0:
                 self._restless[port] -= 1
                 self._counters[port] += self.rng.randint(1, 100)
+            elif self._is_sent_to(port):
+                self._counters[port] += self.rng.randint(1, 100)
             if command.rack not in self._uncounted:
                 counts[name] = self._counters[port]
         yield
         if self._hit(self.faults.read):
             return Status.FAILED, None, "no connection"
         return Status.CONFIRMED, counts, ""
+
+    def _is_sent_to(self, end: PortId) -> bool:
+        """Whether a vswitch still sends on a VLAN of this port, by rules that it has replaced."""
+        return any(
+            not self.vlans[end].tagged.isdisjoint(self.sends_on(server, rack.id))
+            for server in self.fabric.servers
+            if self._cached(server.vswitch.datapath_id)
+            for rack in self.fabric.racks
+            if rack.id != server.rack
+        )
+
+    def _cached(self, datapath: DatapathId) -> list[Mapping[object, FlowRule]]:
+        """Tables that a vswitch has replaced and still forwards some packets by."""
+        entries = self.stale.get(datapath)
+        if not entries:
+            return []
+        self.stale[datapath] = [entry for entry in entries if self.now_s < entry[0]]
+        return [table for _, table in self.stale[datapath]]
 
     # -- between reconfigurations -----------------------------------------------------------------
 
@@ -429,7 +468,10 @@ class Watch:
 
     def _demand(self, holds: bool, words: str) -> None:
         if not holds:
-            raise Violation(f"after {self.steps}: {words}")
+            self._fail(words)
+
+    def _fail(self, words: str) -> NoReturn:
+        raise Violation(f"after {self.steps}: {words}")
 
     # -- before a batch ---------------------------------------------------------------------------
 
@@ -477,17 +519,22 @@ class Watch:
 
     def look(self, command: Command | None) -> None:
         """Invariant (a): every server reaches every rack; and no VLAN has a loop."""
+        islands: dict[VlanId, dict[RackId, RackId]] = {}
         for server in self.fabric.servers:
             for rack in self.fabric.racks:
-                vlan = self.network.sends_on(server, rack.id)
-                if vlan is not None and rack.id != server.rack:
-                    self._demand(
-                        self.network.joined(vlan, server.rack, rack.id),
-                        f"{server.name} sends to {rack.name} on VLAN {vlan}, which does not lead "
-                        f"there ({command})",
-                    )
+                if rack.id == server.rack:
+                    continue
+                for vlan in self.network.sends_on(server, rack.id):
+                    if vlan not in islands:
+                        islands[vlan] = self.network.islands(vlan)
+                    tree = islands[vlan]
+                    if _root(tree, server.rack) != _root(tree, rack.id):
+                        self._fail(
+                            f"{server.name} sends to {rack.name} on VLAN {vlan}, which does not "
+                            f"lead there ({command})"
+                        )
         for vlan in self.network.loops():
-            self._demand(False, f"VLAN {vlan} has a loop ({command})")
+            self._fail(f"VLAN {vlan} has a loop ({command})")
         self._no_frame_is_flooded_into_the_dark(command)
 
     def _no_frame_is_flooded_into_the_dark(self, command: Command | None) -> None:
@@ -499,12 +546,11 @@ class Watch:
             vlan for path, vlan in self.start.vlans.items() if pair_of(path) not in plan.affected
         }
         for port in self.fabric.ports:
-            name = self.fabric.racks[port.rack].name
-            lit = any(cross.egress == port.egress for cross in self.network.mirrors[port.plane])
-            self._demand(
-                lit or in_use.isdisjoint(self.network.vlans[port.id].tagged),
-                f"{name}:{port.tor_port} is dark, on VLANs {in_use} in use ({command})",
-            )
+            if in_use.isdisjoint(self.network.vlans[port.id].tagged):
+                continue
+            if not any(cross.egress == port.egress for cross in self.network.mirrors[port.plane]):
+                name = self.fabric.racks[port.rack].name
+                self._fail(f"{name}:{port.tor_port} is dark, on VLANs {in_use} in use ({command})")
 
     # -- after a batch ----------------------------------------------------------------------------
 

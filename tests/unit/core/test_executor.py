@@ -12,6 +12,7 @@ from hydra.commands import (
     Batch,
     MoveMirrors,
     Outcome,
+    Pause,
     ProbePath,
     ReadPortPackets,
     SetVlans,
@@ -21,7 +22,7 @@ from hydra.executor import Execution
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, RackId, Topology, VlanId
 from hydra.pipeline import RuleKind
-from hydra.plan import diff
+from hydra.plan import diff, without
 from hydra.policy import DrainPolicy, Policy
 from hydra.rules import RemoveByCookie
 from tests.unit.core.fabrics import (
@@ -135,7 +136,7 @@ def test_a_circuit_that_never_drains_stays_and_its_pair_returns_to_it():
     assert execution.result.topology == old.topology
     assert network.commands(MoveMirrors) == []
     assert "1 circuit(s) still carried frames after the drain bound" in execution.reason
-    assert network.sends_on(FABRIC.racks[0].servers[0], RackId(1)) == old.vlans[DIRECT]
+    assert network.sends_on(FABRIC.racks[0].servers[0], RackId(1)) == {old.vlans[DIRECT]}
 
 
 def test_what_a_silent_vswitch_uses_does_not_move():
@@ -176,7 +177,7 @@ def test_a_probe_that_fails_costs_a_pair_beside_it_nothing():
     execution = Watch(network, execution_of(network, old, target)).run()
     assert set(execution.failures) == {circuit_between(FABRIC, 0, 2, plane=1)}
     assert execution.result.topology.paths == (DIRECT,)
-    assert network.sends_on(FABRIC.racks[0].servers[0], RackId(1)) == old.vlans[DIRECT]
+    assert network.sends_on(FABRIC.racks[0].servers[0], RackId(1)) == {old.vlans[DIRECT]}
 
 
 def test_a_tor_that_refuses_costs_a_pair_beside_it_nothing():
@@ -306,3 +307,43 @@ def test_the_watch_sees_an_executor_that_forgets_a_step(broken, words):
     execution = broken(FABRIC, Policy(), sound.plan, sound.conditions, ORDER)
     with pytest.raises(Violation, match=words):
         Watch(network, execution).run()
+
+
+LAST_HOP = circuit_between(FABRIC, 1, 2, plane=1)
+BY_RELAY = path_of(FABRIC, 0, 2, *DIRECT.circuits, LAST_HOP)
+
+
+def drained_ports(network):
+    return {
+        (command.rack, name)
+        for command in network.commands(ReadPortPackets, "drain")
+        for name in command.ports
+    }
+
+
+def ends_of(circuit):
+    ports = (FABRIC.ports[end] for end in (circuit.a, circuit.b))
+    return {(port.rack, port.tor_port) for port in ports}
+
+
+def test_a_circuit_that_stays_is_drained_of_the_path_that_leaves_it():
+    """No mirror moves; but a VLAN leaves its ports, with frames of the diverted pair under way."""
+    old = start(DIRECT, BY_RELAY)
+    target = without(replace(old, epoch=2), (), [BY_RELAY])
+    network = Scripted(FABRIC, old)
+    execution = Watch(network, execution_of(network, old, target)).run()
+    assert execution.plan.disconnect == frozenset()
+    assert drained_ports(network) == ends_of(LAST_HOP), (
+        "the other circuit carries a pair that stays"
+    )
+    assert execution.state is ReconfigurationState.DONE
+
+
+def test_a_path_hidden_among_other_traffic_is_given_the_drains_bound():
+    old = start(DIRECT, path_of(FABRIC, 1, 2, LAST_HOP), BY_RELAY)
+    target = without(replace(old, epoch=2), (), [BY_RELAY])
+    network = Scripted(FABRIC, old)
+    Watch(network, execution_of(network, old, target)).run()
+    assert drained_ports(network) == set()
+    pauses = [command.seconds for command in network.commands(Pause, "drain")]
+    assert pauses == [Policy().drain.bound_ms / 1000]

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from drivers.optical.panel_store import PanelStore
+from hydra.drift import Drift, DriftKind
 from hydra.errors import AdmissionError, Changed, HydraError, UnknownName
 from hydra.events import EventKind, EventLog
 from hydra.lifecycle import ReconfigurationState, ReservationState
@@ -31,9 +32,11 @@ from hydra.service import (
     DemandReport,
     DemandSource,
     DeviceStatus,
+    DriftReport,
     GroupOutcome,
     PlanReport,
     QuarantinedPort,
+    Reconciliation,
     Reconfiguration,
     Refusal,
     ReservationPreview,
@@ -60,6 +63,11 @@ class FakeService:
         self.network = NetworkState()
         self.events = EventLog("run", capacity=50)
         self.missing: list[str] = []
+        self.drifting = [
+            Drift(DriftKind.CROSS_CONNECT, "p1", "1 to 18", "connected", "nothing"),
+            Drift(DriftKind.VLANS, "r1", "hyt-r1-p1", "100", "4000"),
+        ]
+        self.unmendable: list[Drift] = []
         self.quarantined = [
             QuarantinedPort(
                 Quarantined(PortId(0), "no carrier at r1", CREATED_UNIX_S, CREATED_UNIX_S + 60),
@@ -278,6 +286,15 @@ class FakeService:
             DeviceStatus("p1", "optical-switch", "polatis-scpi", True),
             DeviceStatus("h42", "vswitch", "openflow", False, "never connected"),
         ]
+
+    def drift(self):
+        self._may_fail()
+        return DriftReport(tuple(self.drifting), ("h42",))
+
+    def reconcile(self):
+        found = self.drift()
+        self.drifting = self.unmendable
+        return Reconciliation(found, self.drift(), ("c0", "c1"))
 
     def tasks(self, device: str):
         if device not in self.fabric.plane_by_name:

@@ -29,14 +29,18 @@ GOOD = {"src": "r1", "dst": "r2", "bandwidth_mbps": 10}
 
 READ = {"GET /v1/topology", "GET /v1/demand", "GET /v1/devices", "GET /v1/decisions"}
 READ |= {"GET /v1/reconfigurations", "GET /v1/reconfigurations/{reconfiguration_id}"}
-READ |= {"GET /v1/quarantine", "GET /v1/devices/{name}/tasks"}
+READ |= {"GET /v1/drift", "GET /v1/quarantine", "GET /v1/devices/{name}/tasks"}
 OWN_READ = {"GET /v1/reservations", "GET /v1/reservations/{reservation_id}"}
 OWN_READ |= {"GET /v1/groups/{group_id}", "GET /v1/events"}
 OWN_WRITE = {"POST /v1/reservations", "POST /v1/reservations/{reservation_id}/commit"}
 OWN_WRITE |= {"DELETE /v1/reservations/{reservation_id}", "POST /v1/groups"}
 OWN_WRITE |= {"DELETE /v1/groups/{group_id}"}
 PLAN = {"POST /v1/plan", "POST /v1/reconfigurations"}
-OPERATE = PLAN | {"DELETE /v1/quarantine/{rack}/{port}", "POST /v1/devices/{name}/tasks/{task_id}"}
+OPERATE = (
+    PLAN
+    | {"POST /v1/reconcile"}
+    | {"DELETE /v1/quarantine/{rack}/{port}", "POST /v1/devices/{name}/tasks/{task_id}"}
+)
 PUBLIC = {"GET /healthz", "GET /readyz", "GET /problems/{slug}", "GET /openapi.json"}
 ALLOWED = {
     None: PUBLIC,

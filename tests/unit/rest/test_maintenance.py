@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from apps.rest.app import create_app
+from hydra.errors import DeviceUnavailable
 from hydra.model import PortId
 
 
@@ -37,3 +38,32 @@ def test_port_names_with_a_slash(client, service, fabric):
     assert client.delete("/v1/quarantine/r2/xe-0%2F0%2F1").status_code == 200
     paths = create_app(service).openapi()["paths"]
     assert "/v1/quarantine/{rack}/{port}" in paths
+
+
+def test_drift_is_shown_and_mended(client, service):
+    shown = client.get("/v1/drift").json()
+    assert shown["silent"] == ["h42"]
+    assert shown["items"][0] == {
+        "kind": "cross-connect",
+        "device": "p1",
+        "subject": "1 to 18",
+        "intended": "connected",
+        "actual": "nothing",
+    }
+    done = client.post("/v1/reconcile", json={}).json()
+    assert done["found"] == shown
+    assert done["left"]["items"] == []
+    assert done["reconfigurations"] == ["c0", "c1"]
+    assert client.get("/v1/drift").json()["items"] == []
+
+
+def test_a_reconcile_needs_a_body_and_takes_no_options(client):
+    assert client.post("/v1/reconcile").status_code == 422
+    assert client.post("/v1/reconcile", json={"dry_run": True}).status_code == 422
+
+
+def test_a_controller_that_is_busy_for_long_says_so(client, service):
+    service.fails_with = DeviceUnavailable("controller", "busy with other changes for 60 s")
+    answer = client.get("/v1/drift")
+    assert answer.status_code == 503
+    assert "busy with other changes" in answer.json()["detail"]

@@ -22,6 +22,8 @@ ROUTES = {
     ("GET", "/v1/reconfigurations"),
     ("POST", "/v1/reconfigurations"),
     ("GET", "/v1/reconfigurations/{reconfiguration_id}"),
+    ("GET", "/v1/drift"),
+    ("POST", "/v1/reconcile"),
     ("GET", "/v1/quarantine"),
     ("DELETE", "/v1/quarantine/{rack}/{port}"),
     ("GET", "/v1/devices"),

@@ -1,0 +1,61 @@
+"""Keeps a second controller from starting beside the first on the same machine by mistake."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from hydra.errors import HydraError
+
+
+@contextmanager
+def journal_claimed(journal: str) -> Iterator[None]:
+    """Hold the journal: the system lets go of it when this process ends, however it ends.
+
+    Raises HydraError, with the holder's process id, if another controller has it.
+    """
+    path = Path(f"{journal}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise HydraError(
+            f"can't hold the journal {journal} ({error}): check the directory and its permissions"
+        ) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            raise HydraError(
+                f"another controller{f' (process {holder})' if holder else ''} is at work on "
+                f"the journal {journal}: stop it first, or give this one a fabric, a journal and "
+                "ports of its own"
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def check_port(key: str, host: str, port: int) -> None:
+    """Raise HydraError if nobody could listen there; ``key`` is its place in the configuration."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        with closing(socket.socket(family, kind, protocol)) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(address)
+    except OSError as error:
+        why = (
+            "another program, perhaps a second controller, listens there: stop it"
+            if error.errno == errno.EADDRINUSE
+            else f"{error.strerror or error}"
+        )
+        raise HydraError(f"can't listen on {host}:{port}: {why}, or change {key}") from error

@@ -1,0 +1,172 @@
+"""What probing 5,120 running circuits costs the controller's process.
+
+``python -m benchmarks.probing``. The reference fabric's 320 racks with a circuit on each of their
+32 planes, probed in both directions by a process that does nothing else. Its switches are played by
+this process over TCP: they speak OpenFlow 1.3 and carry each probe to whom it is for. The baseline
+is the same process with probing switched off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from apps.configuration import load_configuration
+from benchmarks._report import Result, report
+from hydra.model import Circuit, Fabric, NetworkState, PortId, Topology, VlanId
+from hydra.model import Path as NetworkPath
+
+CONFIG: Final = Path(__file__).parents[1] / "configs" / "reference.yaml"
+OPENFLOW_PORT: Final = 16653
+INTERVAL_S: Final = 2.0
+"""The default; for so many circuits the controller stretches it."""
+MEASURED_S: Final = 24.0
+_SETTLING_S: Final = 15.0
+"""Until each circuit has been probed once."""
+TARGET_PERCENT: Final = 5.0
+
+_HEADER: Final = Struct("!BBHI")
+_HELLO, _ECHO_REQUEST, _ECHO_REPLY, _FEATURES_REQUEST, _FEATURES_REPLY = 0, 2, 3, 5, 6
+_PACKET_IN, _PACKET_OUT, _MULTIPART_REQUEST, _MULTIPART_REPLY = 10, 13, 18, 19
+_PACKET_OUT_FRAME: Final = 40
+_PACKET_IN_HEAD: Final = Struct("!IHBBQHHIIxxxxxx")
+_PORT: Final = Struct("!Ixxxx6sxx16sIIIIIIII")
+
+
+def standing_state(fabric: Fabric) -> NetworkState:
+    """On each plane all racks in pairs, no two racks paired twice (the circle method)."""
+    racks = len(fabric.racks)
+    ports = {(port.rack, port.plane): port.id for port in fabric.ports}
+    vlans: dict[NetworkPath, VlanId] = {}
+    for plane in fabric.planes:
+        ring = [(index + plane.id) % (racks - 1) for index in range(racks - 1)]
+        order = [racks - 1, *ring]
+        for near, far in zip(order[: racks // 2], reversed(order[racks // 2 :]), strict=True):
+            a, b = sorted((fabric.racks[near].id, fabric.racks[far].id))
+            ends: list[PortId] = sorted((ports[a, plane.id], ports[b, plane.id]))
+            path = NetworkPath(a, b, (Circuit(plane.id, *ends),))
+            vlans[path] = VlanId(100 + plane.id)
+    circuits = frozenset(circuit for path in vlans for circuit in path.circuits)
+    return NetworkState(1, Topology(circuits, tuple(sorted(vlans))), vlans)
+
+
+class Switches:
+    """The first vswitch of every rack."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._servers = [rack.servers[0] for rack in fabric.racks]
+        self._writer_of: dict[bytes, asyncio.StreamWriter] = {}
+        self.carried = 0
+
+    async def play(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for index in range(len(self._servers)):
+                group.create_task(self._switch(index))
+
+    async def _switch(self, index: int) -> None:
+        server = self._servers[index]
+        reader, writer = await asyncio.open_connection("127.0.0.1", OPENFLOW_PORT)
+        self._writer_of[bytes.fromhex(server.mac.replace(":", ""))] = writer
+        names = (
+            server.vswitch.host_port,
+            server.vswitch.optical_port,
+            server.vswitch.electrical_port,
+        )
+        ports = b"".join(
+            _PORT.pack(number, bytes(6), name.encode(), *(0,) * 8)
+            for number, name in enumerate(names, start=1)
+        )
+        features = Struct("!QIBBxxII").pack(server.vswitch.datapath_id, 0, 254, 0, 0x47, 0)
+        writer.write(_HEADER.pack(4, _HELLO, 8, 0))
+        try:
+            while True:
+                _, kind, length, xid = _HEADER.unpack(await reader.readexactly(8))
+                body = await reader.readexactly(length - 8)
+                if kind == _PACKET_OUT:
+                    self._carry(body[_PACKET_OUT_FRAME - 8 :])
+                elif kind == _ECHO_REQUEST:
+                    writer.write(_HEADER.pack(4, _ECHO_REPLY, length, xid) + body)
+                elif kind == _FEATURES_REQUEST:
+                    writer.write(_HEADER.pack(4, _FEATURES_REPLY, 32, xid) + features)
+                elif kind == _MULTIPART_REQUEST:
+                    head = _HEADER.pack(4, _MULTIPART_REPLY, 16 + len(ports), xid)
+                    writer.write(head + body[:2] + bytes(6) + ports)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+
+    def _carry(self, frame: bytes) -> None:
+        self.carried += 1
+        head = _PACKET_IN_HEAD.pack(0xFFFFFFFF, len(frame), 0, 0, 0, 1, 12, 0x80000004, 2)
+        message = _HEADER.pack(4, _PACKET_IN, 8 + len(head) + len(frame), 0) + head + frame
+        self._writer_of[frame[:6]].write(message)
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def measure(fabric: Fabric, interval_s: float) -> tuple[float, float]:
+    """(share of a core in %, probes a second) of a process that probes at this interval."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from apps.framework import run_manager; import sys; "
+         "run_manager(sys.argv[1:])", "benchmarks/_probing_app.py"],
+        cwd=CONFIG.parents[1],
+        env={**os.environ, "PROBE_INTERVAL_S": str(interval_s), "PYTHONPATH": "."},
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        switches = Switches(fabric)
+        playing = await _play(switches)
+        await asyncio.sleep(_SETTLING_S)
+        used_s, carried, started_s = cpu_s(process.pid), switches.carried, time.monotonic()
+        await asyncio.sleep(MEASURED_S)
+        took_s = time.monotonic() - started_s
+        share = (cpu_s(process.pid) - used_s) / took_s * 100
+        rate = (switches.carried - carried) / took_s
+        playing.cancel()
+    finally:
+        process.kill()
+        told, _ = process.communicate()
+    if told.strip():
+        raise RuntimeError(f"healthy circuits were given up: {told[:300]!r}")
+    return share, rate
+
+
+async def _play(switches: Switches) -> asyncio.Task[None]:
+    """Connected, once the process listens."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", OPENFLOW_PORT)
+        except OSError:
+            await asyncio.sleep(0.2)
+            continue
+        writer.close()
+        return asyncio.create_task(switches.play())
+
+
+def main() -> int:
+    fabric = load_configuration(CONFIG).fabric
+    idle, _ = asyncio.run(measure(fabric, 0.0))
+    share, rate = asyncio.run(measure(fabric, INTERVAL_S))
+    circuits = len(standing_state(fabric).topology.circuits)
+    if not rate:
+        raise RuntimeError("nothing was probed")
+    every_s = 2 * circuits / rate
+    case = f"{circuits} circuits, both directions every {every_s:.1f} s ({rate:.0f} probes/s)"
+    result = Result(
+        case, "share of a core", "%", "lower", share, idle, "not probing", TARGET_PERCENT
+    )
+    report("probing", [result])
+    return 0 if result.meets_target else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,210 @@
+"""Watches running circuits: which probe to send when, and what it means that one is lost.
+
+Each standing path is probed in both directions once an interval, the paths spread over it. A lost
+probe is repeated at once, by ever more servers: a path is given up when three in a row are lost,
+which takes an interval and three time-outs at most. No clock and no socket: times, in seconds, are
+arguments.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, RackId, VlanId
+from hydra.plan import Pair, pair_of
+
+LOSSES: Final = 3
+"""Probes lost in a row that mean that a path is dead."""
+_MOST_PER_S: Final = 700
+"""Probes a second, at most: more would cost the controller more than a twentieth of a core
+(``benchmarks.probing``). Beyond 350 paths for each second of the interval, the interval grows."""
+_COPIES: Final = (1, 4, 8)
+"""Frames of the first, second and third probe: a full queue loses some, a dead fibre all."""
+
+Traversal = tuple[Circuit, PortId]
+"""A circuit in one direction: from this end to the other."""
+
+
+@dataclass(slots=True, eq=False)
+class Way:
+    """One direction of a standing path."""
+
+    path: Path
+    vlan: VlanId
+    src: RackId
+    dst: RackId
+    circuits: tuple[Traversal, ...]
+    lost: int = 0
+    copies: int = 1
+    """Frames to send now."""
+    _sent_s: float | None = None
+    """When the probe left that is waited for; None: none is under way."""
+    _heard_s: float = float("-inf")
+    _trouble_s: float = float("inf")
+    """When the first of the lost ones was sent."""
+    _turn: int = 0
+    """Which entry of the schedule counts."""
+    _nonces: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class LostPath:
+    path: Path
+    vlan: VlanId
+    circuits: frozenset[Circuit]
+    """Those to blame; empty where every one of them works for other paths."""
+    reason: str
+
+
+class Surveillance:
+    """Not thread-safe."""
+
+    def __init__(self, fabric: Fabric, interval_s: float, timeout_s: float) -> None:
+        """A probe that is not heard after ``timeout_s`` (or a quarter of the interval) is lost."""
+        self._fabric = fabric
+        self._wanted_s = self._interval_s = interval_s
+        self._timeout_s = min(timeout_s, interval_s / 4)
+        self._ways: dict[tuple[Path, VlanId], tuple[Way, Way]] = {}
+        self._users: dict[Traversal, list[Way]] = {}
+        self._by_nonce: dict[int, Way] = {}
+        self._schedule: list[tuple[float, int, Way]] = []
+        self._turns = itertools.count(1)
+
+    @property
+    def timeout_s(self) -> float:
+        return self._timeout_s
+
+    def watch(self, state: NetworkState, moving: Collection[Pair], now_s: float) -> None:
+        """Probe the paths of ``state`` from now on, except those of pairs that are being moved."""
+        wanted = {
+            (path, vlan): None for path, vlan in state.vlans.items() if pair_of(path) not in moving
+        }
+        for key in self._ways.keys() - wanted.keys():
+            for way in self._ways.pop(key):
+                self._forget(way)
+        fresh = [self._both_ways(path, vlan) for path, vlan in wanted.keys() - self._ways.keys()]
+        self._ways.update({(a.path, a.vlan): (a, b) for a, b in fresh})
+        self._users = {}
+        for way in itertools.chain.from_iterable(self._ways.values()):
+            for traversal in way.circuits:
+                self._users.setdefault(traversal, []).append(way)
+        self._interval_s = max(self._wanted_s, 2 * len(self._ways) / _MOST_PER_S)
+        # By source: what a switch sends at about the same time goes there as one message.
+        order = sorted(itertools.chain.from_iterable(fresh), key=lambda way: (way.src, way.dst))
+        for index, way in enumerate(order):
+            self._plan(way, now_s + self._interval_s * (index + 1) / len(order))
+
+    def _both_ways(self, path: Path, vlan: VlanId) -> tuple[Way, Way]:
+        there = tuple(self._traversals(path))
+        back = tuple(
+            (circuit, circuit.b if start == circuit.a else circuit.a)
+            for circuit, start in reversed(there)
+        )
+        return (
+            Way(path, vlan, path.src, path.dst, there),
+            Way(path, vlan, path.dst, path.src, back),
+        )
+
+    def _traversals(self, path: Path) -> Iterator[Traversal]:
+        at = path.src
+        for circuit in path.circuits:
+            a, b = self._fabric.racks_of(circuit)
+            yield circuit, circuit.a if a == at else circuit.b
+            at = b if a == at else a
+
+    def _plan(self, way: Way, when_s: float) -> None:
+        way._turn = next(self._turns)
+        heapq.heappush(self._schedule, (when_s, way._turn, way))
+
+    def _forget(self, way: Way) -> None:
+        """Drop what is under way."""
+        way._turn = 0
+        self._clear(way)
+
+    def _clear(self, way: Way) -> None:
+        for nonce in way._nonces:
+            self._by_nonce.pop(nonce, None)
+        way._nonces.clear()
+        way._sent_s = None
+        way.lost = 0
+        way._trouble_s = float("inf")
+
+    # -- what to do ------------------------------------------------------------------------------
+
+    def next_s(self) -> float:
+        """When something is due next; infinity if nothing is watched."""
+        return self._schedule[0][0] if self._schedule else float("inf")
+
+    def due(self, now_s: float) -> tuple[list[Way], list[LostPath]]:
+        """(ways to probe now, paths that are dead). Call :meth:`sent` or :meth:`passed_over`."""
+        ready: list[Way] = []
+        dead: dict[tuple[Path, VlanId], LostPath] = {}
+        while self._schedule and self._schedule[0][0] <= now_s:
+            _, turn, way = heapq.heappop(self._schedule)
+            if turn != way._turn:
+                continue
+            if way._sent_s is not None:
+                self._note_loss(way, now_s)
+            if way.lost >= LOSSES:
+                found = self._judge(way)
+                dead.setdefault((way.path, way.vlan), found)
+                self._clear(way)
+                self._plan(way, now_s + self._interval_s)  # it may stand for want of a divert
+                continue
+            way.copies = _COPIES[way.lost]
+            ready.append(way)
+        return ready, list(dead.values())
+
+    def _note_loss(self, way: Way, now_s: float) -> None:
+        if way.lost == 0 and way._sent_s is not None:
+            way._trouble_s = way._sent_s
+            self._ask_the_others(way, now_s)
+        way.lost += 1
+        way._sent_s = None
+
+    def _ask_the_others(self, way: Way, now_s: float) -> None:
+        """Whoever else uses these circuits is probed now: that tells which one is to blame."""
+        for traversal in way.circuits:
+            for other in self._users[traversal]:
+                if other is not way and other._sent_s is None and other.lost == 0:
+                    self._plan(other, now_s)
+
+    def _judge(self, way: Way) -> LostPath:
+        good = {
+            traversal
+            for traversal in way.circuits
+            for other in self._users[traversal]
+            if other._heard_s >= way._trouble_s
+        }
+        blamed = frozenset(traversal[0] for traversal in way.circuits if traversal not in good)
+        src, dst = (self._fabric.racks[rack].name for rack in (way.src, way.dst))
+        reason = f"{LOSSES} probes in a row lost from {src} to {dst} on VLAN {way.vlan}"
+        return LostPath(way.path, way.vlan, blamed, reason)
+
+    # -- what happened ---------------------------------------------------------------------------
+
+    def sent(self, way: Way, nonces: Collection[int], now_s: float) -> None:
+        """Frames with these nonces have left."""
+        way._sent_s = now_s
+        way._nonces.extend(nonces)
+        self._by_nonce.update(dict.fromkeys(nonces, way))
+        self._plan(way, now_s + self._timeout_s)
+
+    def passed_over(self, way: Way, now_s: float) -> None:
+        """Nobody could send or hear it: that says nothing about the way."""
+        self._clear(way)
+        self._plan(way, now_s + self._interval_s)
+
+    def heard(self, nonce: int, at_s: float) -> None:
+        """A frame came in, perhaps late; unknown nonces are passed over."""
+        way = self._by_nonce.get(nonce)
+        if way is None:
+            return
+        way._heard_s = at_s
+        sent_s = way._sent_s
+        self._clear(way)
+        self._plan(way, (at_s if sent_s is None else sent_s) + self._interval_s)

@@ -1,0 +1,216 @@
+"""A second controller, started by mistake, is refused with one clear error; the first goes on."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import subprocess
+import sys
+import time
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from apps.openflow import ROLE_MASTER, ROLE_NO_CHANGE, encode_role_request
+from drivers.tor.ovs_ovsdb import OvsTor
+from hydra.errors import DeviceUnavailable, HeldElsewhere
+from hydra.roles import PortVlans
+from tests.integration.test_ovsdb_tor import BRIDGE, Database
+
+from .live import live, wait_until
+
+pytestmark = pytest.mark.ovs
+
+WANTED = {"p1": PortVlans(frozenset({100}))}
+
+
+# --- OVSDB: on a database of its own ------------------------------------------------------------
+
+
+@pytest.fixture
+def database(tmp_path):
+    database = Database(tmp_path)
+    yield database
+    database.end()
+
+
+@pytest.fixture
+def drivers(database):
+    """As two controllers have them."""
+    first, second = (OvsTor("r1", database.address, BRIDGE, timeout_s=1) for _ in range(2))
+    yield first, second
+    first.close()
+    second.close()
+
+
+def test_only_one_holds_a_switch_and_only_it_writes(drivers):
+    first, second = drivers
+    first.claim()
+    with pytest.raises(HeldElsewhere, match=f"another controller holds bridge {BRIDGE}"):
+        second.claim()
+    with pytest.raises(HeldElsewhere):
+        second.set_vlans(WANTED)
+    assert "p1" in first.vlans(["p1"])
+
+
+def test_it_is_free_when_the_holder_ends_and_not_got_back_by_it(drivers):
+    first, second = drivers
+    first.claim()
+    first.close()
+    second.claim()
+    with pytest.raises(HeldElsewhere):
+        first.vlans(["p1"])
+
+
+def test_who_has_lost_the_lock_meanwhile_writes_nothing(drivers, database):
+    """The server is restarted, and the other one is first to come back."""
+    first, second = drivers
+    first.claim()
+    database.end()
+    database.start()
+    second.claim()
+    with pytest.raises(HeldElsewhere):
+        first.set_vlans(WANTED)
+    assert database.vsctl("get", "Port", "p1", "trunks").strip() == "[]"
+
+
+def test_whoever_does_not_claim_may_look_and_work_beside(drivers, database):
+    first, second = drivers
+    first.claim()
+    assert second.vlans(["p1"]) == first.vlans(["p1"])
+
+
+def test_a_silent_switch_is_claimed_when_it_is_back(drivers, database):
+    first, second = drivers
+    database.end()
+    with pytest.raises(DeviceUnavailable):
+        first.claim()
+    database.start()
+    assert "p1" in first.vlans(["p1"])
+    with pytest.raises(HeldElsewhere):
+        second.claim()
+
+
+def test_an_idle_session_over_tcp_keeps_its_claim(database):
+    """The server drops whoever does not answer its probes, here after twice a second."""
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    manager = ["--id=@m", "create", "Manager", f'target="ptcp:{port}:127.0.0.1"']
+    manager += ["inactivity_probe=1000", "--", "set", "Open_vSwitch", ".", "manager_options=@m"]
+    database.vsctl("--no-wait", "--", *manager)
+    address = f"tcp:127.0.0.1:{port}"
+    kept, other = (OvsTor("r1", address, BRIDGE, timeout_s=1) for _ in range(2))
+    with closing(kept), closing(other):
+        wait_until(lambda: accepts(port))
+        kept.claim()
+        for _ in range(30):
+            time.sleep(0.1)
+            kept.keep()
+        with pytest.raises(HeldElsewhere):
+            other.claim()
+        time.sleep(3)  # not kept
+        other.claim()
+
+
+def accepts(port):
+    with closing(socket.socket()) as trial:
+        return trial.connect_ex(("127.0.0.1", port)) == 0
+
+
+# --- whole controllers ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def network(demo_testbed, tmp_path):
+    with live(demo_testbed, tmp_path) as network:
+        network.reserve("r1", "r2")
+        yield network
+
+
+def start_another(network, tmp_path: Path, **controller) -> subprocess.CompletedProcess[str]:
+    """With the same fabric, and these changes to where it listens and what it remembers."""
+    document = yaml.safe_load(network.process.config.read_text())
+    document["controller"].update(controller)
+    config = tmp_path / "another.yaml"
+    config.write_text(yaml.safe_dump(document, sort_keys=False))
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("hydra")), "run", "--config", str(config)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_a_second_controller_is_refused_with_one_error(network, tmp_path):
+    elsewhere = {"openflow": "127.0.0.1:6699", "rest": "127.0.0.1:8099"}
+    fresh = {"journal": str(tmp_path / "other.db")}
+    attempts = {
+        "is at work on the journal": {},
+        "can't listen on 127.0.0.1:6653": fresh | {"rest": elsewhere["rest"]},
+        "can't listen on 127.0.0.1:8080": fresh | {"openflow": elsewhere["openflow"]},
+        "a controller is at work on this fabric already: r1: another controller holds bridge "
+        "hytor-r1": fresh | elsewhere,
+    }
+    for words, changes in attempts.items():
+        done = start_another(network, tmp_path, **changes)
+        assert done.returncode == 1
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+        assert len([line for line in done.stderr.splitlines() if "another" in line]) <= 1
+    assert f"process {network.process.pid}" in start_another(network, tmp_path).stderr
+    assert network.planes_between("r1", "r2") == ("p1",)
+    assert network.reserve("r3", "r4")["state"] == "active"
+    assert network.everyone_reaches_everyone()
+
+
+@contextmanager
+def master_of(network, server):
+    """Take a vswitch over as another controller would, on a real connection from it."""
+    bridge = network.fabric.server_by_name[server].vswitch.bridge
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        listener.settimeout(10)
+        targets = ["tcp:127.0.0.1:6653", f"tcp:127.0.0.1:{listener.getsockname()[1]}"]
+        subprocess.run(["ovs-vsctl", "set-controller", bridge, *targets], check=True)
+        try:
+            connection, _ = listener.accept()
+            with closing(connection):
+                connection.settimeout(10)
+                connection.sendall(struct.pack("!BBHI", 4, 0, 8, 1))
+                connection.sendall(encode_role_request(ROLE_NO_CHANGE, 0, 2))
+                generation = role_reply(connection)
+                connection.sendall(encode_role_request(ROLE_MASTER, generation + 1, 3))
+                assert role_reply(connection) == generation + 1
+                yield generation
+        finally:
+            subprocess.run(["ovs-vsctl", "set-controller", bridge, targets[0]], check=True)
+
+
+def role_reply(connection):
+    """The generation id in the next role reply (type 25)."""
+    stream = connection.makefile("rb")
+    while True:
+        head = stream.read(8)
+        _, kind, length, _ = struct.unpack("!BBHI", head)
+        body = stream.read(length - 8)
+        if kind == 25:
+            return struct.unpack("!IxxxxQ", body)[1]
+
+
+def test_a_switch_that_another_controller_took_is_left_alone_and_named(network):
+    with master_of(network, "h31") as generation:
+        assert generation < 2**64 - 1, "the first one is its master, too"
+        body = {"demand": [{"src": "r3", "dst": "r4", "mbps": 80}]}
+        answer = network.api(
+            "POST", "/v1/reconfigurations", json=body, headers={"Prefer": "wait=20"}
+        ).json()
+        assert answer["unconfirmed"] == ["h31"]
+        assert "another controller has taken this switch over" in answer["reason"]
+        assert network.everyone_reaches_everyone()
+    wait_until(lambda: network.api("GET", "/readyz").status_code == 200, 20)
+    network.change("r3", "r4")
+    assert network.planes_between("r3", "r4") != ()
+    assert network.everyone_reaches_everyone()

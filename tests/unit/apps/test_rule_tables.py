@@ -1,0 +1,73 @@
+"""Rules as a switch reports them; the real Open vSwitch is asked in tests/integration."""
+
+import struct
+
+import pytest
+
+from apps.openflow import MalformedReplyError, SwitchPorts, encode_changes
+from apps.rule_tables import decode_rules, foreign, intended_table, rule_drift
+from hydra.model import RackId, VlanId
+from hydra.rules import Install, base_rules, circuit_rule, emulated_rules
+from tests.unit.core.fabrics import small_fabric
+
+FABRIC = small_fabric(racks=3, planes=1)
+PORTS = SwitchPorts(host=4, optical=5, electrical=6)
+SERVER = FABRIC.servers[0]
+RULES = [*base_rules(FABRIC, SERVER, ()), circuit_rule(RackId(1), VlanId(104), 3)]
+
+
+def reply(rules, ports=PORTS, cookie=None):
+    """The flow statistics of a switch that holds ``rules``."""
+    entries = b""
+    for rule in rules:
+        mod = encode_changes([Install(rule)], ports, 0, None)
+        head = struct.pack(
+            "!BxIIHHHHxxxxQQQ",
+            mod[24], 1, 2, *struct.unpack_from("!H", mod, 30), 0, 0, 0,
+            rule.cookie if cookie is None else cookie, 7, 700,
+        )  # fmt: skip
+        entry = head + mod[48:]
+        entries += struct.pack("!H", 2 + len(entry)) + entry
+    return entries
+
+
+def drift(rules, held):
+    return list(rule_drift("v1", intended_table(rules, PORTS), decode_rules(held)))
+
+
+def test_rules_as_intended_show_no_drift_in_any_order_and_with_any_counters():
+    assert drift(RULES, reply(reversed(RULES))) == []
+
+
+def test_epochs_do_not_count():
+    assert drift(RULES, reply([*RULES[:-1], circuit_rule(RackId(1), VlanId(104), 1)])) == []
+
+
+def test_a_rule_that_is_gone():
+    (item,) = drift(RULES, reply(RULES[:-1]))
+    assert (item.device, item.subject) == ("v1", "table circuits, priority 100, circuit")
+    assert (item.intended, item.actual) == ("installed", "nothing")
+
+
+def test_a_rule_with_other_actions():
+    (item,) = drift(RULES, reply([*RULES[:-1], circuit_rule(RackId(1), VlanId(105), 3)]))
+    assert item.actual == "other actions"
+
+
+def test_somebody_elses_rule_is_named_by_its_cookie_and_removed_by_it():
+    other = reply([circuit_rule(RackId(2), VlanId(9), 0)], cookie=0xBEEF)
+    held = reply(RULES) + other
+    (item,) = drift(RULES, held)
+    assert item.subject == "table circuits, priority 100, cookie 0xbeef"
+    (removal,) = foreign(intended_table(RULES, PORTS), decode_rules(held))
+    assert (removal.cookie, removal.mask) == (0xBEEF, 2**64 - 1)
+
+
+def test_the_rules_of_an_experiment_are_none_of_its_business():
+    assert drift(RULES, reply([*RULES, *emulated_rules(3, VlanId(100), 2)])) == []
+
+
+@pytest.mark.parametrize("cut", [1, 40, 60])
+def test_a_reply_that_is_cut_short_is_refused(cut):
+    with pytest.raises(MalformedReplyError):
+        decode_rules(reply(RULES)[:-cut])

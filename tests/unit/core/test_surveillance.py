@@ -1,0 +1,179 @@
+"""Which probe goes when, and what its loss means, on a clock of the test's own."""
+
+import itertools
+
+import pytest
+
+from hydra.model import NetworkState
+from hydra.surveillance import LOSSES, Surveillance
+from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
+
+FABRIC = small_fabric(racks=4, planes=2)
+FIRST, SECOND = path_of(FABRIC, 0, 1), path_of(FABRIC, 2, 3)
+FAR = circuit_between(FABRIC, 1, 2, plane=1)
+RELAYED = path_of(FABRIC, 0, 2, *FIRST.circuits, FAR)
+DIRECT = state_of(FABRIC, NetworkState(), FIRST, SECOND)
+SHARED = state_of(FABRIC, NetworkState(), FIRST, RELAYED)
+INTERVAL_S, TIMEOUT_S = 2.0, 0.5
+
+
+class Air:
+    """Carries probes, except where ``dead`` says so: {(path, source rack)}."""
+
+    def __init__(self, state):
+        self.watched = Surveillance(FABRIC, INTERVAL_S, 1.0)
+        self.watched.watch(state, (), 0.0)
+        self.now_s = 0.0
+        self.dead = set()
+        self.sent = []
+        self.lost = []
+        self._nonces = itertools.count(1)
+
+    def run(self, until_s, step_s=0.01):
+        while self.now_s < until_s:
+            self.now_s += step_s
+            ready, lost = self.watched.due(self.now_s)
+            self.lost += [(self.now_s, one) for one in lost]
+            for way in ready:
+                nonces = [next(self._nonces) for _ in range(way.copies)]
+                self.watched.sent(way, nonces, self.now_s)
+                self.sent.append((self.now_s, way.src, way.dst, len(nonces)))
+                if not any(traversal in self.dead for traversal in way.circuits):
+                    for nonce in nonces:
+                        self.watched.heard(nonce, self.now_s + 0.001)
+
+    def cut(self, path, src):
+        """Kill the only circuit of ``path`` in the direction from ``src``."""
+        (circuit,) = path.circuits
+        ends = {FABRIC.ports[end].rack: end for end in (circuit.a, circuit.b)}
+        self.dead.add((circuit, ends[src]))
+
+
+def test_each_direction_is_probed_once_an_interval_and_not_all_at_once():
+    air = Air(DIRECT)
+    air.run(10 * INTERVAL_S)
+    assert air.lost == []
+    for ends in ((0, 1), (1, 0), (2, 3), (3, 2)):
+        times = [s for s, src, dst, _ in air.sent if (src, dst) == ends]
+        assert len(times) in (9, 10)
+        gaps = [b - a for a, b in itertools.pairwise(times)]
+        assert min(gaps) >= INTERVAL_S - 0.02 and max(gaps) <= INTERVAL_S + 0.02
+    assert len({s for s, *_ in air.sent}) == len(air.sent)
+
+
+@pytest.mark.parametrize("src", [0, 1])
+@pytest.mark.parametrize("cut_s", [4.0, 4.7, 5.9])
+def test_one_dead_direction_is_found_within_an_interval_and_three_time_outs(cut_s, src):
+    air = Air(DIRECT)
+    air.run(cut_s)
+    air.cut(FIRST, src)
+    air.run(cut_s + INTERVAL_S + LOSSES * TIMEOUT_S + 0.05)
+    ((_, lost), *_) = air.lost
+    assert (lost.path, lost.circuits) == (FIRST, frozenset(FIRST.circuits))
+    assert "3 probes in a row lost from r" in lost.reason
+    assert {one.path for _, one in air.lost} == {FIRST}
+
+
+def test_for_very_many_paths_the_interval_grows():
+    fabric = small_fabric(racks=4, planes=2)
+    slow = Surveillance(fabric, 0.001, 1.0)
+    slow.watch(DIRECT, (), 0.0)
+    ready, _ = slow.due(0.002)
+    assert len(ready) == 1, "four ways at 700 a second take 5.7 ms"
+
+
+def test_the_repeated_probes_are_several_frames():
+    air = Air(DIRECT)
+    air.cut(FIRST, 0)
+    air.run(INTERVAL_S + LOSSES * TIMEOUT_S + 0.05)
+    assert [copies for _, src, dst, copies in air.sent if (src, dst) == (0, 1)] == [1, 4, 8]
+
+
+def test_two_losses_are_forgiven():
+    air = Air(DIRECT)
+    air.run(2 * INTERVAL_S)
+    air.cut(FIRST, 0)
+    while [copies for *_, copies in air.sent][-1] < 4:
+        air.run(air.now_s + 0.01)
+    air.dead.clear()
+    air.run(air.now_s + 3 * INTERVAL_S)
+    assert air.lost == []
+
+
+def test_a_frame_that_comes_late_counts():
+    air = Air(DIRECT)
+    ready = []
+    while not ready:
+        air.now_s += 0.01
+        ready, _ = air.watched.due(air.now_s)
+    (way,) = ready
+    air.watched.sent(way, [77], air.now_s)
+    air.now_s += TIMEOUT_S + 0.01
+    again, _ = air.watched.due(air.now_s)
+    assert way in again and way.lost == 1
+    air.watched.sent(way, [78, 79], air.now_s)
+    air.watched.heard(77, air.now_s + 0.01)
+    assert way.lost == 0
+    air.watched.heard(78, air.now_s + 0.02)  # nobody waits for it any more
+
+
+def test_a_circuit_that_works_for_another_path_is_not_blamed():
+    """r1-r2-r3 shares its first circuit with r1-r2; the second hop is dead one way."""
+    air = Air(SHARED)
+    air.run(2 * INTERVAL_S)
+    first, second = RELAYED.circuits
+    assert first in FIRST.circuits
+    rack_2_end = next(e for e in (second.a, second.b) if FABRIC.ports[e].rack == 1)
+    air.dead.add((second, rack_2_end))
+    air.run(air.now_s + INTERVAL_S + LOSSES * TIMEOUT_S + 0.05)
+    assert {(one.path, one.circuits) for _, one in air.lost} == {(RELAYED, frozenset({second}))}
+
+
+def test_where_all_circuits_work_the_path_alone_is_lost():
+    """Its VLAN is broken somewhere, say; the circuits carry other paths."""
+    air = Air(state_of(FABRIC, NetworkState(), FIRST, path_of(FABRIC, 1, 2, FAR), RELAYED))
+    blocked = {(RELAYED.src, RELAYED.dst)}
+    while not air.lost and air.now_s < 10:
+        air.now_s += 0.01
+        ready, lost = air.watched.due(air.now_s)
+        air.lost += [(air.now_s, one) for one in lost]
+        for way in ready:
+            nonce = next(air._nonces)
+            air.watched.sent(way, [nonce], air.now_s)
+            if (way.src, way.dst) not in blocked:
+                air.watched.heard(nonce, air.now_s)
+    ((_, lost),) = air.lost
+    assert (lost.path, lost.circuits) == (RELAYED, frozenset())
+
+
+def test_what_nobody_can_send_is_not_lost():
+    air = Air(DIRECT)
+    for _ in range(2000):
+        air.now_s += 0.01
+        ready, lost = air.watched.due(air.now_s)
+        assert not lost
+        for way in ready:
+            air.watched.passed_over(way, air.now_s)
+
+
+def test_pairs_that_move_are_left_in_peace_and_come_back_fresh():
+    air = Air(DIRECT)
+    air.cut(FIRST, 0)
+    air.run(INTERVAL_S / 2)
+    air.watched.watch(DIRECT, {(0, 1)}, air.now_s)
+    air.sent.clear()
+    air.run(air.now_s + 3 * INTERVAL_S)
+    assert air.lost == []
+    assert {src for _, src, *_ in air.sent} == {2, 3}
+    air.dead.clear()
+    air.watched.watch(DIRECT, (), air.now_s)
+    air.run(air.now_s + 3 * INTERVAL_S)
+    assert air.lost == []
+    assert {src for _, src, *_ in air.sent} == {0, 1, 2, 3}
+
+
+def test_a_path_that_stays_dead_is_told_again():
+    air = Air(DIRECT)
+    air.cut(FIRST, 0)
+    air.run(8 * INTERVAL_S)
+    assert len(air.lost) >= 2
