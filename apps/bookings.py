@@ -222,7 +222,7 @@ class Bookings:
             waiting = self._not_placed(ids)
             if not waiting:
                 return
-            self._avoid_blocked(waiting)
+            self._avoid_blocked(waiting, reasons)
             reasons.append(self._try_to_place([r.id for r in self._not_placed(ids)]))
             for reservation in self._not_placed(ids):
                 if not self._ledger.place(reservation.pair):
@@ -246,8 +246,8 @@ class Bookings:
             )
         ]
 
-    def _avoid_blocked(self, reservations: Sequence[Reservation]) -> None:
-        """Book those anew whose path is out of use by now."""
+    def _avoid_blocked(self, reservations: Sequence[Reservation], tried: Sequence[str]) -> None:
+        """Book those anew whose path is out of use by now; ``tried`` is what has failed so far."""
         ground = self._ground()
         blocked = {
             reservation.pair
@@ -256,7 +256,7 @@ class Bookings:
             and any({c.a, c.b} & ground.blocked for c in reservation.booked.circuits)
         }
         for pair in sorted(blocked):
-            self._ledger.reroute(pair, ground)
+            self._ledger.reroute(pair, ground, tried)
 
     def _try_to_place(self, ids: Sequence[str]) -> str:
         """Move the network to where the reservations have their paths; returns what went wrong."""

@@ -256,13 +256,17 @@ class Ledger:
             self.keep(self._book.place(path, self._state.vlans[path]))
             return True
 
-    def reroute(self, pair: Pair, ground: Ground) -> None:
-        """Book the pair's reservations around what is blocked; those that can't be so fail."""
+    def reroute(self, pair: Pair, ground: Ground, tried: Sequence[str] = ()) -> None:
+        """Book the pair's reservations around what is blocked; those that can't be so fail.
+
+        They are told what was ``tried`` before, in words.
+        """
         with self._lock:
             changed, refused = self._book.reroute(pair, time.time(), ground)
             self.keep(changed)
             for reservation_id, error in refused.items():
-                self.change(reservation_id, ReservationState.FAILED, f"no other path: {error}")
+                why = "; ".join(dict.fromkeys([*filter(None, tried), f"no other path: {error}"]))
+                self.change(reservation_id, ReservationState.FAILED, why)
 
     def pins(self, leaving_out: frozenset[str] = frozenset()) -> tuple[Pin, ...]:
         with self._lock:
