@@ -123,7 +123,7 @@ def netconfd(datastore: str) -> Callable[[], AbstractContextManager[Bench]]:
                 PlaneId(0), "p1", "polatis-netconf", server.address, PORTS, 0.0, 100.0,
                 server.login, options,
             )  # fmt: skip
-            yield Bench(plane, 3.0)
+            yield Bench(plane, 10.0)
 
     return start
 

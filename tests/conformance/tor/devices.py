@@ -111,7 +111,7 @@ def emulated(
                     yield TorBench(
                         rack(driver, address, login=login, options=options),
                         ("1", "2", "3", "64"),
-                        3.0,
+                        5.0,
                         AdminClient(host, int(port)),
                         "a serial line has one user at a time" if console else "",
                     )

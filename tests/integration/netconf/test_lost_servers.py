@@ -20,7 +20,7 @@ CROSS_CONNECTS = etree.Element("{http://www.polatis.com/yang/optical-switch}cros
 def test_a_server_that_ends_is_unavailable_and_found_again(tmp_path):
     with Netconfd(tmp_path) as server:
         options = SshOptions(host_key=server.host_key)
-        transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=3)
+        transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=10)
         transport.open()
         server.stop()
         with pytest.raises(

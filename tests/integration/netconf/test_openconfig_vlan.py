@@ -19,7 +19,7 @@ VLAN = "http://openconfig.net/yang/vlan"
 @pytest.fixture(scope="module")
 def tor(server):
     options = Options(host_key=server.host_key)
-    driver = OpenconfigTor("r1", server.address, server.login, options, timeout_s=3)
+    driver = OpenconfigTor("r1", server.address, server.login, options, timeout_s=10)
     yield driver
     driver.close()
 
@@ -156,7 +156,7 @@ def test_the_registry_builds_it_from_a_rack(server):
         "openconfig-vlan", server.address, "", None, VlanId(10), server.login,
         {"host_key": server.host_key},
     )  # fmt: skip
-    driver = tor_switch(Rack(RackId(0), "r7", (), tor, ()), timeout_s=3)
+    driver = tor_switch(Rack(RackId(0), "r7", (), tor, ()), timeout_s=10)
     assert driver.name == "r7"
     assert driver.link_up(PORTS[:1]) == {PORTS[0]: True}
     driver.close()

@@ -29,7 +29,7 @@ OTHER = pairs((1, 19), (3, 17))
 @pytest.fixture(scope="module")
 def driver(server):
     options = Options(host_key=server.host_key, stream="NETCONF")
-    driver = PolatisNetconf("p1", server.address, server.login, options, timeout_s=3)
+    driver = PolatisNetconf("p1", server.address, server.login, options, timeout_s=10)
     yield driver
     driver.close()
 
@@ -194,7 +194,7 @@ def test_a_device_without_these_modules_is_no_polatis(server):
         f'nc:operation="remove"/>'
     )
     options = Options(host_key=server.host_key, stream="NETCONF")
-    driver = PolatisNetconf("p1", server.address, server.login, options, timeout_s=3)
+    driver = PolatisNetconf("p1", server.address, server.login, options, timeout_s=10)
     with pytest.raises(ProtocolError, match="the device tells no manufacturer"):
         driver.identity()
     driver.close()
@@ -206,7 +206,7 @@ def test_the_registry_builds_it_from_a_plane(server):
     plane = Plane(
         PlaneId(0), "p7", "polatis-netconf", server.address, 16, 5.0, 100.0, server.login, options
     )
-    driver = optical_switch(plane, timeout_s=3)
+    driver = optical_switch(plane, timeout_s=10)
     assert (driver.name, driver.size()) == ("p7", (16, 16))
     driver.close()
 

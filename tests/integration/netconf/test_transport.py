@@ -55,7 +55,7 @@ def emptied(server):
 @pytest.fixture
 def transport(server):
     options = SshOptions(host_key=server.host_key)
-    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=3)
+    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=10)
     yield transport
     transport.close()
 
@@ -184,7 +184,7 @@ def test_a_server_that_hangs_is_unavailable_for_a_read_and_unknown_after_a_write
     finally:
         server.freeze(frozen=False)
     transport.close()
-    client = NetconfTransport("p1", server.address, server.login, options, timeout_s=3)
+    client = NetconfTransport("p1", server.address, server.login, options, timeout_s=10)
     if _target(client) == "candidate":
         _wait_until(lambda: pairs(client) == set())  # the lost session's commit is undone
     client.close()
@@ -223,7 +223,7 @@ def test_a_stream_that_does_not_exist_is_named(server):
 
 def test_an_unknown_host_key_is_shown_and_nothing_is_sent(server, tmp_path):
     options = SshOptions(known_hosts=str(tmp_path / "known_hosts"))
-    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=3)
+    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=10)
     with pytest.raises(DeviceError, match=r"host key of .* is not known: ssh-ed25519 SHA256:"):
         transport.open()
 
@@ -233,7 +233,7 @@ def test_a_known_host_is_trusted_and_another_key_is_not(server, tmp_path):
     known = tmp_path / "known_hosts"
     options = SshOptions(known_hosts=str(known))
     known.write_text(f"[{host}]:{port} {server.host_key}\n")
-    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=3)
+    transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=10)
     transport.open()
     transport.close()
     client_key = tmp_path / "other.pub"
@@ -242,7 +242,7 @@ def test_a_known_host_is_trusted_and_another_key_is_not(server, tmp_path):
     with pytest.raises(DeviceError, match=r"shows another host key than .*known_hosts"):
         transport.open()
     pinned = SshOptions(host_key=client_key.read_text())
-    other = NetconfTransport("p1", server.address, server.login, pinned, timeout_s=3)
+    other = NetconfTransport("p1", server.address, server.login, pinned, timeout_s=10)
     with pytest.raises(DeviceError, match=r"another host key than options\.host_key"):
         other.open()
 
@@ -254,7 +254,7 @@ def _public(key_file: str) -> str:
 def test_a_key_that_the_server_does_not_know_is_refused(server, tmp_path):
     login = Login("root", key_file=str(tmp_path / "stranger"))
     options = SshOptions(host_key="any")
-    transport = NetconfTransport("p1", server.address, login, options, timeout_s=3)
+    transport = NetconfTransport("p1", server.address, login, options, timeout_s=10)
     with pytest.raises(DeviceError, match=r"can't use .*stranger as a private SSH key"):
         transport.open()
     subprocess.run(
