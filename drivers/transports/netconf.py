@@ -177,12 +177,27 @@ class NetconfTransport:
     # --- sessions -------------------------------------------------------------------------------
 
     def _ensure(self, deadline: float) -> _Link:
+        """The session for requests, with the subscription in place.
+
+        A subscription that is not answered in half the time is tried on another session.
+        """
+        try:
+            return self._subscribed(deadline, _half_way_to(deadline))
+        except _LostError:
+            pass
+        try:
+            return self._subscribed(deadline, deadline)
+        except _LostError as error:
+            raise self._unavailable(error) from error
+
+    def _subscribed(self, deadline: float, subscription_deadline: float) -> _Link:
+        """Raises _LostError where the subscription is not answered."""
         link = self._requests
         if link is None or not link.connected:
             link = self._requests = self._connect(deadline)
         if self._stream is not None and (self._events is None or not self._events.connected):
             carrier = link if link.has("interleave") else self._connect(deadline)
-            self._events = self._subscribe(carrier, self._stream, deadline)
+            self._events = self._subscribe(carrier, self._stream, subscription_deadline)
         return link
 
     def _connect(self, deadline: float) -> _Link:
@@ -200,7 +215,7 @@ class NetconfTransport:
 
     def _subscribe(self, link: _Link, stream: str, deadline: float) -> _Link:
         try:
-            self._harmless(
+            self._ask(
                 link,
                 f"subscription to stream {stream}",
                 lambda m: m.create_subscription(stream_name=stream),
@@ -239,20 +254,21 @@ class NetconfTransport:
     ) -> tuple[_Link, Untyped]:
         """The first request of a call, and the session it was answered on.
 
-        A session that had ended unnoticed since the last call is replaced.
+        It changes nothing that outlives its session. So where that had ended unnoticed since the
+        last call, or gives no answer in half the time, another session is asked.
         """
-        was_open = self.connected
         link = self._ensure(deadline)
         try:
-            return link, self._ask(link, operation, call, deadline)
+            return link, self._ask(link, operation, call, _half_way_to(deadline))
         except _LostError as error:
-            if not was_open or time.monotonic() >= deadline:
+            if time.monotonic() >= deadline:
                 raise self._unavailable(error) from error
-        link = self._ensure(deadline)
+            lost = error
         try:
+            link = self._ensure(deadline)
             return link, self._ask(link, operation, call, deadline)
-        except _LostError as error:
-            raise self._unavailable(error) from error
+        except (_LostError, DeviceUnavailable) as error:
+            raise self._unavailable(lost) from error
 
     def _harmless(
         self, link: _Link, operation: str, call: Callable[[Any], object], deadline: float
@@ -461,6 +477,10 @@ class _Session(SSHSession):  # type: ignore[misc]  # ncclient is untyped
             return [item for item in ready if item[0].fileobj is not self._ear]
 
         selector.select = select_from_device  # type: ignore[method-assign]
+
+
+def _half_way_to(deadline: float) -> float:
+    return (time.monotonic() + deadline) / 2
 
 
 def _shown(error: Untyped) -> str:
