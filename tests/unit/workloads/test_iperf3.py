@@ -43,7 +43,7 @@ def test_iperf3_itself_understands_the_commands_and_is_understood() -> None:
     client = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     received = iperf3.parse(server.communicate(timeout=30)[0].decode())
     assert iperf3.parse(client.stdout).retransmits is not None
-    assert received.average_mbps == pytest.approx(20, rel=0.2)
+    assert received.average_mbps == pytest.approx(20, rel=0.45)  # of one stream: 10
     assert len(received.samples) in range(9, 13)
 
 
