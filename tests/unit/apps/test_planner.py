@@ -102,6 +102,7 @@ def test_refusals_come_back_as_they_are(shared):
 
 
 def test_a_defect_is_told_as_one_and_the_process_goes_on(shared, caplog):
+    propose(shared)
     before = shared.pid
     with pytest.raises(PlanError, match=r"a defect in the planner .*: see the log"):
         propose(shared, request=None)
