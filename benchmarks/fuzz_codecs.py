@@ -43,7 +43,7 @@ def mutated(chance: random.Random, kept: Sequence[bytes]) -> bytes:
 
 def fuzz(codec: Codec, inputs: int) -> tuple[int, int, int]:
     """(events, protocol errors, escapes)."""
-    chance = random.Random(f"{SEED} {codec.name}")  # noqa: S311  (to be repeated, not to be secret)
+    chance = random.Random(f"{SEED} {codec.name}")
     kept = [path.read_bytes() for path in codec.kept()]
     events = errors = escapes = 0
     for _ in range(inputs):
