@@ -104,12 +104,13 @@ class _Racks:
 
 def _rate(value: object) -> float:
     """A number of Mbps; negative and infinite ones too, since sums must not hide them."""
+    refusal = PlanError(f"{value!r} is not a number of Mbps")
+    if isinstance(value, bool) or not isinstance(value, str | int | float | np.number):
+        raise refusal
     try:
-        if isinstance(value, bool) or not isinstance(value, str | int | float | np.number):
-            raise ValueError  # noqa: TRY004 - told like any other non-number below
         rate = float(value)
     except ValueError:
-        raise PlanError(f"{value!r} is not a number of Mbps") from None
+        raise refusal from None
     if not 0 <= rate < float("inf"):
         raise PlanError(f"{rate} Mbps: entries must be finite and not negative")
     return rate

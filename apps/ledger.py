@@ -151,7 +151,7 @@ class Ledger:
                 self._reconfigurations.popitem(last=False)
         return entry
 
-    def update(self, reconfiguration_id: str, **changes: Any) -> None:  # noqa: ANN401
+    def update(self, reconfiguration_id: str, **changes: Any) -> None:
         """Change fields of a reconfiguration's record."""
         with self._lock:
             entry = self._reconfigurations.get(reconfiguration_id)

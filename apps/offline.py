@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -138,6 +138,13 @@ class Outcome:
     problems: tuple[str, ...] | None = None
     """What the independent checks found; None: not checked."""
 
+    @property
+    def plan(self) -> PlanResult:
+        """The result; raises PlanError where there is none."""
+        if self.result is None:
+            raise PlanError(f"{self.algorithm} can't plan for this fabric: {self.refused}")
+        return self.result
+
 
 @dataclass(frozen=True)
 class Study:
@@ -146,7 +153,7 @@ class Study:
     fabric: Fabric
     demand: DemandMatrix
     limits: Limits
-    current: NetworkState = NetworkState()  # noqa: RUF009 - frozen
+    current: NetworkState = field(default_factory=NetworkState)
 
     @cached_property
     def arrays(self) -> FabricArrays:

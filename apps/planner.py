@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from apps.planning import Proposal
 from hydra.errors import HydraError, PlanError
@@ -39,6 +39,8 @@ _LOOK_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 30.0
 """Between attempts to start one that does not start."""
 _ROOT: Final = str(Path(__file__).parents[1])
+
+_AnswerT = TypeVar("_AnswerT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +201,18 @@ class Planner:
         What is ``urgent`` goes before what is not; that is refused if its turn does not come.
         """
         arguments = (current, request, demand, tuple(pins), frozenset(blocked))
-        proposal: Proposal = self._ask("propose", arguments, urgent=urgent)
-        return proposal
+        return self._ask(Proposal, "propose", arguments, urgent=urgent)
 
-    def _ask(self, method: str, arguments: tuple[Any, ...], *, urgent: bool) -> Any:  # noqa: ANN401
+    def _ask(
+        self, kind: type[_AnswerT], method: str, arguments: tuple[Any, ...], *, urgent: bool
+    ) -> _AnswerT:
+        """What a method of that name returns, which is of this ``kind``."""
+        value = self._queue(method, arguments, urgent=urgent)
+        if not isinstance(value, kind):
+            raise PlanError(f"a defect in the planner ({method} gave {value!r})")
+        return value
+
+    def _queue(self, method: str, arguments: tuple[Any, ...], *, urgent: bool) -> object:
         call = _Call(
             0 if urgent else 1, next(self._numbers), Request(method, arguments, self._budget_s)
         )
@@ -228,7 +238,7 @@ class Planner:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         pause_s, next_start_s = _LOOK_S, 0.0
         while not self._closing.is_set():
-            if not self._ready() and time.monotonic() >= next_start_s:
+            if self._living() is None and time.monotonic() >= next_start_s:
                 try:
                     self._start_process()
                     pause_s = _LOOK_S
@@ -244,12 +254,12 @@ class Planner:
                 self._settle(call.future, call.request)
         self._wind_up()
 
-    def _ready(self) -> bool:
+    def _living(self) -> _Process | None:
         if self._process is not None and not self._process.alive:
             LOG.error("the planner has ended by itself: starting another")
             self._process.end()
             self._process = None
-        return self._process is not None
+        return self._process
 
     def _start_process(self) -> _Process:
         """Raises _Died."""
@@ -284,10 +294,9 @@ class Planner:
         """Raises PlanError if there is no answer."""
         asked_s = time.monotonic()
         try:
-            process = self._process if self._ready() else self._start_process()
+            process = self._living() or self._start_process()
         except _Died as death:
             raise PlanError(f"the planner does not start (it {death}): see the log") from None
-        assert process is not None  # noqa: S101 - for the type checker
         try:
             return process.exchange(pickle.dumps(request), self._patience_s)
         except _Died as death:

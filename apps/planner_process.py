@@ -48,7 +48,7 @@ def _answer(planning: Planning, request: Request) -> Answer:
         return Answer(method(*request.arguments, expired=lambda: time.monotonic() > deadline_s))
     except HydraError as error:
         return Answer(refusal=error)
-    except Exception:
+    except Exception:  # a defect in one plan ends none of the others; the controller logs it
         return Answer(defect=traceback.format_exc())
 
 

@@ -9,6 +9,7 @@ racks, rustworkx on products of rack weights (gravity) at 1000.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 
 import networkx as nx
 import numpy as np
@@ -39,8 +40,8 @@ def demand_of(kind: str, n: int) -> NDArray[np.int64]:
     return whole_units(synthetic_demand(kind, n, SEED, LOAD * PLANES * RATE_MBPS))
 
 
-def total(pairs: object, weight: NDArray[np.int64]) -> int:
-    return sum(int(weight[a, b]) for a, b in pairs)  # type: ignore[attr-defined]
+def total(pairs: Iterable[tuple[int, int]], weight: NDArray[np.int64]) -> int:
+    return sum(int(weight[a, b]) for a, b in pairs)
 
 
 def with_rustworkx(weight: NDArray[np.int64]) -> int:

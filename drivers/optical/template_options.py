@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from string import Formatter
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Protocol, Self
 
 import re2
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -53,16 +53,34 @@ def _holding(*allowed: str) -> Callable[[str], str]:
     return check
 
 
-def compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 has no types
+class Match(Protocol):
+    """What is used of a match; re2 has no types of its own."""
+
+    def __getitem__(self, name: str) -> str: ...
+
+    def groupdict(self) -> dict[str, str | None]: ...
+
+
+class Compiled(Protocol):
+    """A pattern, as RE2 has compiled it."""
+
+    @property
+    def groupindex(self) -> Mapping[str, int]: ...
+
+    def search(self, line: str) -> Match | None: ...
+
+
+def compiled(pattern: str) -> Compiled:
     """The pattern as RE2 compiles it. Raises ValueError."""
     options = re2.Options()
     options.log_errors = False
     try:
-        return re2.compile(pattern, options)
+        made: Compiled = re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0] if error.args else error
         words = reason.decode() if isinstance(reason, bytes) else str(reason)
         raise ValueError(f"is no regular expression of RE2: {words}") from None
+    return made
 
 
 def _pattern(pattern: str) -> str:

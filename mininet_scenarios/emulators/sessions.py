@@ -111,7 +111,7 @@ class SessionServer(ABC):
         try:
             with contextlib.suppress(ReplyLostError, ConnectionError):
                 await self.converse(reader, writer)
-        except Exception:
+        except Exception:  # the device goes on without it
             _log.exception("a session failed")
         finally:
             writer.close()
