@@ -304,8 +304,3 @@ class Ledger:
     def reservation(self, reservation_id: str) -> Reservation:
         with self._lock:
             return self._book.get(reservation_id)
-
-
-def _split(pins: Sequence[Pin], reservation: Reservation) -> tuple[list[Pin], Pin]:
-    own = next(pin for pin in pins if (pin.src, pin.dst) == reservation.pair)
-    return [pin for pin in pins if pin is not own], own

@@ -141,23 +141,16 @@ class Planning:
         Raises PlanError, UnknownName.
         """
         check_spines(self._fabric, demand)
-        held = {
-            end
-            for pin in pins
-            if pin.path is not None
-            for circuit in pin.path.circuits
-            for end in (circuit.a, circuit.b)
-        }
+        reserved = _reserved(pins, current, blocked)
+        off_limits = self._off_limits(request.use_planes)
         budget = Budget(
             self._policy.max_hops,
             racks=request.racks,
             planes=request.planes,
-            blocked_ports=frozenset(blocked) | (self._off_limits(request.use_planes) - held),
+            blocked_ports=(off_limits | frozenset(blocked)) - _ends(reserved),
             expired=expired,
         )
-        result = self._planned(
-            request.algorithm, demand, current.topology, _reserved(pins, blocked), budget
-        )
+        result = self._planned(request.algorithm, demand, current.topology, reserved, budget)
         return self._allocate(current, result.topology)
 
     def _planned(
@@ -192,7 +185,7 @@ class Planning:
         Paths that nobody reserved stay, except those whose ports are needed: they get other ones
         where there is room. Raises PlanError.
         """
-        reserved = _reserved(pins, blocked)
+        reserved = _reserved(pins, current, blocked)
         user = {
             end: circuit
             for path, _ in reserved.pinned
@@ -204,8 +197,7 @@ class Planning:
         kept = [
             path
             for path in others
-            if not _touches(path, blocked)
-            and all(user.get(end, c) == c for c in path.circuits for end in (c.a, c.b))
+            if all(user.get(end, c) == c for c in path.circuits for end in (c.a, c.b))
         ]
         paths = tuple(sorted([*kept, *(path for path, _ in reserved.pinned)]))
         topology = Topology(frozenset(c for path in paths for c in path.circuits), paths)
@@ -229,7 +221,8 @@ class Planning:
         for low, high in wanted:
             demand[low, high] = _FAINT_MBPS
         fixed = Reserved((*reserved.pinned, *((path, 0.0) for path in kept)))
-        budget = Budget(self._policy.max_hops, blocked_ports=frozenset(blocked), boolean=False)
+        closed = frozenset(blocked) - _ends(fixed)
+        budget = Budget(self._policy.max_hops, blocked_ports=closed, boolean=False)
         plan = algorithm(self._policy.algorithm)
         try:
             return plan(self._arrays, demand, current.topology, fixed, budget).topology
@@ -243,13 +236,9 @@ class Planning:
 
         Raises AdmissionError if there is no room for one.
         """
-        reserved = _reserved(pins, blocked)
+        reserved = _reserved(pins, current, blocked)
         pinned = {(path.src, path.dst) for path, _ in reserved.pinned}
-        kept = [
-            path
-            for path in current.topology.paths
-            if (path.src, path.dst) not in pinned and not _touches(path, blocked)
-        ]
+        kept = [path for path in current.topology.paths if (path.src, path.dst) not in pinned]
         topology = self._find_room(current, reserved, kept, [pair], blocked)
         if topology is None or all((path.src, path.dst) != pair for path in topology.paths):
             racks = " and ".join(self._fabric.racks[rack].name for rack in pair)
@@ -320,12 +309,26 @@ def _touches(path: Path, ports: Collection[PortId]) -> bool:
     return any(circuit.a in ports or circuit.b in ports for circuit in path.circuits)
 
 
-def _reserved(pins: Sequence[Pin], blocked: Collection[PortId]) -> Reserved:
-    """What has to stay: the reserved paths, except those on ports that are out of use."""
+def _reserved(pins: Sequence[Pin], current: NetworkState, blocked: Collection[PortId]) -> Reserved:
+    """What has to stay: the reserved paths, except those yet to be built on ports out of use.
+
+    A port that is out of use goes on serving the circuit that stands on it: a switch that can't
+    be commanded holds its mirrors.
+    """
     return Reserved(
         tuple(
             (pin.path, pin.bandwidth_mbps)
             for pin in pins
-            if pin.path is not None and not _touches(pin.path, blocked)
+            if pin.path is not None
+            and (pin.path in current.vlans or not _touches(pin.path, blocked))
         )
+    )
+
+
+def _ends(reserved: Reserved) -> frozenset[PortId]:
+    return frozenset(
+        end
+        for path, _ in reserved.pinned
+        for circuit in path.circuits
+        for end in (circuit.a, circuit.b)
     )
