@@ -190,7 +190,7 @@ def test_over_tcp_and_a_reply_that_is_lost(switch):
         started = time.monotonic()
         with pytest.raises(OutcomeUnknown, match=r"not confirmed: no answer within 0\.5 s"):
             remote.change([], [CIRCUIT[1]])
-        assert time.monotonic() - started < 1.5
+        assert time.monotonic() - started < 5.0
         assert switch.cross_connects() == set(CIRCUIT)  # it took effect all the same
         with pytest.raises(DeviceUnavailable):
             remote.cross_connects()

@@ -26,7 +26,7 @@ def carrier(interface: str) -> bool:
     return Path(f"/sys/class/net/{interface}/carrier").read_text().strip() == "1"
 
 
-def eventually(condition, timeout_s: float = 5.0) -> bool:
+def eventually(condition, timeout_s: float = 15.0) -> bool:
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:

@@ -126,7 +126,7 @@ def test_a_controller_that_stops_does_not_wait_for_people(path):
     started = time.monotonic()
     with pytest.raises(OutcomeUnknown, match="the controller stops"):
         driver.change([], [FIRST])
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 20
     timer.join()
     assert [task.state for task in driver.tasks()] == [PENDING]
 
