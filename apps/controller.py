@@ -307,13 +307,14 @@ class Controller:
         return np.array(demand, dtype=np.float64)
 
     def plan(self, request: PlanRequest) -> PlanReport:
-        """Dry run; changes nothing. Raises PlanError, UnknownName."""
+        """Dry run; changes nothing. Raises PlanError, UnknownName, DeviceUnavailable."""
         return self._plan(request, urgent=False)
 
     def _plan(self, request: PlanRequest, *, urgent: bool) -> PlanReport:
         started_s = time.monotonic()
         current = self.state()
         demand = self._wanted(request)
+        request = self._upkeep.within_reach(request)
         proposal = self._planner.propose(
             current,
             request,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from apps.announcer import Announced, Announcer, reachable_on
 from apps.devices import Devices
@@ -15,7 +16,7 @@ from apps.fleet import Fleet
 from apps.ledger import Ledger
 from apps.openflow import TAKEN_OVER
 from apps.quarantine import Quarantine
-from hydra.errors import DeviceError
+from hydra.errors import DeviceError, DeviceUnavailable
 from hydra.executor import Conditions, Execution
 from hydra.model import (
     Circuit,
@@ -32,9 +33,10 @@ from hydra.plan import Pair, pair_of, without
 from hydra.policy import Policy
 from hydra.reconcile import Reconciled, reconcile, stray_mirrors, wanted_vlans
 from hydra.rules import FlowRule, Install, RemoveByCookie, RuleChange, base_rules, circuit_rules
-from hydra.service import DeviceStatus
+from hydra.service import DeviceStatus, PlanRequest
 
 LOG = logging.getLogger("hydra.upkeep")
+_IdT = TypeVar("_IdT", bound=int)
 _LONGEST_WAIT_S: Final = 60.0
 _CONNECT_S: Final = 5.0
 """For vswitches to connect after a start, where something has to be taken down."""
@@ -352,14 +354,37 @@ class Upkeep:
 
     def blocked_ports(self) -> frozenset[PortId]:
         """Ports that no plan may use: quarantined, or on a device that can't be commanded."""
-        planes = {p.id for p in self._fabric.planes if self._devices.plane_problem(p.id)}
-        racks = {r.id for r in self._fabric.racks if self._devices.tor_problem(r.id)}
+        planes, racks = self._out_of_reach()
         quarantined = self._quarantine.blocked()
         return frozenset(
             port.id
             for port in self._fabric.ports
             if port.id in quarantined or port.plane in planes or port.rack in racks
         )
+
+    def _out_of_reach(self) -> tuple[frozenset[PlaneId], frozenset[RackId]]:
+        """Planes and racks whose devices can't be commanded."""
+        return (
+            frozenset(p.id for p in self._fabric.planes if self._devices.plane_problem(p.id)),
+            frozenset(r.id for r in self._fabric.racks if self._devices.tor_problem(r.id)),
+        )
+
+    def within_reach(self, request: PlanRequest) -> PlanRequest:
+        """The request less what can't be commanded: circuits there stay as they are.
+
+        Raises DeviceUnavailable if only such planes were asked for.
+        """
+        planes, racks = self._out_of_reach()
+        if planes:
+            asked = _all_unless(request.planes, (plane.id for plane in self._fabric.planes))
+            if request.planes and request.planes <= planes:
+                down = [self._fabric.planes[plane].name for plane in sorted(request.planes)]
+                raise DeviceUnavailable(", ".join(down), "down: wait, or name other planes")
+            request = replace(request, planes=asked - planes)
+        if racks:
+            asked_racks = _all_unless(request.racks, (rack.id for rack in self._fabric.racks))
+            request = replace(request, racks=asked_racks - racks)
+        return request
 
     def down_planes(self) -> list[str]:
         """Optical switches that can't be commanded, with the reason."""
@@ -398,3 +423,7 @@ class Upkeep:
             for status in self._devices.statuses()
             if not status.connected
         ]
+
+
+def _all_unless(chosen: frozenset[_IdT] | None, every: Iterable[_IdT]) -> frozenset[_IdT]:
+    return frozenset(every) if chosen is None else chosen

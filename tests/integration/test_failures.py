@@ -98,6 +98,28 @@ def test_an_ocs_that_dies_with_a_circuit(network):
     assert network.everyone_reaches_everyone()
 
 
+def test_what_nobody_reserved_stays_on_an_ocs_that_died(network):
+    def ask(src, dst, **options):
+        body = {"demand": [{"src": src, "dst": dst, "mbps": 80}], **options}
+        network.api("POST", "/v1/reconfigurations", json=body, headers={"Prefer": "wait=20"})
+
+    ask("r1", "r2", use_planes=["p1"])
+    assert network.planes_between("r1", "r2") == ("p1",)
+    ocs = network.testbed.ocs("p1")
+    ocs.kill()
+    try:
+        wait_until(lambda: not all(d["connected"] for d in network.get("/v1/devices")["devices"]))
+        ask("r3", "r4")
+        assert network.planes_between("r3", "r4") == ("p2",)
+        assert network.planes_between("r1", "r2") == ("p1",)
+        only = network.api("POST", "/v1/plan", json={"demand": [], "planes": ["p1"]})
+        assert (only.status_code, "p1" in only.json()["detail"]) == (503, True)
+        assert network.everyone_reaches_everyone()
+    finally:
+        ocs.start()
+        ocs.wait_until_ready()
+
+
 def kept_path(network, reservation):
     """The planes that a reservation says it is on."""
     found = network.get(f"/v1/reservations/{reservation['id']}")
