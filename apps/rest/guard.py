@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ from typing import Final
 from limits import RateLimitItemPerSecond
 from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
+from starlette import status
 from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -116,16 +117,23 @@ class Guard:
             return
         started_s = time.monotonic()
         caller = self._identify(scope)
-        outcome = _Outcome(send)
         refusal = self._refusal(scope, caller)
+
+        def record(status_code: int) -> None:
+            if refusal is not None or scope["method"] not in {"GET", "HEAD", "OPTIONS"}:
+                self._audit.record(scope, caller, status_code, time.monotonic() - started_s)
+
+        outcome = _Outcome(send, record)
         if refusal is None:
-            await self._app({**scope, CALLER: caller or LOCAL}, receive, outcome)
+            try:
+                await self._app({**scope, CALLER: caller or LOCAL}, receive, outcome)
+            except Exception:
+                outcome.note(status.HTTP_500_INTERNAL_SERVER_ERROR)
+                raise
         else:
             problem, detail, headers = refusal
             response = problem_response(problem, detail, scope["path"], headers=headers)
             await response(scope, receive, outcome)
-        if refusal is not None or scope["method"] not in {"GET", "HEAD", "OPTIONS"}:
-            self._audit.record(scope, caller, outcome.status, time.monotonic() - started_s)
 
     def _identify(self, scope: Scope) -> Caller | None:
         if self._tokens is None:
@@ -167,13 +175,20 @@ class Guard:
 
 
 class _Outcome:
-    """Passes messages on and remembers the status."""
+    """Passes messages on; the status is on record before the client hears of it."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, record: Callable[[int], None]) -> None:
         self._send = send
-        self.status = 0
+        self._record = record
+        self._noted = False
+
+    def note(self, status_code: int) -> None:
+        """Only the first counts."""
+        if not self._noted:
+            self._noted = True
+            self._record(status_code)
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.status = message["status"]
+            self.note(message["status"])
         await self._send(message)

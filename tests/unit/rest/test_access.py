@@ -320,6 +320,16 @@ def test_the_audit_log_has_who_did_what_and_no_secret(ask, audit_file, caplog):
     assert audit_file.stat().st_mode & 0o777 == 0o600
 
 
+def test_what_went_wrong_inside_is_on_record_too(ask, audit_file, service, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(service, "release", broken)
+    assert ask("olaf", "DELETE", "/v1/reservations/v0").status_code == 500
+    (line,) = audit_file.read_text().splitlines()
+    assert json.loads(line)["status"] == 500
+
+
 def test_an_audit_log_that_cannot_be(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(HydraError, match="audit_log"):
