@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import NoReturn
 
 from hydra.commands import (
@@ -57,6 +58,8 @@ from hydra.rules import (
     rack_metadata,
 )
 
+LONGEST_DELAY_S = 0.5
+"""By which a device may carry out what it has not answered in time."""
 LONGEST_LAG_S = 0.08
 """For which a vswitch forwards by rules that it has replaced; less than the drain's bound."""
 _Doing = Generator[None, None, tuple[Status, object, str]]
@@ -78,6 +81,13 @@ class Faults:
     no_counters: float = 0.0
     no_carrier: float = 0.0
     probe: float = 0.0
+    late: float = 0.0
+    """Of what a write did not do before its reply was given up: it may still happen afterwards."""
+    lie: float = 0.0
+    """New cross-connects that are confirmed, and some of them pass no light.
+
+    What a device says of its VLANs and cross-connects, drivers have read back.
+    """
 
     @classmethod
     def draw(cls, rng: random.Random) -> Faults:
@@ -110,6 +120,10 @@ class Network:
         self.port_named = {(p.rack, p.tor_port): p for p in fabric.ports}
         self.stale: dict[DatapathId, list[tuple[float, dict[object, FlowRule]]]] = {}
         """By vswitch: (until when, a table by which it still forwards some packets)."""
+        self.late: list[tuple[float, Callable[[], None]]] = []
+        """Changes that nobody waits for any more: (when, what)."""
+        self.unreliable: set[PlaneId | str] = set()
+        """Planes and racks (by name) that have confirmed what they did not do, or do it late."""
         self._counters = dict.fromkeys((port.id for port in fabric.ports), 0)
         self._restless: dict[PortId, int] = {}
         """Reads of a port for which its counter still moves."""
@@ -200,6 +214,7 @@ class Network:
         while doing:
             index = self.rng.choice(sorted(doing))
             self.now_s += self.rng.uniform(0.0, 0.002)
+            self.catch_up()
             try:
                 next(doing[index])
             except StopIteration as end:
@@ -207,6 +222,20 @@ class Network:
                 ended[index] = Outcome(*end.value, started_s, self.now_s)
             watch(batch.commands[index])
         return [ended[index] for index in range(len(batch.commands))]
+
+    def catch_up(self) -> None:
+        """What was late until now happens."""
+        due = [change for when_s, change in self.late if when_s <= self.now_s]
+        self.late = [entry for entry in self.late if entry[0] > self.now_s]
+        for change in due:
+            change()
+
+    def _postpone(self, device: PlaneId | str, changes: Sequence[Callable[[], None]]) -> None:
+        """Of a write that got no reply: what has not happened happens later, or never."""
+        if changes and self._hit(self.faults.late):
+            self.unreliable.add(device)
+            when_s = self.now_s + self.rng.uniform(0.0, LONGEST_DELAY_S)
+            self.late += [(when_s, change) for change in changes]
 
     def _start(self, command: Command) -> _Doing:
         handlers: dict[type, Callable[..., _Doing]] = {
@@ -250,6 +279,9 @@ class Network:
                 error = self.rng.choice(("refused", "no answer: outcome unknown"))
             if error is None or (error.endswith("unknown") and self._hit(0.5)):
                 self.apply(datapath, command.changes[datapath])
+            elif error.endswith("unknown"):
+                change = partial(self.apply, datapath, command.changes[datapath])
+                self._postpone(self.fabric.server_by_datapath[datapath].name, [change])
             if error is not None and self._hit(0.5):
                 self.connected.discard(datapath)
             errors[datapath] = error
@@ -283,9 +315,16 @@ class Network:
     def _set_vlans(self, command: SetVlans) -> _Doing:
         ports = self.rng.sample(sorted(command.ports), len(command.ports))
         status, extent, error = self._extent(self.faults.tor, len(ports))
-        for name in ports[:extent]:
+
+        def change(name: str) -> None:
             self.vlans[self.port_named[command.rack, name].id] = command.ports[name]
+
+        for name in ports[:extent]:
+            change(name)
             yield
+        if status is Status.UNKNOWN:
+            rack = self.fabric.racks[command.rack].name
+            self._postpone(rack, [partial(change, name) for name in ports[extent:]])
         return status, None, error
 
     def _move_mirrors(self, command: MoveMirrors) -> _Doing:
@@ -301,9 +340,16 @@ class Network:
             some = self.rng.sample(sorted(crosses), len(crosses))
             steps += [(action, cross) for cross in some]
         status, extent, error = self._extent(self.faults.mirrors, len(steps))
+        if status is Status.CONFIRMED and self._hit(self.faults.lie):
+            extent -= self.rng.randint(0, len(new))
+            self.unreliable.add(command.plane)
         for action, cross in steps[:extent]:
             action(cross)
             yield
+        if status is Status.UNKNOWN:
+            self._postpone(
+                command.plane, [partial(action, cross) for action, cross in steps[extent:]]
+            )
         return status, None, error
 
     def _read_mirrors(self, command: ReadMirrors) -> _Doing:
@@ -381,6 +427,8 @@ class Network:
 
     def mend(self, execution: Execution) -> None:
         """What the controller's upkeep does: bring what did not confirm to the result."""
+        self.now_s += LONGEST_DELAY_S
+        self.catch_up()
         state = execution.result
         lit = {plane: frozenset(self.mirrors[plane]) for plane in execution.uncertain_planes}
         for plane, move in stray_mirrors(self.fabric, state, lit).items():
@@ -498,7 +546,7 @@ class Watch:
                     self._path_is_diverted(path)
         uses = sorted(cross.ingress for cross in command.move.connect)
         self._demand(len(uses) == len(set(uses)), f"two circuits share a port: {command}")
-        if command.plane in self.execution.uncertain_planes:
+        if command.plane in self.execution.uncertain_planes | self.network.unreliable:
             return
         staying = self.network.mirrors[command.plane] - command.move.disconnect
         for cross in command.move.connect - staying:
@@ -539,7 +587,8 @@ class Watch:
 
     def _no_frame_is_flooded_into_the_dark(self, command: Command | None) -> None:
         """Invariant (f): where devices do as told, a VLAN in use is only on ports with light."""
-        if self.network.faults.tor or self.network.faults.mirrors:
+        faults = self.network.faults
+        if faults.tor or faults.mirrors or faults.lie or self.network.unreliable:
             return
         plan = self.execution.plan
         in_use = {
@@ -613,7 +662,7 @@ class Watch:
                 for cross in self.fabric.cross_connects(circuit)
             }
             self._demand(not missing & used, f"{plane.name} lacks {missing & used}")
-            if plane.id not in execution.uncertain_planes:
+            if plane.id not in execution.uncertain_planes | network.unreliable:
                 self._demand(
                     wanted == network.mirrors[plane.id],
                     f"{plane.name} has {network.mirrors[plane.id]}, the result says {wanted}",
@@ -622,7 +671,8 @@ class Watch:
         for port in self.fabric.ports:
             rack = self.fabric.racks[port.rack].name
             self._demand(
-                rack in execution.unconfirmed or network.vlans[port.id] == trunks[port.id],
+                rack in execution.unconfirmed | network.unreliable
+                or network.vlans[port.id] == trunks[port.id],
                 f"{rack}:{port.tor_port} has {network.vlans[port.id]}, "
                 f"the result says {trunks[port.id]}",
             )

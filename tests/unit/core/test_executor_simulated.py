@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+from typing import NamedTuple
 
 import pytest
 
@@ -24,7 +25,12 @@ _RECONFIGURATIONS = 3
 _POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
 
 
-def simulate(seed: int) -> list[Execution]:
+class Course(NamedTuple):
+    network: Network
+    executions: list[Execution]
+
+
+def simulate(seed: int) -> Course:
     """A fabric, its first state, and a few reconfigurations of it, all drawn from ``seed``."""
     rng = random.Random(seed)
     fabric = random_fabric(rng)
@@ -43,7 +49,7 @@ def simulate(seed: int) -> list[Execution]:
         executions.append(Watch(network, execution).run())
         network.mend(execution)
         state = execution.result
-    return executions
+    return Course(network, executions)
 
 
 def _seeds() -> list[range]:
@@ -63,7 +69,8 @@ def test_whatever_fails_every_rack_stays_reachable(seeds):
 
 
 def test_the_seeds_reach_every_corner():
-    executions = [execution for seed in range(150) for execution in simulate(seed)]
+    courses = [simulate(seed) for seed in range(150)]
+    executions = [execution for course in courses for execution in course.executions]
     assert {execution.state for execution in executions} == {
         ReconfigurationState.DONE,
         ReconfigurationState.PARTIAL,
@@ -82,9 +89,12 @@ def test_the_seeds_reach_every_corner():
         "can be probed",
     ):
         assert words in reasons
+    unreliable = set().union(*(course.network.unreliable for course in courses))
+    kinds = {name[0] if isinstance(name, str) else "plane" for name in unreliable}
+    assert kinds == {"h", "r", "plane"}, "servers, racks and planes do things late"
 
 
 def test_one_seed_is_one_course_of_events():
-    first, second = simulate(7), simulate(7)
+    first, second = simulate(7).executions, simulate(7).executions
     assert [e.result for e in first] == [e.result for e in second]
     assert [e.steps for e in first] == [e.steps for e in second]

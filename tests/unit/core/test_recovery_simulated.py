@@ -21,6 +21,7 @@ from hydra.reconcile import Actual, Reconciled, reconcile, wanted_vlans
 from hydra.rules import Install, RemoveByCookie, circuit_rules
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
 from tests.unit.core.simulation import (
+    LONGEST_DELAY_S,
     LONGEST_LAG_S,
     Network,
     Violation,
@@ -109,6 +110,9 @@ def simulate(seed: int) -> str:
         watch.run()
     after = Watch(network, execution)
     after.steps = [*watch.steps, "recovery"]
+    network.now_s += LONGEST_DELAY_S
+    network.catch_up()  # what the dead one had sent
+    after.look(None)
     network.faults = type(network.faults)(tor=1.0)  # in-use VLANs may be on dark ports meanwhile
     found = recover(network, state, after)
     again = recover(network, found.state, after)
