@@ -86,6 +86,10 @@ class Testbed:
         """Counters of every rate-limited transmitter, by interface name."""
         return links.queue_counters()
 
+    def unread_frames(self) -> int:
+        """Frames that a busy machine gave Open vSwitch no time to read: in no queue's counters."""
+        return ovs.unread_frames()
+
     def frames_at(
         self, server: str, where: str = "host", *, expression: str = "", direction: str = "inout"
     ) -> Capture:

@@ -15,7 +15,7 @@ _BUFFER_BYTES: Final = 8 * 1024 * 1024
 
 _MINIMUM: Final = {
     # Userspace bridges read their ports in the thread that also takes flow-mods: while it is busy,
-    # frames wait in these buffers (DESIGN: 5000 rules cost a flow hundreds of retransmissions).
+    # frames wait in these buffers (5000 rules cost a flow hundreds of retransmissions otherwise).
     "net.core.rmem_max": _BUFFER_BYTES,
     "net.core.rmem_default": _BUFFER_BYTES,
     # One socket sends for all ports: what waits in any port's queue is charged to it.
