@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "status": ("network", "Show whether the controller is ready, and its devices."),
     "topology": ("network", "Show the circuits and paths that stand now."),
     "demand": ("network", "Show the rack-to-rack demand as the controller sees it."),
+    "explain": ("explain", "Say why two racks are, or are not, joined by a circuit."),
     "reconfigurations": ("network", "List reconfigurations, or show the timeline of one."),
     "plan": ("planning", "Dry run: show what a reconfiguration would change."),
     "reconfigure": ("planning", "Change the topology to suit a demand."),
