@@ -36,11 +36,6 @@ class Rehearsal:
     def __post_init__(self) -> None:
         self.planning = Planning(self.fabric, self.policy)
 
-    def served_mbps(self, rates_mbps: DemandMatrix) -> tuple[float, float]:
-        """(served by what stands, wanted) of the demand behind these rates."""
-        demand = self.planning.estimate(rates_mbps)
-        return float(self.planning.served(self.state.topology, demand).sum()), float(demand.sum())
-
     def step(self, now_s: float, rates_mbps: DemandMatrix) -> Decision:
         """One round: decide, and change if that pays. Raises UnknownName for the algorithm."""
         demand = self.planning.estimate(rates_mbps)

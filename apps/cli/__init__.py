@@ -21,6 +21,8 @@ _COMMANDS: Final = {
     "demand": ("network", "Show the rack-to-rack demand as the controller sees it."),
     "explain": ("explain", "Say why two racks are, or are not, joined by a circuit."),
     "reconfigurations": ("network", "List reconfigurations, or show the timeline of one."),
+    "record": ("replay", "Record the demand as it goes, to a file."),
+    "replay": ("replay", "Take a recorded demand through other algorithms and policies."),
     "plan": ("planning", "Dry run: show what a reconfiguration would change."),
     "reconfigure": ("planning", "Change the topology to suit a demand."),
     "reserve": ("planning", "Reserve bandwidth between two racks or two servers."),
