@@ -88,6 +88,7 @@ class Controller:
         self._devices = Devices(fabric, policy)
         self._planning = Planning(fabric, policy)
         self._planner = Planner(fabric, policy)
+        self._elephants = self._planning.elephant_watch()
         self._poller = StatsPoller(fabric, policy, self.fleet)
         self._ledger = Ledger(fabric, journal)
         self._quarantine = Quarantine(fabric, journal, policy.quarantine_s)
@@ -290,7 +291,7 @@ class Controller:
     def demand(self) -> DemandReport:
         rates, age_s, stale, ready = self._poller.rates()
         source = DemandSource.MEASURED if ready else DemandSource.NONE
-        estimated = self._planning.estimate(rates)
+        estimated = self._planning.estimate(self._elephants.elephants(rates))
         return DemandReport(source, rates, estimated, age_s, stale, self._poller.troubles())
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:

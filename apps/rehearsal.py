@@ -13,6 +13,7 @@ from typing import Final
 
 from apps.planning import Planning
 from hydra.decisions import Action, Decision, seen_demand
+from hydra.elephants import ElephantWatch
 from hydra.errors import PlanError
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState
 from hydra.policy import Policy
@@ -31,14 +32,16 @@ class Rehearsal:
     outage_s: float
     state: NetworkState = field(default_factory=NetworkState)
     planning: Planning = field(init=False)
+    _elephants: ElephantWatch = field(init=False)
     _born_s: dict[Circuit, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.planning = Planning(self.fabric, self.policy)
+        self._elephants = self.planning.elephant_watch()
 
     def step(self, now_s: float, rates_mbps: DemandMatrix) -> Decision:
         """One round: decide, and change if that pays. Raises UnknownName for the algorithm."""
-        demand = self.planning.estimate(rates_mbps)
+        demand = self.planning.estimate(self._elephants.elephants(rates_mbps))
         largest = seen_demand(rates_mbps, demand)
         try:
             report = self._plan(now_s, demand)

@@ -25,6 +25,7 @@ KEYS: Final = (
     "planning_budget_ms",
     "epoch_s",
     "elephant_mbps",
+    "elephant_release",
     "gain_horizon_s",
     "gain_factor",
     "minimum_gain_mbps",
@@ -113,6 +114,7 @@ def replay(fabric: Fabric, base: Policy, trace: Trace, variant: Variant, outage_
     holds until the next; the last one counts for nothing but its decision.
     """
     judge = Planning(fabric, base)
+    elephants = judge.elephant_watch()
     standing = NetworkState()
     actor = None if variant.policy is None else Rehearsal(fabric, variant.policy, outage_s)
     moments: list[Moment] = []
@@ -126,7 +128,7 @@ def replay(fabric: Fabric, base: Policy, trace: Trace, variant: Variant, outage_
             if decision.action is Action.CHANGE and decision.proposal is not None:
                 cost_mbit += decision.proposal.verdict.cost_mbit
             standing = actor.state
-        wanted = judge.estimate(rates)
+        wanted = judge.estimate(elephants.elephants(rates))
         wanted_mbps = float(wanted.sum())
         served_mbps = float(judge.served(standing.topology, wanted).sum())
         moments.append(Moment(at_s, wanted_mbps, served_mbps, decision))

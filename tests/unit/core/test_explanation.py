@@ -30,7 +30,7 @@ def evidence(*epochs, policy=POLICY):
     loop = Rehearsal(FABRIC, policy, outage_s=0.3)
     decisions = [loop.step(60.0 * number, demand) for number, demand in enumerate(epochs)]
     demand = epochs[-1] if epochs else rates()
-    estimated = loop.planning.estimate(demand)
+    estimated = loop.planning.estimate(loop.planning.elephant_watch().elephants(demand))
     return Evidence(FABRIC, policy, loop.state, demand, estimated, (), decisions[::-1])
 
 
