@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import numpy as np
@@ -30,8 +31,10 @@ from apps.quarantine import Quarantine
 from apps.runner import Runner
 from apps.stats_poller import StatsPoller
 from apps.upkeep import Upkeep
+from hydra.decisions import Action, Decision, Verdict, seen_demand
 from hydra.errors import DeviceUnavailable, HydraError, PlanError, UnknownName
 from hydra.events import EventLog
+from hydra.explanation import Evidence, Explanation, explain
 from hydra.journal import Journal, JournalError
 from hydra.model import (
     Circuit,
@@ -42,6 +45,7 @@ from hydra.model import (
     Path,
     PlaneId,
     PortId,
+    RackId,
 )
 from hydra.plan import Plan, paths_by_pair
 from hydra.policy import Mode, Policy
@@ -60,16 +64,16 @@ from hydra.service import (
     Reconciliation,
     Reconfiguration,
     ReservationPreview,
-    Verdict,
 )
 from hydra.surveillance import LostPath
-from hydra.worth import judge
+from hydra.worth import decide, judge, no_plan
 
 LOG = logging.getLogger("hydra.controller")
 _HOUSEKEEPING_S: Final = 0.25
 _UPKEEP_S: Final = 2.0
 _PATIENCE_S: Final = 60.0
 _AnswerT = TypeVar("_AnswerT")
+_PERIODIC: Final = "periodic"
 _RESUME_S: Final = 10.0
 """Reservations wait this long after a start for switches that are still missing."""
 
@@ -84,6 +88,7 @@ class Controller:
         self._devices = Devices(fabric, policy)
         self._planning = Planning(fabric, policy)
         self._planner = Planner(fabric, policy)
+        self._elephants = self._planning.elephant_watch()
         self._poller = StatsPoller(fabric, policy, self.fleet)
         self._ledger = Ledger(fabric, journal)
         self._quarantine = Quarantine(fabric, journal, policy.quarantine_s)
@@ -286,7 +291,8 @@ class Controller:
     def demand(self) -> DemandReport:
         rates, age_s, stale, ready = self._poller.rates()
         source = DemandSource.MEASURED if ready else DemandSource.NONE
-        return DemandReport(source, rates, self._planning.estimate(rates), age_s, stale)
+        estimated = self._planning.estimate(self._elephants.elephants(rates))
+        return DemandReport(source, rates, estimated, age_s, stale, self._poller.troubles())
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
         return self._poller.port_rates_mbps()
@@ -363,9 +369,13 @@ class Controller:
     def _reconfigure(self, entry: Reconfiguration, request: PlanRequest) -> None:
         try:
             report = self._plan(request, urgent=True)
-            if request.only_if_it_pays and not report.verdict.pays:
-                self._ledger.refuse(entry, f"does not pay: {report.verdict.reason}")
-                return
+            if request.only_if_it_pays:
+                decision = self._decide(report, request, entry.trigger)
+                if not report.verdict.pays:
+                    self._ledger.decide(decision)
+                    self._ledger.refuse(entry, f"does not pay: {report.verdict.reason}")
+                    return
+                self._ledger.decide(replace(decision, reconfiguration=entry.id))
             self._adopt(entry, report.target)
         except JournalError:
             raise  # recorded where it happened
@@ -378,21 +388,30 @@ class Controller:
 
     def _periodic(self) -> None:
         """One round of monitor, plan, and reconfigure if it pays."""
-        request = PlanRequest(only_if_it_pays=True)
+        seen = self.demand()
+        demand = seen.estimated_mbps if seen.source is DemandSource.MEASURED else None
+        request = PlanRequest(demand, only_if_it_pays=True)
+        largest = seen_demand(seen.rate_mbps, seen.estimated_mbps)
         try:
             report = self._plan(request, urgent=True)
         except PlanError as error:
-            self._ledger.decide(f"no plan: {error}")
+            standing = self._ledger.state.topology.circuits
+            self._ledger.decide(no_plan(str(error), standing, largest, _PERIODIC, time.time()))
             return
-        if report.target == report.current:
-            self._ledger.decide("keep: the topology in place is the best known for this demand")
+        decision = decide(report, self._policy.algorithm, largest, _PERIODIC, time.time())
+        if decision.action is not Action.CHANGE:
+            self._ledger.decide(decision)
             return
-        self._ledger.decide(
-            f"{'change' if report.verdict.pays else 'keep'}: {report.verdict.reason}"
-        )
-        if report.verdict.pays:
-            entry = self._ledger.enter("periodic", report.verdict.reason)
-            self._adopt(entry, report.target)
+        entry = self._ledger.enter(_PERIODIC, decision.reason)
+        self._ledger.decide(replace(decision, reconfiguration=entry.id))
+        self._adopt(entry, report.target)
+
+    def _decide(self, report: PlanReport, request: PlanRequest, trigger: str) -> Decision:
+        seen = self.demand()
+        wanted = seen.estimated_mbps if request.demand is None else request.demand
+        largest = seen_demand(seen.rate_mbps, wanted)
+        algorithm = request.algorithm or self._policy.algorithm
+        return decide(report, algorithm, largest, trigger, time.time())
 
     def reconfigurations(self) -> Sequence[Reconfiguration]:
         return self._ledger.reconfigurations()
@@ -401,8 +420,22 @@ class Controller:
         """Raises UnknownName."""
         return self._ledger.reconfiguration(reconfiguration_id)
 
-    def decisions(self) -> Sequence[str]:
+    def decisions(self) -> Sequence[Decision]:
         return self._ledger.decisions()
+
+    def explain(self, a: RackId, b: RackId) -> Explanation:
+        """Why these two racks are joined as they are."""
+        seen = self.demand()
+        evidence = Evidence(
+            self._fabric,
+            self._policy,
+            self.state(),
+            seen.rate_mbps,
+            seen.estimated_mbps,
+            self.reservations(),
+            self.decisions(),
+        )
+        return explain(evidence, a, b)
 
     # -- reservations and devices -----------------------------------------------------------------
 

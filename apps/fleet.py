@@ -17,11 +17,9 @@ from apps.framework import Connection, PortInfo, Post
 from apps.openflow import (
     ROLE_MASTER,
     ROLE_NO_CHANGE,
-    FlowCounters,
     MalformedReplyError,
     PortPackets,
     SwitchPorts,
-    decode_flow_stats,
     decode_port_stats,
     encode_changes,
     encode_packet_out,
@@ -29,7 +27,12 @@ from apps.openflow import (
     encode_role_request,
 )
 from apps.rule_tables import RuleTable, decode_rules
-from drivers.codecs.openflow import TABLE_ALL, encode_barrier, encode_flow_stats_request
+from drivers.codecs.openflow import (
+    MAX_MULTIPART_BYTES,
+    TABLE_ALL,
+    encode_barrier,
+    encode_flow_stats_request,
+)
 from hydra.frames import parse_probe
 from hydra.model import DatapathId, Fabric
 from hydra.pipeline import Port
@@ -172,7 +175,10 @@ class Fleet:
         with self._lock:
             pending = self._pending.get(xid)
             if pending is not None and pending.datapath == datapath:
-                pending.body += body
+                if len(pending.body) + len(body) > MAX_MULTIPART_BYTES:
+                    pending.error = f"statistics of more than {MAX_MULTIPART_BYTES >> 20} MiB"
+                else:
+                    pending.body += body
         if not more:
             self._resolve(datapath, xid)
 
@@ -275,16 +281,41 @@ class Fleet:
             for datapath, result in {**known, **told}.items()
         }
 
-    def flow_counters(
-        self, datapaths: Collection[DatapathId], table: int, timeout_s: float
-    ) -> dict[DatapathId, FlowCounters | None]:
-        """Rule counters of one table; None for a switch that did not answer properly."""
-        results = self._request(
-            datapaths,
-            lambda _datapath, _ports, xid: encode_flow_stats_request(table, 0, 0, xid),
-            timeout_s,
-        )
-        return {datapath: _flow_counters(result) for datapath, result in results.items()}
+    def ask_for_counters(
+        self, datapaths: Collection[DatapathId], table: int
+    ) -> dict[DatapathId, Future[bytes]]:
+        """Ask vswitches for the counters of one table's rules, and ToRs for those of their ports.
+
+        Returns at once. Each future becomes the body of the reply, for
+        :func:`apps.openflow.decode_flow_stats` or :meth:`ports_by_name`; or raises what stood in
+        the way. Switches that are not connected are left out. :meth:`give_up` one that is late.
+        """
+        asked: dict[DatapathId, Future[bytes]] = {}
+        sending: list[tuple[Connection, bytes]] = []
+        with self._lock:
+            for datapath in datapaths:
+                switch = self._switches.get(datapath)
+                if switch is None:
+                    continue
+                xid, future = self._next_xid(), Future[bytes]()
+                self._pending[xid] = _Pending(datapath, future)
+                asked[datapath] = future
+                if datapath in self._fabric.rack_by_tor_datapath:
+                    message = encode_port_stats_request(xid)
+                else:
+                    message = encode_flow_stats_request(table, 0, 0, xid)
+                sending.append((switch.connection, message))
+        if sending:
+            self._post(lambda: _send_all(sending))
+        return asked
+
+    def give_up(self, futures: Collection[Future[bytes]]) -> None:
+        """Expect no answer any more; one that comes nevertheless is passed over."""
+        given_up = set(futures)
+        with self._lock:
+            late = [xid for xid, one in self._pending.items() if one.future in given_up]
+            for xid in late:
+                del self._pending[xid]
 
     def rule_tables(
         self, datapaths: Collection[DatapathId], timeout_s: float
@@ -324,9 +355,13 @@ class Fleet:
         if not isinstance(result, bytes):
             return None
         try:
-            by_number = decode_port_stats(result)
+            return self.ports_by_name(datapath, result)
         except MalformedReplyError:
             return None
+
+    def ports_by_name(self, datapath: DatapathId, body: bytes) -> dict[str, PortPackets]:
+        """A switch's port counters from its reply. Raises MalformedReplyError."""
+        by_number = decode_port_stats(body)
         with self._lock:
             switch = self._switches.get(datapath)
             names = {} if switch is None else dict(switch.names)
@@ -381,12 +416,7 @@ class Fleet:
             for datapath, switch in known.items()
             if switch is not None
         ]
-
-        def send() -> None:
-            for connection, message in sending:
-                connection.send(message)
-
-        self._post(send)
+        self._post(lambda: _send_all(sending))
 
     @property
     def post(self) -> Post:
@@ -456,10 +486,6 @@ def _fail(lost: Iterable[_Pending]) -> None:
         )
 
 
-def _flow_counters(result: bytes | str) -> FlowCounters | None:
-    if not isinstance(result, bytes):
-        return None
-    try:
-        return decode_flow_stats(result)
-    except MalformedReplyError:
-        return None
+def _send_all(messages: Iterable[tuple[Connection, bytes]]) -> None:
+    for connection, message in messages:
+        connection.send(message)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from hydra.calendar import Ground
+from hydra.decisions import Decision
 from hydra.errors import Changed, UnknownName
 from hydra.events import EventKind, EventLog
 from hydra.journal import Journal
@@ -35,7 +36,7 @@ class Ledger:
         self._state = NetworkState()
         self._book = ReservationBook(fabric)
         self._reconfigurations: OrderedDict[str, Reconfiguration] = OrderedDict()
-        self._decisions: deque[str] = deque(maxlen=_HISTORY)
+        self._decisions: deque[Decision] = deque(maxlen=_HISTORY)
         self._standing: set[Pair] = set()
         """Pairs whose path an operator or the periodic mode asked for: no release removes it."""
         self._born_s: dict[Circuit, float] = {}
@@ -172,13 +173,12 @@ class Ledger:
             except KeyError:
                 raise UnknownName(f"no reconfiguration {reconfiguration_id!r}") from None
 
-    def decide(self, words: str) -> None:
-        """Note a verdict of the periodic mode."""
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    def decide(self, decision: Decision) -> None:
+        """Remember what was decided, and why."""
         with self._lock:
-            self._decisions.appendleft(f"{stamp} {words}")
+            self._decisions.appendleft(decision)
 
-    def decisions(self) -> Sequence[str]:
+    def decisions(self) -> Sequence[Decision]:
         with self._lock:
             return tuple(self._decisions)
 

@@ -306,13 +306,16 @@ def encode_port_stats_request(xid: int) -> bytes:
 
 _FLOW_HEAD: Final = np.dtype(
     {
-        "names": ["cookie", "packets", "bytes"],
-        "formats": [">u8", ">u8", ">u8"],
-        "offsets": [24, 32, 40],
+        "names": ["age_s", "age_ns", "cookie", "packets", "bytes"],
+        "formats": [">u4", ">u4", ">u8", ">u8", ">u8"],
+        "offsets": [4, 8, 24, 32, 40],
         "itemsize": 48,
     }
 )
 _FLOW_STATS_MINIMUM: Final = 56
+_LENGTH: Final = struct.Struct("!H")
+_FIRST_STEP: Final = 64
+"""Entries looked at together at first; more each time, so that short runs cost little."""
 _PORT_STATS: Final = np.dtype(
     [
         ("port", ">u4"),
@@ -339,32 +342,68 @@ class FlowCounters:
     cookie: NDArray[np.uint64]
     packets: NDArray[np.uint64]
     bytes: NDArray[np.uint64]
+    age_s: NDArray[np.float64]
+    """Since the rule was installed, by the switch's clock."""
 
 
 def decode_flow_stats(body: bytes) -> FlowCounters:
-    """Read the entries of an OFPMP_FLOW reply body (without the multipart header)."""
-    offsets: list[int] = []
-    offset, end = 0, len(body)
-    length_at = struct.Struct("!H").unpack_from
-    while offset < end:
-        if end - offset < _FLOW_STATS_MINIMUM:
-            raise MalformedReplyError(f"flow statistics end inside an entry at byte {offset}")
-        (length,) = length_at(body, offset)
-        if length < _FLOW_STATS_MINIMUM or offset + length > end:
-            raise MalformedReplyError(f"flow statistics entry at byte {offset} has length {length}")
-        offsets.append(offset)
-        offset += length
-    if not offsets:
+    """Read the entries of an OFPMP_FLOW reply body (without the multipart header).
+
+    A switch lists the rules of one mask together, and those are equally long: each such run is
+    walked at once. Raises MalformedReplyError.
+    """
+    offsets = _entry_offsets(body)
+    if not offsets.size:
         none = np.empty(0, dtype=np.uint64)
-        return FlowCounters(none, none, none)
-    raw = np.frombuffer(body, dtype=np.uint8)
-    index = np.asarray(offsets)[:, None] + np.arange(_FLOW_HEAD.itemsize)
-    heads = raw[index].view(_FLOW_HEAD)[:, 0]
+        return FlowCounters(none, none, none, np.empty(0))
+    # Every byte of the reply as the start of an entry: a view, of which the true starts are taken.
+    starts = len(body) - _FLOW_HEAD.itemsize + 1
+    heads = np.ndarray(starts, _FLOW_HEAD, body, strides=(1,))[offsets]
     return FlowCounters(
         heads["cookie"].astype(np.uint64),
         heads["packets"].astype(np.uint64),
         heads["bytes"].astype(np.uint64),
+        heads["age_s"] + heads["age_ns"] * 1e-9,
     )
+
+
+def _entry_offsets(body: bytes) -> NDArray[np.intp]:
+    runs: list[tuple[int, int, int]] = []
+    offset, end = 0, len(body)
+    while offset < end:
+        if end - offset < _FLOW_STATS_MINIMUM:
+            raise MalformedReplyError(f"flow statistics end inside an entry at byte {offset}")
+        (length,) = _LENGTH.unpack_from(body, offset)
+        if length < _FLOW_STATS_MINIMUM or offset + length > end:
+            raise MalformedReplyError(f"flow statistics entry at byte {offset} has length {length}")
+        count = _run(body, offset, length)
+        runs.append((offset, length, count))
+        offset += count * length
+    if not runs:
+        return np.empty(0, dtype=np.intp)
+    first, lengths, counts = np.array(runs, dtype=np.intp).T
+    before = np.repeat(np.cumsum(counts) - counts, counts)
+    within_run = np.arange(int(counts.sum())) - before
+    offsets: NDArray[np.intp] = np.repeat(first, counts) + within_run * np.repeat(lengths, counts)
+    return offsets
+
+
+def _run(body: bytes, offset: int, length: int) -> int:
+    """How many entries of one length follow each other from ``offset``; at least the first."""
+    most = (len(body) - offset) // length
+    following = offset + length
+    if most == 1 or _LENGTH.unpack_from(body, following)[0] != length:
+        return 1
+    count, step = 1, _FIRST_STEP
+    while count < most:
+        step = min(step, most - count)
+        at = offset + count * length
+        same = np.ndarray(step, ">u2", body, at, (length,)) == length
+        if not same.all():
+            return count + int(same.argmin())
+        count += step
+        step *= 8
+    return count
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from hydra.elephants import ElephantWatch
 from hydra.errors import AdmissionError, PlanError
 from hydra.model import (
     Circuit,
@@ -80,11 +81,13 @@ class Planning:
         self._rack_mbps = servers * fabric.server_rate_mbps
         self._electrical_mbps = servers * fabric.electrical_rate_mbps
 
-    def estimate(self, rates_mbps: DemandMatrix) -> DemandMatrix:
-        """What the flows behind these rates would take on an ideal switch."""
-        return estimate_maxmin(
-            rates_mbps, self._rack_mbps, self._rack_mbps, self._policy.elephant_mbps
-        )
+    def elephant_watch(self) -> ElephantWatch:
+        """One that begins without elephants."""
+        return ElephantWatch(self._policy.elephant_mbps, self._policy.elephant_release)
+
+    def estimate(self, elephants_mbps: DemandMatrix) -> DemandMatrix:
+        """What the flows behind these rates, of elephants alone, would take on an ideal switch."""
+        return estimate_maxmin(elephants_mbps, self._rack_mbps, self._rack_mbps, 0.0)
 
     def served(self, topology: Topology, demand: DemandMatrix) -> DemandMatrix:
         """What each pair would get of ``demand`` under ``topology``."""

@@ -3,34 +3,82 @@
 from __future__ import annotations
 
 import logging
+import math
+import queue
 import threading
 import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from apps.fleet import Fleet
-from apps.openflow import FlowCounters
-from hydra.counters import DemandMeter, PortMeter
-from hydra.model import DemandMatrix, Fabric, PortId
-from hydra.pipeline import Table, cookie_subject
+from apps.openflow import FlowCounters, MalformedReplyError, decode_flow_stats
+from hydra.counters import Anomaly, DemandMeter, PortMeter
+from hydra.model import DatapathId, DemandMatrix, Fabric, OpticalPort, PortId
+from hydra.pipeline import COOKIE_SUBJECT_MASK, Table
 from hydra.policy import Policy
+from hydra.polling import PollSchedule
 
 LOG = logging.getLogger("hydra.poller")
-_STALE_INTERVALS = 3
+_STALE_INTERVALS: Final = 3
+_WINDOW: Final = 128
+"""Switches asked at once: a few MB of replies that wait to be read."""
+_TICK_S: Final = 0.005
+"""Switches whose moments are closer than this are asked together."""
+_NO_ANSWER: Final = "no answer"
+_FAILED: Final = "request failed"
+_MALFORMED: Final = "malformed reply"
+
+
+class _Answer(NamedTuple):
+    switch: DatapathId
+    reply: Future[bytes]
+    heard_s: float
 
 
 class StatsPoller:
-    """A thread that polls; the matrix can be read from any other."""
+    """A thread that polls; what it found can be read from any other."""
 
-    def __init__(self, fabric: Fabric, policy: Policy, fleet: Fleet) -> None:
-        self._fabric = fabric
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: Policy,
+        fleet: Fleet,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._interval_s = policy.poll_interval_s
-        self._timeout_s = min(policy.timeouts.vswitch_s, max(policy.poll_interval_s, 0.1))
         self._fleet = fleet
+        self._clock = clock
+        self._racks = len(fabric.racks)
         self._meter = DemandMeter(fabric, policy.demand_window_s)
         self._ports = PortMeter()
+        self._server_of = {
+            server.vswitch.datapath_id: index for index, server in enumerate(fabric.servers)
+        }
+        self._ports_of: dict[DatapathId, tuple[OpticalPort, ...]] = {
+            datapath: fabric.ports_of(rack.id)
+            for datapath, rack in fabric.rack_by_tor_datapath.items()
+        }
+        self._names = {
+            **{dp: fabric.servers[index].name for dp, index in self._server_of.items()},
+            **{dp: rack.name for dp, rack in fabric.rack_by_tor_datapath.items()},
+        }
+        self._schedule = PollSchedule(
+            tuple(self._names),
+            max(self._interval_s, _TICK_S),
+            min(policy.timeouts.vswitch_s, max(self._interval_s, 0.1)),
+            _WINDOW,
+        )
+        self._asked: dict[DatapathId, Future[bytes]] = {}
+        self._answers: queue.SimpleQueue[_Answer | None] = queue.SimpleQueue()
+        self._failures: Counter[str] = Counter()
+        self._logged: set[str] = set()
         self._lock = threading.Lock()
-        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name="poller", daemon=True)
 
     @property
@@ -42,67 +90,142 @@ class StatsPoller:
             self._thread.start()
 
     def stop(self) -> None:
-        self._stop.set()
         if self._thread.is_alive():
+            self._answers.put(None)
             self._thread.join()
 
+    # -- the poller's thread ----------------------------------------------------------------------
+
     def _repeat(self) -> None:
-        due = time.monotonic()
-        while not self._stop.wait(max(0.0, due - time.monotonic())):
-            due = max(due + self._interval_s, time.monotonic())
-            self.poll()
+        self._schedule.start(self._clock())
+        while self._take(self._step()):
+            pass
 
-    def poll(self) -> None:
-        """One sweep over all connected switches."""
-        self._poll_vswitches()
-        self._poll_tors()
+    def _step(self) -> float:
+        """Ask whom it is time to ask, give up who is late; how long there is to wait then."""
+        now_s = self._clock()
+        for switch in self._schedule.overdue(now_s):
+            self._fleet.give_up([self._asked.pop(switch)])
+            self._note_failure(switch, _NO_ANSWER)
+        due = self._schedule.due(now_s)
+        asked = self._fleet.ask_for_counters(due, Table.ACCOUNT)
+        for switch in due:
+            if switch not in asked:
+                self._schedule.settled(switch)
+                self._forget_ports(switch)
+        self._asked.update(asked)
+        for switch, reply in asked.items():
+            reply.add_done_callback(partial(self._hear, switch))
+        return max(self._schedule.next_s(now_s), _TICK_S)
 
-    def _poll_tors(self) -> None:
-        tors = self._fabric.rack_by_tor_datapath
-        connected = [datapath for datapath in sorted(self._fleet.connected()) if datapath in tors]
-        answers = self._fleet.port_packets(connected, self._timeout_s)
-        now_s = time.monotonic()
+    def _hear(self, switch: DatapathId, reply: Future[bytes]) -> None:
+        """In the hub's thread."""
+        self._answers.put(_Answer(switch, reply, self._clock()))
+
+    def _take(self, wait_s: float) -> bool:
+        """Read the answers that are there, or come in time; False at the end."""
+        try:
+            answer = self._answers.get(timeout=None if math.isinf(wait_s) else wait_s)
+            while answer is not None:
+                self._read(answer)
+                answer = self._answers.get_nowait()
+        except queue.Empty:
+            return True
+        return False
+
+    def _read(self, answer: _Answer) -> None:
+        if self._asked.get(answer.switch) is not answer.reply:
+            return  # given up before
+        del self._asked[answer.switch]
+        self._schedule.settled(answer.switch)
+        error = answer.reply.exception()
+        if error is not None:
+            self._note_failure(answer.switch, _FAILED, str(error))
+            return
+        try:
+            anomalies = self._count(answer.switch, answer.reply.result(), answer.heard_s)
+        except MalformedReplyError as malformed:
+            self._note_failure(answer.switch, _MALFORMED, str(malformed))
+            return
+        for anomaly in anomalies:
+            self._log_once(anomaly.value, answer.switch, "this reading moves no rate")
+
+    def _count(self, switch: DatapathId, body: bytes, heard_s: float) -> set[Anomaly]:
+        """Raises MalformedReplyError."""
+        ports = self._ports_of.get(switch)
+        if ports is not None:
+            return self._count_ports(switch, ports, body, heard_s)
+        columns = decode_flow_stats(body)
+        totals = self._bytes_per_rack(columns)
+        age_s = float(columns.age_s.max(initial=0.0))
         with self._lock:
-            for port in self._fabric.ports:
-                datapath = self._fabric.racks[port.rack].tor.datapath_id
-                counters = None if datapath is None else answers.get(datapath)
-                if counters is None or port.tor_port not in counters:
-                    self._ports.forget(port.id)
-                else:
-                    self._ports.update(port.id, counters[port.tor_port].tx_bytes, now_s)
+            anomaly = self._meter.update(self._server_of[switch], totals, heard_s, age_s)
+        return set() if anomaly is None else {anomaly}
 
-    def port_rates_mbps(self) -> dict[PortId, float]:
+    def _count_ports(
+        self, switch: DatapathId, ports: tuple[OpticalPort, ...], body: bytes, heard_s: float
+    ) -> set[Anomaly]:
+        counters = self._fleet.ports_by_name(switch, body)
+        anomalies = set()
+        with self._lock:
+            for port in ports:
+                if port.tor_port in counters:
+                    sent = counters[port.tor_port].tx_bytes
+                    anomalies.add(self._ports.update(port.id, sent, heard_s))
+                else:
+                    self._ports.forget(port.id)
+        return {anomaly for anomaly in anomalies if anomaly is not None}
+
+    def _bytes_per_rack(self, columns: FlowCounters) -> NDArray[np.uint64]:
+        """Sum the prefixes of each destination rack; the cookie says which rack a rule counts."""
+        subject = (columns.cookie & COOKIE_SUBJECT_MASK).astype(np.intp)
+        known = (subject >= 1) & (subject <= self._racks)
+        totals = np.zeros(self._racks, dtype=np.uint64)
+        np.add.at(totals, subject[known] - 1, columns.bytes[known])
+        return totals
+
+    # -- what goes wrong --------------------------------------------------------------------------
+
+    def _note_failure(self, switch: DatapathId, cause: str, detail: str = "") -> None:
+        self._failures[cause] += 1
+        self._forget_ports(switch)
+        self._log_once(cause, switch, detail or "its last rates stand in")
+
+    def _forget_ports(self, switch: DatapathId) -> None:
+        with self._lock:
+            for port in self._ports_of.get(switch, ()):
+                self._ports.forget(port.id)
+
+    def _log_once(self, cause: str, switch: DatapathId, detail: str) -> None:
+        if cause not in self._logged:
+            self._logged.add(cause)
+            LOG.warning(
+                "statistics of %s: %s (%s); further cases are only counted",
+                self._names[switch],
+                cause,
+                detail,
+            )
+
+    # -- any thread -------------------------------------------------------------------------------
+
+    def troubles(self) -> Mapping[str, int]:
+        """How many answers did not come or could not be used, by cause."""
+        with self._lock:
+            found = Counter({a.value: n for a, n in self._meter.anomalies.items()})
+            found.update({a.value: n for a, n in self._ports.anomalies.items()})
+        found.update(self._failures)
+        if self._schedule.missed:
+            found["moments missed"] = self._schedule.missed
+        return dict(found)
+
+    def port_rates_mbps(self) -> Mapping[PortId, float]:
         """Mbps that each optical ToR port sends; ports not heard of are absent."""
         with self._lock:
             return self._ports.rates_mbps()
 
-    def _poll_vswitches(self) -> None:
-        indices = {
-            server.vswitch.datapath_id: index for index, server in enumerate(self._fabric.servers)
-        }
-        connected = [dp for dp in sorted(self._fleet.connected()) if dp in indices]
-        counters = self._fleet.flow_counters(connected, Table.ACCOUNT, self._timeout_s)
-        now_s = time.monotonic()
-        with self._lock:
-            for datapath, columns in counters.items():
-                if columns is not None:
-                    totals = self._bytes_per_rack(columns)
-                    self._meter.update(indices[datapath], totals, now_s)
-
-    def _bytes_per_rack(
-        self, columns: FlowCounters
-    ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """Sum the prefixes of each destination rack; the cookie says which rack a rule counts."""
-        racks = len(self._fabric.racks)
-        subject = np.array([cookie_subject(int(value)) for value in columns.cookie], dtype=np.intp)
-        known = (subject >= 1) & (subject <= racks)
-        totals = np.zeros(racks)
-        np.add.at(totals, subject[known] - 1, columns.bytes[known].astype(np.float64))
-        return totals
-
     def rates(self) -> tuple[DemandMatrix, float | None, tuple[str, ...], bool]:
         """(Mbps matrix, age in s of the newest reading, stale servers, any rate measured)."""
-        now_s = time.monotonic()
+        now_s = self._clock()
         with self._lock:
             stale = tuple(self._meter.stale(now_s, _STALE_INTERVALS * max(self._interval_s, 0.1)))
             return self._meter.matrix(), self._meter.age_s(now_s), stale, self._meter.ready

@@ -17,6 +17,7 @@ from benchmarks import (
     rule_encoding,
     schedules,
     statistics,
+    sweep,
     topology,
 )
 
@@ -28,6 +29,7 @@ BENCHMARKS = (
     topology,
     rule_encoding,
     statistics,
+    sweep,
     retag,
     rest,
     cross_connects,

@@ -225,7 +225,7 @@ def _flows(racks: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def estimates() -> Iterator[Result]:
-    for racks, count, target in ((320, 16_000, None), (1000, 250_000, ESTIMATE_TARGET_MS)):
+    for racks, count, target in ((320, 16_384, None), (1000, 250_000, ESTIMATE_TARGET_MS)):
         src, dst = _flows(racks, count)
         capacity = np.full(racks, RATE_MBPS)
         ours = estimate_flows(src, dst, capacity, capacity)

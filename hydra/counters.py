@@ -1,66 +1,128 @@
-"""From polled counters to rates: resets, late switches and averaging.
+"""From polled counters to rates: resets, wraps, late switches, clocks that step, and averaging.
 
-One row per server, one column per destination rack.
+One row per server, one column per destination rack. A reading that can't be true moves no rate: it
+becomes what the next one is compared with, and is counted by its cause.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hydra.model import DemandMatrix, Fabric, PortId
 
-_BITS_PER_MBIT = 1e6
+_BITS_PER_MBIT: Final = 1e6
+_COUNTER_MODULUS: Final = 2**64
+_WRAP_LIMIT: Final = 2**63
+"""A counter that fell by more than this has wrapped; by less, it was set back."""
+_IMPLAUSIBLE: Final = 1000.0
+"""Times the rate of a server's link: what no memory or bus of it can send either."""
+_CLOCK_SLACK_S: Final = 2.0
+_CLOCK_RATIO: Final = 1.5
+"""Between two readings the controller's clock and the switch's may differ by this much.
+
+Rule ages have whole seconds on some switches, and an answer may wait for a while."""
+
+
+class Anomaly(Enum):
+    """Why a reading was not used."""
+
+    COUNTER_WENT_BACK = "counter went back"
+    """The switch restarted, its rules were installed anew, or it errs."""
+    IMPLAUSIBLE_RATE = "implausible rate"
+    CLOCK_WENT_BACK = "clock went back"
+    CLOCKS_DISAGREE = "clocks disagree"
+    """The controller's clock or the switch's has stepped."""
 
 
 @dataclass(slots=True)
 class DemandMeter:
-    """Exponentially weighted rates from byte counters.
+    """Exponentially weighted rates from byte counters of 64 bits.
 
-    A counter that went back (the switch restarted, or its rules were installed anew) starts over
-    from its new value. A server that was not heard keeps its last rates and is reported stale.
+    A server that was not heard keeps its last rates and is reported stale.
     """
 
     fabric: Fabric
     window_s: float
     """Time constant of the average."""
-    _bytes: NDArray[np.float64] = field(init=False)
+    anomalies: Counter[Anomaly] = field(init=False, default_factory=Counter)
+    _bytes: NDArray[np.uint64] = field(init=False)
     _rates_mbps: NDArray[np.float64] = field(init=False)
     _heard_s: NDArray[np.float64] = field(init=False)
+    _rule_age_s: NDArray[np.float64] = field(init=False)
     _measured: NDArray[np.bool_] = field(init=False)
+    _rack: NDArray[np.intp] = field(init=False)
 
     def __post_init__(self) -> None:
         shape = (len(self.fabric.servers), len(self.fabric.racks))
-        self._bytes = np.zeros(shape)
+        self._bytes = np.zeros(shape, dtype=np.uint64)
         self._rates_mbps = np.zeros(shape)
         self._heard_s = np.full(shape[0], -math.inf)
+        self._rule_age_s = np.full(shape[0], math.inf)
         self._measured = np.zeros(shape[0], dtype=bool)
+        self._rack = np.array([server.rack for server in self.fabric.servers], dtype=np.intp)
 
-    def update(self, server: int, totals: NDArray[np.float64], now_s: float) -> None:
-        """Take one server's byte totals, shape (racks,), read at ``now_s``."""
-        elapsed = now_s - self._heard_s[server]
-        if elapsed <= 0:
-            return  # the same reading twice, or a clock that stepped back
-        if math.isfinite(elapsed):
-            delta = totals - self._bytes[server]
-            delta = np.where(delta < 0, totals, delta)
-            rate = delta * 8 / _BITS_PER_MBIT / elapsed
-            weight = 1 - math.exp(-elapsed / self.window_s) if self._measured[server] else 1.0
-            self._rates_mbps[server] += weight * (rate - self._rates_mbps[server])
-            self._measured[server] = True
+    def update(
+        self,
+        server: int,
+        totals: NDArray[np.uint64],
+        now_s: float,
+        rule_age_s: float = math.inf,
+    ) -> Anomaly | None:
+        """Take one server's byte totals, shape (racks,), read at ``now_s``.
+
+        ``rule_age_s`` is how old the switch says its oldest rule is: a second clock, infinite if
+        it does not say. Returns what was wrong with the reading, or with one of its counters.
+        """
+        elapsed_s = now_s - float(self._heard_s[server])
+        if elapsed_s == 0:
+            return None  # the same reading twice
+        anomaly = self._clock_anomaly(elapsed_s, rule_age_s - float(self._rule_age_s[server]))
+        if anomaly is None and math.isfinite(elapsed_s):
+            anomaly = self._weigh(server, totals, elapsed_s)
         self._bytes[server] = totals
         self._heard_s[server] = now_s
+        self._rule_age_s[server] = rule_age_s
+        if anomaly is not None:
+            self.anomalies[anomaly] += 1
+        return anomaly
+
+    def _clock_anomaly(self, elapsed_s: float, aged_s: float) -> Anomaly | None:
+        if elapsed_s < 0:
+            return Anomaly.CLOCK_WENT_BACK
+        if not math.isfinite(elapsed_s) or not math.isfinite(aged_s) or aged_s < 0:
+            return None  # nothing to compare; an age that fell is of a rule installed anew
+        near, far = sorted((elapsed_s, aged_s))
+        if far > _CLOCK_RATIO * near + _CLOCK_SLACK_S:
+            return Anomaly.CLOCKS_DISAGREE
+        return None
+
+    def _weigh(self, server: int, totals: NDArray[np.uint64], elapsed_s: float) -> Anomaly | None:
+        sent = totals - self._bytes[server]  # modulo 2^64, as the counters themselves
+        went_back = sent >= _WRAP_LIMIT
+        rate = sent * (8 / _BITS_PER_MBIT / elapsed_s)
+        implausible = rate > _IMPLAUSIBLE * self.fabric.server_rate_mbps
+        known = ~(went_back | implausible)
+        weight = -math.expm1(-elapsed_s / self.window_s) if self._measured[server] else 1.0
+        rates = self._rates_mbps[server]
+        rates += np.where(known, weight * (rate - rates), 0.0)
+        self._measured[server] = True
+        if went_back.any():
+            return Anomaly.COUNTER_WENT_BACK
+        return Anomaly.IMPLAUSIBLE_RATE if implausible.any() else None
 
     def matrix(self) -> DemandMatrix:
         """Rack-to-rack rates in Mbps, shape (racks, racks)."""
         racks = len(self.fabric.racks)
         demand = np.zeros((racks, racks))
-        owner = np.fromiter((server.rack for server in self.fabric.servers), dtype=np.intp)
-        np.add.at(demand, owner, self._rates_mbps)
+        np.add.at(demand, self._rack, self._rates_mbps)
         np.fill_diagonal(demand, 0.0)
         return demand
 
@@ -82,26 +144,37 @@ class DemandMeter:
 
 @dataclass(slots=True)
 class PortMeter:
-    """Sending rates of ToR ports from byte counters, over the last interval."""
+    """Sending rates of ToR ports from byte counters of 64 bits, over the last interval."""
 
+    anomalies: Counter[Anomaly] = field(default_factory=Counter)
     _last: dict[PortId, tuple[int, float]] = field(default_factory=dict)
     _rates_mbps: dict[PortId, float] = field(default_factory=dict)
 
-    def update(self, port: PortId, sent_bytes: int, now_s: float) -> None:
-        """Take one reading; a counter that went back starts over."""
+    def update(self, port: PortId, sent_bytes: int, now_s: float) -> Anomaly | None:
+        """Take one reading; returns what was wrong with it."""
         last_bytes, last_s = self._last.get(port, (sent_bytes, -math.inf))
-        if now_s <= last_s:
-            return
-        if math.isfinite(last_s):
-            delta = sent_bytes - last_bytes if sent_bytes >= last_bytes else sent_bytes
-            self._rates_mbps[port] = delta * 8 / _BITS_PER_MBIT / (now_s - last_s)
+        if now_s == last_s:
+            return None
         self._last[port] = (sent_bytes, now_s)
+        if not math.isfinite(last_s):
+            return None
+        sent = (sent_bytes - last_bytes) % _COUNTER_MODULUS
+        anomaly = None
+        if now_s < last_s:
+            anomaly = Anomaly.CLOCK_WENT_BACK
+        elif sent >= _WRAP_LIMIT:
+            anomaly = Anomaly.COUNTER_WENT_BACK
+        else:
+            self._rates_mbps[port] = sent * 8 / _BITS_PER_MBIT / (now_s - last_s)
+        if anomaly is not None:
+            self.anomalies[anomaly] += 1
+        return anomaly
 
     def forget(self, port: PortId) -> None:
         """Its switch did not answer: unknown, not zero."""
         self._last.pop(port, None)
         self._rates_mbps.pop(port, None)
 
-    def rates_mbps(self) -> dict[PortId, float]:
+    def rates_mbps(self) -> Mapping[PortId, float]:
         """Mbps sent by each port that has been read twice."""
         return dict(self._rates_mbps)

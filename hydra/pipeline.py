@@ -286,6 +286,7 @@ SHAPES: Final[Mapping[RuleKind, Shape]] = {
 COOKIE_TAG: Final = 0x48 << 56
 COOKIE_TAG_MASK: Final = 0xFF << 56
 COOKIE_KIND_EPOCH_MASK: Final = 0xFFFF_FFFF << 32
+COOKIE_SUBJECT_MASK: Final = 0xFFFF_FFFF
 
 
 def cookie(kind: RuleKind, epoch: int = 0, subject: int = 0) -> int:
@@ -295,4 +296,4 @@ def cookie(kind: RuleKind, epoch: int = 0, subject: int = 0) -> int:
 
 def cookie_subject(value: int) -> int:
     """The rack metadata (or address digest) that a rule is about."""
-    return value & 0xFFFF_FFFF
+    return value & COOKIE_SUBJECT_MASK

@@ -61,6 +61,8 @@ class Policy:
     """Time constant of the exponentially weighted demand."""
     elephant_mbps: float = 1.0
     """Rack pairs below this are mice and stay electrical (Helios: 15 Mb/s on 10G)."""
+    elephant_release: float = 0.8
+    """An elephant is one until it falls below this part of ``elephant_mbps`` (hysteresis)."""
     gain_horizon_s: float = 10.0
     """How long a measured demand is expected to last."""
     gain_factor: float = 2.0

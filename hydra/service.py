@@ -7,13 +7,15 @@ work: reconfigurations are carried out one after the other, never interleaved.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from hydra.decisions import Decision, Verdict
 from hydra.drift import Drift
 from hydra.errors import AdmissionError
 from hydra.events import EventLog
+from hydra.explanation import Explanation
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
 from hydra.policy import Policy
@@ -38,17 +40,6 @@ class PlanRequest:
     use_planes: frozenset[PlaneId] | None = None
     algorithm: str | None = None
     only_if_it_pays: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a change pays: its gain in Mbps held against its measured cost."""
-
-    pays: bool
-    reason: str
-    gain_mbps: float
-    gain_mbit: float
-    cost_mbit: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +76,8 @@ class DemandReport:
     age_s: float | None
     stale: tuple[str, ...]
     """Servers whose counters are late: their last known rates stand in."""
+    troubles: Mapping[str, int] = field(default_factory=dict)
+    """Readings that did not come or could not be used since the start, by cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +247,11 @@ class ControllerService(ReservationService, Protocol):
     def reconfiguration(self, reconfiguration_id: str) -> Reconfiguration:
         """Raises UnknownName."""
 
-    def decisions(self) -> Sequence[str]:
-        """The periodic mode's latest verdicts, newest first, in words."""
+    def decisions(self) -> Sequence[Decision]:
+        """Whether to change, as decided lately; newest first."""
+
+    def explain(self, a: RackId, b: RackId) -> Explanation:
+        """Why these two racks are joined as they are."""
 
     def devices(self) -> Collection[DeviceStatus]: ...
 

@@ -1,9 +1,14 @@
-"""Whether a change of topology pays: its gain over the time it should last, against its cost."""
+"""Whether a change of topology pays: its gain over the time it should last, against its cost.
+
+And the decision that follows from it.
+"""
 
 from __future__ import annotations
 
+from hydra.decisions import Action, Decision, Proposal, SeenDemand, Verdict
+from hydra.model import Circuit
 from hydra.policy import Policy
-from hydra.service import Verdict
+from hydra.service import PlanReport
 
 
 def judge(
@@ -45,3 +50,41 @@ def judge(
             f"before its minimum life of {policy.minimum_circuit_life_s:g} s",
         )
     return verdict(True, f"gains {gain_mbit:.1f} Mbit for a cost of {cost_mbit:.1f} Mbit")
+
+
+def decide(
+    report: PlanReport, algorithm: str, demand: tuple[SeenDemand, ...], trigger: str, unix_s: float
+) -> Decision:
+    """Change if the plan differs from what stands, and pays."""
+    if report.target == report.current:
+        action, proposal = Action.KEEP, None
+        reason = "the topology in place is the best known for this demand"
+    else:
+        action = Action.CHANGE if report.verdict.pays else Action.KEEP
+        reason = report.verdict.reason
+        proposal = Proposal(
+            algorithm, report.connect, report.disconnect, report.served_mbps, report.verdict
+        )
+    return Decision(
+        unix_s,
+        trigger,
+        action,
+        reason,
+        report.current.topology.circuits,
+        report.demand_mbps,
+        demand,
+        proposal,
+    )
+
+
+def no_plan(
+    error: str,
+    standing: frozenset[Circuit],
+    demand: tuple[SeenDemand, ...],
+    trigger: str,
+    unix_s: float,
+) -> Decision:
+    total_mbps = sum(one.estimated_mbps for one in demand)
+    return Decision(
+        unix_s, trigger, Action.NO_PLAN, error, standing, total_mbps, demand, proposal=None
+    )

@@ -1,4 +1,7 @@
-"""Plots of ``hydra plan --plot``; imports matplotlib, so only import this where one is wanted."""
+"""Plots of ``hydra plan --plot`` and ``hydra replay --plot``.
+
+Imports matplotlib, so only import this where one is wanted.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from apps.offline import Outcome, Study
+from apps.replay import Run
 from hydra.errors import PlanError
 
 _SIZE_INCHES: Final = (10.0, 4.5)
@@ -53,6 +57,32 @@ def plot_comparison(study: Study, outcomes: Sequence[Outcome], path: Path) -> No
     right.set_xscale("log")
     left.invert_yaxis()
     figure.suptitle(f"{study.fabric.name}: {len(study.fabric.racks)} racks")
+    _save(figure, path)
+
+
+def plot_replay(runs: Sequence[Run], title: str, path: Path) -> None:
+    """What was wanted and served over time, by variant; ticks where one changed its circuits.
+
+    Raises PlanError if the file can't be written.
+    """
+    figure = Figure(figsize=_SIZE_INCHES, dpi=_DPI, layout="constrained")
+    axes = figure.subplots()
+    first = runs[0].moments
+    times_s = [moment.at_s for moment in first]
+    wanted = [moment.wanted_mbps for moment in first]
+    axes.step(times_s, wanted, where="post", color=_GREY, linestyle=":", label="wanted")
+    for run in runs:
+        served = [moment.served_mbps for moment in run.moments]
+        label = f"{run.variant.name}: {100 * run.served_share:.1f} %"
+        (line,) = axes.step(times_s, served, where="post", label=label)
+        changed = [(m.at_s, m.served_mbps) for m in run.moments if m.changed]
+        if changed:
+            axes.plot(*zip(*changed, strict=True), "|", color=line.get_color(), markersize=12)
+    axes.set_xlabel("time [s]")
+    axes.set_ylabel("demand served [Mb/s]")
+    axes.set_ylim(bottom=0)
+    axes.legend()
+    axes.set_title(title)
     _save(figure, path)
 
 

@@ -7,7 +7,16 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 
-from apps.rest import events, groups, maintenance, operations, planning, problems, reservations
+from apps.rest import (
+    decisions,
+    events,
+    groups,
+    maintenance,
+    operations,
+    planning,
+    problems,
+    reservations,
+)
 from apps.rest.guard import AuditLog, Guard, Limiter
 from apps.rest.middleware import BodyGuard, HeadAsGet
 from apps.tokens import TokenFile
@@ -21,6 +30,7 @@ _ROUTERS: Final = (
     planning.router,
     maintenance.router,
     operations.router,
+    decisions.router,
 )
 
 

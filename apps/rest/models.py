@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
+from hydra.decisions import Action
 from hydra.drift import DriftKind
 from hydra.events import EventKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
@@ -243,6 +244,9 @@ class Demand(Document):
     source: DemandSource
     age_s: float | None
     stale: list[str] = Field(description="Servers whose last known rates stand in.")
+    troubles: dict[str, int] = Field(
+        description="Readings that did not come or could not be used since the start, by cause."
+    )
     entries: list[MeasuredDemand] = Field(description="Rack pairs without demand are left out.")
 
 
@@ -463,8 +467,49 @@ class Reconciliation(Document):
     reconfigurations: list[str] = Field(description="Ids of those that it took.")
 
 
+class SeenDemand(Document):
+    src: str
+    dst: str
+    rate_mbps: float
+    estimated_mbps: float = Field(description="What was planned for.")
+
+
+class Proposal(Document):
+    algorithm: str
+    connect: list[Circuit]
+    disconnect: list[Circuit]
+    served_mbps: float
+    verdict: Verdict
+
+
+class Decision(Document):
+    unix_s: float
+    trigger: str
+    action: Action
+    reason: str
+    standing: list[Circuit] = Field(description="As they stood then.")
+    served_now_mbps: float | None = Field(description="By what stood, of `demand_mbps`.")
+    demand_mbps: float
+    demand: list[SeenDemand] = Field(description="The largest entries, the largest first.")
+    proposal: Proposal | None = Field(description="What else could have been done.")
+    reconfiguration: str | None = Field(description="The one that it led to.")
+
+
 class Decisions(Document):
-    decisions: list[str]
+    decisions: list[str] = Field(description="In words.")
+    records: list[Decision]
+
+
+class Explanation(Document):
+    circuits: list[Circuit] = Field(description="Those that join the two racks directly.")
+    path: Path | None = Field(description="What their traffic takes; null: the electrical network.")
+    users: list[RackPair] = Field(description="Whose paths run over `circuits`.")
+    demand: list[SeenDemand] = Field(description="There and back, now.")
+    reservations: list[str]
+    decisions: list[Decision] = Field(
+        description="Those that would set up or take down a circuit between the two."
+    )
+    lines: list[str] = Field(description="All of it in words.")
 
 
 class Health(Document):

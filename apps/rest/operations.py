@@ -75,8 +75,12 @@ def settle_task(name: str, task_id: int, body: models.TaskBody, service: Service
 
 @router.get("/v1/decisions", tags=["operations"])
 def list_decisions(service: Service) -> models.Decisions:
-    """What the periodic mode decided lately, and why; newest first."""
-    return models.Decisions(decisions=list(service.decisions()))
+    """Whether to change, as decided lately from measured demand, and why; newest first."""
+    many = service.decisions()
+    return models.Decisions(
+        decisions=[one.words for one in many],
+        records=[render.decision(service.fabric, one) for one in many],
+    )
 
 
 @router.get("/healthz", tags=["operations"])

@@ -9,8 +9,10 @@ import numpy as np
 from apps.rest import models
 from apps.wiring import wired_name, wired_to
 from hydra.access import Caller
+from hydra.decisions import Decision, SeenDemand, Verdict
 from hydra.errors import Alternative
 from hydra.events import Event
+from hydra.explanation import Explanation
 from hydra.model import (
     Circuit,
     CrossConnect,
@@ -120,6 +122,7 @@ def demand(fabric: Fabric, report: DemandReport) -> models.Demand:
         source=report.source,
         age_s=report.age_s,
         stale=list(report.stale),
+        troubles=dict(report.troubles),
         entries=[
             models.MeasuredDemand(
                 src=fabric.racks[src].name,
@@ -227,13 +230,7 @@ def plan(fabric: Fabric, report: PlanReport) -> models.Plan:
         rules=report.rules,
         served_mbps=report.served_mbps,
         demand_mbps=report.demand_mbps,
-        verdict=models.Verdict(
-            pays=verdict.pays,
-            reason=verdict.reason,
-            gain_mbps=verdict.gain_mbps,
-            gain_mbit=verdict.gain_mbit,
-            cost_mbit=verdict.cost_mbit,
-        ),
+        verdict=_verdict(verdict),
         planning_ms=report.planning_ms,
     )
 
@@ -333,4 +330,65 @@ def task(fabric: Fabric, plane: str, asked: Task) -> models.Task:
         created_unix_s=asked.created_unix_s,
         settled_unix_s=asked.settled_unix_s,
         note=asked.note,
+    )
+
+
+def _verdict(verdict: Verdict) -> models.Verdict:
+    return models.Verdict(
+        pays=verdict.pays,
+        reason=verdict.reason,
+        gain_mbps=verdict.gain_mbps,
+        gain_mbit=verdict.gain_mbit,
+        cost_mbit=verdict.cost_mbit,
+    )
+
+
+def decision(fabric: Fabric, one: Decision) -> models.Decision:
+    proposal = one.proposal
+    return models.Decision(
+        unix_s=one.unix_s,
+        trigger=one.trigger,
+        action=one.action,
+        reason=one.reason,
+        standing=circuits(fabric, one.standing),
+        served_now_mbps=one.served_now_mbps,
+        demand_mbps=one.demand_mbps,
+        demand=_seen(fabric, one.demand),
+        proposal=None
+        if proposal is None
+        else models.Proposal(
+            algorithm=proposal.algorithm,
+            connect=circuits(fabric, proposal.connect),
+            disconnect=circuits(fabric, proposal.disconnect),
+            served_mbps=proposal.served_mbps,
+            verdict=_verdict(proposal.verdict),
+        ),
+        reconfiguration=one.reconfiguration,
+    )
+
+
+def _seen(fabric: Fabric, many: Iterable[SeenDemand]) -> list[models.SeenDemand]:
+    return [
+        models.SeenDemand(
+            src=fabric.racks[one.src].name,
+            dst=fabric.racks[one.dst].name,
+            rate_mbps=one.rate_mbps,
+            estimated_mbps=one.estimated_mbps,
+        )
+        for one in many
+    ]
+
+
+def explanation(fabric: Fabric, found: Explanation) -> models.Explanation:
+    return models.Explanation(
+        circuits=circuits(fabric, found.circuits),
+        path=None if found.path is None else path(fabric, found.path, found.vlan),
+        users=[
+            models.RackPair(src=fabric.racks[one.src].name, dst=fabric.racks[one.dst].name)
+            for one in found.users
+        ],
+        demand=_seen(fabric, found.demand),
+        reservations=list(found.reservations),
+        decisions=[decision(fabric, one) for one in found.decisions],
+        lines=list(found.lines),
     )

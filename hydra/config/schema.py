@@ -161,6 +161,7 @@ class PolicySection(_Section):
     poll_interval_s: NotNegative = _POLICY.poll_interval_s
     demand_window_s: Positive = _POLICY.demand_window_s
     elephant_mbps: NotNegative = _POLICY.elephant_mbps
+    elephant_release: Annotated[float, Field(ge=0, le=1)] = _POLICY.elephant_release
     gain_horizon_s: Positive = _POLICY.gain_horizon_s
     gain_factor: NotNegative = _POLICY.gain_factor
     minimum_gain_mbps: NotNegative = _POLICY.minimum_gain_mbps

@@ -10,7 +10,12 @@ import pytest
 
 from apps.fleet import Fleet
 from apps.framework import PortInfo
-from drivers.codecs.openflow import TYPE_BARRIER_REQUEST, TYPE_PACKET_OUT
+from apps.openflow import decode_flow_stats, encode_port_stats_request
+from drivers.codecs.openflow import (
+    TYPE_BARRIER_REQUEST,
+    TYPE_PACKET_OUT,
+    encode_flow_stats_request,
+)
 from hydra.frames import probe
 from hydra.model import RackId, VlanId
 from hydra.pipeline import Port
@@ -184,16 +189,50 @@ def port_entry(number, rx, tx):
 
 def test_statistics_in_several_parts_are_put_together(fleet):
     Switch(fleet, V1, replies_with(flow_entry(1, 2, 3) + flow_entry(4, 5, 6), flow_entry(7, 8, 9)))
-    counters = fleet.flow_counters([V1, V2], 1, 1.0)
-    assert counters[V1].cookie.tolist() == [1, 4, 7]
-    assert counters[V1].bytes.tolist() == [3, 6, 9]
-    assert counters[V2] is None
+    asked = fleet.ask_for_counters([V1, V2], 1)
+    assert list(asked) == [V1]
+    counters = decode_flow_stats(asked[V1].result(0))
+    assert counters.cookie.tolist() == [1, 4, 7]
+    assert counters.bytes.tolist() == [3, 6, 9]
+
+
+def test_vswitches_are_asked_for_rules_and_tors_for_ports(fleet):
+    vswitch, tor = Switch(fleet, V1), Switch(fleet, TOR1, ports=port_table("o1"))
+    fleet.ask_for_counters([V1, TOR1], 1)
+    xids = [struct.unpack_from("!I", one.sent[0], 4)[0] for one in (vswitch, tor)]
+    assert vswitch.sent == [encode_flow_stats_request(1, 0, 0, xids[0])]
+    assert tor.sent == [encode_port_stats_request(xids[1])]
+
+
+def test_an_answer_that_was_given_up_is_passed_over(fleet):
+    switch = Switch(fleet, V1)
+    (future,) = fleet.ask_for_counters([V1], 1).values()
+    fleet.give_up([future])
+    xid = struct.unpack_from("!I", switch.sent[0], 4)[0]
+    fleet.statistics_replied(V1, xid, flow_entry(1, 2, 3), more=False)
+    assert not future.done()
+
+
+def test_a_reply_without_end_is_refused(fleet):
+    switch = Switch(fleet, V1)
+    (future,) = fleet.ask_for_counters([V1], 1).values()
+    xid = struct.unpack_from("!I", switch.sent[0], 4)[0]
+    for _ in range(5):
+        fleet.statistics_replied(V1, xid, bytes(15 << 20), more=True)
+    fleet.statistics_replied(V1, xid, b"", more=False)
+    assert "more than 64 MiB" in str(future.exception(0))
+
+
+def test_a_switch_that_goes_leaves_no_question_open(fleet):
+    switch = Switch(fleet, V1)
+    (future,) = fleet.ask_for_counters([V1], 1).values()
+    switch.disconnect()
+    assert "disconnected" in str(future.exception(0))
 
 
 @pytest.mark.parametrize("body", [b"short", bytes(56)])
 def test_malformed_statistics_are_no_counters(fleet, body):
     Switch(fleet, V1, replies_with(body))
-    assert fleet.flow_counters([V1], 1, 1.0) == {V1: None}
     assert fleet.port_packets([V1], 1.0) == {V1: None}
 
 

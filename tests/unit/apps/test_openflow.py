@@ -1,4 +1,5 @@
 import struct
+from functools import cache
 
 import numpy as np
 import pytest
@@ -128,6 +129,7 @@ def test_a_real_port_number_stays():
 COUNTS = st.integers(0, 2**64 - 1)
 
 
+@cache
 def flow_entry(cookie: int, packets: int, octets: int, rule: FlowRule) -> bytes:
     """One entry of a reply, its match and instructions as Ryu writes them."""
     mod = flow_mod(rule, PORTS, ofproto_v1_3.OFPFC_ADD)
@@ -156,6 +158,14 @@ def test_flow_counters_are_what_ryu_reads(entries):
     ] == expected
     assert expected == [entry[:3] for entry in entries]
     assert found.cookie.dtype == np.uint64
+    assert found.age_s.tolist() == pytest.approx([1 + 2e-9] * len(entries))
+
+
+@given(st.lists(st.tuples(st.integers(1, 700), st.sampled_from(RULES)), max_size=6))
+def test_runs_of_equally_long_entries_are_read_whatever_their_lengths(runs):
+    counted = [rule for number, rule in runs for _ in range(number)]
+    found = decode_flow_stats(b"".join(flow_entry(rule.cookie, 1, 2, rule) for rule in counted))
+    assert found.cookie.tolist() == [rule.cookie for rule in counted]
 
 
 @given(st.lists(st.tuples(*(COUNTS for _ in range(12))), max_size=8))

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from hydra.counters import DemandMeter, PortMeter
+from hydra.counters import Anomaly, DemandMeter, PortMeter
 from hydra.model import PortId
 from tests.unit.core.fabrics import small_fabric
 
@@ -18,7 +18,7 @@ def meter(window_s=3.0):
 
 
 def totals(*mbit):
-    return np.array(mbit) * MBIT
+    return (np.array(mbit) * MBIT).astype(np.uint64)
 
 
 def test_one_reading_is_not_a_rate():
@@ -62,21 +62,81 @@ def test_a_steady_rate_is_the_rate_whatever_the_intervals():
     assert demand.matrix()[0, 1] == pytest.approx(12)
 
 
-def test_a_counter_that_went_back_counts_from_zero():
+def read_every_second(demand, *readings):
+    """The rates after readings (in Mbit, of r2 and r3) a second apart; what was wrong with each."""
+    wrong = [
+        demand.update(H11, totals(0, *reading), float(second))
+        for second, reading in enumerate(readings)
+    ]
+    return demand.matrix()[0, 1:].tolist(), wrong
+
+
+def test_a_counter_that_went_back_moves_its_rate_only_from_the_next_reading_on():
+    demand = meter(window_s=1e-3)
+    rates, wrong = read_every_second(demand, (1000, 50), (1010, 55), (8, 60))
+    assert rates == pytest.approx([10, 5])
+    assert wrong == [None, None, Anomaly.COUNTER_WENT_BACK]
+    demand.update(H11, totals(0, 38, 60), 3.0)
+    assert demand.matrix()[0, 1:].tolist() == pytest.approx([30, 0])
+    assert demand.anomalies == {Anomaly.COUNTER_WENT_BACK: 1}
+
+
+def test_a_counter_that_wraps_goes_on():
     demand = meter()
-    demand.update(H11, totals(0, 1000, 50), 0.0)
-    demand.update(H11, totals(0, 8, 60), 1.0)
-    assert demand.matrix()[0, 1] == pytest.approx(8)
-    assert demand.matrix()[0, 2] == pytest.approx(10)
+    last = 2**64 - int(3 * MBIT)
+    demand.update(H11, np.array([0, last, 0], dtype=np.uint64), 0.0)
+    assert demand.update(H11, totals(0, 4, 0), 1.0) is None
+    assert demand.matrix()[0, 1] == pytest.approx(7)
 
 
-@pytest.mark.parametrize("now_s", [1.0, 0.5])
-def test_a_clock_that_stands_or_steps_back_is_passed_over(now_s):
+def test_a_great_counter_that_starts_over_is_no_wrap():
+    demand = meter()
+    demand.update(H11, np.array([0, 3 * 2**62, 0], dtype=np.uint64), 0.0)
+    assert demand.update(H11, totals(0, 1, 0), 1.0) is Anomaly.IMPLAUSIBLE_RATE
+    assert not demand.matrix().any()
+
+
+def test_a_rate_beyond_belief_moves_nothing():
+    demand = meter()
+    most = 1000 * FABRIC.server_rate_mbps
+    rates, wrong = read_every_second(demand, (0, 0), (10, 5), (10 + 1.1 * most, 10))
+    assert rates == pytest.approx([10, 5])
+    assert wrong[2] is Anomaly.IMPLAUSIBLE_RATE
+
+
+def test_the_same_reading_twice_is_passed_over():
     demand = meter()
     demand.update(H11, totals(0, 0, 0), 1.0)
-    demand.update(H11, totals(0, 500, 0), now_s)
+    assert demand.update(H11, totals(0, 500, 0), 1.0) is None
     assert not demand.ready
     demand.update(H11, totals(0, 10, 0), 2.0)
+    assert demand.matrix()[0, 1] == pytest.approx(10)
+
+
+def test_a_clock_that_steps_back_moves_no_rate_and_does_not_stop_the_meter():
+    demand = meter(window_s=1e-3)
+    read_every_second(demand, (0, 0), (10, 5))
+    assert demand.update(H11, totals(0, 500, 0), -100.0) is Anomaly.CLOCK_WENT_BACK
+    assert demand.matrix()[0, 1] == pytest.approx(10)
+    assert demand.update(H11, totals(0, 520, 0), -99.0) is None
+    assert demand.matrix()[0, 1] == pytest.approx(20)
+
+
+def test_a_clock_that_steps_forward_is_known_by_the_switchs_own():
+    demand = meter(window_s=1e-3)
+    for second, mbit in enumerate((0, 10)):
+        demand.update(H11, totals(0, mbit, 0), float(second), 60.0 + second)
+    assert demand.update(H11, totals(0, 20, 0), 3600.0, 62.0) is Anomaly.CLOCKS_DISAGREE
+    assert demand.matrix()[0, 1] == pytest.approx(10)
+    assert demand.update(H11, totals(0, 50, 0), 3601.0, 63.0) is None
+    assert demand.matrix()[0, 1] == pytest.approx(30)
+
+
+@pytest.mark.parametrize("age_s", [62.9, 60.0, 0.0])
+def test_ages_in_whole_seconds_and_rules_installed_anew_are_no_clocks_that_step(age_s):
+    demand = meter(window_s=1e-3)
+    demand.update(H11, totals(0, 0, 0), 0.0, 61.0)
+    assert demand.update(H11, totals(0, 10, 0), 1.0, age_s) is None
     assert demand.matrix()[0, 1] == pytest.approx(10)
 
 
@@ -115,11 +175,29 @@ def test_a_ports_rate_is_that_of_the_last_interval():
     assert ports.rates_mbps() == {P: pytest.approx(10), Q: 0.0}
 
 
-def test_a_port_counter_that_went_back_counts_from_zero():
+def test_a_port_counter_that_went_back_keeps_its_rate_for_an_interval():
     ports = PortMeter()
-    ports.update(P, 10**9, 0.0)
-    ports.update(P, int(3 * MBIT), 1.0)
-    assert ports.rates_mbps() == {P: pytest.approx(3)}
+    for second, mbit in enumerate((100, 104)):
+        ports.update(P, int(mbit * MBIT), float(second))
+    assert ports.update(P, int(3 * MBIT), 2.0) is Anomaly.COUNTER_WENT_BACK
+    assert ports.rates_mbps() == {P: pytest.approx(4)}
+    assert ports.update(P, int(9 * MBIT), 3.0) is None
+    assert ports.rates_mbps() == {P: pytest.approx(6)}
+    assert ports.anomalies == {Anomaly.COUNTER_WENT_BACK: 1}
+
+
+def test_a_port_counter_that_wraps_goes_on():
+    ports = PortMeter()
+    ports.update(P, 2**64 - int(MBIT), 0.0)
+    ports.update(P, int(MBIT), 1.0)
+    assert ports.rates_mbps() == {P: pytest.approx(2)}
+
+
+def test_a_clock_that_steps_back_moves_no_port_rate():
+    ports = PortMeter()
+    ports.update(P, 0, 1.0)
+    assert ports.update(P, int(MBIT), 0.5) is Anomaly.CLOCK_WENT_BACK
+    assert ports.rates_mbps() == {}
 
 
 def test_a_port_read_at_one_time_twice_keeps_its_first_reading():

@@ -9,9 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from drivers.optical.panel_store import PanelStore
+from hydra.decisions import Action, Decision, SeenDemand, Verdict
+from hydra.decisions import Proposal as ProposedChange
 from hydra.drift import Drift, DriftKind
 from hydra.errors import AdmissionError, Changed, HydraError, UnknownName
 from hydra.events import EventKind, EventLog
+from hydra.explanation import Evidence, explain
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import (
     Circuit,
@@ -41,7 +44,6 @@ from hydra.service import (
     Refusal,
     ReservationPreview,
     StepTiming,
-    Verdict,
 )
 
 CREATED_UNIX_S = 1_700_000_000.0
@@ -204,7 +206,33 @@ class FakeService:
         raise UnknownName(f"no reconfiguration {reconfiguration_id!r}")
 
     def decisions(self):
-        return ["kept: gains 1 Mb/s, less than 5"]
+        verdict = Verdict(False, "gains 1.0 Mbps, less than 5 Mbps", 1.0, 10.0, 0.0)
+        circuit = Circuit(PlaneId(0), PortId(0), PortId(2))
+        proposal = ProposedChange("hydra-bfs", frozenset({circuit}), frozenset(), 41.0, verdict)
+        return [
+            Decision(
+                CREATED_UNIX_S,
+                "periodic",
+                Action.KEEP,
+                verdict.reason,
+                frozenset(),
+                42.0,
+                (SeenDemand(RackId(0), RackId(1), 30.0, 42.0),),
+                proposal,
+            )
+        ]
+
+    def explain(self, a, b):
+        evidence = Evidence(
+            self._fabric,
+            self.policy,
+            self.state(),
+            self.demand().rate_mbps,
+            self.demand().estimated_mbps,
+            self.reservations(),
+            self.decisions(),
+        )
+        return explain(evidence, a, b)
 
     def reserve(self, request):
         self._may_fail()

@@ -29,6 +29,7 @@ GOOD = {"src": "r1", "dst": "r2", "bandwidth_mbps": 10}
 
 READ = {"GET /v1/topology", "GET /v1/demand", "GET /v1/devices", "GET /v1/decisions"}
 READ |= {"GET /v1/reconfigurations", "GET /v1/reconfigurations/{reconfiguration_id}"}
+READ |= {"GET /v1/explanations/circuits/{a}/{b}"}
 READ |= {"GET /v1/drift", "GET /v1/quarantine", "GET /v1/devices/{name}/tasks"}
 OWN_READ = {"GET /v1/reservations", "GET /v1/reservations/{reservation_id}"}
 OWN_READ |= {"GET /v1/groups/{group_id}", "GET /v1/events"}

@@ -30,6 +30,7 @@ ROUTES = {
     ("GET", "/v1/devices/{name}/tasks"),
     ("POST", "/v1/devices/{name}/tasks/{task_id}"),
     ("GET", "/v1/decisions"),
+    ("GET", "/v1/explanations/circuits/{a}/{b}"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", "/problems/{slug}"),

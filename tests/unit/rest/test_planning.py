@@ -63,6 +63,7 @@ def test_demand_lists_the_pairs_that_have_some(client):
         "source": "measured",
         "age_s": 0.5,
         "stale": ["h42"],
+        "troubles": {},
         "entries": [
             {"src": "r1", "dst": "r2", "rate_mbps": 12.5, "estimated_mbps": 25.0},
             {"src": "r3", "dst": "r4", "rate_mbps": 3.0, "estimated_mbps": 6.0},
@@ -209,7 +210,36 @@ def test_devices_and_decisions(client):
         "connected": False,
         "detail": "never connected",
     }
-    assert client.get("/v1/decisions").json() == {"decisions": ["kept: gains 1 Mb/s, less than 5"]}
+    decided = client.get("/v1/decisions").json()
+    assert decided["decisions"] == ["2023-11-14T22:13:20Z keep: gains 1.0 Mbps, less than 5 Mbps"]
+    (record,) = decided["records"]
+    assert (record["action"], record["served_now_mbps"], record["demand_mbps"]) == (
+        "keep",
+        40.0,
+        42.0,
+    )
+    assert record["demand"] == [
+        {"src": "r1", "dst": "r2", "rate_mbps": 30.0, "estimated_mbps": 42.0}
+    ]
+    assert record["proposal"]["verdict"]["gain_mbit"] == 10.0
+    (circuit,) = record["proposal"]["connect"]
+    assert (circuit["a"]["rack"], circuit["b"]["rack"]) == ("r1", "r2")
+
+
+def test_an_explanation_has_the_facts_and_the_words(client):
+    found = client.get("/v1/explanations/circuits/r2/r1").json()
+    assert found["lines"][0] == "no circuit joins r2 and r1 directly"
+    assert [(one["src"], one["rate_mbps"]) for one in found["demand"]] == [
+        ("r2", 0.0),
+        ("r1", 12.5),
+    ]
+    assert found["decisions"] == client.get("/v1/decisions").json()["records"]
+
+
+@pytest.mark.parametrize(("pair", "status"), [("r1/r9", 404), ("x/r1", 404), ("r1/r1", 409)])
+def test_an_explanation_of_what_is_not_there(client, pair, status):
+    answer = client.get(f"/v1/explanations/circuits/{pair}")
+    assert answer.status_code == status, answer.json()
 
 
 def test_ready_only_when_nothing_is_missing(client, service):

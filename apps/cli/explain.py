@@ -1,0 +1,37 @@
+"""``hydra explain``: why the network is as it is."""
+
+from __future__ import annotations
+
+import click
+
+from apps.cli.client import ControllerClient, resource, url_option
+from apps.cli.command import Command, Group
+from apps.cli.output import json_option, print_json
+
+
+@click.group(cls=Group, examples=["hydra explain circuit r1 r2"])
+def explain() -> None:
+    """Say why the network is as it is."""
+
+
+@explain.command(
+    cls=Command,
+    examples=["hydra explain circuit r1 r2", "hydra explain circuit r1 r2 --json | jq .decisions"],
+)
+@click.argument("a", metavar="RACK")
+@click.argument("b", metavar="RACK")
+@url_option
+@json_option
+def circuit(a: str, b: str, url: str, as_json: bool) -> None:
+    """Say why two racks are, or are not, joined by a circuit.
+
+    What stands, what the two want of each other, and what was decided about them: the demand that
+    was seen, what could have been done, and what it would have gained.
+    """
+    with ControllerClient(url) as client:
+        document = client.get(resource(resource("/v1/explanations/circuits", a), b))
+    if as_json:
+        print_json(document)
+        return
+    for line in document["lines"]:
+        click.echo(line)

@@ -1,0 +1,212 @@
+"""``hydra record`` and ``hydra replay``: demand to a file, and through other policies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import click
+
+from apps.cli.client import ControllerClient, JsonObject, url_option
+from apps.cli.command import Command
+from apps.cli.output import (
+    CommandError,
+    UnreachableError,
+    json_option,
+    print_json,
+    print_table,
+    warn,
+)
+from apps.cli.patience import Progress, ended_by_ctrl_c
+from apps.demand_trace import Entry, TraceFull, TraceWriter, read_trace
+from apps.offline import read_fabric
+from apps.replay import KEYS, Run, Variant, document_of, read_variant
+from apps.replay import replay as run_replay
+from hydra.errors import HydraError
+
+_MIB: Final = 1 << 20
+_OUTAGE_MS: Final = 300.0
+"""What the controller itself assumes of a reconfiguration until it has measured one."""
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "hydra record busy-hour.trace --duration 3600",
+        "hydra record all.trace --interval 10",
+    ],
+)
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    show_default=True,
+    help="Seconds between readings.",
+)
+@click.option("--duration", "duration_s", type=click.FloatRange(min=0), help="End after seconds.")
+@click.option(
+    "--max-mib",
+    type=click.IntRange(1, 1024),
+    default=64,
+    show_default=True,
+    help="End before the file becomes larger.",
+)
+@url_option
+@json_option
+def record(
+    path: Path, interval_s: float, duration_s: float | None, max_mib: int, url: str, as_json: bool
+) -> None:
+    """Record the measured demand to a new FILE, until Ctrl-C.
+
+    Readings that the controller can't give are left out. docs/planning.md describes the file.
+    """
+    end_s = None if duration_s is None else time.monotonic() + duration_s
+    with ControllerClient(url) as client:
+        network = client.get("/v1/topology")
+        position = {name: number for number, name in enumerate(network["racks"])}
+        try:
+            writer = TraceWriter(
+                path, network["fabric"], network["racks"], time.time(), max_mib * _MIB
+            )
+            with writer:
+                readings = _record(client, writer, position, interval_s, end_s)
+        except HydraError as error:
+            raise CommandError(str(error)) from error
+    if as_json:
+        print_json({"file": str(path), "readings": readings})
+    else:
+        click.echo(f"{readings} readings in {path}")
+
+
+def _record(
+    client: ControllerClient,
+    writer: TraceWriter,
+    position: dict[str, int],
+    interval_s: float,
+    end_s: float | None,
+) -> int:
+    readings = 0
+    due_s = time.monotonic()
+    try:
+        while end_s is None or due_s <= end_s:
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            due_s = max(due_s + interval_s, time.monotonic())
+            try:
+                document = client.get("/v1/demand")
+            except UnreachableError as error:
+                warn(f"{error.message}; this reading is left out")
+                continue
+            if document["source"] == "measured":
+                writer.append(time.time(), _entries(document, position))
+                readings += 1
+    except TraceFull as full:
+        warn(str(full))
+    except KeyboardInterrupt:
+        pass
+    return readings
+
+
+def _entries(document: JsonObject, position: dict[str, int]) -> list[Entry]:
+    return [
+        (position[entry["src"]], position[entry["dst"]], entry["rate_mbps"])
+        for entry in document["entries"]
+    ]
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "hydra replay busy-hour.trace --fabric fabric.yaml",
+        "hydra replay b.trace --fabric f.yaml --what-if gain_factor=1,epoch_s=2 --plot what-if.png",
+    ],
+)
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--fabric", required=True, metavar="CONFIG", help="The configuration of the fabric.")
+@click.option(
+    "--what-if",
+    "what_ifs",
+    multiple=True,
+    metavar="KEY=VALUE[,…]",
+    help=f"Another policy; repeatable. Keys: {', '.join(KEYS)}.",
+)
+@click.option(
+    "--outage-ms",
+    type=click.FloatRange(min=0),
+    default=_OUTAGE_MS,
+    show_default=True,
+    help="How long a change keeps traffic off the circuits that it moves.",
+)
+@click.option(
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw it, PNG or SVG."
+)
+@json_option
+def replay(
+    path: Path,
+    fabric: str,
+    what_ifs: Sequence[str],
+    outage_ms: float,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Take a recorded demand through the configured policy and others, side by side.
+
+    Nothing is asked of a controller, and nothing changes. The periodic mode is played on the times
+    of the trace, with no circuits at first; the first row is the electrical network alone.
+    """
+    try:
+        with Progress(f"reading {path}") as progress, ended_by_ctrl_c():
+            network, policy = read_fabric(fabric)
+            variants = [
+                Variant("no circuits", None),
+                Variant(f"as configured ({policy.algorithm})", policy),
+                *(read_variant(text, policy) for text in what_ifs),
+            ]
+            trace = read_trace(path, network)
+            runs = []
+            for variant in variants:
+                progress.now(f"replaying with {variant.name}")
+                runs.append(run_replay(network, policy, trace, variant, outage_ms / 1000))
+        if plot is not None:
+            plots = import_module("apps.cli.plots")  # matplotlib takes half a second
+            plots.plot_replay(runs, f"{path.name} on {network.name}", plot)
+    except HydraError as error:
+        raise CommandError(str(error)) from error
+    if as_json:
+        print_json({"trace": str(path), "runs": [document_of(run) for run in runs]})
+    else:
+        _print(runs, trace.readings[-1].at_s - trace.readings[0].at_s)
+
+
+def _print(runs: Sequence[Run], lasts_s: float) -> None:
+    click.echo(f"{len(runs[0].moments)} readings over {lasts_s:.0f} s")
+    print_table(
+        "Replay",
+        (
+            "variant",
+            "served>",
+            "GB>",
+            "of GB>",
+            "changes>",
+            "circuits set up>",
+            "cost GB>",
+            "remark",
+        ),
+        (
+            (
+                run.variant.name,
+                f"{100 * run.served_share:.1f} %",
+                f"{run.served_gb:.3f}",
+                f"{run.wanted_gb:.3f}",
+                run.changes,
+                run.circuits_set_up,
+                f"{run.cost_gb:.3f}",
+                run.refused,
+            )
+            for run in runs
+        ),
+    )

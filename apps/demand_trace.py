@@ -1,0 +1,203 @@
+"""Demand as it went, in a file: written by ``hydra record``, read by ``hydra replay``.
+
+JSON, one object a line. The first is the header::
+
+    {"hydra_trace": 1, "fabric": "demo", "racks": ["r1", "r2"], "started_unix_s": 1795000000.0}
+
+and each other a reading of the whole matrix, times counted from ``started_unix_s``::
+
+    {"at_s": 12.0, "mbps": [[0, 1, 88.5], [1, 0, 3.25]]}
+
+with [source, destination, Mbps], racks by their position in the header; pairs that are not named
+sent nothing. A last line without its end is one that was being written, and is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hydra.errors import PlanError
+from hydra.model import DemandMatrix, Fabric
+from hydra.reservations import did_you_mean
+
+VERSION: Final = 1
+_DECIMALS: Final = 3
+_LONGEST_TRACE: Final = 1 << 30
+"""Bytes that are read at most: what ``hydra record`` can be told to write."""
+
+Entry = tuple[int, int, float]
+"""Source and destination, as positions in the header, and Mbps."""
+
+
+class TraceFull(PlanError):
+    """The next reading would make the file larger than it may become."""
+
+
+class TraceWriter:
+    """Appends readings to a new file, which never grows beyond ``limit_bytes``.
+
+    Raises PlanError if the file exists or can't be written.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        fabric: str,
+        racks: Sequence[str],
+        started_unix_s: float,
+        limit_bytes: int,
+    ) -> None:
+        self._started_unix_s = round(started_unix_s, _DECIMALS)
+        header = {
+            "hydra_trace": VERSION,
+            "fabric": fabric,
+            "racks": list(racks),
+            "started_unix_s": self._started_unix_s,
+        }
+        self._left = limit_bytes
+        try:
+            self._file = path.open("x", encoding="ascii")
+        except FileExistsError:
+            raise PlanError(f"{path} exists: name a new file") from None
+        except OSError as error:
+            raise PlanError(f"{path} can't be written: {error.strerror}") from error
+        self._write(header)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def append(self, unix_s: float, entries: Iterable[Entry]) -> None:
+        """Raises TraceFull, having written nothing; PlanError if the disk is full."""
+        self._write(
+            {
+                "at_s": round(unix_s - self._started_unix_s, _DECIMALS),
+                "mbps": [[src, dst, round(mbps, _DECIMALS)] for src, dst, mbps in entries],
+            }
+        )
+
+    def _write(self, document: dict[str, Any]) -> None:
+        line = json.dumps(document, separators=(",", ":")) + "\n"
+        if len(line) > self._left:
+            raise TraceFull(f"{self._file.name} is full: its last reading is whole")
+        try:
+            self._file.write(line)
+            self._file.flush()
+        except OSError as error:
+            raise PlanError(f"{self._file.name} can't be written: {error.strerror}") from error
+        self._left -= len(line)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    at_s: float
+    src: NDArray[np.intp]
+    dst: NDArray[np.intp]
+    mbps: NDArray[np.float64]
+
+    def matrix(self, racks: int) -> DemandMatrix:
+        demand = np.zeros((racks, racks))
+        np.add.at(demand, (self.src, self.dst), self.mbps)
+        return demand
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Readings in the order of time, racks as the fabric numbers them."""
+
+    fabric: str
+    started_unix_s: float
+    readings: tuple[Reading, ...]
+
+
+def read_trace(path: Path, fabric: Fabric) -> Trace:
+    """Raises PlanError, with the line, for a file that is no trace of this fabric."""
+    try:
+        if path.stat().st_size > _LONGEST_TRACE:
+            raise PlanError(f"{path} is larger than {_LONGEST_TRACE >> 20} MiB: cut it")
+        text = path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError(f"{path} can't be read: {error}") from error
+    lines = text.split("\n")[:-1]  # what follows the last end of a line is no line yet
+    if not lines:
+        raise PlanError(f"{path} is empty: hydra record writes such files")
+    try:
+        rack_of, name, started_unix_s = _header(_object(lines[0], 1), fabric)
+        readings: list[Reading] = []
+        for number, line in enumerate(lines[1:], start=2):
+            reading = _reading(_object(line, number), rack_of, number)
+            if readings and reading.at_s <= readings[-1].at_s:
+                raise PlanError(f"line {number}: at_s does not grow")
+            readings.append(reading)
+    except PlanError as error:
+        raise PlanError(f"{path}: {error}") from None
+    if not readings:
+        raise PlanError(f"{path} has no reading")
+    return Trace(name, started_unix_s, tuple(readings))
+
+
+def _object(line: str, number: int) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise PlanError(f"line {number} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise PlanError(f"line {number} is no JSON object")
+    return found
+
+
+def _header(header: dict[str, Any], fabric: Fabric) -> tuple[NDArray[np.intp], str, float]:
+    """(number of each rack in ``fabric``, name of the recorded fabric, start)."""
+    if header.get("hydra_trace") != VERSION:
+        raise PlanError(f'line 1: no header of a trace, "hydra_trace": {VERSION}')
+    names, started = header.get("racks"), header.get("started_unix_s")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise PlanError('line 1: "racks" is no list of names')
+    if len(set(names)) < len(names):
+        raise PlanError('line 1: "racks" names one twice')
+    if isinstance(started, bool) or not isinstance(started, int | float):
+        raise PlanError('line 1: "started_unix_s" is no number')
+    known = fabric.rack_by_name
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise PlanError(f"line 1: rack {name!r} is not in fabric {fabric.name}{hint}")
+    racks = np.array([known[name].id for name in names], dtype=np.intp)
+    return racks, str(header.get("fabric", "")), float(started)
+
+
+def _reading(found: dict[str, Any], rack_of: NDArray[np.intp], number: int) -> Reading:
+    at_s, entries = found.get("at_s"), found.get("mbps")
+    if isinstance(at_s, bool) or not isinstance(at_s, int | float) or not math.isfinite(at_s):
+        raise PlanError(f'line {number}: "at_s" is no number')
+    try:
+        columns = np.array(entries, dtype=np.float64).reshape(-1, 3)
+    except (TypeError, ValueError):
+        raise PlanError(
+            f'line {number}: "mbps" is no list of [source, destination, Mbps]'
+        ) from None
+    ends, mbps = columns[:, :2], columns[:, 2]
+    if not ((ends >= 0) & (ends < len(rack_of)) & (ends == np.floor(ends))).all():
+        raise PlanError(f"line {number}: a rack is no position among the {len(rack_of)} racks")
+    if (ends[:, 0] == ends[:, 1]).any():
+        raise PlanError(f"line {number}: a rack sends to itself")
+    if not (np.isfinite(mbps) & (mbps >= 0)).all():
+        raise PlanError(f"line {number}: a rate is negative or not finite")
+    src, dst = rack_of[ends.astype(np.intp)].T
+    return Reading(float(at_s), src, dst, mbps)

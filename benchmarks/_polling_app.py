@@ -1,0 +1,60 @@
+"""A controller process that does nothing but poll: for ``benchmarks.sweep``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from typing import Final
+
+from apps.configuration import load_configuration
+from apps.fleet import Fleet
+from apps.framework import Application, OpenFlowApp, Post, SwitchEvents
+from apps.stats_poller import StatsPoller
+from benchmarks.sweep import CONFIG, OPENFLOW_PORT
+from hydra.model import Fabric
+from hydra.policy import Policy, Timeouts
+
+_REPORT_S: Final = 1.0
+
+
+class _Polling:
+    openflow_address = ("127.0.0.1", OPENFLOW_PORT)
+
+    def __init__(self, fabric: Fabric, interval_s: float, post: Post) -> None:
+        policy = Policy(poll_interval_s=interval_s, timeouts=Timeouts(vswitch_s=10.0))
+        self._fleet = Fleet(fabric, post)
+        self._poller = StatsPoller(fabric, policy, self._fleet)
+        self._wanted = len(fabric.servers) + len(fabric.racks)
+        self._stop = threading.Event()
+
+    @property
+    def events(self) -> SwitchEvents:
+        return self._fleet
+
+    def start(self) -> None:
+        threading.Thread(target=self._poll_and_report, daemon=True).start()
+
+    def _poll_and_report(self) -> None:
+        """Begin when all are there, then say once a second how it goes."""
+        while len(self._fleet.connected()) < self._wanted:
+            self._stop.wait(_REPORT_S)
+        self._poller.start()
+        while not self._stop.wait(_REPORT_S):
+            line = {
+                "troubles": self._poller.troubles(),
+                "ports": len(self._poller.port_rates_mbps()),
+            }
+            sys.stdout.write(json.dumps(line) + "\n")
+            sys.stdout.flush()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._poller.stop()
+
+
+class PollingApp(OpenFlowApp):
+    def compose(self, post: Post) -> Application:
+        fabric = load_configuration(CONFIG).fabric
+        return _Polling(fabric, float(os.environ["POLL_INTERVAL_S"]), post)

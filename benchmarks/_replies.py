@@ -1,0 +1,68 @@
+"""Statistics replies as Open vSwitch sends them, made from the rules that we install.
+
+``tests/integration/test_statistics_replies.py`` holds them against a real switch's, byte for byte.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from apps.openflow import SwitchPorts, encode_changes
+from drivers.codecs.openflow import MULTIPART_FLOW, TYPE_MULTIPART_REPLY, encode
+from hydra.model import Fabric, Server
+from hydra.pipeline import SHAPES, Table
+from hydra.rules import FlowRule, Install, base_rules
+
+PORTS: Final = SwitchPorts(host=1, optical=2, electrical=3)
+_ENTRY: Final = struct.Struct("!HBxIIHHHHxxxxQQQ")
+_FLOW_MOD_HEAD: Final = 48
+"""OpenFlow header and fixed part of a flow-mod; match and instructions follow, as in an entry."""
+_LARGEST_MESSAGE: Final = 0xFFFF
+_MULTIPART_HEAD: Final = 16
+_MORE: Final = 1
+
+
+def account_rules(fabric: Fabric, server: Server) -> list[FlowRule]:
+    """The rules of one vswitch that count by destination rack; those of one mask together."""
+    rules = base_rules(fabric, server, set())
+    counting = [rule for rule in rules if SHAPES[rule.kind].table == Table.ACCOUNT]
+    return sorted(counting, key=lambda rule: rule.kind.value)
+
+
+def flow_entry(rule: FlowRule, age_ns: int, packets: int, octets: int) -> bytes:
+    """The entry of one rule in a reply to a request for flow statistics."""
+    shape = SHAPES[rule.kind]
+    tail = encode_changes([Install(rule)], PORTS, 0, None)[_FLOW_MOD_HEAD:]
+    seconds, nanoseconds = divmod(age_ns, 10**9)
+    head = _ENTRY.pack(
+        _ENTRY.size + len(tail), shape.table, seconds, nanoseconds, shape.priority, 0, 0, 0,
+        rule.cookie, packets, octets,
+    )  # fmt: skip
+    return head + tail
+
+
+def flow_bodies(entries: Iterable[bytes]) -> list[bytes]:
+    """The bodies of the messages: as many entries in each as fit."""
+    bodies = [bytearray()]
+    for entry in entries:
+        if _MULTIPART_HEAD + len(bodies[-1]) + len(entry) > _LARGEST_MESSAGE:
+            bodies.append(bytearray())
+        bodies[-1] += entry
+    return [bytes(body) for body in bodies]
+
+
+def multipart_reply(kind: int, bodies: Sequence[bytes], xid: int) -> bytes:
+    """All messages of a reply."""
+    last = len(bodies) - 1
+    return b"".join(
+        encode(
+            TYPE_MULTIPART_REPLY, xid, struct.pack("!HHxxxx", kind, _MORE * (part < last)) + body
+        )
+        for part, body in enumerate(bodies)
+    )
+
+
+def flow_reply(entries: Iterable[bytes], xid: int) -> bytes:
+    return multipart_reply(MULTIPART_FLOW, flow_bodies(entries), xid)

@@ -1,0 +1,253 @@
+"""Counters of 320 ToRs and 10,240 vswitches of 320 rules each: processor, memory, interval.
+
+``python -m benchmarks.sweep``. The reference fabric polled by a process that does nothing else,
+over as many TCP connections. Its switches are played by this process: they send what Open vSwitch
+sends for these rules, with counters that grow. One run polls every 10 s; another as often as it
+can, which shows the shortest interval that can be kept. The baseline is Ryu's parser alone on as
+many of the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from apps.configuration import load_configuration
+from benchmarks import _ryu
+from benchmarks._replies import account_rules, flow_bodies, flow_entry, multipart_reply
+from benchmarks._report import Result, report
+from drivers.codecs.openflow import MULTIPART_FLOW, MULTIPART_PORT_STATS
+from hydra.model import Fabric
+from hydra.pipeline import RuleKind
+
+CONFIG: Final = Path(__file__).parents[1] / "configs" / "reference.yaml"
+OPENFLOW_PORT: Final = 16654
+RELAXED_S: Final = 10.0
+RELENTLESS_S: Final = 0.5
+MEASURED_S: Final = 30.0
+RULES: Final = 320
+TOR_PORTS: Final = 64
+_RYU_REPLIES: Final = 20
+
+_HEADER: Final = Struct("!BBHI")
+_HELLO, _ECHO_REQUEST, _ECHO_REPLY, _FEATURES_REQUEST, _FEATURES_REPLY = 0, 2, 3, 5, 6
+_MULTIPART_REQUEST: Final = 18
+_PORT_DESCRIPTION: Final = 13
+_PORT: Final = Struct("!Ixxxx6sxx16sIIIIIIII")
+_PORT_COUNTERS: Final = Struct("!Ixxxx12QII")
+
+
+class Replies:
+    """What the switches answer: the same for all, with counters that grow by the second."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        rules = account_rules(fabric, fabric.servers[0])
+        chosen = [rule for rule in rules if rule.kind is not RuleKind.ACCOUNT_V6]
+        if len(chosen) != RULES:
+            raise RuntimeError(f"{len(chosen)} rules count IPv4 racks, not {RULES}")
+        self._rules = chosen
+        self._second = -1
+        self._flows: list[bytes] = []
+        self._ports: list[bytes] = []
+
+    def flows(self, xid: int) -> bytes:
+        self._grow()
+        return multipart_reply(MULTIPART_FLOW, self._flows, xid)
+
+    def ports(self, xid: int) -> bytes:
+        self._grow()
+        return multipart_reply(MULTIPART_PORT_STATS, self._ports, xid)
+
+    def _grow(self) -> None:
+        second = int(time.monotonic())
+        if second == self._second:
+            return
+        self._second = second
+        packets = 1000 * second
+        age_ns = second * 10**9
+        self._flows = flow_bodies(
+            flow_entry(rule, age_ns, packets, 1000 * packets) for rule in self._rules
+        )
+        self._ports = [
+            b"".join(
+                _PORT_COUNTERS.pack(port, *(1000 * packets,) * 12, second, 0)
+                for port in range(1, TOR_PORTS + 1)
+            )
+        ]
+
+
+class Switches:
+    """Every vswitch and ToR of the fabric."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._replies = Replies(fabric)
+        self._ports_of = {
+            server.vswitch.datapath_id: (
+                server.vswitch.host_port,
+                server.vswitch.optical_port,
+                server.vswitch.electrical_port,
+            )
+            for server in fabric.servers
+        }
+        self._tors = {
+            datapath: tuple(port.tor_port for port in fabric.ports_of(rack.id))
+            for datapath, rack in fabric.rack_by_tor_datapath.items()
+        }
+        self.answered = 0
+        self.sent_bytes = 0
+
+    async def play(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for datapath, names in {**self._ports_of, **self._tors}.items():
+                group.create_task(self._switch(datapath, names))
+                await asyncio.sleep(0.001)  # a listening queue is only so long
+
+    async def _switch(self, datapath: int, names: tuple[str, ...]) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", OPENFLOW_PORT)
+        ports = b"".join(
+            _PORT.pack(number, bytes(6), name.encode(), *(0,) * 8)
+            for number, name in enumerate(names, start=1)
+        )
+        features = Struct("!QIBBxxII").pack(datapath, 0, 254, 0, 0x47, 0)
+        writer.write(_HEADER.pack(4, _HELLO, 8, 0))
+        try:
+            while True:
+                _, kind, length, xid = _HEADER.unpack(await reader.readexactly(8))
+                body = await reader.readexactly(length - 8)
+                if kind == _ECHO_REQUEST:
+                    writer.write(_HEADER.pack(4, _ECHO_REPLY, length, xid) + body)
+                elif kind == _FEATURES_REQUEST:
+                    writer.write(_HEADER.pack(4, _FEATURES_REPLY, 32, xid) + features)
+                elif kind == _MULTIPART_REQUEST:
+                    writer.write(self._statistics(int.from_bytes(body[:2], "big"), xid, ports))
+                    await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+
+    def _statistics(self, kind: int, xid: int, ports: bytes) -> bytes:
+        if kind == _PORT_DESCRIPTION:
+            return multipart_reply(kind, [ports], xid)
+        reply = self._replies.flows(xid) if kind == MULTIPART_FLOW else self._replies.ports(xid)
+        self.answered += 1
+        self.sent_bytes += len(reply)
+        return reply
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    answers_per_s: float
+    bytes_per_s: float
+    cpu_share: float
+    peak_mb: float
+    grown_mb: float
+    """Beyond what the process holds with all switches connected."""
+    troubles: dict[str, int]
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(pid: int, field: str) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
+
+
+async def measure(fabric: Fabric, interval_s: float) -> Run:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "from apps.framework import run_manager; import sys; "
+        "run_manager(sys.argv[1:])", "benchmarks/_polling_app.py",
+        cwd=CONFIG.parents[1],
+        env={**os.environ, "POLL_INTERVAL_S": str(interval_s), "PYTHONPATH": "."},
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    if process.stdout is None:
+        raise RuntimeError("the controller's process has no output")
+    switches = Switches(fabric)
+    playing = asyncio.create_task(_play(switches))
+    try:
+        await process.stdout.readline()  # all are connected
+        before_mb = memory_mb(process.pid, "VmRSS")
+        await asyncio.sleep(2 * RELAXED_S)
+        used_s, answered, sent = cpu_s(process.pid), switches.answered, switches.sent_bytes
+        started_s = time.monotonic()
+        await asyncio.sleep(MEASURED_S)
+        took_s = time.monotonic() - started_s
+        run = Run(
+            answers_per_s=(switches.answered - answered) / took_s,
+            bytes_per_s=(switches.sent_bytes - sent) / took_s,
+            cpu_share=(cpu_s(process.pid) - used_s) / took_s,
+            peak_mb=memory_mb(process.pid, "VmHWM"),
+            grown_mb=memory_mb(process.pid, "VmHWM") - before_mb,
+            troubles={},
+        )
+        playing.cancel()
+    finally:
+        process.kill()
+        told, _ = await process.communicate()
+    return Run(**{**_fields(run), "troubles": json.loads(told.splitlines()[-1])["troubles"]})
+
+
+def _fields(run: Run) -> dict[str, object]:
+    return {name: getattr(run, name) for name in Run.__slots__}
+
+
+async def _play(switches: Switches) -> None:
+    """Connected, once the process listens."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", OPENFLOW_PORT)
+        except OSError:
+            await asyncio.sleep(0.2)
+            continue
+        writer.close()
+        await switches.play()
+        return
+
+
+def ryu_s_per_reply(fabric: Fabric) -> float:
+    """Processor time of Ryu's parser for one vswitch's reply."""
+    body = b"".join(Replies(fabric).flows(1)[16:] for _ in range(_RYU_REPLIES))
+    started_s = time.process_time()
+    _ryu.decode_flow_stats(body)
+    return (time.process_time() - started_s) / _RYU_REPLIES
+
+
+def main() -> int:
+    fabric = load_configuration(CONFIG).fabric
+    vswitches, tors = len(fabric.servers), len(fabric.racks)
+    relaxed = asyncio.run(measure(fabric, RELAXED_S))
+    relentless = asyncio.run(measure(fabric, RELENTLESS_S))
+    ryu_s = vswitches * ryu_s_per_reply(fabric)
+    per_sweep_s = relaxed.cpu_share / relaxed.answers_per_s * (vswitches + tors)
+    case = f"{tors} ToRs, {vswitches} vswitches x {RULES} rules"
+    mb = relaxed.bytes_per_s / relaxed.answers_per_s * (vswitches + tors) / 1e6
+    print(f"{case}: {mb:.0f} MB a sweep; troubles every {RELAXED_S:g} s: {relaxed.troubles}")
+    shortest_s = (vswitches + tors) / relentless.answers_per_s
+    name = "Ryu's parser alone"
+    report(
+        "sweep",
+        [
+            Result(case, "processor time of a sweep", "s", "lower", per_sweep_s, ryu_s, name),
+            Result(case, "shortest interval", "s", "lower", shortest_s, ryu_s, name),
+            Result(
+                case, "memory at its peak, MB", "MB", "lower", relaxed.peak_mb,
+                relaxed.peak_mb - relaxed.grown_mb, "connected, before polling",
+            ),
+        ],
+    )  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

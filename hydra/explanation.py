@@ -1,0 +1,191 @@
+"""Why two racks are joined as they are: from what stands, what they want, and what was decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hydra.decisions import Action, Decision, SeenDemand
+from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Path, RackId, VlanId
+from hydra.policy import Mode, Policy
+from hydra.reservations import Reservation
+
+_MOST_DECISIONS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Facts about two racks, and what they come to in words."""
+
+    a: RackId
+    b: RackId
+    circuits: tuple[Circuit, ...]
+    """Those that stand between the two themselves."""
+    path: Path | None
+    """What their traffic takes; None: the electrical network."""
+    vlan: VlanId | None
+    users: tuple[Path, ...]
+    """Every path that runs over one of ``circuits``."""
+    demand: tuple[SeenDemand, SeenDemand]
+    """From a to b, and back, as it is now."""
+    reservations: tuple[str, ...]
+    """Active ones between the two."""
+    decisions: tuple[Decision, ...]
+    """Those that would set up or take down a circuit between the two; newest first."""
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What an explanation is drawn from."""
+
+    fabric: Fabric
+    policy: Policy
+    state: NetworkState
+    rates_mbps: DemandMatrix
+    estimated_mbps: DemandMatrix
+    reservations: Sequence[Reservation]
+    decisions: Sequence[Decision]
+    """Newest first."""
+
+
+def explain(evidence: Evidence, a: RackId, b: RackId) -> Explanation:
+    """Of two different racks."""
+    topology = evidence.state.topology
+    ends = {a, b}
+    circuits = tuple(sorted(_between(evidence.fabric, topology.circuits, ends)))
+    low, high = min(a, b), max(a, b)
+    path = next((p for p in topology.paths if (p.src, p.dst) == (low, high)), None)
+    users = tuple(p for p in topology.paths if not set(circuits).isdisjoint(p.circuits))
+    reserved = tuple(
+        one.id
+        for one in evidence.reservations
+        if one.is_booked and {one.src_rack, one.dst_rack} == ends
+    )
+    concerning = tuple(
+        one for one in evidence.decisions if one.concerns(_touched(evidence.fabric, one, ends))
+    )
+    found = Explanation(
+        a,
+        b,
+        circuits,
+        path,
+        None if path is None else evidence.state.vlans.get(path),
+        users,
+        (_demand(evidence, a, b), _demand(evidence, b, a)),
+        reserved,
+        concerning[:_MOST_DECISIONS],
+        lines=(),
+    )
+    return replace(found, lines=tuple(_Words(evidence, found)))
+
+
+def _between(fabric: Fabric, circuits: Iterable[Circuit], ends: set[RackId]) -> list[Circuit]:
+    return [circuit for circuit in circuits if set(fabric.racks_of(circuit)) == ends]
+
+
+def _touched(fabric: Fabric, decision: Decision, ends: set[RackId]) -> list[Circuit]:
+    proposal = decision.proposal
+    if proposal is None:
+        return []
+    return _between(fabric, proposal.connect | proposal.disconnect, ends)
+
+
+def _demand(evidence: Evidence, src: RackId, dst: RackId) -> SeenDemand:
+    rate, estimated = evidence.rates_mbps[src, dst], evidence.estimated_mbps[src, dst]
+    return SeenDemand(src, dst, float(rate), float(estimated))
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    evidence: Evidence
+    found: Explanation
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._what_stands()
+        yield from self._what_they_want()
+        yield from self._what_was_decided()
+
+    def _rack(self, rack: RackId) -> str:
+        return self.evidence.fabric.racks[rack].name
+
+    def _circuit(self, circuit: Circuit) -> str:
+        fabric = self.evidence.fabric
+        one, other = fabric.racks_of(circuit)
+        return f"{self._rack(one)} ={fabric.planes[circuit.plane].name}= {self._rack(other)}"
+
+    def _circuits(self, circuits: Iterable[Circuit]) -> str:
+        return ", ".join(self._circuit(circuit) for circuit in sorted(circuits))
+
+    def _what_stands(self) -> Iterator[str]:
+        found = self.found
+        pair = f"{self._rack(found.a)} and {self._rack(found.b)}"
+        if found.circuits:
+            users = ", ".join(f"{self._rack(p.src)} - {self._rack(p.dst)}" for p in found.users)
+            yield f"{self._circuits(found.circuits)} stands, and carries: {users or 'nothing'}"
+        else:
+            yield f"no circuit joins {pair} directly"
+        if found.path is None:
+            yield f"traffic between {pair} takes the electrical network"
+        elif not set(found.path.circuits) <= set(found.circuits):
+            way = self._circuits(found.path.circuits)
+            yield f"traffic between {pair} takes {found.path.hops} hops: {way}"
+
+    def _what_they_want(self) -> Iterator[str]:
+        threshold_mbps = self.evidence.policy.elephant_mbps
+        for one in self.found.demand:
+            kind = "an elephant" if one.rate_mbps >= threshold_mbps else "mice"
+            yield (
+                f"{self._rack(one.src)} to {self._rack(one.dst)}: {one.rate_mbps:.1f} Mbps "
+                f"measured, {kind} (elephants begin at {threshold_mbps:g} Mbps); "
+                f"{one.estimated_mbps:.1f} Mbps planned for"
+            )
+        for identifier in self.found.reservations:
+            yield f"reservation {identifier} is between the two: its path stays where it is"
+
+    def _what_was_decided(self) -> Iterator[str]:
+        if self.found.decisions:
+            for one in self.found.decisions:
+                yield from self._decision(one)
+            return
+        if not self.evidence.decisions:
+            how = (
+                "" if self.evidence.policy.mode is Mode.PERIODIC else ": policy.mode is on-request"
+            )
+            yield f"nothing has been decided from measured demand{how}"
+            return
+        latest = self.evidence.decisions[0]
+        yield f"{latest.words}; no proposal that is remembered changes a circuit between the two"
+        seen = latest.seen(self.found.a, self.found.b) or latest.seen(self.found.b, self.found.a)
+        if seen is None:
+            yield "their demand was not among the largest then"
+
+    def _decision(self, one: Decision) -> Iterator[str]:
+        yield f"{one.words} (asked by: {one.trigger})"
+        proposal = one.proposal
+        if proposal is None:
+            return
+        ends = {self.found.a, self.found.b}
+        fabric = self.evidence.fabric
+        did = one.action is Action.CHANGE
+        for verb, circuits in (
+            ("set up" if did else "would set up", proposal.connect),
+            ("took down" if did else "would take down", proposal.disconnect),
+        ):
+            concerned = _between(fabric, circuits, ends)
+            if concerned:
+                yield f"  it {verb} {self._circuits(concerned)}"
+        for src, dst in ((self.found.a, self.found.b), (self.found.b, self.found.a)):
+            seen = one.seen(src, dst)
+            if seen is not None:
+                yield (
+                    f"  it saw {self._rack(src)} to {self._rack(dst)}: {seen.rate_mbps:.1f} Mbps "
+                    f"measured, {seen.estimated_mbps:.1f} Mbps planned for"
+                )
+        yield (
+            f"  as things stood {one.served_now_mbps:.1f} of {one.demand_mbps:.1f} Mbps were "
+            f"served; with the plan of {proposal.algorithm}, {proposal.served_mbps:.1f}"
+        )
+        if one.reconfiguration is not None:
+            yield f"  reconfiguration {one.reconfiguration} carried it out"

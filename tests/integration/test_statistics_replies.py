@@ -1,0 +1,55 @@
+"""The replies that the benchmarks play are those that Open vSwitch sends."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from apps.configuration import load_configuration
+from apps.openflow import encode_changes
+from benchmarks._replies import PORTS, account_rules, flow_entry, flow_reply
+from drivers.codecs.openflow import encode_flow_stats_request
+from hydra.pipeline import Table
+from hydra.rules import Install
+from tests.integration.bare_switch import bare_switch
+
+pytestmark = pytest.mark.ovs
+REFERENCE = Path(__file__).parents[2] / "configs" / "reference.yaml"
+XID = 7
+_AGE = slice(4, 12)
+
+
+def entries_of(messages: list[bytes]) -> list[bytes]:
+    entries = []
+    for message in messages:
+        offset = 16
+        while offset < len(message):
+            (length,) = struct.unpack_from("!H", message, offset)
+            entries.append(message[offset : offset + length])
+            offset += length
+    return entries
+
+
+def test_the_account_table_of_the_reference_fabric(switches: None) -> None:
+    fabric = load_configuration(REFERENCE).fabric
+    rules = account_rules(fabric, fabric.servers[0])
+    with bare_switch("hyT0") as switch:
+        changes = encode_changes(map(Install, rules), PORTS, 1, 1)
+        assert switch.confirm(changes, 1) == []
+        messages = switch.statistics(encode_flow_stats_request(Table.ACCOUNT, 0, 0, XID))
+    by_cookie: dict[tuple[int, int], bytes] = {}
+    found = entries_of(messages)
+    for rule in rules:
+        entry = flow_entry(rule, 0, 0, 0)
+        by_cookie[len(entry), rule.cookie] = entry
+    played = []
+    for entry in found:
+        (cookie,) = struct.unpack_from("!Q", entry, 24)
+        expected = bytearray(by_cookie.pop((len(entry), cookie)))
+        expected[_AGE] = entry[_AGE]  # the one thing that the switch's clock decides
+        played.append(bytes(expected))
+    assert not by_cookie
+    assert [entry.hex() for entry in played] == [entry.hex() for entry in found]
+    assert flow_reply(played, XID) == b"".join(messages)

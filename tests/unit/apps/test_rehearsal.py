@@ -1,0 +1,151 @@
+"""The loop of counters, estimate, plan and verdict on a virtual clock: when it moves circuits."""
+
+import numpy as np
+import pytest
+
+from apps.rehearsal import Rehearsal
+from hydra.counters import DemandMeter
+from hydra.decisions import Action
+from hydra.errors import UnknownName
+from hydra.policy import Policy
+from tests.unit.core.fabrics import small_fabric
+
+FABRIC = small_fabric(racks=4, planes=2, servers=2)
+ELECTRICAL = FABRIC.electrical_rate_mbps
+POLICY = Policy(epoch_s=2.0, elephant_mbps=1.0, minimum_gain_mbps=5.0)
+MBIT = 125_000
+TEN_MINUTES = 600
+RACKS = len(FABRIC.racks)
+
+
+class Loop:
+    """Servers whose counters grow as a test says, polled once a second, with epochs of two."""
+
+    def __init__(self, policy=POLICY):
+        self.rehearsal = Rehearsal(FABRIC, policy, outage_s=0.3)
+        self.meter = DemandMeter(FABRIC, policy.demand_window_s)
+        self.totals = np.zeros((len(FABRIC.servers), RACKS), dtype=np.uint64)
+        self.now_s = 1000.0
+        self.clock_error_s = 0.0
+
+    def run(self, seconds, sent_mbit):
+        """``sent_mbit(second)``: shape (servers, racks). Returns the decisions."""
+        decisions = []
+        for second in range(seconds):
+            self.now_s += 1.0
+            self.totals += (np.asarray(sent_mbit(second)) * MBIT).astype(np.uint64)
+            self.poll()
+            if second % 2:
+                decisions.append(self.rehearsal.step(self.now_s, self.meter.matrix()))
+        return decisions
+
+    def poll(self):
+        for server in range(len(FABRIC.servers)):
+            age_s = self.now_s - 900.0
+            read_s = self.now_s + self.clock_error_s
+            self.meter.update(server, self.totals[server].copy(), read_s, age_s)
+
+
+def changes(decisions):
+    return [one for one in decisions if one.action is Action.CHANGE]
+
+
+def hot(*pairs):
+    """The first server of each source rack sends at four times the electrical rate."""
+    sent = np.zeros((len(FABRIC.servers), RACKS))
+    for src, dst in pairs:
+        sent[2 * src, dst] = 4 * ELECTRICAL
+    return sent
+
+
+STABLE = hot((0, 1), (1, 0), (2, 3))
+
+
+@pytest.fixture
+def settled():
+    loop = Loop()
+    assert changes(loop.run(20, lambda _: STABLE))
+    return loop
+
+
+def test_a_hot_pair_gets_a_circuit_at_the_first_epoch_after_two_polls():
+    loop = Loop()
+    decisions = loop.run(4, lambda _: hot((0, 1)))
+    assert [one.action for one in decisions] == [Action.CHANGE, Action.KEEP]
+    (circuit,) = decisions[0].proposal.connect
+    assert {FABRIC.ports[circuit.a].rack, FABRIC.ports[circuit.b].rack} == {0, 1}
+
+
+def test_a_stable_demand_changes_nothing_in_ten_minutes(settled):
+    assert changes(settled.run(TEN_MINUTES, lambda _: STABLE)) == []
+
+
+def test_a_demand_that_is_stable_but_for_noise_changes_nothing_in_ten_minutes(settled):
+    random = np.random.default_rng(1)
+    decisions = settled.run(TEN_MINUTES, lambda _: STABLE * random.uniform(0.7, 1.3, STABLE.shape))
+    assert changes(decisions) == []
+
+
+def test_noisy_mice_change_nothing_in_ten_minutes():
+    random = np.random.default_rng(2)
+
+    def mice(_second):
+        return random.exponential(0.15, STABLE.shape) * (random.random(STABLE.shape) < 0.3)
+
+    assert changes(Loop().run(TEN_MINUTES, mice)) == []
+
+
+def test_mice_beside_elephants_change_nothing_in_ten_minutes(settled):
+    random = np.random.default_rng(3)
+    assert not changes(
+        settled.run(TEN_MINUTES, lambda _: STABLE + random.exponential(0.1, STABLE.shape))
+    )
+
+
+def test_circuits_follow_a_demand_that_moves(settled):
+    moved = changes(settled.run(40, lambda _: hot((0, 2), (1, 3))))
+    assert moved
+    joined = {
+        frozenset(FABRIC.racks_of(circuit)) for circuit in settled.rehearsal.state.topology.circuits
+    }
+    assert {frozenset({0, 2}), frozenset({1, 3})} <= joined
+
+
+def test_a_circuit_lives_its_minimum_life():
+    loop = Loop(Policy(epoch_s=2.0, minimum_circuit_life_s=30.0, minimum_gain_mbps=5.0))
+    born = changes(loop.run(10, lambda _: STABLE))[0].unix_s
+    flipping = [hot((0, 2), (1, 3)), STABLE]
+    for decision in loop.run(120, lambda second: flipping[second // 10 % 2]):
+        if decision.action is Action.CHANGE and decision.proposal.disconnect:
+            assert decision.unix_s - born >= 30.0
+            born = decision.unix_s
+
+
+@pytest.mark.parametrize("step_s", [3600.0, -3600.0])
+def test_a_clock_that_steps_moves_no_circuit(settled, step_s):
+    settled.clock_error_s = step_s
+    assert changes(settled.run(60, lambda _: STABLE)) == []
+
+
+def test_switches_that_restart_move_no_circuit(settled):
+    settled.totals[:] = 0
+    assert changes(settled.run(60, lambda _: STABLE)) == []
+
+
+def test_counters_that_jump_move_no_circuit(settled):
+    settled.totals += np.uint64(2**60)
+    assert changes(settled.run(60, lambda _: STABLE)) == []
+
+
+def test_counters_that_jump_to_and_fro_move_no_circuit(settled):
+    def jumping(second):
+        settled.totals[second % 4] = np.uint64(second * 997 % 13) * np.uint64(2**58)
+        return STABLE * 0
+
+    assert changes(settled.run(60, jumping)) == []
+    assert settled.meter.anomalies.total() >= 60
+
+
+def test_what_an_algorithm_can_not_plan_is_a_decision_too():
+    with pytest.raises(UnknownName):
+        Rehearsal(FABRIC, Policy(algorithm="nonesuch"), 0.3).step(0.0, np.zeros((4, 4)))

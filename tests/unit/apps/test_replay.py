@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+
+from apps.demand_trace import Reading, Trace
+from apps.replay import Variant, document_of, read_variant, replay
+from hydra.errors import PlanError, UnknownName
+from hydra.policy import Policy
+from tests.unit.core.fabrics import small_fabric
+
+FABRIC = small_fabric(racks=4, planes=2, servers=2)
+BASE = Policy(epoch_s=2.0)
+NOTHING = Variant("no circuits", None)
+
+
+def trace(*epochs, lasts_s=20):
+    """Each epoch is the pairs that send 40 Mbps, a reading a second."""
+    readings = []
+    for epoch in epochs:
+        for _ in range(lasts_s):
+            ends = np.array(epoch, dtype=np.intp).reshape(-1, 2)
+            at_s = float(len(readings))
+            readings.append(Reading(at_s, *ends.T, np.full(len(ends), 40.0)))
+    return Trace("small", 0.0, tuple(readings))
+
+
+MOVING = trace([(0, 1), (2, 3)], [(0, 2), (1, 3)], [(0, 1), (2, 3)])
+
+
+def test_circuits_serve_more_than_none():
+    without = replay(FABRIC, BASE, MOVING, NOTHING, 0.3)
+    configured = replay(FABRIC, BASE, MOVING, Variant("as configured", BASE), 0.3)
+    assert without.wanted_gb == configured.wanted_gb
+    # Two pairs of 200 Mbps each are wanted, of which electrically 20 get through.
+    assert without.wanted_gb == pytest.approx(59 * 400 / 8000)
+    assert without.served_share == pytest.approx(0.1)
+    assert (without.changes, without.circuits_set_up) == (0, 0)
+    assert configured.served_share > 0.4
+    assert configured.changes >= 2
+
+
+def test_a_policy_that_clings_to_circuits_changes_less():
+    eager = replay(FABRIC, BASE, MOVING, read_variant("minimum_circuit_life_s=0", BASE), 0.3)
+    clinging = replay(FABRIC, BASE, MOVING, read_variant("minimum_circuit_life_s=600", BASE), 0.3)
+    assert clinging.changes < eager.changes
+    assert clinging.served_share < eager.served_share
+
+
+def test_changes_cost_what_they_disturb():
+    one_plane = small_fabric(racks=4, planes=1, servers=2)
+    policy = Policy(epoch_s=2.0, gain_factor=0.0)
+    half = trace([(0, 1), (2, 3)], [(0, 1), (2, 3), (0, 2), (2, 0), (3, 1), (1, 3)])
+    cheap, dear = (
+        replay(one_plane, policy, half, Variant("", policy), outage_s) for outage_s in (0.0, 5.0)
+    )
+    assert cheap.cost_gb == 0.0
+    assert dear.served_gb == pytest.approx(cheap.served_gb - dear.cost_gb)
+
+
+def test_the_same_trace_gives_the_same_run():
+    runs = [replay(FABRIC, BASE, MOVING, Variant("", BASE), 0.3) for _ in range(2)]
+    assert document_of(runs[0]) == document_of(runs[1])
+
+
+def test_decisions_come_once_an_epoch():
+    slow = read_variant("epoch_s=7", BASE)
+    moments = replay(FABRIC, BASE, MOVING, slow, 0.3).moments
+    assert [m.at_s for m in moments if m.decision is not None] == list(range(0, 60, 7))
+
+
+def test_an_algorithm_that_does_not_fit_is_a_remark():
+    run = replay(FABRIC, BASE, MOVING, read_variant("algorithm=tms", BASE), 0.3)
+    assert run.changes == 0
+    assert run.refused
+
+
+def test_an_algorithm_that_is_not_there():
+    with pytest.raises(UnknownName, match="nonesuch"):
+        replay(FABRIC, BASE, MOVING, read_variant("algorithm=nonesuch", BASE), 0.3)
+
+
+def test_one_reading_is_enough():
+    run = replay(FABRIC, BASE, trace([(0, 1)], lasts_s=1), Variant("", BASE), 0.3)
+    assert (run.wanted_gb, run.served_share, run.changes) == (0.0, 1.0, 1)
+
+
+def test_several_keys_of_one_variant():
+    variant = read_variant("algorithm=hydra-bfs+, gain_factor=1,max_hops=2", BASE)
+    assert variant.policy is not None
+    assert variant.policy.algorithm == "hydra-bfs+"
+    assert (variant.policy.gain_factor, variant.policy.max_hops) == (1, 2)
+    assert variant.policy.epoch_s == BASE.epoch_s
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("edmonds", "'edmonds' is no KEY=VALUE of algorithm, "),
+        ("algoritm=edmonds", "did you mean"),
+        ("mode=periodic", "is no KEY=VALUE"),
+        ("epoch_s=0", "epoch_s: 0: Input should be greater than 0"),
+        ("epoch_s=soon", "epoch_s: 'soon'"),
+        ("max_hops=2.5", "max_hops: 2.5"),
+        ("gain_factor=[", "gain_factor: '[' is no value"),
+        ("gain_factor=.inf", "gain_factor: inf"),
+    ],
+)
+def test_what_is_no_policy_is_refused(text, says):
+    with pytest.raises(PlanError) as caught:
+        read_variant(text, BASE)
+    assert says in str(caught.value)

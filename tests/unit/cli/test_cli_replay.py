@@ -1,0 +1,81 @@
+import json
+
+import pytest
+
+from hydra.service import DemandReport, DemandSource
+
+from . import DEMO
+
+
+@pytest.fixture
+def recorded(call, tmp_path):
+    path = tmp_path / "demand.trace"
+    result = call("record", str(path), "--interval", "0.1", "--duration", "0.45")
+    assert result.exit_code == 0, result.output
+    assert f"readings in {path}" in result.stdout
+    return path
+
+
+def test_a_recording_is_replayed_side_by_side(run, recorded, tmp_path):
+    plot = tmp_path / "what-if.png"
+    result = run(
+        *("replay", str(recorded), "--fabric", str(DEMO), "--plot", str(plot)),
+        *("--what-if", "algorithm=edmonds", "--what-if", "gain_factor=1,epoch_s=2"),
+    )
+    assert result.exit_code == 0, result.output
+    for variant in ("no circuits", "as configured (hydra-bfs)", "edmonds", "gain_factor=1"):
+        assert variant in result.stdout
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_program_gets_every_moment(run, recorded):
+    result = run("replay", str(recorded), "--fabric", str(DEMO), "--json")
+    without, configured = json.loads(result.stdout)["runs"]
+    assert (without["variant"], without["policy"]) == ("no circuits", None)
+    assert configured["policy"]["algorithm"] == "hydra-bfs"
+    assert len(configured["moments"]) == len(without["moments"]) >= 3
+    assert configured["moments"][0]["decision"] in {"change", "keep"}
+
+
+def test_readings_that_are_no_demand_are_left_out(call, service, tmp_path, monkeypatch):
+    report = service.demand()
+    none = DemandReport(
+        DemandSource.NONE, report.rate_mbps, report.estimated_mbps, None, report.stale
+    )
+    monkeypatch.setattr(service, "demand", lambda: none)
+    path = tmp_path / "empty.trace"
+    result = call("record", str(path), "--interval", "0.1", "--duration", "0.15", "--json")
+    assert json.loads(result.stdout) == {"file": str(path), "readings": 0}
+    assert len(path.read_text().splitlines()) == 1
+
+
+def test_a_file_that_exists_is_not_recorded_over(call, recorded):
+    before = recorded.read_bytes()
+    result = call("record", str(recorded))
+    assert result.exit_code == 1
+    assert "exists: name a new file" in result.stderr
+    assert recorded.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("what_if", "says"), [("epoch=2", "did you mean"), ("algorithm=nonesuch", "nonesuch")]
+)
+def test_a_policy_that_makes_no_sense(run, recorded, what_if, says):
+    result = run("replay", str(recorded), "--fabric", str(DEMO), "--what-if", what_if)
+    assert result.exit_code == 1
+    assert says in result.stderr
+
+
+def test_a_file_that_is_not_there(run, tmp_path):
+    result = run("replay", str(tmp_path / "none.trace"), "--fabric", str(DEMO))
+    assert result.exit_code == 1
+    assert "can't be read" in result.stderr
+
+
+def test_a_recording_ends_before_its_file_is_too_large(call, tmp_path, monkeypatch):
+    monkeypatch.setattr("apps.cli.replay._MIB", 300)
+    path = tmp_path / "full.trace"
+    result = call("record", str(path), "--interval", "0.1", "--max-mib", "1")
+    assert result.exit_code == 0
+    assert "is full: its last reading is whole" in result.stderr
+    assert path.stat().st_size <= 300

@@ -1,0 +1,122 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from apps.rehearsal import Rehearsal
+from hydra.decisions import Action, seen_demand
+from hydra.explanation import Evidence, explain
+from hydra.model import Circuit, NetworkState, Path, RackId, Topology, VlanId
+from hydra.policy import Mode, Policy
+from tests.unit.core.fabrics import small_fabric
+
+FABRIC = small_fabric(racks=4, planes=1, servers=2)
+POLICY = Policy(mode=Mode.PERIODIC)
+HOPS = (0, 0), (1, 0), (1, 1), (2, 1)
+R1, R2, R3, R4 = (RackId(rack) for rack in range(4))
+
+
+def rates(**pairs):
+    """``r1_r2=40`` is 40 Mbps from r1 to r2."""
+    demand = np.zeros((4, 4))
+    for names, mbps in pairs.items():
+        src, dst = (int(name[1]) - 1 for name in names.split("_"))
+        demand[src, dst] = mbps
+    return demand
+
+
+def evidence(*epochs, policy=POLICY):
+    """After one round of the periodic mode a demand, the last of which goes on."""
+    loop = Rehearsal(FABRIC, policy, outage_s=0.3)
+    decisions = [loop.step(60.0 * number, demand) for number, demand in enumerate(epochs)]
+    demand = epochs[-1] if epochs else rates()
+    estimated = loop.planning.estimate(loop.planning.elephant_watch().elephants(demand))
+    return Evidence(FABRIC, policy, loop.state, demand, estimated, (), decisions[::-1])
+
+
+def test_why_a_circuit_stands():
+    found = explain(evidence(rates(r1_r2=40)), R1, R2)
+    assert [FABRIC.racks_of(circuit) for circuit in found.circuits] == [(R1, R2)]
+    assert found.path in found.users
+    assert found.vlan is not None
+    assert list(found.lines) == [
+        "r1 =p1= r2 stands, and carries: r1 - r2",
+        "r1 to r2: 40.0 Mbps measured, an elephant (elephants begin at 1 Mbps); "
+        "200.0 Mbps planned for",
+        "r2 to r1: 0.0 Mbps measured, mice (elephants begin at 1 Mbps); 0.0 Mbps planned for",
+        "1970-01-01T00:00:00Z change: gains 800.0 Mbit for a cost of 0.0 Mbit "
+        "(asked by: rehearsal)",
+        "  it set up r1 =p1= r2",
+        "  it saw r1 to r2: 40.0 Mbps measured, 200.0 Mbps planned for",
+        "  as things stood 20.0 of 200.0 Mbps were served; with the plan of hydra-bfs, 100.0",
+    ]
+
+
+def test_why_there_is_none():
+    found = explain(evidence(rates(r1_r2=40)), R3, R4)
+    assert (found.circuits, found.path, found.decisions) == ((), None, ())
+    assert found.lines[:2] == (
+        "no circuit joins r3 and r4 directly",
+        "traffic between r3 and r4 takes the electrical network",
+    )
+    assert found.lines[-2:] == (
+        "1970-01-01T00:00:00Z change: gains 800.0 Mbit for a cost of 0.0 Mbit; "
+        "no proposal that is remembered changes a circuit between the two",
+        "their demand was not among the largest then",
+    )
+
+
+def test_a_change_that_did_not_pay_is_named():
+    miserly = replace(POLICY, minimum_gain_mbps=1000.0)
+    found = explain(evidence(rates(r1_r2=40), policy=miserly), R2, R1)
+    assert found.circuits == ()
+    assert [one.action for one in found.decisions] == [Action.KEEP]
+    assert any("keep: gains 80.0 Mbps, less than 1000 Mbps" in line for line in found.lines)
+    assert "  it would set up r1 =p1= r2" in found.lines
+
+
+def test_a_circuit_that_was_taken_down():
+    found = explain(evidence(rates(r1_r2=40), rates(r1_r3=40, r2_r4=40)), R1, R2)
+    assert found.circuits == ()
+    newest, oldest = found.decisions
+    assert (newest.unix_s, oldest.unix_s) == (60.0, 0.0)
+    assert "  it took down r1 =p1= r2" in found.lines
+
+
+def test_a_relay_is_described_by_its_hops():
+    fabric = small_fabric(racks=4, planes=2, servers=2)
+    first, second, relay, back = (fabric.ports_of(rack)[plane] for rack, plane in HOPS)
+    near = Circuit(first.plane, *sorted((first.id, second.id)))
+    far = Circuit(relay.plane, *sorted((relay.id, back.id)))
+    path = Path(R1, R3, (near, far))
+    state = NetworkState(1, Topology(frozenset(path.circuits), (path,)), {path: VlanId(100)})
+    none = np.zeros((4, 4))
+    found = explain(Evidence(fabric, POLICY, state, none, none, (), ()), R3, R1)
+    assert (found.circuits, found.path, found.vlan) == ((), path, 100)
+    assert found.lines[:2] == (
+        "no circuit joins r3 and r1 directly",
+        "traffic between r3 and r1 takes 2 hops: r1 =p1= r2, r2 =p2= r3",
+    )
+    used = explain(Evidence(fabric, POLICY, state, none, none, (), ()), R1, R2)
+    assert used.lines[0] == "r1 =p1= r2 stands, and carries: r1 - r3"
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"), [(Mode.PERIODIC, ""), (Mode.ON_REQUEST, ": policy.mode is on-request")]
+)
+def test_when_nothing_was_decided(mode, why):
+    found = explain(evidence(policy=replace(POLICY, mode=mode)), R1, R2)
+    assert found.lines[-1] == f"nothing has been decided from measured demand{why}"
+
+
+def test_only_the_largest_demands_are_remembered_and_they_come_first():
+    demand = np.arange(100.0 * 100).reshape(100, 100)
+    seen = seen_demand(demand, np.zeros((100, 100)))
+    assert len(seen) == 64
+    assert [one.rate_mbps for one in seen[:3]] == [9999, 9998, 9997]
+    assert (seen[0].src, seen[0].dst) == (99, 99)
+
+
+def test_an_empty_network_has_a_state_to_explain():
+    assert explain(evidence(), R1, R2).path is None
+    assert evidence().state == NetworkState()
