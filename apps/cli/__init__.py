@@ -34,6 +34,7 @@ _COMMANDS: Final = {
         "price",
         "Show what a network costs, beside its alternatives and the papers' figures.",
     ),
+    "trace": ("trace", "Read traces of flows between racks, and plan for their windows."),
     "token": ("token", "Make, list and revoke tokens for the REST API."),
     "device": ("device", "Work on optical switches and ToRs directly, without a controller."),
 }
