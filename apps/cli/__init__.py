@@ -33,6 +33,11 @@ _COMMANDS: Final = {
     "quarantine": ("maintenance", "List the ToR ports that planning leaves out."),
     "with-bandwidth": ("bandwidth", "Run a command with bandwidth, and give it back."),
     "watch": ("watch", "Print what happens to circuits and reservations, as it happens."),
+    "price": (
+        "price",
+        "Show what a network costs, beside its alternatives and the papers' figures.",
+    ),
+    "trace": ("trace", "Read traces of flows between racks, and plan for their windows."),
     "token": ("token", "Make, list and revoke tokens for the REST API."),
     "device": ("device", "Work on optical switches and ToRs directly, without a controller."),
 }

@@ -1,0 +1,213 @@
+"""``hydra price``: what a network costs, beside its alternatives and the papers' figures."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import click
+
+from apps.cli.client import JsonObject
+from apps.cli.command import Command
+from apps.cli.output import CommandError, json_option, print_json, print_table
+from apps.prices import networks, pods
+from apps.prices.files import (
+    SHIPPED,
+    PodPrices,
+    RackPrices,
+    read_prices,
+    shipped_text,
+)
+from hydra.errors import HydraError
+
+_MILLION: Final = 1e6
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "hydra price",
+        "hydra price helios-2010 --plot prices.png",
+        "hydra price hydra-2015 --planes 16 --oversubscription 6 --json",
+        "hydra price hydra-2015 --show-file > ours.yaml",
+    ),
+)
+@click.argument("prices", default=SHIPPED[0])
+@click.option(
+    "--planes",
+    type=click.IntRange(0, 4096),
+    multiple=True,
+    help="Numbers of optical switches, instead of the file's; repeatable.",
+)
+@click.option(
+    "--oversubscription",
+    type=click.FloatRange(1, 1e6),
+    multiple=True,
+    help="Oversubscription ratios of the fat tree, instead of the file's; repeatable.",
+)
+@click.option("--show-file", is_flag=True, help="Print a price file of the package, to edit it.")
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Draw it: PNG, SVG or PDF.",
+)
+@json_option
+def price(
+    prices: str,
+    planes: tuple[int, ...],
+    oversubscription: tuple[float, ...],
+    show_file: bool,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Show what a network costs, beside its alternatives and the papers' figures.
+
+    PRICES is a file, or one that comes with the package: hydra-2015 (Table I and Fig. 5) or
+    helios-2010 (Table 1 and Fig. 2).
+    """
+    try:
+        if show_file:
+            click.echo(shipped_text(prices), nl=False)
+            return
+        read = read_prices(prices)
+        if isinstance(read, PodPrices):
+            if planes or oversubscription:
+                raise click.UsageError(f"{prices} prices pods: it has no planes and no fat tree")
+            _pods(read, plot, as_json=as_json)
+        else:
+            chosen: dict[str, Any] = {}
+            if planes:
+                chosen["planes"] = planes
+            if oversubscription:
+                chosen["oversubscription"] = oversubscription
+            _racks(read.model_copy(update=chosen), plot, as_json=as_json)
+    except HydraError as error:
+        raise CommandError(str(error)) from error
+
+
+def _racks(prices: RackPrices, plot: Path | None, *, as_json: bool) -> None:
+    hydra = [networks.hydra_bill(prices, planes) for planes in prices.planes]
+    fat_tree = [networks.fat_tree_bill(prices, ratio) for ratio in prices.oversubscription]
+    compared = networks.comparisons(prices)
+    if plot is not None:
+        _plots().plot_racks(prices, hydra, fat_tree, plot)
+    if as_json:
+        print_json(
+            {
+                "title": prices.title,
+                "networks": [_bill_document(bill) for bill in (*hydra, *fat_tree)],
+                "published": [_comparison_document(one) for one in compared],
+            }
+        )
+        return
+    print_table(
+        f"{prices.title}: {prices.racks * prices.servers_per_rack:,} servers",
+        ("network", "million USD>", "USD per server>", "the dearest part", "of it>"),
+        [
+            (
+                bill.network,
+                f"{bill.usd / _MILLION:,.2f}",
+                f"{bill.usd / prices.racks / prices.servers_per_rack:,.0f}",
+                f"{bill.dearest.count:,.0f} × {bill.dearest.what}",
+                f"{100 * bill.dearest.usd / bill.usd:.0f} %" if bill.usd else "",
+            )
+            for bill in (*hydra, *fat_tree)
+        ],
+    )
+    print_table(
+        "The paper's figures",
+        ("where", "networks", "paper: cheaper by>", "ours>", "HydRA would cost, for that>"),
+        [
+            (
+                one.where,
+                f"{one.hydra.network} against {one.fat_tree.network}",
+                f"{one.published_percent:g} %",
+                f"{one.cheaper_percent:.1f} %",
+                f"{one.missing_usd / _MILLION:+,.2f} million USD",
+            )
+            for one in compared
+        ],
+        empty="the price file names none",
+    )
+
+
+def _bill_document(bill: networks.Bill) -> JsonObject:
+    return {
+        "network": bill.network,
+        "usd": bill.usd,
+        "positions": [{**asdict(position), "usd": position.usd} for position in bill.positions],
+    }
+
+
+def _comparison_document(one: networks.Comparison) -> JsonObject:
+    return {
+        "where": one.where,
+        "hydra": one.hydra.network,
+        "fat_tree": one.fat_tree.network,
+        "hydra_usd": one.hydra.usd,
+        "fat_tree_usd": one.fat_tree.usd,
+        "cheaper_percent": one.cheaper_percent,
+        "published_cheaper_percent": one.published_percent,
+        "missing_usd": one.missing_usd,
+    }
+
+
+def _pods(prices: PodPrices, plot: Path | None, *, as_json: bool) -> None:
+    study = pods.study(prices)
+    if plot is not None:
+        _plots().plot_pods(study, plot)
+    best = study.cheapest(max(prices.destinations))
+    published = prices.published
+    figures = pods.held_against(study, best, published) if published else []
+    if as_json:
+        print_json(
+            {
+                "title": prices.title,
+                "electrical": asdict(study.electrical),
+                "helios": [asdict(one) for one in study.helios],
+                "cheapest": asdict(best),
+                "published": [asdict(figure) for figure in figures],
+            }
+        )
+        return
+    sizes = [kind.superlink for kind in prices.transceivers]
+    by_kind = {(one.superlink, one.destinations): one for one in study.helios}
+    print_table(
+        f"{prices.title}: million USD, electrical {study.electrical.usd / _MILLION:,.1f}",
+        ["pods sent to>", *[f"w = {size}>" for size in sizes]],
+        [
+            [
+                count,
+                *[f"{by_kind[size, count].network.usd / _MILLION:,.1f}" for size in sizes],
+            ]
+            for count in prices.destinations
+        ],
+    )
+    print_table(
+        f"The paper's figures; ours at w = {best.superlink}, {best.destinations} pods sent to",
+        ("figure", "paper>", "ours>", "ours / paper>"),
+        [
+            (
+                figure.name,
+                f"{figure.published:,g}",
+                f"{figure.ours:,.4g}",
+                f"{figure.ours / figure.published:.2f}",
+            )
+            for figure in figures
+        ],
+        empty="the price file names none",
+    )
+    if published:
+        paper = " to ".join(map(str, published.best_superlinks))
+        ours = sorted({study.cheapest(count).superlink for count in prices.destinations})
+        click.echo(f"cheapest superlinks: {', '.join(map(str, ours))}; the paper's: {paper}")
+
+
+def _plots() -> ModuleType:
+    try:
+        return import_module("apps.cli.price_plots")
+    except ModuleNotFoundError as error:
+        raise CommandError(f"{error.name} is needed for --plot: pip install {error.name}") from None

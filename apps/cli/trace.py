@@ -1,0 +1,366 @@
+"""``hydra trace``: traces of flows between racks, shown, converted, and planned for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Final, TextIO
+
+import click
+import numpy as np
+
+from apps.cli.client import JsonObject
+from apps.cli.command import Command, Group
+from apps.cli.output import CommandError, json_option, print_facts, print_json, print_table
+from apps.cli.patience import Progress, ended_by_ctrl_c
+from apps.offline import Limits, read_fabric
+from apps.traces.comparing import Contestant, compare
+from apps.traces.reading import Flow, Summary, read_trace, summarise
+from apps.traces.synthetic import SAMPLE, SAMPLE_RACKS, SAMPLE_SEED, coflow_lines
+from apps.traces.windows import Window, rack_numbers, windows
+from hydra.errors import HydraError
+from hydra.model import Fabric
+from topology.algorithms import ENTRIES, Product
+
+_LISTED: Final = 20
+_path = click.Path(dir_okay=False, path_type=Path)
+_trace_argument = click.argument("trace_file", metavar="[TRACE]", type=_path, default=SAMPLE)
+_window_option = click.option(
+    "--window-s",
+    type=click.FloatRange(0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Length of a window; what starts in it is its demand.",
+)
+_scale_option = click.option(
+    "--scale",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Multiply all sizes.",
+)
+_fold_option = click.option(
+    "--fold", is_flag=True, help="Let several racks of a larger trace stand for one."
+)
+
+
+@click.group(
+    cls=Group,
+    examples=(
+        "hydra trace show",
+        "hydra trace plan flows.txt --fabric 150x8@10000 --window-s 10 --plot windows.png",
+    ),
+)
+def trace() -> None:
+    """Read traces of flows between racks, and plan for their windows.
+
+    A TRACE is a file of coflows in coflow-benchmark form, or of lines `src dst bytes start`.
+    Without one, the made-up sample is taken that comes with the package.
+    """
+
+
+@trace.command(cls=Command, examples=("hydra trace show trace.txt --window-s 60",))
+@_trace_argument
+@_window_option
+@json_option
+def show(trace_file: Path, window_s: float, as_json: bool) -> None:
+    """Show what a trace holds, and its windows."""
+    with _errors():
+        summary = summarise(trace_file)
+        found = [
+            _window_document(window)
+            for window in _cut(trace_file, summary, len(summary.racks), window_s)
+        ]
+    if as_json:
+        print_json({"trace": str(trace_file), **asdict(summary), "windows": found})
+        return
+    print_facts(
+        [
+            ("trace", trace_file),
+            ("racks", len(summary.racks)),
+            ("flows", f"{summary.flows:,}, {summary.local_flows:,} of them within a rack"),
+            ("bytes", f"{summary.size_bytes:,.0f}, {summary.local_bytes:,.0f} within a rack"),
+            ("time", f"{summary.first_s:g} to {summary.last_s:g} s"),
+        ]
+    )
+    busiest = sorted(found, key=lambda one: -one["mbps"])[:_LISTED]
+    print_table(
+        f"Windows of {window_s:g} s, the busiest {len(busiest)} of {len(found)}",
+        ("window>", "from s>", "flows>", "pairs>", "Mb/s>", "busiest rack Mb/s>"),
+        [
+            (
+                one["window"],
+                f"{one['start_s']:g}",
+                one["flows"],
+                one["pairs"],
+                f"{one['mbps']:,.1f}",
+                f"{one['busiest_rack_mbps']:,.1f}",
+            )
+            for one in busiest
+        ],
+        empty="none with a flow between racks",
+    )
+
+
+@trace.command(
+    cls=Command,
+    examples=(
+        "hydra trace convert coflows.txt flows.txt",
+        "hydra trace convert coflows.txt demand.json --window 3 --window-s 10",
+    ),
+)
+@_trace_argument
+@click.argument("to_file", metavar="TO", type=_path)
+@click.option(
+    "--window", type=click.IntRange(0), help="Only this window, as a demand for `hydra plan`."
+)
+@_window_option
+@_scale_option
+@json_option
+def convert(
+    trace_file: Path,
+    to_file: Path,
+    window: int | None,
+    window_s: float,
+    scale: float,
+    as_json: bool,
+) -> None:
+    """Write a trace as lines `src dst bytes start`, or one of its windows as a demand (JSON)."""
+    with _errors():
+        if window is None:
+            written = _write_flows(trace_file, to_file, scale)
+        else:
+            written = _write_demand(trace_file, to_file, window, window_s, scale)
+    if as_json:
+        print_json({"written": str(to_file), "entries": written})
+    else:
+        click.echo(f"{to_file}: {written:,} {'flows' if window is None else 'pairs of racks'}")
+
+
+@trace.command(
+    cls=Command,
+    examples=(
+        "hydra trace plan --fabric 32x4@1000",
+        "hydra trace plan coflows.txt --fabric 150x8@10000 --windows 5 --json",
+    ),
+)
+@_trace_argument
+@click.option("--fabric", metavar="FILE|RxP[@MBPS]", required=True, help="What to plan for.")
+@click.option("--algorithm", "algorithms", multiple=True, help="Only this; repeatable.")
+@click.option("--windows", "n_windows", type=click.IntRange(1), help="Only so many, the first.")
+@click.option("--weighted", is_flag=True, help="Pairs count as served only with all they want.")
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Draw it: PNG, SVG or PDF.",
+)
+@_window_option
+@_scale_option
+@_fold_option
+@json_option
+def plan(
+    trace_file: Path,
+    fabric: str,
+    algorithms: tuple[str, ...],
+    n_windows: int | None,
+    weighted: bool,
+    plot: Path | None,
+    window_s: float,
+    scale: float,
+    fold: bool,
+    as_json: bool,
+) -> None:
+    """Plan every window of a trace with every algorithm, side by side.
+
+    Each plan starts from what the algorithm left standing in the window before, and is checked by
+    code that plans nothing.
+    """
+    with _errors(), Progress(f"reading {trace_file}") as progress, ended_by_ctrl_c():
+        network, policy = read_fabric(fabric)
+        limits = Limits(policy.max_hops, weighted=weighted, window_s=window_s)
+        summary = summarise(trace_file)
+        cut = list(
+            islice(
+                _cut(trace_file, summary, len(network.racks), window_s, scale, fold=fold),
+                n_windows,
+            )
+        )
+        found = compare(network, cut, limits, algorithms or tuple(ENTRIES), progress.now)
+        if plot is not None:
+            _plots().plot_contest(found, window_s, plot)
+    _print_contest(network, cut, found, as_json=as_json)
+    _end_with_problems(found)
+
+
+@trace.command(cls=Command, examples=("hydra trace sample 64racks.txt --racks 64 --seed 2",))
+@click.argument("to_file", metavar="TO", type=_path)
+@click.option("--racks", type=click.IntRange(2, 4096), default=SAMPLE_RACKS, show_default=True)
+@click.option("--coflows", type=click.IntRange(1), default=120, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=SAMPLE_SEED, show_default=True)
+@json_option
+def sample(to_file: Path, racks: int, coflows: int, seed: int, as_json: bool) -> None:
+    """Make up a trace of coflows; the same arguments give the same trace."""
+    with _errors(), _replacing(to_file) as file:
+        file.writelines(f"{line}\n" for line in coflow_lines(racks, coflows, seed))
+    if as_json:
+        print_json({"written": str(to_file), "racks": racks, "coflows": coflows, "seed": seed})
+    else:
+        click.echo(f"{to_file}: {coflows:,} coflows between {racks:,} racks, seed {seed}")
+
+
+# --- doing it -------------------------------------------------------------------------------
+
+
+def _cut(
+    trace_file: Path,
+    summary: Summary,
+    racks: int,
+    window_s: float,
+    scale: float = 1.0,
+    *,
+    fold: bool = False,
+) -> Iterator[Window]:
+    numbers = rack_numbers(summary.racks, racks, fold=fold)
+    return windows(read_trace(trace_file), numbers, racks, window_s, scale)
+
+
+def _write_flows(trace_file: Path, to_file: Path, scale: float) -> int:
+    _refuse_itself(trace_file, to_file)
+    written = 0
+    with _replacing(to_file) as file:
+        for flow in read_trace(trace_file):
+            file.write(_line(flow, scale))
+            written += 1
+    return written
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[TextIO]:
+    """A file that takes the place of ``path`` once it is whole."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            yield file
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _line(flow: Flow, scale: float) -> str:
+    return f"{flow.src} {flow.dst} {flow.size_bytes * scale!r} {flow.start_s!r}\n"
+
+
+def _write_demand(
+    trace_file: Path, to_file: Path, number: int, window_s: float, scale: float
+) -> int:
+    _refuse_itself(trace_file, to_file)
+    summary = summarise(trace_file)
+    cut = _cut(trace_file, summary, len(summary.racks), window_s, scale)
+    chosen = next((window for window in cut if window.number == number), None)
+    if chosen is None:
+        raise CommandError(
+            f"{trace_file} has no flow between racks in window {number} of {window_s:g} s: "
+            "`hydra trace show` lists the windows"
+        )
+    demand = chosen.demand_mbps
+    flows = [
+        {"src": src, "dst": dst, "mbps": float(demand[src, dst])}
+        for src, dst in np.argwhere(demand).tolist()
+    ]
+    with _replacing(to_file) as file:
+        json.dump(flows, file)
+    return len(flows)
+
+
+def _refuse_itself(trace_file: Path, to_file: Path) -> None:
+    if to_file.exists() and to_file.samefile(trace_file):
+        raise CommandError(f"{to_file} is the trace itself: name another file")
+
+
+def _window_document(window: Window) -> JsonObject:
+    demand = window.demand_mbps
+    return {
+        "window": window.number,
+        "start_s": window.start_s,
+        "flows": window.flows,
+        "pairs": int((demand > 0).sum()),
+        "mbps": window.total_mbps,
+        "busiest_rack_mbps": float(max(demand.sum(axis=0).max(), demand.sum(axis=1).max())),
+    }
+
+
+def _print_contest(
+    fabric: Fabric, cut: list[Window], found: list[Contestant], *, as_json: bool
+) -> None:
+    if as_json:
+        print_json(
+            {
+                "fabric": fabric.name,
+                "windows": [_window_document(window) for window in cut],
+                "algorithms": [
+                    {
+                        "served_share": one.served_share if one.attempts else None,
+                        "worst_share": one.worst_share if one.attempts else None,
+                        "planning_ms": one.planning_ms if one.attempts else None,
+                        **asdict(one),
+                    }
+                    for one in found
+                ],
+            }
+        )
+        return
+    print_table(
+        f"{fabric.name}: {len(fabric.racks)} racks, {len(fabric.planes)} planes, "
+        f"{len(cut)} windows",
+        ("algorithm", "served>", "least>", "ms>", "circuits changed>", "remark"),
+        [
+            (
+                one.algorithm,
+                f"{100 * one.served_share:.1f} %" if one.attempts else "",
+                f"{100 * one.worst_share:.1f} %" if one.attempts else "",
+                f"{one.planning_ms:,.1f}" if one.attempts else "",
+                f"{one.changes:.1f}" if one.attempts and _stands(one) else "",
+                one.refused,
+            )
+            for one in found
+        ],
+    )
+
+
+def _stands(one: Contestant) -> bool:
+    """Whether it plans circuits, which stay until they are taken down."""
+    return ENTRIES[one.algorithm].product is Product.CIRCUITS
+
+
+def _end_with_problems(found: list[Contestant]) -> None:
+    problems = [
+        f"{one.algorithm}, window {attempt.window}: {problem}"
+        for one in found
+        for attempt in one.attempts
+        for problem in attempt.problems
+    ]
+    if problems:
+        raise CommandError("the checks found problems:\n" + "\n".join(problems))
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except HydraError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from error
+
+
+def _plots() -> ModuleType:
+    try:
+        return import_module("apps.cli.trace_plots")
+    except ModuleNotFoundError as error:
+        raise CommandError(f"{error.name} is needed for --plot: pip install {error.name}") from None

@@ -1,0 +1,1 @@
+"""What networks cost, from price files that can be edited: ``hydra price``."""

@@ -1,0 +1,123 @@
+"""What racks cost to join: by planes and a low-rate network, or by a fat tree (HydRA, IV)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import sqrt
+
+from apps.prices.files import RackPrices
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A line of a bill of materials."""
+
+    item: str
+    what: str
+    count: float
+    usd_each: float
+
+    @property
+    def usd(self) -> float:
+        return self.count * self.usd_each
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What one network is made of."""
+
+    network: str
+    positions: tuple[Position, ...]
+
+    @property
+    def usd(self) -> float:
+        return sum(position.usd for position in self.positions)
+
+    @property
+    def dearest(self) -> Position:
+        """What takes the largest part of the price."""
+        return max(self.positions, key=lambda position: position.usd)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A published statement on two networks, beside what the price file comes to."""
+
+    hydra: Bill
+    fat_tree: Bill
+    cheaper_percent: float
+    """By how much HydRA is cheaper."""
+    published_percent: float
+    where: str
+    missing_usd: float
+    """What HydRA would have to cost more for the published figure to come out."""
+
+
+def hydra_bill(prices: RackPrices, planes: int) -> Bill:
+    """What a network of so many optical switches is made of (Table I)."""
+    servers = prices.racks * prices.servers_per_rack
+    units = {
+        "rack": float(prices.racks),
+        "server": float(servers),
+        "plane": float(planes),
+        "rack_plane": float(prices.racks * planes),
+    }
+    terms = {name: dict[str, float](item.hydra.items()) for name, item in prices.items.items()}
+    return _bill(f"HydRA, K = {planes}", prices, terms, units)
+
+
+def fat_tree_bill(prices: RackPrices, oversubscription: float) -> Bill:
+    """What a three-level fat tree oversubscribed β to 1 is made of (Table I).
+
+    Bandwidth shrinks by √β from each level to the next.
+    """
+    units: dict[str, float] = {}
+    servers = prices.racks * prices.servers_per_rack
+    for unit, number in (("rack", prices.racks), ("server", servers)):
+        units[unit] = float(number)
+        units[f"{unit}_middle"] = number / sqrt(oversubscription)
+        units[f"{unit}_top"] = number / oversubscription
+    terms = {name: dict[str, float](item.fat_tree.items()) for name, item in prices.items.items()}
+    return _bill(f"fat tree, β = {oversubscription:g}", prices, terms, units)
+
+
+def comparisons(prices: RackPrices) -> list[Comparison]:
+    """The published statements that the price file names."""
+    found = []
+    for pair in prices.published:
+        hydra = hydra_bill(prices, pair.planes)
+        fat_tree = fat_tree_bill(prices, pair.oversubscription)
+        saved = 1 - hydra.usd / fat_tree.usd if fat_tree.usd else 0.0
+        found.append(
+            Comparison(
+                hydra,
+                fat_tree,
+                100 * saved,
+                pair.cheaper_percent,
+                pair.where,
+                fat_tree.usd * (1 - pair.cheaper_percent / 100) - hydra.usd,
+            )
+        )
+    return found
+
+
+def _bill(
+    network: str,
+    prices: RackPrices,
+    terms: Mapping[str, Mapping[str, float]],
+    units: Mapping[str, float],
+) -> Bill:
+    return Bill(
+        network,
+        tuple(
+            Position(
+                name,
+                item.what,
+                sum(factor * units[unit] for unit, factor in terms[name].items()),
+                item.usd,
+            )
+            for name, item in prices.items.items()
+            if terms[name]
+        ),
+    )

@@ -1,0 +1,146 @@
+"""What a static Helios costs beside an electrical network (Helios, SIGCOMM 2010, section 3.2).
+
+The paper's simulator: traffic that a pod always sends to another gets circuits, as far as it fills
+whole superlinks; every other host keeps its link to the packet switch. How hosts choose their pods
+the paper leaves open. Here each spreads what it sends evenly over pods drawn at random, and hosts
+with the same number in every pod draw the same distances, so that each receives what it sends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apps.prices.files import Part, PodPrices, PublishedPods, Transceiver
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A core between pods."""
+
+    usd: float
+    watt: float
+    ports: float
+    """Of core switches."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeliosNetwork:
+    """A core of packet and circuit switches, for one kind of traffic."""
+
+    superlink: int
+    """Wavelengths in a fibre."""
+    destinations: int
+    circuit_share: float
+    """Of the hosts' links: those that go over circuits."""
+    network: Network
+
+
+@dataclass(frozen=True, slots=True)
+class PodStudy:
+    """All networks of a price file."""
+
+    electrical: Network
+    helios: tuple[HeliosNetwork, ...]
+
+    def cheapest(self, destinations: int) -> HeliosNetwork:
+        """The superlink size that costs least at so many destinations."""
+        fitting = [one for one in self.helios if one.destinations == destinations]
+        return min(fitting, key=lambda one: one.network.usd)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A published figure, and what the price file comes to."""
+
+    name: str
+    published: float
+    ours: float
+
+
+def held_against(
+    study: PodStudy, helios: HeliosNetwork, published: PublishedPods
+) -> tuple[Figure, ...]:
+    """The electrical network over ``helios``, and the difference, beside the paper's figures."""
+    electrical, ours = study.electrical, helios.network
+    return (
+        Figure("cost, electrical / Helios", published.cost_factor, electrical.usd / ours.usd),
+        Figure("power, electrical / Helios", published.power_factor, electrical.watt / ours.watt),
+        Figure("ports, electrical / Helios", published.port_factor, electrical.ports / ours.ports),
+        Figure("USD saved", published.saved_usd, electrical.usd - ours.usd),
+        Figure("W saved", published.saved_watt, electrical.watt - ours.watt),
+        Figure("ports saved", published.saved_ports, electrical.ports - ours.ports),
+    )
+
+
+def study(prices: PodPrices) -> PodStudy:
+    """Fig. 2: each superlink size at each number of destinations."""
+    flows = least_flows(prices)
+    return PodStudy(
+        electrical_network(prices),
+        tuple(
+            helios_network(prices, kind, count, flows[position])
+            for kind in prices.transceivers
+            for position, count in enumerate(prices.destinations)
+        ),
+    )
+
+
+def electrical_network(prices: PodPrices) -> Network:
+    """A packet switch with a link for every host, a transceiver at both of its ends."""
+    links = prices.pods * prices.hosts_per_pod
+    return _cost(links, _packet_link(prices), links)
+
+
+def helios_network(
+    prices: PodPrices, kind: Transceiver, destinations: int, flows: NDArray[np.float64]
+) -> HeliosNetwork:
+    """Circuits for what always flows, as far as it fills superlinks of one size.
+
+    ``flows``, shape (pods - 1,), is the least that a pod ever sends to each of the others, in
+    hosts' link rates. A superlink takes one fibre and one circuit port, and a transceiver for
+    each wavelength at the pod.
+    """
+    superlinks = prices.pods * float(np.floor(flows / kind.superlink).sum())
+    links = prices.pods * prices.hosts_per_pod
+    circuits = superlinks * kind.superlink
+    packets = links - circuits
+    packet = _cost(packets, _packet_link(prices), packets)
+    light = _cost(superlinks, (prices.circuit_port, prices.fibre), superlinks)
+    ends = _cost(circuits, (kind,), 0)
+    total = Network(
+        packet.usd + light.usd + ends.usd,
+        packet.watt + light.watt + ends.watt,
+        packet.ports + light.ports,
+    )
+    return HeliosNetwork(kind.superlink, destinations, circuits / links, total)
+
+
+def least_flows(prices: PodPrices) -> NDArray[np.float64]:
+    """The least that a pod sends to each other pod over all changes, in hosts' link rates.
+
+    Shape (len(destinations), pods - 1): all pods are alike, entry j is for the pod j + 1 on.
+    """
+    chance = np.random.default_rng(prices.seed)
+    others = prices.pods - 1
+    least = np.full((len(prices.destinations), others), np.inf)
+    for _ in range(prices.changes):
+        order = np.argsort(chance.random((prices.hosts_per_pod, others)), axis=1)
+        for position, count in enumerate(prices.destinations):
+            chosen = np.bincount(order[:, :count].ravel(), minlength=others)
+            least[position] = np.minimum(least[position], chosen / count)
+    return least
+
+
+def _packet_link(prices: PodPrices) -> tuple[Part, ...]:
+    """Of one host's link to the packet switch, which has a fibre of its own."""
+    plain = min(prices.transceivers, key=lambda one: one.superlink)
+    return (prices.packet_port, plain, plain, prices.fibre)
+
+
+def _cost(number: float, parts: tuple[Part, ...], ports: float) -> Network:
+    return Network(
+        number * sum(part.usd for part in parts), number * sum(part.watt for part in parts), ports
+    )

@@ -1,0 +1,1 @@
+"""Traces of flows between racks: read as a stream, cut into windows, planned for."""

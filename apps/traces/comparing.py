@@ -1,0 +1,115 @@
+"""Every algorithm on every window of a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from apps.offline import Limits, Outcome, Study
+from apps.traces.windows import Window
+from hydra.errors import PlanError
+from hydra.model import Fabric, NetworkState
+from topology.algorithms import ENTRIES
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One algorithm on one window."""
+
+    window: int
+    start_s: float
+    demand_mbps: float
+    served_share: float
+    """Of the demand: what fits on the circuits."""
+    planning_ms: float
+    connect: int
+    disconnect: int
+    """Circuits that come and go, from the window before."""
+    problems: tuple[str, ...]
+    """What the independent checks found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """One algorithm on all windows."""
+
+    algorithm: str
+    attempts: tuple[Attempt, ...]
+    refused: str = ""
+    """Why it can't plan here; then there are no attempts."""
+
+    @property
+    def served_share(self) -> float:
+        """Of the demand of all windows together."""
+        total = sum(one.demand_mbps for one in self.attempts)
+        served = sum(one.served_share * one.demand_mbps for one in self.attempts)
+        return served / total if total else 1.0
+
+    @property
+    def worst_share(self) -> float:
+        return min((one.served_share for one in self.attempts), default=1.0)
+
+    @property
+    def planning_ms(self) -> float:
+        return fmean(one.planning_ms for one in self.attempts) if self.attempts else 0.0
+
+    @property
+    def changes(self) -> float:
+        """Circuits set up or taken down, by window."""
+        moved = [one.connect + one.disconnect for one in self.attempts]
+        return fmean(moved) if moved else 0.0
+
+
+def compare(
+    fabric: Fabric,
+    cut: Sequence[Window],
+    limits: Limits,
+    algorithms: Iterable[str] = tuple(ENTRIES),
+    tell: Callable[[str], None] = lambda _what: None,
+) -> list[Contestant]:
+    """Plan every window with every algorithm, each from what it left standing before.
+
+    ``tell`` hears what is being done. Raises PlanError for windows of another size, UnknownName.
+    """
+    if not cut:
+        raise PlanError("no window holds a flow between racks")
+    return [_contest(fabric, cut, limits, name, tell) for name in algorithms]
+
+
+def _contest(
+    fabric: Fabric,
+    cut: Sequence[Window],
+    limits: Limits,
+    name: str,
+    tell: Callable[[str], None],
+) -> Contestant:
+    attempts: list[Attempt] = []
+    current = NetworkState()
+    for position, window in enumerate(cut, start=1):
+        tell(f"{name}: window {position} of {len(cut)}")
+        study = Study(fabric, window.demand_mbps, limits, current)
+        try:
+            outcome = study.run(name, check=True)
+        except PlanError as error:
+            return Contestant(name, (), str(error))
+        if outcome.result is None:
+            return Contestant(name, (), outcome.refused)
+        attempts.append(_attempt(window, study, outcome))
+        # One-way light paths and schedules leave no circuits that a next plan could keep.
+        current = outcome.state or current
+    return Contestant(name, tuple(attempts))
+
+
+def _attempt(window: Window, study: Study, outcome: Outcome) -> Attempt:
+    now, then = study.current.topology.circuits, outcome.plan.topology.circuits
+    return Attempt(
+        window.number,
+        window.start_s,
+        window.total_mbps,
+        outcome.plan.served_share,
+        outcome.planning_ms,
+        connect=len(then - now),
+        disconnect=len(now - then),
+        problems=outcome.problems or (),
+    )

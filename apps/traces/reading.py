@@ -1,0 +1,222 @@
+"""Traces in their common text forms, read line by line.
+
+Two forms are told apart by the first line:
+
+- coflow-benchmark (Chowdhury et al.): ``RACKS COFLOWS``, then a line for each coflow: its number,
+  its arrival in ms, the number of mappers and their racks, the number of reducers and for each
+  ``RACK:MEGABYTES``. What a reducer fetches comes from all mappers in equal parts.
+- flows: ``src dst bytes start`` on each line, start in seconds. Racks have any names.
+
+Empty lines and what follows ``#`` mean nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, TextIO
+
+from hydra.errors import PlanError
+
+MEGABYTE: Final = 1_000_000
+"""Bytes, as coflow sizes are counted."""
+_LARGEST_FABRIC: Final = 4096
+
+
+class TraceError(PlanError):
+    """A trace that can't be read; names the file, the line and what is wrong there."""
+
+
+class Flow(NamedTuple):
+    """Bytes from one rack to another."""
+
+    src: str
+    dst: str
+    size_bytes: float
+    start_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a trace holds, from one pass over it."""
+
+    racks: tuple[str, ...]
+    """In the order in which they stand for the racks of a fabric: numbers first, by value."""
+    flows: int
+    local_flows: int
+    """Of these: within a rack, so that no network between racks sees them."""
+    size_bytes: float
+    local_bytes: float
+    first_s: float
+    last_s: float
+
+
+def read_trace(path: Path) -> Iterator[Flow]:
+    """The flows of a trace in the order of their starts, a line at a time.
+
+    Raises TraceError, also while it is read: at a line that is not as it should be, or that
+    starts before the one above it.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            yield from _flows(path, file)
+    except OSError as error:
+        raise TraceError(f"{path} can't be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(
+            f"{path} is not UTF-8 text: {error.reason} at byte {error.start}"
+        ) from error
+
+
+def summarise(path: Path) -> Summary:
+    """One pass over a trace; memory grows with the racks only. Raises TraceError."""
+    racks: set[str] = set()
+    flows = local_flows = 0
+    size = local = 0.0
+    first_s, last_s = math.inf, 0.0
+    for flow in read_trace(path):
+        racks.update((flow.src, flow.dst))
+        flows += 1
+        size += flow.size_bytes
+        if flow.src == flow.dst:
+            local_flows += 1
+            local += flow.size_bytes
+        first_s, last_s = min(first_s, flow.start_s), flow.start_s
+    if not flows:
+        raise TraceError(f"{path} holds no flow")
+    return Summary(in_order(racks), flows, local_flows, size, local, first_s, last_s)
+
+
+def in_order(racks: set[str]) -> tuple[str, ...]:
+    """Racks called by numbers by their value, then the others by their names."""
+    return tuple(sorted(racks, key=lambda name: (not name.isdecimal(), len(name), name)))
+
+
+def _flows(path: Path, file: TextIO) -> Iterator[Flow]:
+    lines = _content(file)
+    number, cells = next(lines, (0, []))
+    if not cells:
+        raise TraceError(f"{path} is empty: it should hold flows or coflows")
+    previous_s = 0.0
+    found = _coflows(cells, lines) if len(cells) == 2 else _plain(number, cells, lines)
+    try:
+        for line, flow in found:
+            if flow.start_s < previous_s:
+                raise _BadLine(
+                    line,
+                    f"starts at {flow.start_s:g} s, the line above at {previous_s:g} s: sort the "
+                    "trace by its starts",
+                )
+            previous_s = flow.start_s
+            yield flow
+    except _BadLine as bad:
+        raise TraceError(f"{path}:{bad.number}: {bad}") from bad
+
+
+class _BadLine(Exception):
+    def __init__(self, number: int, message: object) -> None:
+        super().__init__(message)
+        self.number = number
+
+
+def _content(file: TextIO) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(file, start=1):
+        cells = line.partition("#")[0].split()
+        if cells:
+            yield number, cells
+
+
+def _plain(
+    number: int, cells: Sequence[str], lines: Iterator[tuple[int, list[str]]]
+) -> Iterator[tuple[int, Flow]]:
+    while cells:
+        try:
+            yield number, _flow(cells)
+        except ValueError as error:
+            raise _BadLine(number, error) from error
+        number, cells = next(lines, (0, []))
+
+
+def _flow(cells: Sequence[str]) -> Flow:
+    if len(cells) != 4:
+        raise ValueError(f"{len(cells)} fields: src dst bytes start are four")
+    src, dst, size, start = cells
+    return Flow(src, dst, _number("bytes", size), _number("start", start))
+
+
+def _coflows(
+    heading: Sequence[str], lines: Iterator[tuple[int, list[str]]]
+) -> Iterator[tuple[int, Flow]]:
+    try:
+        racks, coflows = _whole("the number of racks", heading[0]), int(heading[1])
+    except ValueError:
+        raise _BadLine(1, "neither `RACKS COFLOWS` nor `src dst bytes start`") from None
+    if not 1 <= racks <= _LARGEST_FABRIC:
+        raise _BadLine(1, f"{racks} racks: 1 to {_LARGEST_FABRIC} can be planned for")
+    seen, number = 0, 1
+    for number, cells in lines:
+        seen += 1
+        try:
+            found = _coflow(cells, racks)
+        except ValueError as error:
+            raise _BadLine(number, error) from error
+        for flow in found:
+            yield number, flow
+    if seen != coflows:
+        raise _BadLine(number, f"line 1 announces {coflows} coflows, there are {seen}")
+
+
+def _coflow(cells: Sequence[str], racks: int) -> Iterator[Flow]:
+    """The flows of one coflow: from each of its mappers to each of its reducers."""
+    fields = iter(cells)
+    try:
+        next(fields)
+        start_s = _number("arrival", next(fields)) / 1000
+        mappers = [_rack(next(fields), racks) for _ in range(_whole("mappers", next(fields)))]
+        reducers = [_reducer(next(fields), racks) for _ in range(_whole("reducers", next(fields)))]
+    except StopIteration:
+        raise ValueError(
+            f"ends after {len(cells)} fields: number, arrival, mappers, racks, reducers and "
+            "RACK:MEGABYTES are needed"
+        ) from None
+    left = list(fields)
+    if left:
+        raise ValueError(f"{left[0]!r} stands after the last reducer")
+    if reducers and not mappers:
+        raise ValueError("has reducers and no mapper")
+    return (
+        Flow(mapper, reducer, size / len(mappers), start_s)
+        for reducer, size in reducers
+        for mapper in mappers
+    )
+
+
+def _reducer(text: str, racks: int) -> tuple[str, float]:
+    rack, colon, megabytes = text.partition(":")
+    if not colon:
+        raise ValueError(f"{text!r} is not RACK:MEGABYTES")
+    return _rack(rack, racks), _number("megabytes", megabytes) * MEGABYTE
+
+
+def _rack(text: str, racks: int) -> str:
+    if not text.isdecimal() or int(text) >= racks:
+        raise ValueError(f"rack {text!r}: line 1 announces racks 0 to {racks - 1}")
+    return str(int(text))
+
+
+def _whole(what: str, text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"{what}: {text!r} is not a whole number")
+    return int(text)
+
+
+def _number(what: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"{what}: {text!r} is not a number") from None
+    if not 0 <= number < math.inf:
+        raise ValueError(f"{what}: {text} must be finite and not negative")
+    return number

@@ -1,0 +1,77 @@
+"""A trace cut into windows of time, each a demand between the racks of a fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from apps.traces.reading import Flow
+from hydra.errors import PlanError
+from hydra.model import DemandMatrix
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """What starts within a window, as a mean rate over it."""
+
+    number: int
+    """Counted from 0 at the trace's time 0; windows in which nothing starts are left out."""
+    start_s: float
+    flows: int
+    demand_mbps: DemandMatrix
+    """Shape (N, N), from row to column, nothing on the diagonal."""
+
+    @property
+    def total_mbps(self) -> float:
+        return float(self.demand_mbps.sum())
+
+
+def rack_numbers(names: Sequence[str], racks: int, *, fold: bool) -> dict[str, int]:
+    """Which rack of a fabric each rack of a trace stands for: the n-th for the n-th.
+
+    With ``fold`` a trace of more racks goes around, and several stand for one. Raises PlanError
+    where it does not fit.
+    """
+    if racks < 1:
+        raise PlanError(f"a fabric of {racks} racks: one is needed at least")
+    if len(names) > racks and not fold:
+        raise PlanError(
+            f"the trace has {len(names)} racks, the fabric {racks}: take a larger fabric, or fold "
+            "the trace"
+        )
+    return {name: position % racks for position, name in enumerate(names)}
+
+
+def windows(
+    flows: Iterable[Flow],
+    numbers: Mapping[str, int],
+    racks: int,
+    window_s: float,
+    scale: float = 1.0,
+) -> Iterator[Window]:
+    """Cut ``flows``, which are in the order of their starts, into windows of ``window_s``.
+
+    A flow's bytes count in the window in which it starts, times ``scale``. One window is held at
+    a time. Raises PlanError for a bad window or scale.
+    """
+    for what, value in (("window", window_s), ("scale", scale)):
+        if not 0 < value < float("inf"):
+            raise PlanError(f"a {what} of {value:g}: it must be positive and finite")
+    mbps_per_byte = scale * 8e-6 / window_s
+    number, count = -1, 0
+    demand = np.zeros((racks, racks))
+    for flow in flows:
+        its = int(flow.start_s // window_s)
+        if its != number:
+            if count:
+                yield Window(number, number * window_s, count, demand)
+            number, count = its, 0
+            demand = np.zeros((racks, racks))
+        src, dst = numbers[flow.src], numbers[flow.dst]
+        if src != dst:
+            demand[src, dst] += flow.size_bytes * mbps_per_byte
+            count += 1
+    if count:
+        yield Window(number, number * window_s, count, demand)

@@ -1,0 +1,87 @@
+import json
+
+import pytest
+
+TRACE = "0 1 1000000 0\n1 2 3000000 1\n2 2 500 1\n0 1 2000000 12\n"
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "trace.txt"
+    path.write_text(TRACE)
+    return path
+
+
+def test_show(run, trace):
+    result = run("trace", "show", str(trace))
+    assert result.exit_code == 0, result.output
+    assert "4, 1 of them within a rack" in result.stdout
+    document = json.loads(run("trace", "show", str(trace), "--json").stdout)
+    assert [window["mbps"] for window in document["windows"]] == pytest.approx([3.2, 1.6])
+
+
+def test_without_a_file_the_sample(run):
+    assert json.loads(run("trace", "show", "--json").stdout)["flows"] > 1000
+
+
+def test_conversion_keeps_all_flows(run, tmp_path):
+    coflows, flows, again = (tmp_path / name for name in ("coflows.txt", "flows.txt", "again.txt"))
+    assert run("trace", "sample", str(coflows), "--racks", "8", "--seed", "3").exit_code == 0
+    assert run("trace", "convert", str(coflows), str(flows)).exit_code == 0
+    assert run("trace", "convert", str(flows), str(again)).exit_code == 0
+    assert flows.read_text() == again.read_text()
+    ours, theirs = (
+        json.loads(run("trace", "show", str(path), "--json").stdout) for path in (coflows, flows)
+    )
+    assert ours.pop("trace") != theirs.pop("trace")
+    assert ours == theirs
+
+
+def test_a_window_is_a_demand_for_plan(run, trace, tmp_path):
+    demand = tmp_path / "demand.json"
+    result = run("trace", "convert", str(trace), str(demand), "--window", "0", "--scale", "10")
+    assert result.exit_code == 0, result.output
+    planned = run("plan", "--fabric", "3x1@100", "--demand", str(demand), "--json")
+    assert planned.exit_code == 0, planned.output
+    assert json.loads(planned.stdout)["demand_mbps"] == pytest.approx(32)
+
+
+def test_plan_all_algorithms(run, trace, tmp_path):
+    plot = tmp_path / "windows.png"
+    command = ("trace", "plan", str(trace), "--fabric", "3x1@2", "--plot", str(plot))
+    result = run(*command)
+    assert result.exit_code == 0, result.output
+    assert "hydra-bfs+" in result.stdout
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    document = json.loads(run(*command, "--json", "--windows", "1").stdout)
+    assert len(document["windows"]) == 1
+    assert {one["algorithm"] for one in document["algorithms"]} >= {"helios", "tms", "static"}
+
+
+def test_one_algorithm(run, trace):
+    result = run("trace", "plan", str(trace), "--fabric", "3x1@2", "--algorithm", "edmonds")
+    assert "edmonds" in result.stdout
+    assert "helios" not in result.stdout
+
+
+def test_errors(run, trace, tmp_path):
+    bad = tmp_path / "bad.txt"
+    bad.write_text("a b 1 0\na b\n")
+    for command in ("show",), ("convert",), ("plan",):
+        arguments = [str(tmp_path / "out")] if command == ("convert",) else []
+        arguments += ["--fabric", "4x1"] if command == ("plan",) else []
+        result = run("trace", *command, str(bad), *arguments)
+        assert result.exit_code == 1
+        assert "bad.txt:2" in result.stderr
+        assert [path.name for path in tmp_path.iterdir() if "out" in path.name] == []
+    small = run("trace", "plan", str(trace), "--fabric", "2x1")
+    assert small.exit_code == 1
+    assert "the trace has 3 racks" in small.stderr
+    assert run("trace", "plan", str(trace), "--fabric", "2x1", "--fold").exit_code == 0
+    unknown = run("trace", "plan", str(trace), "--fabric", "3x1", "--algorithm", "bfs")
+    assert "no topology algorithm" in unknown.stderr
+    same = run("trace", "convert", str(trace), str(trace))
+    assert same.exit_code == 1
+    assert trace.read_text() == TRACE
+    empty = run("trace", "convert", str(trace), str(tmp_path / "x.json"), "--window", "7")
+    assert "window 7" in empty.stderr
