@@ -22,6 +22,7 @@ from apps.devices import Devices
 from apps.fleet import Fleet
 from apps.framework import PortInfo, Post
 from apps.ledger import Ledger
+from apps.metrics import Metrics
 from apps.mover import Mover
 from apps.planner import Planner
 from apps.planning import Planning, Proposal
@@ -80,18 +81,22 @@ class Controller:
     def __init__(self, fabric: Fabric, policy: Policy, journal: Journal, post: Post) -> None:
         self._fabric = fabric
         self._policy = policy
+        self.metrics = Metrics()
         self.fleet = Fleet(fabric, post)
-        self._devices = Devices(fabric, policy)
+        self.metrics.count_connections(lambda: len(self.fleet.connected()))
+        self._devices = Devices(fabric, policy, self.metrics)
         self._planning = Planning(fabric, policy)
         self._planner = Planner(fabric, policy)
         self._poller = StatsPoller(fabric, policy, self.fleet)
-        self._ledger = Ledger(fabric, journal)
+        self._ledger = Ledger(fabric, journal, self.metrics)
         self._quarantine = Quarantine(fabric, journal, policy.quarantine_s)
         self._upkeep = Upkeep(
             fabric, policy, self.fleet, self._devices, self._ledger, self._quarantine
         )
         announcer = self._upkeep.announcer
-        self._runner = Runner(fabric, policy, self.fleet, self._devices, journal, announcer)
+        self._runner = Runner(
+            fabric, policy, self.fleet, self._devices, journal, announcer, self.metrics
+        )
         self._mover = Mover(
             fabric, policy, self._planning, self._runner, self._upkeep, self._ledger
         )
@@ -102,6 +107,7 @@ class Controller:
             self._upkeep.standing,
             self._upkeep.on_circuits,
             lambda lost: self._jobs.put(lambda: self._withdraw_lost_paths(lost)),
+            self.metrics,
         )
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._bookings = Bookings(
@@ -154,41 +160,44 @@ class Controller:
         self._ledger.close()
 
     def _conduct(self) -> None:
-        self._safely(self._upkeep.look_after)
+        self._safely(self._upkeep.look_after, "upkeep")
         resume_s: float | None = time.monotonic() + _RESUME_S
         upkeep_s = time.monotonic() + _UPKEEP_S
         epoch_s = time.monotonic() + self._policy.epoch_s
         audit_s = time.monotonic() + self._policy.audit_interval_s
         while True:
             if time.monotonic() >= upkeep_s:
-                self._safely(self._upkeep.look_after)
+                self._safely(self._upkeep.look_after, "upkeep")
                 upkeep_s = time.monotonic() + _UPKEEP_S
             if resume_s is not None and (not self.not_ready() or time.monotonic() > resume_s):
                 resume_s = None
-                self._safely(self._bookings.resume)
+                self._safely(self._bookings.resume, "bookings")
             if time.monotonic() >= epoch_s:
                 epoch_s = max(epoch_s + self._policy.epoch_s, time.monotonic())
                 if self._policy.mode is Mode.PERIODIC:
-                    self._safely(self._periodic)
+                    self._safely(self._periodic, "periodic")
             if self._policy.audit_interval_s and time.monotonic() >= audit_s:
-                self._safely(self._audit)
+                self._safely(self._audit, "audit")
                 audit_s = time.monotonic() + self._policy.audit_interval_s
-            self._safely(self._bookings.keep_time)
+            self._safely(self._bookings.keep_time, "bookings")
             try:
                 job = self._jobs.get(timeout=_HOUSEKEEPING_S)
             except queue.Empty:
                 continue
             if job is None:
                 return
-            self._safely(job)
+            self._safely(job, "job")
 
-    def _safely(self, job: Callable[[], None]) -> None:
+    def _safely(self, job: Callable[[], None], stage: str) -> None:
         """No job may end the conductor: what goes wrong is logged, the next one runs."""
         try:
-            job()
+            with self.metrics.stage(stage):
+                job()
         except HydraError as error:
+            self.metrics.job_failed()
             LOG.error("%s", error)
         except Exception:
+            self.metrics.job_failed()
             LOG.exception("a job failed unexpectedly; the controller goes on")
 
     def _ask(self, question: Callable[[], _AnswerT]) -> _AnswerT:
@@ -286,7 +295,9 @@ class Controller:
     def demand(self) -> DemandReport:
         rates, age_s, stale, ready = self._poller.rates()
         source = DemandSource.MEASURED if ready else DemandSource.NONE
-        return DemandReport(source, rates, self._planning.estimate(rates), age_s, stale)
+        with self.metrics.stage("estimate"):
+            estimated = self._planning.estimate(rates)
+        return DemandReport(source, rates, estimated, age_s, stale)
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
         return self._poller.port_rates_mbps()
@@ -314,15 +325,19 @@ class Controller:
         started_s = time.monotonic()
         current = self.state()
         demand = self._wanted(request)
-        proposal = self._planner.propose(
-            current,
-            request,
-            demand,
-            self._ledger.pins(),
-            self._upkeep.blocked_ports(),
-            urgent=urgent,
-        )
+        with self.metrics.stage("plan"):
+            proposal = self._planner.propose(
+                current,
+                request,
+                demand,
+                self._ledger.pins(),
+                self._upkeep.blocked_ports(),
+                urgent=urgent,
+            )
         plan = proposal.steps(self._fabric, current)
+        self.metrics.planned(
+            float(demand.sum()), proposal.served_now_mbps, proposal.served_then_mbps
+        )
         return PlanReport(
             current=current,
             target=proposal.target,

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from apps.metrics import Metrics
 from hydra.calendar import Ground
 from hydra.errors import Changed, UnknownName
 from hydra.events import EventKind, EventLog
@@ -28,8 +29,9 @@ _KEPT_RESERVATIONS: Final = 1000
 class Ledger:
     """Thread-safe; every change that has to survive a restart is in the journal first."""
 
-    def __init__(self, fabric: Fabric, journal: Journal) -> None:
+    def __init__(self, fabric: Fabric, journal: Journal, metrics: Metrics | None = None) -> None:
         self._fabric = fabric
+        self._metrics = metrics or Metrics()
         self._journal = journal
         self._lock = threading.RLock()
         self._state = NetworkState()
@@ -155,8 +157,12 @@ class Ledger:
         """Change fields of a reconfiguration's record."""
         with self._lock:
             entry = self._reconfigurations.get(reconfiguration_id)
-            if entry is not None:
-                self._reconfigurations[reconfiguration_id] = replace(entry, **changes)
+            if entry is None:
+                return
+            changed = replace(entry, **changes)
+            self._reconfigurations[reconfiguration_id] = changed
+            if changed.is_over and not entry.is_over:
+                self._metrics.reconfigured(changed)
 
     def refuse(self, entry: Reconfiguration, reason: str) -> None:
         self.update(entry.id, state=ReconfigurationState.REFUSED, reason=reason)

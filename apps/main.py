@@ -53,6 +53,7 @@ class HydraApplication:
             None if settings.tokens is None else TokenFile(Path(settings.tokens)),
             Limiter(settings.requests_per_s),
             AuditLog(settings.audit_log),
+            self._controller.metrics.registry,
         )
         tls = None
         if settings.tls_certificate is not None and settings.tls_key is not None:

@@ -12,6 +12,7 @@ from typing import Any
 from apps.announcer import Announcer
 from apps.devices import Devices
 from apps.fleet import Fleet
+from apps.metrics import Metrics
 from hydra.commands import (
     Announce,
     ApplyRules,
@@ -50,6 +51,7 @@ class Runner:
         devices: Devices,
         journal: Journal,
         announcer: Announcer,
+        metrics: Metrics,
     ) -> None:
         self._fabric = fabric
         self._policy = policy
@@ -57,6 +59,7 @@ class Runner:
         self._devices = devices
         self._journal = journal
         self._announcer = announcer
+        self._metrics = metrics
         workers = min(128, len(fabric.racks) + len(fabric.planes) + 8)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="device")
         self._handlers: dict[type[Command], Callable[[Any], Any]] = {
@@ -101,7 +104,9 @@ class Runner:
             status, error = Status.UNKNOWN, str(unknown)
         except DeviceError as failure:
             status, error = Status.FAILED, str(failure)
-        return Outcome(status, value, error, started, time.monotonic())
+        outcome = Outcome(status, value, error, started, time.monotonic())
+        self._metrics.command(command, outcome)
+        return outcome
 
     def _apply_rules(self, command: ApplyRules) -> dict[DatapathId, str | None]:
         return self._fleet.apply(command.changes, self._policy.timeouts.vswitch_s)

@@ -14,7 +14,7 @@ from typing import Protocol
 from hydra.drift import Drift
 from hydra.errors import AdmissionError
 from hydra.events import EventLog
-from hydra.lifecycle import ReconfigurationState
+from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
 from hydra.policy import Policy
 from hydra.quarantine import Quarantined
@@ -127,6 +127,10 @@ class Reconfiguration:
     """Why it was refused or failed, or what a decision rested on."""
     started_unix_s: float | None = None
     """When it was planned and its first step began: what the timeline counts from."""
+
+    @property
+    def is_over(self) -> bool:
+        return not RECONFIGURATION_TRANSITIONS[self.state]
 
 
 @dataclass(frozen=True, slots=True)
