@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import uuid
@@ -22,6 +23,7 @@ from hydra.plan import Pair, paths_by_pair
 from hydra.reservations import Pin, Reservation, ReservationBook, ReservationRequest
 from hydra.service import Reconfiguration
 
+LOG = logging.getLogger("hydra.ledger")
 _HISTORY: Final = 200
 _KEPT_RESERVATIONS: Final = 1000
 
@@ -151,6 +153,12 @@ class Ledger:
             self._reconfigurations[entry.id] = entry
             while len(self._reconfigurations) > _HISTORY:
                 self._reconfigurations.popitem(last=False)
+        LOG.info(
+            "asked for by %s%s",
+            trigger,
+            f": {reason}" if reason else "",
+            extra={"reconfiguration": entry.id, "trigger": trigger},
+        )
         return entry
 
     def update(self, reconfiguration_id: str, **changes: Any) -> None:
@@ -165,6 +173,7 @@ class Ledger:
                 self._metrics.reconfigured(changed)
 
     def refuse(self, entry: Reconfiguration, reason: str) -> None:
+        LOG.warning("refused: %s", reason, extra={"reconfiguration": entry.id})
         self.update(entry.id, state=ReconfigurationState.REFUSED, reason=reason)
 
     def reconfigurations(self) -> Sequence[Reconfiguration]:

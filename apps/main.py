@@ -10,6 +10,7 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
+from apps import logs
 from apps.configuration import load_configuration
 from apps.controller import Controller
 from apps.framework import Application, OpenFlowApp, Post, SwitchEvents
@@ -80,4 +81,7 @@ class HydRA(OpenFlowApp):
     """What ryu-manager finds in this file."""
 
     def compose(self, post: Post) -> Application:
+        # Here, since Ryu sets its own log up before it loads its applications.
+        log_format = os.environ.get(logs.FORMAT_VARIABLE, "text")
+        logs.set_up(log_format, os.environ.get(logs.LEVEL_VARIABLE, "info"))
         return HydraApplication(load_configuration(configuration_path()), post)

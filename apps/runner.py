@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from typing import Any
 
 from apps.announcer import Announcer
@@ -37,6 +39,7 @@ from hydra.model import CrossConnect, DatapathId, Fabric, RackId, Server, VlanId
 from hydra.pipeline import Port
 from hydra.policy import Policy
 
+LOG = logging.getLogger("hydra.runner")
 _PROBE_ATTEMPTS = 4
 
 
@@ -93,7 +96,10 @@ class Runner:
         """Run commands in parallel; outcomes in the same order."""
         if len(commands) == 1:
             return [self._timed(commands[0])]
-        return list(self._pool.map(self._timed, commands))
+        contexts = [copy_context() for _ in commands]  # the log says what it is about
+        return list(
+            self._pool.map(lambda c, command: c.run(self._timed, command), contexts, commands)
+        )
 
     def _timed(self, command: Command) -> Outcome:
         started = time.monotonic()
@@ -106,7 +112,33 @@ class Runner:
             status, error = Status.FAILED, str(failure)
         outcome = Outcome(status, value, error, started, time.monotonic())
         self._metrics.command(command, outcome)
+        self._log(command, outcome)
         return outcome
+
+    def _log(self, command: Command, outcome: Outcome) -> None:
+        well = outcome.status is Status.CONFIRMED
+        name = type(command).__name__
+        LOG.log(
+            logging.DEBUG if well else logging.WARNING,
+            "%s: %s%s",
+            name,
+            outcome.status.value,
+            "" if well else f", {outcome.error}",
+            extra={
+                "command": name,
+                "device": self._device(command),
+                "ms": round((outcome.finished_s - outcome.started_s) * 1000, 1),
+            },
+        )
+
+    def _device(self, command: Command) -> str | None:
+        match command:
+            case MoveMirrors(plane) | ReadMirrors(plane):
+                return self._fabric.planes[plane].name
+            case SetVlans(rack) | ReadPortPackets(rack) | AwaitPortsUp(rack):
+                return self._fabric.racks[rack].name
+            case _:
+                return None
 
     def _apply_rules(self, command: ApplyRules) -> dict[DatapathId, str | None]:
         return self._fleet.apply(command.changes, self._policy.timeouts.vswitch_s)

@@ -101,8 +101,8 @@ install_prometheus() {
   local folder
   folder=$(mktemp -d)
   say "fetching Prometheus"
-  (cd "$folder" && apt-get -q download prometheus) ||
-    { apt-get -q update && (cd "$folder" && apt-get -q download prometheus); } ||
+  (cd "$folder" && apt-get -q -o APT::Sandbox::User=root download prometheus) ||
+    { apt-get -q update && (cd "$folder" && apt-get -q -o APT::Sandbox::User=root download prometheus); } ||
     fail "apt-get could not download prometheus: its messages are above"
   dpkg-deb --fsys-tarfile "$folder"/prometheus_*.deb |
     tar --extract --directory "$VENV" --strip-components 2 ./usr/bin/prometheus ./usr/bin/promtool
