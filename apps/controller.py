@@ -31,6 +31,8 @@ from apps.quarantine import Quarantine
 from apps.runner import Runner
 from apps.stats_poller import StatsPoller
 from apps.upkeep import Upkeep
+from hydra.config import Loaded
+from hydra.config.reload import Reload, reload
 from hydra.errors import DeviceUnavailable, HydraError, PlanError, UnknownName
 from hydra.events import EventLog
 from hydra.journal import Journal, JournalError
@@ -78,7 +80,13 @@ _RESUME_S: Final = 10.0
 class Controller:
     """Implements :class:`hydra.service.ControllerService` on a live network."""
 
-    def __init__(self, fabric: Fabric, policy: Policy, journal: Journal, post: Post) -> None:
+    def __init__(
+        self, loaded: Loaded, journal: Journal, post: Post, read_file: Callable[[], Loaded]
+    ) -> None:
+        """``read_file`` reads the configuration file again, for :meth:`reload`."""
+        fabric, policy = loaded.fabric, loaded.policy
+        self._loaded = loaded
+        self._read_file = read_file
         self._fabric = fabric
         self._policy = policy
         self.metrics = Metrics()
@@ -159,12 +167,15 @@ class Controller:
         self._devices.close()
         self._ledger.close()
 
+    def alive(self) -> bool:
+        """Whether somebody decides and acts."""
+        return self._thread.is_alive()
+
     def _conduct(self) -> None:
         self._safely(self._upkeep.look_after, "upkeep")
         resume_s: float | None = time.monotonic() + _RESUME_S
         upkeep_s = time.monotonic() + _UPKEEP_S
-        epoch_s = time.monotonic() + self._policy.epoch_s
-        audit_s = time.monotonic() + self._policy.audit_interval_s
+        epoch_s = audit_s = time.monotonic()  # of the last one
         while True:
             if time.monotonic() >= upkeep_s:
                 self._safely(self._upkeep.look_after, "upkeep")
@@ -172,13 +183,16 @@ class Controller:
             if resume_s is not None and (not self.not_ready() or time.monotonic() > resume_s):
                 resume_s = None
                 self._safely(self._bookings.resume, "bookings")
-            if time.monotonic() >= epoch_s:
-                epoch_s = max(epoch_s + self._policy.epoch_s, time.monotonic())
+            if time.monotonic() >= epoch_s + self._policy.epoch_s:
+                epoch_s = max(
+                    epoch_s + self._policy.epoch_s, time.monotonic() - self._policy.epoch_s
+                )
                 if self._policy.mode is Mode.PERIODIC:
                     self._safely(self._periodic, "periodic")
-            if self._policy.audit_interval_s and time.monotonic() >= audit_s:
+            audit_interval_s = self._policy.audit_interval_s
+            if audit_interval_s and time.monotonic() >= audit_s + audit_interval_s:
                 self._safely(self._audit, "audit")
-                audit_s = time.monotonic() + self._policy.audit_interval_s
+                audit_s = time.monotonic()
             self._safely(self._bookings.keep_time, "bookings")
             try:
                 job = self._jobs.get(timeout=_HOUSEKEEPING_S)
@@ -217,6 +231,35 @@ class Controller:
             raise DeviceUnavailable(
                 "controller", f"busy with other changes for {_PATIENCE_S:g} s: ask again"
             ) from None
+
+    # -- configuration ----------------------------------------------------------------------------
+
+    def reload(self) -> Reload:
+        """Read the configuration file again and apply what touches no traffic.
+
+        Raises ConfigError if it can't be used, and then goes on with what it has;
+        DeviceUnavailable if changes under way take too long.
+        """
+        file = self._read_file()
+        return self._ask(lambda: self._take_over(file))
+
+    def reload_soon(self) -> None:
+        """For a signal handler, which can't wait: the log says what came of it."""
+        self._jobs.put(lambda: self._log_reload(self._take_over(self._read_file())))
+
+    def _take_over(self, file: Loaded) -> Reload:
+        self._policy, done = reload(self._loaded, self._policy, file)
+        self._auditor.policy = self._mover.policy = self._policy
+        self._quarantine.length_s = self._policy.quarantine_s
+        return done
+
+    def _log_reload(self, done: Reload) -> None:
+        for change in done.applied:
+            LOG.info("reloaded: %s is %s, was %s", change.key, change.after, change.before)
+        for change in done.waiting:
+            LOG.warning("%s is %s after the next start", change.key, change.after)
+        if not done.applied and not done.waiting:
+            LOG.info("reloaded: nothing has changed")
 
     # -- drift ------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from apps.rest.app import create_app
 from apps.rest.guard import AuditLog, Limiter
 from apps.rest.server import RestServer, Tls
 from apps.single import check_port, journal_claimed
+from apps.supervision import Heart
 from apps.tokens import TokenFile
 from hydra.config import Loaded
 from hydra.errors import HydraError
@@ -48,7 +50,12 @@ class HydraApplication:
         self._alone.enter_context(journal_claimed(settings.journal))
         check_port("controller.openflow", *self.openflow_address)
         check_port("controller.rest", settings.rest_host, settings.rest_port)
-        self._controller = Controller(loaded.fabric, loaded.policy, Journal(settings.journal), post)
+        self._controller = Controller(
+            loaded,
+            Journal(settings.journal, kept_days=settings.journal_days),
+            post,
+            lambda: load_configuration(Path(loaded.source)),
+        )
         app = create_app(
             self._controller,
             None if settings.tokens is None else TokenFile(Path(settings.tokens)),
@@ -59,6 +66,7 @@ class HydraApplication:
         tls = None
         if settings.tls_certificate is not None and settings.tls_key is not None:
             tls = Tls(settings.tls_certificate, settings.tls_key)
+        self._heart = Heart(post, self._controller.alive)
         self._rest = RestServer(app, settings.rest_host, settings.rest_port, tls)
 
     @property
@@ -68,9 +76,12 @@ class HydraApplication:
     def start(self) -> None:
         self._controller.start()
         self._rest.start()
+        signal.signal(signal.SIGHUP, lambda *_: self._controller.reload_soon())
+        self._heart.start()
         LOG.info("OpenFlow on %s:%s, REST on %s", *self.openflow_address, self._rest.url)
 
     def stop(self) -> None:
+        self._heart.stop()
         self._rest.stop()
         self._controller.stop()
         self._alone.close()

@@ -38,7 +38,7 @@ class Mover:
         ledger: Ledger,
     ) -> None:
         self._fabric = fabric
-        self._policy = policy
+        self.policy = policy
         self._planning = planning
         self._runner = runner
         self._upkeep = upkeep
@@ -62,7 +62,7 @@ class Mover:
         plan = self._planning.diff(self._ledger.state, target)
         execution = Execution(
             self._fabric,
-            self._policy,
+            self.policy,
             plan,
             self._upkeep.conditions(),
             self._planning.order_of,

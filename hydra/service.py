@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from hydra.config.reload import Reload
 from hydra.drift import Drift
 from hydra.errors import AdmissionError
 from hydra.events import EventLog
@@ -271,6 +272,13 @@ class ControllerService(ReservationService, Protocol):
 
     def reconcile(self) -> Reconciliation:
         """Mend what :meth:`drift` finds. Raises DeviceUnavailable, JournalError."""
+
+    def reload(self) -> Reload:
+        """Read the configuration file again and apply what touches no traffic.
+
+        Raises ConfigError if it can't be used, and then goes on with what it has;
+        DeviceUnavailable if changes under way take too long.
+        """
 
     def tasks(self, device: str) -> Sequence[Task]:
         """What people were asked to do at an optical switch, oldest first. Raises UnknownName."""

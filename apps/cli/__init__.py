@@ -30,6 +30,10 @@ _COMMANDS: Final = {
     "quarantine": ("maintenance", "List the ToR ports that planning leaves out."),
     "with-bandwidth": ("bandwidth", "Run a command with bandwidth, and give it back."),
     "watch": ("watch", "Print what happens to circuits and reservations, as it happens."),
+    "reload": ("care", "Have the controller read its configuration file again."),
+    "backup": ("care", "Write what the controller remembers to a file."),
+    "restore": ("care", "Put the journal of a backup in place."),
+    "support": ("care", "Collect what a report of a problem needs, without secrets."),
     "token": ("token", "Make, list and revoke tokens for the REST API."),
     "device": ("device", "Work on optical switches and ToRs directly, without a controller."),
 }

@@ -146,6 +146,10 @@ class ReconcileBody(Body):
     """Nothing can be chosen."""
 
 
+class ReloadBody(Body):
+    """Nothing can be chosen."""
+
+
 class TaskBody(Body):
     """What became of a task."""
 
@@ -461,6 +465,19 @@ class Reconciliation(Document):
     found: DriftReport
     left: DriftReport = Field(description="What could not be mended.")
     reconfigurations: list[str] = Field(description="Ids of those that it took.")
+
+
+class ConfigurationChange(Document):
+    key: str = Field(description="Path in the file, such as `policy.epoch_s`.")
+    before: str
+    after: str
+
+
+class Reload(Document):
+    applied: list[ConfigurationChange]
+    waiting: list[ConfigurationChange] = Field(
+        description="Changed in the file; takes effect at the next start."
+    )
 
 
 class Decisions(Document):

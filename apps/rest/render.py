@@ -9,6 +9,7 @@ import numpy as np
 from apps.rest import models
 from apps.wiring import wired_name, wired_to
 from hydra.access import Caller
+from hydra.config.reload import Change, Reload
 from hydra.errors import Alternative
 from hydra.events import Event
 from hydra.model import (
@@ -334,3 +335,14 @@ def task(fabric: Fabric, plane: str, asked: Task) -> models.Task:
         settled_unix_s=asked.settled_unix_s,
         note=asked.note,
     )
+
+
+def reload(done: Reload) -> models.Reload:
+    return models.Reload(
+        applied=[_change(one) for one in done.applied],
+        waiting=[_change(one) for one in done.waiting],
+    )
+
+
+def _change(one: Change) -> models.ConfigurationChange:
+    return models.ConfigurationChange(key=one.key, before=one.before, after=one.after)

@@ -39,7 +39,7 @@ OWN_WRITE |= {"DELETE /v1/groups/{group_id}"}
 PLAN = {"POST /v1/plan", "POST /v1/reconfigurations"}
 OPERATE = (
     PLAN
-    | {"POST /v1/reconcile"}
+    | {"POST /v1/reconcile", "POST /v1/reload"}
     | {"DELETE /v1/quarantine/{rack}/{port}", "POST /v1/devices/{name}/tasks/{task_id}"}
 )
 PUBLIC = {"GET /healthz", "GET /readyz", "GET /problems/{slug}", "GET /openapi.json"}
