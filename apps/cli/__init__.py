@@ -20,6 +20,8 @@ _COMMANDS: Final = {
     "topology": ("network", "Show the circuits and paths that stand now."),
     "demand": ("network", "Show the rack-to-rack demand as the controller sees it."),
     "reconfigurations": ("network", "List reconfigurations, or show the timeline of one."),
+    "top": ("top", "Show readiness, busiest circuits, demand and changes, live."),
+    "history": ("history", "List reconfigurations with their reasons."),
     "plan": ("planning", "Dry run: show what a reconfiguration would change."),
     "reconfigure": ("planning", "Change the topology to suit a demand."),
     "reserve": ("planning", "Reserve bandwidth between two racks or two servers."),
@@ -34,6 +36,7 @@ _COMMANDS: Final = {
     "backup": ("care", "Write what the controller remembers to a file."),
     "restore": ("care", "Put the journal of a backup in place."),
     "support": ("care", "Collect what a report of a problem needs, without secrets."),
+    "completion": ("completion", "Print what makes a shell complete commands."),
     "token": ("token", "Make, list and revoke tokens for the REST API."),
     "device": ("device", "Work on optical switches and ToRs directly, without a controller."),
 }
