@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 PACKAGES := hydra topology drivers apps mininet_scenarios
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap demo test lint bench clean
+.PHONY: help bootstrap demo test lint bench man clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 12
@@ -25,6 +25,9 @@ lint: bootstrap  ## formatting, lint, types and the direction of imports
 
 bench: bootstrap  ## planner, rules, statistics and retagging against the clock (root)
 	$(PYTHON) -m benchmarks
+
+man: bootstrap  ## manual pages of the hydra command, in build/man
+	$(PYTHON) scripts/man_pages.py build/man
 
 clean:  ## remove whatever a killed run left: processes, bridges, interfaces (root)
 	@if [ -x $(PYTHON) ]; then $(PYTHON) -m mininet_scenarios.testbed clean; fi

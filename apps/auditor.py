@@ -52,7 +52,7 @@ class Auditor:
         planning: Planning,
     ) -> None:
         self._fabric = fabric
-        self._policy = policy
+        self.policy = policy
         self._fleet = fleet
         self._devices = devices
         self._ledger = ledger
@@ -72,7 +72,7 @@ class Auditor:
             for item in found.items:
                 LOG.warning("changed behind our back: %s", item)
         self._reported = found.items
-        if found.items and self._policy.on_drift is OnDrift.MEND:
+        if found.items and self.policy.on_drift is OnDrift.MEND:
             self._reported = self.mend().left.items
 
     def mend(self) -> Reconciliation:
@@ -136,7 +136,7 @@ class Auditor:
         """Of the vswitches that should hold exactly the rules of the present state."""
         servers = self._fabric.server_by_datapath
         ready = [dp for dp in sorted(self._upkeep.ready_switches()) if dp in servers]
-        held = self._fleet.rule_tables(ready, self._policy.timeouts.vswitch_s)
+        held = self._fleet.rule_tables(ready, self.policy.timeouts.vswitch_s)
         tables: dict[DatapathId, tuple[RuleTable, RuleTable]] = {}
         for datapath, seen in held.items():
             if seen is not None:
@@ -165,7 +165,7 @@ class Auditor:
             return
         self._upkeep.synchronise(wrong)
         strange = {datapath: removal for datapath, removal in wrong.items() if removal}
-        errors = self._fleet.apply(strange, self._policy.timeouts.vswitch_s)
+        errors = self._fleet.apply(strange, self.policy.timeouts.vswitch_s)
         for datapath, error in errors.items():
             if error is not None:
                 LOG.error("foreign rules stay on switch %#x: %s", datapath, error)

@@ -23,6 +23,7 @@ from apps.devices import Devices
 from apps.fleet import Fleet
 from apps.framework import PortInfo, Post
 from apps.ledger import Ledger
+from apps.metrics import Metrics
 from apps.mover import Mover
 from apps.planner import Planner
 from apps.planning import Planning, Proposal
@@ -31,6 +32,8 @@ from apps.quarantine import Quarantine
 from apps.runner import Runner
 from apps.stats_poller import StatsPoller
 from apps.upkeep import Upkeep
+from hydra.config import Loaded
+from hydra.config.reload import Reload, reload
 from hydra.decisions import Action, Decision, Verdict, seen_demand
 from hydra.errors import DeviceUnavailable, HydraError, PlanError, UnknownName
 from hydra.events import EventLog
@@ -81,22 +84,32 @@ _RESUME_S: Final = 10.0
 class Controller:
     """Implements :class:`hydra.service.ControllerService` on a live network."""
 
-    def __init__(self, fabric: Fabric, policy: Policy, journal: Journal, post: Post) -> None:
+    def __init__(
+        self, loaded: Loaded, journal: Journal, post: Post, read_file: Callable[[], Loaded]
+    ) -> None:
+        """``read_file`` reads the configuration file again, for :meth:`reload`."""
+        fabric, policy = loaded.fabric, loaded.policy
+        self._loaded = loaded
+        self._read_file = read_file
         self._fabric = fabric
         self._policy = policy
+        self.metrics = Metrics()
         self.fleet = Fleet(fabric, post)
-        self._devices = Devices(fabric, policy)
+        self.metrics.count_connections(lambda: len(self.fleet.connected()))
+        self._devices = Devices(fabric, policy, self.metrics)
         self._planning = Planning(fabric, policy)
         self._planner = Planner(fabric, policy)
         self._elephants = self._planning.elephant_watch()
         self._poller = StatsPoller(fabric, policy, self.fleet)
-        self._ledger = Ledger(fabric, journal)
+        self._ledger = Ledger(fabric, journal, self.metrics)
         self._quarantine = Quarantine(fabric, journal, policy.quarantine_s)
         self._upkeep = Upkeep(
             fabric, policy, self.fleet, self._devices, self._ledger, self._quarantine
         )
         announcer = self._upkeep.announcer
-        self._runner = Runner(fabric, policy, self.fleet, self._devices, journal, announcer)
+        self._runner = Runner(
+            fabric, policy, self.fleet, self._devices, journal, announcer, self.metrics
+        )
         self._mover = Mover(
             fabric, policy, self._planning, self._runner, self._upkeep, self._ledger
         )
@@ -107,6 +120,7 @@ class Controller:
             self._upkeep.standing,
             self._upkeep.on_circuits,
             lambda lost: self._jobs.put(lambda: self._withdraw_lost_paths(lost)),
+            self.metrics,
         )
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._bookings = Bookings(
@@ -158,42 +172,51 @@ class Controller:
         self._devices.close()
         self._ledger.close()
 
+    def alive(self) -> bool:
+        """Whether somebody decides and acts."""
+        return self._thread.is_alive()
+
     def _conduct(self) -> None:
-        self._safely(self._upkeep.look_after)
+        self._safely(self._upkeep.look_after, "upkeep")
         resume_s: float | None = time.monotonic() + _RESUME_S
         upkeep_s = time.monotonic() + _UPKEEP_S
-        epoch_s = time.monotonic() + self._policy.epoch_s
-        audit_s = time.monotonic() + self._policy.audit_interval_s
+        epoch_s = audit_s = time.monotonic()  # of the last one
         while True:
             if time.monotonic() >= upkeep_s:
-                self._safely(self._upkeep.look_after)
+                self._safely(self._upkeep.look_after, "upkeep")
                 upkeep_s = time.monotonic() + _UPKEEP_S
             if resume_s is not None and (not self.not_ready() or time.monotonic() > resume_s):
                 resume_s = None
-                self._safely(self._bookings.resume)
-            if time.monotonic() >= epoch_s:
-                epoch_s = max(epoch_s + self._policy.epoch_s, time.monotonic())
+                self._safely(self._bookings.resume, "bookings")
+            if time.monotonic() >= epoch_s + self._policy.epoch_s:
+                epoch_s = max(
+                    epoch_s + self._policy.epoch_s, time.monotonic() - self._policy.epoch_s
+                )
                 if self._policy.mode is Mode.PERIODIC:
-                    self._safely(self._periodic)
-            if self._policy.audit_interval_s and time.monotonic() >= audit_s:
-                self._safely(self._audit)
-                audit_s = time.monotonic() + self._policy.audit_interval_s
-            self._safely(self._bookings.keep_time)
+                    self._safely(self._periodic, "periodic")
+            audit_interval_s = self._policy.audit_interval_s
+            if audit_interval_s and time.monotonic() >= audit_s + audit_interval_s:
+                self._safely(self._audit, "audit")
+                audit_s = time.monotonic()
+            self._safely(self._bookings.keep_time, "bookings")
             try:
                 job = self._jobs.get(timeout=_HOUSEKEEPING_S)
             except queue.Empty:
                 continue
             if job is None:
                 return
-            self._safely(job)
+            self._safely(job, "job")
 
-    def _safely(self, job: Callable[[], None]) -> None:
+    def _safely(self, job: Callable[[], None], stage: str) -> None:
         """No job may end the conductor: what goes wrong is logged, the next one runs."""
         try:
-            job()
+            with self.metrics.stage(stage):
+                job()
         except HydraError as error:
+            self.metrics.job_failed()
             LOG.error("%s", error)
         except Exception:
+            self.metrics.job_failed()
             LOG.exception("a job failed unexpectedly; the controller goes on")
 
     def _ask(self, question: Callable[[], _AnswerT]) -> _AnswerT:
@@ -213,6 +236,35 @@ class Controller:
             raise DeviceUnavailable(
                 "controller", f"busy with other changes for {_PATIENCE_S:g} s: ask again"
             ) from None
+
+    # -- configuration ----------------------------------------------------------------------------
+
+    def reload(self) -> Reload:
+        """Read the configuration file again and apply what touches no traffic.
+
+        Raises ConfigError if it can't be used, and then goes on with what it has;
+        DeviceUnavailable if changes under way take too long.
+        """
+        file = self._read_file()
+        return self._ask(lambda: self._take_over(file))
+
+    def reload_soon(self) -> None:
+        """For a signal handler, which can't wait: the log says what came of it."""
+        self._jobs.put(lambda: self._log_reload(self._take_over(self._read_file())))
+
+    def _take_over(self, file: Loaded) -> Reload:
+        self._policy, done = reload(self._loaded, self._policy, file)
+        self._auditor.policy = self._mover.policy = self._policy
+        self._quarantine.length_s = self._policy.quarantine_s
+        return done
+
+    def _log_reload(self, done: Reload) -> None:
+        for change in done.applied:
+            LOG.info("reloaded: %s is %s, was %s", change.key, change.after, change.before)
+        for change in done.waiting:
+            LOG.warning("%s is %s after the next start", change.key, change.after)
+        if not done.applied and not done.waiting:
+            LOG.info("reloaded: nothing has changed")
 
     # -- drift ------------------------------------------------------------------------------------
 
@@ -291,7 +343,8 @@ class Controller:
     def demand(self) -> DemandReport:
         rates, age_s, stale, ready = self._poller.rates()
         source = DemandSource.MEASURED if ready else DemandSource.NONE
-        estimated = self._planning.estimate(self._elephants.elephants(rates))
+        with self.metrics.stage("estimate"):
+            estimated = self._planning.estimate(self._elephants.elephants(rates))
         return DemandReport(source, rates, estimated, age_s, stale, self._poller.troubles())
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
@@ -321,15 +374,19 @@ class Controller:
         current = self.state()
         demand = self._wanted(request)
         request = self._upkeep.within_reach(request)
-        proposal = self._planner.propose(
-            current,
-            request,
-            demand,
-            self._ledger.pins(),
-            self._upkeep.blocked_ports(),
-            urgent=urgent,
-        )
+        with self.metrics.stage("plan"):
+            proposal = self._planner.propose(
+                current,
+                request,
+                demand,
+                self._ledger.pins(),
+                self._upkeep.blocked_ports(),
+                urgent=urgent,
+            )
         plan = proposal.steps(self._fabric, current)
+        self.metrics.planned(
+            float(demand.sum()), proposal.served_now_mbps, proposal.served_then_mbps
+        )
         return PlanReport(
             current=current,
             target=proposal.target,

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+from apps.metrics import Metrics
 from drivers.registry import optical_switch, tor_switch
 from hydra.errors import DeviceError, HeldElsewhere, HydraError, UnknownName
 from hydra.model import CrossConnect, Fabric, PlaneId, RackId
@@ -38,6 +39,7 @@ class _Slot(Generic[_DeviceT]):
     """A driver, used by one thread at a time, with what is known of its device."""
 
     device: _DeviceT
+    metrics: Metrics
     lock: threading.Lock = field(default_factory=threading.Lock)
     connected: bool = False
     problem: str = "not contacted yet"
@@ -46,8 +48,9 @@ class _Slot(Generic[_DeviceT]):
         """Open if need be, act, and remember how the device is."""
         with self.lock:
             try:
-                self.device.open()
-                result = action(self.device)
+                with self.metrics.exchange(self.device.name):
+                    self.device.open()
+                    result = action(self.device)
             except DeviceError as error:
                 self.connected = False
                 self.problem = str(error)
@@ -88,16 +91,19 @@ def _answer(future: Future[_ResultT]) -> _ResultT | None:
 class Devices:
     """All devices of a fabric; every method blocks and raises DeviceError."""
 
-    def __init__(self, fabric: Fabric, policy: Policy) -> None:
+    def __init__(self, fabric: Fabric, policy: Policy, metrics: Metrics | None = None) -> None:
         self._fabric = fabric
+        metrics = metrics or Metrics()
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
         self._closing = threading.Event()
         self._keeper = threading.Thread(target=self._keep_claims, name="keeper", daemon=True)
         self._planes: dict[PlaneId, _Slot[OpticalSwitch]] = {
-            plane.id: _Slot(optical_switch(plane, policy.timeouts.ocs_s)) for plane in fabric.planes
+            plane.id: _Slot(optical_switch(plane, policy.timeouts.ocs_s), metrics)
+            for plane in fabric.planes
         }
         self._tors: dict[RackId, _Slot[TorSwitch]] = {
-            rack.id: _Slot(tor_switch(rack, policy.timeouts.tor_s)) for rack in fabric.racks
+            rack.id: _Slot(tor_switch(rack, policy.timeouts.tor_s), metrics)
+            for rack in fabric.racks
         }
 
     def claim(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import uuid
@@ -10,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from apps.metrics import Metrics
 from hydra.calendar import Ground
 from hydra.decisions import Decision
 from hydra.errors import Changed, UnknownName
@@ -22,6 +24,7 @@ from hydra.plan import Pair, paths_by_pair
 from hydra.reservations import Pin, Reservation, ReservationBook, ReservationRequest
 from hydra.service import Reconfiguration
 
+LOG = logging.getLogger("hydra.ledger")
 _HISTORY: Final = 200
 _KEPT_RESERVATIONS: Final = 1000
 
@@ -29,8 +32,9 @@ _KEPT_RESERVATIONS: Final = 1000
 class Ledger:
     """Thread-safe; every change that has to survive a restart is in the journal first."""
 
-    def __init__(self, fabric: Fabric, journal: Journal) -> None:
+    def __init__(self, fabric: Fabric, journal: Journal, metrics: Metrics | None = None) -> None:
         self._fabric = fabric
+        self._metrics = metrics or Metrics()
         self._journal = journal
         self._lock = threading.RLock()
         self._state = NetworkState()
@@ -150,16 +154,27 @@ class Ledger:
             self._reconfigurations[entry.id] = entry
             while len(self._reconfigurations) > _HISTORY:
                 self._reconfigurations.popitem(last=False)
+        LOG.info(
+            "asked for by %s%s",
+            trigger,
+            f": {reason}" if reason else "",
+            extra={"reconfiguration": entry.id, "trigger": trigger},
+        )
         return entry
 
     def update(self, reconfiguration_id: str, **changes: Any) -> None:
         """Change fields of a reconfiguration's record."""
         with self._lock:
             entry = self._reconfigurations.get(reconfiguration_id)
-            if entry is not None:
-                self._reconfigurations[reconfiguration_id] = replace(entry, **changes)
+            if entry is None:
+                return
+            changed = replace(entry, **changes)
+            self._reconfigurations[reconfiguration_id] = changed
+            if changed.is_over and not entry.is_over:
+                self._metrics.reconfigured(changed)
 
     def refuse(self, entry: Reconfiguration, reason: str) -> None:
+        LOG.warning("refused: %s", reason, extra={"reconfiguration": entry.id})
         self.update(entry.id, state=ReconfigurationState.REFUSED, reason=reason)
 
     def reconfigurations(self) -> Sequence[Reconfiguration]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from contextlib import ExitStack
 from pathlib import Path
 
+from apps import logs
 from apps.configuration import load_configuration
 from apps.controller import Controller
 from apps.framework import Application, OpenFlowApp, Post, SwitchEvents
@@ -17,6 +19,7 @@ from apps.rest.app import create_app
 from apps.rest.guard import AuditLog, Limiter
 from apps.rest.server import RestServer, Tls
 from apps.single import check_port, journal_claimed
+from apps.supervision import Heart
 from apps.tokens import TokenFile
 from hydra.config import Loaded
 from hydra.errors import HydraError
@@ -47,16 +50,23 @@ class HydraApplication:
         self._alone.enter_context(journal_claimed(settings.journal))
         check_port("controller.openflow", *self.openflow_address)
         check_port("controller.rest", settings.rest_host, settings.rest_port)
-        self._controller = Controller(loaded.fabric, loaded.policy, Journal(settings.journal), post)
+        self._controller = Controller(
+            loaded,
+            Journal(settings.journal, kept_days=settings.journal_days),
+            post,
+            lambda: load_configuration(Path(loaded.source)),
+        )
         app = create_app(
             self._controller,
             None if settings.tokens is None else TokenFile(Path(settings.tokens)),
             Limiter(settings.requests_per_s),
             AuditLog(settings.audit_log),
+            self._controller.metrics.registry,
         )
         tls = None
         if settings.tls_certificate is not None and settings.tls_key is not None:
             tls = Tls(settings.tls_certificate, settings.tls_key)
+        self._heart = Heart(post, self._controller.alive)
         self._rest = RestServer(app, settings.rest_host, settings.rest_port, tls)
 
     @property
@@ -66,9 +76,12 @@ class HydraApplication:
     def start(self) -> None:
         self._controller.start()
         self._rest.start()
+        signal.signal(signal.SIGHUP, lambda *_: self._controller.reload_soon())
+        self._heart.start()
         LOG.info("OpenFlow on %s:%s, REST on %s", *self.openflow_address, self._rest.url)
 
     def stop(self) -> None:
+        self._heart.stop()
         self._rest.stop()
         self._controller.stop()
         self._alone.close()
@@ -79,4 +92,7 @@ class HydRA(OpenFlowApp):
     """What ryu-manager finds in this file."""
 
     def compose(self, post: Post) -> Application:
+        # Here, since Ryu sets its own log up before it loads its applications.
+        log_format = os.environ.get(logs.FORMAT_VARIABLE, "text")
+        logs.set_up(log_format, os.environ.get(logs.LEVEL_VARIABLE, "info"))
         return HydraApplication(load_configuration(configuration_path()), post)

@@ -8,6 +8,7 @@ import time
 from typing import Final
 
 from apps.ledger import Ledger
+from apps.logs import about
 from apps.planning import Planning
 from apps.runner import Runner
 from apps.upkeep import Upkeep
@@ -37,7 +38,7 @@ class Mover:
         ledger: Ledger,
     ) -> None:
         self._fabric = fabric
-        self._policy = policy
+        self.policy = policy
         self._planning = planning
         self._runner = runner
         self._upkeep = upkeep
@@ -54,13 +55,23 @@ class Mover:
 
         Raises HydraError where it can't be begun, or broke off; the ledger's entry says so too.
         """
+        with about(entry.id):
+            return self._move(entry, target)
+
+    def _move(self, entry: Reconfiguration, target: NetworkState) -> Execution:
         plan = self._planning.diff(self._ledger.state, target)
         execution = Execution(
             self._fabric,
-            self._policy,
+            self.policy,
             plan,
             self._upkeep.conditions(),
             self._planning.order_of,
+        )
+        LOG.info(
+            "begins: %d circuits down, %d up, %d pairs affected",
+            len(plan.disconnect),
+            len(plan.connect),
+            len(plan.affected),
         )
         started_s = time.monotonic()
         self._ledger.update(entry.id, started_unix_s=time.time())
@@ -69,6 +80,9 @@ class Mover:
         draining = _DrainSilence(self._upkeep)
 
         def on_batch(batch: Batch) -> None:
+            LOG.debug(
+                "%s: %d commands", batch.step, len(batch.commands), extra={"step": batch.step}
+            )
             draining.follow(batch.step)
             self._ledger.update(entry.id, state=execution.state)
 
@@ -92,6 +106,7 @@ class Mover:
 
         What was diverted stays so, and works, until the devices have been read again.
         """
+        LOG.error("breaks off: %s", error)
         self._ledger.update(entry.id, state=ReconfigurationState.FAILED, reason=str(error))
         if execution.state is not ReconfigurationState.QUEUED:
             self._upkeep.start_over()
@@ -130,7 +145,16 @@ class Mover:
             or "; ".join(sorted(set(execution.failures.values())))
             or entry.reason,
         )
-        LOG.info("reconfiguration %s: %s", entry.id, execution.state.value)
+        LOG.log(
+            logging.WARNING if execution.failures or execution.unconfirmed else logging.INFO,
+            "ends %s after %.0f ms: %d rules, %d ports%s",
+            execution.state.value,
+            (time.monotonic() - started_s) * 1000,
+            execution.rules_pushed,
+            execution.ports_retagged,
+            "".join(f"; {reason}" for reason in sorted(set(execution.failures.values()))),
+            extra={"state": execution.state.value, "epoch": execution.result.epoch},
+        )
 
 
 class _DrainSilence:

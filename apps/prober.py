@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from apps.fleet import Fleet
+from apps.metrics import Metrics
 from apps.openflow import encode_packet_out
 from hydra.frames import PROBE_NONCE_BYTES, probe
 from hydra.model import DatapathId, Fabric, NetworkState, RackId, Server, VlanId
@@ -36,6 +37,7 @@ class Prober:
         standing: Callable[[], tuple[NetworkState, Collection[Pair]]],
         able: Callable[[], Collection[DatapathId]],
         report: Callable[[Sequence[LostPath]], None],
+        metrics: Metrics | None = None,
     ) -> None:
         """``standing`` tells the present state and the pairs that are being moved, ``able`` which
         vswitches can send and receive on circuits.
@@ -46,6 +48,7 @@ class Prober:
         self._standing = standing
         self._able = able
         self._report = report
+        self._metrics = metrics or Metrics()
         self._surveillance = Surveillance(
             fabric, max(policy.probe_interval_s, _SHORTEST_TICK_S), policy.timeouts.probe_s
         )
@@ -87,13 +90,17 @@ class Prober:
     def tick(self, now_s: float) -> None:
         """Take in what was heard, and send what is due."""
         self._refresh(now_s)
+        heard = 0
         while self._heard:
             self._surveillance.heard(*self._heard.popleft())
+            heard += 1
+        self._metrics.probes(heard=heard)
         # Judged by the hub's clock, a round behind: while the hub is busy, nothing counts as lost.
         self._clock_s = self._echoed_s
         self._fleet.post(lambda: self._echo(now_s))
         ready, lost = self._surveillance.due(self._clock_s)
         if lost:
+            self._metrics.probes(lost_paths=len(lost))
             self._report(lost)
         self._send(ready, now_s)
 
@@ -120,6 +127,7 @@ class Prober:
 
     def _send(self, ways: Sequence[Way], now_s: float) -> None:
         messages: dict[DatapathId, bytearray] = {}
+        sent = 0
         for way in ways:
             here, there = self._servers[way.src], self._servers[way.dst]
             nonces: list[int] = []
@@ -135,10 +143,12 @@ class Prober:
                 messages.setdefault(src.vswitch.datapath_id, bytearray()).extend(packet_out)
             if nonces:
                 self._surveillance.sent(way, nonces, now_s)
+                sent += len(nonces)
             else:
                 self._surveillance.passed_over(way, now_s)
         if messages:
             self._fleet.send_messages(messages)
+            self._metrics.probes(sent=sent)
 
     def _frame(self, src: Server, dst: Server, vlan: VlanId, port: int) -> tuple[bytes, bytes]:
         """A packet-out, before and after the nonce."""

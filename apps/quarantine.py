@@ -21,7 +21,7 @@ class Quarantine:
     def __init__(self, fabric: Fabric, journal: Journal, length_s: float | None) -> None:
         self._fabric = fabric
         self._journal = journal
-        self._length_s = length_s
+        self.length_s = length_s
         self._lock = threading.Lock()
         self._entries: dict[PortId, Quarantined] = {}
 
@@ -36,7 +36,7 @@ class Quarantine:
         if not ports:
             return
         now_s = time.time()
-        until_s = None if self._length_s is None else now_s + self._length_s
+        until_s = None if self.length_s is None else now_s + self.length_s
         with self._lock:
             for port in ports:
                 self._entries[port] = Quarantined(port, reason, now_s, until_s)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from typing import Any
 
 from apps.announcer import Announcer
 from apps.devices import Devices
 from apps.fleet import Fleet
+from apps.metrics import Metrics
 from hydra.commands import (
     Announce,
     ApplyRules,
@@ -36,6 +39,7 @@ from hydra.model import CrossConnect, DatapathId, Fabric, RackId, Server, VlanId
 from hydra.pipeline import Port
 from hydra.policy import Policy
 
+LOG = logging.getLogger("hydra.runner")
 _PROBE_ATTEMPTS = 4
 
 
@@ -50,6 +54,7 @@ class Runner:
         devices: Devices,
         journal: Journal,
         announcer: Announcer,
+        metrics: Metrics,
     ) -> None:
         self._fabric = fabric
         self._policy = policy
@@ -57,6 +62,7 @@ class Runner:
         self._devices = devices
         self._journal = journal
         self._announcer = announcer
+        self._metrics = metrics
         workers = min(128, len(fabric.racks) + len(fabric.planes) + 8)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="device")
         self._handlers: dict[type[Command], Callable[[Any], Any]] = {
@@ -90,7 +96,10 @@ class Runner:
         """Run commands in parallel; outcomes in the same order."""
         if len(commands) == 1:
             return [self._timed(commands[0])]
-        return list(self._pool.map(self._timed, commands))
+        contexts = [copy_context() for _ in commands]  # the log says what it is about
+        return list(
+            self._pool.map(lambda c, command: c.run(self._timed, command), contexts, commands)
+        )
 
     def _timed(self, command: Command) -> Outcome:
         started = time.monotonic()
@@ -101,7 +110,35 @@ class Runner:
             status, error = Status.UNKNOWN, str(unknown)
         except DeviceError as failure:
             status, error = Status.FAILED, str(failure)
-        return Outcome(status, value, error, started, time.monotonic())
+        outcome = Outcome(status, value, error, started, time.monotonic())
+        self._metrics.command(command, outcome)
+        self._log(command, outcome)
+        return outcome
+
+    def _log(self, command: Command, outcome: Outcome) -> None:
+        well = outcome.status is Status.CONFIRMED
+        name = type(command).__name__
+        LOG.log(
+            logging.DEBUG if well else logging.WARNING,
+            "%s: %s%s",
+            name,
+            outcome.status.value,
+            "" if well else f", {outcome.error}",
+            extra={
+                "command": name,
+                "device": self._device(command),
+                "ms": round((outcome.finished_s - outcome.started_s) * 1000, 1),
+            },
+        )
+
+    def _device(self, command: Command) -> str | None:
+        match command:
+            case MoveMirrors(plane) | ReadMirrors(plane):
+                return self._fabric.planes[plane].name
+            case SetVlans(rack) | ReadPortPackets(rack) | AwaitPortsUp(rack):
+                return self._fabric.racks[rack].name
+            case _:
+                return None
 
     def _apply_rules(self, command: ApplyRules) -> dict[DatapathId, str | None]:
         return self._fleet.apply(command.changes, self._policy.timeouts.vswitch_s)

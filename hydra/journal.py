@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from hydra.errors import HydraError
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS entries (
     id INTEGER PRIMARY KEY,
@@ -24,6 +24,7 @@ CREATE TABLE IF NOT EXISTS entries (
     what TEXT NOT NULL,
     details TEXT NOT NULL
 );
+CREATE INDEX IF NOT EXISTS entries_by_time ON entries (unix_s);
 CREATE TABLE IF NOT EXISTS network_state (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     fabric TEXT NOT NULL,
@@ -38,7 +39,12 @@ CREATE TABLE IF NOT EXISTS quarantine (
     record TEXT NOT NULL
 );
 """
+_UPGRADES: Final[Mapping[int, tuple[str, ...]]] = {
+    1: ("CREATE INDEX IF NOT EXISTS entries_by_time ON entries (unix_s)",),
+}
+"""What makes the next schema of each earlier one."""
 _KEPT_ENTRIES: Final = 10_000
+_DAY_S: Final = 86_400.0
 
 
 class JournalError(HydraError):
@@ -49,10 +55,15 @@ class Journal:
     """Usable from any thread. ``":memory:"`` as the path keeps nothing (tests).
 
     ``read_only`` looks into the file of a controller that may be running, and changes nothing.
+    A file of an earlier schema is copied to ``PATH.schema-N`` and then upgraded. Entries older than
+    ``kept_days`` go when a new one comes; None: only their number counts.
     """
 
-    def __init__(self, path: str, *, read_only: bool = False) -> None:
+    def __init__(
+        self, path: str, *, read_only: bool = False, kept_days: float | None = None
+    ) -> None:
         self._path = path
+        self._kept_s = float("inf") if kept_days is None else kept_days * _DAY_S
         self._lock = threading.Lock()
         try:
             if read_only:
@@ -64,8 +75,7 @@ class Journal:
             self._db = _connect(path)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
-            self._check_version()
-            self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            self._upgrade(self._check_version())
             self._db.executescript(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
             raise self._error("open", error) from error
@@ -76,14 +86,32 @@ class Journal:
             "check the directory, its permissions and the free disk space"
         )
 
-    def _check_version(self) -> None:
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if version not in (0, SCHEMA_VERSION):
+    def _check_version(self) -> int:
+        """The file's schema; 0 if there is none yet."""
+        version: int = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if not 0 <= version <= SCHEMA_VERSION:
             self._db.close()
             raise JournalError(
                 f"journal {self._path} has schema {version}, this release reads {SCHEMA_VERSION}: "
                 "start the release that wrote it, or move the file away"
             )
+        return version
+
+    def _upgrade(self, version: int) -> None:
+        """All steps in one transaction, after a copy for the release that wrote the file."""
+        if version in _UPGRADES:
+            with closing(_connect(f"{self._path}.schema-{version}")) as copy:
+                self._db.backup(copy)
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            for step in range(version or SCHEMA_VERSION, SCHEMA_VERSION):
+                for statement in _UPGRADES[step]:
+                    self._db.execute(statement)
+            self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
 
     def _write(self, statements: Sequence[tuple[str, Sequence[object]]]) -> None:
         """One transaction."""
@@ -107,7 +135,7 @@ class Journal:
                 raise self._error("read", error) from error
 
     def record(self, unix_s: float, what: str, details: Mapping[str, Any]) -> None:
-        """Append an entry; old ones beyond the last 10,000 go."""
+        """Append an entry; old ones beyond the last 10,000 or ``kept_days`` go."""
         self._write(
             [
                 (
@@ -118,6 +146,7 @@ class Journal:
                     "DELETE FROM entries WHERE id <= (SELECT MAX(id) FROM entries) - ?",
                     (_KEPT_ENTRIES,),
                 ),
+                ("DELETE FROM entries WHERE unix_s < ?", (unix_s - self._kept_s,)),
             ]
         )
 

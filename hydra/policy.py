@@ -102,3 +102,5 @@ class ControllerSettings:
     """Of each caller of REST, over 5 s."""
     audit_log: str | None = None
     """A file; None: the controller's log."""
+    journal_days: float = 90.0
+    """How long entries of the journal stay; what is intended and promised stays anyway."""

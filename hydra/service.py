@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from hydra.config.reload import Reload
 from hydra.decisions import Decision, Verdict
 from hydra.drift import Drift
 from hydra.errors import AdmissionError
 from hydra.events import EventLog
 from hydra.explanation import Explanation
-from hydra.lifecycle import ReconfigurationState
+from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
 from hydra.policy import Policy
 from hydra.quarantine import Quarantined
@@ -120,6 +121,10 @@ class Reconfiguration:
     """Why it was refused or failed, or what a decision rested on."""
     started_unix_s: float | None = None
     """When it was planned and its first step began: what the timeline counts from."""
+
+    @property
+    def is_over(self) -> bool:
+        return not RECONFIGURATION_TRANSITIONS[self.state]
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +268,13 @@ class ControllerService(ReservationService, Protocol):
 
     def reconcile(self) -> Reconciliation:
         """Mend what :meth:`drift` finds. Raises DeviceUnavailable, JournalError."""
+
+    def reload(self) -> Reload:
+        """Read the configuration file again and apply what touches no traffic.
+
+        Raises ConfigError if it can't be used, and then goes on with what it has;
+        DeviceUnavailable if changes under way take too long.
+        """
 
     def tasks(self, device: str) -> Sequence[Task]:
         """What people were asked to do at an optical switch, oldest first. Raises UnknownName."""

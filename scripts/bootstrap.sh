@@ -95,6 +95,20 @@ make_virtual_environment() {
     fail "the installed packages can't be imported: see above"
 }
 
+install_prometheus() {
+  # Only its two programs, for tests of metrics and alerts: the package would start a daemon.
+  [[ -x $VENV/bin/promtool && -x $VENV/bin/prometheus ]] && return
+  local folder
+  folder=$(mktemp -d)
+  say "fetching Prometheus"
+  (cd "$folder" && apt-get -q -o APT::Sandbox::User=root download prometheus) ||
+    { apt-get -q update && (cd "$folder" && apt-get -q -o APT::Sandbox::User=root download prometheus); } ||
+    fail "apt-get could not download prometheus: its messages are above"
+  dpkg-deb --fsys-tarfile "$folder"/prometheus_*.deb |
+    tar --extract --directory "$VENV" --strip-components 2 ./usr/bin/prometheus ./usr/bin/promtool
+  rm -r "$folder"
+}
+
 pip_install() {
   "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 "$@" ||
     fail "pip could not install the above; is the network there? ($VENV is made anew next time)"
@@ -107,5 +121,6 @@ if [[ -f $STAMP && $(<"$STAMP") == "$wanted" ]]; then
   exit 0
 fi
 make_virtual_environment
+install_prometheus
 echo "$wanted" >"$STAMP"
 say "done"

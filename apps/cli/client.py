@@ -107,6 +107,10 @@ class ControllerClient:
     def get(self, path: str) -> JsonObject:
         return self._accepted(self._send("GET", path))
 
+    def get_text(self, path: str) -> str:
+        """What is at ``path`` as it is, an error document too."""
+        return self._send("GET", path).text
+
     def get_all(self, path: str, key: str) -> JsonObject:
         """All pages of a list, as if they were one."""
         document = self.get(path)

@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from apps.cli import drawing
 from apps.cli.client import ControllerClient, JsonObject, resource, url_option
 from apps.cli.command import Command
 from apps.cli.output import (
@@ -76,15 +77,33 @@ def _await_readiness(client: ControllerClient, deadline_s: float) -> list[str]:
         time.sleep(_POLL_S)
 
 
-@click.command(cls=Command, examples=["hydra topology --json | jq '.paths[] | {src, dst, vlan}'"])
+@click.command(
+    cls=Command,
+    examples=[
+        "hydra topology --json | jq '.paths[] | {src, dst, vlan}'",
+        "hydra topology --format svg > topology.svg",
+        "hydra topology --format dot | dot -Tpdf > topology.pdf",
+    ],
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "dot", "svg"]),
+    default="table",
+    show_default=True,
+    help="Tables, a graph for Graphviz, or a picture.",
+)
 @url_option
 @json_option
-def topology(url: str, as_json: bool) -> None:
+def topology(form: str, url: str, as_json: bool) -> None:
     """Show the circuits and paths that stand now."""
     with ControllerClient(url) as client:
         document = client.get("/v1/topology")
     if as_json:
         print_json(document)
+        return
+    if form != "table":
+        click.echo(drawing.dot(document) if form == "dot" else drawing.svg(document))
         return
     print_facts(
         [

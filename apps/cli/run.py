@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from pathlib import Path
 
@@ -12,7 +13,13 @@ from apps.cli.output import CommandError
 from hydra.errors import HydraError
 
 
-@click.command(cls=Command, examples=["hydra run --config configs/demo.yaml"])
+@click.command(
+    cls=Command,
+    examples=[
+        "hydra run --config configs/demo.yaml",
+        "hydra run --config fabric.yaml --log-format json --log-level debug",
+    ],
+)
 @click.option(
     "--config",
     "config",
@@ -22,13 +29,33 @@ from hydra.errors import HydraError
     show_envvar=True,
     help="Configuration file; see `hydra check`.",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    envvar="HYDRA_LOG_FORMAT",
+    show_envvar=True,
+    show_default=True,
+    help="Lines for people, or a JSON object a line.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    envvar="HYDRA_LOG_LEVEL",
+    show_envvar=True,
+    show_default=True,
+    help="debug: every step and command; info: what begins and ends; warning: what failed and is "
+    "dealt with; error: what somebody should look at.",
+)
 @click.pass_context
-def run(ctx: click.Context, config: Path) -> None:
+def run(ctx: click.Context, config: Path, log_format: str, log_level: str) -> None:
     """Run the controller in the foreground.
 
     Ctrl-C and SIGTERM end it; the switches go on forwarding as they were told last. The same as
     HYDRA_CONFIG=FILE ryu-manager apps/main.py.
     """
+    os.environ.update(HYDRA_LOG_FORMAT=log_format, HYDRA_LOG_LEVEL=log_level)
     # Not at the top: it changes Ryu's hub before anything else may import Ryu.
     launcher = import_module("apps.launcher")
     try:

@@ -6,12 +6,15 @@ from threading import Event
 from typing import Any, Final
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 
+from apps.metrics import ServiceCollector
 from apps.rest import (
     decisions,
     events,
     groups,
     maintenance,
+    metrics,
     operations,
     planning,
     problems,
@@ -31,6 +34,7 @@ _ROUTERS: Final = (
     maintenance.router,
     operations.router,
     decisions.router,
+    metrics.router,
 )
 
 
@@ -65,10 +69,12 @@ def create_app(
     tokens: TokenFile | None = None,
     limiter: Limiter | None = None,
     audit: AuditLog | None = None,
+    registry: CollectorRegistry | None = None,
 ) -> FastAPI:
     """The API in front of ``service``; serve it with :class:`apps.rest.server.RestServer`.
 
-    Without ``tokens``, everybody who reaches it may do everything. /openapi.json describes it.
+    Without ``tokens``, everybody who reaches it may do everything. /metrics shows what is in
+    ``registry``, and the state of the service. /openapi.json describes it.
     There are no /docs pages: they would load their scripts from elsewhere, and a controller's
     network need not reach the Internet.
     """
@@ -83,6 +89,8 @@ def create_app(
     app.state.service = service
     app.state.closing = Event()
     app.state.subscribers = 0
+    app.state.registry = registry or CollectorRegistry()
+    app.state.registry.register(ServiceCollector(lambda: app.state.service))
     for router in _ROUTERS:
         app.include_router(router)
     routes = [route for router in _ROUTERS for route in router.routes] + list(app.router.routes)

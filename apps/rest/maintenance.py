@@ -1,4 +1,4 @@
-"""/v1/drift, /v1/reconcile, /v1/quarantine"""
+"""/v1/drift, /v1/reconcile, /v1/quarantine, /v1/reload"""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from apps.rest import models, render
 from apps.rest.context import Service
 from apps.rest.problems import (
     DEVICE_UNAVAILABLE,
+    INVALID_CONFIGURATION,
     INVALID_REQUEST,
     MALFORMED,
     UNKNOWN_NAME,
@@ -50,3 +51,18 @@ def list_quarantine(service: Service) -> models.Quarantine:
 def clear_quarantine(rack: str, port: str, service: Service) -> models.QuarantinedPort:
     """Let planning use a port again; answers with what was known of it."""
     return render.quarantined(service.fabric, service.clear_quarantine(rack, port))
+
+
+@router.post(
+    "/reload",
+    responses=responses(
+        MALFORMED,
+        INVALID_CONFIGURATION,
+        UNSUPPORTED_MEDIA_TYPE,
+        INVALID_REQUEST,
+        DEVICE_UNAVAILABLE,
+    ),
+)
+def reload(_body: models.ReloadBody, service: Service) -> models.Reload:
+    """Read the configuration file again and apply what touches no traffic, or nothing at all."""
+    return render.reload(service.reload())

@@ -147,6 +147,10 @@ class ReconcileBody(Body):
     """Nothing can be chosen."""
 
 
+class ReloadBody(Body):
+    """Nothing can be chosen."""
+
+
 class TaskBody(Body):
     """What became of a task."""
 
@@ -493,6 +497,19 @@ class Decision(Document):
     demand: list[SeenDemand] = Field(description="The largest entries, the largest first.")
     proposal: Proposal | None = Field(description="What else could have been done.")
     reconfiguration: str | None = Field(description="The one that it led to.")
+
+
+class ConfigurationChange(Document):
+    key: str = Field(description="Path in the file, such as `policy.epoch_s`.")
+    before: str
+    after: str
+
+
+class Reload(Document):
+    applied: list[ConfigurationChange]
+    waiting: list[ConfigurationChange] = Field(
+        description="Changed in the file; takes effect at the next start."
+    )
 
 
 class Decisions(Document):

@@ -18,6 +18,7 @@ from hydra.errors import (
     AdmissionError,
     Alternative,
     Changed,
+    ConfigError,
     DeviceError,
     DeviceUnavailable,
     HydraError,
@@ -87,6 +88,12 @@ NO_PLAN: Final = ProblemType(
     409,
     "No topology meets the request",
     "The planner found nothing; the detail says which limit stands in the way.",
+)
+INVALID_CONFIGURATION: Final = ProblemType(
+    "invalid-configuration",
+    409,
+    "The configuration file can't be used",
+    "The controller goes on with what it read last; the detail lists every problem with its line.",
 )
 PRECONDITION_FAILED: Final = ProblemType(
     "precondition-failed",
@@ -163,6 +170,7 @@ CATALOGUE: Final[tuple[ProblemType, ...]] = (
     ADMISSION_REFUSED,
     LIFECYCLE_CONFLICT,
     NO_PLAN,
+    INVALID_CONFIGURATION,
     PRECONDITION_FAILED,
     BODY_TOO_LARGE,
     UNSUPPORTED_MEDIA_TYPE,
@@ -185,6 +193,7 @@ _BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {
     UnknownName: UNKNOWN_NAME,
     LifecycleError: LIFECYCLE_CONFLICT,
     PlanError: NO_PLAN,
+    ConfigError: INVALID_CONFIGURATION,
     Changed: PRECONDITION_FAILED,
     KeyReused: KEY_REUSED,
     BusyError: TOO_MANY_SUBSCRIBERS,

@@ -9,6 +9,7 @@ import numpy as np
 from apps.rest import models
 from apps.wiring import wired_name, wired_to
 from hydra.access import Caller
+from hydra.config.reload import Change, Reload
 from hydra.decisions import Decision, SeenDemand, Verdict
 from hydra.errors import Alternative
 from hydra.events import Event
@@ -392,3 +393,14 @@ def explanation(fabric: Fabric, found: Explanation) -> models.Explanation:
         decisions=[decision(fabric, one) for one in found.decisions],
         lines=list(found.lines),
     )
+
+
+def reload(done: Reload) -> models.Reload:
+    return models.Reload(
+        applied=[_change(one) for one in done.applied],
+        waiting=[_change(one) for one in done.waiting],
+    )
+
+
+def _change(one: Change) -> models.ConfigurationChange:
+    return models.ConfigurationChange(key=one.key, before=one.before, after=one.after)

@@ -135,6 +135,7 @@ class ControllerSection(_Section):
     tls_key: Text | None = None
     requests_per_s: Positive = _CONTROLLER.requests_per_s
     audit_log: Text | None = None
+    journal_days: Positive = _CONTROLLER.journal_days
 
 
 class DrainSection(_Section):

@@ -206,3 +206,77 @@ def test_a_reader_makes_no_file(path):
     with pytest.raises(JournalError, match="can't open the journal"):
         Journal(path, read_only=True)
     assert not Path(path).exists()
+
+
+FIRST_SCHEMA = """
+CREATE TABLE entries (
+    id INTEGER PRIMARY KEY, unix_s REAL NOT NULL, what TEXT NOT NULL, details TEXT NOT NULL
+);
+CREATE TABLE network_state (
+    id INTEGER PRIMARY KEY CHECK (id = 1), fabric TEXT NOT NULL, state TEXT NOT NULL
+);
+CREATE TABLE reservations (id TEXT PRIMARY KEY, record TEXT NOT NULL);
+CREATE TABLE quarantine (id INTEGER PRIMARY KEY, record TEXT NOT NULL);
+INSERT INTO entries VALUES (1, 1000.5, 'start', '{}');
+INSERT INTO network_state VALUES (1, 'demo', '{"epoch": 7}');
+INSERT INTO reservations VALUES ('v0', '{"id": "v0"}');
+PRAGMA user_version = 1;
+"""
+
+
+@pytest.fixture
+def first(path):
+    """A journal as the first release wrote it."""
+    Path(path).parent.mkdir()
+    db = sqlite3.connect(path)
+    db.executescript(FIRST_SCHEMA)
+    db.close()
+    return path
+
+
+def test_an_earlier_schema_is_upgraded_with_all_that_it_holds(first):
+    journal = Journal(first)
+    assert journal.entries() == [(1000.5, "start", {})]
+    assert journal.load_state("demo") == {"epoch": 7}
+    assert journal.load_reservations() == [{"id": "v0"}]
+    journal.close()
+    db = sqlite3.connect(first)
+    assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+    indices = db.execute("SELECT name FROM sqlite_master WHERE type = 'index'").fetchall()
+    assert ("entries_by_time",) in indices
+    db.close()
+
+
+def test_the_release_that_wrote_it_finds_a_copy(first):
+    Journal(first).close()
+    db = sqlite3.connect(f"{first}.schema-1")
+    assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    assert db.execute("SELECT what FROM entries").fetchall() == [("start",)]
+    db.close()
+    Journal(first).close()
+    assert len(list(Path(first).parent.glob("*.schema-*"))) == 1
+
+
+def test_an_upgrade_that_fails_changes_nothing(first, monkeypatch):
+    monkeypatch.setattr("hydra.journal._UPGRADES", {1: ("DROP TABLE entries", "nonsense")})
+    with pytest.raises(JournalError, match="can't open the journal"):
+        Journal(first)
+    db = sqlite3.connect(first)
+    assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    assert db.execute("SELECT what FROM entries").fetchall() == [("start",)]
+    db.close()
+
+
+def test_looking_upgrades_nothing(first):
+    journal = Journal(first, read_only=True)
+    assert journal.load_state("demo") == {"epoch": 7}
+    journal.close()
+    assert list(Path(first).parent.glob("*.schema-*")) == []
+
+
+def test_entries_go_with_age(path):
+    journal = Journal(path, kept_days=2)
+    day_s = 86_400
+    for day in range(5):
+        journal.record(day * day_s, f"day {day}", {})
+    assert [what for _, what, _ in journal.entries()] == ["day 2", "day 3", "day 4"]

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from drivers.optical.panel_store import PanelStore
+from hydra.config.reload import Change, Reload
 from hydra.decisions import Action, Decision, SeenDemand, Verdict
 from hydra.decisions import Proposal as ProposedChange
 from hydra.drift import Drift, DriftKind
@@ -323,6 +324,12 @@ class FakeService:
         found = self.drift()
         self.drifting = self.unmendable
         return Reconciliation(found, self.drift(), ("c0", "c1"))
+
+    def reload(self):
+        self._may_fail()
+        return Reload(
+            (Change("policy.epoch_s", "10.0", "5.0"),), (Change("fabric.racks", "4", "5"),)
+        )
 
     def tasks(self, device: str):
         if device not in self.fabric.plane_by_name:

@@ -31,6 +31,7 @@ READ = {"GET /v1/topology", "GET /v1/demand", "GET /v1/devices", "GET /v1/decisi
 READ |= {"GET /v1/reconfigurations", "GET /v1/reconfigurations/{reconfiguration_id}"}
 READ |= {"GET /v1/explanations/circuits/{a}/{b}"}
 READ |= {"GET /v1/drift", "GET /v1/quarantine", "GET /v1/devices/{name}/tasks"}
+READ |= {"GET /metrics"}
 OWN_READ = {"GET /v1/reservations", "GET /v1/reservations/{reservation_id}"}
 OWN_READ |= {"GET /v1/groups/{group_id}", "GET /v1/events"}
 OWN_WRITE = {"POST /v1/reservations", "POST /v1/reservations/{reservation_id}/commit"}
@@ -39,7 +40,7 @@ OWN_WRITE |= {"DELETE /v1/groups/{group_id}"}
 PLAN = {"POST /v1/plan", "POST /v1/reconfigurations"}
 OPERATE = (
     PLAN
-    | {"POST /v1/reconcile"}
+    | {"POST /v1/reconcile", "POST /v1/reload"}
     | {"DELETE /v1/quarantine/{rack}/{port}", "POST /v1/devices/{name}/tasks/{task_id}"}
 )
 PUBLIC = {"GET /healthz", "GET /readyz", "GET /problems/{slug}", "GET /openapi.json"}
@@ -91,7 +92,8 @@ def ask(guarded):
 
 
 def test_the_matrix_covers_every_route():
-    everything = {f"{method} {path}" for method, path in ROUTES} | {"GET /openapi.json"}
+    everything = {f"{method} {path}" for method, path in ROUTES}
+    everything |= {"GET /openapi.json", "GET /metrics"}
     assert ALLOWED["olaf"] == everything
 
 

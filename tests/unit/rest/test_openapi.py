@@ -24,6 +24,7 @@ ROUTES = {
     ("GET", "/v1/reconfigurations/{reconfiguration_id}"),
     ("GET", "/v1/drift"),
     ("POST", "/v1/reconcile"),
+    ("POST", "/v1/reload"),
     ("GET", "/v1/quarantine"),
     ("DELETE", "/v1/quarantine/{rack}/{port}"),
     ("GET", "/v1/devices"),

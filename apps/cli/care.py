@@ -1,0 +1,167 @@
+"""Commands for the years after the first day: reload, backup, restore, support."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+
+from apps.cli.client import ControllerClient, JsonObject, url_option
+from apps.cli.command import Command
+from apps.cli.network import moment
+from apps.cli.output import CommandError, json_option, print_json, print_table, warn
+from hydra.errors import HydraError
+
+_RESOURCES: Final = (
+    "readyz",
+    "v1/topology",
+    "v1/demand",
+    "v1/devices",
+    "v1/quarantine",
+    "v1/reservations",
+    "v1/reconfigurations",
+    "v1/decisions",
+    "metrics",
+)
+_config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    required=True,
+    envvar="HYDRA_CONFIG",
+    show_envvar=True,
+    help="The controller's configuration file.",
+)
+
+
+@click.command(cls=Command, examples=["hydra reload", "systemctl reload hydra"])
+@url_option
+@json_option
+def reload(url: str, as_json: bool) -> None:
+    """Have the controller read its configuration file again.
+
+    Applies what touches no traffic: when and why to reconfigure, drain, quarantine, audits. Lists
+    what waits for the next start. With a file that can't be used nothing changes.
+    """
+    with ControllerClient(url) as client:
+        document = client.post("/v1/reload", {}, wait=True)
+    if as_json:
+        print_json(document)
+        return
+    _print_changes("Applied", document["applied"])
+    if document["waiting"]:
+        _print_changes("After the next start", document["waiting"])
+
+
+def _print_changes(title: str, changes: list[JsonObject]) -> None:
+    print_table(
+        title,
+        ("key", "before", "after"),
+        ((one["key"], one["before"], one["after"]) for one in changes),
+        empty="nothing has changed",
+    )
+
+
+@click.command(
+    cls=Command,
+    examples=["hydra backup --config fabric.yaml hydra.tar.gz"],
+)
+@click.argument("target", metavar="FILE", type=click.Path(path_type=Path))
+@_config_option
+@json_option
+def backup(target: Path, config: Path, as_json: bool) -> None:
+    """Write what the controller remembers to FILE, also while it runs.
+
+    The journal with reservations and quarantine, the configuration, and the hashes of tokens. Run
+    it where the controller runs.
+    """
+    from apps.archive import back_up  # noqa: PLC0415 - after the command line was understood
+    from apps.configuration import load_configuration  # noqa: PLC0415
+
+    try:
+        about = back_up(load_configuration(config), target)
+    except HydraError as error:
+        raise CommandError(str(error)) from error
+    if as_json:
+        print_json({"file": str(target), "fabric": about.fabric})
+    else:
+        click.echo(f"{target}: {target.stat().st_size / 1024:.0f} KiB of fabric {about.fabric}")
+
+
+@click.command(
+    cls=Command,
+    examples=["hydra restore --config fabric.yaml hydra.tar.gz"],
+)
+@click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
+@_config_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def restore(source: Path, config: Path, yes: bool, as_json: bool) -> None:
+    """Put the journal of a backup in place of the present one, which is kept beside it.
+
+    The controller must not run. When it starts, it reads all devices and keeps of the journal what
+    they confirm.
+    """
+    from apps import archive  # noqa: PLC0415 - after the command line was understood
+    from apps.configuration import load_configuration  # noqa: PLC0415
+
+    if not yes:
+        click.confirm(f"Replace the journal of {config} by that of {source}?", abort=True, err=True)
+    try:
+        about, kept = archive.restore(load_configuration(config), source)
+    except HydraError as error:
+        raise CommandError(str(error)) from error
+    if as_json:
+        print_json(
+            {
+                "fabric": about.fabric,
+                "created_unix_s": about.created_unix_s,
+                "kept": None if kept is None else str(kept),
+            }
+        )
+        return
+    click.echo(f"restored fabric {about.fabric} as of {moment(about.created_unix_s)}")
+    if kept is not None:
+        click.echo(f"the journal before it is {kept}")
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "hydra support --config fabric.yaml",
+        "hydra support --config fabric.yaml --log /var/log/hydra/hydra.log report.tar.gz",
+    ],
+)
+@click.argument("target", metavar="[FILE]", type=click.Path(path_type=Path), required=False)
+@_config_option
+@click.option(
+    "--log", type=click.Path(path_type=Path), help="A log of the controller, to take its end from."
+)
+@url_option
+@json_option
+def support(target: Path | None, config: Path, log: Path | None, url: str, as_json: bool) -> None:
+    """Collect what a report of a problem needs, without secrets, in one file.
+
+    Versions, the configuration, the journal's last entries, and what the controller says of itself
+    where it answers. Passwords, tokens, keys and logins are left out; look before you send it.
+    """
+    from apps.archive import support_bundle  # noqa: PLC0415 - after the command line was understood
+    from apps.configuration import load_configuration  # noqa: PLC0415
+
+    target = target or Path(f"hydra-support-{time.strftime('%Y%m%dT%H%M%S')}.tar.gz")
+    answers = {}
+    with ControllerClient(url) as client:
+        for resource in _RESOURCES:
+            try:
+                answers[f"{resource.replace('/', '-')}.txt"] = client.get_text(f"/{resource}")
+            except CommandError as error:
+                warn(f"/{resource} is not in the bundle: {error}")
+    try:
+        names = support_bundle(load_configuration(config), target, answers, log)
+    except HydraError as error:
+        raise CommandError(str(error)) from error
+    if as_json:
+        print_json({"file": str(target), "names": names})
+    else:
+        click.echo(f"{target}: {', '.join(names)}")

@@ -1,0 +1,128 @@
+"""``hydra history``: what the controller did, and why."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from apps.cli.client import ControllerClient, JsonObject, resource, url_option
+from apps.cli.command import Command
+from apps.cli.network import moment, print_circuits
+from apps.cli.output import json_option, print_facts, print_json, print_table
+from hydra.lifecycle import ReconfigurationState
+
+_PATH: Final = "/v1/reconfigurations"
+_WIDTH: Final = 60
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "hydra history",
+        "hydra history --state failed --state partial",
+        "hydra history --trigger periodic --limit 5 --json",
+        "hydra history 7f3a0c21b9d4",
+    ],
+)
+@click.argument("identifier", metavar="[ID]", required=False)
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([state.value for state in ReconfigurationState]),
+    help="Only those in this state; repeatable.",
+)
+@click.option("--trigger", default="", help="Only what was triggered by something that begins so.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=20, show_default=True, help="The latest so many."
+)
+@url_option
+@json_option
+def history(
+    identifier: str | None,
+    states: tuple[str, ...],
+    trigger: str,
+    limit: int,
+    url: str,
+    as_json: bool,
+) -> None:
+    """List reconfigurations with their reasons; with an ID, draw the substeps of one.
+
+    After the list comes what the periodic mode decided lately, also where it changed nothing.
+    """
+    with ControllerClient(url) as client:
+        if identifier is not None:
+            document = client.get(resource(_PATH, identifier))
+            print_json(document) if as_json else _print_one(document)
+            return
+        many = client.get(_PATH)["reconfigurations"]
+        decisions = client.get("/v1/decisions")["decisions"][:limit]
+    chosen = [
+        one
+        for one in many
+        if (not states or one["state"] in states) and one["trigger"].startswith(trigger)
+    ][:limit]
+    if as_json:
+        print_json({"reconfigurations": chosen, "decisions": decisions})
+        return
+    print_table(
+        "Reconfigurations",
+        ("id", "created", "trigger", "state", "circuits", "ms>", "reason"),
+        (
+            (
+                one["id"],
+                moment(one["created_unix_s"]),
+                one["trigger"],
+                one["state"],
+                f"+{len(one['connected'])} -{len(one['disconnected'])}",
+                f"{_end_ms(one):.0f}" if one["timeline"] else "",
+                one["reason"],
+            )
+            for one in chosen
+        ),
+    )
+    for words in decisions:
+        click.echo(words)
+
+
+def _end_ms(one: JsonObject) -> float:
+    return max((float(step["finished_ms"]) for step in one["timeline"]), default=0.0)
+
+
+def _print_one(one: JsonObject) -> None:
+    print_facts(
+        [
+            ("id", one["id"]),
+            ("state", one["state"]),
+            ("trigger", one["trigger"]),
+            ("created", moment(one["created_unix_s"])),
+            ("reason", one["reason"] or "-"),
+            ("unconfirmed", ", ".join(one["unconfirmed"]) or "none"),
+        ]
+    )
+    end_ms = _end_ms(one)
+    print_table(
+        f"Timeline, {end_ms:.0f} ms",
+        ("substep", "device", "from", "ms>", "note"),
+        (
+            (
+                step["step"],
+                step["device"] or "all",
+                _bar(step["started_ms"], step["finished_ms"], end_ms),
+                f"{step['finished_ms'] - step['started_ms']:.1f}",
+                step["note"],
+            )
+            for step in one["timeline"]
+        ),
+    )
+    print_circuits("Connected", one["connected"])
+    print_circuits("Disconnected", one["disconnected"])
+
+
+def _bar(started_ms: float, finished_ms: float, end_ms: float) -> str:
+    """Where a step lies in the whole; at least a character wide."""
+    scale = _WIDTH / end_ms if end_ms else 0.0
+    before = min(_WIDTH - 1, int(started_ms * scale))
+    length = max(1, round((finished_ms - started_ms) * scale))
+    return (" " * before + "━" * min(length, _WIDTH - before)).ljust(_WIDTH)

@@ -1,0 +1,148 @@
+"""``hydra top``: the network at a glance, as it changes."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Final
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from apps.cli.client import ControllerClient, JsonObject, url_option
+from apps.cli.command import Command
+from apps.cli.network import describe_circuit, moment
+from apps.cli.output import UnreachableError, mbps
+
+_SHOWN: Final = 15
+_RECONFIGURATIONS: Final = 6
+_BAR: Final = 20
+_BUSY: Final = 0.9
+"""Share of a circuit's rate from which on it is shown as full."""
+
+
+@click.command(
+    cls=Command,
+    examples=["hydra top", "hydra top --interval 5", "hydra top --count 1 --json | jq .ready"],
+)
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(0.2),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between two looks.",
+)
+@click.option("--count", type=click.IntRange(1), help="End after this many looks.")
+@url_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+def top(interval_s: float, count: int | None, url: str, as_json: bool) -> None:
+    """Show readiness, busiest circuits, demand and reconfigurations, until Ctrl-C."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    looks = 0
+    with (
+        ControllerClient(url) as client,
+        Live(console=console, screen=console.is_terminal, auto_refresh=False) as live,
+    ):
+        while count is None or looks < count:
+            if looks:
+                time.sleep(interval_s)
+            looks += 1
+            try:
+                seen = _look(client)
+            except UnreachableError as error:
+                if looks == 1:
+                    raise
+                live.update(Text(f"{error.message}; trying again", style="bold red"), refresh=True)
+                continue
+            if as_json:
+                click.echo(json.dumps(seen))
+            else:
+                live.update(_picture(seen), refresh=True)
+
+
+def _look(client: ControllerClient) -> JsonObject:
+    missing = client.get_readiness()
+    return {
+        "unix_s": time.time(),
+        "ready": not missing,
+        "missing": missing,
+        "topology": client.get("/v1/topology"),
+        "demand": client.get("/v1/demand"),
+        "reconfigurations": client.get("/v1/reconfigurations")["reconfigurations"],
+        "quarantine": client.get("/v1/quarantine")["ports"],
+    }
+
+
+def _picture(seen: JsonObject) -> Group:
+    topology, demand = seen["topology"], seen["demand"]
+    total = sum(entry["rate_mbps"] for entry in demand["entries"])
+    head = Text.assemble(
+        (topology["fabric"], "bold"),
+        f"  epoch {topology['epoch']}  {moment(seen['unix_s'])}  ",
+        ("ready", "bold green") if seen["ready"] else ("NOT READY", "bold red"),
+        f"\n{len(topology['racks'])} racks, {len(topology['planes'])} planes, "
+        f"{len(topology['circuits'])} circuits, {len(topology['paths'])} paths, "
+        f"{len(seen['quarantine'])} ports in quarantine, {mbps(total)} Mb/s measured",
+    )
+    if seen["missing"]:
+        more = len(seen["missing"]) - 3
+        head.append("\nwaiting for " + ", ".join(seen["missing"][:3]))
+        head.append(f" and {more} more" if more > 0 else "")
+    return Group(head, _circuits(topology), _demand(topology, demand), _history(seen))
+
+
+def _load(circuit: JsonObject) -> float:
+    """Share of the rate in the busier direction."""
+    sent = max(circuit["a_to_b_mbps"] or 0.0, circuit["b_to_a_mbps"] or 0.0)
+    return float(sent / circuit["rate_mbps"]) if circuit["rate_mbps"] else 0.0
+
+
+def _circuits(topology: JsonObject) -> Table:
+    circuits = sorted(topology["circuits"], key=_load, reverse=True)
+    table = _table(f"Circuits, the busiest of {len(circuits)}")
+    for name in ("circuit", "", "load"):
+        table.add_column(name)
+    for circuit in circuits[:_SHOWN]:
+        share = _load(circuit)
+        filled = min(_BAR, round(share * _BAR))
+        bar = Text("█" * filled + "·" * (_BAR - filled))
+        bar.stylize("bold red" if share >= _BUSY else "cyan")
+        table.add_row(describe_circuit(circuit), bar, f"{share:4.0%}")
+    return table
+
+
+def _demand(topology: JsonObject, demand: JsonObject) -> Table:
+    served = {frozenset((path["src"], path["dst"])) for path in topology["paths"]}
+    entries = sorted(demand["entries"], key=lambda entry: -float(entry["rate_mbps"]))
+    table = _table("Demand, the largest")
+    table.add_column("pair")
+    table.add_column("Mb/s", justify="right")
+    table.add_column("goes")
+    for entry in entries[:_SHOWN]:
+        optical = frozenset((entry["src"], entry["dst"])) in served
+        table.add_row(
+            f"{entry['src']} to {entry['dst']}",
+            mbps(entry["rate_mbps"]),
+            "by circuits" if optical else "electrically",
+        )
+    return table
+
+
+def _history(seen: JsonObject) -> Table:
+    table = _table("Reconfigurations, the latest")
+    for name in ("id", "created", "trigger", "state", "reason"):
+        table.add_column(name, overflow="ellipsis", no_wrap=True)
+    for one in seen["reconfigurations"][:_RECONFIGURATIONS]:
+        table.add_row(
+            one["id"], moment(one["created_unix_s"]), one["trigger"], one["state"], one["reason"]
+        )
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)

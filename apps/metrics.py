@@ -1,0 +1,305 @@
+"""What the controller measures of itself, for Prometheus.
+
+Names and units follow https://prometheus.io/docs/practices/naming/: base units (seconds, bytes),
+counters end in ``_total``. What can be read at any time is not kept here but read when Prometheus
+asks: see :class:`ServiceCollector`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Final
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from hydra.commands import Command, Outcome, Status
+from hydra.lifecycle import ReservationState
+from hydra.model import NetworkState
+from hydra.service import ControllerService, DemandReport, Reconfiguration
+
+_BYTES_PER_MBIT: Final = 1e6 / 8
+_STAGE_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_SUBSTEP_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_DEVICE_S: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+class Metrics:
+    """Counters and histograms of one controller; thread-safe. Costs a microsecond a call."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+        self._stages = Histogram(
+            "hydra_loop_stage_duration_seconds",
+            "Time of one run of a stage of the control loop.",
+            ["stage"],
+            buckets=_STAGE_S,
+            registry=registry,
+        )
+        self._failed_jobs = Counter(
+            "hydra_failed_jobs_total",
+            "Jobs of the conductor that ended in an error; the log has it.",
+            registry=registry,
+        )
+        self._substeps = Histogram(
+            "hydra_reconfiguration_substep_duration_seconds",
+            "Time of one substep of a reconfiguration, over all devices.",
+            ["substep"],
+            buckets=_SUBSTEP_S,
+            registry=registry,
+        )
+        self._reconfigurations = Counter(
+            "hydra_reconfigurations_total",
+            "Reconfigurations that ended, by what asked for them and how they ended.",
+            ["trigger", "state"],
+            registry=registry,
+        )
+        self._rules = Counter(
+            "hydra_rules_pushed_total", "Rules pushed by reconfigurations.", registry=registry
+        )
+        self._retagged = Counter(
+            "hydra_ports_retagged_total", "ToR ports whose VLANs were changed.", registry=registry
+        )
+        self._circuit_failures = Counter(
+            "hydra_circuit_failures_total",
+            "Circuits that a reconfiguration could not make.",
+            registry=registry,
+        )
+        self._commands = Histogram(
+            "hydra_command_duration_seconds",
+            "Time of one of the executor's commands; of rules, until the last barrier.",
+            ["command"],
+            buckets=_DEVICE_S,
+            registry=registry,
+        )
+        self._command_errors = Counter(
+            "hydra_command_errors_total",
+            "Commands without a confirmed outcome: failed, or unknown.",
+            ["command", "outcome"],
+            registry=registry,
+        )
+        self._devices = Histogram(
+            "hydra_device_duration_seconds",
+            "Time of one exchange with an optical switch or a ToR.",
+            ["device"],
+            buckets=_DEVICE_S,
+            registry=registry,
+        )
+        self._device_errors = Counter(
+            "hydra_device_errors_total",
+            "Exchanges with an optical switch or a ToR that failed.",
+            ["device"],
+            registry=registry,
+        )
+        self._served = Gauge(
+            "hydra_demand_planned_bytes_per_second",
+            "Of the last plan: demand, and what the present and the planned topology serve of it.",
+            ["what"],
+            registry=registry,
+        )
+        self._probes = Counter(
+            "hydra_probes_total", "Probe frames on running circuits.", ["event"], registry=registry
+        )
+        self._lost_paths = Counter(
+            "hydra_lost_paths_total", "Paths that probes found dead.", registry=registry
+        )
+        self._connections = Gauge(
+            "hydra_openflow_connections", "OpenFlow connections that stand.", registry=registry
+        )
+        for event in ("sent", "heard"):
+            self._probes.labels(event)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a run of a stage of the loop, however it ends."""
+        with self._stages.labels(name).time():
+            yield
+
+    def job_failed(self) -> None:
+        self._failed_jobs.inc()
+
+    def reconfigured(self, ended: Reconfiguration) -> None:
+        """A reconfiguration came to its end."""
+        # "reservation 3f…" would be a time series for each reservation.
+        trigger = ended.trigger.split(" ", 1)[0]
+        self._reconfigurations.labels(trigger, ended.state.value).inc()
+        self._rules.inc(ended.rules_pushed)
+        self._retagged.inc(ended.ports_retagged)
+        self._circuit_failures.inc(len(ended.failures))
+        for step in ended.timeline:
+            if step.device is None:
+                self._substeps.labels(step.step).observe(
+                    (step.finished_ms - step.started_ms) / 1000
+                )
+
+    def command(self, command: Command, outcome: Outcome) -> None:
+        name = type(command).__name__
+        self._commands.labels(name).observe(outcome.finished_s - outcome.started_s)
+        if outcome.status is not Status.CONFIRMED:
+            self._command_errors.labels(name, outcome.status.value).inc()
+
+    @contextmanager
+    def exchange(self, device: str) -> Iterator[None]:
+        """Time an exchange with ``device``; what it raises counts as its error."""
+        started_s = monotonic()
+        try:
+            yield
+        except Exception:
+            self._device_errors.labels(device).inc()
+            raise
+        finally:
+            self._devices.labels(device).observe(monotonic() - started_s)
+
+    def planned(self, demand_mbps: float, now_mbps: float, then_mbps: float) -> None:
+        """What a plan found: the demand, and what is served of it now and would be then."""
+        for what, mbps in (("demand", demand_mbps), ("now", now_mbps), ("then", then_mbps)):
+            self._served.labels(what).set(mbps * _BYTES_PER_MBIT)
+
+    def probes(self, *, sent: int = 0, heard: int = 0, lost_paths: int = 0) -> None:
+        self._probes.labels("sent").inc(sent)
+        self._probes.labels("heard").inc(heard)
+        self._lost_paths.inc(lost_paths)
+
+    def count_connections(self, connections: Callable[[], int]) -> None:
+        """Ask ``connections`` whenever Prometheus does."""
+        self._connections.set_function(connections)
+
+
+class ServiceCollector(Collector):
+    """The state of the network, read from the service at each scrape."""
+
+    def __init__(self, service: Callable[[], ControllerService]) -> None:
+        self._service = service
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: a registry that asked :meth:`collect` instead would disturb the controller."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        service = self._service()
+        state = service.state()
+        yield GaugeMetricFamily(
+            "hydra_ready", "1: the controller can do its job.", value=not service.not_ready()
+        )
+        yield GaugeMetricFamily(
+            "hydra_topology_epoch", "Counts changes of the topology.", value=state.epoch
+        )
+        yield _circuits(service, state)
+        yield _optical_ports(service, state)
+        yield _optical_load(service)
+        yield from _demand(service.demand(), state)
+        yield from _devices(service)
+        yield _reservations(service)
+
+
+def _circuits(service: ControllerService, state: NetworkState) -> Metric:
+    carrying = {circuit for path in state.topology.paths for circuit in path.circuits}
+    count = Tally(
+        (circuit.plane, "carrying" if circuit in carrying else "idle")
+        for circuit in state.topology.circuits
+    )
+    family = GaugeMetricFamily(
+        "hydra_circuits",
+        "Circuits that stand: carrying a path, or idle.",
+        labels=["plane", "state"],
+    )
+    for plane in service.fabric.planes:
+        for kind in ("carrying", "idle"):
+            family.add_metric([plane.name, kind], count[(plane.id, kind)])
+    return family
+
+
+def _optical_ports(service: ControllerService, state: NetworkState) -> Metric:
+    quarantined = {one.entry.port: one.on_trial for one in service.quarantine()}
+    used = {port for circuit in state.topology.circuits for port in (circuit.a, circuit.b)}
+    count = Tally(
+        ("on_trial" if quarantined[port.id] else "quarantined")
+        if port.id in quarantined
+        else ("used" if port.id in used else "free")
+        for port in service.fabric.ports
+    )
+    family = GaugeMetricFamily("hydra_optical_ports", "Optical ToR ports.", labels=["state"])
+    for kind in ("used", "free", "quarantined", "on_trial"):
+        family.add_metric([kind], count[kind])
+    return family
+
+
+def _optical_load(service: ControllerService) -> Metric:
+    load = {plane.id: 0.0 for plane in service.fabric.planes}
+    for port, mbps in service.port_rates_mbps().items():
+        load[service.fabric.ports[port].plane] += mbps
+    family = GaugeMetricFamily(
+        "hydra_optical_bytes_per_second",
+        "What ToR ports send over each plane, as last polled.",
+        labels=["plane"],
+    )
+    for plane in service.fabric.planes:
+        family.add_metric([plane.name], load[plane.id] * _BYTES_PER_MBIT)
+    return family
+
+
+def _demand(report: DemandReport, state: NetworkState) -> Iterable[Metric]:
+    paths = state.topology.paths
+    src = np.array([path.src for path in paths], dtype=np.intp)
+    dst = np.array([path.dst for path in paths], dtype=np.intp)
+    rate = report.rate_mbps
+    optical = float(rate[src, dst].sum() + rate[dst, src].sum())
+    measured = GaugeMetricFamily(
+        "hydra_demand_bytes_per_second",
+        "Measured traffic of rack pairs that have a path of circuits, and of those that have none.",
+        labels=["network"],
+    )
+    measured.add_metric(["optical"], optical * _BYTES_PER_MBIT)
+    measured.add_metric(["electrical"], max(0.0, float(rate.sum()) - optical) * _BYTES_PER_MBIT)
+    yield measured
+    yield GaugeMetricFamily(
+        "hydra_demand_estimated_bytes_per_second",
+        "What the same flows would take if only the servers' uplinks held them back.",
+        value=float(report.estimated_mbps.sum()) * _BYTES_PER_MBIT,
+    )
+    if report.age_s is not None:
+        yield GaugeMetricFamily(
+            "hydra_demand_age_seconds", "Age of the newest reading.", value=report.age_s
+        )
+    yield GaugeMetricFamily(
+        "hydra_stale_vswitches", "Vswitches whose counters are late.", value=len(report.stale)
+    )
+
+
+def _devices(service: ControllerService) -> Iterable[Metric]:
+    """Optical switches and ToRs one by one; vswitches are too many for that."""
+    connected = GaugeMetricFamily(
+        "hydra_device_connected",
+        "1: the last exchange with the device went well.",
+        labels=["device", "kind"],
+    )
+    vswitches = Tally[bool]()
+    for device in service.devices():
+        if device.kind == "vswitch":
+            vswitches[device.connected] += 1
+        else:
+            connected.add_metric([device.name, device.kind], device.connected)
+    yield connected
+    many = GaugeMetricFamily("hydra_vswitches", "Vswitches, by connection.", labels=["connected"])
+    many.add_metric(["yes"], vswitches[True])
+    many.add_metric(["no"], vswitches[False])
+    yield many
+
+
+def _reservations(service: ControllerService) -> Metric:
+    count = Tally(reservation.state for reservation in service.reservations())
+    family = GaugeMetricFamily("hydra_reservations", "Reservations remembered.", labels=["state"])
+    for state in ReservationState:
+        family.add_metric([state.value], count[state])
+    return family

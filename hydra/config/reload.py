@@ -1,0 +1,94 @@
+"""What a changed configuration file changes in a controller that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from enum import Enum
+from typing import Any, Final
+
+from hydra.config.load import Loaded
+from hydra.policy import Policy
+
+AT_ONCE: Final = frozenset(
+    {
+        "mode",
+        "epoch_s",
+        "gain_horizon_s",
+        "gain_factor",
+        "minimum_gain_mbps",
+        "minimum_circuit_life_s",
+        "audit_interval_s",
+        "on_drift",
+        "quarantine_s",
+        "drain",
+    }
+)
+"""Keys of the policy that only later decisions rest on; no circuit, rule or session does.
+All others shape what devices, planner or switches are told at the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    key: str
+    """Path in the file, such as ``policy.epoch_s``."""
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """What a reload did."""
+
+    applied: tuple[Change, ...]
+    waiting: tuple[Change, ...]
+    """Changed in the file; takes effect at the next start."""
+
+
+def reload(running: Loaded, policy: Policy, file: Loaded) -> tuple[Policy, Reload]:
+    """The policy to go on with, and what that changes.
+
+    ``running`` is what the controller was started with, ``policy`` what is in force now, ``file``
+    what the file says.
+    """
+    wanted = replace(policy, **{key: getattr(file.policy, key) for key in AT_ONCE})
+    waiting = replace(file.policy, **{key: getattr(policy, key) for key in AT_ONCE})
+    applied = _changes("policy", asdict(policy), asdict(wanted))
+    later = [
+        *_changes("policy", asdict(policy), asdict(waiting)),
+        *_changes("controller", asdict(running.controller), asdict(file.controller)),
+        *_fabric_changes(running, file),
+    ]
+    return wanted, Reload(tuple(applied), tuple(later))
+
+
+def _changes(where: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:
+    for key, old in before.items():
+        new = after[key]
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _changes(f"{where}.{key}", old, new)
+        elif old != new:
+            yield Change(f"{where}.{key}", _word(old), _word(new))
+
+
+def _word(value: object) -> str:
+    if value is None:
+        return "none"
+    return str(value.value) if isinstance(value, Enum) else str(value)
+
+
+def _fabric_changes(running: Loaded, file: Loaded) -> Iterator[Change]:
+    """By part: a whole list of racks in words would say nothing."""
+    for field in fields(running.fabric):
+        if not field.init:
+            continue
+        old, new = getattr(running.fabric, field.name), getattr(file.fabric, field.name)
+        if old == new:
+            continue
+        if isinstance(old, tuple):
+            same = len(old) == len(new)
+            yield Change(
+                f"fabric.{field.name}", f"{len(old)}", "changed" if same else f"{len(new)}"
+            )
+        else:
+            yield Change(f"fabric.{field.name}", str(old), str(new))

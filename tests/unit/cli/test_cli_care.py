@@ -1,0 +1,216 @@
+"""hydra reload, backup, restore and support."""
+
+import json
+import sqlite3
+import tarfile
+
+import pytest
+import yaml
+
+from apps.single import journal_claimed
+from hydra.errors import ConfigError, Problem
+from hydra.journal import SCHEMA_VERSION, Journal
+
+from . import DEMO
+
+SECRETS = ("s3cret-of-p1", "hydra_olaf_s3cret-token-text", "PRIVATE-COMMUNITY")
+
+
+@pytest.fixture
+def config(tmp_path):
+    """The demo's, with a journal that has seen something."""
+    document = yaml.safe_load(DEMO.read_text())
+    document["controller"] = {"journal": str(tmp_path / "journal.db")}
+    path = tmp_path / "fabric.yaml"
+    path.write_text(yaml.safe_dump(document))
+    journal = Journal(str(tmp_path / "journal.db"))
+    journal.save_state("demo", {"epoch": 7})
+    journal.record(1000.0, "token", {"said": f"Bearer {SECRETS[1]}"})
+    journal.close()
+    return path
+
+
+def fabric_of(config):
+    return yaml.safe_load(config.read_text())["fabric"]
+
+
+def epoch(config):
+    journal = Journal(str(config.with_name("journal.db")), read_only=True)
+    try:
+        return journal.load_state("demo")["epoch"]
+    finally:
+        journal.close()
+
+
+# --- reload ---------------------------------------------------------------------------------
+
+
+def test_reload_shows_what_changed_and_what_waits(call):
+    result = call("reload")
+    assert result.exit_code == 0
+    assert "policy.epoch_s" in result.stdout
+    assert "After the next start" in result.stdout
+    assert json.loads(call("reload", "--json").stdout)["waiting"] == [
+        {"key": "fabric.racks", "before": "4", "after": "5"}
+    ]
+
+
+def test_a_file_that_cannot_be_used_is_told_with_its_lines(call, service):
+    service.fails_with = ConfigError("fabric.yaml", [Problem("racks", "must be a list", 7)])
+    result = call("reload")
+    assert result.exit_code == 1
+    assert "must be a list" in result.stderr
+    assert "7" in result.stderr
+
+
+# --- backup and restore ---------------------------------------------------------------------
+
+
+def test_what_is_backed_up_can_be_restored(run, config, tmp_path):
+    target = tmp_path / "backup.tar.gz"
+    assert run("backup", "--config", str(config), str(target)).exit_code == 0
+    assert target.stat().st_mode & 0o777 == 0o600
+    later = Journal(str(tmp_path / "journal.db"))
+    later.save_state("demo", {"epoch": 8})
+    later.close()
+    result = run("restore", "--config", str(config), "--yes", "--json", str(target))
+    assert result.exit_code == 0, result.output
+    assert epoch(config) == 7
+    kept = json.loads(result.stdout)["kept"]
+    old = Journal(kept, read_only=True)
+    assert old.load_state("demo") == {"epoch": 8}
+    old.close()
+
+
+def test_a_backup_is_made_while_the_controller_writes(run, config, tmp_path):
+    running = Journal(str(tmp_path / "journal.db"))
+    with journal_claimed(str(tmp_path / "journal.db")):
+        running.save_state("demo", {"epoch": 9})  # in the write-ahead log only
+        target = tmp_path / "backup.tar.gz"
+        assert run("backup", "--config", str(config), str(target)).exit_code == 0
+        refused = run("restore", "--config", str(config), "--yes", str(target))
+    running.close()
+    assert refused.exit_code == 1
+    assert "stop it first" in refused.stderr
+    with tarfile.open(target) as archive:
+        copy = tmp_path / "copy.db"
+        copy.write_bytes(archive.extractfile("journal.db").read())
+    db = sqlite3.connect(copy)
+    assert json.loads(db.execute("SELECT state FROM network_state").fetchone()[0]) == {"epoch": 9}
+    db.close()
+
+
+def test_a_backup_replaces_no_file(run, config, tmp_path):
+    target = tmp_path / "backup.tar.gz"
+    target.write_text("mine")
+    result = run("backup", "--config", str(config), str(target))
+    assert result.exit_code == 1
+    assert "exists already" in result.stderr
+    assert target.read_text() == "mine"
+
+
+def test_another_fabric_s_backup_is_refused(run, config, tmp_path):
+    target = tmp_path / "backup.tar.gz"
+    run("backup", "--config", str(config), str(target))
+    other = yaml.safe_load(config.read_text()) | {"fabric": "campus"}
+    config.write_text(yaml.safe_dump(other))
+    result = run("restore", "--config", str(config), "--yes", str(target))
+    assert result.exit_code == 1
+    assert "not of 'campus'" in result.stderr
+    assert epoch(config) == 7
+
+
+@pytest.mark.parametrize("kind", ["text", "no journal", "a later release's"])
+def test_what_is_no_backup_changes_nothing(run, config, tmp_path, kind):
+    target = tmp_path / "backup.tar.gz"
+    if kind == "text":
+        target.write_text("no archive")
+    else:
+        later = tmp_path / "later.db"
+        Journal(str(later)).close()
+        db = sqlite3.connect(later)
+        db.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
+        db.close()
+        manifest = tmp_path / "manifest.json"
+        manifest.write_text(
+            json.dumps({"fabric": fabric_of(config), "release": "9", "created_unix_s": 0.0})
+        )
+        with tarfile.open(target, "w:gz") as archive:
+            archive.add(manifest, "manifest.json")
+            if kind != "no journal":
+                archive.add(later, "journal.db")
+    result = run("restore", "--config", str(config), "--yes", str(target))
+    assert result.exit_code == 1
+    assert str(target) in result.stderr or "has schema" in result.stderr
+    assert epoch(config) == 7
+    assert list(tmp_path.glob("journal.db.*")) in ([], [tmp_path / "journal.db.lock"])
+
+
+def test_restore_asks(run, config, tmp_path):
+    target = tmp_path / "backup.tar.gz"
+    run("backup", "--config", str(config), str(target))
+    result = run("restore", "--config", str(config), str(target))
+    assert result.exit_code == 1
+    assert "Replace the journal" in result.stderr
+
+
+# --- support --------------------------------------------------------------------------------
+
+
+def contents(target):
+    with tarfile.open(target) as archive:
+        return {member.name: archive.extractfile(member).read().decode() for member in archive}
+
+
+def test_a_bundle_has_what_a_report_needs_and_no_secrets(call, config, tmp_path, service):
+    document = yaml.safe_load(config.read_text())
+    log = tmp_path / "hydra.log"
+    log.write_text(
+        f"INFO begins\nDEBUG Authorization: Bearer {SECRETS[1]}\npassword={SECRETS[0]}\n"
+    )
+    target = tmp_path / "bundle.tar.gz"
+    result = call("support", "--config", str(config), "--log", str(log), str(target))
+    assert result.exit_code == 0, result.output
+    files = contents(target)
+    assert {"system.json", "configuration.yaml", "journal.json", "log.txt"} <= files.keys()
+    assert {"v1-topology.txt", "v1-reconfigurations.txt", "metrics.txt"} <= files.keys()
+    assert yaml.safe_load(files["configuration.yaml"])["fabric"] == document["fabric"]
+    assert "INFO begins" in files["log.txt"]
+    assert "prometheus" in files["system.json"]
+    for name, text in files.items():
+        for secret in SECRETS:
+            assert secret not in text, name
+
+
+def test_secrets_of_a_configuration_are_left_out():
+    from apps.archive import redacted_configuration
+
+    text = yaml.safe_dump(
+        {
+            "fabric": "demo",
+            "planes": [
+                {
+                    "name": "p1",
+                    "login": {"username": "admin", "password_env": SECRETS[0]},
+                    "options": {"snmp_community": SECRETS[2], "note": f"password: {SECRETS[0]}"},
+                }
+            ],
+        }
+    )
+    shown = redacted_configuration(text)
+    assert not any(secret in shown for secret in SECRETS)
+    assert yaml.safe_load(shown)["planes"][0]["name"] == "p1"
+
+
+def test_without_a_controller_there_is_a_bundle_too(run, config, tmp_path):
+    target = tmp_path / "bundle.tar.gz"
+    result = run(
+        *("support", "--config", str(config), "--url", "http://127.0.0.1:1", str(target), "--json")
+    )
+    assert result.exit_code == 0
+    assert "/v1/topology is not in the bundle" in result.stderr
+    assert json.loads(result.stdout)["names"] == [
+        "configuration.yaml",
+        "journal.json",
+        "system.json",
+    ]

@@ -1,0 +1,163 @@
+"""hydra top, topology as a picture, history, completion and the manual pages."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lxml import etree
+
+from hydra.model import NetworkState, Topology, VlanId
+from tests.unit.rest.fake_service import relay_path
+
+ROOT = Path(__file__).parents[3]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def network(service):
+    path = relay_path()
+    service.network = NetworkState(
+        3, Topology(frozenset(path.circuits), (path,)), {path: VlanId(7)}
+    )
+    return service
+
+
+# --- topology -------------------------------------------------------------------------------
+
+
+def test_the_picture_has_every_rack_and_circuit(call, network):
+    root = etree.fromstring(call("topology", "--format", "svg").stdout)
+    words = [text.text for text in root.iter(f"{SVG}text")]
+    assert {"r1", "r2", "r3", "r4"} <= set(words)
+    assert {"p1: 1 circuits", "p2: 1 circuits"} <= set(words)
+    tips = {line.findtext(f"{SVG}title") for line in root.iter(f"{SVG}line")} - {None}
+    assert len(tips) == 2
+    assert any(tip.startswith("r1 =p1= r3: 12.5 of") for tip in tips)
+
+
+def test_planes_differ_by_more_than_colour(call, network):
+    root = etree.fromstring(call("topology", "--format", "svg").stdout)
+    lines = [line for line in root.iter(f"{SVG}line") if line.find(f"{SVG}title") is not None]
+    assert len({line.get("stroke-dasharray") for line in lines}) == 2
+
+
+def test_nothing_but_racks_can_be_drawn(call, service):
+    root = etree.fromstring(call("topology", "--format", "svg").stdout)
+    assert len(list(root.iter(f"{SVG}circle"))) == 4
+
+
+def test_dot_is_a_graph(call, network):
+    text = call("topology", "--format", "dot").stdout
+    assert text.startswith("graph ")
+    assert '"r1" -- "r3" [label="p1, 12.5 of 2 × 100 Mb/s"' in text
+    assert text.rstrip().endswith("}")
+
+
+# --- top ------------------------------------------------------------------------------------
+
+
+def test_top_shows_load_demand_and_what_is_missing(call, network):
+    network.missing = ["vswitch b11", "vswitch b12", "vswitch b21", "vswitch b22"]
+    shown = call("top", "--count", "1").stdout
+    assert "NOT READY" in shown
+    assert "and 1 more" in shown
+    assert "r1 =p1= r3" in shown
+    assert "12%" in shown
+    assert "by circuits" in shown
+    assert "electrically" in shown
+
+
+def test_top_as_json_is_an_object_a_look(call, network):
+    result = call("top", "--count", "2", "--interval", "0.2", "--json")
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert first["ready"]
+    assert second["unix_s"] > first["unix_s"]
+    assert len(second["topology"]["circuits"]) == 2
+
+
+def test_top_says_where_nothing_answers(run):
+    result = run("top", "--count", "1", "--url", "http://127.0.0.1:1")
+    assert result.exit_code == 3
+
+
+# --- history --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def past(service):
+    for trigger in ("operator", "periodic", "reservation v0"):
+        service.reconfigure(None, trigger)
+    service.finish("c1")
+
+
+def test_history_lists_the_latest_with_reasons(call, past):
+    result = call("history")
+    order = [line.split()[1] for line in result.stdout.splitlines() if line.startswith("│")]
+    assert order == ["c2", "c1", "c0"]
+    assert "kept: gains 1 Mb/s, less than 5" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "ids"),
+    [
+        (["--state", "partial"], ["c1"]),
+        (["--trigger", "reservation"], ["c2"]),
+        (["--limit", "1"], ["c2"]),
+        (["--state", "done", "--state", "queued"], ["c2", "c0"]),
+    ],
+)
+def test_history_can_be_narrowed(call, past, options, ids):
+    document = json.loads(call("history", "--json", *options).stdout)
+    assert [one["id"] for one in document["reconfigurations"]] == ids
+
+
+def test_one_is_drawn_by_substep_to_scale(call, past):
+    lines = call("history", "c1").stdout.splitlines()
+    (whole,) = [line for line in lines if "divert" in line and "all" in line]
+    (device,) = [line for line in lines if "h11" in line and "2 rules" in line]
+    assert whole.count("━") == 60  # 0 to 4.5 ms, which is all of it
+    assert device.count("━") == 52  # 3.9 of 4.5 ms
+
+
+def test_an_unknown_one_is_refused(call):
+    result = call("history", "c9")
+    assert result.exit_code == 1
+    assert "no reconfiguration 'c9'" in result.stderr
+
+
+# --- completion and manual ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_of_the_shell(run, shell):
+    script = run("completion", shell).stdout
+    assert "_HYDRA_COMPLETE" in script
+
+
+def test_bash_completes_commands():
+    """As its script asks for it."""
+    done = subprocess.run(
+        [Path(sys.executable).with_name("hydra")],
+        env={"_HYDRA_COMPLETE": "bash_complete", "COMP_WORDS": "hydra re", "COMP_CWORD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    names = {line.split(",")[1] for line in done.stdout.splitlines()}
+    assert {"reconfigure", "reload", "reserve", "restore"} <= names
+
+
+def test_every_command_has_a_manual_page(tmp_path):
+    subprocess.run(
+        [sys.executable, "scripts/man_pages.py", tmp_path],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        check=True,
+        timeout=60,
+    )
+    pages = {path.name for path in tmp_path.iterdir()}
+    assert {"hydra.1", "hydra-top.1", "hydra-backup.1", "hydra-quarantine-clear.1"} <= pages
+    assert ".TH" in (tmp_path / "hydra-top.1").read_text()

@@ -1,0 +1,132 @@
+"""deploy/prometheus and deploy/grafana, by Prometheus itself."""
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from apps.configuration import load_configuration
+from apps.metrics import Metrics
+from apps.rest.app import create_app
+from apps.rest.server import RestServer
+from tests.unit.rest.fake_service import FakeService
+
+ROOT = Path(__file__).parents[3]
+DEPLOY = ROOT / "deploy"
+BIN = Path(sys.executable).parent
+NAMES = re.compile(r"\b(?:hydra|process)_\w+")
+
+
+def promtool(*arguments):
+    return subprocess.run(
+        [BIN / "promtool", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=DEPLOY / "prometheus",
+    )
+
+
+@pytest.fixture(scope="module")
+def controller():
+    """What Prometheus scrapes."""
+    fabric = load_configuration(ROOT / "configs" / "demo.yaml").fabric
+    app = create_app(FakeService(fabric), registry=Metrics().registry)
+    server = RestServer(app, "127.0.0.1", 0)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def exposed(controller):
+    """Names of all metrics, also of those that have no samples yet."""
+    text = httpx.get(f"{controller.url}/metrics", trust_env=False).text
+    families = re.findall(r"^# TYPE (\w+) (\w+)", text, re.MULTILINE)
+    parts = {"histogram": ("_bucket", "_sum", "_count")}
+    return {name + end for name, kind in families for end in parts.get(kind, ("",))}
+
+
+def test_the_rules_and_the_configuration_are_sound():
+    done = promtool("check", "config", "prometheus.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "11 rules found" in done.stdout
+
+
+def test_the_rules_fire_when_they_should():
+    done = promtool("test", "rules", "hydra.rules.test.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_rules_and_panels_ask_for_what_there_is(exposed):
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "hydra.rules.yml").read_text())
+    board = json.loads((DEPLOY / "grafana" / "hydra.json").read_text())
+    asked = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    asked += [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    names = {name for expression in asked for name in NAMES.findall(expression)}
+    assert len(names) > 15
+    assert names <= exposed
+
+
+@pytest.fixture
+def prometheus(controller, tmp_path):
+    """A Prometheus with our rules that scrapes the controller five times a second."""
+    document = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    document["global"]["scrape_interval"] = "200ms"
+    document["rule_files"] = [str(DEPLOY / "prometheus" / "hydra.rules.yml")]
+    document["scrape_configs"][0]["static_configs"] = [
+        {"targets": [controller.url.removeprefix("http://")]}
+    ]
+    config = tmp_path / "prometheus.yml"
+    config.write_text(yaml.safe_dump(document))
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                BIN / "prometheus",
+                f"--config.file={config}",
+                f"--storage.tsdb.path={tmp_path}/data",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=log,
+            stderr=log,
+        )
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", trust_env=False) as client:
+        yield client
+    process.terminate()
+    process.wait(20)
+
+
+def ask(client, expression):
+    """The samples of ``expression``; none while Prometheus is still starting."""
+    try:
+        answer = client.get("/query", params={"query": expression})
+    except httpx.TransportError:
+        return []
+    return answer.json()["data"]["result"] if answer.status_code == 200 else []
+
+
+def test_prometheus_scrapes_us_and_every_panel_can_be_asked(prometheus):
+    deadline_s = time.monotonic() + 40
+    while not ask(prometheus, 'up{job="hydra"} == 1'):
+        assert time.monotonic() < deadline_s, "Prometheus has not scraped the controller"
+        time.sleep(0.2)
+    assert [one["value"][1] for one in ask(prometheus, "hydra_ready")] == ["1"]
+    board = json.loads((DEPLOY / "grafana" / "hydra.json").read_text())
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            expression = target["expr"].replace("$instance", ".+")
+            answer = prometheus.get("/query", params={"query": expression})
+            assert answer.status_code == 200, (panel["title"], answer.text)
+    rules = prometheus.get("/rules").json()["data"]["groups"][0]["rules"]
+    assert {rule["health"] for rule in rules} <= {"ok", "unknown"}

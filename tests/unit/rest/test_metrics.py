@@ -1,0 +1,127 @@
+"""/metrics: what a scrape shows, read by the client library's own parser and by promtool."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
+from prometheus_client.parser import text_string_to_metric_families
+
+from apps.metrics import Metrics
+from apps.rest.app import create_app
+from apps.rest.server import RestServer
+from hydra.commands import Outcome, Pause, Status
+from hydra.errors import DeviceUnavailable
+from hydra.lifecycle import ReconfigurationState
+from hydra.model import NetworkState, Topology, VlanId
+from hydra.service import Reconfiguration, StepTiming
+
+from .fake_service import relay_path
+
+PROMTOOL = Path(sys.executable).with_name("promtool")
+ENDED = Reconfiguration(
+    "c1",
+    ReconfigurationState.DONE,
+    "reservation v17",
+    1,
+    0.0,
+    timeline=(StepTiming("divert", None, 0.0, 4.0), StepTiming("divert", "h11", 0.0, 4.0)),
+    rules_pushed=8,
+    ports_retagged=4,
+)
+
+
+@pytest.fixture
+def metrics():
+    """After a little of everything."""
+    metrics = Metrics()
+    metrics.count_connections(lambda: 8)
+    metrics.reconfigured(ENDED)
+    metrics.command(Pause(0.1), Outcome(Status.UNKNOWN, None, "no reply", 1.0, 1.2))
+    metrics.planned(80.0, 20.0, 60.0)
+    metrics.probes(sent=3, heard=2, lost_paths=1)
+    metrics.job_failed()
+    with metrics.stage("plan"):
+        pass
+    with pytest.raises(DeviceUnavailable), metrics.exchange("p1"):
+        raise DeviceUnavailable("p1", "silent")
+    return metrics
+
+
+@pytest.fixture
+def url(service, metrics):
+    path = relay_path()
+    service.network = NetworkState(
+        3, Topology(frozenset(path.circuits), (path,)), {path: VlanId(7)}
+    )
+    app = create_app(service, registry=metrics.registry)
+    server = RestServer(app, "127.0.0.1", 0)
+    server.start()
+    yield f"{server.url}/metrics"
+    server.stop()
+
+
+def samples(text):
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_the_network_s_state(url):
+    shown = samples(httpx.get(url, trust_env=False).text)
+    assert shown["hydra_ready",] == 1
+    assert shown["hydra_topology_epoch",] == 3
+    assert shown["hydra_circuits", "p1", "carrying"] == 1
+    assert shown["hydra_circuits", "p1", "idle"] == 0
+    # Port 0 of r1 is used and on trial; ports 3, 4 and 5 are used, of which 3 is in quarantine.
+    assert shown["hydra_optical_ports", "on_trial"] == 1
+    assert shown["hydra_optical_ports", "quarantined"] == 1
+    assert shown["hydra_optical_ports", "used"] == 2
+    assert shown["hydra_optical_ports", "free"] == 4
+    assert shown["hydra_optical_bytes_per_second", "p1"] == 12.5e6 / 8
+    # 12.5 Mb/s of r1 to r2, which have a path, and 3 Mb/s of r3 to r4, which have none.
+    assert shown["hydra_demand_bytes_per_second", "optical"] == 12.5e6 / 8
+    assert shown["hydra_demand_bytes_per_second", "electrical"] == 3e6 / 8
+    assert shown["hydra_device_connected", "p1", "optical-switch"] == 1
+    assert shown["hydra_vswitches", "no"] == 1
+    assert shown["hydra_reservations", "active"] == 0
+
+
+def test_what_the_controller_did(url):
+    shown = samples(httpx.get(url, trust_env=False).text)
+    assert shown["hydra_reconfigurations_total", "done", "reservation"] == 1
+    assert shown["hydra_reconfiguration_substep_duration_seconds_count", "divert"] == 1
+    assert shown["hydra_reconfiguration_substep_duration_seconds_sum", "divert"] == 0.004
+    assert shown["hydra_rules_pushed_total",] == 8
+    assert shown["hydra_command_errors_total", "Pause", "unknown"] == 1
+    assert shown["hydra_device_errors_total", "p1"] == 1
+    assert shown["hydra_device_duration_seconds_count", "p1"] == 1
+    assert shown["hydra_demand_planned_bytes_per_second", "then"] == 60e6 / 8
+    assert shown["hydra_probes_total", "sent"] == 3
+    assert shown["hydra_openflow_connections",] == 8
+    assert shown["hydra_loop_stage_duration_seconds_count", "plan"] == 1
+
+
+def test_openmetrics_is_spoken_to_those_who_ask(url):
+    accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    answer = httpx.get(url, headers=accept, trust_env=False)
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert "hydra_reconfigurations" in {one.name for one in open_families(answer.text)}
+
+
+def test_promtool_has_nothing_to_say(url):
+    """Syntax, names and units, as Prometheus' own linter sees them."""
+    text = httpx.get(url, trust_env=False).content
+    done = subprocess.run(
+        [PROMTOOL, "check", "metrics"], input=text, capture_output=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+def test_a_controller_in_trouble_is_not_a_scrape_that_lies(url, service):
+    service.fails_with = DeviceUnavailable("controller", "busy")
+    assert httpx.get(url, trust_env=False).status_code == 503
