@@ -12,6 +12,9 @@ PUBLIC: Final = frozenset(
         ("GET", "/readyz"),
         ("GET", "/problems/{slug}"),
         ("GET", "/openapi.json"),
+        ("GET", "/docs"),
+        ("GET", "/docs/start.js"),
+        ("GET", "/docs/{name}"),
     }
 )
 """What needs no token: probes of a supervisor, and texts that everybody can read elsewhere."""

@@ -7,7 +7,17 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 
-from apps.rest import events, groups, maintenance, operations, planning, problems, reservations
+from apps.rest import (
+    docs,
+    events,
+    groups,
+    maintenance,
+    operations,
+    planning,
+    problems,
+    reservations,
+)
+from apps.rest.access import PUBLIC
 from apps.rest.guard import AuditLog, Guard, Limiter
 from apps.rest.middleware import BodyGuard, HeadAsGet
 from apps.tokens import TokenFile
@@ -21,11 +31,16 @@ _ROUTERS: Final = (
     planning.router,
     maintenance.router,
     operations.router,
+    docs.router,
 )
 
 
 class _Api(FastAPI):
-    """FastAPI that describes its errors by the media type that they have."""
+    """FastAPI that describes its errors by their media type, and what needs a token."""
+
+    def __init__(self, *, asks_for_tokens: bool, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._asks_for_tokens = asks_for_tokens
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
@@ -35,7 +50,18 @@ class _Api(FastAPI):
                     _correct_errors(operation["responses"])
             for unused in ("HTTPValidationError", "ValidationError"):
                 description["components"]["schemas"].pop(unused, None)
+            if self._asks_for_tokens:
+                _ask_for_tokens(description)
         return super().openapi()
+
+
+def _ask_for_tokens(description: dict[str, Any]) -> None:
+    description["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    description["security"] = [{"token": []}]
+    for path, methods in description["paths"].items():
+        for method, operation in methods.items():
+            if (method.upper(), path) in PUBLIC:
+                operation["security"] = []
 
 
 def _correct_errors(by_status: dict[str, Any]) -> None:
@@ -58,11 +84,12 @@ def create_app(
 ) -> FastAPI:
     """The API in front of ``service``; serve it with :class:`apps.rest.server.RestServer`.
 
-    Without ``tokens``, everybody who reaches it may do everything. /openapi.json describes it.
-    There are no /docs pages: they would load their scripts from elsewhere, and a controller's
-    network need not reach the Internet.
+    Without ``tokens``, everybody who reaches it may do everything. /openapi.json describes it, and
+    /docs shows that to people. FastAPI's own pages load their scripts from elsewhere, and a
+    controller's network need not reach the Internet.
     """
     app = _Api(
+        asks_for_tokens=tokens is not None,
         title="HydRA",
         version=API_VERSION,
         summary="Circuits between racks: reservations, plans and reconfigurations.",

@@ -125,7 +125,7 @@ CASES = [
     # HTTP
     Case(404, "not-found", "/v2/reservations", method="GET"),
     Case(404, "not-found", "/", method="GET"),
-    Case(404, "not-found", "/docs", method="GET"),
+    Case(404, "not-found", "/redoc", method="GET"),
     Case(404, "not-found", RESERVATIONS + "/", method="GET"),
     Case(415, "unsupported-media-type", PLAN, "{}", headers={"Content-Type": "text/plain"}),
     Case(415, "unsupported-media-type", PLAN, "{}", headers={}),
