@@ -18,10 +18,11 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from hydra.admission import Ask, admit, moment
-from hydra.calendar import ROUNDING_MBPS, Booking, Calendar, Ground
+from hydra.calendar import ROUNDING_MBPS, Booking, Calendar, Ground, peak_mbps
 from hydra.errors import AdmissionError, HydraError, KeyReused, LifecycleError, UnknownName
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, check_transition
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId, VlanId
+from hydra.quotas import Quota, Usage, check_quota
 
 HOLDING_STATES: Final = frozenset({ReservationState.ACTIVATING, ReservationState.ACTIVE})
 """States in which a reservation has, or is getting, its circuits."""
@@ -68,6 +69,8 @@ class ReservationRequest:
     """Not None: only held, and gone after this long unless it is committed."""
     owner: str | None = None
     """The tenant that it belongs to."""
+    quota: Quota | None = None
+    """Of the owner, as it is now."""
     retry: RetryKey | None = None
 
 
@@ -179,6 +182,8 @@ class ReservationBook:
         self._by_id: dict[str, Reservation] = {}
         self._calendar = Calendar(fabric)
         self._by_key: dict[tuple[str | None, str], list[str]] = {}
+        self._booked_by: dict[str, set[str]] = {}
+        """Ids of what is booked, by owner."""
         self._ends: list[tuple[float, str]] = []
         """A heap of when reservations are to end."""
         self._overdue: set[str] = set()
@@ -257,6 +262,9 @@ class ReservationBook:
             end_unix_s=math.inf if end is None else end,
             servers=_servers(self._fabric, request.src, request.dst),
         )
+        if request.owner is not None and request.quota is not None:
+            mine = self._bookings_of(request.owner)
+            check_quota(request.quota, mine, ask.mbps, ask.start_unix_s, ask.end_unix_s)
         held_until = None if request.hold_s is None else now + request.hold_s
         reservation = Reservation(
             id=reservation_id,
@@ -294,9 +302,18 @@ class ReservationBook:
         self._by_id[reservation.id] = reservation
         if reservation.is_booked and reservation.booked is not None:
             self._calendar.add(_booking(self._fabric, reservation, reservation.booked))
+            if reservation.owner is not None:
+                self._booked_by.setdefault(reservation.owner, set()).add(reservation.id)
         else:
-            self._calendar.remove(reservation.id)
+            self._unbook(reservation)
         return reservation
+
+    def _unbook(self, reservation: Reservation) -> None:
+        self._calendar.remove(reservation.id)
+        if reservation.owner is not None and (mine := self._booked_by.get(reservation.owner)):
+            mine.discard(reservation.id)
+            if not mine:
+                del self._booked_by[reservation.owner]
 
     def _stretch_overdue(self, now: float) -> None:
         """What is past its end has its circuits until it has let go of them."""
@@ -318,7 +335,7 @@ class ReservationBook:
 
     def _forget(self, reservation: Reservation) -> None:
         del self._by_id[reservation.id]
-        self._calendar.remove(reservation.id)
+        self._unbook(reservation)
         if reservation.retry is not None:
             key = reservation.owner, reservation.retry.key
             self._by_key[key].remove(reservation.id)
@@ -428,6 +445,15 @@ class ReservationBook:
         if not members:
             raise UnknownName(f"no group {group!r}")
         return members
+
+    def _bookings_of(self, owner: str) -> list[Booking]:
+        ids = self._booked_by.get(owner, ())
+        return [booking for i in ids if (booking := self._calendar.get(i)) is not None]
+
+    def usage(self, owner: str, now: float) -> Usage:
+        """What a tenant has, to be held against its quota."""
+        mine = self._bookings_of(owner)
+        return Usage(len(mine), peak_mbps(mine, now, math.inf))
 
     def admitted_before(self, owner: str | None, retry: RetryKey) -> tuple[Reservation, ...]:
         """What the same request with the same key brought about; empty if it is new.

@@ -30,6 +30,7 @@ _TENANTS: Final = frozenset(
         ("GET", "/v1/groups/{group_id}"),
         ("DELETE", "/v1/groups/{group_id}"),
         ("GET", "/v1/events"),
+        ("GET", "/v1/quotas"),
     }
 )
 

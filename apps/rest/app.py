@@ -15,6 +15,7 @@ from apps.rest import (
     operations,
     planning,
     problems,
+    quotas,
     reservations,
 )
 from apps.rest.access import PUBLIC
@@ -27,6 +28,7 @@ API_VERSION: Final = "1.0"
 _ROUTERS: Final = (
     reservations.router,
     groups.router,
+    quotas.router,
     events.router,
     planning.router,
     maintenance.router,
@@ -98,6 +100,7 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.service = service
+    app.state.tokens = tokens
     app.state.closing = Event()
     app.state.subscribers = 0
     for router in _ROUTERS:

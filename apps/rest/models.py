@@ -312,6 +312,18 @@ class CreatedGroup(Group):
     refused: list[RefusedEntry] = Field(description="Empty if it was all or nothing.")
 
 
+class Quota(Document):
+    tenant: str
+    max_reservations: int | None = Field(description="At a time; null: no limit.")
+    max_mbps: float | None = Field(description="At any moment; null: no limit.")
+    reservations: int = Field(description="Those that are not over.")
+    peak_mbps: float = Field(description="The most that is promised at any moment from now on.")
+
+
+class Quotas(Document):
+    quotas: list[Quota]
+
+
 class RackPair(Document):
     src: str
     dst: str
