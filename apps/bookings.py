@@ -12,7 +12,7 @@ from apps.mover import Mover
 from apps.planning import Planning
 from apps.upkeep import Upkeep
 from hydra.calendar import Ground
-from hydra.errors import AdmissionError, DeviceUnavailable, HydraError
+from hydra.errors import AdmissionError, DeviceUnavailable, HydraError, QuotaExceeded
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState
 from hydra.plan import Pair, paths_by_pair
@@ -137,7 +137,8 @@ class Bookings:
 
     def _with_devices(self, error: HydraError) -> HydraError:
         """A refusal that a device may be to blame for names the device."""
-        down = self._upkeep.down_planes() if isinstance(error, AdmissionError) else []
+        fabric_is_full = isinstance(error, AdmissionError) and not isinstance(error, QuotaExceeded)
+        down = self._upkeep.down_planes() if fabric_is_full else []
         return DeviceUnavailable("; ".join(down), str(error)) if down else error
 
     def _check_switches(self, request: ReservationRequest) -> None:

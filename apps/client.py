@@ -103,17 +103,22 @@ class HydraClient:
         dst: str,
         bandwidth_mbps: float,
         *,
+        minimum_mbps: float | None = None,
         duration_s: float | None = None,
         start_unix_s: float | None = None,
         end_unix_s: float | None = None,
         hold_s: float | None = None,
         wait_s: int = 0,
     ) -> models.Reservation:
-        """Ask for bandwidth; with ``wait_s``, up to a minute, wait until it is there."""
+        """Ask for bandwidth; with ``wait_s``, up to a minute, wait until it is there.
+
+        With ``minimum_mbps`` the answer's ``bandwidth_mbps`` is the most that fits, from there on.
+        """
         body = models.ReservationBody(
             src=src,
             dst=dst,
             bandwidth_mbps=bandwidth_mbps,
+            minimum_mbps=minimum_mbps,
             duration_s=duration_s,
             start_unix_s=start_unix_s,
             end_unix_s=end_unix_s,

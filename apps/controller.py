@@ -53,6 +53,7 @@ from hydra.model import (
 from hydra.plan import Plan, paths_by_pair
 from hydra.policy import Mode, Policy
 from hydra.quarantine import Quarantined
+from hydra.quotas import Usage
 from hydra.reservations import Reservation, ReservationRequest
 from hydra.roles import Task, TaskState
 from hydra.service import (
@@ -521,6 +522,10 @@ class Controller:
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         """Raises UnknownName, LifecycleError, Changed."""
         return self._bookings.release(reservation_id, seen)
+
+    def usage(self, owner: str) -> Usage:
+        """What a tenant has, to be held against its quota."""
+        return self._ledger.usage(owner)
 
     def reservations(self) -> Sequence[Reservation]:
         return self._ledger.reservations()

@@ -21,6 +21,7 @@ from hydra.journal_format import read_state, state_record
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
 from hydra.plan import Pair, paths_by_pair
+from hydra.quotas import Usage
 from hydra.reservations import Pin, Reservation, ReservationBook, ReservationRequest
 from hydra.service import Reconfiguration
 
@@ -282,6 +283,10 @@ class Ledger:
             for reservation_id, error in refused.items():
                 why = "; ".join(dict.fromkeys([*filter(None, tried), f"no other path: {error}"]))
                 self.change(reservation_id, ReservationState.FAILED, why)
+
+    def usage(self, owner: str) -> Usage:
+        with self._lock:
+            return self._book.usage(owner, time.time())
 
     def pins(self, leaving_out: frozenset[str] = frozenset()) -> tuple[Pin, ...]:
         with self._lock:

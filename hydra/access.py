@@ -10,11 +10,13 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
+from math import isfinite
 from typing import Any, Final
 
 from hydra.errors import HydraError
+from hydra.quotas import NO_QUOTA, Quota
 from hydra.reservations import Reservation
 
 _PREFIX: Final = "hydra"
@@ -36,6 +38,7 @@ class Caller:
 
     name: str
     role: Role
+    quota: Quota = NO_QUOTA
 
     @property
     def tenant(self) -> str | None:
@@ -58,6 +61,7 @@ class StoredToken:
     role: Role
     secret_sha256: str
     created_unix_s: float
+    quota: Quota = NO_QUOTA
 
     def to_record(self) -> dict[str, Any]:
         return {
@@ -65,6 +69,7 @@ class StoredToken:
             "role": self.role.value,
             "secret_sha256": self.secret_sha256,
             "created_unix_s": self.created_unix_s,
+            **{name: limit for name, limit in asdict(self.quota).items() if limit is not None},
         }
 
     @classmethod
@@ -76,12 +81,23 @@ class StoredToken:
                 Role(record["role"]),
                 str(record["secret_sha256"]),
                 float(record["created_unix_s"]),
+                _quota(record),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise HydraError(f"not a token's record ({type(error).__name__})") from None
         if not re.fullmatch(r"[0-9a-f]{64}", token.secret_sha256):
             raise HydraError(f"token {token.name}: secret_sha256 is not a SHA-256 in hexadecimal")
         return token
+
+
+def _quota(record: Mapping[str, Any]) -> Quota:
+    """Raises TypeError or ValueError for limits that are none: no limit at all would be worse."""
+    count, mbps = record.get("max_reservations"), record.get("max_mbps")
+    if count is not None and (not isinstance(count, int) or count < 0):
+        raise ValueError
+    if mbps is not None and not (isfinite(mbps) and mbps >= 0):
+        raise ValueError
+    return Quota(count, mbps)
 
 
 def check_name(name: str) -> str:
@@ -94,11 +110,11 @@ def check_name(name: str) -> str:
 
 
 def make_token(
-    name: str, role: Role, secret: str, created_unix_s: float
+    name: str, role: Role, secret: str, created_unix_s: float, quota: Quota = NO_QUOTA
 ) -> tuple[str, StoredToken]:
     """The token to hand out, and what to store of it; ``secret`` has to be random."""
     return f"{_PREFIX}_{check_name(name)}_{secret}", StoredToken(
-        name, role, _hash(secret), created_unix_s
+        name, role, _hash(secret), created_unix_s, quota
     )
 
 
@@ -111,7 +127,7 @@ def identify(text: str, known: Mapping[str, StoredToken]) -> Caller | None:
     genuine = hmac.compare_digest(_hash(secret), expected)
     if stored is None or not genuine or prefix != _PREFIX:
         return None
-    return Caller(stored.name, stored.role)
+    return Caller(stored.name, stored.role, stored.quota)
 
 
 def _hash(secret: str) -> str:

@@ -47,6 +47,27 @@ def admit(calendar: Calendar, ask: Ask, ground: Ground) -> Path:
     return path
 
 
+def admit_most(
+    calendar: Calendar, ask: Ask, least_mbps: float, ground: Ground
+) -> tuple[float, Path]:
+    """The highest bandwidth from ``least_mbps`` to ``ask.mbps`` that fits, and the path for it.
+
+    Raises AdmissionError if not even ``least_mbps`` fits.
+    """
+    if least_mbps >= ask.mbps:
+        return ask.mbps, admit(calendar, ask, ground)
+    anywhere = replace(ground, standing=())
+    path = _fit(calendar, ask, ground) or _fit(calendar, ask, anywhere)
+    if path is not None:
+        return ask.mbps, path
+    window = calendar.window(ask.start_unix_s, ask.end_unix_s, anywhere)
+    lower = _lower_rate(window, calendar, ask)
+    if lower is None or lower.bandwidth_mbps < least_mbps - ROUNDING_MBPS:
+        raise _refusal(calendar, replace(ask, mbps=least_mbps), anywhere)
+    most = replace(ask, mbps=lower.bandwidth_mbps)
+    return most.mbps, admit(calendar, most, ground)
+
+
 def _fit(calendar: Calendar, ask: Ask, ground: Ground) -> Path | None:
     return _fit_window(calendar.window(ask.start_unix_s, ask.end_unix_s, ground), calendar, ask)
 

@@ -71,6 +71,14 @@ class AdmissionError(HydraError):
         """The message without what is known of others' reservations."""
         super().__init__(message)
 
+    def discreet(self) -> AdmissionError:
+        """The same refusal, for those who may not know of others' reservations."""
+        return type(self)(self.in_public, self.alternatives)
+
+
+class QuotaExceeded(AdmissionError):
+    """A reservation that would exceed what its tenant may have."""
+
 
 class LifecycleError(HydraError):
     """A transition that the state of a resource does not allow."""

@@ -17,11 +17,12 @@ from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final
 
-from hydra.admission import Ask, admit, moment
-from hydra.calendar import ROUNDING_MBPS, Booking, Calendar, Ground
+from hydra.admission import Ask, admit_most, moment
+from hydra.calendar import ROUNDING_MBPS, Booking, Calendar, Ground, peak_mbps
 from hydra.errors import AdmissionError, HydraError, KeyReused, LifecycleError, UnknownName
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, check_transition
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId, VlanId
+from hydra.quotas import Quota, Usage, within_quota_mbps
 
 HOLDING_STATES: Final = frozenset({ReservationState.ACTIVATING, ReservationState.ACTIVE})
 """States in which a reservation has, or is getting, its circuits."""
@@ -58,6 +59,7 @@ class ReservationRequest:
     """Name of a rack or of a server."""
     dst: str
     bandwidth_mbps: float
+    """The most, if there is a minimum."""
     duration_s: float | None = None
     """None: until released, or until ``end_unix_s``."""
     start_unix_s: float | None = None
@@ -68,7 +70,15 @@ class ReservationRequest:
     """Not None: only held, and gone after this long unless it is committed."""
     owner: str | None = None
     """The tenant that it belongs to."""
+    quota: Quota | None = None
+    """Of the owner, as it is now."""
     retry: RetryKey | None = None
+    minimum_mbps: float | None = None
+    """The least that will do, where less than ``bandwidth_mbps`` is welcome, too."""
+
+    @property
+    def least_mbps(self) -> float:
+        return self.bandwidth_mbps if self.minimum_mbps is None else self.minimum_mbps
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +108,10 @@ class Reservation:
     path: Path | None = None
     """None until there is one; the last one when it is over."""
     vlan: VlanId | None = None
+    wanted_mbps: float | None = None
+    """What was asked for, if ``bandwidth_mbps`` might be less; None: just that."""
+    minimum_mbps: float | None = None
+    """The least that will do, should it need another path; None: what it has."""
     reason: str = ""
     """Why it is in this state, in words."""
 
@@ -179,6 +193,8 @@ class ReservationBook:
         self._by_id: dict[str, Reservation] = {}
         self._calendar = Calendar(fabric)
         self._by_key: dict[tuple[str | None, str], list[str]] = {}
+        self._booked_by: dict[str, set[str]] = {}
+        """Ids of what is booked, by owner."""
         self._ends: list[tuple[float, str]] = []
         """A heap of when reservations are to end."""
         self._overdue: set[str] = set()
@@ -221,10 +237,10 @@ class ReservationBook:
                 raise AdmissionError(f"{name} is a spine: it has no servers, no path ends there")
         _check_numbers(request)
         limit = fastest_circuit_mbps(fabric, src, dst)
-        if request.bandwidth_mbps > limit + ROUNDING_MBPS:
+        if request.least_mbps > limit + ROUNDING_MBPS:
             pair = f"{fabric.racks[src].name} and {fabric.racks[dst].name}"
             raise AdmissionError(
-                f"{request.bandwidth_mbps:g} Mb/s between {pair} is too much: the fastest circuit "
+                f"{request.least_mbps:g} Mb/s between {pair} is too much: the fastest circuit "
                 f"carries {limit:g} Mb/s; ask for at most {limit:g} Mb/s"
             )
         return src, dst
@@ -252,32 +268,50 @@ class ReservationBook:
             src=request.src,
             dst=request.dst,
             pair=rack_pair(src, dst),
-            mbps=request.bandwidth_mbps,
+            mbps=min(request.bandwidth_mbps, self._allowed_mbps(request, start, end)),
             start_unix_s=start,
             end_unix_s=math.inf if end is None else end,
             servers=_servers(self._fabric, request.src, request.dst),
         )
+        granted_mbps, path = admit_most(self._calendar, ask, request.least_mbps, ground)
         held_until = None if request.hold_s is None else now + request.hold_s
         reservation = Reservation(
             id=reservation_id,
             state=ReservationState.HELD if held_until is not None else _begun(start, now),
             src=request.src,
             dst=request.dst,
-            bandwidth_mbps=request.bandwidth_mbps,
+            bandwidth_mbps=granted_mbps,
             duration_s=None if end is None else end - start,
             src_rack=src,
             dst_rack=dst,
             created_unix_s=now,
             expires_unix_s=end,
             starts_unix_s=start,
-            booked=admit(self._calendar, ask, ground),
+            booked=path,
             held_until_unix_s=held_until,
             group=group,
             owner=request.owner,
             retry=request.retry,
+            wanted_mbps=None if request.minimum_mbps is None else request.bandwidth_mbps,
+            minimum_mbps=request.minimum_mbps,
         )
         self._insert(reservation)
         return reservation
+
+    def _allowed_mbps(
+        self, request: ReservationRequest, start_unix_s: float, end_unix_s: float | None
+    ) -> float:
+        """The most that quota and circuits allow at any time. Raises QuotaExceeded."""
+        src, dst = rack_of(self._fabric, request.src), rack_of(self._fabric, request.dst)
+        limit_mbps = max(request.least_mbps, fastest_circuit_mbps(self._fabric, src, dst))
+        if request.owner is None or request.quota is None:
+            return limit_mbps
+        end_unix_s = math.inf if end_unix_s is None else end_unix_s
+        mine = self._bookings_of(request.owner)
+        return min(
+            limit_mbps,
+            within_quota_mbps(request.quota, mine, request.least_mbps, start_unix_s, end_unix_s),
+        )
 
     def _insert(self, reservation: Reservation) -> None:
         if reservation.id in self._by_id:
@@ -294,9 +328,18 @@ class ReservationBook:
         self._by_id[reservation.id] = reservation
         if reservation.is_booked and reservation.booked is not None:
             self._calendar.add(_booking(self._fabric, reservation, reservation.booked))
+            if reservation.owner is not None:
+                self._booked_by.setdefault(reservation.owner, set()).add(reservation.id)
         else:
-            self._calendar.remove(reservation.id)
+            self._unbook(reservation)
         return reservation
+
+    def _unbook(self, reservation: Reservation) -> None:
+        self._calendar.remove(reservation.id)
+        if reservation.owner is not None and (mine := self._booked_by.get(reservation.owner)):
+            mine.discard(reservation.id)
+            if not mine:
+                del self._booked_by[reservation.owner]
 
     def _stretch_overdue(self, now: float) -> None:
         """What is past its end has its circuits until it has let go of them."""
@@ -318,7 +361,7 @@ class ReservationBook:
 
     def _forget(self, reservation: Reservation) -> None:
         del self._by_id[reservation.id]
-        self._calendar.remove(reservation.id)
+        self._unbook(reservation)
         if reservation.retry is not None:
             key = reservation.owner, reservation.retry.key
             self._by_key[key].remove(reservation.id)
@@ -388,14 +431,15 @@ class ReservationBook:
         for reservation in mine:
             ask = _ask(self._fabric, reservation, now)
             around = ground if reservation.holds_capacity else Ground(ground.max_hops)
+            least_mbps = min(ask.mbps, reservation.minimum_mbps or ask.mbps)
             try:
-                path = admit(self._calendar, ask, around)
+                mbps, path = admit_most(self._calendar, ask, least_mbps, around)
             except AdmissionError as error:
                 refused[reservation.id] = error
                 continue
-            if path != reservation.booked:
-                changed.append(replace(reservation, booked=path))
-            self._put(replace(reservation, booked=path))
+            moved = self._put(replace(reservation, booked=path, bandwidth_mbps=mbps))
+            if moved != reservation:
+                changed.append(moved)
         return tuple(changed), refused
 
     def prune(self, keep: int) -> tuple[str, ...]:
@@ -428,6 +472,15 @@ class ReservationBook:
         if not members:
             raise UnknownName(f"no group {group!r}")
         return members
+
+    def _bookings_of(self, owner: str) -> list[Booking]:
+        ids = self._booked_by.get(owner, ())
+        return [booking for i in ids if (booking := self._calendar.get(i)) is not None]
+
+    def usage(self, owner: str, now: float) -> Usage:
+        """What a tenant has, to be held against its quota."""
+        mine = self._bookings_of(owner)
+        return Usage(len(mine), peak_mbps(mine, now, math.inf))
 
     def admitted_before(self, owner: str | None, retry: RetryKey) -> tuple[Reservation, ...]:
         """What the same request with the same key brought about; empty if it is new.
@@ -541,12 +594,18 @@ def fastest_circuit_mbps(fabric: Fabric, src: RackId, dst: RackId) -> float:
 def _check_numbers(request: ReservationRequest) -> None:
     for name, value in (
         ("bandwidth_mbps", request.bandwidth_mbps),
+        ("minimum_mbps", request.minimum_mbps),
         ("duration_s", request.duration_s),
         ("hold_s", request.hold_s),
     ):
         # Written so that NaN fails, too.
         if value is not None and not (math.isfinite(value) and value > 0):
             raise AdmissionError(f"{name} must be a finite number above 0, got {value}")
+    if request.least_mbps > request.bandwidth_mbps:
+        raise AdmissionError(
+            f"minimum_mbps {request.minimum_mbps:g} is more than bandwidth_mbps "
+            f"{request.bandwidth_mbps:g}: bandwidth_mbps is the most, minimum_mbps the least"
+        )
 
 
 def _times(request: ReservationRequest, now: float) -> tuple[float, float | None]:

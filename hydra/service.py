@@ -21,6 +21,7 @@ from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
 from hydra.policy import Policy
 from hydra.quarantine import Quarantined
+from hydra.quotas import Usage
 from hydra.reservations import Reservation, ReservationRequest
 from hydra.roles import Task, TaskState
 
@@ -224,6 +225,9 @@ class ReservationService(Protocol):
 
     def reservation(self, reservation_id: str) -> Reservation:
         """Raises UnknownName."""
+
+    def usage(self, owner: str) -> Usage:
+        """What a tenant has, to be held against its quota."""
 
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         """Raises UnknownName, LifecycleError, and Changed if it is not as it was ``seen``."""

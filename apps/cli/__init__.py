@@ -31,6 +31,7 @@ _COMMANDS: Final = {
     "commit": ("planning", "Make a reservation that is only held one that stays."),
     "reservations": ("planning", "List reservations."),
     "release": ("planning", "Give the bandwidth of a reservation back."),
+    "quotas": ("quotas", "Show what tenants may have at a time, and what they have."),
     "reconcile": ("maintenance", "Mend what was changed behind the controller's back."),
     "quarantine": ("maintenance", "List the ToR ports that planning leaves out."),
     "with-bandwidth": ("bandwidth", "Run a command with bandwidth, and give it back."),

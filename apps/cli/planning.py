@@ -321,6 +321,7 @@ def _read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None
     examples=[
         "hydra reserve r1 r3 --mbps 80 --duration 3600 --wait",
         "hydra reserve h11 h21 --mbps 40 --start 2026-12-01T08:00 --end 2026-12-01T09:30",
+        "hydra reserve r1 r3 --mbps 80 --at-least 20",
         "hydra reserve r1 r3 --mbps 80 --dry-run",
     ],
 )
@@ -333,6 +334,13 @@ def _read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None
     callback=_read_positive,
     required=True,
     help="Held in both directions.",
+)
+@click.option(
+    "--at-least",
+    "minimum",
+    metavar="RATE",
+    callback=_read_positive,
+    help="Take less than --mbps where that does not fit, down to this.",
 )
 @click.option(
     "--duration",
@@ -356,6 +364,7 @@ def reserve(
     src: str,
     dst: str,
     rate: float,
+    minimum: float | None,
     duration: float | None,
     start: float | None,
     end: float | None,
@@ -374,6 +383,8 @@ def reserve(
     times = {"duration_s": duration, "start_unix_s": start, "end_unix_s": end, "hold_s": hold}
     body: JsonObject = {"src": src, "dst": dst, "bandwidth_mbps": rate}
     body |= {name: value for name, value in times.items() if value is not None}
+    if minimum is not None:
+        body["minimum_mbps"] = minimum
     if dry_run:
         with ControllerClient(url) as client:
             _print_preview(client.post(_RESERVATIONS, {**body, "dry_run": True}), as_json)
@@ -392,6 +403,7 @@ def _print_preview(document: JsonObject, as_json: bool) -> None:
     print_facts(
         [
             ("would be", document["state"]),
+            ("bandwidth", f"{mbps(document['bandwidth_mbps'])} Mb/s in each direction"),
             ("start", moment(document["start_unix_s"])),
             ("path", describe_path(document["booked"])),
         ]
@@ -478,13 +490,21 @@ def _print_reservation(document: JsonObject, as_json: bool) -> None:
             ("id", document["id"]),
             ("state", document["state"]),
             ("between", f"{document['src']} and {document['dst']}"),
-            ("bandwidth", f"{mbps(document['bandwidth_mbps'])} Mb/s in each direction"),
+            ("bandwidth", _describe_bandwidth(document)),
             ("start", moment(document["start_unix_s"])),
             ("expires", "when released" if expires is None else moment(expires)),
             ("path", _describe_own_path(document)),
             ("reason", document["reason"] or "-"),
         ]
     )
+
+
+def _describe_bandwidth(reservation: JsonObject) -> str:
+    text = f"{mbps(reservation['bandwidth_mbps'])} Mb/s in each direction"
+    if reservation["wanted_mbps"] is None:
+        return text
+    least, wanted = mbps(reservation["minimum_mbps"]), mbps(reservation["wanted_mbps"])
+    return f"{text} (asked for: {least} to {wanted})"
 
 
 def _describe_own_path(reservation: JsonObject) -> str:

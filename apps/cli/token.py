@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -15,8 +17,30 @@ from apps.cli.output import CommandError, json_option, print_json, print_table
 from apps.tokens import read_tokens, write_tokens
 from hydra.access import Role, StoredToken, make_token
 from hydra.errors import HydraError
+from hydra.quotas import NO_QUOTA, Quota
 
 _SECRET_BYTES: Final = 32
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_quota_options = (
+    click.option(
+        "--max-reservations",
+        type=click.IntRange(0),
+        help="A tenant's reservations that are not over, at most. Without: no limit.",
+    ),
+    click.option(
+        "--max-mbps",
+        type=click.FloatRange(0),
+        help="The sum of a tenant's bandwidths at any moment, at most. Without: no limit.",
+    ),
+)
+
+
+def _quota_of(command: _F) -> _F:
+    for option in reversed(_quota_options):
+        command = option(command)
+    return command
+
 
 _file_option = click.option(
     "--file",
@@ -35,11 +59,12 @@ _file_option = click.option(
         "hydra token create alice --role operator --file tokens.json",
         "hydra token create spark --role tenant --file tokens.json > spark.token",
         "hydra token list --file tokens.json",
+        "hydra token quota spark --max-reservations 20 --max-mbps 4000 --file tokens.json",
         "hydra token revoke spark --file tokens.json",
     ],
 )
 def token() -> None:
-    """Make, list and revoke tokens for the REST API.
+    """Make, list and revoke tokens for the REST API, and set what tenants may have at a time.
 
     The file holds hashes only. A running controller sees changes at once.
     """
@@ -53,16 +78,25 @@ def token() -> None:
     required=True,
     help="viewer: reads everything; tenant: its own reservations; operator: everything.",
 )
+@_quota_of
 @_file_option
 @json_option
-def create(name: str, role: str, path: Path, as_json: bool) -> None:
+def create(
+    name: str,
+    role: str,
+    max_reservations: int | None,
+    max_mbps: float | None,
+    path: Path,
+    as_json: bool,
+) -> None:
     """Make a token and print it: this is the only time that it can be seen."""
     known = _read(path)
     if name in known:
         raise CommandError(f"there is a token {name!r} already: revoke it first")
     secret = secrets.token_urlsafe(_SECRET_BYTES)
     try:
-        text, stored = make_token(name, Role(role), secret, time.time())
+        quota = _tenants_quota(Role(role), max_reservations, max_mbps)
+        text, stored = make_token(name, Role(role), secret, time.time(), quota)
         write_tokens(path, [*known.values(), stored])
     except HydraError as error:
         raise CommandError(str(error)) from error
@@ -73,6 +107,48 @@ def create(name: str, role: str, path: Path, as_json: bool) -> None:
     click.echo(f"{name} has the role {role}; clients take the token from HYDRA_TOKEN", err=True)
 
 
+@token.command(
+    "quota",
+    cls=Command,
+    examples=["hydra token quota spark --max-reservations 20 --file tokens.json"],
+)
+@click.argument("name")
+@_quota_of
+@_file_option
+@json_option
+def set_quota(
+    name: str, max_reservations: int | None, max_mbps: float | None, path: Path, as_json: bool
+) -> None:
+    """Set what a tenant may have at a time; limits that are not given are lifted.
+
+    Counts for what is asked for from now on: nothing that was admitted is taken away.
+    """
+    known = _read(path)
+    token = _named(known, name, path)
+    quota = _tenants_quota(token.role, max_reservations, max_mbps)
+    _write(path, {**known, name: replace(token, quota=quota)})
+    if as_json:
+        print_json({"name": name, **asdict(quota)})
+    else:
+        click.echo(f"{name} may have {_describe(quota)}")
+
+
+def _tenants_quota(role: Role, max_reservations: int | None, max_mbps: float | None) -> Quota:
+    quota = Quota(max_reservations, max_mbps)
+    if quota != NO_QUOTA and role is not Role.TENANT:
+        raise CommandError(f"quotas are for tenants: the role is {role.value}")
+    return quota
+
+
+def _describe(quota: Quota) -> str:
+    limits = []
+    if quota.max_reservations is not None:
+        limits.append(f"{quota.max_reservations} reservations")
+    if quota.max_mbps is not None:
+        limits.append(f"{quota.max_mbps:g} Mb/s")
+    return " and ".join(limits) or "what the fabric carries"
+
+
 @token.command("list", cls=Command, examples=["hydra token list --file tokens.json --json"])
 @_file_option
 @json_option
@@ -81,16 +157,25 @@ def list_tokens(path: Path, as_json: bool) -> None:
     known = _read(path).values()
     if as_json:
         shown = [
-            {"name": t.name, "role": t.role.value, "created_unix_s": t.created_unix_s}
+            {
+                "name": t.name,
+                "role": t.role.value,
+                "created_unix_s": t.created_unix_s,
+                **asdict(t.quota),
+            }
             for t in known
         ]
         print_json({"tokens": shown})
         return
     print_table(
         "Tokens",
-        ("name", "role", "created"),
-        ((t.name, t.role.value, moment(t.created_unix_s)) for t in known),
+        ("name", "role", "created", "may have"),
+        ((t.name, t.role.value, moment(t.created_unix_s), _may_have(t)) for t in known),
     )
+
+
+def _may_have(one: StoredToken) -> str:
+    return _describe(one.quota) if one.role is Role.TENANT else "-"
 
 
 @token.command(cls=Command, examples=["hydra token revoke spark --file tokens.json"])
@@ -100,17 +185,26 @@ def list_tokens(path: Path, as_json: bool) -> None:
 def revoke(name: str, path: Path, as_json: bool) -> None:
     """Make a token worthless. What a tenant reserved stays until it is released."""
     known = _read(path)
-    if name not in known:
-        names = ", ".join(known) or "none"
-        raise CommandError(f"no token {name!r} in {path}: there are {names}")
-    try:
-        write_tokens(path, [one for one in known.values() if one.name != name])
-    except HydraError as error:
-        raise CommandError(str(error)) from error
+    del known[_named(known, name, path).name]
+    _write(path, known)
     if as_json:
         print_json({"name": name, "revoked": True})
     else:
         click.echo(f"{name} is revoked")
+
+
+def _named(known: Mapping[str, StoredToken], name: str, path: Path) -> StoredToken:
+    if name not in known:
+        names = ", ".join(known) or "none"
+        raise CommandError(f"no token {name!r} in {path}: there are {names}")
+    return known[name]
+
+
+def _write(path: Path, tokens: Mapping[str, StoredToken]) -> None:
+    try:
+        write_tokens(path, tokens.values())
+    except HydraError as error:
+        raise CommandError(str(error)) from error
 
 
 def _read(path: Path) -> dict[str, StoredToken]:

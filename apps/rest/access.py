@@ -12,6 +12,9 @@ PUBLIC: Final = frozenset(
         ("GET", "/readyz"),
         ("GET", "/problems/{slug}"),
         ("GET", "/openapi.json"),
+        ("GET", "/docs"),
+        ("GET", "/docs/start.js"),
+        ("GET", "/docs/{name}"),
     }
 )
 """What needs no token: probes of a supervisor, and texts that everybody can read elsewhere."""
@@ -27,6 +30,7 @@ _TENANTS: Final = frozenset(
         ("GET", "/v1/groups/{group_id}"),
         ("DELETE", "/v1/groups/{group_id}"),
         ("GET", "/v1/events"),
+        ("GET", "/v1/quotas"),
     }
 )
 

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from apps.metrics import ServiceCollector
 from apps.rest import (
     decisions,
+    docs,
     events,
     groups,
     maintenance,
@@ -18,8 +19,10 @@ from apps.rest import (
     operations,
     planning,
     problems,
+    quotas,
     reservations,
 )
+from apps.rest.access import PUBLIC
 from apps.rest.guard import AuditLog, Guard, Limiter
 from apps.rest.middleware import BodyGuard, HeadAsGet
 from apps.tokens import TokenFile
@@ -29,17 +32,23 @@ API_VERSION: Final = "1.0"
 _ROUTERS: Final = (
     reservations.router,
     groups.router,
+    quotas.router,
     events.router,
     planning.router,
     maintenance.router,
     operations.router,
     decisions.router,
     metrics.router,
+    docs.router,
 )
 
 
 class _Api(FastAPI):
-    """FastAPI that describes its errors by the media type that they have."""
+    """FastAPI that describes its errors by their media type, and what needs a token."""
+
+    def __init__(self, *, asks_for_tokens: bool, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._asks_for_tokens = asks_for_tokens
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
@@ -49,7 +58,18 @@ class _Api(FastAPI):
                     _correct_errors(operation["responses"])
             for unused in ("HTTPValidationError", "ValidationError"):
                 description["components"]["schemas"].pop(unused, None)
+            if self._asks_for_tokens:
+                _ask_for_tokens(description)
         return super().openapi()
+
+
+def _ask_for_tokens(description: dict[str, Any]) -> None:
+    description["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    description["security"] = [{"token": []}]
+    for path, methods in description["paths"].items():
+        for method, operation in methods.items():
+            if (method.upper(), path) in PUBLIC:
+                operation["security"] = []
 
 
 def _correct_errors(by_status: dict[str, Any]) -> None:
@@ -74,11 +94,12 @@ def create_app(
     """The API in front of ``service``; serve it with :class:`apps.rest.server.RestServer`.
 
     Without ``tokens``, everybody who reaches it may do everything. /metrics shows what is in
-    ``registry``, and the state of the service. /openapi.json describes it.
-    There are no /docs pages: they would load their scripts from elsewhere, and a controller's
+    ``registry``, and the state of the service. /openapi.json describes the API, and /docs shows
+    that to people. FastAPI's own pages load their scripts from elsewhere, and a controller's
     network need not reach the Internet.
     """
     app = _Api(
+        asks_for_tokens=tokens is not None,
         title="HydRA",
         version=API_VERSION,
         summary="Circuits between racks: reservations, plans and reconfigurations.",
@@ -87,6 +108,7 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.service = service
+    app.state.tokens = tokens
     app.state.closing = Event()
     app.state.subscribers = 0
     app.state.registry = registry or CollectorRegistry()

@@ -24,6 +24,7 @@ def reservation_request(body: models.ReservationBody, key: str | None) -> Reserv
         body.end_unix_s,
         body.hold_s,
         retry=retry_key(key, body),
+        minimum_mbps=body.minimum_mbps,
     )
 
 
@@ -39,6 +40,7 @@ def group_requests(body: models.GroupBody, key: str | None) -> list[ReservationR
             body.end_unix_s,
             body.hold_s,
             retry=retry,
+            minimum_mbps=entry.minimum_mbps,
         )
         for entry in body.entries
     ]

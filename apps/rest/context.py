@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from fastapi import Depends, Request
 
 from apps.rest.tenant import TenantService
+from apps.tokens import TokenFile
 from hydra.access import LOCAL, Caller
 from hydra.service import ControllerService, ReservationService
 
@@ -29,8 +30,15 @@ async def _caller(request: Request) -> Caller:
 
 async def _reservation_service(request: Request) -> ReservationService:
     service: ControllerService = request.app.state.service
-    tenant = (await _caller(request)).tenant
-    return service if tenant is None else TenantService(service, tenant)
+    caller = await _caller(request)
+    if caller.tenant is None:
+        return service
+    return TenantService(service, caller.tenant, caller.quota)
+
+
+async def _tokens(request: Request) -> TokenFile | None:
+    tokens: TokenFile | None = request.app.state.tokens
+    return tokens
 
 
 CALLER: Final = "hydra.caller"
@@ -41,5 +49,7 @@ Reservations = Annotated[ReservationService, Depends(_reservation_service)]
 """The controller as the one who asks may see it."""
 Closing = Annotated[Event, Depends(_closing)]
 """Set when the server stops: whoever waits answers with what there is."""
+
+Tokens = Annotated[TokenFile | None, Depends(_tokens)]
 
 Asking = Annotated[Caller, Depends(_caller)]

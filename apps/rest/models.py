@@ -80,6 +80,11 @@ class ReservationBody(Span):
     src: Name = Field(description="Name of a rack or of a server.")
     dst: Name = Field(description="Name of a rack or of a server, in another rack.")
     bandwidth_mbps: float = Field(gt=0, description="Held in both directions.")
+    minimum_mbps: float | None = Field(
+        default=None,
+        gt=0,
+        description="Less than bandwidth_mbps will do, down to this: the most that fits is held.",
+    )
     dry_run: bool = Field(default=False, description="Only say what would come of it.")
 
 
@@ -89,6 +94,9 @@ class MatrixEntry(Body):
     src: Name
     dst: Name
     bandwidth_mbps: float = Field(gt=0, description="Held in both directions.")
+    minimum_mbps: float | None = Field(
+        default=None, gt=0, description="Less will do, down to this."
+    )
 
 
 class GroupBody(Span):
@@ -264,7 +272,11 @@ class Reservation(Document):
     dst: str
     src_rack: str
     dst_rack: str
-    bandwidth_mbps: float
+    bandwidth_mbps: float = Field(description="What is held.")
+    wanted_mbps: float | None = Field(
+        description="What was asked for, if there was a minimum; else null."
+    )
+    minimum_mbps: float | None
     duration_s: float | None
     created_unix_s: float
     start_unix_s: float
@@ -285,6 +297,7 @@ class ReservationPreview(Document):
     """What a reservation would become."""
 
     state: ReservationState
+    bandwidth_mbps: float = Field(description="What would be held.")
     booked: Path
     start_unix_s: float
     expires_unix_s: float | None
@@ -318,6 +331,18 @@ class Group(Document):
 
 class CreatedGroup(Group):
     refused: list[RefusedEntry] = Field(description="Empty if it was all or nothing.")
+
+
+class Quota(Document):
+    tenant: str
+    max_reservations: int | None = Field(description="At a time; null: no limit.")
+    max_mbps: float | None = Field(description="At any moment; null: no limit.")
+    reservations: int = Field(description="Those that are not over.")
+    peak_mbps: float = Field(description="The most that is promised at any moment from now on.")
+
+
+class Quotas(Document):
+    quotas: list[Quota]
 
 
 class RackPair(Document):

@@ -25,6 +25,7 @@ from hydra.errors import (
     KeyReused,
     LifecycleError,
     PlanError,
+    QuotaExceeded,
     UnknownName,
 )
 
@@ -76,6 +77,12 @@ ADMISSION_REFUSED: Final = ProblemType(
     "The fabric can't carry this reservation",
     "The bandwidth is not there, or is taken by other reservations; the detail says by which, "
     "and alternatives lists what would be admitted.",
+)
+QUOTA_EXCEEDED: Final = ProblemType(
+    "quota-exceeded",
+    409,
+    "The tenant's quota does not allow this",
+    "The tenant has, or would have, more at a time than its quota; the detail says what is left.",
 )
 LIFECYCLE_CONFLICT: Final = ProblemType(
     "lifecycle-conflict",
@@ -168,6 +175,7 @@ CATALOGUE: Final[tuple[ProblemType, ...]] = (
     NOT_FOUND,
     METHOD_NOT_ALLOWED,
     ADMISSION_REFUSED,
+    QUOTA_EXCEEDED,
     LIFECYCLE_CONFLICT,
     NO_PLAN,
     INVALID_CONFIGURATION,
@@ -327,9 +335,10 @@ async def _on_hydra(request: Request, error: Exception) -> Response:
         return problem_response(error.problem, str(error), path, errors=error.errors)
     if isinstance(error, AdmissionError):
         alternatives = error.alternatives
-        return problem_response(ADMISSION_REFUSED, str(error), path, alternatives=alternatives)
-    for kind in type(error).__mro__:
-        if (problem := _BY_ERROR.get(kind)) is not None:
+        kind = QUOTA_EXCEEDED if isinstance(error, QuotaExceeded) else ADMISSION_REFUSED
+        return problem_response(kind, str(error), path, alternatives=alternatives)
+    for one in type(error).__mro__:
+        if (problem := _BY_ERROR.get(one)) is not None:
             return problem_response(problem, str(error), path)
     raise error
 

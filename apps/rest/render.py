@@ -145,6 +145,8 @@ def reservation(fabric: Fabric, one: Reservation) -> models.Reservation:
         src_rack=fabric.racks[one.src_rack].name,
         dst_rack=fabric.racks[one.dst_rack].name,
         bandwidth_mbps=one.bandwidth_mbps,
+        wanted_mbps=one.wanted_mbps,
+        minimum_mbps=one.minimum_mbps,
         duration_s=one.duration_s,
         created_unix_s=one.created_unix_s,
         start_unix_s=one.starts_unix_s,
@@ -162,6 +164,7 @@ def preview(fabric: Fabric, one: ReservationPreview) -> models.ReservationPrevie
     assert document.booked is not None  # noqa: S101 - it was admitted
     return models.ReservationPreview(
         state=document.state,
+        bandwidth_mbps=document.bandwidth_mbps,
         booked=document.booked,
         start_unix_s=document.start_unix_s,
         expires_unix_s=document.expires_unix_s,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from hydra.errors import AdmissionError, UnknownName
 from hydra.events import EventLog
 from hydra.model import Fabric
+from hydra.quotas import Quota, Usage
 from hydra.reservations import Reservation, ReservationRequest
 from hydra.service import (
     ControllerService,
@@ -22,9 +23,10 @@ from hydra.service import (
 class TenantService:
     """What it makes belongs to the tenant; others' reservations do not exist, not even in words."""
 
-    def __init__(self, service: ControllerService, tenant: str) -> None:
+    def __init__(self, service: ControllerService, tenant: str, quota: Quota) -> None:
         self._service: ReservationService = service
         self._tenant = tenant
+        self._quota = quota
 
     @property
     def fabric(self) -> Fabric:
@@ -35,7 +37,7 @@ class TenantService:
         return self._service.events
 
     def _own(self, request: ReservationRequest) -> ReservationRequest:
-        return replace(request, owner=self._tenant)
+        return replace(request, owner=self._tenant, quota=self._quota)
 
     def _check(self, reservation_id: str) -> None:
         self.reservation(reservation_id)
@@ -46,7 +48,7 @@ class TenantService:
         try:
             yield
         except AdmissionError as error:
-            raise _discreetly(error) from None
+            raise error.discreet() from None
 
     def reserve(self, request: ReservationRequest) -> Reservation:
         with self._discreet():
@@ -59,7 +61,7 @@ class TenantService:
             outcome = self._service.reserve_all(
                 [self._own(request) for request in requests], all_or_nothing=all_or_nothing
             )
-        refused = tuple(Refusal(one.request, _discreetly(one.error)) for one in outcome.refused)
+        refused = tuple(Refusal(one.request, one.error.discreet()) for one in outcome.refused)
         return replace(outcome, refused=refused)
 
     def preview(self, request: ReservationRequest) -> ReservationPreview:
@@ -73,6 +75,11 @@ class TenantService:
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         self._check(reservation_id)
         return self._service.release(reservation_id, seen)
+
+    def usage(self, owner: str) -> Usage:
+        if owner != self._tenant:
+            raise UnknownName(f"no tenant {owner!r}")
+        return self._service.usage(owner)
 
     def reservations(self) -> Sequence[Reservation]:
         return [one for one in self._service.reservations() if one.owner == self._tenant]
@@ -88,7 +95,3 @@ class TenantService:
         if any(one.owner != self._tenant for one in members):
             raise UnknownName(f"no group {group!r}")
         return members
-
-
-def _discreetly(error: AdmissionError) -> AdmissionError:
-    return AdmissionError(error.in_public, error.alternatives)

@@ -179,3 +179,14 @@ def test_times_that_are_none(call, service, arguments, words):
     assert result.exit_code == 2
     assert words in result.stderr
     assert service.reservations() == []
+
+
+def test_less_will_do(call):
+    assert call("reserve", "r1", "r2", "--mbps", "80").exit_code == 0
+    dry = call("reserve", "r1", "r2", "--mbps", "80", "--at-least", "10", "--dry-run")
+    assert "20.0 Mb/s in each direction" in dry.stdout
+    made = call("reserve", "r1", "r2", "--mbps", "80", "--at-least", "10")
+    assert "20.0 Mb/s in each direction (asked for: 10.0 to 80.0)" in made.stdout
+    refused = call("reserve", "r1", "r2", "--mbps", "80", "--at-least", "90")
+    assert refused.exit_code == 1
+    assert "minimum_mbps 90 is more than bandwidth_mbps 80" in refused.stderr

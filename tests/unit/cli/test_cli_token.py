@@ -93,3 +93,35 @@ def test_what_is_no_token_is_not_repeated(call, monkeypatch):
     result = call("topology")
     assert result.exit_code == 2
     assert "two" not in result.stderr.replace("two lines", "")
+
+
+def test_quotas_are_set_shown_and_lifted(token, path):
+    token("create", "tina", "--role", "tenant", "--max-reservations", "2", "--max-mbps", "50")
+    (one,) = json.loads(token("list", "--json").stdout)["tokens"]
+    assert (one["max_reservations"], one["max_mbps"]) == (2, 50.0)
+    assert "2 reservations and 50 Mb/s" in token("list").stdout
+    secret = json.loads(path.read_text())["tokens"][0]["secret_sha256"]
+    assert "may have 70 Mb/s" in token("quota", "tina", "--max-mbps", "70").stdout
+    (stored,) = json.loads(path.read_text())["tokens"]
+    assert stored["secret_sha256"] == secret, "the token itself stays good"
+    assert "max_reservations" not in stored
+    assert "what the fabric carries" in token("quota", "tina").stdout
+
+
+def test_quotas_are_for_tenants_that_there_are(token, path):
+    token("create", "vera", "--role", "viewer")
+    before = path.read_text()
+    for arguments, words in (
+        (("quota", "vera", "--max-mbps", "1"), "for tenants"),
+        (("quota", "tina", "--max-mbps", "1"), "no token 'tina'"),
+        (("create", "olaf", "--role", "operator", "--max-mbps", "1"), "for tenants"),
+    ):
+        result = token(*arguments)
+        assert result.exit_code == 1
+        assert words in result.stderr
+    assert path.read_text() == before
+
+
+def test_quotas_without_tokens_are_none(call):
+    assert "none" in call("quotas").stdout
+    assert json.loads(call("quotas", "--json").stdout) == {"quotas": []}

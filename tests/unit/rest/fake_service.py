@@ -292,6 +292,10 @@ class FakeService:
         with self._lock:
             return self._book.members(group)
 
+    def usage(self, owner):
+        with self._lock:
+            return self._book.usage(owner, CREATED_UNIX_S)
+
     def reservations(self):
         with self._lock:
             return list(self._book)

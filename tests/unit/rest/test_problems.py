@@ -17,6 +17,7 @@ from hydra.errors import (
     LifecycleError,
     OutcomeUnknown,
     PlanError,
+    QuotaExceeded,
 )
 
 from .fake_service import SurpriseError
@@ -125,7 +126,7 @@ CASES = [
     # HTTP
     Case(404, "not-found", "/v2/reservations", method="GET"),
     Case(404, "not-found", "/", method="GET"),
-    Case(404, "not-found", "/docs", method="GET"),
+    Case(404, "not-found", "/redoc", method="GET"),
     Case(404, "not-found", RESERVATIONS + "/", method="GET"),
     Case(415, "unsupported-media-type", PLAN, "{}", headers={"Content-Type": "text/plain"}),
     Case(415, "unsupported-media-type", PLAN, "{}", headers={}),
@@ -174,6 +175,7 @@ def test_bad_requests(client, service, case):
     ("raised", "status", "slug"),
     [
         (AdmissionError("all ports are taken"), 409, "admission-refused"),
+        (QuotaExceeded("50 Mb/s at a time"), 409, "quota-exceeded"),
         (LifecycleError("too late"), 409, "lifecycle-conflict"),
         (PlanError("no path within 3 hops"), 409, "no-plan"),
         (DeviceUnavailable("p1", "connection refused"), 503, "device-unavailable"),
@@ -261,6 +263,7 @@ def test_every_problem_type_is_met_in_these_tests():
     """A type that nothing can cause has no place in the catalogue."""
     tested = {case.slug for case in CASES} | {
         "lifecycle-conflict",
+        "quota-exceeded",
         "precondition-failed",
         "key-reused",
         "too-many-subscribers",

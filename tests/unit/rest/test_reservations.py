@@ -41,6 +41,8 @@ def test_post_creates_and_tells_where(client):
         "src_rack": "r1",
         "dst_rack": "r2",
         "bandwidth_mbps": 10.0,
+        "wanted_mbps": None,
+        "minimum_mbps": None,
         "duration_s": 60.0,
         "created_unix_s": 1_700_000_000.0,
         "start_unix_s": 1_700_000_000.0,

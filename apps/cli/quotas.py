@@ -1,0 +1,42 @@
+"""``hydra quotas``: what tenants may have, and what they have."""
+
+from __future__ import annotations
+
+import click
+
+from apps.cli.client import ControllerClient, url_option
+from apps.cli.command import Command
+from apps.cli.output import json_option, mbps, print_json, print_table
+
+
+@click.command(cls=Command, examples=["hydra quotas", "hydra quotas --json"])
+@url_option
+@json_option
+def quotas(url: str, as_json: bool) -> None:
+    """Show what tenants may have at a time, and what they have.
+
+    Tenants see their own. `hydra token quota` sets them.
+    """
+    with ControllerClient(url) as client:
+        document = client.get("/v1/quotas")
+    if as_json:
+        print_json(document)
+        return
+    print_table(
+        "Quotas",
+        ("tenant", "reservations>", "of>", "peak Mb/s>", "of>"),
+        (
+            (
+                one["tenant"],
+                one["reservations"],
+                _limit(one["max_reservations"]),
+                mbps(one["peak_mbps"]),
+                "-" if one["max_mbps"] is None else mbps(one["max_mbps"]),
+            )
+            for one in document["quotas"]
+        ),
+    )
+
+
+def _limit(count: int | None) -> str:
+    return "-" if count is None else str(count)
