@@ -158,7 +158,7 @@ class _Words:
         latest = self.evidence.decisions[0]
         yield f"{latest.words}; no proposal that is remembered changes a circuit between the two"
         seen = latest.seen(self.found.a, self.found.b) or latest.seen(self.found.b, self.found.a)
-        if seen is None:
+        if seen is None and latest.demand:
             yield "their demand was not among the largest then"
 
     def _decision(self, one: Decision) -> Iterator[str]:

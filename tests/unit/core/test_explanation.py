@@ -8,6 +8,7 @@ from hydra.decisions import Action, seen_demand
 from hydra.explanation import Evidence, explain
 from hydra.model import Circuit, NetworkState, Path, RackId, Topology, VlanId
 from hydra.policy import Mode, Policy
+from hydra.worth import no_plan
 from tests.unit.core.fabrics import small_fabric
 
 FABRIC = small_fabric(racks=4, planes=1, servers=2)
@@ -63,6 +64,14 @@ def test_why_there_is_none():
         "1970-01-01T00:00:00Z change: gains 800.0 Mbit for a cost of 0.0 Mbit; "
         "no proposal that is remembered changes a circuit between the two",
         "their demand was not among the largest then",
+    )
+
+
+def test_what_could_not_be_planned_is_told_without_guesses():
+    nothing = replace(evidence(), decisions=[no_plan("no demand yet", frozenset(), (), "me", 0.0)])
+    assert explain(nothing, R1, R2).lines[-1] == (
+        "1970-01-01T00:00:00Z no plan: no demand yet; "
+        "no proposal that is remembered changes a circuit between the two"
     )
 
 
