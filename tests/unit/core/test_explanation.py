@@ -5,7 +5,7 @@ import pytest
 
 from apps.rehearsal import Rehearsal
 from hydra.decisions import Action, seen_demand
-from hydra.explanation import Evidence, explain
+from hydra.explanation import Builder, Evidence, explain
 from hydra.model import Circuit, NetworkState, Path, RackId, Topology, VlanId
 from hydra.policy import Mode, Policy
 from hydra.worth import no_plan
@@ -42,6 +42,7 @@ def test_why_a_circuit_stands():
     assert found.vlan is not None
     assert list(found.lines) == [
         "r1 =p1= r2 stands, and carries: r1 - r2",
+        "what set up r1 =p1= r2 is not remembered",
         "r1 to r2: 40.0 Mbps measured, an elephant (elephants begin at 1 Mbps); "
         "200.0 Mbps planned for",
         "r2 to r1: 0.0 Mbps measured, mice (elephants begin at 1 Mbps); 0.0 Mbps planned for",
@@ -51,6 +52,15 @@ def test_why_a_circuit_stands():
         "  it saw r1 to r2: 40.0 Mbps measured, 200.0 Mbps planned for",
         "  as things stood 20.0 of 200.0 Mbps were served; with the plan of hydra-bfs, 100.0",
     ]
+
+
+def test_who_set_it_up():
+    loop = evidence(rates(r1_r2=40))
+    (circuit,) = loop.state.topology.circuits
+    known = replace(loop, builders={circuit: Builder("7f3a", "operator")})
+    assert explain(known, R1, R2).lines[1] == (
+        "r1 =p1= r2 was set up by reconfiguration 7f3a, asked for by: operator"
+    )
 
 
 def test_why_there_is_none():
