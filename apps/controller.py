@@ -37,7 +37,7 @@ from hydra.config.reload import Reload, reload
 from hydra.decisions import Action, Decision, Verdict, seen_demand
 from hydra.errors import DeviceUnavailable, HydraError, PlanError, UnknownName
 from hydra.events import EventLog
-from hydra.explanation import Evidence, Explanation, explain
+from hydra.explanation import Builder, Evidence, Explanation, explain
 from hydra.journal import Journal, JournalError
 from hydra.model import (
     Circuit,
@@ -484,6 +484,11 @@ class Controller:
     def explain(self, a: RackId, b: RackId) -> Explanation:
         """Why these two racks are joined as they are."""
         seen = self.demand()
+        builders = {
+            circuit: Builder(one.id, one.trigger)
+            for one in reversed(self.reconfigurations())
+            for circuit in one.connected
+        }
         evidence = Evidence(
             self._fabric,
             self._policy,
@@ -492,6 +497,7 @@ class Controller:
             seen.estimated_mbps,
             self.reservations(),
             self.decisions(),
+            builders,
         )
         return explain(evidence, a, b)
 

@@ -237,7 +237,7 @@ def estimates() -> Iterator[Result]:
                 "ours": lambda _, s=src, d=dst, c=capacity: estimate_flows(s, d, c, c),
                 "plain": lambda _, s=src, d=dst, n=racks: plain_estimate(s, d, n, RATE_MBPS),
             },
-            3 if count < 100_000 else 1,
+            3,
         )
         yield Result(
             f"demand of {count:,} flows, {racks} racks",

@@ -97,8 +97,8 @@ class DemandMeter:
     def _clock_anomaly(self, elapsed_s: float, aged_s: float) -> Anomaly | None:
         if elapsed_s < 0:
             return Anomaly.CLOCK_WENT_BACK
-        if not math.isfinite(elapsed_s) or not math.isfinite(aged_s) or aged_s < 0:
-            return None  # nothing to compare; an age that fell is of a rule installed anew
+        if not math.isfinite(elapsed_s) or not math.isfinite(aged_s) or aged_s <= 0:
+            return None  # nothing to compare: no ages, or of a rule that was installed anew
         near, far = sorted((elapsed_s, aged_s))
         if far > _CLOCK_RATIO * near + _CLOCK_SLACK_S:
             return Anomaly.CLOCKS_DISAGREE

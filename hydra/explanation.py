@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hydra.decisions import Action, Decision, SeenDemand
@@ -37,6 +37,14 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
+class Builder:
+    """The reconfiguration that set a circuit up."""
+
+    reconfiguration: str
+    trigger: str
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What an explanation is drawn from."""
 
@@ -48,6 +56,8 @@ class Evidence:
     reservations: Sequence[Reservation]
     decisions: Sequence[Decision]
     """Newest first."""
+    builders: Mapping[Circuit, Builder] = field(default_factory=dict)
+    """Of circuits, as far as they are remembered."""
 
 
 def explain(evidence: Evidence, a: RackId, b: RackId) -> Explanation:
@@ -124,6 +134,7 @@ class _Words:
         if found.circuits:
             users = ", ".join(f"{self._rack(p.src)} - {self._rack(p.dst)}" for p in found.users)
             yield f"{self._circuits(found.circuits)} stands, and carries: {users or 'nothing'}"
+            yield from self._who_built(found.circuits)
         else:
             yield f"no circuit joins {pair} directly"
         if found.path is None:
@@ -131,6 +142,17 @@ class _Words:
         elif not set(found.path.circuits) <= set(found.circuits):
             way = self._circuits(found.path.circuits)
             yield f"traffic between {pair} takes {found.path.hops} hops: {way}"
+
+    def _who_built(self, circuits: Iterable[Circuit]) -> Iterator[str]:
+        for circuit in circuits:
+            builder = self.evidence.builders.get(circuit)
+            if builder is None:
+                yield f"what set up {self._circuit(circuit)} is not remembered"
+            else:
+                yield (
+                    f"{self._circuit(circuit)} was set up by reconfiguration "
+                    f"{builder.reconfiguration}, asked for by: {builder.trigger}"
+                )
 
     def _what_they_want(self) -> Iterator[str]:
         threshold_mbps = self.evidence.policy.elephant_mbps
@@ -158,7 +180,7 @@ class _Words:
         latest = self.evidence.decisions[0]
         yield f"{latest.words}; no proposal that is remembered changes a circuit between the two"
         seen = latest.seen(self.found.a, self.found.b) or latest.seen(self.found.b, self.found.a)
-        if seen is None:
+        if seen is None and latest.demand:
             yield "their demand was not among the largest then"
 
     def _decision(self, one: Decision) -> Iterator[str]:

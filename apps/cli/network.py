@@ -136,6 +136,8 @@ def demand(url: str, as_json: bool) -> None:
     click.echo(f"source: {document['source']}" + ("" if age is None else f", {age:.1f} s old"))
     if document["stale"]:
         click.echo("counters are late from " + ", ".join(document["stale"]))
+    for cause, cases in document["troubles"].items():
+        click.echo(f"readings not used: {cause}, {cases} times")
     entries = sorted(document["entries"], key=lambda entry: -float(entry["rate_mbps"]))
     print_table(
         "Demand",

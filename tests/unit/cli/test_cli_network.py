@@ -78,6 +78,7 @@ def test_demand_shows_the_largest_first(call):
     result = call("demand")
     assert result.exit_code == 0
     assert "counters are late from h42" in result.stdout
+    assert "readings not used: no answer, 3 times" in result.stdout
     assert result.stdout.index("12.5") < result.stdout.index("3.0")
     assert len(json.loads(call("demand", "--json").stdout)["entries"]) == 2
 

@@ -140,6 +140,13 @@ def test_ages_in_whole_seconds_and_rules_installed_anew_are_no_clocks_that_step(
     assert demand.matrix()[0, 1] == pytest.approx(10)
 
 
+def test_a_switch_that_tells_no_ages_is_measured_all_the_same():
+    demand = meter()
+    for second in (0, 60, 120):
+        assert demand.update(H11, totals(0, 10 * second, 0), float(second), 0.0) is None
+    assert demand.matrix()[0, 1] == pytest.approx(10)
+
+
 def test_a_silent_server_keeps_its_rates_and_is_named():
     demand = meter()
     demand.update(H11, totals(0, 0, 0), 0.0)

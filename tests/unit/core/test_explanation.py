@@ -5,9 +5,10 @@ import pytest
 
 from apps.rehearsal import Rehearsal
 from hydra.decisions import Action, seen_demand
-from hydra.explanation import Evidence, explain
+from hydra.explanation import Builder, Evidence, explain
 from hydra.model import Circuit, NetworkState, Path, RackId, Topology, VlanId
 from hydra.policy import Mode, Policy
+from hydra.worth import no_plan
 from tests.unit.core.fabrics import small_fabric
 
 FABRIC = small_fabric(racks=4, planes=1, servers=2)
@@ -41,6 +42,7 @@ def test_why_a_circuit_stands():
     assert found.vlan is not None
     assert list(found.lines) == [
         "r1 =p1= r2 stands, and carries: r1 - r2",
+        "what set up r1 =p1= r2 is not remembered",
         "r1 to r2: 40.0 Mbps measured, an elephant (elephants begin at 1 Mbps); "
         "200.0 Mbps planned for",
         "r2 to r1: 0.0 Mbps measured, mice (elephants begin at 1 Mbps); 0.0 Mbps planned for",
@@ -50,6 +52,15 @@ def test_why_a_circuit_stands():
         "  it saw r1 to r2: 40.0 Mbps measured, 200.0 Mbps planned for",
         "  as things stood 20.0 of 200.0 Mbps were served; with the plan of hydra-bfs, 100.0",
     ]
+
+
+def test_who_set_it_up():
+    loop = evidence(rates(r1_r2=40))
+    (circuit,) = loop.state.topology.circuits
+    known = replace(loop, builders={circuit: Builder("7f3a", "operator")})
+    assert explain(known, R1, R2).lines[1] == (
+        "r1 =p1= r2 was set up by reconfiguration 7f3a, asked for by: operator"
+    )
 
 
 def test_why_there_is_none():
@@ -63,6 +74,14 @@ def test_why_there_is_none():
         "1970-01-01T00:00:00Z change: gains 800.0 Mbit for a cost of 0.0 Mbit; "
         "no proposal that is remembered changes a circuit between the two",
         "their demand was not among the largest then",
+    )
+
+
+def test_what_could_not_be_planned_is_told_without_guesses():
+    nothing = replace(evidence(), decisions=[no_plan("no demand yet", frozenset(), (), "me", 0.0)])
+    assert explain(nothing, R1, R2).lines[-1] == (
+        "1970-01-01T00:00:00Z no plan: no demand yet; "
+        "no proposal that is remembered changes a circuit between the two"
     )
 
 

@@ -154,7 +154,8 @@ class FakeService:
     def demand(self) -> DemandReport:
         rate = np.zeros((4, 4))
         rate[0, 1], rate[2, 3] = 12.5, 3.0
-        return DemandReport(DemandSource.MEASURED, rate, rate * 2, 0.5, ("h42",))
+        troubles = {"no answer": 3}
+        return DemandReport(DemandSource.MEASURED, rate, rate * 2, 0.5, ("h42",), troubles)
 
     def plan(self, request) -> PlanReport:
         self._may_fail()

@@ -63,7 +63,7 @@ def test_demand_lists_the_pairs_that_have_some(client):
         "source": "measured",
         "age_s": 0.5,
         "stale": ["h42"],
-        "troubles": {},
+        "troubles": {"no answer": 3},
         "entries": [
             {"src": "r1", "dst": "r2", "rate_mbps": 12.5, "estimated_mbps": 25.0},
             {"src": "r3", "dst": "r4", "rate_mbps": 3.0, "estimated_mbps": 6.0},
