@@ -216,3 +216,12 @@ def test_hybrid_share_by_hand():
     assert helios_patterns.hybrid_share(demand, capacity) == pytest.approx(10 / 60)
     capacity[0, 1] = 30_000.0
     assert helios_patterns.hybrid_share(demand, capacity) == pytest.approx(40 / 60)
+
+
+def test_a_stability_period_by_hand():
+    change = helios_patterns.Change(before=0.2, dark=0.1, after=1.0)
+    loop_s = helios_patterns.LOOP_S
+    by_hand = (loop_s * 0.2 + 0.025 * 0.1 + (4 - loop_s - 0.025)) / 4
+    assert change.mean(4, 0) == pytest.approx(by_hand)
+    assert change.mean(0.2, 0) == pytest.approx(0.2)  # over before the loop has seen it
+    assert change.mean(0.5, 2.6) < change.mean(0.5, 0)
