@@ -69,8 +69,8 @@ def _helios_rows(run: Prices) -> Iterator[Row]:
         ratio = figure.ours / figure.published
         yield Row(
             f"Helios: {figure.name}",
-            f"{figure.published:,g}",
-            f"{figure.ours:,.4g}",
+            figure.text(figure.published),
+            figure.text(figure.ours),
             ratio,
             f"within a factor of {_FACTOR}",
             1 / _FACTOR <= ratio <= _FACTOR,

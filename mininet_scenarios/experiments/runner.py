@@ -123,7 +123,7 @@ def _document(
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": seconds,
         "machine": {
-            "kernel": platform.release(),
+            "kernel": platform.release().partition("-")[0],  # the rest names a build
             "cpus": os.cpu_count(),
             "python": platform.python_version(),
         },
