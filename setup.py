@@ -9,11 +9,11 @@ HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "hydra/__init__.py").read_text())
 
 
-def run_time_requirements() -> list[str]:
-    """The first section of requirements.txt: the only place where versions are written."""
+def requirements(section: int) -> list[str]:
+    """A section of requirements.txt, the only place where versions are written; 0: run time."""
     text = (HERE / "requirements.txt").read_text()
-    first_section = text.split("\n\n", 1)[0]
-    lines = (line.split("#", 1)[0].strip() for line in first_section.splitlines())
+    chosen = text.split("\n\n")[section]
+    lines = (line.split("#", 1)[0].strip() for line in chosen.splitlines())
     return [line for line in lines if line]
 
 
@@ -33,9 +33,16 @@ setup(
             "drivers.*",
             "apps",
             "apps.*",
+            "mininet_scenarios",
+            "mininet_scenarios.*",
         ]
     ),
-    package_data={"apps.prices": ["data/*.yaml"], "apps.traces": ["data/*.txt"]},
+    package_data={
+        "apps.prices": ["data/*.yaml"],
+        "apps.traces": ["data/*.txt"],
+        "mininet_scenarios.emulators": ["yang/*.yang"],
+        "mininet_scenarios.experiments": ["templates/*.j2"],
+    },
     ext_modules=[
         Extension(
             "topology._native",  # see docs/decisions/0006-compiled-kernels-in-c.md
@@ -48,11 +55,13 @@ setup(
         )
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
-    install_requires=run_time_requirements(),
+    install_requires=requirements(0),
+    extras_require={"experiments": requirements(1)},
     entry_points={
         "console_scripts": [
             "hydra = apps.cli:main",
             "ryu-manager = apps.launcher:ryu_manager",
-        ]
+        ],
+        "hydra.commands": ["experiment = mininet_scenarios.cli:experiment"],
     },
 )

@@ -38,7 +38,7 @@ from mininet_scenarios.stage import Stage
 from mininet_scenarios.testbed import Testbed
 
 DEFAULT_CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "demo.yaml"
-_BUILD_S: Final = 3.0
+BUILD_S: Final = 3.0
 _WIDTH_IN_A_FILE: Final = 130
 
 
@@ -65,7 +65,7 @@ class Options:
     @property
     def expected_s(self) -> float:
         plans = [plan for plan in (self.fig9a, self.fig9b) if plan is not None]
-        return sum(_BUILD_S + plan.expected_s for plan in plans)
+        return sum(BUILD_S + plan.expected_s for plan in plans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +84,16 @@ def play(options: Options, narrator: Narrator) -> Results:
     a: Fig9aResult | None = None
     b: Fig9bResult | None = None
     if options.fig9a is not None:
-        with _stage(options.config, 1.0, work_dir / "a", narrator) as stage:
+        with stage_of(options.config, 1.0, work_dir / "a", narrator) as stage:
             a = fig9a.run(stage, options.fig9a, narrator)
     if options.fig9b is not None:
-        with _stage(options.config, fig9b.RATE_SCALE, work_dir / "b", narrator) as stage:
+        with stage_of(options.config, fig9b.RATE_SCALE, work_dir / "b", narrator) as stage:
             b = fig9b.run(stage, options.fig9b, narrator)
     return Results(a, b)
 
 
 @contextmanager
-def _stage(source: Path, scale: float, work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
+def stage_of(source: Path, scale: float, work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
     """A testbed of the fabric in ``source`` with all its rates multiplied by ``scale``."""
     work_dir.mkdir(parents=True)
     load_configuration(source)
@@ -102,7 +102,7 @@ def _stage(source: Path, scale: float, work_dir: Path, narrator: Narrator) -> It
     path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     loaded = load_configuration(path)
     with ExitStack() as stack:
-        with narrator.phase("building the testbed", _BUILD_S):
+        with narrator.phase("building the testbed", BUILD_S):
             testbed = stack.enter_context(Testbed(loaded.fabric, loaded.controller))
         yield Stage(testbed, loaded.fabric, config, work_dir)
 
@@ -191,7 +191,7 @@ def _options(arguments: Sequence[str] | None) -> tuple[Options, bool]:
 
 
 @contextmanager
-def _sigterm_leaves() -> Iterator[None]:
+def sigterm_leaves() -> Iterator[None]:
     """SIGTERM unwinds the block by SystemExit, as Ctrl-C does by KeyboardInterrupt."""
 
     def leave(number: int, _frame: FrameType | None) -> None:
@@ -207,7 +207,7 @@ def _sigterm_leaves() -> Iterator[None]:
 def _attempt(options: Options, console: Console) -> Results | int:
     """The results, or the exit status where there are none."""
     try:
-        with _sigterm_leaves(), ConsoleNarrator(console, options.expected_s) as narrator:
+        with sigterm_leaves(), ConsoleNarrator(console, options.expected_s) as narrator:
             return play(options, narrator)
     except KeyboardInterrupt:
         status = 128 + signal.SIGINT

@@ -32,6 +32,8 @@ class Row:
     target: str = ""
     met: bool | None = None
     """None where nothing was asked for."""
+    why: str = ""
+    """Where ours differs from the paper's: why, in a sentence."""
 
 
 def rows(fig9a: Fig9aResult | None, fig9b: Fig9bResult | None) -> list[Row]:
@@ -46,9 +48,9 @@ def rows(fig9a: Fig9aResult | None, fig9b: Fig9bResult | None) -> list[Row]:
     return lines
 
 
-def table(lines: Iterable[Row]) -> Table:
+def table(lines: Iterable[Row], title: str = "HydRA, section V.B: the paper and this run") -> Table:
     """For the terminal; readable without colour as well."""
-    result = Table(title="HydRA, section V.B: the paper and this run")
+    result = Table(title=title)
     for heading in ("figure", "paper", "ours", "ours / paper", "target", "met"):
         result.add_column(heading, justify="left" if heading == "figure" else "right")
     for line in lines:

@@ -6,6 +6,7 @@ Sub-commands are imported when they are called: ``hydra --help`` must not wait f
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 import click
@@ -50,6 +51,8 @@ _COMMANDS: Final = {
     "device": ("device", "Work on optical switches and ToRs directly, without a controller."),
 }
 """Name → (module in this package, what it does in a line)."""
+_CONTRIBUTED: Final = "hydra.commands"
+"""Entry points of this group add commands: see docs/decisions/0009-contributed-commands.md."""
 _EXIT_STATUS: Final = (
     "0  done",
     "1  refused, or something is wrong",
@@ -62,11 +65,11 @@ _EXAMPLE: Final = ("hydra check fabric.yaml && hydra run --config fabric.yaml",)
 
 class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return list(_COMMANDS)
+        return [*_COMMANDS, *sorted(_contributed())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
-            return None
+            return _load(cmd_name)
         module = import_module(f"{__name__}.{_COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
@@ -74,8 +77,39 @@ class _LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, short) for name, (_, short) in _COMMANDS.items()])
+        added = [(name, _load(name)) for name in sorted(_contributed())]
+        if added:
+            with formatter.section("Contributed commands"):
+                formatter.write_dl(
+                    [(n, one.get_short_help_str(limit=100)) for n, one in added if one]
+                )
         write_section("Exit status", _EXIT_STATUS, formatter)
         write_section("Example", _EXAMPLE, formatter)
+
+
+def _contributed() -> dict[str, EntryPoint]:
+    """Commands of other packages by name; ours can't be replaced."""
+    found = entry_points(group=_CONTRIBUTED)
+    return {point.name: point for point in found if point.name not in _COMMANDS}
+
+
+def _load(name: str) -> click.Command | None:
+    """A contributed command; one that says why, where its package can't be imported."""
+    point = _contributed().get(name)
+    if point is None:
+        return None
+    try:
+        command: click.Command = point.load()
+    except (ImportError, AttributeError) as error:
+        return _broken(name, f"{point.value}: {error}")
+    return command
+
+
+def _broken(name: str, why: str) -> click.Command:
+    def refuse() -> None:
+        raise click.ClickException(f"the command {name} can't be loaded from {why}")
+
+    return click.Command(name, callback=refuse, help=f"Can't be loaded from {why}")
 
 
 @click.command(

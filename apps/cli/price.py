@@ -192,8 +192,8 @@ def _pods(prices: PodPrices, plot: Path | None, *, as_json: bool) -> None:
         [
             (
                 figure.name,
-                f"{figure.published:,g}",
-                f"{figure.ours:,.4g}",
+                figure.text(figure.published),
+                figure.text(figure.ours),
                 f"{figure.ours / figure.published:.2f}",
             )
             for figure in figures

@@ -59,6 +59,11 @@ class Figure:
     published: float
     ours: float
 
+    @staticmethod
+    def text(value: float) -> str:
+        """Whole from a thousand, three digits below."""
+        return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
 
 def held_against(
     study: PodStudy, helios: HeliosNetwork, published: PublishedPods

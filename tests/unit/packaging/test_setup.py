@@ -29,7 +29,7 @@ def test_the_name_clashes_with_nothing(metadata):
 def test_every_package_is_in_and_no_test(metadata):
     packages = {
         ".".join(init.parent.relative_to(ROOT).parts)
-        for top in ("hydra", "topology", "drivers", "apps")
+        for top in ("hydra", "topology", "drivers", "apps", "mininet_scenarios")
         for init in (ROOT / top).rglob("__init__.py")
     }
     assert set(metadata["packages"]) == packages
@@ -37,7 +37,7 @@ def test_every_package_is_in_and_no_test(metadata):
 
 def test_every_module_is_in_a_package():
     """A directory without __init__.py would be left out of the wheel without a word."""
-    for top in ("hydra", "topology", "drivers", "apps"):
+    for top in ("hydra", "topology", "drivers", "apps", "mininet_scenarios"):
         for module in (ROOT / top).rglob("*.py"):
             assert (module.parent / "__init__.py").exists(), module
 

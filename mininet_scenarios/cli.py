@@ -1,0 +1,141 @@
+"""``hydra experiment``, which the installation contributes to the ``hydra`` command.
+
+Nothing heavy is imported before a command runs: ``hydra --help`` must not wait for it.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import click
+
+from apps.cli.command import Command, Group
+from hydra.errors import HydraError
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+_results_option = click.option(
+    "--results",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    help="Where each experiment has a directory.",
+)
+
+
+@click.group(
+    cls=Group,
+    examples=(
+        "hydra experiment list",
+        "hydra experiment run tournament --scale full",
+        "hydra experiment report",
+    ),
+)
+def experiment() -> None:
+    """Run the papers' experiments, and hold them against the published figures."""
+
+
+@experiment.command("list", cls=Command, examples=("hydra experiment list",))
+@_json_option
+def list_experiments(as_json: bool) -> None:
+    """List the experiments, where they come from, and how long they take."""
+    found = _module("runner").catalogue()
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    output = import_module("apps.cli.output")
+    output.print_table(
+        "Experiments",
+        ("name", "what", "source", "short>", "full>", "needs"),
+        [
+            (
+                one["name"],
+                one["title"],
+                one["source"],
+                _duration(one["expected_short_s"]),
+                _duration(one["expected_full_s"]),
+                "root, Mininet" if one["needs_data_plane"] else "",
+            )
+            for one in found
+        ],
+    )
+
+
+@experiment.command(
+    cls=Command,
+    examples=("hydra experiment run prices", "hydra experiment run tournament --scale full"),
+)
+@click.argument("name")
+@click.option(
+    "--scale",
+    type=click.Choice(("short", "full")),
+    default="short",
+    show_default=True,
+    help="short: as in CI; full: as in the results that are published.",
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="Repetitions, each with a workload of its own.",
+)
+@_results_option
+@_json_option
+def run(name: str, scale: str, repeat: int, results: Path, as_json: bool) -> None:
+    """Run an experiment; raw data, results and plots go to a directory of its name."""
+    runner = _module("runner")
+    console = runner.console_for(as_json=as_json)
+    try:
+        result = runner.run(runner.Order(name, scale == "full", repeat, results), console)
+    except HydraError as error:
+        raise click.ClickException(str(error)) from error
+    if as_json:
+        click.echo(json.dumps(result, indent=2))
+    else:
+        runner.print_result(result, console)
+        click.echo(f"written: {results / name}")
+
+
+@experiment.command(cls=Command, examples=("hydra experiment report --to report.html",))
+@_results_option
+@click.option(
+    "--to", type=click.Path(dir_okay=False, path_type=Path), help="Instead of RESULTS/report.html."
+)
+@_json_option
+def report(results: Path, to: Path | None, as_json: bool) -> None:
+    """Make one HTML page of all results: the paper's figures, ours, ratios, plots."""
+    path = to or results / "report.html"
+    try:
+        found = _module("runner").read_results(results)
+        _module("page").write_page(found, results, path)
+    except HydraError as error:
+        raise click.ClickException(str(error)) from error
+    missed = [
+        f"{one['name']}: {row['figure']}"
+        for one in found
+        for row in one["rows"]
+        if row["met"] is False
+    ]
+    if as_json:
+        click.echo(json.dumps({"written": str(path), "not_met": missed}, indent=2))
+        return
+    click.echo(f"{path}: {len(found)} experiments")
+    for line in missed:
+        click.echo(f"not met: {line}")
+
+
+def _module(name: str) -> ModuleType:
+    try:
+        return import_module(f"mininet_scenarios.experiments.{name}")
+    except ModuleNotFoundError as error:
+        raise click.ClickException(
+            f"{error.name} is needed: install this distribution's extra `experiments`; Mininet is "
+            "a package of the operating system"
+        ) from error
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

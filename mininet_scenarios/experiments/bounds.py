@@ -1,0 +1,20 @@
+"""What carries nothing but packets: the bounds that every hybrid network stands between."""
+
+from __future__ import annotations
+
+from apps.offline import plain_fabric
+from hydra.model import DemandMatrix
+from topology.bounds import served_share_bound
+from topology.problem import FabricArrays
+
+
+def packet_share(demand: DemandMatrix, rack_mbps: float) -> float:
+    """Share of a demand, shape (N, N) in Mbps, that an ideal packet switch carries.
+
+    Each rack sends and receives at most ``rack_mbps``; 1 where nothing is wanted.
+    """
+    if rack_mbps <= 0:
+        return 0.0
+    fabric = FabricArrays.of(plain_fabric(len(demand), 1, rack_mbps))
+    share = served_share_bound(fabric, demand, one_way=True)
+    return 1.0 if share is None else share

@@ -1,0 +1,104 @@
+"""What HydRA and Helios cost, beside the papers (HydRA, IV; Helios, 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from apps.cli import price_plots
+from apps.prices import networks, pods
+from apps.prices.files import PodPrices, RackPrices, read_prices
+from mininet_scenarios.experiments.frame import Experiment, Findings, Setting
+from mininet_scenarios.narrator import Narrator
+from mininet_scenarios.report import Row
+from mininet_scenarios.stage import ScenarioError
+
+_NO_LOW_RATE: Final = (
+    "The paper counts the low-rate network and does not say what it costs; ours leaves it out."
+)
+_NO_PATTERN: Final = "The paper does not say how hosts choose the pods that they send to."
+_FACTOR: Final = 1.35
+"""How far from Helios' rounded factors ours may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Both papers' networks, all figures computed anew."""
+
+    hydra: tuple[networks.Comparison, ...]
+    helios: pods.PodStudy
+    helios_figures: tuple[pods.Figure, ...]
+
+
+def _files() -> tuple[RackPrices, PodPrices]:
+    racks, helios = read_prices("hydra-2015"), read_prices("helios-2010")
+    if not (isinstance(racks, RackPrices) and isinstance(helios, PodPrices)):
+        raise ScenarioError("the price files of the package have changed their models")
+    return racks, helios
+
+
+def _measure(_setting: Setting, narrator: Narrator) -> Prices:
+    racks, helios = _files()
+    with narrator.phase("adding up prices", 1.0):
+        study = pods.study(helios)
+        best = study.cheapest(max(helios.destinations))
+        figures = pods.held_against(study, best, helios.published) if helios.published else ()
+        return Prices(tuple(networks.comparisons(racks)), study, figures)
+
+
+def _conclude(runs: Sequence[Prices]) -> Findings:
+    return Findings((*_hydra_rows(runs[0]), *_helios_rows(runs[0])))
+
+
+def _hydra_rows(run: Prices) -> Iterator[Row]:
+    for one in run.hydra:
+        yield Row(
+            f"{one.hydra.network} cheaper than {one.fat_tree.network} by",
+            f"{one.published_percent:g} %",
+            f"{one.cheaper_percent:.1f} %",
+            target="at least the paper's",
+            met=one.cheaper_percent >= one.published_percent,
+            why=_NO_LOW_RATE,
+        )
+
+
+def _helios_rows(run: Prices) -> Iterator[Row]:
+    for figure in run.helios_figures:
+        ratio = figure.ours / figure.published
+        yield Row(
+            f"Helios: {figure.name}",
+            figure.text(figure.published),
+            figure.text(figure.ours),
+            ratio,
+            f"within a factor of {_FACTOR}",
+            1 / _FACTOR <= ratio <= _FACTOR,
+            _NO_PATTERN,
+        )
+
+
+def _draw(runs: Sequence[Prices], directory: Path) -> Sequence[Path]:
+    racks, _ = _files()
+    written = [directory / "hydra.png", directory / "helios.png"]
+    hydra = [networks.hydra_bill(racks, planes) for planes in racks.planes]
+    fat_tree = [networks.fat_tree_bill(racks, ratio) for ratio in racks.oversubscription]
+    price_plots.plot_racks(racks, hydra, fat_tree, written[0])
+    price_plots.plot_pods(runs[0].helios, written[1])
+    return written
+
+
+EXPERIMENT: Final = Experiment(
+    name="prices",
+    title="What the networks cost",
+    source="HydRA, JOCN 2015, Table I and Fig. 5; Helios, SIGCOMM 2010, Table 1 and Fig. 2",
+    topology="320 racks of 32 servers; 64 pods of 1024 hosts",
+    workload="HydRA: none. Helios: hosts that choose other pods to send to, 20 times",
+    policy="none: what always flows between two pods gets circuits",
+    measured="price, power and ports of core switches",
+    needs_data_plane=False,
+    expected_s=lambda _full: 2.0,
+    measure=_measure,
+    conclude=_conclude,
+    draw=_draw,
+)

@@ -1,0 +1,227 @@
+"""Experiments that need no data plane, run in short form; the frame; and the report."""
+
+import io
+import json
+import signal
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from apps.cli import hydra
+from hydra.errors import HydraError, UnknownName
+from mininet_scenarios.experiments import NAMES, helios_patterns, load, mordia_slots, runner
+from mininet_scenarios.experiments.bounds import packet_share
+from mininet_scenarios.experiments.frame import Experiment, Findings, Setting
+from mininet_scenarios.report import Row
+from tests.unit.demo.results import fig9a_result, fig9b_result
+
+OFFLINE = [name for name in NAMES if not load(name).needs_data_plane]
+
+
+def invoke(*arguments: str):
+    return CliRunner().invoke(hydra, ["experiment", *arguments], prog_name="hydra")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Path:
+    """All offline experiments, run once."""
+    directory = tmp_path_factory.mktemp("results")
+    for name in OFFLINE:
+        done = invoke("run", name, "--results", str(directory))
+        assert done.exit_code == 0, done.output
+    return directory
+
+
+@pytest.mark.parametrize("name", OFFLINE)
+def test_every_check_is_met_and_every_plot_is_there(results, name):
+    result = json.loads((results / name / "result.json").read_text())
+    assert result["rows"]
+    assert [row["figure"] for row in result["rows"] if row["met"] is False] == []
+    for plot in result["plots"]:
+        assert (results / name / plot).read_bytes().startswith(b"\x89PNG")
+    assert json.loads((results / name / "raw-1.json").read_text())
+    assert not (results / f"{name}.part").exists()
+
+
+def test_report_is_one_page_that_needs_nothing_else(results):
+    done = invoke("report", "--results", str(results), "--json")
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    assert document["not_met"] == []
+    page = Path(document["written"]).read_text()
+    plots = sum(len(load_result(results, name)["plots"]) for name in OFFLINE)
+    assert page.count("data:image/png;base64,") == plots
+    assert "http" not in page
+    for name in OFFLINE:
+        assert f'<section id="{name}">' in page
+    assert "The paper does not say" in page  # where and why ours differs
+
+
+def load_result(results: Path, name: str) -> dict:
+    return json.loads((results / name / "result.json").read_text())
+
+
+def test_report_without_results_names_what_to_run(tmp_path):
+    done = invoke("report", "--results", str(tmp_path))
+    assert done.exit_code == 1
+    assert "hydra experiment run" in done.stderr
+
+
+def test_list_and_unknown_names():
+    listed = json.loads(invoke("list", "--json").stdout)
+    assert [one["name"] for one in listed] == list(NAMES)
+    assert "tournament" in invoke("list").stdout
+    with pytest.raises(UnknownName, match="tournament"):
+        load("tornament")
+    assert invoke("run", "tornament").exit_code == 1
+
+
+@pytest.mark.parametrize(("name", "result"), [("fig9a", fig9a_result), ("fig9b", fig9b_result)])
+def test_the_demo_s_experiments_conclude_and_draw(name, result, tmp_path):
+    experiment = load(name)
+    assert experiment.needs_data_plane
+    rows = experiment.conclude([result()]).rows
+    assert any(row.paper for row in rows)
+    assert all(path.exists() for path in experiment.draw([result()], tmp_path))
+    assert experiment.expected_s(True) > experiment.expected_s(False) > 10
+
+
+# --- the frame ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measured:
+    seed: int
+
+
+def experiment_of(measure) -> Experiment[Measured]:
+    return Experiment(
+        name="probe",
+        title="probe",
+        source="",
+        topology="",
+        workload="",
+        policy="",
+        measured="",
+        needs_data_plane=False,
+        expected_s=lambda _full: 1.0,
+        measure=measure,
+        conclude=lambda runs: Findings((Row("sum", "", str(sum(run.seed for run in runs))),)),
+        draw=lambda _runs, _directory: [],
+    )
+
+
+@pytest.fixture
+def play(tmp_path, monkeypatch):
+    def play(measure, repeat=1):
+        monkeypatch.setattr(runner, "load", lambda _name: experiment_of(measure))
+        order = runner.Order("probe", False, repeat, tmp_path)
+        return runner.run(order, Console(file=io.StringIO(), width=100))
+
+    return play
+
+
+def test_repetitions_have_seeds_of_their_own(play, tmp_path):
+    result = play(lambda setting, _narrator: Measured(setting.seed), repeat=3)
+    assert result["rows"][0]["ours"] == "6"
+    raw = [json.loads((tmp_path / "probe" / f"raw-{n}.json").read_text()) for n in (1, 2, 3)]
+    assert raw == [{"seed": 1}, {"seed": 2}, {"seed": 3}]
+
+
+def test_an_interrupted_run_leaves_the_last_complete_one(play, tmp_path):
+    play(lambda setting, _narrator: Measured(41))
+
+    def interrupted(setting: Setting, _narrator) -> Measured:
+        (setting.work_dir / "log.txt").write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play(interrupted)
+    assert json.loads((tmp_path / "probe" / "raw-1.json").read_text()) == {"seed": 41}
+    assert not (tmp_path / "probe.part").exists()
+
+
+def test_sigterm_leaves_nothing_half_done(play, tmp_path):
+    def terminated(_setting, _narrator):
+        signal.raise_signal(signal.SIGTERM)
+        threading.Event().wait(5)
+        return Measured(1)
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as leaving:
+        play(terminated)
+    assert leaving.value.code == 128 + signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert list(tmp_path.glob("probe*")) == []
+
+
+def test_a_run_that_can_t_be_counted_keeps_its_logs(play, tmp_path):
+    def refused(setting: Setting, _narrator) -> Measured:
+        (setting.work_dir / "log.txt").write_text("why")
+        raise HydraError("no light")
+
+    with pytest.raises(HydraError, match="no light"):
+        play(refused)
+    assert (tmp_path / "probe.part" / "work" / "1" / "log.txt").read_text() == "why"
+    assert not (tmp_path / "probe").exists()
+
+
+# --- models ---------------------------------------------------------------------------------
+
+
+def test_packets_alone_by_hand():
+    demand = np.array([[0, 30.0, 0], [0, 0, 0], [10.0, 20.0, 0]])
+    # Rack 1 receives 50 and can take 10; 10 more go from 2 to 0, where 2 sends no more than 10.
+    assert packet_share(demand, 10) == pytest.approx(20 / 60)
+    assert packet_share(demand, 50) == pytest.approx(1)
+    assert packet_share(demand, 0) == 0
+
+
+def test_duty_cycle_is_the_paper_s():
+    assert mordia_slots.duty(5) == pytest.approx(0.95)
+
+
+def test_permutations_of_a_known_matrix():
+    shares = mordia_slots.cumulative_shares(np.array([[3.0, 1.0], [1.0, 3.0]]))
+    assert shares == pytest.approx((0.75, 1.0), abs=1e-6)
+
+
+@pytest.mark.parametrize("period", range(13))
+def test_host_stride_sends_what_its_hosts_send(period):
+    demand = helios_patterns.host_stride(period, np.random.default_rng(0))
+    assert np.diagonal(demand).sum() == 0
+    assert demand.sum() == pytest.approx(
+        sum(10_000 for host in range(24) if host // 6 != (host + 6 + period) % 24 // 6)
+    )
+
+
+def test_random_hosts_send_to_other_pods_and_share_a_link():
+    chance = np.random.default_rng(1)
+    for period in range(50):
+        demand = helios_patterns.random_hosts(period, chance)
+        assert np.diagonal(demand).sum() == 0
+        assert np.all(demand.sum(axis=0) <= 60_000 + 1e-6)
+        assert 0 < demand.sum() <= 240_000
+
+
+def test_hybrid_share_by_hand():
+    demand = np.zeros((4, 4))
+    demand[0, 1] = 60_000.0
+    capacity = np.zeros((4, 4))
+    assert helios_patterns.hybrid_share(demand, capacity) == pytest.approx(10 / 60)
+    capacity[0, 1] = 30_000.0
+    assert helios_patterns.hybrid_share(demand, capacity) == pytest.approx(40 / 60)
+
+
+def test_a_stability_period_by_hand():
+    change = helios_patterns.Change(before=0.2, dark=0.1, after=1.0)
+    loop_s = helios_patterns.LOOP_S
+    by_hand = (loop_s * 0.2 + 0.025 * 0.1 + (4 - loop_s - 0.025)) / 4
+    assert change.mean(4, 0) == pytest.approx(by_hand)
+    assert change.mean(0.2, 0) == pytest.approx(0.2)  # over before the loop has seen it
+    assert change.mean(0.5, 2.6) < change.mean(0.5, 0)
