@@ -35,6 +35,7 @@ setup(
             "apps.*",
         ]
     ),
+    package_data={"apps.rest": ["static/*"]},
     ext_modules=[
         Extension(
             "topology._native",  # see docs/decisions/0006-compiled-kernels-in-c.md

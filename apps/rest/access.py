@@ -12,6 +12,8 @@ PUBLIC: Final = frozenset(
         ("GET", "/readyz"),
         ("GET", "/problems/{slug}"),
         ("GET", "/openapi.json"),
+        ("GET", "/"),
+        ("GET", "/dashboard/{name}"),
     }
 )
 """What needs no token: probes of a supervisor, and texts that everybody can read elsewhere."""

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from apps.metrics import ServiceCollector
 from apps.rest import (
+    dashboard,
     events,
     groups,
     maintenance,
@@ -33,6 +34,7 @@ _ROUTERS: Final = (
     maintenance.router,
     operations.router,
     metrics.router,
+    dashboard.router,
 )
 
 
