@@ -39,6 +39,7 @@ setup(
     ),
     package_data={
         "apps.prices": ["data/*.yaml"],
+        "apps.rest": ["static/*"],
         "apps.traces": ["data/*.txt"],
         "mininet_scenarios.emulators": ["yang/*.yang"],
         "mininet_scenarios.experiments": ["templates/*.j2"],

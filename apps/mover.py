@@ -79,12 +79,18 @@ class Mover:
         self._upkeep.leave_unannounced(lambda: execution.plan.affected)
         draining = _DrainSilence(self._upkeep)
 
+        told = 0
+
         def on_batch(batch: Batch) -> None:
+            nonlocal told
             LOG.debug(
                 "%s: %d commands", batch.step, len(batch.commands), extra={"step": batch.step}
             )
             draining.follow(batch.step)
             self._ledger.update(entry.id, state=execution.state)
+            if len(execution.steps) != told:
+                told = len(execution.steps)
+                self._ledger.update(entry.id, timeline=_timeline(execution, started_s))
 
         gc.disable()  # a full collection stops every thread for a tenth of a second
         try:
@@ -113,16 +119,6 @@ class Mover:
 
     def _finish(self, entry: Reconfiguration, execution: Execution, started_s: float) -> None:
         self._ledger.save("reconfigured")
-        timeline = tuple(
-            StepTiming(
-                step.name,
-                step.device,
-                (step.started_s - started_s) * 1000,
-                (step.finished_s - started_s) * 1000,
-                step.note,
-            )
-            for step in execution.steps
-        )
         diverted = [step for step in execution.steps if step.name in ("divert", "activate")]
         if len(diverted) == 2 and not execution.failures:
             outage_s = diverted[1].finished_s - diverted[0].started_s
@@ -130,7 +126,7 @@ class Mover:
         self._ledger.update(
             entry.id,
             state=execution.state,
-            timeline=timeline,
+            timeline=_timeline(execution, started_s),
             epoch=execution.result.epoch,
             rules_pushed=execution.rules_pushed,
             ports_retagged=execution.ports_retagged,
@@ -155,6 +151,19 @@ class Mover:
             "".join(f"; {reason}" for reason in sorted(set(execution.failures.values()))),
             extra={"state": execution.state.value, "epoch": execution.result.epoch},
         )
+
+
+def _timeline(execution: Execution, started_s: float) -> tuple[StepTiming, ...]:
+    return tuple(
+        StepTiming(
+            step.name,
+            step.device,
+            (step.started_s - started_s) * 1000,
+            (step.finished_s - started_s) * 1000,
+            step.note,
+        )
+        for step in execution.steps
+    )
 
 
 class _DrainSilence:

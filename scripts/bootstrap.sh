@@ -33,6 +33,7 @@ declare -A NEEDS=(
   [/usr/sbin/sshd]=openssh-server
   [/usr/bin/ssh-keygen]=openssh-client
   [/usr/bin/yanglint]=libyang2-tools
+  [/usr/bin/chromium]=chromium
   [/etc/ssl/certs/ca-certificates.crt]=ca-certificates
 )
 

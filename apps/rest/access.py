@@ -15,6 +15,8 @@ PUBLIC: Final = frozenset(
         ("GET", "/docs"),
         ("GET", "/docs/start.js"),
         ("GET", "/docs/{name}"),
+        ("GET", "/"),
+        ("GET", "/dashboard/{name}"),
     }
 )
 """What needs no token: probes of a supervisor, and texts that everybody can read elsewhere."""

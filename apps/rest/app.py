@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from apps.metrics import ServiceCollector
 from apps.rest import (
+    dashboard,
     decisions,
     docs,
     events,
@@ -40,6 +41,7 @@ _ROUTERS: Final = (
     decisions.router,
     metrics.router,
     docs.router,
+    dashboard.router,
 )
 
 

@@ -12,11 +12,13 @@ from apps.rest.middleware import BODY_LIMIT_BYTES
 from apps.rest.problems import CATALOGUE, json_pointer
 from hydra.errors import (
     AdmissionError,
+    ConfigError,
     DeviceError,
     DeviceUnavailable,
     LifecycleError,
     OutcomeUnknown,
     PlanError,
+    Problem,
     QuotaExceeded,
 )
 
@@ -125,7 +127,7 @@ CASES = [
     reservation(409, "admission-refused", src="h11", dst="h12", detail="rack r1"),
     # HTTP
     Case(404, "not-found", "/v2/reservations", method="GET"),
-    Case(404, "not-found", "/", method="GET"),
+    Case(404, "not-found", "/nothing", method="GET"),
     Case(404, "not-found", "/redoc", method="GET"),
     Case(404, "not-found", RESERVATIONS + "/", method="GET"),
     Case(415, "unsupported-media-type", PLAN, "{}", headers={"Content-Type": "text/plain"}),
@@ -178,6 +180,7 @@ def test_bad_requests(client, service, case):
         (QuotaExceeded("50 Mb/s at a time"), 409, "quota-exceeded"),
         (LifecycleError("too late"), 409, "lifecycle-conflict"),
         (PlanError("no path within 3 hops"), 409, "no-plan"),
+        (ConfigError("f.yaml", [Problem("racks", "", 7)]), 409, "invalid-configuration"),
         (DeviceUnavailable("p1", "connection refused"), 503, "device-unavailable"),
         (DeviceError("p1", "refused"), 502, "device-error"),
         (OutcomeUnknown("p1", "no reply in 5 s"), 502, "device-error"),
@@ -271,6 +274,7 @@ def test_every_problem_type_is_met_in_these_tests():
         "unauthenticated",
         "forbidden",
         "no-plan",
+        "invalid-configuration",
         "device-unavailable",
         "device-error",
         "internal",

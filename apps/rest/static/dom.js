@@ -1,0 +1,44 @@
+// Building elements. Text is always text: nothing here turns a string into markup.
+
+export const by = (id) => document.getElementById(id);
+
+export function el(name, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(name), properties);
+  element.append(...children);
+  return element;
+}
+
+export const row = (...cells) => el("tr", {}, ...cells.map((cell) => el("td", {}, cell)));
+
+export function rows(table, many, empty) {
+  const body = table.tBodies[0];
+  if (many.length) return body.replaceChildren(...many);
+  const cell = el("td", { className: "quiet", colSpan: table.tHead.rows[0].cells.length }, empty);
+  body.replaceChildren(el("tr", {}, cell));
+}
+
+// Keeps the choice where it is still there.
+export function options(select, many) {
+  const shown = [...select.options].map((one) => one.value + one.text).join("\n");
+  const wanted = many.map(([value, text]) => value + text).join("\n");
+  if (shown === wanted) return;
+  const chosen = select.value;
+  select.replaceChildren(...many.map(([value, text]) => el("option", { value }, text)));
+  if (many.some(([value]) => value === chosen)) select.value = chosen;
+}
+
+export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+// A canvas as sharp as the screen; the size in CSS pixels.
+export function surface(canvas) {
+  const { width, height } = canvas.getBoundingClientRect();
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  const pen = canvas.getContext("2d");
+  pen.scale(ratio, ratio);
+  return { pen, width, height };
+}
+
+export const mbps = (rate) => rate.toLocaleString("en", { maximumFractionDigits: 1 });
+export const clock = (unix) => new Date(unix * 1000).toLocaleString();

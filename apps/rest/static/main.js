@@ -1,0 +1,270 @@
+// The dashboard: reads the API, draws, and reads again when something happens.
+
+import { Refused, follow, get, send, signIn } from "./api.js";
+import { by, clock, el, mbps, options, row, rows } from "./dom.js";
+import * as heat from "./heat.js";
+import * as ring from "./ring.js";
+import { calendar, gantt, span } from "./timeline.js";
+import { along, describe, explain } from "./why.js";
+
+const PAUSE_MS = 2000;
+const SOON_MS = 150;
+const MOVING_MS = 400;
+const OVER = new Set(["done", "partial", "refused", "failed"]);
+const FRAMED_RACKS = 64;
+const MOST_CIRCUITS = 100;
+const FEW_RACKS = 64;
+const seen = {};
+let timer = null;
+let reading = false;
+let again = false;
+
+const READS = {
+  topology: ["/v1/topology", (document) => document],
+  demand: ["/v1/demand", (document) => document],
+  reconfigurations: ["/v1/reconfigurations", (document) => document.reconfigurations],
+  reservations: ["/v1/reservations?limit=1000", (document) => document.reservations],
+  devices: ["/v1/devices", (document) => document.devices],
+  quarantine: ["/v1/quarantine", (document) => document.ports],
+  decisions: ["/v1/decisions", (document) => document.decisions],
+  missing: ["/readyz", (document) => document.missing ?? []],
+};
+
+async function refresh() {
+  if (reading) {
+    again = true;
+    return;
+  }
+  reading = true;
+  clearTimeout(timer);
+  const started = performance.now();
+  try {
+    const names = Object.keys(READS);
+    const documents = await Promise.all(names.map((name) => get(READS[name][0])));
+    names.forEach((name, index) => { seen[name] = READS[name][1](documents[index]); });
+    by("error").hidden = true;
+    render();
+    performance.mark("hydra-shown");
+    document.body.dataset.looks = Number(document.body.dataset.looks ?? 0) + 1;
+  } catch (error) {
+    fail(error);
+  }
+  reading = false;
+  // A large fabric takes a moment to describe: no more than a tenth of the time goes into it.
+  const moving = seen.reconfigurations?.some((one) => !OVER.has(one.state));
+  const pause = again ? SOON_MS : Math.max(moving ? MOVING_MS : PAUSE_MS, 9 * (performance.now() - started));
+  again = false;
+  timer = setTimeout(refresh, pause);
+}
+
+function soon() {
+  clearTimeout(timer);
+  timer = setTimeout(refresh, SOON_MS);
+}
+
+function fail(error) {
+  if (error instanceof Refused && error.status === 401) {
+    if (!by("sign-in").open) by("sign-in").showModal();
+    return;
+  }
+  by("error").hidden = false;
+  by("error").textContent = error instanceof Refused ? error.message : "The controller does not answer; trying again. What is shown is old.";
+}
+
+function render() {
+  const { topology, demand, missing, reconfigurations } = seen;
+  by("name").textContent = topology.fabric;
+  const total = demand.entries.reduce((sum, entry) => sum + entry.rate_mbps, 0);
+  const ready = el("span", { className: missing.length ? "bad" : "good" }, missing.length ? "✗ not ready" : "✓ ready");
+  by("summary").replaceChildren(ready, ` · epoch ${topology.epoch} · ${topology.racks.length} racks · ${topology.planes.length} planes · ${topology.circuits.length} circuits · ${topology.paths.length} paths`);
+  by("summary").title = missing.join("\n");
+  by("demand-summary").textContent = demand.source === "none" ? "No demand has been measured yet." : `${mbps(total)} Mb/s measured${demand.stale.length ? `; counters are late from ${demand.stale.length} servers` : ""}.${topology.racks.length <= FRAMED_RACKS ? " Framed pairs have a path of circuits." : ""}`;
+  renderFabric();
+  heat.update(by("heat"), topology, demand);
+  options(by("reconfiguration"), reconfigurations.map((one) => [one.id, `${clock(one.created_unix_s)} ${one.trigger}: ${one.state}`]));
+  renderReconfiguration();
+  by("decisions").replaceChildren(...seen.decisions.slice(0, 20).map((words) => el("li", {}, words)));
+  renderReservations();
+  renderDevices();
+}
+
+function renderFabric() {
+  const { topology } = seen;
+  if (topology === undefined) return;
+  const names = topology.planes.map((plane) => plane.name);
+  const first = by("plane").options.length === 0;
+  options(by("plane"), [["", "all"], ...names.map((name) => [name, name])]);
+  if (first && topology.racks.length > FEW_RACKS) by("plane").value = busiest();
+  if (by("racks").children.length !== topology.racks.length) {
+    by("racks").replaceChildren(...topology.racks.map((value) => el("option", { value })));
+  }
+  const [plane, rack] = [by("plane").value, by("rack").value.trim()];
+  const known = topology.racks.includes(rack);
+  const shown = topology.circuits.filter((one) =>
+    (plane === "" || one.plane === plane) && (!known || one.a.rack === rack || one.b.rack === rack));
+  ring.draw(by("ring"), topology, shown, known ? rack : null);
+  by("legend").replaceChildren(...(plane === "" ? names : [plane]).map((name) => legend(name, names.indexOf(name))));
+  const busy = [...shown].sort((a, b) => ring.load(b) - ring.load(a));
+  keepFocus(by("circuits"), () => rows(by("circuits"), busy.slice(0, MOST_CIRCUITS).map(circuitRow), "No circuits."));
+  const more = busy.length - MOST_CIRCUITS;
+  by("circuits-more").textContent = more > 0 ? `and ${more} with less load: choose a plane or a rack` : "";
+}
+
+function busiest() {
+  const sums = new Map();
+  for (const one of seen.topology.circuits) sums.set(one.plane, (sums.get(one.plane) ?? 0) + ring.load(one));
+  return [...sums].sort((a, b) => b[1] - a[1])[0]?.[0] ?? "";
+}
+
+function legend(name, index) {
+  const { colour, dash } = ring.style(index);
+  const space = "http://www.w3.org/2000/svg";
+  const picture = document.createElementNS(space, "svg");
+  const line = document.createElementNS(space, "line");
+  for (const [key, value] of Object.entries({ x1: 0, y1: 5, x2: 36, y2: 5, stroke: colour, "stroke-width": 3, "stroke-dasharray": dash.join(" ") || "none" })) line.setAttribute(key, value);
+  picture.append(line);
+  const many = seen.topology.circuits.filter((one) => one.plane === name).length;
+  return el("li", {}, picture, `${name}: ${many}`);
+}
+
+// Tables are made anew at each look; whoever was on a button there stays on it.
+function keepFocus(table, make) {
+  const key = table.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  make();
+  if (key !== undefined) [...table.querySelectorAll("button")].find((one) => one.dataset.key === key)?.focus();
+}
+
+function circuitRow(circuit) {
+  const share = ring.load(circuit);
+  const meter = el("meter", { max: 1, value: share, high: 0.9, optimum: 0 });
+  meter.setAttribute("aria-label", "load");
+  const button = el("button", { type: "button" }, "why?");
+  button.dataset.key = `${circuit.a.rack} ${circuit.a.port}`;
+  button.setAttribute("aria-label", `Why is ${describe(circuit)} here?`);
+  button.addEventListener("click", () => {
+    by("why-text").replaceChildren(...explain(circuit, seen));
+    by("why").showModal();
+  });
+  return row(`${circuit.a.rack} – ${circuit.b.rack}`, circuit.plane, el("span", {}, meter, ` ${Math.round(100 * share)}%`), button);
+}
+
+function renderReconfiguration() {
+  const one = seen.reconfigurations.find((other) => other.id === by("reconfiguration").value) ?? seen.reconfigurations[0];
+  if (one === undefined) {
+    by("reconfiguration-facts").textContent = "None since the controller was started.";
+    by("timeline").replaceChildren();
+    return;
+  }
+  const failed = one.failures.map((failure) => `${describe(failure.circuit)}: ${failure.reason}`);
+  const facts = [`${one.id}: ${one.state}`, `${one.connected.length} circuits up, ${one.disconnected.length} down`, `${one.rules_pushed} rules`, one.reason, ...failed];
+  by("reconfiguration-facts").textContent = facts.filter(Boolean).join(" · ");
+  by("timeline").replaceChildren(gantt(one));
+}
+
+function renderReservations() {
+  const now = Date.now() / 1000;
+  const current = seen.reservations.filter((one) => !["released", "cancelled", "expired"].includes(one.state));
+  const limits = span(current, now);
+  rows(by("reservations"), current.map((one) => {
+    const cells = row(`${one.src} to ${one.dst}`, mbps(one.bandwidth_mbps), one.state, calendar(one, limits, now));
+    cells.title = [one.id, one.reason, one.booked && along(one.booked)].filter(Boolean).join("\n");
+    return cells;
+  }), "No reservations.");
+  by("calendar-span").textContent = current.length ? `${clock(limits[0])} to ${clock(limits[1])}; the mark is now` : "";
+}
+
+function renderDevices() {
+  const away = seen.devices.filter((one) => !one.connected);
+  by("device-summary").textContent = away.length ? `${away.length} of ${seen.devices.length} are not connected.` : `All ${seen.devices.length} are connected.`;
+  const shown = [...away, ...seen.devices.filter((one) => one.connected && one.kind !== "vswitch")].slice(0, 100);
+  rows(by("devices"), shown.map((one) => row(one.name, one.kind, one.connected
+    ? el("span", { className: "good" }, `✓ ${one.detail || "connected"}`)
+    : el("span", { className: "bad" }, `✗ ${one.detail || "not connected"}`))), "No devices.");
+  keepFocus(by("quarantine"), () => rows(by("quarantine"), seen.quarantine.map(quarantineRow), "No port is in quarantine."));
+}
+
+function quarantineRow(port) {
+  const button = el("button", { type: "button" }, "clear…");
+  button.dataset.key = `${port.rack} ${port.port}`;
+  button.setAttribute("aria-label", `Clear ${port.rack} ${port.port}`);
+  button.addEventListener("click", () => ask(
+    `Clear ${port.rack} ${port.port}?`,
+    [el("p", {}, `In quarantine since ${clock(port.since_unix_s)}: ${port.reason}. Planning may use it again at once; no circuit changes now.`)],
+    "Clear it",
+    () => send("DELETE", `/v1/quarantine/${encodeURIComponent(port.rack)}/${encodeURIComponent(port.port)}`),
+  ));
+  const until = port.on_trial ? "on trial" : port.until_unix_s === null ? "until it is cleared" : `until ${clock(port.until_unix_s)}`;
+  return row(`${port.rack} ${port.port}`, port.plane, `${port.reason} (${until})`, button);
+}
+
+function ask(title, text, yes, act) {
+  by("ask-title").textContent = title;
+  by("ask-text").replaceChildren(...text);
+  by("ask-yes").textContent = yes;
+  by("ask-yes").hidden = yes === "";
+  by("ask-yes").onclick = async () => {
+    by("ask").close();
+    try {
+      await act();
+    } catch (error) {
+      fail(error);
+      return;
+    }
+    soon();
+  };
+  if (!by("ask").open) by("ask").showModal();
+}
+
+// The dry run comes first, and what it says is what is asked about.
+async function plan() {
+  let document_;
+  try {
+    document_ = await send("POST", "/v1/plan", {});
+  } catch (error) {
+    ask("No plan", [el("p", {}, error.message)], "", () => null);
+    return;
+  }
+  const { connect, disconnect, verdict } = document_;
+  const lines = [...connect.map((one) => `up: ${describe(one)}`), ...disconnect.map((one) => `down: ${describe(one)}`)];
+  const text = [
+    el("p", {}, `For the demand as measured: ${mbps(document_.served_mbps)} of ${mbps(document_.demand_mbps)} Mb/s would be served. ${verdict.pays ? "It pays" : "It does not pay"}: ${verdict.reason}.`),
+    el("p", {}, `${connect.length} circuits up, ${disconnect.length} down, ${document_.retagged_ports} ports, ${document_.rules} rules; ${document_.affected_pairs.length} rack pairs go electrically meanwhile.`),
+    el("ul", {}, ...lines.slice(0, 12).map((line) => el("li", {}, line)), ...(lines.length > 12 ? [el("li", {}, `and ${lines.length - 12} more`)] : [])),
+  ];
+  ask("Dry run", text, lines.length ? "Carry it out" : "", () => send("POST", "/v1/reconfigurations", {}));
+}
+
+async function listen() {
+  for (;;) {
+    try {
+      await follow(soon, () => { by("connection").textContent = "● live"; });
+    } catch (error) {
+      if (error instanceof Refused && error.status !== 401) fail(error);
+    }
+    by("connection").textContent = "○ not live: connecting again";
+    await new Promise((done) => setTimeout(done, PAUSE_MS));
+  }
+}
+
+by("plan").addEventListener("click", plan);
+by("ask-no").addEventListener("click", () => by("ask").close());
+by("plane").addEventListener("change", renderFabric);
+by("rack").addEventListener("input", renderFabric);
+by("reconfiguration").addEventListener("change", renderReconfiguration);
+by("sign-in-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  signIn(by("token").value);
+  by("token").value = "";
+  by("sign-in").close();
+  refresh();
+});
+heat.listen(by("heat"));
+const redraw = () => {
+  if (seen.topology === undefined) return;
+  renderFabric();
+  heat.draw(by("heat"));
+};
+window.addEventListener("resize", redraw);
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+refresh();
+listen();

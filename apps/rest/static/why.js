@@ -1,0 +1,34 @@
+// Why a circuit is here: who uses it, who was promised it, and which change made it.
+
+import { el, clock, mbps } from "./dom.js";
+
+const ends = (one) => [one.a.rack, one.a.port, one.b.rack, one.b.port, one.plane].join(" ");
+const uses = (path, circuit) => path.hops.some((hop) =>
+  hop.plane === circuit.plane &&
+  [[hop.from_rack, hop.from_port], [hop.to_rack, hop.to_port]].every(([rack, port]) =>
+    [circuit.a, circuit.b].some((end) => end.rack === rack && end.port === port)));
+
+export const describe = (circuit) => `${circuit.a.rack} =${circuit.plane}= ${circuit.b.rack}`;
+export const along = (path) => [path.src, ...path.hops.map((hop) => `=${hop.plane}= ${hop.to_rack}`)].join(" ");
+
+export function explain(circuit, { topology, demand, reservations, reconfigurations }) {
+  const paths = topology.paths.filter((path) => uses(path, circuit));
+  const promised = reservations.filter((one) => (one.path ?? one.booked) && uses(one.path ?? one.booked, circuit) && !["expired", "failed", "cancelled", "released"].includes(one.state));
+  const made = reconfigurations.find((one) => one.connected.some((other) => ends(other) === ends(circuit)));
+  const rate = (src, dst) => demand.entries.find((one) => one.src === src && one.dst === dst)?.rate_mbps ?? 0;
+  const list = (many) => el("ul", {}, ...many.map((text) => el("li", {}, text)));
+  const parts = [
+    el("p", {}, `${describe(circuit)}, ports ${circuit.a.port} and ${circuit.b.port}, ${mbps(circuit.rate_mbps)} Mb/s each way.`),
+    el("h3", {}, "Paths that it carries"),
+    paths.length
+      ? list(paths.map((path) => `${along(path)}, VLAN ${path.vlan}: ${mbps(rate(path.src, path.dst))} Mb/s there, ${mbps(rate(path.dst, path.src))} back`))
+      : el("p", {}, "None: it is idle, and free for the next plan."),
+    el("h3", {}, "Reservations that were promised it"),
+    promised.length ? list(promised.map((one) => `${one.id} ${one.state}: ${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s`)) : el("p", {}, "None."),
+    el("h3", {}, "The change that made it"),
+    el("p", {}, made
+      ? `${made.id} on ${clock(made.created_unix_s)}, asked for by ${made.trigger}${made.reason ? `: ${made.reason}` : ""}.`
+      : "It is older than the history that the controller keeps: it stood before, or was adopted at the start."),
+  ];
+  return parts;
+}

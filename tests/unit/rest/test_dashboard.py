@@ -1,0 +1,265 @@
+"""The dashboard in a real browser, in front of a running REST server."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from apps.rest import dashboard
+from apps.rest.app import create_app
+from apps.rest.server import RestServer
+from apps.tokens import TokenFile, write_tokens
+from hydra.access import Role, make_token
+from hydra.lifecycle import ReservationState
+from hydra.model import NetworkState, Topology, VlanId
+from hydra.reservations import ReservationRequest
+
+from .fake_service import relay_path
+
+CHROMIUM = "/usr/bin/chromium"
+SHOTS = os.environ.get("HYDRA_SCREENSHOTS")
+"""A folder to leave screenshots in, for people to look at."""
+STATIC = Path(dashboard.__file__).with_name("static")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as playwright:
+        # Root, as tests with Open vSwitch are run, has no sandbox.
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A page that fails its test for anything it says on the console."""
+    context = browser.new_context(viewport={"width": 1400, "height": 1500})
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    said = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.said = said
+    yield page
+    context.close()
+    assert said == []
+
+
+@pytest.fixture
+def network(service):
+    path = relay_path()
+    service.network = NetworkState(
+        3, Topology(frozenset(path.circuits), (path,)), {path: VlanId(7)}
+    )
+    service.reconfigure(None, "periodic")
+    service.finish("c0")
+    service.reserve(ReservationRequest("r1", "r2", 40.0))
+    service.settle("v0", ReservationState.ACTIVE, path=path)
+    return service
+
+
+def shoot(page: Page, name: str) -> None:
+    if SHOTS:
+        page.screenshot(path=Path(SHOTS) / f"{name}.png", full_page=True)
+
+
+def test_everything_is_shown(server, network, page):
+    page.goto(server.url)
+    expect(page.locator("#summary")).to_have_text(
+        "✓ ready · epoch 3 · 4 racks · 2 planes · 2 circuits · 1 paths"
+    )
+    expect(page.locator("#connection")).to_have_text("● live")
+    expect(page.locator("#circuits tbody tr")).to_have_count(2)
+    expect(page.locator("#circuits tbody tr").first).to_contain_text("r1 – r3")
+    expect(page.locator("#circuits tbody tr").first).to_contain_text("13%")
+    expect(page.locator("#demand-summary")).to_contain_text("15.5 Mb/s measured")
+    expect(page.locator("#timeline")).to_contain_text("h11")
+    expect(page.locator("#reconfiguration-facts")).to_contain_text("no light at r3")
+    expect(page.locator("#reservations tbody")).to_contain_text("active")
+    expect(page.locator("#devices tbody tr").first).to_contain_text("never connected")
+    expect(page.locator("#quarantine tbody tr")).to_have_count(2)
+    expect(page.locator("#decisions li")).to_have_text("kept: gains 1 Mb/s, less than 5")
+    shoot(page, "demo")
+
+
+def test_why_is_this_circuit_here(server, network, page):
+    page.goto(server.url)
+    page.get_by_role("button", name="Why is r1 =p1= r3 here?").click()
+    why = page.locator("#why")
+    expect(why).to_contain_text("r1 =p1= r3 =p2= r2, VLAN 7: 12.5 Mb/s there")
+    expect(why).to_contain_text("v0 active: r1 to r2, 40 Mb/s")
+    expect(why).to_contain_text("asked for by periodic")
+    shoot(page, "why")
+    page.keyboard.press("Escape")
+    expect(why).not_to_be_visible()
+
+
+def test_an_event_shows_at_once(server, network, page):
+    """Within less than the pause between two looks."""
+    page.goto(server.url)
+    expect(page.locator("#connection")).to_have_text("● live")
+    expect(page.locator("#reservations tbody")).to_contain_text("active")
+    network.network = NetworkState(4)
+    network.settle("v0", ReservationState.FAILED, "no light")
+    expect(page.locator("#summary")).to_contain_text("epoch 4", timeout=1500)
+    expect(page.locator("#circuits")).to_contain_text("No circuits.")
+    expect(page.locator("#reservations tbody")).to_contain_text("failed")
+
+
+def test_a_reconfiguration_is_seen_to_happen(server, network, page):
+    page.goto(server.url)
+    expect(page.locator("#summary")).to_contain_text("epoch 3")
+    network.reconfigure(None, "operator")
+    chosen = page.locator("#reconfiguration option").first
+    expect(chosen).to_have_text(re.compile("operator: queued"))
+    page.locator("#reconfiguration").select_option(index=0)
+    expect(page.locator("#timeline")).to_contain_text("No substep has ended yet.")
+    network.finish("c1")
+    expect(page.locator("#timeline")).to_contain_text("divert")
+    expect(page.locator("#reconfiguration-facts")).to_contain_text("c1: partial")
+
+
+def test_the_heat_map_is_walked_with_the_keyboard(server, network, page):
+    page.goto(server.url)
+    expect(page.locator("#summary")).to_contain_text("epoch 3")
+    page.locator("#heat").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#heat-cell")).to_have_text("r1 to r1: 0 Mb/s, electrically")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#heat-cell")).to_have_text("r1 to r2: 12.5 Mb/s, by circuits")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowUp")
+    expect(page.locator("#heat-cell")).to_have_text("r1 to r1: 0 Mb/s, electrically")
+
+
+def test_a_plan_is_shown_before_it_is_carried_out(server, network, page):
+    page.goto(server.url)
+    page.get_by_role("button", name="Plan…").click()
+    ask = page.locator("#ask")
+    expect(ask).to_contain_text("80 of 80 Mb/s would be served")
+    expect(ask).to_contain_text("up: r1 =p1= r3")
+    shoot(page, "plan")
+    page.get_by_role("button", name="Leave it").click()
+    assert len(network.reconfigurations()) == 1
+    page.get_by_role("button", name="Plan…").click()
+    page.get_by_role("button", name="Carry it out").click()
+    expect(page.locator("#reconfiguration option").first).to_have_text(re.compile("operator"))
+    assert len(network.reconfigurations()) == 2
+
+
+def test_a_quarantine_is_cleared_after_a_question(server, network, page):
+    page.goto(server.url)
+    page.get_by_role("button", name="Clear r1 hyt-r1-p1").click()
+    expect(page.locator("#ask")).to_contain_text("no carrier at r1")
+    page.get_by_role("button", name="Clear it").click()
+    expect(page.locator("#quarantine tbody tr")).to_have_count(1)
+
+
+def test_names_are_text_and_never_markup(server, network, page):
+    network.missing = ["<img src=x onerror=alert(1)>"]
+    network.reconfigure(None, "<script>alert(1)</script>")
+    page.goto(server.url)
+    option = page.locator("#reconfiguration option").first
+    expect(option).to_have_text(re.compile(re.escape("<script>alert(1)</script>: queued")))
+    page.said[:] = [text for text in page.said if "503" not in text]  # /readyz: the browser's own
+
+
+def test_a_controller_that_goes_and_comes_back(server, network, page):
+    page.goto(server.url)
+    expect(page.locator("#summary")).to_contain_text("epoch 3")
+    server.stop()
+    expect(page.locator("#error")).to_contain_text("does not answer")
+    page.said.clear()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1400])
+def test_it_fits_and_can_be_read(server, network, page, width, scheme):
+    """No sideways scrolling, and text of at least 4.5 to 1 against its ground (WCAG 1.4.3)."""
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(server.url)
+    expect(page.locator("#circuits tbody tr")).to_have_count(2)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    ratios = page.evaluate(
+        """() => {
+          const value = (name) => {
+            const pen = document.createElement('canvas').getContext('2d');
+            pen.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(name);
+            pen.fillRect(0, 0, 1, 1);
+            const [r, g, b] = [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3).map((c) => {
+              c /= 255;
+              return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+            });
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+          };
+          const contrast = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+          return ['--ink', '--quiet', '--bad', '--good'].map((one) =>
+            Math.min(...['--card', '--ground'].map((on) => contrast(value(one), value(on)))));
+        }"""
+    )
+    assert min(ratios) >= 4.5
+    shoot(page, f"{scheme}-{width}")
+
+
+def test_every_control_can_be_reached_with_the_keyboard(server, network, page):
+    page.goto(server.url)
+    expect(page.locator("#circuits tbody tr")).to_have_count(2)
+    reached = set()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.add(
+            page.evaluate(
+                "document.activeElement.id || document.activeElement.getAttribute('aria-label')"
+            )
+        )
+    assert {"plan", "plane", "rack", "heat", "reconfiguration", "timeline"} <= {
+        *reached,
+        *({"timeline"} if "Timeline by substep and device" in reached else ()),
+    }
+    assert {"Why is r1 =p1= r3 here?", "Clear r1 hyt-r1-p1"} <= reached
+
+
+def test_who_has_no_token_is_asked_for_one(service, tmp_path, page):
+    token, stored = make_token("vera", Role.VIEWER, "of-no-controller", 1.0)
+    write_tokens(tmp_path / "tokens.json", [stored])
+    server = RestServer(create_app(service, TokenFile(tmp_path / "tokens.json")), "127.0.0.1", 0)
+    server.start()
+    try:
+        page.goto(server.url)
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Go on").click()
+        expect(page.locator("#summary")).to_contain_text("ready")
+        expect(page.locator("#connection")).to_have_text("● live")
+        page.get_by_role("button", name="Plan…").click()
+        expect(page.locator("#ask")).to_contain_text("vera has the role viewer and may not")
+    finally:
+        server.stop()
+    page.said.clear()  # the browser reports each 401 and 403 itself
+
+
+def test_nothing_comes_from_elsewhere(client):
+    answer = client.get("/")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    for path in STATIC.iterdir():
+        assert not re.search(r"(?:src|href|url|import)\W+(?:https?:)?//", path.read_text()), path
+    for name in re.findall(r'"(/dashboard/[^"]+)"', answer.text):
+        assert client.get(name).status_code == 200
+
+
+def test_only_what_belongs_to_the_page_is_given_out(client):
+    for name in ("nothing.js", "..%2fapp.py", "%2e%2e", "app.py"):
+        answer = client.get(f"/dashboard/{name}")
+        assert answer.status_code == 404
+        assert json.loads(answer.text)["type"].startswith("/problems/")
+
+
+def test_the_page_is_part_of_what_is_installed():
+    setup = (Path(__file__).parents[3] / "setup.py").read_text()
+    assert '"apps.rest": ["static/*"]' in setup
+    assert {path.suffix for path in STATIC.iterdir()} == {".html", ".css", ".js"}
