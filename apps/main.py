@@ -18,6 +18,7 @@ from apps.rest.guard import AuditLog, Limiter
 from apps.rest.server import RestServer, Tls
 from apps.single import check_port, journal_claimed
 from apps.tokens import TokenFile
+from apps.webhooks import Webhooks
 from hydra.config import Loaded
 from hydra.errors import HydraError
 from hydra.journal import Journal
@@ -47,12 +48,15 @@ class HydraApplication:
         self._alone.enter_context(journal_claimed(settings.journal))
         check_port("controller.openflow", *self.openflow_address)
         check_port("controller.rest", settings.rest_host, settings.rest_port)
-        self._controller = Controller(loaded.fabric, loaded.policy, Journal(settings.journal), post)
+        journal = Journal(settings.journal)
+        self._controller = Controller(loaded.fabric, loaded.policy, journal, post)
+        self._webhooks = Webhooks(loaded.fabric, self._controller.events, journal)
         app = create_app(
             self._controller,
             None if settings.tokens is None else TokenFile(Path(settings.tokens)),
             Limiter(settings.requests_per_s),
             AuditLog(settings.audit_log),
+            self._webhooks,
         )
         tls = None
         if settings.tls_certificate is not None and settings.tls_key is not None:
@@ -65,11 +69,13 @@ class HydraApplication:
 
     def start(self) -> None:
         self._controller.start()
+        self._webhooks.start()
         self._rest.start()
         LOG.info("OpenFlow on %s:%s, REST on %s", *self.openflow_address, self._rest.url)
 
     def stop(self) -> None:
         self._rest.stop()
+        self._webhooks.stop()
         self._controller.stop()
         self._alone.close()
         LOG.info("stopped; the switches go on forwarding")

@@ -31,6 +31,7 @@ _COMMANDS: Final = {
     "quarantine": ("maintenance", "List the ToR ports that planning leaves out."),
     "with-bandwidth": ("bandwidth", "Run a command with bandwidth, and give it back."),
     "watch": ("watch", "Print what happens to circuits and reservations, as it happens."),
+    "webhooks": ("webhooks", "List the addresses that events are posted to, and how that goes."),
     "token": ("token", "Make, list and revoke tokens for the REST API."),
     "device": ("device", "Work on optical switches and ToRs directly, without a controller."),
 }
