@@ -33,6 +33,7 @@ _COMMANDS: Final = {
     "watch": ("watch", "Print what happens to circuits and reservations, as it happens."),
     "webhooks": ("webhooks", "List the addresses that events are posted to, and how that goes."),
     "token": ("token", "Make, list and revoke tokens for the REST API."),
+    "ca": ("ca", "Make a certificate authority for a lab, and certificates."),
     "device": ("device", "Work on optical switches and ToRs directly, without a controller."),
 }
 """Name → (module in this package, what it does in a line)."""
