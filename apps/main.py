@@ -21,6 +21,7 @@ from apps.rest.server import RestServer, Tls
 from apps.single import check_port, journal_claimed
 from apps.supervision import Heart
 from apps.tokens import TokenFile
+from apps.webhooks import Webhooks
 from hydra.config import Loaded
 from hydra.errors import HydraError
 from hydra.journal import Journal
@@ -50,18 +51,18 @@ class HydraApplication:
         self._alone.enter_context(journal_claimed(settings.journal))
         check_port("controller.openflow", *self.openflow_address)
         check_port("controller.rest", settings.rest_host, settings.rest_port)
+        journal = Journal(settings.journal, kept_days=settings.journal_days)
         self._controller = Controller(
-            loaded,
-            Journal(settings.journal, kept_days=settings.journal_days),
-            post,
-            lambda: load_configuration(Path(loaded.source)),
+            loaded, journal, post, lambda: load_configuration(Path(loaded.source))
         )
+        self._webhooks = Webhooks(loaded.fabric, self._controller.events, journal)
         app = create_app(
             self._controller,
             None if settings.tokens is None else TokenFile(Path(settings.tokens)),
             Limiter(settings.requests_per_s),
             AuditLog(settings.audit_log),
             self._controller.metrics.registry,
+            self._webhooks,
         )
         tls = None
         if settings.tls_certificate is not None and settings.tls_key is not None:
@@ -75,6 +76,7 @@ class HydraApplication:
 
     def start(self) -> None:
         self._controller.start()
+        self._webhooks.start()
         self._rest.start()
         signal.signal(signal.SIGHUP, lambda *_: self._controller.reload_soon())
         self._heart.start()
@@ -83,6 +85,7 @@ class HydraApplication:
     def stop(self) -> None:
         self._heart.stop()
         self._rest.stop()
+        self._webhooks.stop()
         self._controller.stop()
         self._alone.close()
         LOG.info("stopped; the switches go on forwarding")

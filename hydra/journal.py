@@ -34,6 +34,10 @@ CREATE TABLE IF NOT EXISTS reservations (
     id TEXT PRIMARY KEY,
     record TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS webhooks (
+    id TEXT PRIMARY KEY,
+    record TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS quarantine (
     id INTEGER PRIMARY KEY,
     record TEXT NOT NULL
@@ -218,6 +222,21 @@ class Journal:
 
     def load_quarantine(self) -> list[dict[str, Any]]:
         return [json.loads(record) for (record,) in self._read("SELECT record FROM quarantine")]
+
+    def save_webhook(self, webhook_id: str, record: Mapping[str, Any]) -> None:
+        upsert = (
+            "INSERT INTO webhooks (id, record) VALUES (?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET record = excluded.record"
+        )
+        self._write([(upsert, (webhook_id, json.dumps(record)))])
+
+    def delete_webhook(self, webhook_id: str) -> None:
+        self._write([("DELETE FROM webhooks WHERE id = ?", (webhook_id,))])
+
+    def load_webhooks(self) -> list[dict[str, Any]]:
+        """In the order in which they were made."""
+        rows = self._read("SELECT record FROM webhooks ORDER BY rowid")
+        return [json.loads(record) for (record,) in rows]
 
     def close(self) -> None:
         with self._lock:

@@ -47,12 +47,14 @@ _COMMANDS: Final = {
     "restore": ("care", "Put the journal of a backup in place."),
     "support": ("care", "Collect what a report of a problem needs, without secrets."),
     "completion": ("completion", "Print what makes a shell complete commands."),
+    "webhooks": ("webhooks", "List the addresses that events are posted to, and how that goes."),
     "token": ("token", "Make, list and revoke tokens for the REST API."),
+    "ca": ("ca", "Make a certificate authority for a lab, and certificates."),
     "device": ("device", "Work on optical switches and ToRs directly, without a controller."),
 }
 """Name → (module in this package, what it does in a line)."""
 _CONTRIBUTED: Final = "hydra.commands"
-"""Entry points of this group add commands: see docs/decisions/0009-contributed-commands.md."""
+"""Entry points of this group add commands: see docs/decisions/0010-contributed-commands.md."""
 _EXIT_STATUS: Final = (
     "0  done",
     "1  refused, or something is wrong",

@@ -22,11 +22,14 @@ from apps.rest import (
     problems,
     quotas,
     reservations,
+    webhooks,
 )
 from apps.rest.access import PUBLIC
 from apps.rest.guard import AuditLog, Guard, Limiter
 from apps.rest.middleware import BodyGuard, HeadAsGet
 from apps.tokens import TokenFile
+from apps.webhooks import Webhooks
+from hydra.journal import Journal
 from hydra.service import ControllerService
 
 API_VERSION: Final = "1.0"
@@ -35,6 +38,7 @@ _ROUTERS: Final = (
     groups.router,
     quotas.router,
     events.router,
+    webhooks.router,
     planning.router,
     maintenance.router,
     operations.router,
@@ -92,13 +96,14 @@ def create_app(
     limiter: Limiter | None = None,
     audit: AuditLog | None = None,
     registry: CollectorRegistry | None = None,
+    hooks: Webhooks | None = None,
 ) -> FastAPI:
     """The API in front of ``service``; serve it with :class:`apps.rest.server.RestServer`.
 
     Without ``tokens``, everybody who reaches it may do everything. /metrics shows what is in
-    ``registry``, and the state of the service. /openapi.json describes the API, and /docs shows
-    that to people. FastAPI's own pages load their scripts from elsewhere, and a controller's
-    network need not reach the Internet.
+    ``registry``, and the state of the service. Without ``hooks``, webhooks can be made but are sent
+    nothing. /openapi.json describes the API, and /docs shows that to people. FastAPI's own pages
+    load their scripts from elsewhere, and a controller's network need not reach the Internet.
     """
     app = _Api(
         asks_for_tokens=tokens is not None,
@@ -111,6 +116,7 @@ def create_app(
     )
     app.state.service = service
     app.state.tokens = tokens
+    app.state.webhooks = hooks or Webhooks(service.fabric, service.events, Journal(":memory:"))
     app.state.closing = Event()
     app.state.subscribers = 0
     app.state.registry = registry or CollectorRegistry()

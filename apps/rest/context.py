@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from apps.rest.tenant import TenantService
 from apps.tokens import TokenFile
+from apps.webhooks import Webhooks
 from hydra.access import LOCAL, Caller
 from hydra.service import ControllerService, ReservationService
 
@@ -50,6 +51,13 @@ Reservations = Annotated[ReservationService, Depends(_reservation_service)]
 Closing = Annotated[Event, Depends(_closing)]
 """Set when the server stops: whoever waits answers with what there is."""
 
+
+async def _webhooks(request: Request) -> Webhooks:
+    webhooks: Webhooks = request.app.state.webhooks
+    return webhooks
+
+
 Tokens = Annotated[TokenFile | None, Depends(_tokens)]
 
+Hooks = Annotated[Webhooks, Depends(_webhooks)]
 Asking = Annotated[Caller, Depends(_caller)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -164,6 +165,22 @@ class TaskBody(Body):
 
     state: Literal["done", "failed"]
     note: str = Field(default="", max_length=1000, description="Why it could not be done.")
+
+
+class WebhookBody(Body):
+    """Where to post events, and which."""
+
+    url: str = Field(
+        max_length=2000,
+        pattern=r"^https?://[a-z0-9.-]{1,253}(:[1-9][0-9]{0,4})?(/[!-~]*)?$",
+        description="http or https, a name or an IPv4 address, no user and password.",
+    )
+    kinds: list[Annotated[EventKind, Field(strict=False)]] = Field(
+        default=[], max_length=10, description="Empty: all."
+    )
+    tenant: Name | None = Field(
+        default=None, description="Only what this tenant may see; null: everything."
+    )
 
 
 class TaskFilter(BaseModel):
@@ -421,6 +438,41 @@ class Gap(Document):
     """What ``data`` of the event ``gap`` holds."""
 
     missed: int | None = Field(description="Events that were lost; null: not known how many.")
+
+
+class CloudEvent(Document):
+    """What is posted to a webhook: CloudEvents 1.0, in structured mode."""
+
+    specversion: Literal["1.0"] = "1.0"
+    id: str = Field(description="The same if it is sent again.")
+    source: str
+    type: str = Field(description="`hydra.` and the kind of the event.")
+    subject: str | None = Field(description="Id of the reservation that it is about.")
+    time: datetime
+    datacontenttype: Literal["application/json"] = "application/json"
+    data: Event | Gap
+
+
+class Webhook(Document):
+    id: str
+    url: str
+    kinds: list[EventKind]
+    tenant: str | None
+    created_unix_s: float
+    waiting: int = Field(description="Events that it has not been told of yet.")
+    delivered: int
+    refused: int = Field(description="Messages that it answered with 4xx: not sent again.")
+    missed: int = Field(description="Events forgotten before it could be told.")
+    failing_since_unix_s: float | None
+    problem: str = Field(description="Why the last message was not taken.")
+
+
+class CreatedWebhook(Webhook):
+    secret: str = Field(description="Signs the messages; it is not shown again.")
+
+
+class Webhooks(Document):
+    webhooks: list[Webhook]
 
 
 # --- operations -----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
 
 from apps.rest import models, render
+from apps.webhooks import TooManyWebhooks
 from hydra.errors import (
     AdmissionError,
     Alternative,
@@ -163,8 +164,8 @@ NOT_READY: Final = ProblemType(
 TOO_MANY_SUBSCRIBERS: Final = ProblemType(
     "too-many-subscribers",
     503,
-    "Too many clients follow the events",
-    "Each of them holds a connection; try again later.",
+    "Too many follow the events",
+    "There are as many clients, or webhooks, as there may be: end some, or try again later.",
 )
 
 CATALOGUE: Final[tuple[ProblemType, ...]] = (
@@ -205,6 +206,7 @@ _BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {
     Changed: PRECONDITION_FAILED,
     KeyReused: KEY_REUSED,
     BusyError: TOO_MANY_SUBSCRIBERS,
+    TooManyWebhooks: TOO_MANY_SUBSCRIBERS,
     DeviceUnavailable: DEVICE_UNAVAILABLE,
     DeviceError: DEVICE_ERROR,
 }

@@ -38,10 +38,12 @@ OWN_READ |= {"GET /v1/groups/{group_id}", "GET /v1/events", "GET /v1/quotas"}
 OWN_WRITE = {"POST /v1/reservations", "POST /v1/reservations/{reservation_id}/commit"}
 OWN_WRITE |= {"DELETE /v1/reservations/{reservation_id}", "POST /v1/groups"}
 OWN_WRITE |= {"DELETE /v1/groups/{group_id}"}
+READ |= {"GET /v1/webhooks", "GET /v1/webhooks/{webhook_id}"}
 PLAN = {"POST /v1/plan", "POST /v1/reconfigurations"}
 OPERATE = (
     PLAN
     | {"POST /v1/reconcile", "POST /v1/reload"}
+    | {"POST /v1/webhooks", "PUT /v1/webhooks/{webhook_id}", "DELETE /v1/webhooks/{webhook_id}"}
     | {"DELETE /v1/quarantine/{rack}/{port}", "POST /v1/devices/{name}/tasks/{task_id}"}
 )
 PUBLIC = {"GET /healthz", "GET /readyz", "GET /problems/{slug}", "GET /openapi.json"}

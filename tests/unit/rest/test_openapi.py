@@ -17,6 +17,11 @@ ROUTES = {
     ("DELETE", "/v1/groups/{group_id}"),
     ("GET", "/v1/events"),
     ("GET", "/v1/quotas"),
+    ("GET", "/v1/webhooks"),
+    ("POST", "/v1/webhooks"),
+    ("GET", "/v1/webhooks/{webhook_id}"),
+    ("PUT", "/v1/webhooks/{webhook_id}"),
+    ("DELETE", "/v1/webhooks/{webhook_id}"),
     ("GET", "/v1/topology"),
     ("GET", "/v1/demand"),
     ("POST", "/v1/plan"),
@@ -83,6 +88,7 @@ def test_requests_refuse_unknown_fields(description):
         "PlanBody",
         "DemandEntry",
         "TaskBody",
+        "WebhookBody",
     ):
         assert description["components"]["schemas"][name]["additionalProperties"] is False
 
@@ -91,7 +97,7 @@ def test_numbers_carry_their_unit(description):
     """Or count something, or name one: an HTTP status, a VLAN-ID, a port of a panel, a task."""
     plain = {"status", "vlan", "epoch", "current_epoch", "rules", "rules_pushed"}
     plain |= {"retagged_ports", "ports_retagged", "ingress", "egress", "id"}
-    plain |= {"max_reservations", "reservations"}
+    plain |= {"max_reservations", "reservations", "waiting", "delivered", "refused", "missed"}
     for name, schema in description["components"]["schemas"].items():
         for field, kind in schema.get("properties", {}).items():
             kinds = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}

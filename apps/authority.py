@@ -1,0 +1,182 @@
+"""A certificate authority for a lab: its own certificate, and those that it issues.
+
+Keys are ECDSA on P-256. For networks that have an authority of their own, use that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from hydra.errors import HydraError
+
+_CA: Final = "ca"
+_CLOCK_SKEW: Final = timedelta(minutes=5)
+"""Certificates count from a little earlier: clocks in a lab differ."""
+
+
+class Use(Enum):
+    SERVER = "server"
+    """The controller, to REST clients and to switches."""
+    CLIENT = "client"
+    """A switch, to the controller."""
+
+
+_USAGE: Final = {
+    Use.SERVER: ExtendedKeyUsageOID.SERVER_AUTH,
+    Use.CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH,
+}
+
+
+def create_authority(directory: Path, name: str, days: int, now: datetime) -> Path:
+    """Make ``ca.pem`` and ``ca.key``; returns the former. Raises HydraError, also if they exist."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    certificate = (
+        _builder(subject, subject, key.public_key(), days, now)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(ca=True), critical=True)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    return _write_pair(directory, _CA, key, [certificate])
+
+
+def issue(
+    directory: Path, name: str, hosts: Sequence[str], use: Use, days: int, now: datetime
+) -> Path:
+    """Make ``NAME.pem`` and ``NAME.key`` for these host names and addresses; returns the former.
+
+    Raises HydraError: without an authority in ``directory``, or if the files exist.
+    """
+    if name == _CA or Path(name).name != name:
+        raise HydraError(f"{name!r} can't name a certificate: it becomes a file beside ca.pem")
+    ca_certificate, ca_key = _read_authority(directory)
+    if now + timedelta(days=days) > ca_certificate.not_valid_after_utc:
+        raise HydraError(
+            f"{directory / 'ca.pem'} ends {ca_certificate.not_valid_after_utc:%Y-%m-%d}, before "
+            f"{days} days have passed: ask for fewer days, or make a new authority"
+        )
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    builder = (
+        _builder(subject, ca_certificate.subject, key.public_key(), days, now)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(ca=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([_USAGE[use]]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
+        )
+    )
+    if hosts:
+        names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+        builder = builder.add_extension(names, critical=False)
+    return _write_pair(directory, name, key, [builder.sign(ca_key, hashes.SHA256())])
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    days: int,
+    now: datetime,
+) -> x509.CertificateBuilder:
+    now = now.astimezone(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _key_usage(*, ca: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not ca,
+        key_cert_sign=ca,
+        crl_sign=ca,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        pass
+    try:
+        return x509.DNSName(host)
+    except ValueError:
+        raise HydraError(
+            f"{host!r} is neither an address nor a host name in ASCII: write it as DNS has it"
+        ) from None
+
+
+def _read_authority(directory: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    try:
+        certificate = x509.load_pem_x509_certificate((directory / "ca.pem").read_bytes())
+        key = serialization.load_pem_private_key((directory / "ca.key").read_bytes(), None)
+    except FileNotFoundError as error:
+        raise HydraError(f"no {error.filename}: `hydra ca create` makes an authority") from error
+    except OSError as error:
+        raise HydraError(f"can't read {error.filename}: {error.strerror}") from error
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise HydraError(f"ca.pem and ca.key in {directory} are no authority of ours") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise HydraError(f"{directory / 'ca.key'} is no key that `hydra ca create` made")
+    return certificate, key
+
+
+def _write_pair(
+    directory: Path,
+    name: str,
+    key: ec.EllipticCurvePrivateKey,
+    chain: Sequence[x509.Certificate],
+) -> Path:
+    """Both files or none; the key is its owner's alone from the first moment on."""
+    certificate_file, key_file = directory / f"{name}.pem", directory / f"{name}.key"
+    secret = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    shown = b"".join(one.public_bytes(serialization.Encoding.PEM) for one in chain)
+    written: list[Path] = []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for file, content, mode in ((key_file, secret, 0o600), (certificate_file, shown, 0o644)):
+            handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            written.append(file)
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
+    except OSError as error:
+        for file in written:
+            file.unlink(missing_ok=True)
+        if isinstance(error, FileExistsError):
+            raise HydraError(
+                f"{error.filename} exists already: move it away, or choose another name"
+            ) from error
+        raise HydraError(f"can't write {error.filename}: {error.strerror}") from error
+    return certificate_file

@@ -1,0 +1,100 @@
+"""``hydra ca``: certificates for a lab."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from apps.authority import Use, create_authority, issue
+from apps.cli.command import Command, Group
+from apps.cli.output import CommandError, json_option, print_json
+from hydra.errors import HydraError
+
+_dir_option = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("ca"),
+    show_default=True,
+    help="Where the authority and its certificates are kept.",
+)
+
+
+@click.group(
+    cls=Group,
+    examples=[
+        "hydra ca create --dir ca",
+        "hydra ca issue rest --host 10.0.0.5 --host hydra.example --dir ca",
+        "hydra ca issue br-h11 --use client --dir ca",
+    ],
+)
+def ca() -> None:
+    """Make a certificate authority for a lab, and certificates.
+
+    A certificate is NAME.pem, its key NAME.key; clients trust ca.pem. Whoever has ca.key can issue
+    certificates: keep it off machines that do not need it.
+    """
+
+
+@ca.command(cls=Command, examples=["hydra ca create --dir ca --name 'HydRA lab'"])
+@click.option("--name", default="HydRA lab CA", show_default=True, help="What it calls itself.")
+@click.option("--days", type=click.IntRange(1, 36500), default=3650, show_default=True)
+@_dir_option
+@json_option
+def create(name: str, days: int, directory: Path, as_json: bool) -> None:
+    """Make an authority: ca.pem and ca.key."""
+    try:
+        made = create_authority(directory, name, days, datetime.now(UTC))
+    except (HydraError, ValueError) as error:
+        raise CommandError(str(error)) from error
+    _tell(made, as_json)
+
+
+@ca.command(
+    "issue",
+    cls=Command,
+    examples=[
+        "hydra ca issue rest --host 10.0.0.5 --host localhost --dir ca",
+        "hydra ca issue openflow --host 10.0.0.5 --dir ca",
+        "hydra ca issue br-h11 --use client --dir ca",
+    ],
+)
+@click.argument("name")
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    help="An address or a name that it is good for; repeatable. A server's needs at least one.",
+)
+@click.option(
+    "--use",
+    type=click.Choice([use.value for use in Use]),
+    default=Use.SERVER.value,
+    show_default=True,
+    help="server: REST, or the controller's OpenFlow; client: a switch.",
+)
+@click.option("--days", type=click.IntRange(1, 36500), default=365, show_default=True)
+@_dir_option
+@json_option
+def issue_certificate(
+    name: str, hosts: Sequence[str], use: str, days: int, directory: Path, as_json: bool
+) -> None:
+    """Make NAME.pem and NAME.key."""
+    if use == Use.SERVER.value and not hosts:
+        raise click.UsageError("a server's certificate is for addresses or names: give --host")
+    try:
+        made = issue(directory, name, hosts, Use(use), days, datetime.now(UTC))
+    except (HydraError, ValueError) as error:
+        raise CommandError(str(error)) from error
+    _tell(made, as_json)
+
+
+def _tell(certificate: Path, as_json: bool) -> None:
+    key = certificate.with_suffix(".key")
+    if as_json:
+        print_json({"certificate": str(certificate), "key": str(key)})
+    else:
+        click.echo(f"{certificate} and {key}")

@@ -1,0 +1,100 @@
+"""``hydra webhooks``: where events are posted to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from apps.cli.client import ControllerClient, JsonObject, resource, url_option
+from apps.cli.command import Command, Group
+from apps.cli.network import moment
+from apps.cli.output import json_option, print_json, print_table
+from hydra.events import EventKind
+
+_WEBHOOKS = "/v1/webhooks"
+
+
+@click.group(
+    cls=Group,
+    invoke_without_command=True,
+    examples=[
+        "hydra webhooks",
+        "hydra webhooks add https://batch.example/hydra --kind circuit-moving > batch.secret",
+        "hydra webhooks remove 7f3a",
+    ],
+)
+@url_option
+@json_option
+@click.pass_context
+def webhooks(ctx: click.Context, url: str, as_json: bool) -> None:
+    """List the addresses that events are posted to, and how that goes."""
+    if ctx.invoked_subcommand is not None:
+        return
+    with ControllerClient(url) as client:
+        document = client.get(_WEBHOOKS)
+    if as_json:
+        print_json(document)
+        return
+    print_table(
+        "Webhooks",
+        ("id", "url", "kinds", "tenant", "delivered>", "waiting>", "missed>", "problem"),
+        (
+            (
+                one["id"],
+                one["url"],
+                ", ".join(one["kinds"]) or "all",
+                one["tenant"] or "all",
+                one["delivered"],
+                one["waiting"],
+                one["missed"],
+                _problem(one),
+            )
+            for one in document["webhooks"]
+        ),
+    )
+
+
+def _problem(one: JsonObject) -> str:
+    since = one["failing_since_unix_s"]
+    return str(one["problem"]) if since is None else f"since {moment(since)}: {one['problem']}"
+
+
+@webhooks.command(
+    cls=Command, examples=["hydra webhooks add https://batch.example/hydra --tenant spark"]
+)
+@click.argument("address")
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice([kind.value for kind in EventKind]),
+    help="Only these; repeatable.",
+)
+@click.option("--tenant", help="Only what this tenant may see.")
+@url_option
+@json_option
+def add(address: str, kinds: Sequence[str], tenant: str | None, url: str, as_json: bool) -> None:
+    """Have events posted to ADDRESS; prints the secret that signs them, this one time."""
+    body = {"url": address, "kinds": list(kinds), "tenant": tenant}
+    with ControllerClient(url) as client:
+        document = client.post(_WEBHOOKS, body)
+    if as_json:
+        print_json(document)
+        return
+    click.echo(document["secret"])
+    click.echo(f"webhook {document['id']} posts to {address}", err=True)
+
+
+@webhooks.command(cls=Command, examples=["hydra webhooks remove 7f3a"])
+@click.argument("identifier", metavar="ID")
+@url_option
+@json_option
+def remove(identifier: str, url: str, as_json: bool) -> None:
+    """Send nothing there any more."""
+    with ControllerClient(url) as client:
+        document = client.delete(resource(_WEBHOOKS, identifier))
+    if as_json:
+        print_json(document)
+    else:
+        click.echo(f"nothing is posted to {document['url']} any more")

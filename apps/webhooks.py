@@ -1,0 +1,334 @@
+"""Sends events to webhooks, each at its own pace, from a thread and an event loop of its own.
+
+A subscriber's queue is its place in the history of events, which is bounded: one that is slow or
+dead holds up nobody, and costs a timer. Messages come in order and at least once; what is no longer
+in the history when a subscriber is back is replaced by a ``gap``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+import ssl
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import quote
+
+import httpx
+
+from apps.rest import models, render
+from hydra.access import LOCAL, Caller, Role
+from hydra.errors import HydraError, UnknownName
+from hydra.events import Event, EventKind, EventLog
+from hydra.journal import Journal
+from hydra.model import Fabric
+from hydra.webhooks import SECRET_BYTES, Webhook, make_secret, pause_s, signed_headers
+
+LOG = logging.getLogger("hydra.webhooks")
+MOST_WEBHOOKS: Final = 100
+_TIMEOUT_S: Final = 10.0
+_STOP_TIMEOUT_S: Final = 5.0
+_GONE: Final = 410
+_TRY_AGAIN: Final = frozenset({408, 425, 429})
+"""Of the answers that blame the message, those that blame only the moment."""
+
+
+class TooManyWebhooks(HydraError):
+    """There are as many as there may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How it goes with a webhook."""
+
+    webhook: Webhook
+    waiting: int
+    """Events that it has not been told of yet."""
+    delivered: int
+    refused: int
+    """Messages that it answered with 4xx; they are not sent again."""
+    missed: int
+    """Events that were forgotten before it could be told."""
+    failing_since_unix_s: float | None
+    problem: str
+    """Why the last message was not taken; empty if it was."""
+
+
+class _Subscriber:
+    """A webhook and its place in the history; only the event loop changes the place."""
+
+    def __init__(self, webhook: Webhook, number: int | None) -> None:
+        self.webhook = webhook
+        self.number = number
+        """Of the last event that it was told of; None: of an earlier run, so much is lost."""
+        self.delivered = self.refused = self.missed = 0
+        self.failing_since_unix_s: float | None = None
+        self.problem = ""
+        self.gone = False
+
+
+class Webhooks:
+    """Methods may be called from any thread."""
+
+    def __init__(self, fabric: Fabric, events: EventLog, journal: Journal) -> None:
+        self._fabric = fabric
+        self._events = events
+        self._journal = journal
+        self._lock = threading.Lock()
+        self._subscribers: dict[str, _Subscriber] = {}
+        self._tasks: dict[str, tuple[Webhook, asyncio.Task[None]]] = {}
+        self._news: dict[str, asyncio.Event] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._ended = asyncio.Event()
+
+    # -- life -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take over what the journal remembers, and send. Raises HydraError if it can't be read."""
+        records = self._journal.load_webhooks()
+        with self._lock:
+            for webhook in map(Webhook.from_record, records):
+                self._subscribers.setdefault(webhook.id, _Subscriber(webhook, None))
+        ready = threading.Event()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._run(ready)), name="webhooks", daemon=True
+        )
+        self._thread.start()
+        ready.wait(_STOP_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """Repeatable; what is not sent by now is lost, and the next run says so."""
+        if self._thread is not None:
+            self._tell_loop(self._ended.set)
+            self._thread.join(_STOP_TIMEOUT_S)
+            self._thread = None
+
+    # -- the resource -----------------------------------------------------------------------------
+
+    def add(self, url: str, kinds: Collection[EventKind], tenant: str | None) -> Webhook:
+        """Raises TooManyWebhooks, and JournalError if it can't be kept."""
+        webhook = Webhook(
+            id=uuid.uuid4().hex[:12],
+            url=url,
+            secret=make_secret(secrets.token_bytes(SECRET_BYTES)),
+            kinds=frozenset(kinds),
+            tenant=tenant,
+            created_unix_s=time.time(),
+        )
+        with self._lock:
+            if len(self._subscribers) >= MOST_WEBHOOKS:
+                raise TooManyWebhooks(f"there are {MOST_WEBHOOKS} webhooks already: delete some")
+            self._journal.save_webhook(webhook.id, webhook.to_record())
+            self._subscribers[webhook.id] = _Subscriber(webhook, self._events.last)
+        self._tell_loop(self._adjust)
+        return webhook
+
+    def change(
+        self, webhook_id: str, url: str, kinds: Collection[EventKind], tenant: str | None
+    ) -> Delivery:
+        """It goes on where it was, and at once. Raises UnknownName, JournalError."""
+        with self._lock:
+            subscriber = self._get(webhook_id)
+            webhook = replace(subscriber.webhook, url=url, kinds=frozenset(kinds), tenant=tenant)
+            self._journal.save_webhook(webhook.id, webhook.to_record())
+            subscriber.webhook = webhook
+            subscriber.gone = False
+            delivery = self._delivery(subscriber)
+        self._tell_loop(self._adjust)
+        return delivery
+
+    def remove(self, webhook_id: str) -> Delivery:
+        """Returns what it was. Raises UnknownName, JournalError."""
+        with self._lock:
+            delivery = self._delivery(self._get(webhook_id))
+            self._journal.delete_webhook(webhook_id)
+            del self._subscribers[webhook_id]
+        self._tell_loop(self._adjust)
+        return delivery
+
+    def all(self) -> Sequence[Delivery]:
+        with self._lock:
+            return [self._delivery(one) for one in self._subscribers.values()]
+
+    def one(self, webhook_id: str) -> Delivery:
+        """Raises UnknownName."""
+        with self._lock:
+            return self._delivery(self._get(webhook_id))
+
+    def _get(self, webhook_id: str) -> _Subscriber:
+        try:
+            return self._subscribers[webhook_id]
+        except KeyError:
+            raise UnknownName(f"no webhook {webhook_id!r}") from None
+
+    def _delivery(self, one: _Subscriber) -> Delivery:
+        return Delivery(
+            webhook=one.webhook,
+            waiting=self._events.last - (one.number or 0),
+            delivered=one.delivered,
+            refused=one.refused,
+            missed=one.missed,
+            failing_since_unix_s=one.failing_since_unix_s,
+            problem=one.problem,
+        )
+
+    # -- in the event loop ------------------------------------------------------------------------
+
+    def _tell_loop(self, callback: Callable[[], object]) -> None:
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # it has ended meanwhile
+                loop.call_soon_threadsafe(callback)
+
+    async def _run(self, ready: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        async with httpx.AsyncClient(
+            timeout=_TIMEOUT_S,
+            verify=ssl.create_default_context(),
+            trust_env=False,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=MOST_WEBHOOKS),
+        ) as self._http:
+            with self._events.listening(lambda: self._tell_loop(self._wake)):
+                self._adjust()
+                ready.set()
+                await self._ended.wait()
+            tasks = [task for _, task in self._tasks.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()
+        self._loop = None
+
+    def _wake(self) -> None:
+        for news in self._news.values():
+            news.set()
+
+    def _adjust(self) -> None:
+        """A task for each webhook as it is now, none for those that are gone."""
+        with self._lock:
+            present = dict(self._subscribers)
+        for webhook_id, (webhook, task) in list(self._tasks.items()):
+            now = present.get(webhook_id)
+            if now is None or now.webhook != webhook or task.done():
+                task.cancel()
+                del self._tasks[webhook_id], self._news[webhook_id]
+        for webhook_id, subscriber in present.items():
+            if webhook_id not in self._tasks:
+                news = self._news[webhook_id] = asyncio.Event()
+                task = asyncio.create_task(self._serve(subscriber, news))
+                task.add_done_callback(_note_end)
+                self._tasks[webhook_id] = subscriber.webhook, task
+
+    async def _serve(self, subscriber: _Subscriber, news: asyncio.Event) -> None:
+        failures = 0
+        while not subscriber.gone:
+            news.clear()
+            number, message, missed = self._next(subscriber)
+            if message is not None and not await self._delivered(subscriber, message):
+                failures += 1
+                await asyncio.sleep(pause_s(failures, random.random()))  # noqa: S311 - no secret
+                continue
+            failures = 0
+            subscriber.missed += missed
+            if number == subscriber.number:
+                await news.wait()
+            subscriber.number = number
+
+    def _next(self, one: _Subscriber) -> tuple[int, models.CloudEvent | None, int]:
+        """Up to which event the next message tells, the message, and how many are lost by then.
+
+        No message where there is nothing to tell.
+        """
+        if one.number is None:
+            return 0, self._gap(0, None), 0
+        events, missed = self._events.after(one.number)
+        if missed:
+            return events[0].number - 1, self._gap(events[0].number - 1, missed), missed
+        number = one.number
+        for event in events:
+            number = event.number
+            message = self._message(one.webhook, event)
+            if message is not None:
+                return number, message, 0
+        return number, None, 0
+
+    def _message(self, webhook: Webhook, event: Event) -> models.CloudEvent | None:
+        if webhook.kinds and event.kind not in webhook.kinds:
+            return None
+        caller = LOCAL if webhook.tenant is None else Caller(webhook.tenant, Role.TENANT)
+        document = render.event(self._fabric, event, caller)
+        if document is None:
+            return None
+        return models.CloudEvent(
+            id=f"{self._events.run}-{event.number}",
+            source=self._source,
+            type=f"hydra.{event.kind.value}",
+            subject=None if document.reservation is None else document.reservation.id,
+            time=datetime.fromtimestamp(event.unix_s, UTC),
+            data=document,
+        )
+
+    def _gap(self, number: int, missed: int | None) -> models.CloudEvent:
+        return models.CloudEvent(
+            id=f"{self._events.run}-{number}-gap",
+            source=self._source,
+            type="hydra.gap",
+            subject=None,
+            time=datetime.now(UTC),
+            data=models.Gap(missed=missed),
+        )
+
+    @property
+    def _source(self) -> str:
+        return f"urn:hydra:{quote(self._fabric.name, safe='')}"
+
+    async def _delivered(self, one: _Subscriber, message: models.CloudEvent) -> bool:
+        """Whether there is nothing more to do about ``message``."""
+        body = message.model_dump_json(exclude_none=True).encode()
+        headers = {
+            "Content-Type": "application/cloudevents+json; charset=utf-8",
+            **signed_headers(one.webhook.secret, message.id, int(time.time()), body),
+        }
+        try:
+            async with (
+                asyncio.timeout(_TIMEOUT_S),
+                self._http.stream("POST", one.webhook.url, content=body, headers=headers) as answer,
+            ):
+                status = answer.status_code
+        except TimeoutError:
+            return self._failed(one, f"no answer within {_TIMEOUT_S:g} s")
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+            return self._failed(one, str(error) or type(error).__name__)
+        if httpx.codes.is_success(status):
+            one.delivered += 1
+            one.failing_since_unix_s, one.problem = None, ""
+            return True
+        if httpx.codes.is_client_error(status) and status not in _TRY_AGAIN:
+            one.refused += 1
+            one.gone = status == _GONE
+            one.problem = f"it answered {status}" + ("; nothing more is sent" if one.gone else "")
+            LOG.warning("webhook %s refused an event: %s", one.webhook.id, one.problem)
+            return True
+        return self._failed(one, f"it answered {status}")
+
+    def _failed(self, one: _Subscriber, problem: str) -> bool:
+        if one.failing_since_unix_s is None:
+            one.failing_since_unix_s = time.time()
+            LOG.warning("webhook %s does not take events: %s", one.webhook.id, problem)
+        one.problem = problem
+        return False
+
+
+def _note_end(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        LOG.error("a webhook's task ended unexpectedly; it is sent nothing more", exc_info=error)

@@ -1,0 +1,86 @@
+"""Webhooks: where events are posted to, how they are signed, and when they are tried again.
+
+Signatures follow the Standard Webhooks specification 1.0, for which receivers find libraries.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hydra.errors import HydraError
+from hydra.events import EventKind
+
+SECRET_BYTES: Final = 32
+_SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what every such secret begins with
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A subscriber that is sent events instead of asking for them."""
+
+    id: str
+    url: str
+    secret: str
+    """What its messages are signed with; only the journal and the one who made it have it."""
+    kinds: frozenset[EventKind]
+    """Empty: all of them."""
+    tenant: str | None
+    """Not None: only what is about this tenant's reservations."""
+    created_unix_s: float
+
+    def __repr__(self) -> str:
+        return f"Webhook({self.id!r}, {self.url!r})"  # without the secret
+
+    def to_record(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "url": self.url,
+            "secret": self.secret,
+            "kinds": sorted(kind.value for kind in self.kinds),
+            "tenant": self.tenant,
+            "created_unix_s": self.created_unix_s,
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Webhook:
+        """Raises HydraError, which does not repeat what the record holds."""
+        try:
+            fields = dict(record)
+            fields["kinds"] = frozenset(map(EventKind, fields["kinds"]))
+            return cls(**fields)
+        except (KeyError, TypeError, ValueError) as error:
+            raise HydraError(f"not a webhook's record ({type(error).__name__})") from None
+
+
+def make_secret(chance: bytes) -> str:
+    """``chance`` has to be random, and of :data:`SECRET_BYTES`."""
+    return _SECRET_PREFIX + base64.b64encode(chance).decode()
+
+
+def signed_headers(secret: str, message_id: str, unix_s: int, body: bytes) -> dict[str, str]:
+    """What goes with ``body``: HMAC-SHA-256 over identifier, time and body."""
+    key = base64.b64decode(secret.removeprefix(_SECRET_PREFIX))
+    signed = b".".join([message_id.encode(), str(unix_s).encode(), body])
+    digest = hmac.new(key, signed, hashlib.sha256).digest()
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(unix_s),
+        "webhook-signature": f"v1,{base64.b64encode(digest).decode()}",
+    }
+
+
+def pause_s(failures: int, chance: float) -> float:
+    """How long to wait after so many failures in a row, from 1; ``chance`` is in [0, 1).
+
+    Doubles from a second to five minutes; half of it is chance, so that many who failed at once do
+    not come back at once.
+    """
+    full_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(failures - 1, 30))
+    return full_s * (0.5 + chance / 2)

@@ -1,0 +1,121 @@
+"""A lab's authority, against TLS as Python and OpenSSL have it."""
+
+import json
+import socket
+import ssl
+import stat
+import subprocess
+import threading
+
+import httpx
+import pytest
+
+from apps.rest.app import create_app
+from apps.rest.server import RestServer, Tls
+from tests.unit.rest.fake_service import FakeService
+
+
+@pytest.fixture
+def ca(run, tmp_path):
+    """ca("create", …): ``hydra ca create … --dir DIR``."""
+    return lambda *arguments: run("ca", *arguments, "--dir", str(tmp_path / "ca"))
+
+
+@pytest.fixture
+def directory(ca, tmp_path):
+    """With an authority, and a server's certificate for 127.0.0.1."""
+    assert ca("create").exit_code == 0
+    assert ca("issue", "rest", "--host", "127.0.0.1", "--host", "hydra.example").exit_code == 0
+    return tmp_path / "ca"
+
+
+def test_rest_with_a_certificate_that_clients_verify(directory, fabric):
+    tls = Tls(str(directory / "rest.pem"), str(directory / "rest.key"))
+    server = RestServer(create_app(FakeService(fabric)), "127.0.0.1", 0, tls)
+    server.start()
+    try:
+        trusted = ssl.create_default_context(cafile=str(directory / "ca.pem"))
+        trusted.verify_flags |= ssl.VERIFY_X509_STRICT
+        assert httpx.get(f"{server.url}/healthz", verify=trusted).status_code == 200
+        with pytest.raises(httpx.ConnectError, match="Hostname mismatch"):
+            httpx.get(f"https://localhost:{server.port}/healthz", verify=trusted)
+    finally:
+        server.stop()
+
+
+def test_a_switch_and_the_controller_know_each_other(directory, ca):
+    """TLS with certificates on both sides, as OpenFlow has it."""
+    assert ca("issue", "br-h11", "--use", "client").exit_code == 0
+    controller = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    controller.load_cert_chain(directory / "rest.pem", directory / "rest.key")
+    controller.load_verify_locations(directory / "ca.pem")
+    controller.verify_mode = ssl.CERT_REQUIRED
+    switch = ssl.create_default_context(cafile=str(directory / "ca.pem"))
+    switch.load_cert_chain(directory / "br-h11.pem", directory / "br-h11.key")
+    near, far = socket.socketpair()
+    heard = []
+
+    def serve():
+        with controller.wrap_socket(far, server_side=True) as accepted:
+            heard.append(dict(accepted.getpeercert()["subject"][0])["commonName"])
+            accepted.recv(1)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with switch.wrap_socket(near, server_hostname="hydra.example") as connection:
+        connection.send(b"x")
+        thread.join(10)
+    assert heard == ["br-h11"]
+
+
+@pytest.mark.parametrize(("name", "purpose"), [("rest", "sslserver"), ("tor", "sslclient")])
+def test_openssl_agrees(directory, ca, name, purpose):
+    ca("issue", "tor", "--use", "client")
+    verified = subprocess.run(
+        [
+            *("openssl", "verify", "-x509_strict", "-purpose", purpose),
+            *("-CAfile", directory / "ca.pem", directory / f"{name}.pem"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert verified.returncode == 0, verified.stderr
+
+
+def test_keys_are_their_owners_alone(directory):
+    for key in directory.glob("*.key"):
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("create",), "exists already"),
+        (("issue", "rest", "--host", "127.0.0.1"), "exists already"),
+        (("issue", "ca", "--host", "a"), "can't name a certificate"),
+        (("issue", "../x", "--host", "a"), "can't name a certificate"),
+        (("issue", "y", "--host", "b\xfccher.example"), "as DNS has it"),
+        (("issue", "y", "--host", "a", "--days", "36500"), "fewer days"),
+    ],
+)
+def test_refusals_change_nothing(directory, ca, arguments, words):
+    before = {path: path.read_bytes() for path in directory.iterdir()}
+    refused = ca(*arguments)
+    assert refused.exit_code == 1
+    assert words in refused.stderr
+    assert {path: path.read_bytes() for path in directory.iterdir()} == before
+
+
+def test_without_an_authority(ca, tmp_path):
+    assert "`hydra ca create`" in ca("issue", "rest", "--host", "a").stderr
+    assert ca("issue", "rest").exit_code == 2
+    (tmp_path / "ca").mkdir()
+    for name in ("ca.pem", "ca.key"):
+        (tmp_path / "ca" / name).write_text("notes")
+    assert "no authority" in ca("issue", "rest", "--host", "a").stderr
+
+
+def test_json(ca, tmp_path):
+    made = json.loads(ca("create", "--json").stdout)
+    assert made["certificate"] == str(tmp_path / "ca" / "ca.pem")

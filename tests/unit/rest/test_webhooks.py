@@ -1,0 +1,318 @@
+"""Webhooks against receivers that are real HTTP servers."""
+
+import base64
+import json
+import logging
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from standardwebhooks import Webhook as Verifier
+from standardwebhooks import WebhookVerificationError
+
+from apps.rest.app import create_app
+from apps.rest.server import RestServer
+from apps.webhooks import Webhooks
+from hydra.errors import HydraError
+from hydra.events import EventKind
+from hydra.journal import Journal
+from hydra.reservations import ReservationRequest
+from hydra.webhooks import Webhook, make_secret, pause_s, signed_headers
+
+from .fake_service import relay_path
+
+
+class Receiver:
+    """An HTTP server that answers as it is told, and remembers what it accepted and refused."""
+
+    def __init__(self):
+        self.answers = []
+        """Statuses of the next answers; then 204."""
+        self.accepted, self.refused = [], []
+        self.held = threading.Event()
+        """While cleared, nothing is answered."""
+        self.held.set()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["content-length"]))
+                receiver.held.wait(20)
+                status = receiver.answers.pop(0) if receiver.answers else 204
+                into = receiver.accepted if status < 300 else receiver.refused
+                into.append((dict(self.headers.items()), body))
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
+
+    def events(self):
+        return [json.loads(body) for _, body in self.accepted]
+
+    def close(self):
+        self.held.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def receiver():
+    one = Receiver()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def journal(tmp_path):
+    one = Journal(str(tmp_path / "journal.db"))
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def hooks(service, journal, monkeypatch):
+    monkeypatch.setattr("apps.webhooks.pause_s", lambda failures, _chance: 0.01 * failures)
+    running = Webhooks(service.fabric, service.events, journal)
+    running.start()
+    yield running
+    running.stop()
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def happen(service, times=1):
+    (circuit, _) = relay_path().circuits
+    for _ in range(times):
+        service.events.publish(EventKind.CIRCUIT_UP, 1_700_000_000.25, circuit=circuit)
+
+
+def test_what_is_sent_is_a_cloud_event_that_the_library_verifies(hooks, service, receiver):
+    webhook = hooks.add(receiver.url, [], None)
+    service.tell(service.reserve(ReservationRequest("r1", "r2", 10.0)))
+    wait_for(lambda: receiver.accepted)
+    headers, body = receiver.accepted[0]
+    assert headers["Content-Type"].startswith("application/cloudevents+json")
+    event = Verifier(webhook.secret).verify(body, headers)
+    assert event["specversion"] == "1.0"
+    assert event["id"] == headers["webhook-id"] == "run-1"
+    assert event["source"] == f"urn:hydra:{service.fabric.name}"
+    assert event["type"] == "hydra.reservation"
+    assert event["subject"] == "v0"
+    assert event["time"] == "2023-11-14T22:13:20Z"
+    assert event["data"]["reservation"]["state"] == "activating"
+    with pytest.raises(WebhookVerificationError):
+        Verifier(webhook.secret).verify(body + b" ", headers)
+    with pytest.raises(WebhookVerificationError):
+        Verifier(make_secret(bytes(32))).verify(body, headers)
+
+
+def test_it_is_tried_again_until_it_is_taken_and_in_order(hooks, service, receiver):
+    receiver.answers = [500, 503, 429, 302]
+    webhook = hooks.add(receiver.url, [], None)
+    happen(service, 5)
+    wait_for(lambda: len(receiver.accepted) == 5)
+    assert [event["id"] for event in receiver.events()] == [f"run-{n}" for n in range(1, 6)]
+    assert {json.loads(body)["id"] for _, body in receiver.refused} == {"run-1"}
+    wait_for(lambda: hooks.one(webhook.id).waiting == 0)
+    state = hooks.one(webhook.id)
+    assert (state.delivered, state.refused, state.failing_since_unix_s) == (5, 0, None)
+
+
+def test_one_that_is_not_there_is_told_when_it_is_back(hooks, service, receiver):
+    port = receiver.url
+    receiver.close()
+    webhook = hooks.add(port, [], None)
+    happen(service)
+    wait_for(lambda: hooks.one(webhook.id).problem)
+    state = hooks.one(webhook.id)
+    assert state.failing_since_unix_s is not None
+    assert state.waiting == 1
+    back = Receiver()
+    try:
+        hooks.change(webhook.id, back.url, [], None)
+        wait_for(lambda: back.accepted)
+        assert Verifier(webhook.secret).verify(back.accepted[0][1], back.accepted[0][0])
+    finally:
+        back.close()
+
+
+def test_one_that_hangs_holds_up_nobody(hooks, service, receiver):
+    slow = Receiver()
+    slow.held.clear()
+    try:
+        hanging = hooks.add(slow.url, [], None)
+        hooks.add(receiver.url, [], None)
+        started = time.monotonic()
+        happen(service, 50)
+        assert time.monotonic() - started < 1
+        wait_for(lambda: len(receiver.accepted) == 50)
+        assert hooks.one(hanging.id).waiting == 50
+        happen(service, 30)  # the history of this log holds 50
+        slow.held.set()
+        wait_for(lambda: hooks.one(hanging.id).waiting == 0)
+        kinds = [event["type"] for event in slow.events()]
+        assert kinds[0] == "hydra.circuit-up"
+        assert kinds.count("hydra.gap") == 1
+        (gap,) = (event for event in slow.events() if event["type"] == "hydra.gap")
+        assert hooks.one(hanging.id).missed == gap["data"]["missed"] == 29
+    finally:
+        slow.close()
+
+
+def test_what_is_refused_is_not_sent_again(hooks, service, receiver):
+    receiver.answers = [400]
+    webhook = hooks.add(receiver.url, [], None)
+    happen(service, 2)
+    wait_for(lambda: receiver.accepted)
+    assert [json.loads(body)["id"] for _, body in receiver.refused] == ["run-1"]
+    assert receiver.events()[0]["id"] == "run-2"
+    assert hooks.one(webhook.id).refused == 1
+
+
+def test_gone_ends_it_until_it_is_changed(hooks, service, receiver):
+    receiver.answers = [410]
+    webhook = hooks.add(receiver.url, [], None)
+    happen(service)
+    wait_for(lambda: "nothing more is sent" in hooks.one(webhook.id).problem)
+    happen(service)
+    time.sleep(0.1)
+    assert receiver.accepted == []
+    hooks.change(webhook.id, receiver.url, [], None)
+    wait_for(lambda: receiver.accepted)
+
+
+def test_only_the_kinds_and_the_tenant_that_were_asked_for(hooks, service, receiver):
+    hooks.add(receiver.url, [EventKind.RESERVATION], "tina")
+    happen(service)
+    for owner in ("tom", "tina"):
+        service.tell(service.reserve(ReservationRequest("r1", "r2", 1.0, owner=owner)))
+    wait_for(lambda: receiver.accepted)
+    assert [event["subject"] for event in receiver.events()] == ["v1"]
+
+
+def test_a_removed_one_is_sent_nothing(hooks, service, receiver):
+    webhook = hooks.add(receiver.url, [], None)
+    hooks.remove(webhook.id)
+    happen(service)
+    time.sleep(0.1)
+    assert receiver.accepted == []
+    assert hooks.all() == []
+
+
+def test_a_restart_keeps_them_and_says_that_something_may_be_lost(
+    hooks, service, receiver, journal
+):
+    webhook = hooks.add(receiver.url, [EventKind.CIRCUIT_UP], None)
+    gone = hooks.add(receiver.url, [], None)
+    hooks.remove(gone.id)
+    hooks.stop()
+    again = Webhooks(service.fabric, service.events, journal)
+    again.start()
+    try:
+        wait_for(lambda: receiver.accepted)
+        headers, body = receiver.accepted[0]
+        event = Verifier(webhook.secret).verify(body, headers)
+        assert event["type"] == "hydra.gap"
+        assert [one.webhook for one in again.all()] == [webhook]
+        happen(service)
+        wait_for(lambda: len(receiver.accepted) == 2)
+    finally:
+        again.stop()
+
+
+# --- the resource ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def api(service, hooks):
+    server = RestServer(create_app(service, hooks=hooks), "127.0.0.1", 0)
+    server.start()
+    with httpx.Client(base_url=server.url, timeout=10, trust_env=False) as client:
+        yield client
+    server.stop()
+
+
+def test_create_read_change_delete(api, receiver, service, caplog):
+    caplog.set_level(logging.DEBUG)
+    made = api.post("/v1/webhooks", json={"url": receiver.url, "kinds": ["circuit-up"]})
+    assert made.status_code == 201
+    where, secret = made.headers["location"], made.json()["secret"]
+    assert len(base64.b64decode(secret.removeprefix("whsec_"))) == 32
+    shown = api.get(where)
+    assert "secret" not in shown.json()
+    assert shown.json()["kinds"] == ["circuit-up"]
+    happen(service)
+    wait_for(lambda: api.get(where).json()["delivered"] == 1)
+    changed = api.put(where, json={"url": "https://receiver.example:9/x?y=z", "tenant": "tina"})
+    assert (changed.json()["kinds"], changed.json()["tenant"]) == ([], "tina")
+    assert secret not in api.get("/v1/webhooks").text
+    assert api.delete(where).status_code == 200
+    assert api.get(where).status_code == 404
+    assert api.delete(where).status_code == 404
+    assert secret not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://a", "http://", "http://u:p@a/", "a", "http://a:0/", "http://a b/", "http://a/\n"],
+)
+def test_addresses_that_are_none(api, url):
+    refused = api.post("/v1/webhooks", json={"url": url})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/url"
+    assert api.get("/v1/webhooks").json() == {"webhooks": []}
+
+
+def test_there_are_only_so_many(api, monkeypatch):
+    monkeypatch.setattr("apps.webhooks.MOST_WEBHOOKS", 1)
+    body = {"url": "http://127.0.0.1:9/"}
+    assert api.post("/v1/webhooks", json=body).status_code == 201
+    assert api.post("/v1/webhooks", json=body).json()["type"] == "/problems/too-many-subscribers"
+
+
+# --- secrets, records, pauses ---------------------------------------------------------------
+
+
+@given(
+    secret=st.binary(min_size=32, max_size=32),
+    body=st.dictionaries(st.text(), st.text()),
+    name=st.text("abcdef-0123", min_size=1),
+)
+def test_every_signature_is_one_that_the_library_accepts(secret, body, name):
+    text = json.dumps(body).encode()
+    headers = signed_headers(make_secret(secret), name, int(time.time()), text)
+    assert Verifier(make_secret(secret)).verify(text, headers) == body
+
+
+def test_records_and_what_they_do_not_tell():
+    one = Webhook("w", "http://a/", "whsec_x", frozenset({EventKind.CIRCUIT_UP}), None, 1.0)
+    assert Webhook.from_record(json.loads(json.dumps(one.to_record()))) == one
+    assert "whsec" not in repr(one)
+    with pytest.raises(HydraError) as caught:
+        Webhook.from_record({"secret": "whsec_x"})
+    assert "whsec" not in str(caught.value)
+
+
+@given(failures=st.integers(1, 10_000), chance=st.floats(0, 1, exclude_max=True))
+def test_pauses_grow_to_five_minutes(failures, chance):
+    pause = pause_s(failures, chance)
+    full = min(300.0, 2.0 ** min(failures - 1, 30))
+    assert full / 2 <= pause <= full
