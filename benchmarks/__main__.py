@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks import (
     cross_connects,
+    dashboard,
     detection,
     fuzz_codecs,
     matchings,
@@ -30,6 +31,7 @@ BENCHMARKS = (
     statistics,
     retag,
     rest,
+    dashboard,
     cross_connects,
     netconf,
     fuzz_codecs,
