@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks import (
     cross_connects,
+    dashboard,
     detection,
     fuzz_codecs,
     matchings,
@@ -32,6 +33,7 @@ BENCHMARKS = (
     sweep,
     retag,
     rest,
+    dashboard,
     cross_connects,
     netconf,
     fuzz_codecs,

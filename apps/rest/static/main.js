@@ -50,9 +50,9 @@ async function refresh() {
     fail(error);
   }
   reading = false;
-  // A large fabric takes a moment to describe: no more than a tenth of the time goes into it.
+  // A large fabric takes a moment to describe: no more than a quarter of the time goes into it.
   const moving = seen.reconfigurations?.some((one) => !OVER.has(one.state));
-  const pause = again ? SOON_MS : Math.max(moving ? MOVING_MS : PAUSE_MS, 9 * (performance.now() - started));
+  const pause = again ? SOON_MS : Math.max(moving ? MOVING_MS : PAUSE_MS, 3 * (performance.now() - started));
   again = false;
   timer = setTimeout(refresh, pause);
 }

@@ -35,6 +35,9 @@ def loggers_as_they_were():
     names = ("", "hydra", "drivers", "ryu", "httpx", "asyncio", "uvicorn")
     levels = {name: logging.getLogger(name).level for name in names}
     handlers = logging.getLogger().handlers[:]
+    for name in ("ledger", "mover", "runner"):
+        # Mininet, once imported, makes loggers with a level of their own.
+        logging.getLogger(f"hydra.{name}").setLevel(logging.NOTSET)
     yield
     logging.getLogger().handlers[:] = handlers
     for name, level in levels.items():

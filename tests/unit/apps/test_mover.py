@@ -46,7 +46,7 @@ class SimulatedRunner:
 @pytest.fixture
 def moved(caplog):
     """(ledger, runner, metrics) after one reconfiguration."""
-    caplog.set_level(logging.DEBUG, "hydra")
+    caplog.set_level(logging.DEBUG, "hydra.mover")
     metrics = Metrics()
     ledger = Ledger(FABRIC, Journal(":memory:"), metrics)
     runner = SimulatedRunner(ledger)

@@ -1,0 +1,100 @@
+"""The dashboard in Chromium at 320 racks and 32 planes, beside the same page at 4 racks and 2."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from playwright.sync_api import Browser, sync_playwright
+
+from apps.configuration import load_configuration
+from apps.metrics import Metrics
+from apps.rest.app import create_app
+from apps.rest.server import RestServer
+from benchmarks._report import Result, report
+from hydra.model import Circuit, Fabric, NetworkState, Topology, VlanId
+from hydra.model import Path as CircuitPath
+from hydra.service import DemandReport, DemandSource
+from tests.unit.rest.fake_service import FakeService
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+WATCHED_S = 10.0
+LOADED = 0.5
+
+
+class BusyService(FakeService):
+    """Every plane joins every rack to another one; one rack pair in fifty sends."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        super().__init__(fabric)
+        circuits = list(self._circuits())
+        pairs: dict[tuple[int, int], CircuitPath] = {}
+        for circuit in circuits:
+            a, b = (fabric.ports[end].rack for end in (circuit.a, circuit.b))
+            low, high = min(a, b), max(a, b)
+            pairs.setdefault((low, high), CircuitPath(low, high, (circuit,)))
+        paths = tuple(sorted(pairs.values()))
+        vlans = {path: VlanId(100 + number % 3000) for number, path in enumerate(paths)}
+        self.network = NetworkState(1, Topology(frozenset(circuits), paths), vlans)
+        rng = np.random.default_rng(1)
+        shape = (len(fabric.racks),) * 2
+        rates = rng.exponential(30.0, shape) * (rng.random(shape) < 0.02)
+        self._demand = DemandReport(DemandSource.MEASURED, rates, rates, 0.5, ())
+
+    def _circuits(self):
+        for plane in self.fabric.planes:
+            ports = [port for port in self.fabric.ports if port.plane == plane.id]
+            half = len(ports) // 2
+            for near, far in zip(ports[:half], ports[half:], strict=False):
+                if near.rack != far.rack:
+                    yield Circuit(plane.id, min(near.id, far.id), max(near.id, far.id))
+
+    def demand(self) -> DemandReport:
+        return self._demand
+
+    def port_rates_mbps(self):
+        return {port.id: LOADED * self.fabric.planes[0].rate_mbps for port in self.fabric.ports}
+
+
+def measure(browser: Browser, config: str) -> tuple[float, float, float]:
+    """(first paint in ms, everything shown in ms, updates per second while nothing happens)."""
+    service = BusyService(load_configuration(CONFIGS / config).fabric)
+    server = RestServer(create_app(service, registry=Metrics().registry), "127.0.0.1", 0)
+    server.start()
+    page = browser.new_page(viewport={"width": 1400, "height": 1500})
+    try:
+        page.goto(server.url)
+        page.wait_for_selector("#circuits meter")
+        paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+        shown = "performance.getEntriesByName('hydra-shown')[0].startTime"
+        looks = "Number(document.body.dataset.looks)"
+        before = page.evaluate(looks)
+        time.sleep(WATCHED_S)
+        rate = (page.evaluate(looks) - before) / WATCHED_S
+        return page.evaluate(paint), page.evaluate(shown), rate
+    finally:
+        page.close()
+        server.stop()
+
+
+def main() -> int:
+    with sync_playwright() as playwright:
+        options = {"executable_path": "/usr/bin/chromium", "args": ["--no-sandbox"]}
+        browser = playwright.chromium.launch(**options)
+        small = measure(browser, "demo.yaml")
+        large = measure(browser, "reference.yaml")
+        browser.close()
+    metrics = (("first paint", "ms", "lower"), ("all shown", "ms", "lower"))
+    metrics += (("updates", "/s", "higher"),)
+    results = [
+        Result("320 racks, 32 planes", *metric, large[number], small[number], "4 racks, 2 planes")
+        for number, metric in enumerate(metrics)
+    ]
+    report("dashboard", results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
