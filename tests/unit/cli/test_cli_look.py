@@ -96,7 +96,7 @@ def test_history_lists_the_latest_with_reasons(call, past):
     result = call("history")
     order = [line.split()[1] for line in result.stdout.splitlines() if line.startswith("│")]
     assert order == ["c2", "c1", "c0"]
-    assert "kept: gains 1 Mb/s, less than 5" in result.stdout
+    assert "keep: gains 1.0 Mbps, less than 5 Mbps" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,9 @@ def test_everything_is_shown(server, network, page):
     expect(page.locator("#reservations tbody")).to_contain_text("active")
     expect(page.locator("#devices tbody tr").first).to_contain_text("never connected")
     expect(page.locator("#quarantine tbody tr")).to_have_count(2)
-    expect(page.locator("#decisions li")).to_have_text("kept: gains 1 Mb/s, less than 5")
+    expect(page.locator("#decisions li")).to_have_text(
+        "2023-11-14T22:13:20Z keep: gains 1.0 Mbps, less than 5 Mbps"
+    )
     shoot(page, "demo")
 
 
