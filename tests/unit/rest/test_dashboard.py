@@ -20,6 +20,7 @@ from hydra.reservations import ReservationRequest
 from .fake_service import relay_path
 
 CHROMIUM = "/usr/bin/chromium"
+expect.set_options(timeout=20_000)  # a busy machine
 SHOTS = os.environ.get("HYDRA_SCREENSHOTS")
 """A folder to leave screenshots in, for people to look at."""
 STATIC = Path(dashboard.__file__).with_name("static")
@@ -36,17 +37,17 @@ def browser():
 
 @pytest.fixture
 def page(browser):
-    """A page that fails its test for anything it says on the console."""
+    """A page that fails its test for anything it says on the console, unless ``excused``."""
     context = browser.new_context(viewport={"width": 1400, "height": 1500})
     page = context.new_page()
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(20_000)
     said = []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
-    page.said = said
+    page.excused = []
     yield page
     context.close()
-    assert said == []
+    assert [text for text in said if not any(words in text for words in page.excused)] == []
 
 
 @pytest.fixture
@@ -168,7 +169,7 @@ def test_names_are_text_and_never_markup(server, network, page):
     page.goto(server.url)
     option = page.locator("#reconfiguration option").first
     expect(option).to_have_text(re.compile(re.escape("<script>alert(1)</script>: queued")))
-    page.said[:] = [text for text in page.said if "503" not in text]  # /readyz: the browser's own
+    page.excused.append("503")  # /readyz: the browser reports it itself
 
 
 def test_a_controller_that_goes_and_comes_back(server, network, page):
@@ -176,7 +177,7 @@ def test_a_controller_that_goes_and_comes_back(server, network, page):
     expect(page.locator("#summary")).to_contain_text("epoch 3")
     server.stop()
     expect(page.locator("#error")).to_contain_text("does not answer")
-    page.said.clear()
+    page.excused.append("ERR_")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -242,7 +243,7 @@ def test_who_has_no_token_is_asked_for_one(service, tmp_path, page):
         expect(page.locator("#ask")).to_contain_text("vera has the role viewer and may not")
     finally:
         server.stop()
-    page.said.clear()  # the browser reports each 401 and 403 itself
+    page.excused += ["401", "403", "ERR_"]  # the browser reports each of them itself
 
 
 def test_nothing_comes_from_elsewhere(client):
