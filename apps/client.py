@@ -207,6 +207,9 @@ class HydraClient:
     def demand(self) -> models.Demand:
         return self._read("GET", "/v1/demand", models.Demand)
 
+    def servers(self) -> models.Servers:
+        return self._read("GET", "/v1/servers", models.Servers)
+
     def devices(self) -> models.Devices:
         return self._read("GET", "/v1/devices", models.Devices)
 

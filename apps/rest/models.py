@@ -257,6 +257,15 @@ class Topology(Document):
     resting_vlans: list[int]
 
 
+class Server(Document):
+    name: str
+    rack: str
+
+
+class Servers(Document):
+    servers: list[Server]
+
+
 class MeasuredDemand(Document):
     src: str
     dst: str
