@@ -140,12 +140,18 @@ class HydraClient:
         entries: Sequence[models.MatrixEntry],
         *,
         all_or_nothing: bool = True,
+        start_unix_s: float | None = None,
         duration_s: float | None = None,
+        repeat: models.Repeat | None = None,
         wait_s: int = 0,
     ) -> models.CreatedGroup:
-        """Ask for a whole traffic matrix as one."""
+        """Ask for a whole traffic matrix as one, once or at recurring times."""
         body = models.GroupBody(
-            entries=list(entries), all_or_nothing=all_or_nothing, duration_s=duration_s
+            entries=list(entries),
+            all_or_nothing=all_or_nothing,
+            start_unix_s=start_unix_s,
+            duration_s=duration_s,
+            repeat=repeat,
         )
         return self._make("/v1/groups", body, models.CreatedGroup, wait_s)
 

@@ -99,10 +99,20 @@ class MatrixEntry(Body):
     )
 
 
+class Repeat(Body):
+    """The same time again and again."""
+
+    every_s: float = Field(ge=60, le=366 * 86_400, description="From one start to the next.")
+    times: int = Field(ge=2, le=1000, description="Including the first.")
+
+
 class GroupBody(Span):
     """A whole traffic matrix, such as that of a job, for the same time."""
 
     entries: list[MatrixEntry] = Field(min_length=1, max_length=MOST_ENTRIES)
+    repeat: Repeat | None = Field(
+        default=None, description="Not only once; start and end have to be given."
+    )
     all_or_nothing: bool = Field(
         default=True, description="False: admit those that fit, and list the others."
     )

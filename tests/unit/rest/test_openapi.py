@@ -88,6 +88,7 @@ def test_requests_refuse_unknown_fields(description):
         "DemandEntry",
         "TaskBody",
         "WebhookBody",
+        "Repeat",
     ):
         assert description["components"]["schemas"][name]["additionalProperties"] is False
 
@@ -96,7 +97,15 @@ def test_numbers_carry_their_unit(description):
     """Or count something, or name one: an HTTP status, a VLAN-ID, a port of a panel, a task."""
     plain = {"status", "vlan", "epoch", "current_epoch", "rules", "rules_pushed"}
     plain |= {"retagged_ports", "ports_retagged", "ingress", "egress", "id"}
-    plain |= {"max_reservations", "reservations", "waiting", "delivered", "refused", "missed"}
+    plain |= {
+        "max_reservations",
+        "reservations",
+        "waiting",
+        "delivered",
+        "refused",
+        "missed",
+        "times",
+    }
     for name, schema in description["components"]["schemas"].items():
         for field, kind in schema.get("properties", {}).items():
             kinds = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}
