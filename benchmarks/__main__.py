@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import (
+    calendars,
     cross_connects,
     detection,
     fuzz_codecs,
@@ -30,6 +31,7 @@ BENCHMARKS = (
     statistics,
     retag,
     rest,
+    calendars,
     cross_connects,
     netconf,
     fuzz_codecs,
