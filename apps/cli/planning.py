@@ -359,6 +359,13 @@ def _read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None
     help="Only hold it; it goes after this long unless `hydra commit` makes it stay.",
 )
 @click.option(
+    "--priority",
+    type=click.IntRange(0, 9),
+    default=0,
+    show_default=True,
+    help="Where it does not fit, reservations of lower priority give way, after a notice.",
+)
+@click.option(
     "--every",
     metavar="SECONDS",
     callback=_read_positive,
@@ -378,6 +385,7 @@ def reserve(
     start: float | None,
     end: float | None,
     hold: float | None,
+    priority: int,
     every: float | None,
     times: int | None,
     dry_run: bool,
@@ -395,6 +403,8 @@ def reserve(
         raise click.UsageError("--every and --times go together, without --dry-run and --wait")
     span = {"duration_s": duration, "start_unix_s": start, "end_unix_s": end, "hold_s": hold}
     span = {name: value for name, value in span.items() if value is not None}
+    if priority:
+        span["priority"] = priority
     entry: JsonObject = {"src": src, "dst": dst, "bandwidth_mbps": rate}
     if minimum is not None:
         entry["minimum_mbps"] = minimum

@@ -26,6 +26,7 @@ def reservation_request(body: models.ReservationBody, key: str | None) -> Reserv
         body.hold_s,
         retry=retry_key(key, body),
         minimum_mbps=body.minimum_mbps,
+        priority=body.priority,
     )
 
 
@@ -43,6 +44,7 @@ def group_requests(body: models.GroupBody, key: str | None) -> list[ReservationR
             body.hold_s,
             retry=retry,
             minimum_mbps=entry.minimum_mbps,
+            priority=body.priority,
         )
         for later_s in _repetitions_s(body)
         for entry in body.entries

@@ -204,3 +204,11 @@ def test_recurring_times(call, service):
     assert call(*common, "--every", "86400").exit_code == 2
     endless = call(*common, "--every", "86400", "--times", "2")
     assert "until it is released" in endless.stderr
+
+
+def test_priority_makes_others_give_way(call, service):
+    call("reserve", "r1", "r2", "--mbps", "80")
+    made = call("reserve", "r1", "r2", "--mbps", "60", "--priority", "2")
+    assert made.exit_code == 0
+    assert "scheduled" in made.stdout
+    assert "gives way" in call("reservations", "v0").stdout

@@ -97,15 +97,8 @@ def test_numbers_carry_their_unit(description):
     """Or count something, or name one: an HTTP status, a VLAN-ID, a port of a panel, a task."""
     plain = {"status", "vlan", "epoch", "current_epoch", "rules", "rules_pushed"}
     plain |= {"retagged_ports", "ports_retagged", "ingress", "egress", "id"}
-    plain |= {
-        "max_reservations",
-        "reservations",
-        "waiting",
-        "delivered",
-        "refused",
-        "missed",
-        "times",
-    }
+    plain |= {"max_reservations", "reservations", "waiting", "delivered", "refused", "missed"}
+    plain |= {"times", "priority", "max_priority"}
     for name, schema in description["components"]["schemas"].items():
         for field, kind in schema.get("properties", {}).items():
             kinds = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}
