@@ -132,7 +132,8 @@ def set_quota(
     path: Path,
     as_json: bool,
 ) -> None:
-    """Set what a tenant may have at a time; limits that are not given are lifted.
+    """Set what a tenant may have at a time; limits that are not given are lifted,
+    and the priority is 0.
 
     Counts for what is asked for from now on: nothing that was admitted is taken away.
     """
