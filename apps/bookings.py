@@ -35,6 +35,7 @@ class Bookings:
         upkeep: Upkeep,
         ledger: Ledger,
         max_hops: int,
+        notice_s: float,
         enqueue: Callable[[Callable[[], None]], None],
     ) -> None:
         self._fabric = fabric
@@ -43,6 +44,7 @@ class Bookings:
         self._upkeep = upkeep
         self._ledger = ledger
         self._max_hops = max_hops
+        self._notice_s = notice_s
         self._enqueue = enqueue
 
     # -- from any thread --------------------------------------------------------------------------
@@ -115,7 +117,7 @@ class Bookings:
         if starts_now:
             self._check_switches(request)
         try:
-            reservation = self._ledger.add(request, self._ground(), group)
+            reservation = self._ledger.add(request, self._ground(), group, self._notice_s)
         except AdmissionError as error:
             raise self._with_devices(error) if starts_now else error from error
         if reservation.state is ReservationState.ACTIVATING:
@@ -306,11 +308,12 @@ class Bookings:
 
     def _expire(self, reservation_id: str) -> None:
         before = self._ledger.reservation(reservation_id)
-        held = before.held_until_unix_s is not None
-        reservation = self._ledger.change(
-            reservation_id,
-            ReservationState.EXPIRED,
-            "it was not committed in time" if held else "its time is up",
-        )
+        if before.preempted_by is not None:
+            state, reason = ReservationState.PREEMPTED, before.reason
+        elif before.held_until_unix_s is not None:
+            state, reason = ReservationState.EXPIRED, "it was not committed in time"
+        else:
+            state, reason = ReservationState.EXPIRED, "its time is up"
+        reservation = self._ledger.change(reservation_id, state, reason)
         if before.holds_capacity:
             self._take_down(reservation)

@@ -108,6 +108,7 @@ class HydraClient:
         start_unix_s: float | None = None,
         end_unix_s: float | None = None,
         hold_s: float | None = None,
+        priority: int = 0,
         wait_s: int = 0,
     ) -> models.Reservation:
         """Ask for bandwidth; with ``wait_s``, up to a minute, wait until it is there.
@@ -123,6 +124,7 @@ class HydraClient:
             start_unix_s=start_unix_s,
             end_unix_s=end_unix_s,
             hold_s=hold_s,
+            priority=priority,
         )
         return self._make("/v1/reservations", body, models.Reservation, wait_s)
 
@@ -130,9 +132,8 @@ class HydraClient:
         self, src: str, dst: str, bandwidth_mbps: float, **times: float
     ) -> models.ReservationPreview:
         """What :meth:`reserve` would do."""
-        body = models.ReservationBody(
-            src=src, dst=dst, bandwidth_mbps=bandwidth_mbps, dry_run=True, **times
-        )
+        entry = {"src": src, "dst": dst, "bandwidth_mbps": bandwidth_mbps}
+        body = models.ReservationBody.model_validate({**entry, **times, "dry_run": True})
         return self._make("/v1/reservations", body, models.ReservationPreview, 0)
 
     def reserve_matrix(
@@ -140,12 +141,18 @@ class HydraClient:
         entries: Sequence[models.MatrixEntry],
         *,
         all_or_nothing: bool = True,
+        start_unix_s: float | None = None,
         duration_s: float | None = None,
+        repeat: models.Repeat | None = None,
         wait_s: int = 0,
     ) -> models.CreatedGroup:
-        """Ask for a whole traffic matrix as one."""
+        """Ask for a whole traffic matrix as one, once or at recurring times."""
         body = models.GroupBody(
-            entries=list(entries), all_or_nothing=all_or_nothing, duration_s=duration_s
+            entries=list(entries),
+            all_or_nothing=all_or_nothing,
+            start_unix_s=start_unix_s,
+            duration_s=duration_s,
+            repeat=repeat,
         )
         return self._make("/v1/groups", body, models.CreatedGroup, wait_s)
 
@@ -206,6 +213,9 @@ class HydraClient:
 
     def demand(self) -> models.Demand:
         return self._read("GET", "/v1/demand", models.Demand)
+
+    def servers(self) -> models.Servers:
+        return self._read("GET", "/v1/servers", models.Servers)
 
     def devices(self) -> models.Devices:
         return self._read("GET", "/v1/devices", models.Devices)

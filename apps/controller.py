@@ -131,6 +131,7 @@ class Controller:
             self._upkeep,
             self._ledger,
             policy.max_hops,
+            policy.preemption_notice_s,
             self._jobs.put,
         )
         self._auditor = Auditor(

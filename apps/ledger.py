@@ -22,7 +22,13 @@ from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
 from hydra.plan import Pair, paths_by_pair
 from hydra.quotas import Usage
-from hydra.reservations import Pin, Reservation, ReservationBook, ReservationRequest
+from hydra.reservations import (
+    NOTICE_S,
+    Pin,
+    Reservation,
+    ReservationBook,
+    ReservationRequest,
+)
 from hydra.service import Reconfiguration
 
 LOG = logging.getLogger("hydra.ledger")
@@ -210,11 +216,17 @@ class Ledger:
             self._book.check(request)
 
     def add(
-        self, request: ReservationRequest, ground: Ground, group: str | None = None
+        self,
+        request: ReservationRequest,
+        ground: Ground,
+        group: str | None = None,
+        notice_s: float = NOTICE_S,
     ) -> Reservation:
         """Enter, not yet in the journal: :meth:`keep` or :meth:`forget` it."""
         with self._lock:
-            return self._book.add(uuid.uuid4().hex[:12], request, time.time(), ground, group)
+            return self._book.add(
+                uuid.uuid4().hex[:12], request, time.time(), ground, group, notice_s
+            )
 
     def admitted_before(self, request: ReservationRequest) -> tuple[Reservation, ...]:
         """What this very request brought about when it came before. Raises KeyReused."""
@@ -230,14 +242,22 @@ class Ledger:
 
     def forget(self, reservations: Iterable[Reservation]) -> None:
         with self._lock:
-            for reservation in reservations:
+            for reservation in reversed(tuple(reservations)):  # what gave way twice comes back
                 self._book.remove(reservation.id)
 
     def keep(self, reservations: Collection[Reservation]) -> None:
-        """Write them to the journal, all or none: from now on they survive a restart."""
+        """Write them to the journal, and what gave way to them, all or none.
+
+        From now on they survive a restart.
+        """
         with self._lock:
-            if reservations:
-                self._journal.save_reservations({r.id: r.to_record() for r in reservations})
+            displaced = [one for r in reservations for one in self._book.displaced(r.id)]
+            records = {r.id: r.to_record() for r in (*reservations, *displaced)}
+            if records:
+                self._journal.save_reservations(records)
+            for reservation in reservations:
+                self._book.settle(reservation.id)
+            self._tell_of(displaced)
             self._tell_of(reservations)
 
     def change(self, reservation_id: str, state: ReservationState, reason: str = "") -> Reservation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import (
+    calendars,
     cross_connects,
     dashboard,
     detection,
@@ -34,6 +35,7 @@ BENCHMARKS = (
     retag,
     rest,
     dashboard,
+    calendars,
     cross_connects,
     netconf,
     fuzz_codecs,

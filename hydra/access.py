@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from hydra.errors import HydraError
 from hydra.quotas import NO_QUOTA, Quota
-from hydra.reservations import Reservation
+from hydra.reservations import PRIORITIES, Reservation
 
 _PREFIX: Final = "hydra"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}")
@@ -97,7 +97,10 @@ def _quota(record: Mapping[str, Any]) -> Quota:
         raise ValueError
     if mbps is not None and not (isfinite(mbps) and mbps >= 0):
         raise ValueError
-    return Quota(count, mbps)
+    priority = record.get("max_priority", 0)
+    if not isinstance(priority, int) or priority not in PRIORITIES:
+        raise ValueError
+    return Quota(count, mbps, priority)
 
 
 def check_name(name: str) -> str:

@@ -68,15 +68,23 @@ def admit_most(
     return most.mbps, admit(calendar, most, ground)
 
 
+def takes(calendar: Calendar, ask: Ask, path: Path, ground: Ground) -> bool:
+    """Whether ``ask`` fits on this very path."""
+    window = calendar.window(ask.start_unix_s, ask.end_unix_s, replace(ground, standing=()))
+    return _servers_have_room(window, calendar, ask) and window.takes(path, ask.mbps)
+
+
 def _fit(calendar: Calendar, ask: Ask, ground: Ground) -> Path | None:
     return _fit_window(calendar.window(ask.start_unix_s, ask.end_unix_s, ground), calendar, ask)
 
 
 def _fit_window(window: Window, calendar: Calendar, ask: Ask) -> Path | None:
+    return window.find(ask.pair, ask.mbps) if _servers_have_room(window, calendar, ask) else None
+
+
+def _servers_have_room(window: Window, calendar: Calendar, ask: Ask) -> bool:
     room_mbps = calendar.fabric.server_rate_mbps - ask.mbps + ROUNDING_MBPS
-    if any(window.server_mbps(server) > room_mbps for server in ask.servers):
-        return None
-    return window.find(ask.pair, ask.mbps)
+    return all(window.server_mbps(server) <= room_mbps for server in ask.servers)
 
 
 # --- refusals -----------------------------------------------------------------------------------

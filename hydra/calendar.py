@@ -219,6 +219,12 @@ class Window:
             return fitting[0] if len(present) == len(fitting) == 1 else None
         return self._search(pair, mbps)
 
+    def takes(self, path: Path, mbps: float) -> bool:
+        """Whether this very path fits."""
+        return self.pair_paths((path.src, path.dst)) <= {path} and all(
+            self._usable(circuit, mbps) for circuit in path.circuits
+        )
+
     def _usable(self, circuit: Circuit, mbps: float) -> bool:
         return (
             self._ground.blocked.isdisjoint((circuit.a, circuit.b))

@@ -45,6 +45,8 @@ class ReservationState(Enum):
     CANCELLED = "cancelled"
     """Given back before it began."""
     EXPIRED = "expired"
+    PREEMPTED = "preempted"
+    """Gave way to one of higher priority."""
 
 
 _R = ReconfigurationState
@@ -63,16 +65,17 @@ RECONFIGURATION_TRANSITIONS: Final[Mapping[_R, frozenset[_R]]] = {
 
 _S = ReservationState
 RESERVATION_TRANSITIONS: Final[Mapping[_S, frozenset[_S]]] = {
-    _S.HELD: frozenset({_S.COMMITTED, _S.CANCELLED, _S.EXPIRED, _S.FAILED}),
+    _S.HELD: frozenset({_S.COMMITTED, _S.CANCELLED, _S.EXPIRED, _S.FAILED, _S.PREEMPTED}),
     _S.COMMITTED: frozenset({_S.SCHEDULED, _S.ACTIVATING}),
-    _S.SCHEDULED: frozenset({_S.ACTIVATING, _S.CANCELLED, _S.EXPIRED, _S.FAILED}),
-    _S.ACTIVATING: frozenset({_S.ACTIVE, _S.FAILED, _S.RELEASING, _S.EXPIRED}),
-    _S.ACTIVE: frozenset({_S.RELEASING, _S.EXPIRED, _S.FAILED}),
+    _S.SCHEDULED: frozenset({_S.ACTIVATING, _S.CANCELLED, _S.EXPIRED, _S.FAILED, _S.PREEMPTED}),
+    _S.ACTIVATING: frozenset({_S.ACTIVE, _S.FAILED, _S.RELEASING, _S.EXPIRED, _S.PREEMPTED}),
+    _S.ACTIVE: frozenset({_S.RELEASING, _S.EXPIRED, _S.FAILED, _S.PREEMPTED}),
     _S.RELEASING: frozenset({_S.RELEASED}),
     _S.RELEASED: frozenset(),
     _S.FAILED: frozenset(),
     _S.CANCELLED: frozenset(),
     _S.EXPIRED: frozenset(),
+    _S.PREEMPTED: frozenset(),
 }
 
 

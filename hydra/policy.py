@@ -78,6 +78,8 @@ class Policy:
     on_drift: OnDrift = OnDrift.MEND
     quarantine_s: float | None = 60.0
     """How long the ports of a circuit that failed are left out of planning; None: until cleared."""
+    preemption_notice_s: float = 60.0
+    """How long reservations that give way to more important ones keep their circuits."""
     drain: DrainPolicy = DrainPolicy()
     timeouts: Timeouts = Timeouts()
     emulated_rules: int = 0

@@ -19,6 +19,8 @@ class Quota:
     """Those that are not over, whenever they begin."""
     max_mbps: float | None = None
     """The sum of their bandwidths at any moment."""
+    max_priority: int = 0
+    """Others with less than theirs may have to give way."""
 
 
 NO_QUOTA: Final = Quota()

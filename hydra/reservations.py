@@ -17,9 +17,16 @@ from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final
 
-from hydra.admission import Ask, admit_most, moment
+from hydra.admission import Ask, admit, admit_most, moment, takes
 from hydra.calendar import ROUNDING_MBPS, Booking, Calendar, Ground, peak_mbps
-from hydra.errors import AdmissionError, HydraError, KeyReused, LifecycleError, UnknownName
+from hydra.errors import (
+    AdmissionError,
+    HydraError,
+    KeyReused,
+    LifecycleError,
+    QuotaExceeded,
+    UnknownName,
+)
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, check_transition
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId, VlanId
 from hydra.quotas import Quota, Usage, within_quota_mbps
@@ -38,6 +45,12 @@ FINAL_STATES: Final = frozenset(s for s, after in RESERVATION_TRANSITIONS.items(
 
 LATEST_UNIX_S: Final = 253_402_300_799.0
 """The last second of the year 9999: beyond it, points in time can't be written down."""
+
+PRIORITIES: Final = range(10)
+"""Only what has a higher one makes others give way."""
+
+NOTICE_S: Final = 60.0
+"""How long those that give way keep their circuits, where nothing else is said."""
 
 _NO_GROUND: Final = Ground()
 
@@ -75,6 +88,7 @@ class ReservationRequest:
     retry: RetryKey | None = None
     minimum_mbps: float | None = None
     """The least that will do, where less than ``bandwidth_mbps`` is welcome, too."""
+    priority: int = 0
 
     @property
     def least_mbps(self) -> float:
@@ -112,6 +126,9 @@ class Reservation:
     """What was asked for, if ``bandwidth_mbps`` might be less; None: just that."""
     minimum_mbps: float | None = None
     """The least that will do, should it need another path; None: what it has."""
+    priority: int = 0
+    preempted_by: str | None = None
+    """Id of what it gives way to, at ``expires_unix_s``, or has."""
     reason: str = ""
     """Why it is in this state, in words."""
 
@@ -195,6 +212,8 @@ class ReservationBook:
         self._by_key: dict[tuple[str | None, str], list[str]] = {}
         self._booked_by: dict[str, set[str]] = {}
         """Ids of what is booked, by owner."""
+        self._displaced: dict[str, list[Reservation]] = {}
+        """What gave way, as it was, by the id of what it gave way to; until that is settled."""
         self._ends: list[tuple[float, str]] = []
         """A heap of when reservations are to end."""
         self._overdue: set[str] = set()
@@ -252,11 +271,15 @@ class ReservationBook:
         now: float,
         ground: Ground = _NO_GROUND,
         group: str | None = None,
+        notice_s: float = NOTICE_S,
     ) -> Reservation:
         """Enter ``request`` if it fits (see :mod:`hydra.calendar`); ``now`` in Unix seconds.
 
         It is ``held`` if it asks for that, else ``scheduled``, or ``activating`` if it is to start
         now. ``ground.blocked`` counts only for the latter: by another time things may be mended.
+        Where it does not fit beside reservations of lower priority, those give way: what has its
+        circuits keeps them for ``notice_s``, and this one begins then (see :meth:`displaced`). What
+        is only held makes nobody give way.
         Raises UnknownName, and AdmissionError with alternatives; the book is unchanged then.
         """
         src, dst = self.check(request)
@@ -273,7 +296,24 @@ class ReservationBook:
             end_unix_s=math.inf if end is None else end,
             servers=_servers(self._fabric, request.src, request.dst),
         )
-        granted_mbps, path = admit_most(self._calendar, ask, request.least_mbps, ground)
+        displaced: list[Reservation] = []
+        try:
+            granted_mbps, path = admit_most(self._calendar, ask, request.least_mbps, ground)
+        except AdmissionError:
+            if not request.priority or request.hold_s is not None:
+                raise
+            later_s = max(0.0, now + notice_s - start)
+            start, end = start + later_s, None if end is None else end + later_s
+            ask = replace(
+                ask,
+                mbps=request.least_mbps,
+                start_unix_s=start,
+                end_unix_s=math.inf if end is None else end,
+            )
+            granted_mbps = ask.mbps
+            self._allowed_mbps(request, start, end)
+            around = ground if start <= now else Ground(ground.max_hops)
+            path, displaced = self._make_room(ask, request.priority, around)
         held_until = None if request.hold_s is None else now + request.hold_s
         reservation = Reservation(
             id=reservation_id,
@@ -294,9 +334,65 @@ class ReservationBook:
             retry=request.retry,
             wanted_mbps=None if request.minimum_mbps is None else request.bandwidth_mbps,
             minimum_mbps=request.minimum_mbps,
+            priority=request.priority,
         )
+        for one in displaced:
+            self._give_way(one, reservation)
+        if displaced:
+            self._displaced[reservation_id] = displaced
         self._insert(reservation)
         return reservation
+
+    # --- giving way -----------------------------------------------------------------------------
+
+    def _make_room(self, ask: Ask, priority: int, ground: Ground) -> tuple[Path, list[Reservation]]:
+        """The path that ``ask`` has if others of lower priority give way, and as few of them.
+
+        The calendar is as before. Raises AdmissionError if that would not do.
+        """
+        lower = [
+            (reservation, booking)
+            for booking in self._calendar
+            if booking.overlaps(ask.start_unix_s, ask.end_unix_s)
+            and (reservation := self._by_id[booking.id]).priority < priority
+        ]
+        # The lowest and latest come last: they are the last to be let back in.
+        lower.sort(key=lambda one: (-one[0].priority, one[0].created_unix_s))
+        for _, booking in lower:
+            self._calendar.remove(booking.id)
+        displaced = []
+        try:
+            path = admit(self._calendar, ask, ground)
+            for reservation, booking in lower:
+                self._calendar.add(booking)
+                if not takes(self._calendar, ask, path, ground):
+                    self._calendar.remove(booking.id)
+                    displaced.append(reservation)
+        finally:
+            for _, booking in lower:
+                self._calendar.add(booking)
+        return path, displaced
+
+    def _give_way(self, one: Reservation, other: Reservation) -> None:
+        """What has circuits keeps them until ``other`` begins; what has none ends now."""
+        reason = f"gives way to a reservation of priority {other.priority}"
+        changed = replace(one, preempted_by=other.id, reason=reason)
+        if one.holds_capacity:
+            end = other.starts_unix_s
+            changed = replace(changed, expires_unix_s=end, reason=f"{reason} at {moment(end)}")
+            heapq.heappush(self._ends, (end, one.id))
+            self._put(changed)
+        else:
+            self._put(changed)
+            self.transition(one.id, ReservationState.PREEMPTED, reason)
+
+    def displaced(self, reservation_id: str) -> tuple[Reservation, ...]:
+        """What gave way to a new reservation, as it is now; until that is settled or removed."""
+        return tuple(self._by_id[one.id] for one in self._displaced.get(reservation_id, ()))
+
+    def settle(self, reservation_id: str) -> None:
+        """A new reservation is here to stay."""
+        self._displaced.pop(reservation_id, None)
 
     def _allowed_mbps(
         self, request: ReservationRequest, start_unix_s: float, end_unix_s: float | None
@@ -350,14 +446,22 @@ class ReservationBook:
                 self._by_id.get(reservation_id),
                 self._calendar.get(reservation_id),
             )
-            if reservation is None or booking is None or not reservation.holds_capacity:
+            if (
+                reservation is None
+                or booking is None
+                or not reservation.holds_capacity
+                or reservation.expires_unix_s is None
+                or reservation.expires_unix_s > now
+            ):
                 self._overdue.discard(reservation_id)
             else:
                 self._calendar.add(replace(booking, end_unix_s=math.nextafter(now, math.inf)))
 
     def remove(self, reservation_id: str) -> None:
-        """As if it had never been asked for."""
+        """As if it had never been asked for: what gave way to it need not."""
         self._forget(self.get(reservation_id))
+        for one in self._displaced.pop(reservation_id, ()):
+            self._put(one)
 
     def _forget(self, reservation: Reservation) -> None:
         del self._by_id[reservation.id]
@@ -601,6 +705,13 @@ def _check_numbers(request: ReservationRequest) -> None:
         # Written so that NaN fails, too.
         if value is not None and not (math.isfinite(value) and value > 0):
             raise AdmissionError(f"{name} must be a finite number above 0, got {value}")
+    if request.priority not in PRIORITIES:
+        raise AdmissionError(f"priority must be from 0 to 9, got {request.priority}")
+    if request.quota is not None and request.priority > request.quota.max_priority:
+        raise QuotaExceeded(
+            f"priority {request.priority} exceeds the quota of {request.quota.max_priority}: ask "
+            "for less, or an operator for a larger quota"
+        )
     if request.least_mbps > request.bandwidth_mbps:
         raise AdmissionError(
             f"minimum_mbps {request.minimum_mbps:g} is more than bandwidth_mbps "

@@ -36,6 +36,7 @@ _COMMANDS: Final = {
     "reconcile": ("maintenance", "Mend what was changed behind the controller's back."),
     "quarantine": ("maintenance", "List the ToR ports that planning leaves out."),
     "with-bandwidth": ("bandwidth", "Run a command with bandwidth, and give it back."),
+    "mpirun": ("mpirun", "Run an mpirun with bandwidth for its communication, and give it back."),
     "watch": ("watch", "Print what happens to circuits and reservations, as it happens."),
     "price": (
         "price",

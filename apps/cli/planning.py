@@ -322,6 +322,8 @@ def _read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None
         "hydra reserve r1 r3 --mbps 80 --duration 3600 --wait",
         "hydra reserve h11 h21 --mbps 40 --start 2026-12-01T08:00 --end 2026-12-01T09:30",
         "hydra reserve r1 r3 --mbps 80 --at-least 20",
+        "hydra reserve r1 r3 --mbps 80 --start 2026-12-01T02:00 --duration 3600 --every 86400 "
+        "--times 30",
         "hydra reserve r1 r3 --mbps 80 --dry-run",
     ],
 )
@@ -356,6 +358,20 @@ def _read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None
     callback=_read_positive,
     help="Only hold it; it goes after this long unless `hydra commit` makes it stay.",
 )
+@click.option(
+    "--priority",
+    type=click.IntRange(0, 9),
+    default=0,
+    show_default=True,
+    help="Where it does not fit, reservations of lower priority give way, after a notice.",
+)
+@click.option(
+    "--every",
+    metavar="SECONDS",
+    callback=_read_positive,
+    help="Again and again, --times in all: from one start to the next. Needs --start and an end.",
+)
+@click.option("--times", type=click.IntRange(2, 1000), help="With --every: how often in all.")
 @click.option("--dry-run", is_flag=True, help="Reserve nothing; say what would be done.")
 @click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until its circuits are up.")
 @url_option
@@ -369,6 +385,9 @@ def reserve(
     start: float | None,
     end: float | None,
     hold: float | None,
+    priority: int,
+    every: float | None,
+    times: int | None,
     dry_run: bool,
     wait: bool,
     url: str,
@@ -380,11 +399,22 @@ def reserve(
     """
     if duration is not None and end is not None:
         raise click.UsageError("--duration and --end: give one of them")
-    times = {"duration_s": duration, "start_unix_s": start, "end_unix_s": end, "hold_s": hold}
-    body: JsonObject = {"src": src, "dst": dst, "bandwidth_mbps": rate}
-    body |= {name: value for name, value in times.items() if value is not None}
+    if (every is None) != (times is None) or (every is not None and (dry_run or wait)):
+        raise click.UsageError("--every and --times go together, without --dry-run and --wait")
+    span = {"duration_s": duration, "start_unix_s": start, "end_unix_s": end, "hold_s": hold}
+    span = {name: value for name, value in span.items() if value is not None}
+    if priority:
+        span["priority"] = priority
+    entry: JsonObject = {"src": src, "dst": dst, "bandwidth_mbps": rate}
     if minimum is not None:
-        body["minimum_mbps"] = minimum
+        entry["minimum_mbps"] = minimum
+    if every is not None:
+        again = {"every_s": every, "times": times}
+        with ControllerClient(url) as client:
+            group = client.post("/v1/groups", {**span, "entries": [entry], "repeat": again})
+        _print_times(group, as_json)
+        return
+    body = {**entry, **span}
     if dry_run:
         with ControllerClient(url) as client:
             _print_preview(client.post(_RESERVATIONS, {**body, "dry_run": True}), as_json)
@@ -394,6 +424,26 @@ def reserve(
     _print_reservation(document, as_json)
     if wait and document["state"] not in {"active", "scheduled", "held"}:
         raise CommandError(_not_reached("active", document))
+
+
+def _print_times(group: JsonObject, as_json: bool) -> None:
+    if as_json:
+        print_json(group)
+        return
+    print_table(
+        f"Group {group['id']}",
+        ("id", "start", "end", "Mb/s>", "state"),
+        (
+            (
+                one["id"],
+                moment(one["start_unix_s"]),
+                moment(one["expires_unix_s"]),
+                mbps(one["bandwidth_mbps"]),
+                one["state"],
+            )
+            for one in group["reservations"]
+        ),
+    )
 
 
 def _print_preview(document: JsonObject, as_json: bool) -> None:

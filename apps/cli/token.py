@@ -33,6 +33,13 @@ _quota_options = (
         type=click.FloatRange(0),
         help="The sum of a tenant's bandwidths at any moment, at most. Without: no limit.",
     ),
+    click.option(
+        "--max-priority",
+        type=click.IntRange(0, 9),
+        default=0,
+        show_default=True,
+        help="Of a tenant's reservations: those of lower priority may have to give way to them.",
+    ),
 )
 
 
@@ -86,6 +93,7 @@ def create(
     role: str,
     max_reservations: int | None,
     max_mbps: float | None,
+    max_priority: int,
     path: Path,
     as_json: bool,
 ) -> None:
@@ -95,7 +103,7 @@ def create(
         raise CommandError(f"there is a token {name!r} already: revoke it first")
     secret = secrets.token_urlsafe(_SECRET_BYTES)
     try:
-        quota = _tenants_quota(Role(role), max_reservations, max_mbps)
+        quota = _tenants_quota(Role(role), Quota(max_reservations, max_mbps, max_priority))
         text, stored = make_token(name, Role(role), secret, time.time(), quota)
         write_tokens(path, [*known.values(), stored])
     except HydraError as error:
@@ -117,15 +125,21 @@ def create(
 @_file_option
 @json_option
 def set_quota(
-    name: str, max_reservations: int | None, max_mbps: float | None, path: Path, as_json: bool
+    name: str,
+    max_reservations: int | None,
+    max_mbps: float | None,
+    max_priority: int,
+    path: Path,
+    as_json: bool,
 ) -> None:
-    """Set what a tenant may have at a time; limits that are not given are lifted.
+    """Set what a tenant may have at a time; limits that are not given are lifted,
+    and the priority is 0.
 
     Counts for what is asked for from now on: nothing that was admitted is taken away.
     """
     known = _read(path)
     token = _named(known, name, path)
-    quota = _tenants_quota(token.role, max_reservations, max_mbps)
+    quota = _tenants_quota(token.role, Quota(max_reservations, max_mbps, max_priority))
     _write(path, {**known, name: replace(token, quota=quota)})
     if as_json:
         print_json({"name": name, **asdict(quota)})
@@ -133,8 +147,7 @@ def set_quota(
         click.echo(f"{name} may have {_describe(quota)}")
 
 
-def _tenants_quota(role: Role, max_reservations: int | None, max_mbps: float | None) -> Quota:
-    quota = Quota(max_reservations, max_mbps)
+def _tenants_quota(role: Role, quota: Quota) -> Quota:
     if quota != NO_QUOTA and role is not Role.TENANT:
         raise CommandError(f"quotas are for tenants: the role is {role.value}")
     return quota
@@ -146,7 +159,8 @@ def _describe(quota: Quota) -> str:
         limits.append(f"{quota.max_reservations} reservations")
     if quota.max_mbps is not None:
         limits.append(f"{quota.max_mbps:g} Mb/s")
-    return " and ".join(limits) or "what the fabric carries"
+    text = " and ".join(limits) or "what the fabric carries"
+    return f"{text}, priority {quota.max_priority}" if quota.max_priority else text
 
 
 @token.command("list", cls=Command, examples=["hydra token list --file tokens.json --json"])

@@ -33,6 +33,7 @@ _TENANTS: Final = frozenset(
         ("DELETE", "/v1/groups/{group_id}"),
         ("GET", "/v1/events"),
         ("GET", "/v1/quotas"),
+        ("GET", "/v1/servers"),
     }
 )
 

@@ -9,6 +9,7 @@ import numpy as np
 from apps.rest import models
 from apps.rest.conditional import retry_key
 from apps.rest.problems import INVALID_REQUEST, UNKNOWN_NAME, EntriesError, json_pointer
+from hydra.errors import AdmissionError
 from hydra.model import DemandMatrix, Fabric, PlaneId, RackId
 from hydra.reservations import ReservationRequest, did_you_mean
 from hydra.service import PlanRequest
@@ -25,10 +26,12 @@ def reservation_request(body: models.ReservationBody, key: str | None) -> Reserv
         body.hold_s,
         retry=retry_key(key, body),
         minimum_mbps=body.minimum_mbps,
+        priority=body.priority,
     )
 
 
 def group_requests(body: models.GroupBody, key: str | None) -> list[ReservationRequest]:
+    """One for each entry, and for each time if there are several. Raises AdmissionError."""
     retry = retry_key(key, body)
     return [
         ReservationRequest(
@@ -36,14 +39,39 @@ def group_requests(body: models.GroupBody, key: str | None) -> list[ReservationR
             entry.dst,
             entry.bandwidth_mbps,
             body.duration_s,
-            body.start_unix_s,
-            body.end_unix_s,
+            None if body.start_unix_s is None else body.start_unix_s + later_s,
+            None if body.end_unix_s is None else body.end_unix_s + later_s,
             body.hold_s,
             retry=retry,
             minimum_mbps=entry.minimum_mbps,
+            priority=body.priority,
         )
+        for later_s in _repetitions_s(body)
         for entry in body.entries
     ]
+
+
+def _repetitions_s(body: models.GroupBody) -> list[float]:
+    """How much later each time begins than the first. Raises AdmissionError."""
+    if body.repeat is None:
+        return [0.0]
+    if body.start_unix_s is None:
+        raise AdmissionError("what is repeated needs start_unix_s, and duration_s or end_unix_s")
+    end_unix_s = body.end_unix_s
+    length_s = body.duration_s if end_unix_s is None else end_unix_s - body.start_unix_s
+    if length_s is None or length_s > body.repeat.every_s:
+        lasts = "lasts until it is released" if length_s is None else f"lasts {length_s:g} s"
+        raise AdmissionError(
+            f"one time {lasts}, and the next begins {body.repeat.every_s:g} s after it began: "
+            "give a duration_s of at most every_s"
+        )
+    count = body.repeat.times * len(body.entries)
+    if count > models.MOST_ENTRIES:
+        raise AdmissionError(
+            f"{len(body.entries)} entries, {body.repeat.times} times, are {count} reservations: "
+            f"one request may be for {models.MOST_ENTRIES}"
+        )
+    return [number * body.repeat.every_s for number in range(body.repeat.times)]
 
 
 def plan_request(body: models.PlanBody, fabric: Fabric) -> PlanRequest:

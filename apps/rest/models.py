@@ -86,6 +86,9 @@ class ReservationBody(Span):
         gt=0,
         description="Less than bandwidth_mbps will do, down to this: the most that fits is held.",
     )
+    priority: int = Field(
+        default=0, ge=0, le=9, description="Those of lower priority give way, with notice."
+    )
     dry_run: bool = Field(default=False, description="Only say what would come of it.")
 
 
@@ -100,10 +103,23 @@ class MatrixEntry(Body):
     )
 
 
+class Repeat(Body):
+    """The same time again and again."""
+
+    every_s: float = Field(ge=60, le=366 * 86_400, description="From one start to the next.")
+    times: int = Field(ge=2, le=1000, description="Including the first.")
+
+
 class GroupBody(Span):
     """A whole traffic matrix, such as that of a job, for the same time."""
 
     entries: list[MatrixEntry] = Field(min_length=1, max_length=MOST_ENTRIES)
+    priority: int = Field(
+        default=0, ge=0, le=9, description="Those of lower priority give way, with notice."
+    )
+    repeat: Repeat | None = Field(
+        default=None, description="Not only once; start and end have to be given."
+    )
     all_or_nothing: bool = Field(
         default=True, description="False: admit those that fit, and list the others."
     )
@@ -262,6 +278,15 @@ class Topology(Document):
     resting_vlans: list[int]
 
 
+class Server(Document):
+    name: str
+    rack: str
+
+
+class Servers(Document):
+    servers: list[Server]
+
+
 class MeasuredDemand(Document):
     src: str
     dst: str
@@ -294,6 +319,7 @@ class Reservation(Document):
         description="What was asked for, if there was a minimum; else null."
     )
     minimum_mbps: float | None
+    priority: int
     duration_s: float | None
     created_unix_s: float
     start_unix_s: float
@@ -354,6 +380,7 @@ class Quota(Document):
     tenant: str
     max_reservations: int | None = Field(description="At a time; null: no limit.")
     max_mbps: float | None = Field(description="At any moment; null: no limit.")
+    max_priority: int
     reservations: int = Field(description="Those that are not over.")
     peak_mbps: float = Field(description="The most that is promised at any moment from now on.")
 

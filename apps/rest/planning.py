@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response, status
 from fastapi.concurrency import run_in_threadpool
 
 from apps.rest import bodies, models, render
-from apps.rest.context import Closing, Service
+from apps.rest.context import Closing, Reservations, Service
 from apps.rest.prefer import WaitPreference, preference_applied, wait_for
 from apps.rest.problems import (
     BODY_TOO_LARGE,
@@ -37,6 +37,18 @@ _PLAN_PROBLEMS: Final = responses(
 )
 _FINISHED: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if not after)
 _TRIGGER: Final = "operator"
+
+
+@router.get("/servers", tags=["network"])
+def list_servers(service: Reservations) -> models.Servers:
+    """The servers of the fabric: what reservations may join, besides racks."""
+    return models.Servers(
+        servers=[
+            models.Server(name=server.name, rack=rack.name)
+            for rack in service.fabric.racks
+            for server in rack.servers
+        ]
+    )
 
 
 @router.get("/topology", tags=["network"])

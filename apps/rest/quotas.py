@@ -31,6 +31,7 @@ def _quota(service: ReservationService, token: StoredToken) -> models.Quota:
         tenant=token.name,
         max_reservations=token.quota.max_reservations,
         max_mbps=token.quota.max_mbps,
+        max_priority=token.quota.max_priority,
         reservations=usage.reservations,
         peak_mbps=usage.peak_mbps,
     )

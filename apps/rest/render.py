@@ -147,6 +147,7 @@ def reservation(fabric: Fabric, one: Reservation) -> models.Reservation:
         bandwidth_mbps=one.bandwidth_mbps,
         wanted_mbps=one.wanted_mbps,
         minimum_mbps=one.minimum_mbps,
+        priority=one.priority,
         duration_s=one.duration_s,
         created_unix_s=one.created_unix_s,
         start_unix_s=one.starts_unix_s,

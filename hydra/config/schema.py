@@ -172,6 +172,7 @@ class PolicySection(_Section):
     audit_interval_s: NotNegative = _POLICY.audit_interval_s
     on_drift: Literal["mend", "report"] = "mend"
     quarantine_s: Positive | None = _POLICY.quarantine_s
+    preemption_notice_s: Positive = _POLICY.preemption_notice_s
     drain: DrainSection = DrainSection()
     timeouts: TimeoutsSection = TimeoutsSection()
     emulated_rules: Annotated[int, Field(ge=0, le=1_000_000)] = _POLICY.emulated_rules

@@ -12,6 +12,9 @@ from hydra.model import Fabric
 from tests.unit.rest.fake_service import FakeService
 
 from . import DEMO
+from .jobs import network, start
+
+__all__ = ["network", "start"]
 
 
 @pytest.fixture(scope="session")

@@ -190,3 +190,25 @@ def test_less_will_do(call):
     refused = call("reserve", "r1", "r2", "--mbps", "80", "--at-least", "90")
     assert refused.exit_code == 1
     assert "minimum_mbps 90 is more than bandwidth_mbps 80" in refused.stderr
+
+
+def test_recurring_times(call, service):
+    common = ("reserve", "r1", "r2", "--mbps", "60", "--start", "2030-01-01T02:00Z")
+    made = call(*common, "--duration", "3600", "--every", "86400", "--times", "3")
+    assert made.exit_code == 0
+    assert made.stdout.count("scheduled") == 3
+    starts = [one.starts_unix_s for one in service.reservations()]
+    assert [later - starts[0] for later in starts] == [0, 86400, 172800]
+    clash = call("reserve", "r1", "r2", "--mbps", "60", "--start", "2030-01-02T02:30Z")
+    assert clash.exit_code == 1
+    assert call(*common, "--every", "86400").exit_code == 2
+    endless = call(*common, "--every", "86400", "--times", "2")
+    assert "until it is released" in endless.stderr
+
+
+def test_priority_makes_others_give_way(call, service):
+    call("reserve", "r1", "r2", "--mbps", "80")
+    made = call("reserve", "r1", "r2", "--mbps", "60", "--priority", "2")
+    assert made.exit_code == 0
+    assert "scheduled" in made.stdout
+    assert "gives way" in call("reservations", "v0").stdout

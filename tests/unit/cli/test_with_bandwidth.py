@@ -1,90 +1,18 @@
 """``hydra with-bandwidth`` as a process of its own, against a controller's REST API."""
 
-import os
 import signal
-import subprocess
-import sys
-import threading
-import time
 
 import pytest
 
-from hydra.errors import LifecycleError
 from hydra.lifecycle import ReservationState as State
-from hydra.reservations import FINAL_STATES
 
-
-@pytest.fixture
-def network(service):
-    """Brings up what is reserved, unless ``network.fails``."""
-    stop = threading.Event()
-    network = type("Network", (), {"fails": False, "idle": False})()
-
-    def work():
-        while not stop.wait(0.02):
-            for one in service.reservations():
-                try:
-                    if one.state is State.ACTIVATING and not network.idle:
-                        end = State.FAILED if network.fails else State.ACTIVE
-                        service.settle(one.id, end, "no light" if network.fails else "")
-                    elif one.state is State.RELEASING:
-                        service.settle(one.id, State.RELEASED)
-                except LifecycleError:
-                    pass  # the command was quicker
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    yield network
-    stop.set()
-    thread.join()
-
-
-@pytest.fixture
-def start(rest, service):
-    """start(ARGUMENT…): the running process."""
-    running = []
-
-    def begin(*arguments):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "apps.cli", "with-bandwidth", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "HYDRA_URL": rest.url},
-        )
-        running.append(process)
-        return process
-
-    yield begin
-    for process in running:
-        process.kill()
-        process.communicate()
-
-
-def finish(process):
-    out, err = process.communicate(timeout=20)
-    return process.returncode, out, err
-
-
-def states(service):
-    return [one.state for one in service.reservations()]
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 15
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def all_over(service):
-    wait_for(lambda: all(state in FINAL_STATES for state in states(service)))
-    return True
+from .jobs import all_over, finish, states, wait_for
 
 
 def test_the_command_runs_with_it_and_it_is_given_back(start, service, network):
-    code, out, err = finish(start("r1:r2=40", "--pair", "h31:h41=5", "--", "echo", "-n", "moved"))
+    code, out, err = finish(
+        start("with-bandwidth", "r1:r2=40", "--pair", "h31:h41=5", "--", "echo", "-n", "moved")
+    )
     assert (code, out) == (0, "moved"), err
     assert all_over(service)
     assert len(service.reservations()) == 2
@@ -101,7 +29,7 @@ def test_the_command_runs_with_it_and_it_is_given_back(start, service, network):
     ],
 )
 def test_it_exits_as_the_command_does(start, service, network, command, expected):
-    code, _, err = finish(start("r1:r2=40", "--", *command))
+    code, _, err = finish(start("with-bandwidth", "r1:r2=40", "--", *command))
     assert code == expected, err
     assert all_over(service)
 
@@ -109,7 +37,7 @@ def test_it_exits_as_the_command_does(start, service, network, command, expected
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_signals_reach_the_command_and_release(start, service, network, number, tmp_path):
     ready = tmp_path / "ready"
-    process = start("r1:r2=40", "--", "sh", "-c", f"touch {ready}; exec sleep 60")
+    process = start("with-bandwidth", "r1:r2=40", "--", "sh", "-c", f"touch {ready}; exec sleep 60")
     wait_for(ready.exists)
     process.send_signal(number)
     code, _, err = finish(process)
@@ -119,7 +47,7 @@ def test_signals_reach_the_command_and_release(start, service, network, number, 
 
 def test_a_signal_while_circuits_come_up(start, service, network):
     network.idle = True
-    process = start("r1:r2=40", "--", "echo", "never")
+    process = start("with-bandwidth", "r1:r2=40", "--", "echo", "never")
     wait_for(lambda: states(service) == [State.ACTIVATING])
     process.send_signal(signal.SIGTERM)
     code, out, _ = finish(process)
@@ -128,7 +56,7 @@ def test_a_signal_while_circuits_come_up(start, service, network):
 
 
 def test_what_is_not_admitted_does_not_run(start, service, network):
-    code, out, err = finish(start("r1:r2=140", "--", "echo", "never"))
+    code, out, err = finish(start("with-bandwidth", "r1:r2=140", "--", "echo", "never"))
     assert (code, out) == (1, "")
     assert "at most 100 Mb/s" in err
     assert service.reservations() == []
@@ -136,7 +64,7 @@ def test_what_is_not_admitted_does_not_run(start, service, network):
 
 def test_what_does_not_come_up_does_not_run(start, service, network):
     network.fails = True
-    code, out, err = finish(start("r1:r2=40", "--", "echo", "never"))
+    code, out, err = finish(start("with-bandwidth", "r1:r2=40", "--", "echo", "never"))
     assert (code, out) == (1, "")
     assert "r1 to r2 is failed: no light" in err
 

@@ -35,6 +35,7 @@ READ |= {"GET /v1/drift", "GET /v1/quarantine", "GET /v1/devices/{name}/tasks"}
 READ |= {"GET /metrics"}
 OWN_READ = {"GET /v1/reservations", "GET /v1/reservations/{reservation_id}"}
 OWN_READ |= {"GET /v1/groups/{group_id}", "GET /v1/events", "GET /v1/quotas"}
+OWN_READ |= {"GET /v1/servers"}
 OWN_WRITE = {"POST /v1/reservations", "POST /v1/reservations/{reservation_id}/commit"}
 OWN_WRITE |= {"DELETE /v1/reservations/{reservation_id}", "POST /v1/groups"}
 OWN_WRITE |= {"DELETE /v1/groups/{group_id}"}

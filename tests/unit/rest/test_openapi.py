@@ -17,6 +17,7 @@ ROUTES = {
     ("DELETE", "/v1/groups/{group_id}"),
     ("GET", "/v1/events"),
     ("GET", "/v1/quotas"),
+    ("GET", "/v1/servers"),
     ("GET", "/v1/webhooks"),
     ("POST", "/v1/webhooks"),
     ("GET", "/v1/webhooks/{webhook_id}"),
@@ -89,6 +90,7 @@ def test_requests_refuse_unknown_fields(description):
         "DemandEntry",
         "TaskBody",
         "WebhookBody",
+        "Repeat",
     ):
         assert description["components"]["schemas"][name]["additionalProperties"] is False
 
@@ -98,6 +100,7 @@ def test_numbers_carry_their_unit(description):
     plain = {"status", "vlan", "epoch", "current_epoch", "rules", "rules_pushed"}
     plain |= {"retagged_ports", "ports_retagged", "ingress", "egress", "id"}
     plain |= {"max_reservations", "reservations", "waiting", "delivered", "refused", "missed"}
+    plain |= {"times", "priority", "max_priority"}
     for name, schema in description["components"]["schemas"].items():
         for field, kind in schema.get("properties", {}).items():
             kinds = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}

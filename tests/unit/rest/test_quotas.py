@@ -91,6 +91,7 @@ def test_who_sees_which(ask):
             "tenant": "tina",
             "max_reservations": 3,
             "max_mbps": 50.0,
+            "max_priority": 0,
             "reservations": 1,
             "peak_mbps": 40.0,
         }
@@ -110,7 +111,8 @@ def test_a_new_quota_counts_at_once(ask, tokens):
 
 
 @pytest.mark.parametrize(
-    "limit", [{"max_mbps": "many"}, {"max_mbps": -1}, {"max_reservations": 1.5}]
+    "limit",
+    [{"max_mbps": "many"}, {"max_mbps": -1}, {"max_reservations": 1.5}, {"max_priority": 10}],
 )
 def test_a_limit_that_is_none_is_no_token_at_all(tokens, limit):
     document = json.loads(tokens.read_text())

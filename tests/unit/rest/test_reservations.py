@@ -43,6 +43,7 @@ def test_post_creates_and_tells_where(client):
         "bandwidth_mbps": 10.0,
         "wanted_mbps": None,
         "minimum_mbps": None,
+        "priority": 0,
         "duration_s": 60.0,
         "created_unix_s": 1_700_000_000.0,
         "start_unix_s": 1_700_000_000.0,

@@ -1,0 +1,116 @@
+"""A command that runs with reserved bandwidth: reserve, run, release, whatever happens."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from apps.cli.output import CommandError, ExitCode, warn
+from apps.client import ClientError, HydraClient
+from apps.rest.models import Group, MatrixEntry
+from hydra.lifecycle import ReservationState
+
+_POLL_S: Final = 0.1
+_FATAL: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_FROM_TERMINAL: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
+_NOT_EXECUTABLE: Final = 126
+_NOT_FOUND: Final = 127
+_KILLED: Final = 128
+
+
+def run_with(
+    client: HydraClient,
+    entries: Sequence[MatrixEntry],
+    command: Sequence[str],
+    duration_s: float | None,
+) -> int:
+    """Run ``command`` while all of ``entries`` are active; its exit status, as a shell has it.
+
+    Without entries it just runs. Signals that would end us are passed on to it. Raises ClientError
+    and CommandError where the bandwidth is not to be had.
+    """
+    signals = _Signals()
+    with signals.caught():
+        if not entries:
+            return _run(command, signals)
+        with _reserved(client, entries, duration_s, signals):
+            return _run(command, signals)
+
+
+class _Signals:
+    """Signals that would end this command: remembered, and passed on to the command it runs."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self.child: subprocess.Popen[bytes] | None = None
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self._catch) for number in _FATAL}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _catch(self, number: int, _frame: FrameType | None) -> None:
+        self.received = number
+        # The terminal sends its own to both of us.
+        if self.child is not None and not (number in _FROM_TERMINAL and sys.stdin.isatty()):
+            self.child.send_signal(number)
+
+
+@contextmanager
+def _reserved(
+    client: HydraClient,
+    entries: Sequence[MatrixEntry],
+    duration_s: float | None,
+    signals: _Signals,
+) -> Iterator[None]:
+    """Active inside; released whatever happens. A signal before that leaves it to no one."""
+    group = client.reserve_matrix(entries, duration_s=duration_s)
+    try:
+        _await_active(client, group, signals)
+        yield
+    finally:
+        try:
+            client.release_group(group.id)
+        except ClientError as error:
+            warn(f"group {group.id} was not released ({error}): `hydra release` its reservations")
+
+
+def _await_active(client: HydraClient, group: Group, signals: _Signals) -> None:
+    """Raises CommandError if it does not come up."""
+    states = [one.state for one in group.reservations]
+    while ReservationState.ACTIVATING in states and signals.received is None:
+        time.sleep(_POLL_S)
+        group = client.group(group.id)
+        states = [one.state for one in group.reservations]
+    bad = [one for one in group.reservations if one.state is not ReservationState.ACTIVE]
+    if bad and signals.received is None:
+        reasons = (f"{one.src} to {one.dst} is {one.state.value}: {one.reason}" for one in bad)
+        raise CommandError("; ".join(reasons))
+
+
+def _run(command: Sequence[str], signals: _Signals) -> int:
+    """The exit status that a shell would give."""
+    if signals.received is not None:
+        return _KILLED + signals.received
+    try:
+        signals.child = subprocess.Popen(command)
+    except FileNotFoundError:
+        warn(f"{command[0]}: no such command")
+        return _NOT_FOUND
+    except OSError as error:
+        warn(f"{command[0]}: {error.strerror}")
+        return _NOT_EXECUTABLE
+    if signals.received is not None:  # between the two
+        signals.child.send_signal(signals.received)
+    code = signals.child.wait()
+    return code if code >= ExitCode.OK else _KILLED - code

@@ -1,0 +1,107 @@
+"""``hydra mpirun``: reserve what an MPI job needs, run it, release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from apps.cli.client import bearer_token, trusted, url_option
+from apps.cli.command import Command
+from apps.cli.job import run_with
+from apps.cli.output import CommandError
+from apps.client import ClientError, HydraClient
+from apps.demand_files import read_flows
+from apps.mpi import PATTERNS, HostPair, between_racks, host_traffic, placement, read_hosts
+from apps.rest.models import MOST_ENTRIES, MatrixEntry
+from hydra.errors import HydraError
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "hydra mpirun --hosts hosts --pattern all-to-all --mbps 5 -- mpirun --hostfile hosts ./fft",
+        "hydra mpirun --hosts hosts --pattern stencil --mbps 40 --ranks 16 -- "
+        "mpirun -n 16 --hostfile hosts ./heat",
+        "hydra mpirun --hosts hosts --pattern traffic.csv -- mpirun --hostfile hosts ./app",
+    ],
+)
+@click.argument("command", metavar="-- COMMAND…", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option(
+    "--hosts",
+    "host_file",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The job's host file, as Open MPI or MPICH has it; hosts go by their servers' names.",
+)
+@click.option(
+    "--pattern",
+    metavar=f"{'|'.join(PATTERNS)}|FILE",
+    required=True,
+    help="Which ranks talk to which; or a CSV, JSON or NPZ file of Mb/s from host to host.",
+)
+@click.option(
+    "--mbps",
+    "rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="RATE",
+    help="For each two ranks that talk, each way. Not with a FILE.",
+)
+@click.option("--ranks", type=click.IntRange(1), help="Fewer than the hosts have slots.")
+@click.option(
+    "--duration",
+    "duration_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Have it released after this long in any case, even if this is killed.",
+)
+@url_option
+def mpirun(
+    command: Sequence[str],
+    host_file: Path,
+    pattern: str,
+    rate: float | None,
+    ranks: int | None,
+    duration_s: float | None,
+    url: str,
+) -> None:
+    """Run COMMAND, an mpirun, with bandwidth for its communication.
+
+    Reserves all that the job's ranks need between racks, or nothing; waits until the circuits are
+    up, runs COMMAND, and releases: also when COMMAND fails, and on Ctrl-C, SIGTERM, SIGHUP and
+    SIGQUIT, which are passed on to it. Ranks fill one host after the other. Exits as COMMAND does,
+    and with 1 where the bandwidth is not to be had.
+    """
+    if (pattern in PATTERNS) != (rate is not None):
+        raise click.UsageError("--mbps is for the patterns that have a name: give it with those")
+    try:
+        places = placement(read_hosts(host_file.read_text("utf-8"), str(host_file)), ranks)
+        traffic = _traffic(pattern, places, rate)
+        with HydraClient(url, bearer_token(), trusted()) as client:
+            rack_of = {server.name: server.rack for server in client.servers().servers}
+            entries = _entries(between_racks(traffic, rack_of))
+            status = run_with(client, entries, command, duration_s)
+    except (ClientError, HydraError) as error:
+        raise CommandError(str(error)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"--hosts {host_file} can't be read: {error}") from error
+    click.get_current_context().exit(status)
+
+
+def _traffic(pattern: str, places: Sequence[str], rate: float | None) -> Mapping[HostPair, float]:
+    if rate is not None:
+        return host_traffic(pattern, places, rate)
+    flows = read_flows(Path(pattern), list(dict.fromkeys(places)))
+    return {(flow["src"], flow["dst"]): flow["mbps"] for flow in flows}
+
+
+def _entries(wanted: Mapping[HostPair, float]) -> list[MatrixEntry]:
+    if len(wanted) > MOST_ENTRIES:
+        raise CommandError(
+            f"{len(wanted)} pairs of hosts are more than the {MOST_ENTRIES} that can be reserved "
+            "as one: use fewer hosts, or a sparser pattern"
+        )
+    return [
+        MatrixEntry(src=src, dst=dst, bandwidth_mbps=mbps) for (src, dst), mbps in wanted.items()
+    ]

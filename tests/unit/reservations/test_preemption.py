@@ -1,0 +1,182 @@
+"""Higher priorities make lower ones give way: with notice, and no more of them than it takes."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.ledger import Ledger
+from hydra.calendar import Booking, Ground
+from hydra.errors import AdmissionError, QuotaExceeded
+from hydra.journal import Journal
+from hydra.lifecycle import ReservationState as State
+from hydra.quotas import Quota
+from hydra.reservations import HOLDING_STATES, ReservationBook, ReservationRequest
+
+from .test_calendar import over_committed
+
+
+def request(mbps, priority=0, dst="r2", **more):
+    return ReservationRequest("r1", dst, mbps, priority=priority, **more)
+
+
+def test_what_fits_disturbs_nobody(fabric):
+    book = ReservationBook(fabric)
+    kept = book.add("a", request(60.0), 0.0)
+    book.add("b", request(40.0, 9), 0.0)
+    assert book.get("a") == kept
+    assert book.displaced("b") == ()
+
+
+def test_the_running_keep_their_circuits_until_the_notice_is_over(fabric):
+    book = ReservationBook(fabric)
+    book.add("a", request(60.0), 0.0)
+    book.transition("a", State.ACTIVE)
+    new = book.add("b", request(80.0, 5, duration_s=100.0), 10.0, notice_s=30.0)
+    assert (new.state, new.starts_unix_s, new.expires_unix_s) == (State.SCHEDULED, 40.0, 140.0)
+    (old,) = book.displaced("b")
+    assert (old.state, old.expires_unix_s, old.preempted_by) == (State.ACTIVE, 40.0, "b")
+    assert "gives way to a reservation of priority 5" in old.reason
+    assert book.expired(39.0) == ()
+    assert book.expired(40.0) == ("a",)
+    book.transition("a", State.PREEMPTED)
+    assert book.due(40.0) == ("b",)
+    again = ReservationBook.from_records(book.to_records(), fabric)
+    assert list(again) == list(book)
+
+
+def test_what_has_not_begun_goes_at_once(fabric):
+    book = ReservationBook(fabric)
+    book.add("a", request(60.0, start_unix_s=100.0), 0.0)
+    book.add("h", request(30.0, start_unix_s=100.0, hold_s=50.0), 0.0)
+    new = book.add("b", request(100.0, 1, start_unix_s=150.0), 0.0)
+    assert new.starts_unix_s == 150.0
+    assert {one.id: one.state for one in book.displaced("b")} == {
+        "a": State.PREEMPTED,
+        "h": State.PREEMPTED,
+    }
+
+
+def test_no_more_give_way_than_it_takes_and_the_lowest_first(fabric):
+    book = ReservationBook(fabric)
+    for name, mbps, priority in (("low", 30.0, 1), ("mid", 40.0, 2), ("high", 30.0, 3)):
+        book.add(name, request(mbps, priority), 0.0)
+    book.add("new", request(20.0, 4), 0.0)
+    assert [one.id for one in book.displaced("new")] == ["low"]
+
+
+def test_equals_do_not_give_way(fabric):
+    book = ReservationBook(fabric)
+    before = book.add("a", request(80.0, 3), 0.0)
+    with pytest.raises(AdmissionError, match="by a"):
+        book.add("b", request(80.0, 3), 0.0)
+    assert book.get("a") == before
+
+
+def test_a_hold_makes_nobody_give_way(fabric):
+    book = ReservationBook(fabric)
+    book.add("a", request(80.0), 0.0)
+    with pytest.raises(AdmissionError):
+        book.add("b", request(80.0, 9, hold_s=10.0), 0.0)
+
+
+def test_what_is_taken_back_leaves_no_trace(fabric):
+    """A dry run, or a group of which another member is refused."""
+    book = ReservationBook(fabric)
+    book.add("a", request(60.0), 0.0)
+    book.add("s", request(40.0, start_unix_s=500.0), 0.0)
+    before = list(book)
+    book.add("b", request(80.0, 5), 10.0, notice_s=30.0)
+    book.remove("b")
+    assert list(book) == before
+    assert book.expired(1000.0) == ()
+    with pytest.raises(AdmissionError):
+        book.add("c", request(80.0), 100.0)
+
+
+def test_a_tenant_has_the_priority_of_its_quota(fabric):
+    mine = {"owner": "tina", "quota": Quota(max_priority=3)}
+    book = ReservationBook(fabric)
+    book.add("a", request(80.0), 0.0)
+    with pytest.raises(QuotaExceeded, match="priority 4 exceeds the quota of 3"):
+        book.add("b", request(80.0, 4, **mine), 0.0)
+    assert book.add("b", request(80.0, 3, **mine), 0.0).state is State.SCHEDULED
+
+
+def test_the_journal_has_both_or_neither_and_both_are_told_of(fabric, tmp_path):
+    path = str(tmp_path / "journal.db")
+    ledger = Ledger(fabric, Journal(path))
+    old = ledger.add(request(80.0), Ground())
+    ledger.keep([old])
+    ledger.change(old.id, State.ACTIVE)
+    dry = ledger.add(request(80.0, 1), Ground())
+    ledger.forget([dry])
+    assert ledger.reservation(old.id).preempted_by is None
+    told = ledger.events.last
+    new = ledger.add(request(80.0, 1), Ground())
+    ledger.keep([new])
+    events, _ = ledger.events.after(told)
+    assert [event.reservation.id for event in events] == [old.id, new.id]
+    assert "gives way" in events[0].reason
+    ledger.close()
+    again = Ledger(fabric, Journal(path))
+    again.load()
+    assert again.reservation(old.id).preempted_by == new.id
+    assert again.reservation(old.id).expires_unix_s == again.reservation(new.id).starts_unix_s
+    again.close()
+
+
+def play(fabric, seed):
+    """A book in random use, checked after each step."""
+    chance = random.Random(seed)
+    book = ReservationBook(fabric)
+    for now in range(25):
+        for one in book.expired(float(now)):
+            over = State.PREEMPTED if book.get(one).preempted_by else State.EXPIRED
+            book.transition(one, over)
+        for one in book.due(float(now)):
+            book.transition(one, State.ACTIVATING)
+        src, dst = chance.sample(["r1", "r2", "r3", "r4"], 2)
+        asked = ReservationRequest(
+            src,
+            dst,
+            chance.choice([20.0, 50.0, 90.0]),
+            duration_s=chance.choice([None, 3.0, 8.0]),
+            start_unix_s=chance.choice([None, now + 4.0]),
+            priority=chance.randrange(4),
+        )
+        before = {one.id: one for one in book}
+        try:
+            new = book.add(f"n{now}", asked, float(now), notice_s=2.0)
+        except AdmissionError:
+            assert {one.id: one for one in book} == before
+            continue
+        check_displaced(book, before, new, earliest=now + 2.0)
+        if chance.random() < 0.2:
+            book.remove(new.id)
+            assert {one.id: one for one in book} == before
+        else:
+            book.settle(new.id)
+        assert over_committed(fabric, [booking(one) for one in book if one.is_booked]) == ""
+
+
+def check_displaced(book, before, new, earliest):
+    for one in book.displaced(new.id):
+        old = before[one.id]
+        assert old.priority < new.priority
+        if old.state in HOLDING_STATES:
+            assert one.expires_unix_s == new.starts_unix_s >= earliest
+        else:
+            assert one.state is State.PREEMPTED
+
+
+def booking(one):
+    end = math.inf if one.expires_unix_s is None else one.expires_unix_s
+    return Booking(one.id, one.booked, one.bandwidth_mbps, one.starts_unix_s, end)
+
+
+@given(seed=st.integers(0, 2**32))
+def test_nothing_is_promised_twice_and_no_equal_gives_way(fabric, seed):
+    play(fabric, seed)
