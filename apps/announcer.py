@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from apps.fleet import Fleet
 from hydra.frames import announcement
-from hydra.model import DatapathId, Fabric, NetworkState, Server, VlanId
+from hydra.model import Fabric, NetworkState, Server, VlanId
 from hydra.pipeline import Port
 
 Announced = Sequence[tuple[Server, tuple[VlanId, ...]]]
@@ -28,8 +28,16 @@ class Announcer:
     Suspended while circuits drain, whose counters have to stand still.
     """
 
-    def __init__(self, fleet: Fleet, current: Callable[[], Announced], interval_s: float) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        untagged: Sequence[Port],
+        current: Callable[[], Announced],
+        interval_s: float,
+    ) -> None:
+        """``untagged``: the ports that lead to the server's rack and to the electrical network."""
         self._fleet = fleet
+        self._untagged = untagged
         self._current = current
         self._interval_s = interval_s
         self._stop = threading.Event()
@@ -52,20 +60,20 @@ class Announcer:
 
     def announce(self, servers: Announced) -> None:
         """Send each server's address on its VLANs, untagged in its rack, and electrically."""
-        self._fleet.send_frames(_frames(servers))
+        self._fleet.send_frames(
+            {
+                server.vswitch.datapath_id: self._frames_of(server, vlans)
+                for server, vlans in servers
+            }
+        )
 
     def _repeat(self) -> None:
         while not self._stop.wait(self._interval_s):
             with self._running:
                 self.announce(self._current())
 
-
-def _frames(servers: Announced) -> dict[DatapathId, Iterable[tuple[Port, bytes]]]:
-    return {server.vswitch.datapath_id: _frames_of(server, vlans) for server, vlans in servers}
-
-
-def _frames_of(server: Server, vlans: Iterable[VlanId]) -> Iterator[tuple[Port, bytes]]:
-    for vlan in vlans:
-        yield Port.OPTICAL, announcement(server.mac, vlan)
-    yield Port.OPTICAL, announcement(server.mac, None)
-    yield Port.ELECTRICAL, announcement(server.mac, None)
+    def _frames_of(self, server: Server, vlans: Iterable[VlanId]) -> Iterator[tuple[Port, bytes]]:
+        for vlan in vlans:
+            yield Port.OPTICAL, announcement(server.mac, vlan)
+        for port in self._untagged:
+            yield port, announcement(server.mac, None)

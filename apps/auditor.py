@@ -22,6 +22,7 @@ from hydra.model import DatapathId, Fabric, NetworkState, RackId
 from hydra.policy import OnDrift, Policy
 from hydra.reconcile import Actual, stray_mirrors, wanted_vlans, wrong_vlans
 from hydra.service import DriftReport, Reconciliation
+from hydra.substrate import substrate_of
 
 LOG = logging.getLogger("hydra.auditor")
 TRIGGER: Final = "reconcile"
@@ -52,6 +53,7 @@ class Auditor:
         planning: Planning,
     ) -> None:
         self._fabric = fabric
+        self._owned = substrate_of(fabric).owned()
         self.policy = policy
         self._fleet = fleet
         self._devices = devices
@@ -133,24 +135,22 @@ class Auditor:
     def _read_tables(
         self,
     ) -> tuple[dict[DatapathId, tuple[RuleTable, RuleTable]], list[str]]:
-        """Of the vswitches that should hold exactly the rules of the present state."""
-        servers = self._fabric.server_by_datapath
-        ready = [dp for dp in sorted(self._upkeep.ready_switches()) if dp in servers]
+        """Of the switches that should hold exactly the rules of the present state."""
+        ready = [dp for dp in sorted(self._upkeep.ready_switches()) if dp in self._owned]
         held = self._fleet.rule_tables(ready, self.policy.timeouts.vswitch_s)
         tables: dict[DatapathId, tuple[RuleTable, RuleTable]] = {}
         for datapath, seen in held.items():
             if seen is not None:
                 ports, table = seen
-                rules = self._upkeep.rules_for(servers[datapath])
+                rules = self._upkeep.rules_for(datapath)
                 tables[datapath] = (intended_table(rules, ports), table)
-        silent = [s.vswitch.bridge for dp, s in servers.items() if dp not in tables]
+        silent = [name for datapath, name in self._owned.items() if datapath not in tables]
         return tables, silent
 
     def _report(self, seen: _Seen) -> DriftReport:
         items = list(device_drift(self._fabric, self._ledger.state, seen.actual))
         for datapath, (intended, held) in sorted(seen.tables.items()):
-            bridge = self._fabric.server_by_datapath[datapath].vswitch.bridge
-            items += rule_drift(bridge, intended, held)
+            items += rule_drift(self._owned[datapath], intended, held)
         return DriftReport(tuple(items), seen.silent)
 
     # -- mending ----------------------------------------------------------------------------------

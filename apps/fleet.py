@@ -226,13 +226,10 @@ class Fleet:
 
     def missing_ports(self, datapath: DatapathId) -> tuple[str, ...]:
         """Configured ports that a connected vswitch does not have."""
-        vswitch = self._fabric.server_by_datapath[datapath].vswitch
+        wanted = self._fabric.server_by_datapath[datapath].vswitch.ports
         with self._lock:
             switch = self._switches.get(datapath)
-            if switch is None:
-                return ()
-            wanted = (vswitch.host_port, vswitch.optical_port, vswitch.electrical_port)
-            return tuple(name for name in wanted if name not in switch.names)
+            return tuple(n for n in wanted if n not in switch.names) if switch else ()
 
     def apply(
         self, changes: Mapping[DatapathId, Sequence[RuleChange]], timeout_s: float

@@ -25,6 +25,7 @@ from hydra.plan import Pair, Plan, diff, pair_of, paths_by_pair
 from hydra.policy import Policy
 from hydra.reservations import Pin
 from hydra.service import PlanRequest
+from hydra.substrate import substrate_of
 from topology.algorithms import algorithm, objection
 from topology.checks import check_topology, check_transit, check_vlans
 from topology.demand import estimate_maxmin, served_mbps
@@ -79,7 +80,10 @@ class Planning:
         self._arrays = FabricArrays.of(fabric)
         servers = np.array([len(rack.servers) for rack in fabric.racks], dtype=np.float64)
         self._rack_mbps = servers * fabric.server_rate_mbps
-        self._electrical_mbps = servers * fabric.electrical_rate_mbps
+        substrate = substrate_of(fabric)
+        self._electrical_mbps = np.array(
+            [substrate.electrical_mbps(rack) for rack in fabric.racks], dtype=np.float64
+        )
 
     def elephant_watch(self) -> ElephantWatch:
         """One that begins without elephants."""

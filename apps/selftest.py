@@ -21,6 +21,7 @@ from hydra.roles import (
     PowerMeter,
     TorSwitch,
 )
+from hydra.substrate import substrate_of
 
 _ValueT = TypeVar("_ValueT")
 
@@ -195,7 +196,7 @@ def read_tor(
     if not probe.carry_out("connect", tor.open, rack.tor.address):
         return None
     optical = [port.tor_port for port in fabric.ports_of(rack.id)]
-    ports = [server.tor_port for server in rack.servers] + optical
+    ports = [*substrate_of(fabric).fixed_ports(rack.id), *optical]
     vlans = probe.attempt("VLANs", lambda: tor.vlans(ports), lambda v: f"of {len(v)} ports")
     links = probe.attempt(
         "links", lambda: tor.link_up(ports), lambda up: f"{sum(up.values())} of {len(up)} up"

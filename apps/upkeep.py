@@ -28,12 +28,13 @@ from hydra.model import (
     RackId,
     Server,
 )
-from hydra.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, RuleKind, cookie
+from hydra.pipeline import COOKIE_TAG, COOKIE_TAG_MASK
 from hydra.plan import Pair, pair_of, without
 from hydra.policy import Policy
 from hydra.reconcile import Reconciled, reconcile, stray_mirrors, wanted_vlans
-from hydra.rules import FlowRule, Install, RemoveByCookie, RuleChange, base_rules, circuit_rules
+from hydra.rules import FlowRule, Install, RemoveByCookie, RuleChange
 from hydra.service import DeviceStatus, PlanRequest
+from hydra.substrate import substrate_of
 
 LOG = logging.getLogger("hydra.upkeep")
 _IdT = TypeVar("_IdT", bound=int)
@@ -79,6 +80,8 @@ class Upkeep:
         quarantine: Quarantine,
     ) -> None:
         self._fabric = fabric
+        self._substrate = substrate_of(fabric)
+        self._owned = self._substrate.owned()
         self._policy = policy
         self._fleet = fleet
         self._devices = devices
@@ -95,7 +98,9 @@ class Upkeep:
         self._reconciled = False
         self._retries = _Retries()
         self._moving: Callable[[], Collection[Pair]] = tuple
-        self.announcer = Announcer(fleet, self._reachable, policy.fdb_age_s / 3)
+        self.announcer = Announcer(
+            fleet, self._substrate.untagged_ports, self._reachable, policy.fdb_age_s / 3
+        )
 
     # -- announcements ----------------------------------------------------------------------------
 
@@ -136,11 +141,9 @@ class Upkeep:
     def conditions(self) -> Conditions:
         return Conditions(self.ready_switches(), self._dead_uplinks)
 
-    def rules_for(self, server: Server) -> list[FlowRule]:
-        """All rules that its vswitch is to hold now."""
-        rules = list(base_rules(self._fabric, server, self._dead_uplinks))
-        rules += circuit_rules(self._ledger.state, server)
-        return rules
+    def rules_for(self, datapath: DatapathId) -> list[FlowRule]:
+        """All rules that an owned switch is to hold now."""
+        return list(self._substrate.rules(datapath, self._ledger.state, self._dead_uplinks))
 
     def synchronise(self, datapaths: Collection[DatapathId]) -> None:
         """Bring whole vswitches to the intended state, in one atomic bundle each."""
@@ -149,20 +152,17 @@ class Upkeep:
         changes: dict[DatapathId, list[RuleChange]] = {}
         wipe = RemoveByCookie(COOKIE_TAG, COOKIE_TAG_MASK)
         for datapath in datapaths:
-            server = self._fabric.server_by_datapath.get(datapath)
-            if server is not None:
+            if datapath in self._owned:
                 missing = self._fleet.missing_ports(datapath)
                 if missing:
                     LOG.error(
-                        "vswitch of %s has no port %s: check the names in the configuration",
-                        server.name,
+                        "switch %s has no port %s: check the names in the configuration",
+                        self._owned[datapath],
                         ", ".join(missing),
                     )
-                rules = [Install(rule) for rule in self.rules_for(server)]
-                changes[datapath] = [wipe, *rules]
+                changes[datapath] = [wipe, *map(Install, self.rules_for(datapath))]
             elif datapath in self._fabric.rack_by_tor_datapath:
-                normal = FlowRule(RuleKind.TOR_NORMAL, (), cookie(RuleKind.TOR_NORMAL))
-                changes[datapath] = [Install(normal)]
+                changes[datapath] = [*map(Install, self._substrate.tor_rules())]
             else:
                 LOG.warning("switch %#x is not in the configuration; it is left alone", datapath)
         self._become_master(changes)
@@ -204,16 +204,15 @@ class Upkeep:
         return any(port is not None and not port.up for port in (here, there))
 
     def update_dead_uplinks(self) -> None:
-        """Reroute around servers whose optical uplink went down, and back when it returned."""
+        """Route around servers whose uplink to the ToR went down, and back when it returned."""
         dead = frozenset(s.name for s in self._fabric.servers if self._uplink_down(s))
         with self._lock:
             old, self._dead_uplinks = self._dead_uplinks, dead
             ready = self._synchronised & self._fleet.connected()
         if dead == old:
             return
-        LOG.warning("optical uplinks down: %s", ", ".join(sorted(dead)) or "none")
-        servers = self._fabric.server_by_datapath
-        self.synchronise([datapath for datapath in ready if datapath in servers])
+        LOG.warning("uplinks to ToRs down: %s", ", ".join(sorted(dead)) or "none")
+        self.synchronise([datapath for datapath in ready if datapath in self._owned])
 
     # -- circuits that die ------------------------------------------------------------------------
 
@@ -296,7 +295,7 @@ class Upkeep:
         """
         if not (found.mirrors or found.retag):
             return
-        self._fleet.await_connected(self._fabric.server_by_datapath, _CONNECT_S)
+        self._fleet.await_connected(self._owned, _CONNECT_S)
         self.synchronise(self._fleet.connected())
         if found.mirrors:
             time.sleep(self._policy.drain.bound_ms / 1000)  # a barrier confirms tables only
@@ -402,7 +401,7 @@ class Upkeep:
                 "vswitch",
                 "openflow",
                 server.vswitch.datapath_id in connected,
-                "optical uplink down" if server.name in self._dead_uplinks else "",
+                self._substrate.dead_uplink if server.name in self._dead_uplinks else "",
             )
             for server in self._fabric.servers
         ]

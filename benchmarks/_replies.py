@@ -13,7 +13,8 @@ from apps.openflow import SwitchPorts, encode_changes
 from drivers.codecs.openflow import MULTIPART_FLOW, TYPE_MULTIPART_REPLY, encode
 from hydra.model import Fabric, Server
 from hydra.pipeline import SHAPES, Table
-from hydra.rules import FlowRule, Install, base_rules
+from hydra.rules import FlowRule, Install
+from hydra.substrate import substrate_of
 
 PORTS: Final = SwitchPorts(host=1, optical=2, electrical=3)
 _ENTRY: Final = struct.Struct("!HBxIIHHHHxxxxQQQ")
@@ -26,7 +27,7 @@ _MORE: Final = 1
 
 def account_rules(fabric: Fabric, server: Server) -> list[FlowRule]:
     """The rules of one vswitch that count by destination rack; those of one mask together."""
-    rules = base_rules(fabric, server, set())
+    rules = substrate_of(fabric).server_rules(server, ())
     counting = [rule for rule in rules if SHAPES[rule.kind].table == Table.ACCOUNT]
     return sorted(counting, key=lambda rule: rule.kind.value)
 

@@ -74,10 +74,9 @@ from hydra.rules import (
     Remove,
     RemoveByCookie,
     RuleChange,
-    circuit_rule,
-    divert_rule,
     emulated_rules,
 )
+from hydra.substrate import Steering, Substrate, substrate_of
 
 Steps = Generator[Batch, Sequence[Outcome], None]
 
@@ -124,7 +123,8 @@ class Execution:
     reason: str = ""
     result: NetworkState = field(init=False)
     """The state that the network is in; valid at any time."""
-    _diverted: dict[DatapathId, set[RackId]] = field(default_factory=dict)
+    _diverted: dict[Steering, set[RackId]] = field(default_factory=dict)
+    _substrate: Substrate = field(init=False)
     _lost_paths: set[Path] = field(default_factory=set)
     """Failed, although none of their circuits can be blamed."""
     _retag_failed: bool = False
@@ -133,6 +133,7 @@ class Execution:
 
     def __post_init__(self) -> None:
         self.result = self.plan.current
+        self._substrate = substrate_of(self.fabric)
 
     # -- the course of a reconfiguration ------------------------------------------------------
 
@@ -175,54 +176,54 @@ class Execution:
 
     # -- substep 3-1 ----------------------------------------------------------------------------
 
-    def _servers_of(self, pairs: Collection[Pair]) -> dict[Server, set[RackId]]:
-        """Each server of these pairs, with the racks that it sends to among them."""
+    def _steering(self, pairs: Collection[Pair]) -> dict[Steering, set[RackId]]:
+        """Each switch that steers these pairs, with the racks that it sends to among them."""
         towards: dict[RackId, set[RackId]] = {}
         for low, high in pairs:
             towards.setdefault(low, set()).add(high)
             towards.setdefault(high, set()).add(low)
         return {
-            server: racks
+            switch: racks
             for rack, racks in sorted(towards.items())
-            for server in self.fabric.racks[rack].servers
+            for switch in self._substrate.steering(rack)
         }
 
     def _divert(self) -> Steps:
-        servers = self._servers_of(self.plan.affected)
+        switches = self._steering(self.plan.affected)
         epoch = self.plan.target.epoch
         changes: dict[DatapathId, tuple[RuleChange, ...]] = {
-            server.vswitch.datapath_id: tuple(
-                Install(divert_rule(rack, epoch)) for rack in sorted(racks)
+            switch.datapath: tuple(
+                Install(self._substrate.divert(rack, epoch)) for rack in sorted(racks)
             )
-            for server, racks in servers.items()
-            if server.vswitch.datapath_id in self.conditions.connected
+            for switch, racks in switches.items()
+            if switch.datapath in self.conditions.connected
         }
         outcomes = yield Batch("divert", (ApplyRules(changes),))
         self._note("divert", outcomes)
         errors: Mapping[DatapathId, str | None] = outcomes[0].value or {}
-        silent: dict[Server, str] = {}
-        for server, racks in servers.items():
-            datapath = server.vswitch.datapath_id
+        silent: dict[Steering, str] = {}
+        for switch, racks in switches.items():
+            datapath = switch.datapath
             error = (
                 errors.get(datapath, "not connected") if datapath in changes else "not connected"
             )
             if error is None:
-                self._diverted[datapath] = set(racks)
+                self._diverted[switch] = set(racks)
             else:
                 self._stuck.add(datapath)
-                silent[server] = error
+                silent[switch] = error
         self._hold_for_silent(silent)
 
-    def _hold_for_silent(self, silent: Mapping[Server, str]) -> None:
-        """A server that can't confirm may still be sending: leave what it uses where it is."""
+    def _hold_for_silent(self, silent: Mapping[Steering, str]) -> None:
+        """A switch that can't confirm may still be sending: leave what it uses where it is."""
         held: set[Pair] = set()
-        for server, error in silent.items():
-            self.unconfirmed.add(server.name)
-            if server.name in self.conditions.dead_uplinks:
+        for switch, error in silent.items():
+            self.unconfirmed.add(switch.name)
+            if switch.name in self.conditions.dead_uplinks:
                 continue  # its ToR port is down: nothing of it is on a circuit
-            pairs = {pair for pair in self.plan.affected if server.rack in pair}
+            pairs = {pair for pair in self.plan.affected if switch.rack in pair}
             held |= {pair for pair in pairs if pair in paths_by_pair(self.plan.current)}
-            self._explain(f"{server.name} did not confirm its divert ({error})")
+            self._explain(f"{switch.name} did not confirm its divert ({error})")
         if held:
             self._replan(held, ())
 
@@ -407,20 +408,21 @@ class Execution:
         self.steps.append(Step(name, device, outcome.started_s, outcome.finished_s, outcome.error))
 
     def _push_changes(self) -> dict[DatapathId, tuple[RuleChange, ...]]:
-        """Circuit rules of the affected pairs, for every vswitch that confirmed its divert."""
+        """Circuit rules of the affected pairs, for every switch that confirmed its divert."""
         new = paths_by_pair(self.plan.target)
         epoch = self.plan.target.epoch
         changes: dict[DatapathId, list[RuleChange]] = {}
-        for server, racks in self._servers_of(self.plan.affected).items():
-            if server.vswitch.datapath_id not in self._diverted:
+        for switch, racks in self._steering(self.plan.affected).items():
+            if switch not in self._diverted:
                 continue
-            mine = changes.setdefault(server.vswitch.datapath_id, [])
+            mine = changes.setdefault(switch.datapath, [])
             for rack in sorted(racks):
-                path = new.get((min(server.rack, rack), max(server.rack, rack)))
+                path = new.get((min(switch.rack, rack), max(switch.rack, rack)))
                 if path is None:
-                    mine.append(Remove(circuit_rule(rack, VlanId(1), epoch)))
+                    mine.append(Remove(self._substrate.steer(rack, VlanId(1), epoch)))
                 else:
-                    mine.append(Install(circuit_rule(rack, self.plan.target.vlans[path], epoch)))
+                    vlan = self.plan.target.vlans[path]
+                    mine.append(Install(self._substrate.steer(rack, vlan, epoch)))
         self._pad(changes)
         return {datapath: tuple(mine) for datapath, mine in changes.items() if mine}
 
@@ -440,12 +442,12 @@ class Execution:
     def _pushed(self, outcome: Outcome) -> None:
         self.steps.append(Step("push", None, outcome.started_s, outcome.finished_s, outcome.error))
         errors: Mapping[DatapathId, str | None] = outcome.value or {}
-        for datapath, error in errors.items():
+        for switch in self._diverted:
+            error = errors.get(switch.datapath)
             if error is not None:
-                server = self.fabric.server_by_datapath[datapath]
-                self._stuck.add(datapath)
-                self.unconfirmed.add(server.name)
-                self._explain(f"{server.name} did not take its rules ({error})")
+                self._stuck.add(switch.datapath)
+                self.unconfirmed.add(switch.name)
+                self._explain(f"{switch.name} did not take its rules ({error})")
 
     def _retagged(self, step: str, command: SetVlans, outcome: Outcome) -> None:
         rack = self.fabric.racks[command.rack]
@@ -639,23 +641,21 @@ class Execution:
         self.result = without(self.plan.target, self.failures, self._lost_paths)
         lost = self._lost_pairs()
         changes: dict[DatapathId, list[RuleChange]] = {}
-        for datapath, racks in sorted(self._diverted.items()):
-            if datapath in self._stuck:
+        epoch = self.plan.target.epoch
+        for switch, racks in self._diverted.items():
+            if switch.datapath in self._stuck:
                 continue
-            own = self.fabric.server_by_datapath[datapath].rack
-            mine = changes.setdefault(datapath, [])
+            mine = changes.setdefault(switch.datapath, [])
             for rack in sorted(racks):
-                if (min(own, rack), max(own, rack)) in lost:
-                    mine.append(Remove(circuit_rule(rack, VlanId(1), self.plan.target.epoch)))
-                mine.append(Remove(divert_rule(rack, self.plan.target.epoch)))
+                if (min(switch.rack, rack), max(switch.rack, rack)) in lost:
+                    mine.append(Remove(self._substrate.steer(rack, VlanId(1), epoch)))
+                mine.append(Remove(self._substrate.divert(rack, epoch)))
         frozen = {datapath: tuple(mine) for datapath, mine in changes.items()}
         outcomes = yield Batch("activate", (ApplyRules(frozen),))
         self._note("activate", outcomes)
         errors: Mapping[DatapathId, str | None] = outcomes[0].value or {}
         self.unconfirmed |= {
-            self.fabric.server_by_datapath[datapath].name
-            for datapath, error in errors.items()
-            if error is not None
+            switch.name for switch in self._diverted if errors.get(switch.datapath) is not None
         }
         yield from self._tidy()
 
@@ -672,7 +672,7 @@ class Execution:
             stale = RemoveByCookie(
                 cookie(RuleKind.EMULATED_CIRCUIT, self.plan.current.epoch), COOKIE_KIND_EPOCH_MASK
             )
-            commands.append(ApplyRules(dict.fromkeys(self._diverted, (stale,))))
+            commands.append(ApplyRules({switch.datapath: (stale,) for switch in self._diverted}))
         if not commands:
             return
         outcomes = yield Batch("tidy", tuple(commands))

@@ -34,15 +34,31 @@ class Addressing(Enum):
     """Each rack is its own subnet: the vswitch rewrites ``eth_dst`` per host."""
 
 
+class SubstrateKind(Enum):
+    """What tells circuits apart, and how servers are attached (:mod:`hydra.substrate`)."""
+
+    DUAL_HOMED_VLAN = "dual-homed-vlan"
+    """Servers tag; one uplink to the ToR, another to the electrical network."""
+    SINGLE_HOMED_VLAN = "single-homed-vlan"
+    """Servers tag; one uplink to the ToR, which has the electrical network behind it."""
+
+
 @dataclass(frozen=True, slots=True)
 class VSwitch:
-    """The software switch of one server, and the names of its three ports."""
+    """The software switch of one server, and the names of its ports."""
 
     datapath_id: DatapathId
     bridge: str
     host_port: str
     optical_port: str
+    """Towards the ToR."""
     electrical_port: str
+    """Towards the electrical network: the same port where the server has a single uplink."""
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """Each of its ports once."""
+        return tuple(dict.fromkeys((self.host_port, self.optical_port, self.electrical_port)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +98,8 @@ class Tor:
     login: Login | None = None
     options: Mapping[str, object] = field(default_factory=dict)
     """What only its driver understands."""
+    electrical_port: str | None = None
+    """Towards the electrical network, where servers have no uplink of their own there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +234,9 @@ class Fabric:
     parking_vlan: VlanId
     """The only VLAN of an optical port without a circuit (an empty trunk would carry all)."""
     electrical_rate_mbps: float
+    """Of one uplink to the electrical network: a server's, or a rack's where its servers share."""
     server_rate_mbps: float
+    substrate: SubstrateKind = SubstrateKind.DUAL_HOMED_VLAN
 
     @cached_property
     def servers(self) -> tuple[Server, ...]:

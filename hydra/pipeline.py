@@ -43,7 +43,9 @@ class Port(IntEnum):
 
     HOST = -1
     OPTICAL = -2
+    """The uplink to the ToR."""
     ELECTRICAL = -3
+    """The uplink to the electrical network: on single-homed servers the same, untagged."""
     NORMAL = -4
     """The switch's own learning pipeline (ToRs only)."""
 
@@ -126,6 +128,8 @@ class RuleKind(Enum):
     HOST_V4 = 15
     HOST_V6 = 16
     HOST_OTHER = 17
+    UPLINK_ANNOUNCE_DROP = 18
+    UPLINK_GROUP = 19
     ACCOUNT_V4 = 20
     ACCOUNT_V6 = 21
     ACCOUNT_OTHER = 22
@@ -181,6 +185,12 @@ SHAPES: Final[Mapping[RuleKind, Shape]] = {
     RuleKind.UPLINK_UNTAGGED: Shape(
         Table.INGRESS, 390, (_FROM_OPTICAL, Field("eth_dst", Arg(0)), _UNTAGGED), _TO_HOST
     ),
+    # Where one uplink leads to both networks: groups come in as on an electrical one. ()
+    RuleKind.UPLINK_ANNOUNCE_DROP: Shape(
+        Table.INGRESS, 388, (_FROM_OPTICAL, Field("eth_type", ANNOUNCE_ETHERTYPE))
+    ),
+    # ()
+    RuleKind.UPLINK_GROUP: Shape(Table.INGRESS, 385, (_FROM_OPTICAL, _GROUP, _UNTAGGED), _TO_HOST),
     # Announcements, and unicast for others that a ToR flooded. ()
     RuleKind.UPLINK_DROP: Shape(Table.INGRESS, 380, (_FROM_OPTICAL,)),
     # From the electrical uplink. ()

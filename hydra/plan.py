@@ -94,18 +94,6 @@ def port_trunks(fabric: Fabric, state: NetworkState) -> dict[PortId, PortVlans]:
     return {port: PortVlans(frozenset(vlans) or parked) for port, vlans in tagged.items()}
 
 
-def server_port_vlans(fabric: Fabric, rack: RackId) -> dict[str, PortVlans]:
-    """VLAN membership of a rack's server-facing ports: the rack's own VLAN and every circuit's.
-
-    Constant, so that a reconfiguration only retags optical ports.
-    """
-    first, last = fabric.circuit_vlans.first, fabric.circuit_vlans.last
-    circuits = frozenset(VlanId(vlan) for vlan in range(first, last + 1))
-    this = fabric.racks[rack]
-    vlans = PortVlans(circuits, native=this.tor.native_vlan)
-    return {server.tor_port: vlans for server in this.servers}
-
-
 def _changed_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair]:
     old, new = paths_by_pair(current), paths_by_pair(target)
     return frozenset(

@@ -19,8 +19,9 @@ from hydra.model import (
     RackId,
     Topology,
 )
-from hydra.plan import MirrorMove, port_trunks, server_port_vlans
+from hydra.plan import MirrorMove, port_trunks
 from hydra.roles import PortVlans
+from hydra.substrate import substrate_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,8 @@ def stray_mirrors(
 def wanted_vlans(fabric: Fabric, state: NetworkState) -> dict[RackId, dict[str, PortVlans]]:
     """VLAN membership of every ToR port that the configuration names."""
     trunks = port_trunks(fabric, state)
-    wanted = {rack.id: server_port_vlans(fabric, rack.id) for rack in fabric.racks}
+    substrate = substrate_of(fabric)
+    wanted = {rack.id: substrate.fixed_ports(rack.id) for rack in fabric.racks}
     for port in fabric.ports:
         wanted[port.rack][port.tor_port] = trunks[port.id]
     return wanted

@@ -64,46 +64,35 @@ def mac_as_int(mac: str) -> int:
     return int(mac.replace(":", ""), 16)
 
 
-def base_rules(fabric: Fabric, server: Server, dead: Collection[str]) -> Iterator[FlowRule]:
-    """The rules that do not depend on circuits.
-
-    ``dead`` names servers whose optical uplink is down: they are reached, and answer,
-    electrically.
-    """
-    yield from _ingress_rules(fabric, server, dead)
-    yield from account_rules(fabric, server)
-    for kind in (RuleKind.DIVERT_NONE, RuleKind.CLASS_ALL, RuleKind.CIRCUIT_NONE):
-        yield _constant(kind)
-    yield from uplink_exceptions(fabric, server, dead)
-
-
-def _constant(kind: RuleKind, *args: int) -> FlowRule:
+def constant(kind: RuleKind, *args: int) -> FlowRule:
+    """A rule that belongs to no epoch and to no rack."""
     return FlowRule(kind, args, cookie(kind))
 
 
-def _ingress_rules(fabric: Fabric, server: Server, dead: Collection[str]) -> Iterator[FlowRule]:
+def host_rules(server: Server, from_uplinks: Collection[RuleKind]) -> Iterator[FlowRule]:
+    """The ingress table but for the own rack: what the host sends, and what comes in for it.
+
+    ``from_uplinks`` are the kinds that concern frames from the server's uplinks.
+    """
     mac = mac_as_int(server.mac)
+    for kind in from_uplinks:
+        yield constant(kind, *((mac,) if match_arguments(kind) else ()))
     for kind in (
-        RuleKind.UPLINK_PROBE,
-        RuleKind.UPLINK_TAGGED,
-        RuleKind.UPLINK_UNTAGGED,
-        RuleKind.ELECTRICAL_UNICAST,
-    ):
-        yield _constant(kind, mac)
-    for kind in (
-        RuleKind.UPLINK_DROP,
-        RuleKind.ELECTRICAL_ANNOUNCE_DROP,
-        RuleKind.ELECTRICAL_GROUP,
         RuleKind.HOST_GROUP,
         RuleKind.HOST_ARP,
         RuleKind.HOST_V4,
         RuleKind.HOST_V6,
         RuleKind.HOST_OTHER,
     ):
-        yield _constant(kind)
+        yield constant(kind)
     for icmpv6_type in ND_TYPES:
-        yield _constant(RuleKind.HOST_ND, icmpv6_type)
-    yield from own_rack_rules(fabric, server, server.name in dead)
+        yield constant(RuleKind.HOST_ND, icmpv6_type)
+
+
+def default_rules() -> Iterator[FlowRule]:
+    """What the tables behind the account table do with what they have no rule for."""
+    for kind in (RuleKind.DIVERT_NONE, RuleKind.CLASS_ALL, RuleKind.CIRCUIT_NONE):
+        yield constant(kind)
 
 
 def own_rack_rules(fabric: Fabric, server: Server, uplink_dead: bool) -> Iterator[FlowRule]:
@@ -111,7 +100,7 @@ def own_rack_rules(fabric: Fabric, server: Server, uplink_dead: bool) -> Iterato
     port = Port.ELECTRICAL if uplink_dead else Port.OPTICAL
     for prefix in fabric.racks[server.rack].prefixes:
         kind = RuleKind.OWN_RACK_V4 if prefix.version == 4 else RuleKind.OWN_RACK_V6
-        yield _constant(kind, *_prefix_args(prefix), port)
+        yield constant(kind, *_prefix_args(prefix), port)
 
 
 def account_rules(fabric: Fabric, server: Server) -> Iterator[FlowRule]:
@@ -124,7 +113,7 @@ def account_rules(fabric: Fabric, server: Server) -> Iterator[FlowRule]:
             kind = RuleKind.ACCOUNT_V4 if prefix.version == 4 else RuleKind.ACCOUNT_V6
             args = (*_prefix_args(prefix), metadata)
             yield FlowRule(kind, args, cookie(kind, subject=metadata))
-    yield _constant(RuleKind.ACCOUNT_OTHER)
+    yield constant(RuleKind.ACCOUNT_OTHER)
 
 
 def uplink_exceptions(fabric: Fabric, server: Server, dead: Collection[str]) -> Iterator[FlowRule]:
@@ -132,7 +121,7 @@ def uplink_exceptions(fabric: Fabric, server: Server, dead: Collection[str]) -> 
     for name in sorted(dead):
         other = fabric.server_by_name[name]
         if other == server:
-            yield _constant(RuleKind.DIVERT_ALL)
+            yield constant(RuleKind.DIVERT_ALL)
             continue
         own_rack = other.rack == server.rack
         for interface in other.addresses:
@@ -144,7 +133,7 @@ def _host_exception(own_rack: bool, ipv4: bool, address: int) -> FlowRule:
         kind = RuleKind.OWN_RACK_HOST_V4 if ipv4 else RuleKind.OWN_RACK_HOST_V6
     else:
         kind = RuleKind.DIVERT_HOST_V4 if ipv4 else RuleKind.DIVERT_HOST_V6
-    return _constant(kind, address)
+    return constant(kind, address)
 
 
 def divert_rule(destination: RackId, epoch: int) -> FlowRule:
@@ -185,6 +174,11 @@ def match_key(rule: FlowRule) -> tuple[RuleKind, tuple[int, ...]]:
     """Identifies a rule by its match: two rules with one key can't stand beside each other."""
     matched = _MATCH_ARGS[rule.kind]
     return rule.kind, tuple(rule.args[index] for index in matched)
+
+
+def match_arguments(kind: RuleKind) -> tuple[int, ...]:
+    """Which of a kind's arguments its match takes."""
+    return _MATCH_ARGS[kind]
 
 
 def _match_args() -> dict[RuleKind, tuple[int, ...]]:

@@ -12,13 +12,10 @@ from hydra.config.devices import PlaneCheck, RackCheck, parse_endpoint
 from hydra.config.expand import LAST_VLAN, Expansion, Interface, Network, check_vlan, read_network
 from hydra.config.patterns import suggest
 from hydra.config.problems import Located, ProblemLog
-from hydra.config.schema import ControllerSection, Document, PolicySection
+from hydra.config.schema import ControllerSection, Document, PolicySection, RackEntry
 from hydra.config.source import Path
 from hydra.errors import Problem
-from hydra.model import Addressing, Fabric, RackId, Tor, VlanId, VlanRange
-
-SUBSTRATE: Final = "dual-homed-vlan"
-"""The one way of telling circuits apart in this release: servers tag, ToRs learn."""
+from hydra.model import Addressing, Fabric, Rack, RackId, SubstrateKind, Tor, VlanId, VlanRange
 
 VLAN_GENERATIONS: Final = 3
 """VLAN-IDs held at once for one optical port: in use, being set up, and resting."""
@@ -34,19 +31,64 @@ _VLAN_RANGE = re.compile(r"\s*([0-9]+)\s*-\s*([0-9]+)\s*")
 
 
 def check_substrate(document: Document, broken: frozenset[str], log: ProblemLog) -> None:
-    if document.substrate != SUBSTRATE:
-        log.add(
-            ("substrate",),
-            "unknown substrate {!r}; this release has {!r} only",
-            document.substrate,
-            SUBSTRATE,
-        )
+    known = [kind.value for kind in SubstrateKind]
+    _check_known("substrate", document.substrate, known, ("substrate",), log)
+    if document.substrate in known and "racks" not in broken:
+        _check_attachment(document, SubstrateKind(document.substrate), log)
     if "circuits" not in broken and document.circuits == "unidirectional":
         log.add(
             ("circuits",),
             "unidirectional circuits can't be used on learning ToR switches: a ToR learns a "
             "server on the circuit it hears it from and would send the answers back on that one, "
             "which leads elsewhere; they need an OpenFlow substrate. Write `bidirectional`",
+        )
+
+
+_TWO_UPLINKS: Final = ("optical_port", "electrical_port")
+_ONE_UPLINK: Final = ("uplink_port",)
+
+
+def _check_attachment(document: Document, substrate: SubstrateKind, log: ProblemLog) -> None:
+    """Whether racks and servers have the ports that the substrate attaches them by."""
+    dual = substrate is SubstrateKind.DUAL_HOMED_VLAN
+    wanted, needless = (_TWO_UPLINKS, _ONE_UPLINK) if dual else (_ONE_UPLINK, _TWO_UPLINKS)
+    for index, rack in enumerate(document.racks):
+        path: Path = ("racks", index)
+        _check_electrical_port(rack, substrate, path, log)
+        for number, server in enumerate(rack.servers):
+            where: Path = (*path, "servers", number, "vswitch")
+            for key in wanted:
+                if getattr(server.vswitch, key) is None:
+                    log.add((*where, key), "is missing: substrate {} needs it", substrate.value)
+            for key in needless:
+                if getattr(server.vswitch, key) is not None:
+                    log.add(
+                        (*where, key),
+                        "does not belong on substrate {}, where a vswitch has {}",
+                        substrate.value,
+                        " and ".join(f"`{other}`" for other in wanted),
+                    )
+
+
+def _check_electrical_port(
+    rack: RackEntry, substrate: SubstrateKind, path: Path, log: ProblemLog
+) -> None:
+    where: Path = (*path, "tor", "electrical_port")
+    given = rack.tor.electrical_port is not None
+    wanted = substrate is not SubstrateKind.DUAL_HOMED_VLAN and rack.kind == "rack"
+    if wanted and not given:
+        log.add(
+            where,
+            "is missing: on substrate {} servers reach the electrical network through their ToR",
+            substrate.value,
+        )
+    if given and not wanted:
+        log.add(
+            where,
+            "does not belong here: {}",
+            "a spine only joins circuits"
+            if rack.kind == "spine"
+            else f"on substrate {substrate.value} each server has an uplink of its own",
         )
 
 
@@ -261,16 +303,20 @@ def _add_all(problems: Iterable[Problem], path: Path, at: str, log: ProblemLog) 
         log.add((*path, *problem.path.split(".")), problem.message, at=at)
 
 
-def check_interface_names(expansion: Expansion, log: ProblemLog) -> None:
+def check_interface_names(document: Document, expansion: Expansion, log: ProblemLog) -> None:
     """Names of Linux interfaces are at most 15 characters, and differ within one server."""
     for server, path, at in expansion.servers:
         names: dict[str, str] = {}
         vswitch = server.vswitch
+        uplinks = (
+            [("optical_port", vswitch.optical_port), ("electrical_port", vswitch.electrical_port)]
+            if document.substrate == SubstrateKind.DUAL_HOMED_VLAN.value
+            else [("uplink_port", vswitch.optical_port)]
+        )
         for key, name in (
             ("bridge", vswitch.bridge),
             ("host_port", vswitch.host_port),
-            ("optical_port", vswitch.optical_port),
-            ("electrical_port", vswitch.electrical_port),
+            *uplinks,
         ):
             where: Path = (*path, "vswitch", key)
             _check_linux_name(name, where, at, log)
@@ -330,6 +376,9 @@ def check_wiring(expansion: Expansion, log: ProblemLog) -> None:
 def _tor_ports(expansion: Expansion) -> Iterator[tuple[RackId, str, Path, str]]:
     for server, path, at in expansion.servers:
         yield server.rack, server.tor_port, (*path, "tor_port"), at
+    for rack, path, at in expansion.racks:
+        if rack.tor.electrical_port:
+            yield rack.id, rack.tor.electrical_port, (*path, "tor", "electrical_port"), at
     for port, path, at in expansion.ports:
         yield port.rack, port.tor_port, (*path, "tor_port"), at
 
@@ -526,9 +575,30 @@ def check_vlans(
             )
         elif native and native == parking:
             log.add(where, "VLAN {} is the parking VLAN", native, at=at)
+    if document.substrate == SubstrateKind.SINGLE_HOMED_VLAN.value:
+        _check_one_native_vlan(expansion, log)
     if "wiring" not in broken:
         _check_vlan_count(circuits, expansion, log)
     return circuits, parking
+
+
+def _check_one_native_vlan(expansion: Expansion, log: ProblemLog) -> None:
+    """Racks whose native VLAN reaches the electrical network meet there in one and the same."""
+    first: Rack | None = None
+    for rack, path, at in expansion.racks:
+        if rack.spine or not rack.tor.native_vlan:
+            continue
+        first = first or rack
+        if rack.tor.native_vlan != first.tor.native_vlan:
+            log.add(
+                (*path, "tor", "native_vlan"),
+                "VLAN {} is not the {} of {}: behind single-homed racks it is the electrical "
+                "network, so give all the same",
+                rack.tor.native_vlan,
+                first.tor.native_vlan,
+                first.name,
+                at=at,
+            )
 
 
 def _read_vlan_range(text: str, log: ProblemLog) -> VlanRange | None:

@@ -303,6 +303,11 @@ def _read_tor(entry: TorEntry, path: Path, reader: _Reader) -> Tor:
         bridge=reader.text(entry.bridge, (*path, "bridge")),
         datapath_id=datapath_id,
         native_vlan=reader.vlan(entry.native_vlan, (*path, "native_vlan")),
+        electrical_port=(
+            None
+            if entry.electrical_port is None
+            else reader.text(entry.electrical_port, (*path, "electrical_port"))
+        ),
         login=_read_login(entry.login, (*path, "login"), reader),
         options=entry.options,
     )
@@ -324,12 +329,22 @@ def _read_login(entry: LoginSection | None, path: Path, reader: _Reader) -> Logi
 
 
 def _read_vswitch(entry: VSwitchEntry, path: Path, reader: _Reader) -> VSwitch:
+    """A single uplink stands for both; which of the keys belong there is checked elsewhere."""
+    uplink = None
+    if entry.uplink_port is not None:
+        uplink = reader.text(entry.uplink_port, (*path, "uplink_port"))
+
+    def read(key: str, template: str | None) -> str:
+        if template is None:
+            return uplink or ""
+        return reader.text(template, (*path, key))
+
     return VSwitch(
         datapath_id=reader.datapath_id(entry.datapath_id, (*path, "datapath_id")),
         bridge=reader.text(entry.bridge, (*path, "bridge")),
         host_port=reader.text(entry.host_port, (*path, "host_port")),
-        optical_port=reader.text(entry.optical_port, (*path, "optical_port")),
-        electrical_port=reader.text(entry.electrical_port, (*path, "electrical_port")),
+        optical_port=read("optical_port", entry.optical_port),
+        electrical_port=read("electrical_port", entry.electrical_port),
     )
 
 

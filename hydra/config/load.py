@@ -14,7 +14,7 @@ from hydra.config.problems import ProblemLog
 from hydra.config.schema import Document, PolicySection, parse_document
 from hydra.config.source import YamlDocument, YamlError, parse_yaml
 from hydra.errors import ConfigError, Problem
-from hydra.model import Addressing, Fabric, VlanId, VlanRange
+from hydra.model import Addressing, Fabric, SubstrateKind, VlanId, VlanRange
 from hydra.policy import ControllerSettings, DrainPolicy, Mode, OnDrift, Policy, Timeouts
 
 
@@ -107,7 +107,7 @@ def _check_fabric(
     checks.check_not_empty(document, broken, log)
     checks.check_rack_kinds(document, log)
     checks.check_unique(expansion, log)
-    checks.check_interface_names(expansion, log)
+    checks.check_interface_names(document, expansion, log)
     checks.check_wiring(expansion, log)
     subnets = checks.read_subnets(document, log)
     checks.check_prefixes(expansion, subnets, log)
@@ -135,6 +135,7 @@ def _freeze_fabric(
         parking_vlan=parking,
         electrical_rate_mbps=document.electrical.rate_mbps,
         server_rate_mbps=document.server_rate_mbps,
+        substrate=SubstrateKind(document.substrate),
     )
 
 

@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from hydra.config.patterns import suggest
 from hydra.config.source import Path
+from hydra.model import SubstrateKind
 from hydra.policy import ControllerSettings, Policy
 
 _POLICY: Final = Policy()
@@ -53,8 +54,10 @@ class VSwitchEntry(_Section):
     datapath_id: Whole
     bridge: Text
     host_port: Text
-    optical_port: Text
-    electrical_port: Text
+    optical_port: Text | None = None
+    electrical_port: Text | None = None
+    uplink_port: Text | None = None
+    """The only uplink, in place of the two above."""
 
 
 class ServerEntry(_Section):
@@ -81,6 +84,8 @@ class TorEntry(_Section):
     """Only where one address serves several switches, as an OVSDB does."""
     datapath_id: Whole | None = None
     native_vlan: Whole
+    electrical_port: Text | None = None
+    """Only where servers have a single uplink: the electrical network is behind the ToR."""
     login: LoginSection | None = None
     options: dict[str, Any] = {}
     """Keys that the driver defines."""
@@ -186,7 +191,7 @@ class Document(_Section):
     """
 
     fabric: Text = "unnamed"
-    substrate: Text = "dual-homed-vlan"
+    substrate: Text = SubstrateKind.DUAL_HOMED_VLAN.value
     circuits: Literal["bidirectional", "unidirectional"] = "bidirectional"
     subnets: list[Text] = Field(default_factory=list)
     controller: ControllerSection = ControllerSection()

@@ -16,6 +16,7 @@ from mininet_scenarios.testbed.capture import Capture
 from mininet_scenarios.testbed.layout import (
     ELECTRICAL_BRIDGE,
     electrical_interface,
+    electrical_interfaces,
     layout,
     server_interface,
 )
@@ -93,12 +94,16 @@ class Testbed:
     def frames_at(
         self, server: str, where: str = "host", *, expression: str = "", direction: str = "inout"
     ) -> Capture:
-        """Watch a server's ``host`` interface, or its ``optical`` or ``electrical`` uplink."""
+        """Watch a server's ``host`` interface, or its ``optical`` or ``electrical`` uplink.
+
+        ``network`` is the electrical network's own end, which servers of a rack may share.
+        """
         wanted = self._server(server)
         ports = {
             "host": (server_interface(wanted), self.host(server).pid),
             "optical": (wanted.vswitch.optical_port, None),
             "electrical": (wanted.vswitch.electrical_port, None),
+            "network": (electrical_interface(self.fabric, wanted), None),
         }
         interface, pid = _find(ports, "place to watch", where)
         return Capture(interface, namespace_pid=pid, expression=expression, direction=direction)
@@ -106,18 +111,21 @@ class Testbed:
     # -- what can be broken ----------------------------------------------------------------
 
     def kill_uplink(self, server: str) -> None:
-        """Take the light off a server's optical uplink: its vswitch loses carrier."""
+        """Take the light off a server's uplink to its ToR: its vswitch loses carrier."""
         links.set_up(self._server(server).tor_port, up=False)
 
     def restore_uplink(self, server: str) -> None:
         links.set_up(self._server(server).tor_port, up=True)
 
     def cut_electrical(self, server: str) -> None:
-        """Unplug a server from the electrical network: its vswitch loses carrier."""
-        links.set_up(electrical_interface(self._server(server)), up=False)
+        """Unplug a server, or the rack that it shares an uplink with, from the electrical network.
+
+        Its vswitch, or its ToR, loses carrier.
+        """
+        links.set_up(electrical_interface(self.fabric, self._server(server)), up=False)
 
     def restore_electrical(self, server: str) -> None:
-        links.set_up(electrical_interface(self._server(server)), up=True)
+        links.set_up(electrical_interface(self.fabric, self._server(server)), up=True)
 
     # -- building ----------------------------------------------------------------------------
 
@@ -148,7 +156,7 @@ class Testbed:
 
     def _build_electrical(self) -> None:
         bridge = f"{ELECTRICAL_BRIDGE} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
-        ends = map(electrical_interface, self.fabric.servers)
+        ends = electrical_interfaces(self.fabric)
         ip_batch(
             [
                 f"link add {bridge}",

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from hydra.model import Fabric, OpticalPort, Plane, Rack, Server, VlanId
+from hydra.model import Fabric, OpticalPort, Plane, Rack, Server
+from hydra.substrate import substrate_of
 from mininet_scenarios.testbed.links import MAX_NAME_CHARS, Cable
 from mininet_scenarios.testbed.ovs import BridgeSpec, PortSpec
 from mininet_scenarios.testbed.shell import TestbedError
@@ -24,9 +25,14 @@ def ocs_interface(plane: Plane, port: OpticalPort) -> str:
     return f"hyc-{plane.name}-{port.ingress}"
 
 
-def electrical_interface(server: Server) -> str:
-    """The electrical network's end of a server's electrical uplink."""
-    return f"hyx-{server.name}"
+def electrical_interface(fabric: Fabric, server: Server) -> str:
+    """The electrical network's end of the uplink there: the server's own, or its rack's."""
+    rack = fabric.racks[server.rack]
+    return f"hyx-{server.name if rack.tor.electrical_port is None else rack.name}"
+
+
+def electrical_interfaces(fabric: Fabric) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(electrical_interface(fabric, server) for server in fabric.servers))
 
 
 def server_interface(server: Server) -> str:
@@ -40,7 +46,7 @@ class Layout:
 
     bridges: tuple[BridgeSpec, ...]
     fabric_cables: tuple[Cable, ...]
-    """Between switches; the electrical bridge's ends are :func:`electrical_interface`."""
+    """Between switches; the electrical bridge's ends are :func:`electrical_interfaces`."""
 
 
 def layout(fabric: Fabric, controller: str, fdb_age_s: float) -> Layout:
@@ -59,18 +65,17 @@ def layout(fabric: Fabric, controller: str, fdb_age_s: float) -> Layout:
 
 def _vswitch(server: Server, controller: str) -> BridgeSpec:
     vswitch = server.vswitch
-    names = (vswitch.host_port, vswitch.optical_port, vswitch.electrical_port)
-    return BridgeSpec(vswitch.bridge, tuple(map(PortSpec, names)), vswitch.datapath_id, controller)
+    ports = tuple(map(PortSpec, vswitch.ports))
+    return BridgeSpec(vswitch.bridge, ports, vswitch.datapath_id, controller)
 
 
 def _tor(fabric: Fabric, rack: Rack, controller: str, fdb_age_s: float) -> BridgeSpec:
-    vlans = range(fabric.circuit_vlans.first, fabric.circuit_vlans.last + 1)
-    circuits = frozenset(map(VlanId, vlans))
+    fixed = substrate_of(fabric).fixed_ports(rack.id)
     parked = frozenset({fabric.parking_vlan})
     return BridgeSpec(
         rack.tor.bridge,
         (
-            *(PortSpec(s.tor_port, circuits, rack.tor.native_vlan) for s in rack.servers),
+            *(PortSpec(name, vlans.tagged, vlans.native) for name, vlans in fixed.items()),
             *(PortSpec(port.tor_port, parked) for port in fabric.ports_of(rack.id)),
         ),
         rack.tor.datapath_id,
@@ -91,9 +96,13 @@ def _fabric_cables(fabric: Fabric) -> Iterator[Cable]:
     for server in fabric.servers:
         vswitch = server.vswitch
         yield Cable(vswitch.optical_port, server.tor_port, server_rate, server_rate)
-        yield Cable(
-            vswitch.electrical_port, electrical_interface(server), electrical_rate, electrical_rate
-        )
+        if vswitch.electrical_port != vswitch.optical_port:
+            end = electrical_interface(fabric, server)
+            yield Cable(vswitch.electrical_port, end, electrical_rate, electrical_rate)
+    for rack in fabric.racks:
+        if rack.tor.electrical_port is not None:
+            end = electrical_interface(fabric, rack.servers[0])
+            yield Cable(rack.tor.electrical_port, end, electrical_rate, electrical_rate)
     for port in fabric.ports:
         # Light is not queued in a mirror: the ToR's transmitter sets the rate, the OCS none.
         yield Cable(port.tor_port, ocs_interface(fabric.planes[port.plane], port), port.rate_mbps)

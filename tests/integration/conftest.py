@@ -14,7 +14,8 @@ from mininet_scenarios.controller_process import ControllerProcess
 from mininet_scenarios.testbed import Testbed, open_vswitch, testbed_lock
 
 REPOSITORY = Path(__file__).parents[2]
-DEMO_CONFIG = REPOSITORY / "configs" / "demo.yaml"
+CONFIGS = REPOSITORY / "configs"
+DEMO_CONFIG = CONFIGS / "demo.yaml"
 
 
 @pytest.fixture(scope="session")
@@ -37,9 +38,16 @@ def demo() -> Loaded:
 
 
 @pytest.fixture(scope="module")
-def demo_testbed(machine: None, demo: Loaded) -> Iterator[Testbed]:
-    """The demo's data plane, built once for the tests of a module."""
-    with Testbed(demo.fabric, demo.controller, fdb_age_s=demo.policy.fdb_age_s) as testbed:
+def shipped(request: pytest.FixtureRequest, demo: Loaded) -> Loaded:
+    """The demo's fabric, or with :data:`on_each_substrate` one of another substrate."""
+    name: str | None = getattr(request, "param", None)
+    return demo if name is None else load_configuration(CONFIGS / f"{name}.yaml")
+
+
+@pytest.fixture(scope="module")
+def demo_testbed(machine: None, shipped: Loaded) -> Iterator[Testbed]:
+    """The data plane of the shipped fabric, built once for the tests of a module."""
+    with Testbed(shipped.fabric, shipped.controller, fdb_age_s=shipped.policy.fdb_age_s) as testbed:
         yield testbed
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 import yaml
 
 from hydra.model import Fabric
@@ -18,7 +19,12 @@ from mininet_scenarios.controller_process import ControllerProcess
 from mininet_scenarios.stage import Stage
 from mininet_scenarios.testbed import Testbed
 
-DEMO_CONFIG = Path(__file__).parents[2] / "configs" / "demo.yaml"
+CONFIGS = Path(__file__).parents[2] / "configs"
+DEMO_CONFIG = CONFIGS / "demo.yaml"
+on_each_substrate = pytest.mark.parametrize(
+    "shipped", ["demo", "single-homed"], indirect=True, scope="module"
+)
+"""Runs a module's tests on the small shipped fabric of every substrate."""
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
@@ -90,9 +96,9 @@ class Live:
 def live(
     testbed: Testbed, directory: Path, policy: Mapping[str, Any] | None = None
 ) -> Iterator[Live]:
-    """A controller with an empty journal and these changes to the demo's policy."""
+    """A controller with an empty journal and these changes to the shipped file's policy."""
     directory.mkdir(exist_ok=True)
-    document = yaml.safe_load(DEMO_CONFIG.read_text())
+    document = yaml.safe_load((CONFIGS / f"{testbed.fabric.name}.yaml").read_text())
     document["controller"]["journal"] = str(directory / "journal.db")
     document["policy"] = {**document["policy"], **(policy or {})}
     config = directory / "fabric.yaml"

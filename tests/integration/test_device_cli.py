@@ -13,13 +13,15 @@ from apps.cli import hydra
 from drivers.tor.ovs_ovsdb import OvsTor
 from hydra.roles import PortVlans
 
-from .conftest import DEMO_CONFIG
+from .conftest import CONFIGS, DEMO_CONFIG
 
 pytestmark = pytest.mark.ovs
 
 ADDRESS = "unix:/var/run/openvswitch/db.sock"
 BRIDGE = "hytor-r1"
 SERVERS, OPTICAL = ["hys-h11", "hys-h12"], ["hyt-r1-p1", "hyt-r1-p2"]
+ELECTRICAL = "hyl-r1"
+"""Of the single-homed fabric, whose ToRs are otherwise named and numbered as the demo's."""
 PARKED = PortVlans(frozenset({4000}))
 
 
@@ -27,7 +29,7 @@ PARKED = PortVlans(frozenset({4000}))
 def bridge(switches):
     """The demo's first ToR, alone: with its ports, but without anything behind them."""
     ports = []
-    for port in SERVERS + OPTICAL:
+    for port in [*SERVERS, *OPTICAL, ELECTRICAL]:
         ports += ["--", "add-port", BRIDGE, port]
         ports += ["--", "set", "interface", port, "type=internal"]
     options = ["--", "set", "bridge", BRIDGE, "datapath_type=netdev", "fail_mode=secure"]
@@ -49,7 +51,12 @@ def tor(bridge):
 
 @pytest.fixture
 def device(tor, tmp_path):
-    document = yaml.safe_load(DEMO_CONFIG.read_text())
+    return commands(DEMO_CONFIG, tmp_path)
+
+
+def commands(shipped, tmp_path):
+    """``hydra device …`` on a shipped fabric."""
+    document = yaml.safe_load(shipped.read_text())
     document["controller"]["journal"] = str(tmp_path / "journal.db")
     config = tmp_path / "fabric.yaml"
     config.write_text(yaml.safe_dump(document, sort_keys=False))
@@ -65,6 +72,16 @@ def test_show(device):
     assert ports[0]["native"] == 10
     assert ports[2]["tagged"] == [100, 199, 4000]
     assert "100,199,4000" in device("show", "r1").stdout
+
+
+def test_show_of_a_tor_with_the_electrical_network_behind_it(tor, tmp_path):
+    tor.set_vlans({ELECTRICAL: PortVlans(frozenset({10}))})
+    device = commands(CONFIGS / "single-homed.yaml", tmp_path)
+    ports = json.loads(device("show", "r1", "--json").stdout)["ports"]
+    assert [(port["port"], port["to"], port["tagged"]) for port in ports[2:3]] == [
+        (ELECTRICAL, "electrical", [10])
+    ]
+    assert "of 5 ports" in device("selftest", "r1", "--yes").stdout
 
 
 def test_self_test(device, tor):

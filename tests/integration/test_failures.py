@@ -11,9 +11,9 @@ import pytest
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.streams import paced_stream
 
-from .live import live, wait_until
+from .live import live, on_each_substrate, wait_until
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, on_each_substrate]
 
 
 @pytest.fixture
@@ -138,47 +138,6 @@ def test_somebody_elses_cross_connect_is_left_alone(network):
         assert network.everyone_reaches_everyone()
     finally:
         ocs.unblock()
-
-
-def test_an_uplink_that_was_dead_before(network):
-    """The rack's circuit comes up without that server, and leaves it its electrical way."""
-    network.testbed.kill_uplink("h11")
-    try:
-        wait_until(
-            lambda: any(
-                device["detail"] == "optical uplink down"
-                for device in network.get("/v1/devices")["devices"]
-            )
-        )
-        assert network.reserve("r1", "r2")["state"] == "active"
-        assert all(network.reaches("h11", other) for other in ("h12", "h21", "h22", "h41"))
-        with network.testbed.frames_at("h12", "optical", expression="vlan and ip") as optical:
-            assert network.reaches("h12", "h21")
-        assert optical.frames()
-    finally:
-        network.testbed.restore_uplink("h11")
-
-
-def test_a_server_whose_optical_uplink_is_dead(network):
-    assert network.reserve("r1", "r2")["state"] == "active"
-    network.testbed.kill_uplink("h11")
-    try:
-
-        def noticed():
-            devices = network.get("/v1/devices")["devices"]
-            return any(d["detail"] == "optical uplink down" for d in devices)
-
-        wait_until(noticed)
-        for other in ("h12", "h21", "h31"):
-            assert network.reaches("h11", other)
-            assert network.reaches(other, "h11")
-        with network.testbed.frames_at("h12", "optical", expression="vlan and ip") as optical:
-            assert network.reaches("h12", "h22")
-        assert optical.frames(), "its neighbour still uses the circuit"
-    finally:
-        network.testbed.restore_uplink("h11")
-    wait_until(lambda: not noticed())
-    assert network.reaches("h11", "h21")
 
 
 def test_a_cut_fibre_moves_the_reservation(network):

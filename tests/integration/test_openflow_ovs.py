@@ -38,12 +38,12 @@ from hydra.rules import (
     Install,
     Remove,
     RemoveByCookie,
-    base_rules,
     circuit_rule,
     divert_rule,
     emulated_rules,
     match_key,
 )
+from hydra.substrate import DualHomedVlan, SingleHomedVlan
 from tests.integration.bare_switch import BareSwitch, bare_switch
 
 pytestmark = pytest.mark.ovs
@@ -69,12 +69,13 @@ def rules_of(fabric: Fabric) -> list[FlowRule]:
     """A vswitch of the demo with rules of every kind, no two with one match."""
     server = fabric.servers[0]
     rules = [
-        *base_rules(fabric, server, {"h12", "h21"}),
-        *base_rules(fabric, server, {server.name}),
+        *DualHomedVlan(fabric).server_rules(server, {"h12", "h21"}),
+        *DualHomedVlan(fabric).server_rules(server, {server.name}),
+        *SingleHomedVlan(fabric).server_rules(server, ()),
         *(divert_rule(RackId(rack), 3) for rack in (1, 2)),
         *(circuit_rule(RackId(rack), VlanId(100 + rack), 3) for rack in (1, 2, 3)),
         *emulated_rules(20, VlanId(4094), 3),
-        FlowRule(RuleKind.TOR_NORMAL, (), cookie(RuleKind.TOR_NORMAL)),
+        *DualHomedVlan(fabric).tor_rules(),
     ]
     assert {rule.kind for rule in rules} == set(RuleKind)
     return list({match_key(rule): rule for rule in rules}.values())

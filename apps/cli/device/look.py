@@ -216,6 +216,8 @@ def _print_plane(document: dict[str, Any]) -> None:
 
 def _describe_tor(fabric: Fabric, rack: Rack, tor: TorSwitch) -> dict[str, Any]:
     behind = {server.tor_port: server.name for server in rack.servers}
+    if rack.tor.electrical_port is not None:
+        behind[rack.tor.electrical_port] = "electrical"
     planes = {port.tor_port: port.plane for port in fabric.ports_of(rack.id)}
     behind |= {port: fabric.planes[plane].name for port, plane in planes.items()}
     vlans, links = tor.vlans(behind), tor.link_up(behind)

@@ -20,6 +20,7 @@ from hydra.commands import MoveMirrors, Pause
 from hydra.errors import HydraError
 from hydra.journal import Journal
 from hydra.model import CrossConnect, PlaneId
+from hydra.pipeline import Port
 from hydra.plan import MirrorMove
 from hydra.policy import Policy
 
@@ -109,7 +110,7 @@ def test_threads_that_work_for_a_reconfiguration_name_it(written):
     logs.set_up("json", "debug", written)
     fleet = Fleet(FABRIC, post=lambda function: function())
     devices = Devices(FABRIC, Policy())
-    announcer = Announcer(fleet, lambda: (), 60.0)
+    announcer = Announcer(fleet, (Port.OPTICAL, Port.ELECTRICAL), lambda: (), 60.0)
     runner = Runner(FABRIC, Policy(), fleet, devices, Journal(":memory:"), announcer, Metrics())
     move = MoveMirrors(PlaneId(0), MirrorMove(frozenset(), frozenset({CrossConnect(1, 18)})))
     try:

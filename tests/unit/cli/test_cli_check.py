@@ -38,6 +38,7 @@ def test_json_of_a_usable_file(run):
         "planes": 32,
         "optical_ports": 10_240,
         "addressing": "one-subnet",
+        "substrate": "dual-homed-vlan",
         "circuit_vlans": 3900,
         "mode": "periodic",
         "algorithm": "hydra-bfs",

@@ -68,7 +68,12 @@ CASES = [
     ((*P, "driver"), "polatis-scip", "planes[0].driver", "optical driver 'polatis-scip'; did you"),
     ((*T, "driver"), "ovs", "racks[0].tor.driver", "unknown ToR driver 'ovs'"),
     (("policy", "algorithm"), "hydra-dfs", "policy.algorithm", "did you mean 'hydra-bfs'?"),
-    (("substrate",), "openflow", "substrate", "this release has 'dual-homed-vlan' only"),
+    (
+        ("substrate",),
+        "openflow",
+        "substrate",
+        "unknown substrate 'openflow'; known: dual-homed-vlan",
+    ),
     (("circuits",), "unidirectional", "circuits", "OpenFlow substrate"),
     (("circuits",), "both", "circuits", "must be 'bidirectional' or 'unidirectional'"),
     # --- wiring

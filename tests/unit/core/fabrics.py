@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 
 from hydra.model import (
@@ -21,6 +22,7 @@ from hydra.model import (
     Rack,
     RackId,
     Server,
+    SubstrateKind,
     Topology,
     Tor,
     VlanId,
@@ -106,13 +108,28 @@ def small_fabric(
     )
 
 
+def single_homed(fabric: Fabric) -> Fabric:
+    """The same fabric with one uplink a server, and the electrical network behind the ToRs."""
+
+    def attached(rack: Rack) -> Rack:
+        servers = tuple(
+            replace(one, vswitch=replace(one.vswitch, electrical_port=one.vswitch.optical_port))
+            for one in rack.servers
+        )
+        return replace(rack, servers=servers, tor=replace(rack.tor, electrical_port="up"))
+
+    racks = tuple(attached(rack) for rack in fabric.racks)
+    return replace(fabric, racks=racks, substrate=SubstrateKind.SINGLE_HOMED_VLAN)
+
+
 def random_fabric(rng: random.Random) -> Fabric:
-    return small_fabric(
+    fabric = small_fabric(
         racks=rng.randint(2, 6),
         planes=rng.randint(1, 3),
         ports_per_plane=rng.choice((1, 1, 2)),
         servers=rng.choice((1, 2)),
     )
+    return rng.choice((fabric, single_homed(fabric)))
 
 
 def circuit_between(fabric: Fabric, one: int, other: int, plane: int = 0) -> Circuit:

@@ -3,17 +3,18 @@
 from collections.abc import Iterator
 
 from hydra.model import Fabric, NetworkState, RackId, VlanId
-from hydra.pipeline import RuleKind, cookie
-from hydra.rules import FlowRule, base_rules, circuit_rules, divert_rule, emulated_rules
-from tests.unit.core.fabrics import path_of, state_of
+from hydra.rules import FlowRule, circuit_rules, divert_rule, emulated_rules
+from hydra.substrate import substrate_of
+from tests.unit.core.fabrics import path_of, single_homed, state_of
 
 
 def every_rule(fabric: Fabric) -> Iterator[FlowRule]:
-    """At least one rule of every kind that vswitches hold; many are the same on several."""
+    """At least one rule of every kind that switches hold; many are the same on several."""
     state = state_of(fabric, NetworkState(), path_of(fabric, 0, 1))
-    for server in fabric.servers:
-        yield from base_rules(fabric, server, {"h11", "h31"})
-        yield from circuit_rules(state, server)
+    for substrate in map(substrate_of, (fabric, single_homed(fabric))):
+        for server in fabric.servers:
+            yield from substrate.server_rules(server, {"h11", "h31"})
+            yield from circuit_rules(state, server)
+        yield from substrate.tor_rules()
     yield divert_rule(RackId(1), 3)
     yield from emulated_rules(3, VlanId(100), 3)
-    yield FlowRule(RuleKind.TOR_NORMAL, (), cookie(RuleKind.TOR_NORMAL))

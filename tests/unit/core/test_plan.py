@@ -12,12 +12,10 @@ from hydra.plan import (
     pair_of,
     paths_by_pair,
     port_trunks,
-    server_port_vlans,
     without,
 )
 from hydra.roles import PortVlans
 from tests.unit.core.fabrics import (
-    NATIVE_VLAN,
     PARKING_VLAN,
     circuit_between,
     first_state,
@@ -148,13 +146,6 @@ def test_a_port_without_a_path_carries_the_parking_vlan_alone():
     trunks = port_trunks(FABRIC, state)
     assert trunks[unused.a] == PortVlans(frozenset({PARKING_VLAN}))
     assert trunks[path.circuits[0].a] == PortVlans(frozenset({VlanId(100)}))
-
-
-def test_servers_hear_every_circuit_and_their_own_rack():
-    vlans = server_port_vlans(FABRIC, FABRIC.racks[0].id)
-    assert set(vlans) == {"s1", "s2"}
-    assert vlans["s1"].native == NATIVE_VLAN
-    assert vlans["s1"].tagged == set(range(100, 400))
 
 
 def test_a_dry_run_in_words():

@@ -21,7 +21,6 @@ from hydra.pipeline import (
 )
 from hydra.rules import (
     account_rules,
-    base_rules,
     circuit_rule,
     circuit_rules,
     divert_rule,
@@ -32,10 +31,12 @@ from hydra.rules import (
     rack_of_metadata,
     uplink_exceptions,
 )
+from hydra.substrate import substrate_of
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
 from tests.unit.core.sample_rules import every_rule
 
 FABRIC = small_fabric(racks=3, planes=2, servers=2)
+SUBSTRATE = substrate_of(FABRIC)
 H11, H12, H21 = FABRIC.servers[0], FABRIC.servers[1], FABRIC.servers[2]
 
 
@@ -84,7 +85,7 @@ def test_every_table_but_the_first_has_a_rule_for_what_is_left():
     for server in FABRIC.servers:
         rest = {
             SHAPES[rule.kind].table
-            for rule in base_rules(FABRIC, server, ())
+            for rule in SUBSTRATE.server_rules(server, ())
             if SHAPES[rule.kind].priority == 0
         }
         assert rest == set(Table) - {Table.INGRESS}
@@ -101,7 +102,7 @@ def test_no_two_kinds_of_a_table_compete_at_one_priority():
 @pytest.mark.parametrize("dead", [(), ("h11",), ("h12", "h21"), ("h21", "h22", "h31")])
 def test_no_two_rules_of_a_vswitch_have_one_match(dead):
     for server in FABRIC.servers:
-        keys = [match_key(rule) for rule in base_rules(FABRIC, server, dead)]
+        keys = [match_key(rule) for rule in SUBSTRATE.server_rules(server, dead)]
         assert len(keys) == len(set(keys))
 
 
@@ -127,7 +128,7 @@ def test_every_foreign_prefix_is_counted_towards_its_rack():
 
 
 def test_neighbour_discovery_is_electrical():
-    types = [r.args[0] for r in base_rules(FABRIC, H11, ()) if r.kind is RuleKind.HOST_ND]
+    types = [r.args[0] for r in SUBSTRATE.server_rules(H11, ()) if r.kind is RuleKind.HOST_ND]
     assert tuple(types) == ND_TYPES
 
 

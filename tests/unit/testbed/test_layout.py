@@ -12,7 +12,8 @@ from hydra.model import Fabric
 from mininet_scenarios.testbed import TestbedError
 from mininet_scenarios.testbed.layout import Layout, layout
 
-DEMO = Path(__file__).parents[3] / "configs" / "demo.yaml"
+CONFIGS = Path(__file__).parents[3] / "configs"
+DEMO = CONFIGS / "demo.yaml"
 CONTROLLER = "tcp:127.0.0.1:6653"
 
 
@@ -67,6 +68,23 @@ def test_each_transmitter_has_the_rate_of_the_file(demo: Layout) -> None:
     assert rates["hye-h11"] == rates["hyx-h11"] == 10
     assert rates["hyt-r1-p1"] == 100
     assert rates["hyc-p1-1"] is None  # mirrors have no queue
+
+
+def test_single_homed_racks_share_a_cable_to_the_electrical_network() -> None:
+    fabric = load_configuration(CONFIGS / "single-homed.yaml").fabric
+    single = layout(fabric, CONTROLLER, fdb_age_s=300)
+    bridges = {bridge.name: bridge for bridge in single.bridges}
+    assert [port.name for port in bridges["hyv-h11"].ports] == ["hyh-h11", "hyo-h11"]
+    up = next(port for port in bridges["hytor-r1"].ports if port.name == "hyl-r1")
+    assert (set(up.trunks), up.native) == ({10}, None)
+    cables = {cable.a: cable for cable in single.fabric_cables}
+    assert (cables["hyl-r1"].b, cables["hyl-r1"].a_rate_mbps) == ("hyx-r1", 10)
+    assert cables["hyo-h11"].a_rate_mbps == 100
+    ports = [port.name for bridge in single.bridges for port in bridge.ports]
+    ends = [name for cable in single.fabric_cables for name in (cable.a, cable.b)]
+    ends += [server.vswitch.host_port for server in fabric.servers]
+    assert len(ends) == len(set(ends))
+    assert set(ends) - set(ports) == {f"hyx-{rack.name}" for rack in fabric.racks}
 
 
 def test_a_name_too_long_for_linux_is_refused(fabric: Fabric) -> None:

@@ -1,0 +1,93 @@
+"""Servers without a link to their ToR: where there is another way, they take it."""
+
+from __future__ import annotations
+
+import pytest
+
+from .live import live, wait_until
+
+pytestmark = pytest.mark.ovs
+
+
+@pytest.fixture
+def network(demo_testbed, tmp_path):
+    with live(demo_testbed, tmp_path) as network:
+        yield network
+
+
+def down(network):
+    """Servers' vswitches that are known to have no uplink to their ToR."""
+    devices = network.get("/v1/devices")["devices"]
+    return [d["name"] for d in devices if d["detail"].endswith("uplink down")]
+
+
+def test_an_uplink_that_was_dead_before(network):
+    """The rack's circuit comes up without that server, and leaves it its electrical way."""
+    network.testbed.kill_uplink("h11")
+    try:
+        wait_until(
+            lambda: any(
+                device["detail"] == "optical uplink down"
+                for device in network.get("/v1/devices")["devices"]
+            )
+        )
+        assert network.reserve("r1", "r2")["state"] == "active"
+        assert all(network.reaches("h11", other) for other in ("h12", "h21", "h22", "h41"))
+        with network.testbed.frames_at("h12", "optical", expression="vlan and ip") as optical:
+            assert network.reaches("h12", "h21")
+        assert optical.frames()
+    finally:
+        network.testbed.restore_uplink("h11")
+
+
+def test_a_server_whose_optical_uplink_is_dead(network):
+    assert network.reserve("r1", "r2")["state"] == "active"
+    network.testbed.kill_uplink("h11")
+    try:
+
+        def noticed():
+            devices = network.get("/v1/devices")["devices"]
+            return any(d["detail"] == "optical uplink down" for d in devices)
+
+        wait_until(noticed)
+        for other in ("h12", "h21", "h31"):
+            assert network.reaches("h11", other)
+            assert network.reaches(other, "h11")
+        with network.testbed.frames_at("h12", "optical", expression="vlan and ip") as optical:
+            assert network.reaches("h12", "h22")
+        assert optical.frames(), "its neighbour still uses the circuit"
+    finally:
+        network.testbed.restore_uplink("h11")
+    wait_until(lambda: not noticed())
+    assert network.reaches("h11", "h21")
+
+
+@pytest.mark.parametrize("shipped", ["single-homed"], indirect=True, scope="module")
+class TestSingleHomed:
+    """There is no other way; the rack and its circuits do without that server."""
+
+    def test_its_rack_does_without_it_and_gets_it_back(self, network):
+        network.testbed.kill_uplink("h11")
+        try:
+            wait_until(lambda: down(network) == ["hyv-h11"])
+            assert network.reserve("r1", "r2")["state"] == "active"
+            assert all(network.reaches("h12", other) for other in ("h21", "h31"))
+            with network.testbed.frames_at("h12", "optical", expression="vlan and ip") as optical:
+                assert network.reaches("h12", "h22")
+            assert optical.frames()
+        finally:
+            network.testbed.restore_uplink("h11")
+        wait_until(lambda: not down(network))
+        assert all(network.reaches("h11", other) for other in ("h12", "h21", "h31"))
+
+    def test_circuits_outlive_the_electrical_network_of_their_racks(self, network):
+        """Unicast that is on a circuit needs nothing else; neighbours are known already."""
+        assert network.reserve("r1", "r2")["state"] == "active"
+        assert network.reaches("h11", "h21")
+        network.testbed.cut_electrical("h11")
+        try:
+            assert network.reaches("h11", "h21")
+            assert network.reaches("h11", "h12")
+        finally:
+            network.testbed.restore_electrical("h11")
+        wait_until(lambda: network.reaches("h11", "h31"))

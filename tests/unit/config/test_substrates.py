@@ -1,0 +1,115 @@
+"""Which keys belong to which substrate."""
+
+import pytest
+
+from hydra.model import SubstrateKind
+from hydra.substrate import substrate_of
+
+from .conftest import CONFIGS, load_file
+
+
+@pytest.fixture
+def single(demo):
+    """The demo, single-homed."""
+    demo["substrate"] = "single-homed-vlan"
+    tor, vswitch = parts(demo)
+    tor["electrical_port"] = "up{rack}"
+    del vswitch["electrical_port"]
+    vswitch["uplink_port"] = vswitch.pop("optical_port")
+    return demo
+
+
+def parts(document):
+    rack = document["racks"][0]
+    return rack["tor"], rack["servers"][0]["vswitch"]
+
+
+def found(problems):
+    return {(problem.path, problem.message.partition(" (")[0]) for problem in problems}
+
+
+def test_a_single_uplink_is_both(single, load_data):
+    fabric = load_data(single).fabric
+    vswitch = fabric.servers[0].vswitch
+    assert fabric.substrate is SubstrateKind.SINGLE_HOMED_VLAN
+    assert vswitch.optical_port == vswitch.electrical_port == "hyo-h11"
+    assert vswitch.ports == ("hyh-h11", "hyo-h11")
+    assert [rack.tor.electrical_port for rack in fabric.racks] == ["up1", "up2", "up3", "up4"]
+
+
+def test_the_shipped_fabric_differs_from_the_demo_in_its_attachment_only():
+    demo, single = (load_file(CONFIGS / f"{name}.yaml") for name in ("demo", "single-homed"))
+    assert single.policy == demo.policy
+    assert single.fabric.ports == demo.fabric.ports
+    assert single.fabric.planes == demo.fabric.planes
+    assert "hyl-r3" in substrate_of(single.fabric).fixed_ports(single.fabric.racks[2].id)
+
+
+def test_a_dual_homed_fabric_with_the_keys_of_the_other(demo, problems_of):
+    tor, vswitch = parts(demo)
+    tor["electrical_port"] = "up"
+    vswitch["uplink_port"] = "x"
+    del vswitch["electrical_port"]
+    where = "racks[0].servers[0].vswitch"
+    assert found(problems_of(demo)) >= {
+        (f"{where}.electrical_port", "is missing: substrate dual-homed-vlan needs it"),
+        (
+            f"{where}.uplink_port",
+            "does not belong on substrate dual-homed-vlan, where a vswitch has `optical_port` and "
+            "`electrical_port`",
+        ),
+        (
+            "racks[0].tor.electrical_port",
+            "does not belong here: on substrate dual-homed-vlan each server has an uplink of its "
+            "own",
+        ),
+    }
+
+
+def test_a_single_homed_fabric_with_the_keys_of_the_other(single, problems_of):
+    tor, vswitch = parts(single)
+    del tor["electrical_port"]
+    vswitch["optical_port"] = vswitch.pop("uplink_port")
+    where = "racks[0].servers[0].vswitch"
+    assert found(problems_of(single)) == {
+        (f"{where}.uplink_port", "is missing: substrate single-homed-vlan needs it"),
+        (
+            f"{where}.optical_port",
+            "does not belong on substrate single-homed-vlan, where a vswitch has `uplink_port`",
+        ),
+        (
+            "racks[0].tor.electrical_port",
+            "is missing: on substrate single-homed-vlan servers reach the electrical network "
+            "through their ToR",
+        ),
+    }
+
+
+@pytest.mark.parametrize("taken", ["hys-h{rack}2", "hyt-r{rack}-p1"])
+def test_the_electrical_port_is_nothing_else(single, problems_of, taken):
+    parts(single)[0]["electrical_port"] = taken
+    assert any("wired twice: ToR port" in problem.message for problem in problems_of(single))
+
+
+def test_single_homed_racks_meet_in_one_vlan(single, problems_of):
+    parts(single)[0]["native_vlan"] = "{10 + rack}"
+    (problem,) = problems_of(single)
+    assert problem.path == "racks[0].tor.native_vlan"
+    assert "VLAN 12 is not the 11 of r1" in problem.message
+    assert "give all the same" in problem.message
+
+
+def test_the_electrical_vlan_is_no_circuit(single, problems_of):
+    parts(single)[0]["native_vlan"] = 150
+    (problem,) = problems_of(single)
+    assert "VLAN 150 is in the range for circuits (100-199)" in problem.message
+
+
+def test_a_spine_has_no_electrical_port(single, problems_of):
+    spine = {"names": "s1", "kind": "spine", "tor": dict(parts(single)[0])}
+    spine["tor"] |= {"bridge": "hytor-s1", "datapath_id": 0x9999, "electrical_port": "up"}
+    single["racks"].append(spine)
+    assert (
+        "racks[1].tor.electrical_port",
+        "does not belong here: a spine only joins circuits",
+    ) in (found(problems_of(single)))

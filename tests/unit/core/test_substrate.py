@@ -1,0 +1,102 @@
+"""What each substrate makes of servers, ToRs and their ports."""
+
+import pytest
+
+from hydra.model import NetworkState, RackId, VlanId
+from hydra.pipeline import SHAPES, Port, RuleKind, Table
+from hydra.roles import PortVlans
+from hydra.rules import match_key
+from hydra.substrate import substrate_of
+from tests.unit.core.fabrics import NATIVE_VLAN, path_of, single_homed, small_fabric, state_of
+
+DUAL = small_fabric(racks=3, planes=2, servers=2)
+SINGLE = single_homed(DUAL)
+
+
+def kinds(fabric, dead=()):
+    return [rule.kind for rule in substrate_of(fabric).server_rules(fabric.servers[0], dead)]
+
+
+@pytest.mark.parametrize("fabric", [DUAL, SINGLE])
+def test_servers_hear_every_circuit_and_their_own_rack(fabric):
+    ports = substrate_of(fabric).fixed_ports(fabric.racks[0].id)
+    assert {"s1", "s2"} <= set(ports)
+    assert ports["s1"].native == NATIVE_VLAN
+    assert ports["s1"].tagged == set(range(100, 400))
+
+
+def test_only_a_single_homed_rack_has_the_electrical_network_behind_its_tor():
+    assert set(substrate_of(DUAL).fixed_ports(DUAL.racks[0].id)) == {"s1", "s2"}
+    ports = substrate_of(SINGLE).fixed_ports(SINGLE.racks[0].id)
+    assert ports["up"] == PortVlans(frozenset({NATIVE_VLAN}))
+    assert not any(VlanId(vlan) in ports["up"].tagged for vlan in range(100, 400))
+
+
+def test_servers_that_share_an_uplink_share_its_rate():
+    rates = [substrate_of(fabric).electrical_mbps(fabric.racks[0]) for fabric in (DUAL, SINGLE)]
+    assert rates == [2 * DUAL.electrical_rate_mbps, DUAL.electrical_rate_mbps]
+
+
+def test_one_uplink_is_announced_on_once():
+    assert substrate_of(DUAL).untagged_ports == (Port.OPTICAL, Port.ELECTRICAL)
+    assert substrate_of(SINGLE).untagged_ports == (Port.OPTICAL,)
+
+
+def test_no_two_rules_of_a_single_homed_vswitch_have_one_match():
+    rules = list(substrate_of(SINGLE).server_rules(SINGLE.servers[0], ()))
+    assert len({match_key(rule) for rule in rules}) == len(rules)
+
+
+def test_nothing_matches_a_port_that_a_single_homed_vswitch_lacks():
+    """Its two uplinks are one port: the rules for either would compete."""
+    ports = {
+        field.value
+        for kind in kinds(SINGLE)
+        for field in SHAPES[kind].match
+        if field.name == "in_port"
+    }
+    assert ports == {Port.HOST, Port.OPTICAL}
+
+
+def test_groups_come_in_by_a_single_uplink_and_announcements_do_not():
+    ranked = sorted(set(kinds(SINGLE)), key=lambda kind: -SHAPES[kind].priority)
+    wanted = [RuleKind.UPLINK_ANNOUNCE_DROP, RuleKind.UPLINK_GROUP, RuleKind.UPLINK_DROP]
+    assert [kind for kind in ranked if kind in wanted] == wanted
+    assert not set(wanted[:2]) & set(kinds(DUAL))
+
+
+@pytest.mark.parametrize("fabric", [DUAL, SINGLE])
+def test_vswitches_steer_what_their_rack_sends(fabric):
+    substrate = substrate_of(fabric)
+    assert [switch.name for switch in substrate.steering(RackId(1))] == ["h21", "h22"]
+    assert {switch.rack for switch in substrate.steering(RackId(1))} == {1}
+    steering = {s.datapath for rack in fabric.racks for s in substrate.steering(rack.id)}
+    assert steering == set(substrate.owned())
+
+
+@pytest.mark.parametrize("fabric", [DUAL, SINGLE])
+def test_a_switch_steers_by_path_and_diverts_by_pair(fabric):
+    substrate = substrate_of(fabric)
+    state = state_of(fabric, NetworkState(), path_of(fabric, 0, 1))
+    (vlan,) = state.vlans.values()
+    held = {
+        switch.name: set(substrate.rules(switch.datapath, state, ()))
+        for rack in fabric.racks
+        for switch in substrate.steering(rack.id)
+    }
+    steer = substrate.steer(RackId(1), vlan, state.epoch)
+    assert {name for name, rules in held.items() if steer in rules} == {"h11", "h12"}
+    assert not any(substrate.divert(RackId(1), state.epoch) in rules for rules in held.values())
+    elsewhere = substrate.steer(RackId(1), VlanId(1), state.epoch + 1)
+    assert match_key(elsewhere) == match_key(steer)
+
+
+def test_there_is_no_way_around_a_single_uplink():
+    assert kinds(SINGLE, {"h11", "h12", "h21"}) == kinds(SINGLE)
+    assert RuleKind.DIVERT_ALL in kinds(DUAL, {"h11"})
+
+
+@pytest.mark.parametrize("fabric", [DUAL, SINGLE])
+def test_every_table_but_the_first_has_a_rule_for_what_is_left(fabric):
+    rest = {SHAPES[kind].table for kind in kinds(fabric) if SHAPES[kind].priority == 0}
+    assert rest == set(Table) - {Table.INGRESS}
