@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import struct
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Protocol
 
 with warnings.catch_warnings():
@@ -49,9 +51,23 @@ hub.patch = _no_patch  # before ryu.cmd.manager is imported, which calls it
 
 
 def run_manager(arguments: list[str]) -> None:
-    """Ryu's own ``ryu-manager`` main, in a prepared process."""
+    """Ryu's own ``ryu-manager`` main, in a prepared process; SIGINT and SIGTERM end it.
+
+    Raises KeyboardInterrupt if that happens before Ryu's main loop runs.
+    """
     from ryu.cmd import manager  # parses flags at import
 
+    main = eventlet.getcurrent()
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        """Ryu swallows what is raised in its green threads: only the main one closes its apps."""
+        loop = eventlet.hubs.get_hub()
+        if eventlet.getcurrent() in (main, loop.greenlet):
+            raise KeyboardInterrupt
+        loop.schedule_call_global(0, main.throw, KeyboardInterrupt)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
     manager.main(args=arguments, prog="ryu-manager")
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
 
 from apps import framework
 from apps.configuration import load_configuration
@@ -17,13 +15,7 @@ from hydra.errors import HydraError
 _MAIN = str(Path(__file__).with_name("main.py"))
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 def _serve(arguments: list[str]) -> int:
-    # SIGTERM takes the same way out as Ctrl-C, on which Ryu closes its applications.
-    signal.signal(signal.SIGTERM, _interrupt)
     logging.getLogger("ryu").setLevel(logging.WARNING)
     try:
         framework.run_manager(arguments)

@@ -1,0 +1,55 @@
+"""A signal ends the manager whatever its green threads are doing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BUSY = """
+import time
+from ryu.base import app_manager
+from ryu.lib import hub
+
+class Busy(app_manager.RyuApp):
+    def start(self):
+        super().start()
+        hub.spawn(self.spin)
+
+    def spin(self):
+        print("spinning", flush=True)
+        while True:
+            until = time.monotonic() + 0.05
+            while time.monotonic() < until:
+                pass
+            hub.sleep(0)
+
+    def close(self):
+        print("closed", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_busy_green_thread_does_not_swallow_it(tmp_path, number):
+    app = tmp_path / "busy.py"
+    app.write_text(BUSY)
+    manager = Path(sys.executable).with_name("ryu-manager")
+    process = subprocess.Popen(
+        [manager, "--ofp-tcp-listen-port", "0", app],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert "spinning" in process.stdout.readline()
+        process.send_signal(number)
+        said, complaints = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, complaints
+    assert "closed" in said
+    assert "Traceback" not in complaints
