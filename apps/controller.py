@@ -228,7 +228,7 @@ class Controller:
         def job() -> None:
             try:
                 answer.set_result(question())
-            except BaseException as error:
+            except Exception as error:
                 answer.set_exception(error)
 
         self._jobs.put(job)

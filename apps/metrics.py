@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from time import monotonic
 from typing import Final
 
 import numpy as np
@@ -152,14 +151,9 @@ class Metrics:
     @contextmanager
     def exchange(self, device: str) -> Iterator[None]:
         """Time an exchange with ``device``; what it raises counts as its error."""
-        started_s = monotonic()
-        try:
+        errors = self._device_errors.labels(device)
+        with self._devices.labels(device).time(), errors.count_exceptions():
             yield
-        except Exception:
-            self._device_errors.labels(device).inc()
-            raise
-        finally:
-            self._devices.labels(device).observe(monotonic() - started_s)
 
     def planned(self, demand_mbps: float, now_mbps: float, then_mbps: float) -> None:
         """What a plan found: the demand, and what is served of it now and would be then."""

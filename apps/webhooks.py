@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import secrets
 import ssl
 import threading
@@ -34,6 +33,7 @@ from hydra.webhooks import SECRET_BYTES, Webhook, make_secret, pause_s, signed_h
 
 LOG = logging.getLogger("hydra.webhooks")
 MOST_WEBHOOKS: Final = 100
+_CHANCE: Final = secrets.SystemRandom()
 _TIMEOUT_S: Final = 10.0
 _STOP_TIMEOUT_S: Final = 5.0
 _GONE: Final = 410
@@ -236,7 +236,7 @@ class Webhooks:
             number, message, missed = self._next(subscriber)
             if message is not None and not await self._delivered(subscriber, message):
                 failures += 1
-                await asyncio.sleep(pause_s(failures, random.random()))  # noqa: S311 - no secret
+                await asyncio.sleep(pause_s(failures, _CHANCE.random()))
                 continue
             failures = 0
             subscriber.missed += missed

@@ -18,7 +18,18 @@ from struct import Struct
 from typing import Final
 
 from apps.configuration import load_configuration
+from benchmarks._replies import multipart_reply
 from benchmarks._report import Result, report
+from benchmarks._switches import (
+    HEADER,
+    MULTIPART_REQUEST,
+    PACKET_IN,
+    PACKET_OUT,
+    await_listener,
+    converse,
+    cpu_s,
+    port_descriptions,
+)
 from hydra.model import Circuit, Fabric, NetworkState, PortId, Topology, VlanId
 from hydra.model import Path as NetworkPath
 
@@ -31,12 +42,8 @@ _SETTLING_S: Final = 15.0
 """Until each circuit has been probed once."""
 TARGET_PERCENT: Final = 5.0
 
-_HEADER: Final = Struct("!BBHI")
-_HELLO, _ECHO_REQUEST, _ECHO_REPLY, _FEATURES_REQUEST, _FEATURES_REPLY = 0, 2, 3, 5, 6
-_PACKET_IN, _PACKET_OUT, _MULTIPART_REQUEST, _MULTIPART_REPLY = 10, 13, 18, 19
 _PACKET_OUT_FRAME: Final = 40
 _PACKET_IN_HEAD: Final = Struct("!IHBBQHHIIxxxxxx")
-_PORT: Final = Struct("!Ixxxx6sxx16sIIIIIIII")
 
 
 def standing_state(fabric: Fabric) -> NetworkState:
@@ -78,39 +85,22 @@ class Switches:
             server.vswitch.optical_port,
             server.vswitch.electrical_port,
         )
-        ports = b"".join(
-            _PORT.pack(number, bytes(6), name.encode(), *(0,) * 8)
-            for number, name in enumerate(names, start=1)
-        )
-        features = Struct("!QIBBxxII").pack(server.vswitch.datapath_id, 0, 254, 0, 0x47, 0)
-        writer.write(_HEADER.pack(4, _HELLO, 8, 0))
-        try:
-            while True:
-                _, kind, length, xid = _HEADER.unpack(await reader.readexactly(8))
-                body = await reader.readexactly(length - 8)
-                if kind == _PACKET_OUT:
-                    self._carry(body[_PACKET_OUT_FRAME - 8 :])
-                elif kind == _ECHO_REQUEST:
-                    writer.write(_HEADER.pack(4, _ECHO_REPLY, length, xid) + body)
-                elif kind == _FEATURES_REQUEST:
-                    writer.write(_HEADER.pack(4, _FEATURES_REPLY, 32, xid) + features)
-                elif kind == _MULTIPART_REQUEST:
-                    head = _HEADER.pack(4, _MULTIPART_REPLY, 16 + len(ports), xid)
-                    writer.write(head + body[:2] + bytes(6) + ports)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return
+        ports = port_descriptions(names)
+
+        def answer(kind: int, xid: int, body: bytes) -> bytes:
+            if kind == PACKET_OUT:
+                self._carry(body[_PACKET_OUT_FRAME - 8 :])
+            elif kind == MULTIPART_REQUEST:
+                return multipart_reply(int.from_bytes(body[:2], "big"), [ports], xid)
+            return b""
+
+        await converse(reader, writer, server.vswitch.datapath_id, answer)
 
     def _carry(self, frame: bytes) -> None:
         self.carried += 1
         head = _PACKET_IN_HEAD.pack(0xFFFFFFFF, len(frame), 0, 0, 0, 1, 12, 0x80000004, 2)
-        message = _HEADER.pack(4, _PACKET_IN, 8 + len(head) + len(frame), 0) + head + frame
+        message = HEADER.pack(4, PACKET_IN, 8 + len(head) + len(frame), 0) + head + frame
         self._writer_of[frame[:6]].write(message)
-
-
-def cpu_s(pid: int) -> float:
-    """User and system time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def measure(fabric: Fabric, interval_s: float) -> tuple[float, float]:
@@ -124,7 +114,8 @@ async def measure(fabric: Fabric, interval_s: float) -> tuple[float, float]:
     )  # fmt: skip
     try:
         switches = Switches(fabric)
-        playing = await _play(switches)
+        await await_listener(OPENFLOW_PORT)
+        playing = asyncio.create_task(switches.play())
         await asyncio.sleep(_SETTLING_S)
         used_s, carried, started_s = cpu_s(process.pid), switches.carried, time.monotonic()
         await asyncio.sleep(MEASURED_S)
@@ -138,18 +129,6 @@ async def measure(fabric: Fabric, interval_s: float) -> tuple[float, float]:
     if told.strip():
         raise RuntimeError(f"healthy circuits were given up: {told[:300]!r}")
     return share, rate
-
-
-async def _play(switches: Switches) -> asyncio.Task[None]:
-    """Connected, once the process listens."""
-    while True:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", OPENFLOW_PORT)
-        except OSError:
-            await asyncio.sleep(0.2)
-            continue
-        writer.close()
-        return asyncio.create_task(switches.play())
 
 
 def main() -> int:

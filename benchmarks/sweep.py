@@ -24,6 +24,13 @@ from apps.configuration import load_configuration
 from benchmarks import _ryu
 from benchmarks._replies import account_rules, flow_bodies, flow_entry, multipart_reply
 from benchmarks._report import Result, report
+from benchmarks._switches import (
+    MULTIPART_REQUEST,
+    await_listener,
+    converse,
+    cpu_s,
+    port_descriptions,
+)
 from drivers.codecs.openflow import MULTIPART_FLOW, MULTIPART_PORT_STATS
 from hydra.model import Fabric
 from hydra.pipeline import RuleKind
@@ -37,11 +44,7 @@ RULES: Final = 320
 TOR_PORTS: Final = 64
 _RYU_REPLIES: Final = 20
 
-_HEADER: Final = Struct("!BBHI")
-_HELLO, _ECHO_REQUEST, _ECHO_REPLY, _FEATURES_REQUEST, _FEATURES_REPLY = 0, 2, 3, 5, 6
-_MULTIPART_REQUEST: Final = 18
 _PORT_DESCRIPTION: Final = 13
-_PORT: Final = Struct("!Ixxxx6sxx16sIIIIIIII")
 _PORT_COUNTERS: Final = Struct("!Ixxxx12QII")
 
 
@@ -112,25 +115,14 @@ class Switches:
 
     async def _switch(self, datapath: int, names: tuple[str, ...]) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", OPENFLOW_PORT)
-        ports = b"".join(
-            _PORT.pack(number, bytes(6), name.encode(), *(0,) * 8)
-            for number, name in enumerate(names, start=1)
-        )
-        features = Struct("!QIBBxxII").pack(datapath, 0, 254, 0, 0x47, 0)
-        writer.write(_HEADER.pack(4, _HELLO, 8, 0))
-        try:
-            while True:
-                _, kind, length, xid = _HEADER.unpack(await reader.readexactly(8))
-                body = await reader.readexactly(length - 8)
-                if kind == _ECHO_REQUEST:
-                    writer.write(_HEADER.pack(4, _ECHO_REPLY, length, xid) + body)
-                elif kind == _FEATURES_REQUEST:
-                    writer.write(_HEADER.pack(4, _FEATURES_REPLY, 32, xid) + features)
-                elif kind == _MULTIPART_REQUEST:
-                    writer.write(self._statistics(int.from_bytes(body[:2], "big"), xid, ports))
-                    await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return
+        ports = port_descriptions(names)
+
+        def answer(kind: int, xid: int, body: bytes) -> bytes:
+            if kind != MULTIPART_REQUEST:
+                return b""
+            return self._statistics(int.from_bytes(body[:2], "big"), xid, ports)
+
+        await converse(reader, writer, datapath, answer)
 
     def _statistics(self, kind: int, xid: int, ports: bytes) -> bytes:
         if kind == _PORT_DESCRIPTION:
@@ -152,12 +144,6 @@ class Run:
     troubles: dict[str, int]
 
 
-def cpu_s(pid: int) -> float:
-    """User and system time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def memory_mb(pid: int, field: str) -> float:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
@@ -174,8 +160,9 @@ async def measure(fabric: Fabric, interval_s: float) -> Run:
     if process.stdout is None:
         raise RuntimeError("the controller's process has no output")
     switches = Switches(fabric)
-    playing = asyncio.create_task(_play(switches))
     try:
+        await await_listener(OPENFLOW_PORT)
+        playing = asyncio.create_task(switches.play())
         await process.stdout.readline()  # all are connected
         before_mb = memory_mb(process.pid, "VmRSS")
         await asyncio.sleep(2 * RELAXED_S)
@@ -200,19 +187,6 @@ async def measure(fabric: Fabric, interval_s: float) -> Run:
 
 def _fields(run: Run) -> dict[str, object]:
     return {name: getattr(run, name) for name in Run.__slots__}
-
-
-async def _play(switches: Switches) -> None:
-    """Connected, once the process listens."""
-    while True:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", OPENFLOW_PORT)
-        except OSError:
-            await asyncio.sleep(0.2)
-            continue
-        writer.close()
-        await switches.play()
-        return
 
 
 def ryu_s_per_reply(fabric: Fabric) -> float:

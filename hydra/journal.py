@@ -106,16 +106,12 @@ class Journal:
         if version in _UPGRADES:
             with closing(_connect(f"{self._path}.schema-{version}")) as copy:
                 self._db.backup(copy)
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with self._db:  # commits, or rolls back
+            self._db.execute("BEGIN IMMEDIATE")
             for step in range(version or SCHEMA_VERSION, SCHEMA_VERSION):
                 for statement in _UPGRADES[step]:
                     self._db.execute(statement)
             self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
 
     def _write(self, statements: Sequence[tuple[str, Sequence[object]]]) -> None:
         """One transaction."""

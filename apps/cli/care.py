@@ -8,10 +8,12 @@ from typing import Final
 
 import click
 
+from apps import archive
 from apps.cli.client import ControllerClient, JsonObject, url_option
 from apps.cli.command import Command
 from apps.cli.network import moment
 from apps.cli.output import CommandError, json_option, print_json, print_table, warn
+from apps.configuration import load_configuration
 from hydra.errors import HydraError
 
 _RESOURCES: Final = (
@@ -76,11 +78,8 @@ def backup(target: Path, config: Path, as_json: bool) -> None:
     The journal with reservations and quarantine, the configuration, and the hashes of tokens. Run
     it where the controller runs.
     """
-    from apps.archive import back_up  # noqa: PLC0415 - after the command line was understood
-    from apps.configuration import load_configuration  # noqa: PLC0415
-
     try:
-        about = back_up(load_configuration(config), target)
+        about = archive.back_up(load_configuration(config), target)
     except HydraError as error:
         raise CommandError(str(error)) from error
     if as_json:
@@ -103,9 +102,6 @@ def restore(source: Path, config: Path, yes: bool, as_json: bool) -> None:
     The controller must not run. When it starts, it reads all devices and keeps of the journal what
     they confirm.
     """
-    from apps import archive  # noqa: PLC0415 - after the command line was understood
-    from apps.configuration import load_configuration  # noqa: PLC0415
-
     if not yes:
         click.confirm(f"Replace the journal of {config} by that of {source}?", abort=True, err=True)
     try:
@@ -146,9 +142,6 @@ def support(target: Path | None, config: Path, log: Path | None, url: str, as_js
     Versions, the configuration, the journal's last entries, and what the controller says of itself
     where it answers. Passwords, tokens, keys and logins are left out; look before you send it.
     """
-    from apps.archive import support_bundle  # noqa: PLC0415 - after the command line was understood
-    from apps.configuration import load_configuration  # noqa: PLC0415
-
     target = target or Path(f"hydra-support-{time.strftime('%Y%m%dT%H%M%S')}.tar.gz")
     answers = {}
     with ControllerClient(url) as client:
@@ -158,7 +151,7 @@ def support(target: Path | None, config: Path, log: Path | None, url: str, as_js
             except CommandError as error:
                 warn(f"/{resource} is not in the bundle: {error}")
     try:
-        names = support_bundle(load_configuration(config), target, answers, log)
+        names = archive.support_bundle(load_configuration(config), target, answers, log)
     except HydraError as error:
         raise CommandError(str(error)) from error
     if as_json:

@@ -147,14 +147,10 @@ class PanelStore:
             Path(self._path).parent.mkdir(parents=True, exist_ok=True)
             with closing(sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)) as db:
                 db.execute("PRAGMA synchronous=FULL")
-                db.execute("BEGIN IMMEDIATE")
-                try:
+                with db:  # commits, or rolls back
+                    db.execute("BEGIN IMMEDIATE")
                     self._prepare(db)
                     yield db
-                except BaseException:
-                    db.execute("ROLLBACK")
-                    raise
-                db.execute("COMMIT")
         except (OSError, sqlite3.Error) as error:
             raise PanelError(
                 f"can't use the file {self._path} ({error}): check the directory, its permissions "

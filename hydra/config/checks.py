@@ -9,13 +9,13 @@ from ipaddress import ip_address
 from typing import Final
 
 from hydra.config.devices import PlaneCheck, RackCheck, parse_endpoint
-from hydra.config.expand import LAST_VLAN, Expansion, Interface, Network, check_vlan, read_network
+from hydra.config.expand import LAST_VLAN, Expansion, check_vlan
 from hydra.config.patterns import suggest
-from hydra.config.problems import Located, ProblemLog
+from hydra.config.problems import ProblemLog
 from hydra.config.schema import ControllerSection, Document, PolicySection, RackEntry
 from hydra.config.source import Path
 from hydra.errors import Problem
-from hydra.model import Addressing, Fabric, Rack, RackId, SubstrateKind, Tor, VlanId, VlanRange
+from hydra.model import Fabric, Rack, RackId, SubstrateKind, Tor, VlanId, VlanRange
 
 VLAN_GENERATIONS: Final = 3
 """VLAN-IDs held at once for one optical port: in use, being set up, and resting."""
@@ -393,152 +393,6 @@ def warn_unwired(expansion: Expansion, warnings: ProblemLog) -> None:
     for plane, path, at in expansion.planes:
         if plane.id not in planes:
             warnings.add(path, "not wired to any rack: it carries nothing", at=at)
-
-
-# --- addresses ------------------------------------------------------------------------------
-
-
-def read_subnets(document: Document, log: ProblemLog) -> list[Network]:
-    """The subnets; none where one can't be read, so that nothing is held against the others."""
-    networks = (
-        read_network(text, ("subnets", index), log) for index, text in enumerate(document.subnets)
-    )
-    readable = [network for network in networks if network is not None]
-    return readable if len(readable) == len(document.subnets) else []
-
-
-def check_prefixes(expansion: Expansion, subnets: Collection[Network], log: ProblemLog) -> None:
-    """Rack prefixes lie in the subnets and do not overlap.
-
-    Two prefixes overlap only if one holds the other, so one pass in sorted order finds them all.
-    """
-    for (_, prefix), path, at in expansion.prefixes:
-        if subnets and not any(_covers(subnet, prefix) for subnet in subnets):
-            log.add(path, "prefix {} is outside all `subnets`", prefix, at=at)
-    widest: Located[tuple[RackId, Network]] | None = None
-    for located in sorted(expansion.prefixes, key=_prefix_order):
-        prefix = located.value[1]
-        if widest is not None and _covers(widest.value[1], prefix):
-            log.add(
-                located.path,
-                "prefix {} overlaps {} of {}: each address belongs to one rack",
-                prefix,
-                widest.value[1],
-                widest.at,
-                at=located.at,
-            )
-        else:
-            widest = located
-
-
-def _prefix_order(located: Located[tuple[RackId, Network]]) -> tuple[int, int, int]:
-    prefix = located.value[1]
-    return prefix.version, int(prefix.network_address), prefix.prefixlen
-
-
-def _covers(outer: Network, inner: Network) -> bool:
-    return (
-        outer.version == inner.version
-        and outer.prefixlen <= inner.prefixlen
-        and _contains(outer, int(inner.network_address))
-    )
-
-
-def _contains(network: Network, address: int) -> bool:
-    free = network.max_prefixlen - network.prefixlen
-    return address >> free == int(network.network_address) >> free
-
-
-def check_server_addresses(
-    expansion: Expansion,
-    subnets: Collection[Network],
-    log: ProblemLog,
-    warnings: ProblemLog,
-) -> None:
-    by_rack: dict[RackId, list[Network]] = {rack.id: [] for rack, _, _ in expansion.racks}
-    for (rack_id, prefix), _, _ in expansion.prefixes:
-        by_rack[rack_id].append(prefix)
-    for (rack_id, address), path, at in expansion.addresses:
-        number = int(address)
-        if not any(p.version == address.version and _contains(p, number) for p in by_rack[rack_id]):
-            prefixes = ", ".join(map(str, by_rack[rack_id])) or "none"
-            log.add(path, "{} is outside its rack's prefixes ({})", address.ip, prefixes, at=at)
-        elif subnets and not any(
-            s.version == address.version and _contains(s, number) for s in subnets
-        ):
-            log.add(path, "{} is outside all `subnets`", address.ip, at=at)
-        _check_host_address(address, path, at, log)
-    _warn_missing_family(expansion, by_rack, warnings)
-
-
-def _check_host_address(address: Interface, path: Path, at: str, log: ProblemLog) -> None:
-    network = address.network
-    if network.prefixlen >= network.max_prefixlen - 1:
-        return
-    free = network.max_prefixlen - network.prefixlen
-    host = int(address) & ((1 << free) - 1)
-    if host == 0 or (address.version == 4 and host == (1 << free) - 1):
-        log.add(path, "{} is the network or broadcast address of {}", address.ip, network, at=at)
-
-
-def _warn_missing_family(
-    expansion: Expansion, by_rack: dict[RackId, list[Network]], warnings: ProblemLog
-) -> None:
-    families = {rack: {p.version for p in prefixes} for rack, prefixes in by_rack.items()}
-    for server, path, at in expansion.servers:
-        for version in families[server.rack] - {a.version for a in server.addresses}:
-            warnings.add(
-                (*path, "addresses"),
-                "no IPv{} address although the rack has an IPv{} prefix",
-                version,
-                version,
-                at=at,
-            )
-
-
-def check_addressing(expansion: Expansion, log: ProblemLog) -> Addressing:
-    """One subnet for all, or one per rack; the second is refused in this release.
-
-    It is one subnet where the network of every server's interface covers every rack's prefixes of
-    its family: then servers send to each other's MAC address across racks.
-    """
-    spans = {
-        version: _span(
-            prefix for (_, prefix), _, _ in expansion.prefixes if prefix.version == version
-        )
-        for version in (4, 6)
-    }
-    addressing = Addressing.ONE_SUBNET
-    covering: dict[Network, bool] = {}
-    for (_, address), path, at in expansion.addresses:
-        network = address.network
-        if network not in covering:
-            low, high = spans[network.version]
-            # Without any prefix of the family the address itself has been reported.
-            covering[network] = low < 0 or (_contains(network, low) and _contains(network, high))
-        if not covering[network]:
-            addressing = Addressing.ROUTED
-            log.add(
-                path,
-                "addressing mode is `routed`: the server's network {} does not hold every rack's "
-                "prefixes, and this release can't rewrite destination MAC addresses per host. "
-                "Give {} the prefix length of one subnet that spans all racks",
-                network,
-                address.ip,
-                at=at,
-            )
-    return addressing
-
-
-def _span(prefixes: Iterable[Network]) -> tuple[int, int]:
-    """The lowest and the highest address of any prefix; -1 where there is no prefix."""
-    low, high = -1, -1
-    for prefix in prefixes:
-        first = int(prefix.network_address)
-        last = first + (1 << (prefix.max_prefixlen - prefix.prefixlen)) - 1
-        low = first if low < 0 else min(low, first)
-        high = max(high, last)
-    return low, high
 
 
 # --- VLANs ----------------------------------------------------------------------------------

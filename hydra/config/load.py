@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from hydra.config import checks
+from hydra.config import addresses, checks
 from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.config.expand import Expansion, expand
 from hydra.config.problems import ProblemLog
@@ -109,10 +109,10 @@ def _check_fabric(
     checks.check_unique(expansion, log)
     checks.check_interface_names(document, expansion, log)
     checks.check_wiring(expansion, log)
-    subnets = checks.read_subnets(document, log)
-    checks.check_prefixes(expansion, subnets, log)
-    checks.check_server_addresses(expansion, subnets, log, warnings)
-    addressing = checks.check_addressing(expansion, log)
+    subnets = addresses.read_subnets(document, log)
+    addresses.check_prefixes(expansion, subnets, log)
+    addresses.check_server_addresses(expansion, subnets, log, warnings)
+    addressing = addresses.check_addressing(expansion, log)
     vlans, parking = checks.check_vlans(document, expansion, broken, log)
     checks.warn_unwired(expansion, warnings)
     return addressing, vlans, parking

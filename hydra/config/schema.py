@@ -1,7 +1,7 @@
 """The configuration as written: one model per section, patterns and templates not yet expanded.
 
 The field names here are the keys of the file. Limits on single values live here; whatever needs two
-values to be seen at once is in :mod:`hydra.config.checks`.
+values to be seen at once is in :mod:`hydra.config.checks` and :mod:`hydra.config.addresses`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import platform
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -82,13 +82,14 @@ def _part(order: Order) -> Iterator[Path]:
         part.mkdir(parents=True)
     except OSError as error:
         raise ScenarioError(f"{part} can't be made: {error.strerror}") from error
-    try:
-        yield part
-    except HydraError:
-        raise
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+    with ExitStack() as removal:
+        removal.callback(shutil.rmtree, part, ignore_errors=True)
+        try:
+            yield part
+        except HydraError:
+            removal.pop_all()  # its logs tell why
+            raise
+        removal.pop_all()
     shutil.rmtree(part / "work", ignore_errors=True)
     shutil.rmtree(final, ignore_errors=True)
     part.replace(final)

@@ -73,7 +73,10 @@ def shared():
         yield planner
 
 
-def propose(planner, urgent=True, request=PlanRequest(), current=NetworkState()):  # noqa: B008
+ANYTHING, NOTHING_STANDS = PlanRequest(), NetworkState()
+
+
+def propose(planner, urgent=True, request=ANYTHING, current=NOTHING_STANDS):
     return planner.propose(current, request, DEMAND, (), (), urgent=urgent)
 
 

@@ -33,7 +33,8 @@ from tests.unit.core.fabrics import (
     state_of,
     topology_of,
 )
-from tests.unit.core.simulation import Faults, Network, Violation, Watch, conditions_of
+from tests.unit.core.simulation import Faults, Network, conditions_of
+from tests.unit.core.watch import Violation, Watch
 
 FABRIC = small_fabric(racks=4, planes=2, servers=1)
 ORDER = order_of(FABRIC)

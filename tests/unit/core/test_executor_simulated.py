@@ -1,12 +1,10 @@
 """The executor against a network that fails at random: thousands of seeded reconfigurations.
 
-A failure names its seed. ``HYDRA_SIMULATION_SEED=<seed>`` replays that one alone, and
-``HYDRA_SIMULATION_RUNS=<number>`` runs more of them.
+A failure names its seed; :mod:`tests.unit.core.seeds` says how to replay it.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from typing import NamedTuple
 
@@ -17,10 +15,11 @@ from hydra.lifecycle import ReconfigurationState
 from hydra.plan import diff
 from hydra.policy import DrainPolicy, Policy
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
-from tests.unit.core.simulation import Network, Violation, Watch, conditions_of, shake
+from tests.unit.core.seeds import chunks, hold
+from tests.unit.core.simulation import Network, conditions_of, shake
+from tests.unit.core.watch import Watch
 
-_RUNS = int(os.environ.get("HYDRA_SIMULATION_RUNS", "1000"))
-_CHUNKS = 10
+_RUNS = 1000
 _RECONFIGURATIONS = 3
 _POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
 
@@ -52,20 +51,9 @@ def simulate(seed: int) -> Course:
     return Course(network, executions)
 
 
-def _seeds() -> list[range]:
-    """Which seeds to run, in chunks so that a failure doesn't hide the others."""
-    if one := os.environ.get("HYDRA_SIMULATION_SEED"):
-        return [range(int(one), int(one) + 1)]
-    return [range(chunk, _RUNS, _CHUNKS) for chunk in range(_CHUNKS)]
-
-
-@pytest.mark.parametrize("seeds", _seeds(), ids=str)
+@pytest.mark.parametrize("seeds", chunks(_RUNS), ids=str)
 def test_whatever_fails_every_rack_stays_reachable(seeds):
-    for seed in seeds:
-        try:
-            simulate(seed)
-        except Violation as violation:
-            pytest.fail(f"HYDRA_SIMULATION_SEED={seed}: {violation}", pytrace=False)
+    hold(simulate, seeds)
 
 
 def test_the_seeds_reach_every_corner():

@@ -2,12 +2,11 @@
 
 The next controller does what :mod:`apps.upkeep` does at a start: it reads the devices, keeps of the
 journal what they confirm, brings the vswitches to that, and then takes down the rest. Replay as in
-``test_executor_simulated``.
+:mod:`tests.unit.core.seeds`.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from contextlib import suppress
 
@@ -20,18 +19,17 @@ from hydra.policy import DrainPolicy, Policy
 from hydra.reconcile import Actual, Reconciled, reconcile, wanted_vlans
 from hydra.rules import Install, RemoveByCookie, circuit_rules
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
+from tests.unit.core.seeds import chunks, hold
 from tests.unit.core.simulation import (
     LONGEST_DELAY_S,
     LONGEST_LAG_S,
     Network,
-    Violation,
-    Watch,
     conditions_of,
     shake,
 )
+from tests.unit.core.watch import Violation, Watch
 
-_RUNS = int(os.environ.get("HYDRA_SIMULATION_RUNS", "300"))
-_CHUNKS = 10
+_RUNS = 300
 _POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
 
 
@@ -122,19 +120,9 @@ def simulate(seed: int) -> str:
     return watch.steps[-1] if watch.steps else ""
 
 
-def _seeds() -> list[range]:
-    if one := os.environ.get("HYDRA_SIMULATION_SEED"):
-        return [range(int(one), int(one) + 1)]
-    return [range(chunk, _RUNS, _CHUNKS) for chunk in range(_CHUNKS)]
-
-
-@pytest.mark.parametrize("seeds", _seeds(), ids=str)
+@pytest.mark.parametrize("seeds", chunks(_RUNS), ids=str)
 def test_whenever_it_dies_the_next_one_recovers_and_nobody_is_cut_off(seeds):
-    for seed in seeds:
-        try:
-            simulate(seed)
-        except Violation as violation:
-            pytest.fail(f"HYDRA_SIMULATION_SEED={seed}: {violation}", pytrace=False)
+    hold(simulate, seeds)
 
 
 def test_it_dies_in_every_step():

@@ -1,0 +1,251 @@
+"""Holds an execution against a simulated network, and misses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from hydra.commands import (
+    ApplyRules,
+    AwaitPortsUp,
+    Batch,
+    Command,
+    MoveMirrors,
+    Outcome,
+    ProbePath,
+)
+from hydra.executor import Execution
+from hydra.model import (
+    DatapathId,
+    Path,
+    PortId,
+    RackId,
+    VlanId,
+)
+from hydra.pipeline import RuleKind
+from hydra.plan import pair_of, port_trunks
+from hydra.rules import (
+    Install,
+)
+from tests.unit.core.simulation import Network, root
+
+
+class Violation(AssertionError):
+    """Something that must never happen has happened."""
+
+
+_ORDER = (
+    "intent",
+    "divert",
+    "drain",
+    "untag",
+    "move",
+    "settle",
+    "carrier",
+    "tag",
+    "announce",
+    "probe",
+    "activate",
+    "tidy",
+    "outcome",
+)
+
+
+class Watch:
+    """Holds an execution against the network, after every single change."""
+
+    def __init__(self, network: Network, execution: Execution) -> None:
+        self.network = network
+        self.execution = execution
+        self.fabric = network.fabric
+        self.start = execution.plan.current
+        self.diverted: set[tuple[DatapathId, RackId]] = set()
+        """What vswitches have confirmed: (vswitch, destination rack)."""
+        self.passed: set[tuple[tuple[RackId, RackId], VlanId]] = set()
+        self.carrier: set[PortId] = set()
+        self.steps: list[str] = []
+
+    def run(self) -> Execution:
+        """Drive the execution to its end."""
+        steps = self.execution.run()
+        try:
+            batch = next(steps)
+            while True:
+                self.before(batch)
+                outcomes = self.network.perform(batch, self.look)
+                self.learn(batch, outcomes)
+                batch = steps.send(outcomes)
+        except StopIteration:
+            self.at_the_end()
+            return self.execution
+
+    def _demand(self, holds: bool, words: str) -> None:
+        if not holds:
+            self._fail(words)
+
+    def _fail(self, words: str) -> NoReturn:
+        raise Violation(f"after {self.steps}: {words}")
+
+    # -- before a batch ---------------------------------------------------------------------------
+
+    def before(self, batch: Batch) -> None:
+        self.steps.append(batch.step)
+        ranks = [_ORDER.index(step) for step in self.steps]
+        self._demand(ranks == sorted(ranks), "the steps are out of order")
+        if batch.step != "intent":
+            self._demand(bool(self.network.journal), "the intent is not in the journal yet")
+        for command in batch.commands:
+            if isinstance(command, MoveMirrors):
+                self._mirrors_may_move(command)
+
+    def _mirrors_may_move(self, command: MoveMirrors) -> None:
+        """Invariant (b), and that nothing is asked for that an optical switch must refuse."""
+        for circuit in self.start.topology.circuits:
+            crosses = self.fabric.cross_connects(circuit)
+            if circuit.plane != command.plane or command.move.disconnect.isdisjoint(crosses):
+                continue
+            busy = self.network.seen_busy(circuit)
+            self._demand(not busy, f"a mirror moves under frames in flight on {circuit}")
+            for path in self.start.topology.paths:
+                if circuit in path.circuits:
+                    self._path_is_diverted(path)
+        uses = sorted(cross.ingress for cross in command.move.connect)
+        self._demand(len(uses) == len(set(uses)), f"two circuits share a port: {command}")
+        if command.plane in self.execution.uncertain_planes | self.network.unreliable:
+            return
+        staying = self.network.mirrors[command.plane] - command.move.disconnect
+        for cross in command.move.connect - staying:
+            for other in staying:
+                clash = cross.ingress == other.ingress or cross.egress == other.egress
+                self._demand(not clash, f"{cross} would share a port with {other}")
+
+    def _path_is_diverted(self, path: Path) -> None:
+        for here, there in ((path.src, path.dst), (path.dst, path.src)):
+            for server in self.fabric.racks[here].servers:
+                sure = (server.vswitch.datapath_id, there) in self.diverted
+                self._demand(
+                    sure or server.name in self.execution.conditions.dead_uplinks,
+                    f"a mirror moves under {path}, and {server.name} did not confirm its divert",
+                )
+
+    # -- after every change -----------------------------------------------------------------------
+
+    def look(self, command: Command | None) -> None:
+        """Invariant (a): every server reaches every rack; and no VLAN has a loop."""
+        islands: dict[VlanId, dict[RackId, RackId]] = {}
+        for server in self.fabric.servers:
+            for rack in self.fabric.racks:
+                if rack.id == server.rack:
+                    continue
+                for vlan in self.network.sends_on(server, rack.id):
+                    if vlan not in islands:
+                        islands[vlan] = self.network.islands(vlan)
+                    tree = islands[vlan]
+                    if root(tree, server.rack) != root(tree, rack.id):
+                        self._fail(
+                            f"{server.name} sends to {rack.name} on VLAN {vlan}, which does not "
+                            f"lead there ({command})"
+                        )
+        for vlan in self.network.loops():
+            self._fail(f"VLAN {vlan} has a loop ({command})")
+        self._no_frame_is_flooded_into_the_dark(command)
+
+    def _no_frame_is_flooded_into_the_dark(self, command: Command | None) -> None:
+        """Invariant (f): where devices do as told, a VLAN in use is only on ports with light."""
+        faults = self.network.faults
+        if faults.tor or faults.mirrors or faults.lie or self.network.unreliable:
+            return
+        plan = self.execution.plan
+        in_use = {
+            vlan for path, vlan in self.start.vlans.items() if pair_of(path) not in plan.affected
+        }
+        for port in self.fabric.ports:
+            if in_use.isdisjoint(self.network.vlans[port.id].tagged):
+                continue
+            if not any(cross.egress == port.egress for cross in self.network.mirrors[port.plane]):
+                name = self.fabric.racks[port.rack].name
+                self._fail(f"{name}:{port.tor_port} is dark, on VLANs {in_use} in use ({command})")
+
+    # -- after a batch ----------------------------------------------------------------------------
+
+    def learn(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
+        for command, outcome in zip(batch.commands, outcomes, strict=True):
+            if isinstance(command, ApplyRules):
+                self._learn_rules(command, outcome)
+            elif isinstance(command, ProbePath) and outcome.confirmed and not outcome.value:
+                self.passed.add((command.pair, command.vlan))
+            elif isinstance(command, AwaitPortsUp) and outcome.confirmed:
+                up = set(command.ports) - set(outcome.value)
+                self.carrier |= {self.network.port_named[command.rack, n].id for n in up}
+
+    def _learn_rules(self, command: ApplyRules, outcome: Outcome) -> None:
+        for datapath, changes in command.changes.items():
+            if outcome.value[datapath] is not None:
+                continue
+            for change in changes:
+                if isinstance(change, Install) and change.rule.kind is RuleKind.DIVERT:
+                    self.diverted.add((datapath, RackId(change.rule.args[0] - 1)))
+
+    # -- at the end -------------------------------------------------------------------------------
+
+    def at_the_end(self) -> None:
+        self._circuits_share_no_port()
+        self._all_new_paths_passed()
+        self._devices_are_as_the_result_says()
+
+    def _circuits_share_no_port(self) -> None:
+        ends = [e for c in self.execution.result.topology.circuits for e in (c.a, c.b)]
+        self._demand(len(ends) == len(set(ends)), "two circuits of the result share a port")
+
+    def _all_new_paths_passed(self) -> None:
+        """Invariant (d)."""
+        for path, vlan in self.execution.result.vlans.items():
+            if self.start.vlans.get(path) == vlan:
+                continue
+            passed = (pair_of(path), vlan) in self.passed
+            self._demand(passed, f"{path} is in use and was not probed")
+            for circuit in set(path.circuits) - self.start.topology.circuits:
+                lit = {circuit.a, circuit.b} <= self.carrier
+                self._demand(lit, f"{circuit} is in use without carrier")
+
+    def _devices_are_as_the_result_says(self) -> None:
+        """Invariant (e)."""
+        execution, network, state = self.execution, self.network, self.execution.result
+        for plane in self.fabric.planes:
+            wanted = {
+                cross
+                for circuit in state.topology.circuits
+                if circuit.plane == plane.id
+                for cross in self.fabric.cross_connects(circuit)
+            }
+            missing = wanted - network.mirrors[plane.id]
+            used = {
+                cross
+                for path in state.topology.paths
+                for circuit in path.circuits
+                if circuit.plane == plane.id
+                for cross in self.fabric.cross_connects(circuit)
+            }
+            self._demand(not missing & used, f"{plane.name} lacks {missing & used}")
+            if plane.id not in execution.uncertain_planes | network.unreliable:
+                self._demand(
+                    wanted == network.mirrors[plane.id],
+                    f"{plane.name} has {network.mirrors[plane.id]}, the result says {wanted}",
+                )
+        trunks = port_trunks(self.fabric, state)
+        for port in self.fabric.ports:
+            rack = self.fabric.racks[port.rack].name
+            self._demand(
+                rack in execution.unconfirmed | network.unreliable
+                or network.vlans[port.id] == trunks[port.id],
+                f"{rack}:{port.tor_port} has {network.vlans[port.id]}, "
+                f"the result says {trunks[port.id]}",
+            )
+        for server in self.fabric.servers:
+            differing = list(network.differing_rules(server, state))
+            self._demand(
+                server.name in execution.unconfirmed
+                or server.vswitch.datapath_id not in execution.conditions.connected
+                or not differing,
+                f"{server.name} differs from the result: {differing}",
+            )
