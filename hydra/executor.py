@@ -66,7 +66,7 @@ from hydra.plan import (
     retagging,
     without,
 )
-from hydra.policy import Policy
+from hydra.policy import Policy, Transition
 from hydra.roles import PortVlans
 from hydra.rules import (
     FlowRule,
@@ -124,6 +124,7 @@ class Execution:
     result: NetworkState = field(init=False)
     """The state that the network is in; valid at any time."""
     _diverted: dict[Steering, set[RackId]] = field(default_factory=dict)
+    """Switches that take the new rules, with the racks concerned."""
     _substrate: Substrate = field(init=False)
     _lost_paths: set[Path] = field(default_factory=set)
     """Failed, although none of their circuits can be blamed."""
@@ -148,10 +149,13 @@ class Execution:
             "target": state_record(self.fabric, self.plan.target),
         }
         yield Batch("intent", (Record(INTENDED, intent),))
-        self._enter(ReconfigurationState.DIVERTING)
-        yield from self._divert()
-        self._enter(ReconfigurationState.DRAINING)
-        yield from self._drain()
+        if self._hitless:
+            self._enter(ReconfigurationState.DIVERTING)
+            yield from self._divert()
+            self._enter(ReconfigurationState.DRAINING)
+            yield from self._drain()
+        else:
+            self._go_undiverted()
         self._enter(ReconfigurationState.MOVING)
         yield from self._move()
         self._enter(ReconfigurationState.GATING)
@@ -162,6 +166,10 @@ class Execution:
         yield Batch("outcome", (Record("reconfiguration finished", outcome),))
         partial = self.failures or self.reason
         self._enter(ReconfigurationState.PARTIAL if partial else ReconfigurationState.DONE)
+
+    @property
+    def _hitless(self) -> bool:
+        return self.policy.transition is Transition.HITLESS
 
     def _enter(self, state: ReconfigurationState) -> None:
         check_transition(RECONFIGURATION_TRANSITIONS, self.state, state)
@@ -213,6 +221,15 @@ class Execution:
                 self._stuck.add(datapath)
                 silent[switch] = error
         self._hold_for_silent(silent)
+
+    def _go_undiverted(self) -> None:
+        """Experiments: what is pushed takes effect at once, whatever the mirrors do meanwhile."""
+        for switch, racks in self._steering(self.plan.affected).items():
+            if switch.datapath in self.conditions.connected:
+                self._diverted[switch] = set(racks)
+            else:
+                self._stuck.add(switch.datapath)
+                self.unconfirmed.add(switch.name)
 
     def _hold_for_silent(self, silent: Mapping[Steering, str]) -> None:
         """A switch that can't confirm may still be sending: leave what it uses where it is."""
@@ -649,8 +666,9 @@ class Execution:
             for rack in sorted(racks):
                 if (min(switch.rack, rack), max(switch.rack, rack)) in lost:
                     mine.append(Remove(self._substrate.steer(rack, VlanId(1), epoch)))
-                mine.append(Remove(self._substrate.divert(rack, epoch)))
-        frozen = {datapath: tuple(mine) for datapath, mine in changes.items()}
+                if self._hitless:
+                    mine.append(Remove(self._substrate.divert(rack, epoch)))
+        frozen = {datapath: tuple(mine) for datapath, mine in changes.items() if mine}
         outcomes = yield Batch("activate", (ApplyRules(frozen),))
         self._note("activate", outcomes)
         errors: Mapping[DatapathId, str | None] = outcomes[0].value or {}

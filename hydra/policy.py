@@ -15,6 +15,15 @@ class Mode(Enum):
     """Also every ``epoch_s``, from measured demand, where the change pays."""
 
 
+class Transition(Enum):
+    """How traffic is led through a change of the topology."""
+
+    HITLESS = "hitless"
+    """What moves is diverted and drained first, and comes back once its new path is proven."""
+    AS_PUBLISHED = "as-published"
+    """Experiments only: mirrors move under the traffic, as in the papers' prototypes."""
+
+
 class OnDrift(Enum):
     """What happens to what was changed behind our back."""
 
@@ -82,6 +91,8 @@ class Policy:
     """How long reservations that give way to more important ones keep their circuits."""
     drain: DrainPolicy = DrainPolicy()
     timeouts: Timeouts = Timeouts()
+    transition: Transition = Transition.HITLESS
+    """Anything else loses packets, and is refused where mirrors are not emulated."""
     emulated_rules: int = 0
     """Experiments only: pad substep 3-2 to this many rules, as HydRA section V.B does."""
 

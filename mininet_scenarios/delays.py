@@ -32,7 +32,7 @@ class DelaySplit:
     gate_ms: float
     activate_ms: float
     total_ms: float
-    """From the first divert rule to the activation, the drain included."""
+    """From the first change (the divert, if there is one) to the activation, drain included."""
     delay_ms: float
     """``total_ms`` less the drain."""
     delay_without_mirrors_ms: float
@@ -47,18 +47,19 @@ class DelaySplit:
 def split(timeline: Sequence[TimelineStep], switching_ms: float) -> DelaySplit:
     """Take a timeline apart; ``switching_ms`` is how long the mirrors themselves take.
 
-    Raises ControllerError when the timeline lacks the first or the last step.
+    Raises ControllerError when the timeline lacks the last step.
     """
     spans = {
         name: _span(timeline, names)
         for name, names in {**{name: (name,) for name in SUBSTEPS}, "gate": GATE_STEPS}.items()
     }
-    divert, activate = spans["divert"], spans["activate"]
-    if divert is None or activate is None:
+    activate = spans["activate"]
+    if activate is None:
         steps = ", ".join(step.step for step in timeline) or "nothing"
-        raise ControllerError(f"the timeline lacks divert or activate; it has {steps}")
+        raise ControllerError(f"the timeline lacks activate; it has {steps}")
+    begin_ms = min(span[0] for span in spans.values() if span is not None)
     lengths = {name: 0.0 if span is None else span[1] - span[0] for name, span in spans.items()}
-    total_ms = activate[1] - divert[0]
+    total_ms = activate[1] - begin_ms
     delay_ms = total_ms - lengths["drain"]
     return DelaySplit(
         **{f"{name}_ms": lengths[name] for name in SUBSTEPS},

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from hydra.policy import Transition
 from mininet_scenarios.alternation import Alternation, Change
 from mininet_scenarios.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.delays import DelaySplit, mean
@@ -58,6 +59,7 @@ class Fig9aPlan:
     static_s: float
     udp_datagrams: int
     udp_period_s: float
+    transition: str = Transition.HITLESS.value
 
     @property
     def run_s(self) -> float:
@@ -139,7 +141,7 @@ def run(stage: Stage, plan: Fig9aPlan, narrator: Narrator) -> Fig9aResult:
     changing = []
     udp: UdpRun | None = None
     for rules in RULES:
-        with _controller(stage, rules) as controller:
+        with _controller(stage, plan, rules) as controller:
             title = f"(a) TCP, a change every {plan.period_s:g} s, {rules} rules"
             with narrator.phase(title, plan.run_s + _SETUP_S + 2):
                 changing.append(_tcp_run(stage, controller, plan, rules))
@@ -164,9 +166,14 @@ def _summary(run: TcpRun) -> str:
 
 
 @contextmanager
-def _controller(stage: Stage, rules: int) -> Iterator[ControllerClient]:
+def _controller(stage: Stage, plan: Fig9aPlan, rules: int) -> Iterator[ControllerClient]:
     """A controller on request only, with a circuit on the first plane for each of the two pairs."""
-    with stage.controller({"mode": "on-request", "emulated_rules": rules}) as controller:
+    policy = {
+        "mode": "on-request",
+        "emulated_rules": rules,
+        "transition": plan.transition,
+    }
+    with stage.controller(policy) as controller:
         demand = [PairDemand(*PAIR, 80.0), PairDemand(*BYSTANDER_PAIR, 80.0)]
         controller.reconfigure(demand, use_planes=PLANES[:1])
         for pair in (PAIR, BYSTANDER_PAIR):
@@ -179,7 +186,7 @@ def _controller(stage: Stage, rules: int) -> Iterator[ControllerClient]:
 
 
 def _static_run(stage: Stage, plan: Fig9aPlan) -> TcpRun:
-    with _controller(stage, 0):
+    with _controller(stage, plan, 0):
         return _measure_tcp(stage, 0, plan.static_s, lambda _: ())
 
 

@@ -16,6 +16,7 @@ from hydra.config.schema import ControllerSection, Document, PolicySection, Rack
 from hydra.config.source import Path
 from hydra.errors import Problem
 from hydra.model import Fabric, Rack, RackId, SubstrateKind, Tor, VlanId, VlanRange
+from hydra.policy import Transition
 
 VLAN_GENERATIONS: Final = 3
 """VLAN-IDs held at once for one optical port: in use, being set up, and resting."""
@@ -295,6 +296,31 @@ def check_devices(
                 tor.driver,
                 at=at,
             )
+
+
+def check_transition(transition: str, expansion: Expansion, log: ProblemLog) -> None:
+    """Only the hitless one may touch mirrors that are not emulated on this machine."""
+    if transition == Transition.HITLESS.value:
+        return
+    for plane, _, _ in expansion.planes:
+        if not _is_emulated(plane.address):
+            log.add(
+                ("policy", "transition"),
+                "{} loses packets, and {} at {} may be a real switch: it is for planes emulated on "
+                "this machine; use hitless",
+                transition,
+                plane.name,
+                plane.address,
+            )
+            return
+
+
+def _is_emulated(address: str) -> bool:
+    """Whether a device at ``address`` can only be a process on this machine."""
+    endpoint = parse_endpoint(address.removeprefix("tcp:"))
+    if endpoint is not None:
+        return is_loopback(endpoint[0])
+    return address.startswith(("unix:", "/dev/pts/"))
 
 
 def _add_all(problems: Iterable[Problem], path: Path, at: str, log: ProblemLog) -> None:

@@ -15,7 +15,15 @@ from hydra.config.schema import Document, PolicySection, parse_document
 from hydra.config.source import YamlDocument, YamlError, parse_yaml
 from hydra.errors import ConfigError, Problem
 from hydra.model import Addressing, Fabric, SubstrateKind, VlanId, VlanRange
-from hydra.policy import ControllerSettings, DrainPolicy, Mode, OnDrift, Policy, Timeouts
+from hydra.policy import (
+    ControllerSettings,
+    DrainPolicy,
+    Mode,
+    OnDrift,
+    Policy,
+    Timeouts,
+    Transition,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,7 @@ def load(
     openflow, rest = checks.check_controller(document, log, warnings)
     expansion = expand(document, broken, log)
     addressing, vlans, parking = _check_fabric(document, broken, expansion, log, warnings)
+    checks.check_transition(document.policy.transition, expansion, log)
     checks.check_devices(expansion, optical_drivers, tor_drivers, log)
     if log:
         raise ConfigError(source, log.problems(yaml))
@@ -140,11 +149,12 @@ def _freeze_fabric(
 
 
 def _freeze_policy(section: PolicySection) -> Policy:
-    values = section.model_dump(exclude={"mode", "on_drift", "drain", "timeouts"})
+    values = section.model_dump(exclude={"mode", "on_drift", "drain", "timeouts", "transition"})
     return Policy(
         mode=Mode(section.mode),
         on_drift=OnDrift(section.on_drift),
         drain=DrainPolicy(**section.drain.model_dump()),
         timeouts=Timeouts(**section.timeouts.model_dump()),
+        transition=Transition(section.transition),
         **values,
     )

@@ -180,6 +180,7 @@ class PolicySection(_Section):
     preemption_notice_s: Positive = _POLICY.preemption_notice_s
     drain: DrainSection = DrainSection()
     timeouts: TimeoutsSection = TimeoutsSection()
+    transition: Literal["hitless", "as-published"] = "hitless"
     emulated_rules: Annotated[int, Field(ge=0, le=1_000_000)] = _POLICY.emulated_rules
 
 

@@ -246,6 +246,15 @@ def test_is_reported_at_its_path(demo, problems_of, where, value, path, words):
     assert all(problem.line for problem in problems)
 
 
+@pytest.mark.parametrize("address", ["10.9.9.9:5025", "ocs.example:5025", "/dev/ttyUSB0"])
+def test_what_loses_packets_is_for_emulated_mirrors_only(demo, problems_of, load_data, address):
+    demo["policy"]["transition"] = "as-published"
+    load_data(demo)
+    demo["planes"][0]["address"] = address
+    problem = next(p for p in problems_of(demo) if p.path == "policy.transition")
+    assert f"p1 at {address} may be a real switch" in problem.message
+
+
 def test_all_problems_come_at_once_in_the_order_of_the_file(demo, problems_of):
     for where, value in [
         (("policy", "max_hopps"), 3),

@@ -9,7 +9,15 @@ import pytest
 from hydra.config import schema
 from hydra.errors import ConfigError
 from hydra.model import Addressing
-from hydra.policy import ControllerSettings, DrainPolicy, Mode, OnDrift, Policy, Timeouts
+from hydra.policy import (
+    ControllerSettings,
+    DrainPolicy,
+    Mode,
+    OnDrift,
+    Policy,
+    Timeouts,
+    Transition,
+)
 
 from .conftest import CONFIGS, load_file
 
@@ -80,6 +88,7 @@ def test_every_setting_arrives(demo, load_data):
         "audit_interval_s": 90.0,
         "on_drift": "report",
         "quarantine_s": None,
+        "transition": "as-published",
         "emulated_rules": 5000,
         "drain": {"reads": 4, "interval_ms": 5.0, "bound_ms": 200.0},
         "timeouts": {"vswitch_s": 1, "tor_s": 2, "ocs_s": 3, "port_up_s": 4, "probe_s": 6},
@@ -106,6 +115,7 @@ def test_every_setting_arrives(demo, load_data):
         audit_interval_s=90.0,
         on_drift=OnDrift.REPORT,
         quarantine_s=None,
+        transition=Transition.AS_PUBLISHED,
         emulated_rules=5000,
         drain=DrainPolicy(4, 5.0, 200.0),
         timeouts=Timeouts(1.0, 2.0, 3.0, 4.0, 6.0),

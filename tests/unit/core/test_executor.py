@@ -23,7 +23,7 @@ from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, RackId, Topology, VlanId
 from hydra.pipeline import RuleKind
 from hydra.plan import diff, without
-from hydra.policy import DrainPolicy, Policy
+from hydra.policy import DrainPolicy, Policy, Transition
 from hydra.rules import RemoveByCookie
 from tests.unit.core.fabrics import (
     circuit_between,
@@ -308,6 +308,47 @@ def test_the_watch_sees_an_executor_that_forgets_a_step(broken, words):
     execution = broken(FABRIC, Policy(), sound.plan, sound.conditions, ORDER)
     with pytest.raises(Violation, match=words):
         Watch(network, execution).run()
+
+
+class _Indulgent(Watch):
+    """Looks at the end only."""
+
+    def _mirrors_may_move(self, command):
+        pass
+
+    def look(self, command):
+        pass
+
+
+def as_published():
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
+    return network, execution_of(network, old, target, Policy(transition=Transition.AS_PUBLISHED))
+
+
+def test_as_published_gets_there_without_divert_and_drain():
+    network, execution = as_published()
+    target = execution.plan.target
+    _Indulgent(network, execution).run()
+    assert execution.state is ReconfigurationState.DONE
+    assert execution.result == target
+    assert {batch.step for batch in network.batches}.isdisjoint({"divert", "drain"})
+
+
+def test_as_published_moves_mirrors_under_the_traffic():
+    with pytest.raises(Violation, match="did not confirm its divert"):
+        Watch(*as_published()).run()
+
+
+def test_as_published_reports_vswitches_that_are_away():
+    network, execution = as_published()
+    away = FABRIC.racks[0].servers[0]
+    connected = execution.conditions.connected - {away.vswitch.datapath_id}
+    execution.conditions = replace(execution.conditions, connected=connected)
+    _Indulgent(network, execution).run()
+    assert execution.unconfirmed == {away.name}
+    assert all(away.vswitch.datapath_id not in c.changes for c in network.commands(ApplyRules))
 
 
 LAST_HOP = circuit_between(FABRIC, 1, 2, plane=1)

@@ -8,6 +8,12 @@ from mininet_scenarios.delays import mean, split
 from .results import TIMELINE
 
 
+def test_without_a_divert_the_delay_begins_with_the_first_change():
+    undiverted = [step for step in TIMELINE if step.step not in ("divert", "drain")]
+    delay = split(undiverted, switching_ms=25.0)
+    assert (delay.total_ms, delay.delay_ms, delay.divert_ms) == (49.0, 49.0, 0.0)
+
+
 def test_a_timeline_is_taken_apart_by_substep() -> None:
     delay = split(TIMELINE, switching_ms=25.0)
     assert delay.total_ms == 91.0

@@ -15,6 +15,7 @@ from rich.console import Console
 from apps.cli import hydra
 from hydra.errors import HydraError, UnknownName
 from mininet_scenarios.experiments import NAMES, helios_patterns, load, mordia_slots, runner
+from mininet_scenarios.experiments import fig9a as fig9a_both_ways
 from mininet_scenarios.experiments.bounds import packet_share
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting
 from mininet_scenarios.report import Row
@@ -81,7 +82,11 @@ def test_list_and_unknown_names():
     assert invoke("run", "tornament").exit_code == 1
 
 
-@pytest.mark.parametrize(("name", "result"), [("fig9a", fig9a_result), ("fig9b", fig9b_result)])
+def both_ways():
+    return fig9a_both_ways.BothWays(fig9a_result(), fig9a_result(mbps=80.0))
+
+
+@pytest.mark.parametrize(("name", "result"), [("fig9a", both_ways), ("fig9b", fig9b_result)])
 def test_the_demo_s_experiments_conclude_and_draw(name, result, tmp_path):
     experiment = load(name)
     assert experiment.needs_data_plane
