@@ -14,6 +14,7 @@ from benchmarks import (
     planner,
     probing,
     reconfigurations,
+    recovery,
     rest,
     retag,
     rule_encoding,
@@ -41,6 +42,7 @@ BENCHMARKS = (
     fuzz_codecs,
     probing,
     detection,
+    recovery,
 )
 
 

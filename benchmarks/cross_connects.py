@@ -23,7 +23,7 @@ from benchmarks._report import Result, report
 from drivers.registry import OPTICAL, optical_switch
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from hydra.roles import OpticalSwitch
-from mininet_scenarios.emulators.craft_terminal import PASSWORD
+from mininet_scenarios.emulators.craft_terminal import LOGIN
 
 REPOSITORY = Path(__file__).parents[1]
 PORTS = 192
@@ -178,7 +178,7 @@ def plane_results() -> list[Result]:
 
 
 def main() -> int:
-    os.environ |= {LOGIN_VARIABLE: "root", CRAFT_VARIABLE: PASSWORD}
+    os.environ |= {LOGIN_VARIABLE: "root", CRAFT_VARIABLE: LOGIN[1]}
     results = [*driver_results(), *plane_results()]
     report("cross_connects", results)
     return 0 if all(result.meets_target for result in results) else 1

@@ -2,13 +2,15 @@
 
 ``python -m benchmarks.reconfigurations [NUMBER]`` (root; 50 unless told, once under paced UDP and
 once under TCP). The circuit of one pair of the demo fabric goes from plane to plane once a second,
-under 1000 datagrams a second of that pair (80 % of electrical capacity) and of a pair that stays;
-then under a TCP flow of the moved pair at full speed. The baseline is the same traffic without any
+under 1000 datagrams a second of that pair (80 % of electrical capacity) and of a pair that stays,
+beside sparse ones that a third pair sends electrically to where the diverted ones arrive; then
+under a TCP flow of the moved pair at full speed. The baseline is the same traffic without any
 change, and for delays the published prototype (HydRA, section V.B).
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +30,8 @@ PAYLOAD_BYTES = 950
 """8 Mb/s with headers, of the electrical network's 10."""
 PAPER_MS = 2200.0
 TARGET_MS = 100.0
-_MOVED, _KEPT = ("h11", "h21"), ("h31", "h41")
+_MOVED, _KEPT, _ELECTRICAL = ("h11", "h21"), ("h31", "h41"), ("h42", "h21")
+_ELECTRICAL_PPS = 100.0
 _LEAD_S = 1.0
 
 
@@ -37,6 +40,8 @@ class UdpRun:
     changes: tuple[Change, ...]
     moved: UdpResult
     kept: UdpResult
+    electrical: UdpResult
+    """Of a pair without circuits, to the server that the moved pair sends to."""
     losses: Losses
 
 
@@ -58,16 +63,21 @@ def _perform(
 
 
 def udp_run(stage: Stage, client: ControllerClient, number: int) -> UdpRun:
-    seconds = 2 * _LEAD_S + number * PERIOD_S
+    """With ``number`` 0, for as long as ten changes take: the static run."""
+    seconds = 2 * _LEAD_S + (number or 10) * PERIOD_S
     before = stage.losses()
     count = int(seconds * PPS)
+    sparse = int(seconds * _ELECTRICAL_PPS)
     with (
+        paced_stream(
+            stage, *_ELECTRICAL, pps=_ELECTRICAL_PPS, payload_bytes=200, count=sparse
+        ) as electrical,
         paced_stream(stage, *_KEPT, pps=PPS, payload_bytes=200, count=count) as kept,
         paced_stream(stage, *_MOVED, pps=PPS, payload_bytes=PAYLOAD_BYTES, count=count) as moved,
     ):
         switching_ms = stage.fabric.planes[0].switching_ms
         changes = _perform(client, number, switching_ms, moved.sender.started_s)
-        results = moved.finish(seconds), kept.finish(seconds)
+        results = tuple(stream.finish(seconds) for stream in (moved, kept, electrical))
     return UdpRun(changes, *results, stage.losses().since(before))
 
 
@@ -124,7 +134,7 @@ def main(argv: Sequence[str]) -> int:
     with demo_stage() as stage, stage.controller({"mode": "on-request"}) as client:
         demands = [PairDemand("r1", "r2", 80.0), PairDemand("r3", "r4", 80.0)]
         client.reconfigure(demands, use_planes=("p1",))
-        static = tcp_run(stage, client, 0)
+        static, static_udp = tcp_run(stage, client, 0), udp_run(stage, client, 0)
         udp = udp_run(stage, client, number)
         tcp = tcp_run(stage, client, number)
     under_udp, under_tcp = f"{number} changes, paced UDP", f"{number} changes, TCP"
@@ -134,9 +144,15 @@ def main(argv: Sequence[str]) -> int:
         for case, pair, found in (
             (under_udp, "moved", udp.moved),
             (under_udp, "kept", udp.kept),
+            (under_udp, "electrical", udp.electrical),
             (under_tcp, "kept", tcp.kept),
         )
     ]  # fmt: skip
+    results.append(
+        Result(under_udp, "p99 one-way delay, electrical pair", "ms", "lower",
+               udp.electrical.p99_delay_ms or math.nan,
+               static_udp.electrical.p99_delay_ms or math.nan, "static")
+    )  # fmt: skip
     results += _losses(under_udp, udp.losses, static.losses)
     results += _losses(under_tcp, tcp.losses, static.losses)
     per_change = tcp.retransmits / number

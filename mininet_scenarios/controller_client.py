@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -145,19 +146,27 @@ class ControllerClient:
 
         Raises ControllerError unless the reconfiguration is *done* with nothing left out.
         """
-        body = {
-            "demand": [entry for pair in demand for entry in pair.entries()],
-            "racks": None if racks is None else sorted(racks),
-            "use_planes": None if use_planes is None else sorted(use_planes),
-        }
-        record = self._await_end(self._queue(body), timeout_s)
+        number = self.request(demand, racks=racks, use_planes=use_planes)
+        record = self._await_end(number, timeout_s)
         if record.state != ReconfigurationState.DONE.value:
             raise ControllerError(
                 f"reconfiguration {record.id} ended {record.state}: {record.reason or 'no reason'}"
             )
         return record
 
-    def _queue(self, body: Mapping[str, Any]) -> str:
+    def request(
+        self,
+        demand: Sequence[PairDemand],
+        *,
+        racks: Collection[str] | None = None,
+        use_planes: Collection[str] | None = None,
+    ) -> str:
+        """Ask for a topology; returns the identifier of the reconfiguration at once."""
+        body = {
+            "demand": [entry for pair in demand for entry in pair.entries()],
+            "racks": None if racks is None else sorted(racks),
+            "use_planes": None if use_planes is None else sorted(use_planes),
+        }
         try:
             response = self._http.post("/v1/reconfigurations", json=body)
         except httpx.TransportError as error:
@@ -168,11 +177,19 @@ class ControllerClient:
             )
         return str(response.json()["id"])
 
+    def reconfiguration(self, reconfiguration_id: str) -> ReconfigurationRecord:
+        return ReconfigurationRecord.from_json(
+            self._get(f"/v1/reconfigurations/{reconfiguration_id}")
+        )
+
+    def circuits_per_plane(self) -> Counter[str]:
+        """How many circuits the controller says are up, by plane."""
+        return Counter(str(one["plane"]) for one in self._get("/v1/topology")["circuits"])
+
     def _await_end(self, reconfiguration_id: str, timeout_s: float) -> ReconfigurationRecord:
         deadline_s = time.monotonic() + timeout_s
         while True:
-            data = self._get(f"/v1/reconfigurations/{reconfiguration_id}")
-            record = ReconfigurationRecord.from_json(data)
+            record = self.reconfiguration(reconfiguration_id)
             if record.finished:
                 return record
             if time.monotonic() > deadline_s:

@@ -91,7 +91,16 @@ class Stage:
 
     @contextmanager
     def controller(self, policy: Mapping[str, Any]) -> Iterator[ControllerClient]:
-        """A controller with these changes to the policy, ready to work; it ends with the block.
+        """A controller with these changes to the policy, ready to work; it ends with the block."""
+        with (
+            self.controller_process(policy) as process,
+            ControllerClient(process.base_url) as client,
+        ):
+            yield client
+
+    @contextmanager
+    def controller_process(self, policy: Mapping[str, Any]) -> Iterator[ControllerProcess]:
+        """The same, for who wants to end it, kill it and start it again.
 
         The data plane stays as it is when a controller ends, and the next one takes it over.
         """
@@ -104,11 +113,8 @@ class Stage:
             "policy": {**self.config.get("policy", {}), **policy},
         }
         path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
-        with (
-            ControllerProcess(path) as process,
-            ControllerClient(process.base_url) as client,
-        ):
-            yield client
+        with ControllerProcess(path) as process:
+            yield process
 
     # -- jobs in hosts -------------------------------------------------------------------------
 

@@ -29,6 +29,9 @@ class UdpResult:
     reordered: int
     max_gap_ms: float
     pps: float
+    median_delay_ms: float | None
+    """One way; None where nothing arrived."""
+    p99_delay_ms: float | None
     socket_drops: int | None
     """Of ``lost``, what arrived but found the receiver's socket full."""
 
@@ -42,6 +45,8 @@ class UdpResult:
             reordered=received.reordered,
             max_gap_ms=received.max_gap_ms,
             pps=sent.pps,
+            median_delay_ms=received.median_delay_ms,
+            p99_delay_ms=received.p99_delay_ms,
             socket_drops=received.socket_drops,
         )
 

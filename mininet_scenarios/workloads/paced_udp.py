@@ -18,14 +18,17 @@ import ipaddress
 import socket
 import struct
 import time
+from array import array
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, write_report
 
-HEADER: Final = struct.Struct("!4sBxHQ")
-"""Magic, kind, stream, then the number of the datagram (DATA) or how many there were (END)."""
+HEADER: Final = struct.Struct("!4sBxHQd")
+"""Magic, kind, stream, the number of the datagram (DATA) or how many there were (END), and when it
+was sent (``CLOCK_MONOTONIC``, s: both ends are on one machine)."""
 MAGIC: Final = b"HyUD"
 DATA: Final = 1
 END: Final = 2
@@ -92,6 +95,9 @@ class ReceiveReport:
     max_gap_ms: float
     """Longest silence between two datagrams."""
     max_gap_at_s: float | None
+    median_delay_ms: float | None
+    """From the send call of a datagram to its receipt; None where none came."""
+    p99_delay_ms: float | None
     gaps: tuple[SequenceGap, ...] = ()
 
     @property
@@ -145,6 +151,8 @@ class Ledger:
     max_gap_s: float = 0.0
     max_gap_at_s: float | None = None
     gaps: list[SequenceGap] = field(default_factory=list)
+    delays_s: array[float] = field(default_factory=lambda: array("d"))
+    """Of every datagram heard, from its sending."""
     _next: int = 0
     _missing: set[int] = field(default_factory=set)
 
@@ -172,6 +180,7 @@ class Ledger:
         self.last_s = now_s
 
     def report(self, socket_drops: int | None) -> ReceiveReport:
+        delays_ms = sorted(delay_s * 1e3 for delay_s in self.delays_s)
         return ReceiveReport(
             received=self.received,
             expected=self._next if self.total is None else max(self.total, self._next),
@@ -184,8 +193,15 @@ class Ledger:
             last_s=self.last_s,
             max_gap_ms=self.max_gap_s * 1e3,
             max_gap_at_s=self.max_gap_at_s,
+            median_delay_ms=_at(delays_ms, 0.5),
+            p99_delay_ms=_at(delays_ms, 0.99),
             gaps=tuple(self.gaps),
         )
+
+
+def _at(ordered: Sequence[float], share: float) -> float | None:
+    """The value that ``share`` of the ordered ones lie below."""
+    return ordered[int(share * (len(ordered) - 1))] if ordered else None
 
 
 def _udp_socket(address: str) -> socket.socket:
@@ -230,7 +246,8 @@ def send(
             elif late_s > pace.catch_up * interval_s:
                 behind += 1
                 due_s += late_s
-            refused += not _sent(sock, HEADER.pack(MAGIC, DATA, stream, sent) + padding)
+            header = HEADER.pack(MAGIC, DATA, stream, sent, time.monotonic())
+            refused += not _sent(sock, header + padding)
             if not sent and ready is not None:
                 ready.touch()
             sent += 1
@@ -238,7 +255,7 @@ def send(
         finished_s = time.monotonic()
         for _ in range(_END_REPEATS):
             time.sleep(_END_INTERVAL_S)
-            _sent(sock, HEADER.pack(MAGIC, END, stream, sent))
+            _sent(sock, HEADER.pack(MAGIC, END, stream, sent, time.monotonic()))
     return SendReport(sent, refused, started_s, finished_s, behind)
 
 
@@ -278,11 +295,12 @@ def _enter(ledger: Ledger, datagram: bytes, stream: int, now_s: float) -> None:
     if len(datagram) < HEADER.size:
         ledger.foreign += 1
         return
-    magic, kind, its_stream, number = HEADER.unpack_from(datagram)
+    magic, kind, its_stream, number, sent_s = HEADER.unpack_from(datagram)
     if magic != MAGIC or its_stream != stream or kind not in {DATA, END}:
         ledger.foreign += 1
     elif kind == DATA:
         ledger.arrived(number, now_s)
+        ledger.delays_s.append(now_s - sent_s)
     else:
         ledger.total = number
 

@@ -39,7 +39,7 @@ def change(at_s: float) -> Change:
 
 
 def udp(lost: int = 0, sent: int = 12_000) -> UdpResult:
-    return UdpResult(sent, sent - lost, lost, 0, 0, 4.0, 1500.0, 0)
+    return UdpResult(sent, sent - lost, lost, 0, 0, 4.0, 1500.0, 0.2, 0.6, 0)
 
 
 def tcp(rules: int, average_mbps: float, changes: tuple[Change, ...]) -> TcpRun:

@@ -55,6 +55,9 @@ def test_every_datagram_is_accounted_for_over_loopback(tmp_path: Path, address: 
     assert sent.finished_s - sent.started_s >= 0.49
     assert heard.first_s is not None
     assert heard.first_s >= sent.started_s
+    assert heard.median_delay_ms is not None
+    assert heard.p99_delay_ms is not None
+    assert 0 < heard.median_delay_ms <= heard.p99_delay_ms < 5000
 
 
 def test_both_ends_write_their_report_when_terminated(tmp_path: Path) -> None:

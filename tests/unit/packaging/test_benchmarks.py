@@ -1,0 +1,17 @@
+"""Every benchmark can be started, and `make bench` runs them all."""
+
+import importlib
+import pkgutil
+
+import benchmarks
+from benchmarks import __main__ as everything
+
+NAMES = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
+
+
+def test_all_are_run_by_make_bench():
+    public = {name for name in NAMES if not name.startswith("_")}
+    run = {module.__name__.removeprefix("benchmarks.") for module in everything.BENCHMARKS}
+    assert run | {"reconfigurations"} == public
+    for name in NAMES:
+        assert importlib.import_module(f"benchmarks.{name}")
