@@ -65,6 +65,20 @@ class Live:
         """Give two racks a circuit on one of these planes; the finished reconfiguration."""
         return self.client.reconfigure([PairDemand(a, b, 80)], use_planes=planes or None)
 
+    def devices_are_connected(self) -> bool:
+        return all(device["connected"] for device in self.get("/v1/devices")["devices"])
+
+    def give_everything_back(self) -> None:
+        """No reservation, no quarantine, no circuit: for the next test with this controller."""
+        wait_until(self.devices_are_connected, 30)
+        for reservation in self.get("/v1/reservations?state=active")["reservations"]:
+            answer = self.api("DELETE", f"/v1/reservations/{reservation['id']}")
+            assert answer.is_success, answer.text
+        for port in self.get("/v1/quarantine")["ports"]:
+            self.api("DELETE", f"/v1/quarantine/{port['rack']}/{port['port']}")
+        self.client.reconfigure([])
+        assert self.get("/v1/topology")["circuits"] == []
+
     def planes_between(self, a: str, b: str) -> tuple[str, ...]:
         """The planes of two racks' path in the order of its hops; empty: electrical."""
         for path in self.get("/v1/topology")["paths"]:
