@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from apps.fleet import Fleet
 from hydra.frames import announcement
 from hydra.model import Fabric, NetworkState, Server, VlanId
-from hydra.pipeline import Port
+from hydra.substrate import Substrate
 
 Announced = Sequence[tuple[Server, tuple[VlanId, ...]]]
 
@@ -31,13 +31,12 @@ class Announcer:
     def __init__(
         self,
         fleet: Fleet,
-        untagged: Sequence[Port],
+        substrate: Substrate,
         current: Callable[[], Announced],
         interval_s: float,
     ) -> None:
-        """``untagged``: the ports that lead to the server's rack and to the electrical network."""
         self._fleet = fleet
-        self._untagged = untagged
+        self._substrate = substrate
         self._current = current
         self._interval_s = interval_s
         self._stop = threading.Event()
@@ -59,11 +58,20 @@ class Announcer:
         return self._running
 
     def announce(self, servers: Announced) -> None:
-        """Send each server's address on its VLANs, untagged in its rack, and electrically."""
+        """Send each server's address wherever switches learn it: on the VLANs that lead to it,
+        untagged in its rack, and electrically.
+        """
+        vlans_of = {server.name: vlans for server, vlans in servers}
         self._fleet.send_frames(
             {
-                server.vswitch.datapath_id: self._frames_of(server, vlans)
-                for server, vlans in servers
+                switch.datapath: [
+                    (port, announcement(server.mac, vlan))
+                    for server in switch.servers
+                    if server.name in vlans_of
+                    for port, vlan in self._substrate.announced(server, vlans_of[server.name])
+                ]
+                for rack in dict.fromkeys(server.rack for server, _ in servers)
+                for switch in self._substrate.steering(rack)
             }
         )
 
@@ -71,9 +79,3 @@ class Announcer:
         while not self._stop.wait(self._interval_s):
             with self._running:
                 self.announce(self._current())
-
-    def _frames_of(self, server: Server, vlans: Iterable[VlanId]) -> Iterator[tuple[Port, bytes]]:
-        for vlan in vlans:
-            yield Port.OPTICAL, announcement(server.mac, vlan)
-        for port in self._untagged:
-            yield port, announcement(server.mac, None)

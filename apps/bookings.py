@@ -18,6 +18,7 @@ from hydra.model import Fabric, NetworkState
 from hydra.plan import Pair, paths_by_pair
 from hydra.reservations import Pin, Reservation, ReservationRequest
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
+from hydra.substrate import substrate_of
 
 LOG = logging.getLogger("hydra.bookings")
 _PLACEMENT_ATTEMPTS: Final = 3
@@ -39,6 +40,7 @@ class Bookings:
         enqueue: Callable[[Callable[[], None]], None],
     ) -> None:
         self._fabric = fabric
+        self._substrate = substrate_of(fabric)
         self._planning = planning
         self._mover = mover
         self._upkeep = upkeep
@@ -147,11 +149,17 @@ class Bookings:
         ready = self._upkeep.ready_switches()
         for name in (request.src, request.dst):
             server = self._fabric.server_by_name.get(name)
-            servers = self._fabric.rack_by_name[name].servers if server is None else (server,)
-            if not any(s.vswitch.datapath_id in ready for s in servers):
-                who = ", ".join(s.vswitch.bridge for s in servers)
+            rack = self._fabric.rack_by_name[name].id if server is None else server.rack
+            switches = [
+                switch.datapath
+                for switch in self._substrate.steering(rack)
+                if server is None or server in switch.servers
+            ]
+            if ready.isdisjoint(switches):
+                names = self._substrate.owned()
+                who = ", ".join(names[datapath] for datapath in switches)
                 raise DeviceUnavailable(
-                    name, f"vswitch {who} is not connected: check its controller setting"
+                    name, f"switch {who} is not connected: check its controller setting"
                 )
 
     def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:

@@ -69,6 +69,7 @@ from hydra.service import (
     Reconfiguration,
     ReservationPreview,
 )
+from hydra.substrate import substrate_of
 from hydra.surveillance import LostPath
 from hydra.worth import decide, judge, no_plan
 
@@ -404,8 +405,8 @@ class Controller:
         )
 
     def _rules(self, plan: Plan) -> int:
-        racks = self._fabric.racks
-        return sum(len(racks[a].servers) + len(racks[b].servers) for a, b in plan.affected)
+        steering = substrate_of(self._fabric).steering
+        return sum(len(steering(a)) + len(steering(b)) for a, b in plan.affected)
 
     def _judge(self, plan: Plan, proposal: Proposal) -> Verdict:
         ages = [self._ledger.age_s(circuit) for circuit in plan.disconnect]

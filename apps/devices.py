@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from apps.metrics import Metrics
 from drivers.registry import optical_switch, tor_switch
-from hydra.errors import DeviceError, HeldElsewhere, HydraError, UnknownName
+from hydra.errors import DeviceError, DeviceUnavailable, HeldElsewhere, HydraError, UnknownName
 from hydra.model import CrossConnect, Fabric, PlaneId, RackId
 from hydra.policy import Policy
 from hydra.reconcile import Actual
@@ -25,6 +25,7 @@ from hydra.roles import (
     TorSwitch,
 )
 from hydra.service import DeviceStatus
+from hydra.substrate import substrate_of
 
 LOG = logging.getLogger("hydra.devices")
 _READERS: Final = 32
@@ -104,6 +105,7 @@ class Devices:
         self._tors: dict[RackId, _Slot[TorSwitch]] = {
             rack.id: _Slot(tor_switch(rack, policy.timeouts.tor_s), metrics)
             for rack in fabric.racks
+            if substrate_of(fabric).retags
         }
 
     def claim(self) -> None:
@@ -134,7 +136,11 @@ class Devices:
     def read(self, ports: Mapping[RackId, Collection[str]]) -> tuple[Actual, list[str]]:
         """All mirrors, and the VLANs of these ports, in parallel; with the names of the silent."""
         planes = {plane: self._pool.submit(self.cross_connects, plane) for plane in self._planes}
-        tors = {rack: self._pool.submit(self.vlans, rack, names) for rack, names in ports.items()}
+        tors = {
+            rack: self._pool.submit(self.vlans, rack, names)
+            for rack, names in ports.items()
+            if rack in self._tors
+        }
         mirrors = {plane: _answer(future) for plane, future in planes.items()}
         vlans = {rack: _answer(future) for rack, future in tors.items()}
         silent = [self._fabric.planes[plane].name for plane, got in mirrors.items() if got is None]
@@ -163,7 +169,11 @@ class Devices:
         self._tors[rack].use(lambda device: device.set_vlans(wanted))
 
     def link_up(self, rack: RackId, ports: Collection[str]) -> Mapping[str, bool]:
-        return self._tors[rack].use(lambda device: device.link_up(ports))
+        """Raises DeviceUnavailable, too, for a ToR that only speaks OpenFlow and does not now."""
+        slot = self._tors.get(rack)
+        if slot is None:
+            raise DeviceUnavailable(self._fabric.racks[rack].name, "not connected by OpenFlow")
+        return slot.use(lambda device: device.link_up(ports))
 
     def tasks(self, plane: PlaneId) -> tuple[Task, ...]:
         """What people were asked to do; nothing, for a device that needs none."""
@@ -189,8 +199,9 @@ class Devices:
         return None if slot.connected else slot.problem
 
     def tor_problem(self, rack: RackId) -> str | None:
-        slot = self._tors[rack]
-        return None if slot.connected else slot.problem
+        """None, too, for a ToR that has no session of its own beside OpenFlow."""
+        slot = self._tors.get(rack)
+        return None if slot is None or slot.connected else slot.problem
 
     def statuses(self) -> list[DeviceStatus]:
         planes = [
@@ -201,7 +212,7 @@ class Devices:
         tors = [
             DeviceStatus(rack.name, "tor", rack.tor.driver, slot.connected, slot.problem)
             for rack in self._fabric.racks
-            for slot in (self._tors[rack.id],)
+            if (slot := self._tors.get(rack.id)) is not None
         ]
         return planes + tors
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from apps.framework import Connection, PortInfo, Post
 from apps.openflow import (
@@ -35,8 +36,8 @@ from drivers.codecs.openflow import (
 )
 from hydra.frames import parse_probe
 from hydra.model import DatapathId, Fabric
-from hydra.pipeline import Port
 from hydra.rules import RuleChange
+from hydra.substrate import substrate_of
 
 _FIRST_XID = 0x4000_0000
 _XIDS = 0x4000_0000
@@ -59,6 +60,14 @@ class _Pending:
     error: str | None = None
 
 
+class Question(NamedTuple):
+    """Whose counters, and of what."""
+
+    switch: DatapathId
+    table: int | None
+    """None: those of its ports."""
+
+
 class SwitchGoneError(Exception):
     """The connection ended before the switch answered: the outcome is unknown."""
 
@@ -71,7 +80,7 @@ class Fleet:
     """Every switch that speaks OpenFlow to this controller."""
 
     def __init__(self, fabric: Fabric, post: Post) -> None:
-        self._fabric = fabric
+        self._substrate = substrate_of(fabric)
         self._post = post
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -112,17 +121,17 @@ class Fleet:
             watcher(identity)
 
     def _numbers(self, datapath: DatapathId, names: Mapping[str, PortInfo]) -> SwitchPorts:
-        server = self._fabric.server_by_datapath.get(datapath)
-        if server is None:
-            return SwitchPorts()
-
         def number(name: str) -> int:
             port = names.get(name)
             return port.number if port is not None else 0
 
-        vswitch = server.vswitch
+        ports = self._substrate.ports(datapath)
         return SwitchPorts(
-            number(vswitch.host_port), number(vswitch.optical_port), number(vswitch.electrical_port)
+            number(ports.host),
+            number(ports.optical),
+            number(ports.electrical),
+            tuple(map(number, ports.servers)),
+            tuple(map(number, ports.wired)),
         )
 
     def switch_disconnected(self, datapath: int, connection: Connection) -> None:
@@ -225,8 +234,8 @@ class Fleet:
             return None if switch is None else switch.names.get(name)
 
     def missing_ports(self, datapath: DatapathId) -> tuple[str, ...]:
-        """Configured ports that a connected vswitch does not have."""
-        wanted = self._fabric.server_by_datapath[datapath].vswitch.ports
+        """Configured ports that a connected switch does not have."""
+        wanted = self._substrate.ports(datapath).every
         with self._lock:
             switch = self._switches.get(datapath)
             return tuple(n for n in wanted if n not in switch.names) if switch else ()
@@ -278,29 +287,27 @@ class Fleet:
             for datapath, result in {**known, **told}.items()
         }
 
-    def ask_for_counters(
-        self, datapaths: Collection[DatapathId], table: int
-    ) -> dict[DatapathId, Future[bytes]]:
-        """Ask vswitches for the counters of one table's rules, and ToRs for those of their ports.
+    def ask_for_counters(self, questions: Collection[Question]) -> dict[Question, Future[bytes]]:
+        """Ask switches for the counters of a table's rules, or of their ports.
 
         Returns at once. Each future becomes the body of the reply, for
         :func:`apps.openflow.decode_flow_stats` or :meth:`ports_by_name`; or raises what stood in
         the way. Switches that are not connected are left out. :meth:`give_up` one that is late.
         """
-        asked: dict[DatapathId, Future[bytes]] = {}
+        asked: dict[Question, Future[bytes]] = {}
         sending: list[tuple[Connection, bytes]] = []
         with self._lock:
-            for datapath in datapaths:
-                switch = self._switches.get(datapath)
+            for question in questions:
+                switch = self._switches.get(question.switch)
                 if switch is None:
                     continue
                 xid, future = self._next_xid(), Future[bytes]()
-                self._pending[xid] = _Pending(datapath, future)
-                asked[datapath] = future
-                if datapath in self._fabric.rack_by_tor_datapath:
+                self._pending[xid] = _Pending(question.switch, future)
+                asked[question] = future
+                if question.table is None:
                     message = encode_port_stats_request(xid)
                 else:
-                    message = encode_flow_stats_request(table, 0, 0, xid)
+                    message = encode_flow_stats_request(question.table, 0, 0, xid)
                 sending.append((switch.connection, message))
         if sending:
             self._post(lambda: _send_all(sending))
@@ -383,7 +390,7 @@ class Fleet:
             self._changed.wait_for(lambda: not missing(), timeout_s)
             return missing()
 
-    def send_frames(self, frames: Mapping[DatapathId, Iterable[tuple[Port, bytes]]]) -> None:
+    def send_frames(self, frames: Mapping[DatapathId, Iterable[tuple[int, bytes]]]) -> None:
         """Packet-out; switches that are not connected are passed over."""
         for datapath, items in frames.items():
             with self._lock:
@@ -398,11 +405,11 @@ class Fleet:
             if message:
                 self._send(switch.connection, message)
 
-    def optical_port(self, datapath: DatapathId) -> int:
-        """The number of a vswitch's optical port; 0 while it is not connected or has none."""
+    def port_number(self, datapath: DatapathId, port: int) -> int:
+        """The number of a symbolic port; 0 while the switch is not connected or has none such."""
         with self._lock:
             switch = self._switches.get(datapath)
-            return 0 if switch is None else switch.ports.optical
+            return 0 if switch is None else switch.ports.number(port)
 
     def send_messages(self, messages: Mapping[DatapathId, bytes | bytearray]) -> None:
         """OpenFlow messages that nobody answers, all in one visit to the hub."""

@@ -31,11 +31,9 @@ from hydra.model import (
 from hydra.policy import Policy
 from topology.algorithms import Entry, Product, entry
 from topology.bounds import served_share_bound
-from topology.checks import check_transit, check_vlans
+from topology.marks import marks_of
 from topology.plan_checks import check_result
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved, Timing
-from topology.transit import transit_order
-from topology.vlan import allocate
 
 _PLAIN: Final = re.compile(r"(?P<racks>[0-9]+)x(?P<planes>[0-9]+)(?:@(?P<mbps>[0-9.eE+]+))?")
 _PLAIN_RATE_MBPS: Final = 10_000.0
@@ -212,9 +210,8 @@ class Study:
             return None, ""
         if result.topology == self.current.topology:
             return self.current, ""
-        vlans = self.fabric.circuit_vlans
         try:
-            return allocate(self.arrays, self.current, result.topology, vlans), ""
+            return marks_of(self.fabric).state(self.current, result.topology), ""
         except PlanError as error:
             return None, str(error)
 
@@ -224,9 +221,10 @@ class Study:
         now = self.current
         problems = check_result(self.arrays, self.demand, now.topology, Reserved(), budget, result)
         if state is not None:
-            order = transit_order(self.arrays, now, state)
-            problems += check_vlans(self.arrays, state, self.fabric.circuit_vlans)
-            problems += check_transit(
-                self.arrays, now, state, order.disconnect_first, order.connect_last
+            marks = marks_of(self.fabric)
+            order = marks.order(now, state)
+            problems += marks.problems(state)
+            problems += marks.transit_problems(
+                now, state, order.disconnect_first, order.connect_last
             )
         return tuple(problems)

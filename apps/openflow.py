@@ -38,8 +38,21 @@ from drivers.codecs.openflow import (
     encode_bundle_control,
     encode_bundled,
     encode_multipart_request,
+    port_stats_body,
 )
-from hydra.pipeline import SHAPES, Arg, Field, Output, Port, PushVlan, RuleKind, Shape, ToController
+from hydra.pipeline import (
+    SHAPES,
+    Arg,
+    Field,
+    Output,
+    Port,
+    PushVlan,
+    RuleKind,
+    Shape,
+    ToController,
+    place_of_server,
+    place_of_wired,
+)
 from hydra.rules import FlowRule, Install, Remove, RuleChange
 
 TAKEN_OVER: Final = "another controller has taken this switch over: stop one of the two"
@@ -52,16 +65,22 @@ _VLAN_PRESENT: Final = 0x1000
 
 @dataclass(frozen=True, slots=True)
 class SwitchPorts:
-    """One switch's OpenFlow port numbers for the symbolic ports."""
+    """One switch's OpenFlow port numbers for the symbolic ports; 0 for one that it has not."""
 
     host: int = 0
     optical: int = 0
     electrical: int = 0
+    servers: tuple[int, ...] = ()
+    wired: tuple[int, ...] = ()
 
     def number(self, port: int) -> int:
         """A symbolic port's number; a real number stays as it is."""
         if port >= 0:
             return port
+        if (place := place_of_server(port)) is not None:
+            return self.servers[place]
+        if (place := place_of_wired(port)) is not None:
+            return self.wired[place]
         return {
             Port.HOST: self.host,
             Port.OPTICAL: self.optical,
@@ -122,9 +141,10 @@ def _oxm(field: Field, ports: SwitchPorts) -> list[_Piece]:
     masked = field.mask is not None
     header = struct.pack("!HBB", _OXM_CLASS, code << 1 | masked, size * (1 + masked))
     value = field.value
-    if field.name == "in_port" and isinstance(value, int):
+    is_port = field.name == "in_port"
+    if is_port and isinstance(value, int):
         value = ports.number(value)
-    pieces: list[_Piece] = [header, _value(value, size)]
+    pieces: list[_Piece] = [header, _value(value, size, is_port=is_port)]
     if field.mask is not None:
         pieces.append(_value(field.mask, size))
     return pieces
@@ -136,12 +156,11 @@ def _match(fields: Sequence[Field], ports: SwitchPorts) -> list[_Piece]:
 
 
 def _output(action: Output, ports: SwitchPorts) -> list[_Piece]:
-    port: _Piece
     if isinstance(action.port, Arg):
-        port = _Hole(action.port.index, 4, is_port=True)
-    else:
-        port = ports.number(action.port).to_bytes(4, "big")
-    return [struct.pack("!HH", 0, 16), port, bytes(8)]
+        return [struct.pack("!HH", 0, 16), _Hole(action.port.index, 4, is_port=True), bytes(8)]
+    every = ports.servers if action.port is Port.SERVERS else (ports.number(action.port),)
+    # Never back where a frame came from: that would take another kind of port (OFPP_IN_PORT).
+    return [struct.pack("!HHI8x", 0, 16, number) for number in every]
 
 
 def _push_vlan(action: PushVlan) -> list[_Piece]:
@@ -299,7 +318,7 @@ def encode_packet_out(frame: bytes, port: int, xid: int) -> bytes:
 
 
 def encode_port_stats_request(xid: int) -> bytes:
-    return encode_multipart_request(MULTIPART_PORT_STATS, xid, struct.pack("!Ixxxx", PORT_ANY))
+    return encode_multipart_request(MULTIPART_PORT_STATS, xid, port_stats_body())
 
 
 # --- decoding --------------------------------------------------------------------------------

@@ -27,12 +27,11 @@ from hydra.reservations import Pin
 from hydra.service import PlanRequest
 from hydra.substrate import substrate_of
 from topology.algorithms import algorithm, objection
-from topology.checks import check_topology, check_transit, check_vlans
+from topology.checks import check_topology
 from topology.demand import estimate_maxmin, served_mbps
+from topology.marks import marks_of
 from topology.plan_checks import check_result
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved
-from topology.transit import transit_order
-from topology.vlan import allocate
 
 _FAINT_MBPS: Final = 1e-3
 """A demand that is served last and keeps out nobody."""
@@ -78,6 +77,7 @@ class Planning:
         self._fabric = fabric
         self._policy = policy
         self._arrays = FabricArrays.of(fabric)
+        self._marks = marks_of(fabric)
         servers = np.array([len(rack.servers) for rack in fabric.racks], dtype=np.float64)
         self._rack_mbps = servers * fabric.server_rate_mbps
         substrate = substrate_of(fabric)
@@ -288,12 +288,12 @@ class Planning:
     def _allocate(self, current: NetworkState, topology: Topology) -> NetworkState:
         if topology == current.topology:
             return current
-        return allocate(self._arrays, current, topology, self._fabric.circuit_vlans)
+        return self._marks.state(current, topology)
 
     def order_of(
         self, old: NetworkState, new: NetworkState
     ) -> tuple[frozenset[Circuit], frozenset[Circuit]]:
-        order = transit_order(self._arrays, old, new)
+        order = self._marks.order(old, new)
         return order.disconnect_first, order.connect_last
 
     def diff(self, current: NetworkState, target: NetworkState) -> Plan:
@@ -304,8 +304,10 @@ class Planning:
         plan = diff(self._fabric, current, target, self.order_of)
         problems = [
             *check_topology(self._fabric, target.topology, self._policy.max_hops),
-            *check_vlans(self._fabric, target, self._fabric.circuit_vlans),
-            *check_transit(self._fabric, current, target, plan.disconnect_first, plan.connect_last),
+            *self._marks.problems(target),
+            *self._marks.transit_problems(
+                current, target, plan.disconnect_first, plan.connect_last
+            ),
         ]
         if problems:
             raise PlanError("the planned topology is unsound: " + "; ".join(problems))

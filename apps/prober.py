@@ -18,6 +18,7 @@ from hydra.frames import PROBE_NONCE_BYTES, probe
 from hydra.model import DatapathId, Fabric, NetworkState, RackId, Server, VlanId
 from hydra.plan import Pair
 from hydra.policy import Policy
+from hydra.substrate import substrate_of
 from hydra.surveillance import LostPath, Surveillance, Way
 
 LOG = logging.getLogger("hydra.prober")
@@ -40,9 +41,10 @@ class Prober:
         metrics: Metrics | None = None,
     ) -> None:
         """``standing`` tells the present state and the pairs that are being moved, ``able`` which
-        vswitches can send and receive on circuits.
+        switches can send and receive on circuits.
         """
         self._fabric = fabric
+        self._substrate = substrate_of(fabric)
         self._interval_s = policy.probe_interval_s
         self._fleet = fleet
         self._standing = standing
@@ -121,7 +123,12 @@ class Prober:
             return
         self._seen_able = able
         self._servers = {
-            rack.id: [s for s in rack.servers if s.vswitch.datapath_id in able]
+            rack.id: [
+                server
+                for switch in self._substrate.steering(rack.id)
+                if switch.datapath in able
+                for server in switch.servers
+            ]
             for rack in self._fabric.racks
         }
 
@@ -133,14 +140,15 @@ class Prober:
             nonces: list[int] = []
             for index in range(way.copies if here and there else 0):
                 src, dst = here[index % len(here)], there[index % len(there)]
-                port = self._fleet.optical_port(src.vswitch.datapath_id)
+                datapath, symbol = self._substrate.launch(src, way.path)
+                port = self._fleet.port_number(datapath, symbol)
                 if not port:
                     continue
                 head, tail = self._frame(src, dst, way.vlan, port)
                 nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF
                 nonces.append(nonce)
                 packet_out = head + nonce.to_bytes(PROBE_NONCE_BYTES, "big") + tail
-                messages.setdefault(src.vswitch.datapath_id, bytearray()).extend(packet_out)
+                messages.setdefault(datapath, bytearray()).extend(packet_out)
             if nonces:
                 self._surveillance.sent(way, nonces, now_s)
                 sent += len(nonces)

@@ -35,9 +35,9 @@ from hydra.errors import DeviceError, OutcomeUnknown
 from hydra.executor import Steps
 from hydra.frames import probe
 from hydra.journal import Journal
-from hydra.model import CrossConnect, DatapathId, Fabric, RackId, Server, VlanId
-from hydra.pipeline import Port
+from hydra.model import CrossConnect, DatapathId, Fabric, RackId, Server
 from hydra.policy import Policy
+from hydra.substrate import substrate_of
 
 LOG = logging.getLogger("hydra.runner")
 _PROBE_ATTEMPTS = 4
@@ -57,6 +57,7 @@ class Runner:
         metrics: Metrics,
     ) -> None:
         self._fabric = fabric
+        self._substrate = substrate_of(fabric)
         self._policy = policy
         self._fleet = fleet
         self._devices = devices
@@ -197,23 +198,24 @@ class Runner:
     def _probe(self, command: ProbePath) -> tuple[str, ...]:
         """Probe both directions; returns those in which nothing came through."""
         a, b = command.ends
-        vlan, timeout_s = command.vlan, command.timeout_s
+        timeout_s = command.timeout_s
         missing = {(a, b), (b, a)}
         for _ in range(_PROBE_ATTEMPTS):
-            missing -= self._probe_once(vlan, missing, timeout_s / _PROBE_ATTEMPTS)
+            missing -= self._probe_once(command, missing, timeout_s / _PROBE_ATTEMPTS)
             if not missing:
                 break
         return tuple(sorted(f"{src.name} to {dst.name}" for src, dst in missing))
 
     def _probe_once(
-        self, vlan: VlanId, directions: set[tuple[Server, Server]], timeout_s: float
+        self, command: ProbePath, directions: set[tuple[Server, Server]], timeout_s: float
     ) -> set[tuple[Server, Server]]:
         waiting: dict[Future[None], tuple[int, tuple[Server, Server]]] = {}
         for src, dst in sorted(directions, key=lambda ends: ends[0].name):
             nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF
             waiting[self._fleet.expect_probe(nonce)] = (nonce, (src, dst))
-            frame = probe(src.mac, dst.mac, vlan, nonce)
-            self._fleet.send_frames({src.vswitch.datapath_id: [(Port.OPTICAL, frame)]})
+            frame = probe(src.mac, dst.mac, command.vlan, nonce)
+            datapath, port = self._substrate.launch(src, command.path)
+            self._fleet.send_frames({datapath: [(port, frame)]})
         done, late = wait(waiting, timeout_s)
         for future in late:
             self._fleet.forget_probe(waiting[future][0])

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.fleet import Fleet
+from apps.fleet import Fleet, Question
 from apps.openflow import FlowCounters, MalformedReplyError, decode_flow_stats
 from hydra.counters import Anomaly, DemandMeter, PortMeter
 from hydra.model import DatapathId, DemandMatrix, Fabric, OpticalPort, PortId
@@ -36,7 +36,7 @@ _MALFORMED: Final = "malformed reply"
 
 
 class _Answer(NamedTuple):
-    switch: DatapathId
+    question: Question
     reply: Future[bytes]
     heard_s: float
 
@@ -57,24 +57,27 @@ class StatsPoller:
         self._racks = len(fabric.racks)
         self._meter = DemandMeter(fabric, policy.demand_window_s)
         self._ports = PortMeter()
-        self._server_of = {
-            server.vswitch.datapath_id: index for index, server in enumerate(fabric.servers)
+        self._source_of = {
+            switch.datapath: index for index, switch in enumerate(self._meter.sources)
         }
         self._ports_of: dict[DatapathId, tuple[OpticalPort, ...]] = {
             datapath: fabric.ports_of(rack.id)
             for datapath, rack in fabric.rack_by_tor_datapath.items()
         }
         self._names = {
-            **{dp: fabric.servers[index].name for dp, index in self._server_of.items()},
+            **{switch.datapath: switch.name for switch in self._meter.sources},
             **{dp: rack.name for dp, rack in fabric.rack_by_tor_datapath.items()},
         }
         self._schedule = PollSchedule(
-            tuple(self._names),
+            (
+                *(Question(dp, Table.ACCOUNT) for dp in self._source_of),
+                *(Question(dp, None) for dp in self._ports_of),
+            ),
             max(self._interval_s, _TICK_S),
             min(policy.timeouts.vswitch_s, max(self._interval_s, 0.1)),
             _WINDOW,
         )
-        self._asked: dict[DatapathId, Future[bytes]] = {}
+        self._asked: dict[Question, Future[bytes]] = {}
         self._answers: queue.SimpleQueue[_Answer | None] = queue.SimpleQueue()
         self._failures: Counter[str] = Counter()
         self._logged: set[str] = set()
@@ -104,23 +107,23 @@ class StatsPoller:
     def _step(self) -> float:
         """Ask whom it is time to ask, give up who is late; how long there is to wait then."""
         now_s = self._clock()
-        for switch in self._schedule.overdue(now_s):
-            self._fleet.give_up([self._asked.pop(switch)])
-            self._note_failure(switch, _NO_ANSWER)
+        for question in self._schedule.overdue(now_s):
+            self._fleet.give_up([self._asked.pop(question)])
+            self._note_failure(question, _NO_ANSWER)
         due = self._schedule.due(now_s)
-        asked = self._fleet.ask_for_counters(due, Table.ACCOUNT)
-        for switch in due:
-            if switch not in asked:
-                self._schedule.settled(switch)
-                self._forget_ports(switch)
+        asked = self._fleet.ask_for_counters(due)
+        for question in due:
+            if question not in asked:
+                self._schedule.settled(question)
+                self._forget_ports(question)
         self._asked.update(asked)
-        for switch, reply in asked.items():
-            reply.add_done_callback(partial(self._hear, switch))
+        for question, reply in asked.items():
+            reply.add_done_callback(partial(self._hear, question))
         return max(self._schedule.next_s(now_s), _TICK_S)
 
-    def _hear(self, switch: DatapathId, reply: Future[bytes]) -> None:
+    def _hear(self, question: Question, reply: Future[bytes]) -> None:
         """In the hub's thread."""
-        self._answers.put(_Answer(switch, reply, self._clock()))
+        self._answers.put(_Answer(question, reply, self._clock()))
 
     def _take(self, wait_s: float) -> bool:
         """Read the answers that are there, or come in time; False at the end."""
@@ -134,32 +137,33 @@ class StatsPoller:
         return False
 
     def _read(self, answer: _Answer) -> None:
-        if self._asked.get(answer.switch) is not answer.reply:
+        question = answer.question
+        if self._asked.get(question) is not answer.reply:
             return  # given up before
-        del self._asked[answer.switch]
-        self._schedule.settled(answer.switch)
+        del self._asked[question]
+        self._schedule.settled(question)
         error = answer.reply.exception()
         if error is not None:
-            self._note_failure(answer.switch, _FAILED, str(error))
+            self._note_failure(question, _FAILED, str(error))
             return
         try:
-            anomalies = self._count(answer.switch, answer.reply.result(), answer.heard_s)
+            anomalies = self._count(question, answer.reply.result(), answer.heard_s)
         except MalformedReplyError as malformed:
-            self._note_failure(answer.switch, _MALFORMED, str(malformed))
+            self._note_failure(question, _MALFORMED, str(malformed))
             return
         for anomaly in anomalies:
-            self._log_once(anomaly.value, answer.switch, "this reading moves no rate")
+            self._log_once(anomaly.value, question.switch, "this reading moves no rate")
 
-    def _count(self, switch: DatapathId, body: bytes, heard_s: float) -> set[Anomaly]:
+    def _count(self, question: Question, body: bytes, heard_s: float) -> set[Anomaly]:
         """Raises MalformedReplyError."""
-        ports = self._ports_of.get(switch)
-        if ports is not None:
-            return self._count_ports(switch, ports, body, heard_s)
+        switch = question.switch
+        if question.table is None:
+            return self._count_ports(switch, self._ports_of[switch], body, heard_s)
         columns = decode_flow_stats(body)
         totals = self._bytes_per_rack(columns)
         age_s = float(columns.age_s.max(initial=0.0))
         with self._lock:
-            anomaly = self._meter.update(self._server_of[switch], totals, heard_s, age_s)
+            anomaly = self._meter.update(self._source_of[switch], totals, heard_s, age_s)
         return set() if anomaly is None else {anomaly}
 
     def _count_ports(
@@ -186,14 +190,17 @@ class StatsPoller:
 
     # -- what goes wrong --------------------------------------------------------------------------
 
-    def _note_failure(self, switch: DatapathId, cause: str, detail: str = "") -> None:
+    def _note_failure(self, question: Question, cause: str, detail: str = "") -> None:
         self._failures[cause] += 1
-        self._forget_ports(switch)
-        self._log_once(cause, switch, detail or "its last rates stand in")
+        self._forget_ports(question)
+        self._log_once(cause, question.switch, detail or "its last rates stand in")
 
-    def _forget_ports(self, switch: DatapathId) -> None:
+    def _forget_ports(self, question: Question) -> None:
+        """Its port counters are not to be had; rules keep their last rates."""
+        if question.table is not None:
+            return
         with self._lock:
-            for port in self._ports_of.get(switch, ()):
+            for port in self._ports_of[question.switch]:
                 self._ports.forget(port.id)
 
     def _log_once(self, cause: str, switch: DatapathId, detail: str) -> None:

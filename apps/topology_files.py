@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from hydra.errors import PlanError
 from hydra.model import Circuit, Fabric, NetworkState, OpticalPort, Path, Topology, VlanId
-from topology.checks import check_topology, check_vlans
+from topology.checks import check_topology
+from topology.marks import marks_of
 
 
 class _Part(BaseModel):
@@ -71,7 +72,7 @@ def read_state(file: FilePath, fabric: Fabric) -> NetworkState:
     longest = max((path.hops for path in state.topology.paths), default=1)
     problems = [
         *check_topology(fabric, state.topology, longest),
-        *check_vlans(fabric, state, fabric.circuit_vlans),
+        *marks_of(fabric).problems(state),
     ]
     if problems:
         raise PlanError(f"{file} holds a topology that can't stand: " + "; ".join(problems))

@@ -82,6 +82,16 @@ class Upkeep:
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
         self._owned = self._substrate.owned()
+        self._steering = {
+            switch.datapath: switch
+            for rack in fabric.racks
+            for switch in self._substrate.steering(rack.id)
+        }
+        self._switch_of = {
+            server.name: switch.datapath
+            for switch in self._steering.values()
+            for server in switch.servers
+        }
         self._policy = policy
         self._fleet = fleet
         self._devices = devices
@@ -98,9 +108,7 @@ class Upkeep:
         self._reconciled = False
         self._retries = _Retries()
         self._moving: Callable[[], Collection[Pair]] = tuple
-        self.announcer = Announcer(
-            fleet, self._substrate.untagged_ports, self._reachable, policy.fdb_age_s / 3
-        )
+        self.announcer = Announcer(fleet, self._substrate, self._reachable, policy.fdb_age_s / 3)
 
     # -- announcements ----------------------------------------------------------------------------
 
@@ -132,9 +140,11 @@ class Upkeep:
             return frozenset(self._synchronised) & self._fleet.connected()
 
     def on_circuits(self) -> frozenset[DatapathId]:
-        """Vswitches that can send and receive on circuits now."""
+        """Steering switches that can send and receive on circuits now."""
         dead = {
-            self._fabric.server_by_name[name].vswitch.datapath_id for name in self._dead_uplinks
+            datapath
+            for datapath in map(self._switch_of.__getitem__, self._dead_uplinks)
+            if all(s.name in self._dead_uplinks for s in self._steering[datapath].servers)
         }
         return self.ready_switches() - dead
 
@@ -181,7 +191,7 @@ class Upkeep:
             [
                 entry
                 for entry in reachable_on(self._fabric, self._ledger.state)
-                if entry[0].vswitch.datapath_id in changes
+                if self._switch_of[entry[0].name] in changes
             ]
         )
 
@@ -198,8 +208,10 @@ class Upkeep:
 
     def _uplink_down(self, server: Server) -> bool:
         """Known to be down, at either end; a switch that is silent says nothing."""
-        here = self._fleet.port(server.vswitch.datapath_id, server.vswitch.optical_port)
-        tor = self._fabric.racks[server.rack].tor.datapath_id
+        vswitch, tor = server.vswitch, self._fabric.racks[server.rack].tor.datapath_id
+        here = None
+        if vswitch is not None:
+            here = self._fleet.port(vswitch.datapath_id, vswitch.optical_port)
         there = None if tor is None else self._fleet.port(tor, server.tor_port)
         return any(port is not None and not port.up for port in (here, there))
 
@@ -338,9 +350,9 @@ class Upkeep:
         with self._lock:
             self._uncertain_planes |= execution.uncertain_planes
             self._synchronised -= {
-                server.vswitch.datapath_id
-                for server in self._fabric.servers
-                if server.name in execution.unconfirmed
+                datapath
+                for datapath, name in self._owned.items()
+                if not execution.unconfirmed.isdisjoint((name, self._steering_name(datapath)))
             }
         for circuit, reason in execution.failures.items():
             self._quarantine.put((circuit.a, circuit.b), reason)
@@ -348,6 +360,10 @@ class Upkeep:
         self._quarantine.passed(
             [end for circuit in passed & execution.plan.connect for end in (circuit.a, circuit.b)]
         )
+
+    def _steering_name(self, datapath: DatapathId) -> str:
+        switch = self._steering.get(datapath)
+        return "" if switch is None else switch.name
 
     # -- what there is ----------------------------------------------------------------------------
 
@@ -363,9 +379,13 @@ class Upkeep:
 
     def _out_of_reach(self) -> tuple[frozenset[PlaneId], frozenset[RackId]]:
         """Planes and racks whose devices can't be commanded."""
+        tors = {r.id: r.tor.datapath_id for r in self._fabric.racks}
+        deaf = self._owned.keys() - self.ready_switches()
         return (
             frozenset(p.id for p in self._fabric.planes if self._devices.plane_problem(p.id)),
-            frozenset(r.id for r in self._fabric.racks if self._devices.tor_problem(r.id)),
+            frozenset(
+                rack for rack, tor in tors.items() if self._devices.tor_problem(rack) or tor in deaf
+            ),
         )
 
     def within_reach(self, request: PlanRequest) -> PlanRequest:
@@ -395,17 +415,25 @@ class Upkeep:
 
     def devices(self) -> Sequence[DeviceStatus]:
         connected = self._fleet.connected()
-        vswitches = [
+        switches = [
             DeviceStatus(
-                server.vswitch.bridge,
-                "vswitch",
-                "openflow",
-                server.vswitch.datapath_id in connected,
-                self._substrate.dead_uplink if server.name in self._dead_uplinks else "",
+                name, self._kind(dp), "openflow", dp in connected, self._dead_uplinks_of(dp)
             )
-            for server in self._fabric.servers
+            for dp, name in self._owned.items()
         ]
-        return [*self._devices.statuses(), *vswitches]
+        return [*self._devices.statuses(), *switches]
+
+    def _kind(self, owned: DatapathId) -> str:
+        return "tor" if owned in self._fabric.rack_by_tor_datapath else "vswitch"
+
+    def _dead_uplinks_of(self, owned: DatapathId) -> str:
+        """What is wrong with the uplinks of the switch's servers, in words."""
+        servers = self._steering[owned].servers if owned in self._steering else ()
+        dead = [server.name for server in servers if server.name in self._dead_uplinks]
+        if not dead:
+            return ""
+        what = self._substrate.dead_uplink
+        return what if self._kind(owned) == "vswitch" else f"{', '.join(dead)}: {what}"
 
     def not_ready(self) -> Sequence[str]:
         """What is still missing before the controller can do its job; empty when ready."""
@@ -413,9 +441,9 @@ class Upkeep:
         with self._lock:
             ready = self._synchronised & self._fleet.connected()
         missing += [
-            f"vswitch {server.vswitch.bridge} is not connected"
-            for server in self._fabric.servers
-            if server.vswitch.datapath_id not in ready
+            f"{self._kind(datapath)} {name} is not connected"
+            for datapath, name in self._owned.items()
+            if datapath not in ready
         ]
         return missing + [
             f"{status.kind} {status.name}: {status.detail}"

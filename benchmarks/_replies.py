@@ -11,7 +11,7 @@ from typing import Final
 
 from apps.openflow import SwitchPorts, encode_changes
 from drivers.codecs.openflow import MULTIPART_FLOW, TYPE_MULTIPART_REPLY, encode
-from hydra.model import Fabric, Server
+from hydra.model import Fabric, NetworkState, Server
 from hydra.pipeline import SHAPES, Table
 from hydra.rules import FlowRule, Install
 from hydra.substrate import substrate_of
@@ -27,7 +27,7 @@ _MORE: Final = 1
 
 def account_rules(fabric: Fabric, server: Server) -> list[FlowRule]:
     """The rules of one vswitch that count by destination rack; those of one mask together."""
-    rules = substrate_of(fabric).server_rules(server, ())
+    rules = substrate_of(fabric).rules(server.vswitch.datapath_id, NetworkState(), ())
     counting = [rule for rule in rules if SHAPES[rule.kind].table == Table.ACCOUNT]
     return sorted(counting, key=lambda rule: rule.kind.value)
 

@@ -24,6 +24,7 @@ from drivers.tor import (
     ibm_g8264,
     ibm_g8264_netconf,
     openconfig_vlan,
+    openflow,
     ovs_ovsdb,
 )
 from hydra.config.devices import PlaneCheck, RackCheck
@@ -75,6 +76,7 @@ TOR: Final[Mapping[str, TorEntry]] = {
     "openconfig-vlan": TorEntry(
         openconfig_vlan.build, openconfig_vlan.check, openconfig_vlan.CAPABILITIES
     ),
+    "openflow": TorEntry(openflow.build, openflow.check, openflow.CAPABILITIES),
     "ovs-ovsdb": TorEntry(ovs_ovsdb.build, ovs_ovsdb.check, ovs_ovsdb.CAPABILITIES),
 }
 

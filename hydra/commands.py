@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from hydra.model import DatapathId, PlaneId, RackId, Server, VlanId
-from hydra.plan import MirrorMove, Pair
+from hydra.model import DatapathId, Path, PlaneId, RackId, Server, VlanId
+from hydra.plan import MirrorMove
 from hydra.roles import PortVlans
 from hydra.rules import RuleChange
 
@@ -28,7 +28,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ApplyRules:
-    """Change vswitch tables, one atomic bundle a switch; value: {datapath: error or None}."""
+    """Change the tables of switches, one atomic bundle each; value: {datapath: error or None}."""
 
     changes: Mapping[DatapathId, tuple[RuleChange, ...]]
 
@@ -80,7 +80,7 @@ class Announce:
 class ProbePath:
     """Send probes both ways between two servers; value: names of the directions that failed."""
 
-    pair: Pair
+    path: Path
     vlan: VlanId
     ends: tuple[Server, Server]
     timeout_s: float

@@ -1,7 +1,7 @@
 """From polled counters to rates: resets, wraps, late switches, clocks that step, and averaging.
 
-One row per server, one column per destination rack. A reading that can't be true moves no rate: it
-becomes what the next one is compared with, and is counted by its cause.
+One row per switch that counts, one column per destination rack. A reading that can't be true moves
+no rate: it becomes what the next one is compared with, and is counted by its cause.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hydra.model import DemandMatrix, Fabric, PortId
+from hydra.substrate import Steering, substrate_of
 
 _BITS_PER_MBIT: Final = 1e6
 _COUNTER_MODULUS: Final = 2**64
@@ -46,13 +47,16 @@ class Anomaly(Enum):
 class DemandMeter:
     """Exponentially weighted rates from byte counters of 64 bits.
 
-    A server that was not heard keeps its last rates and is reported stale.
+    One row per switch that counts what it sends (:meth:`Substrate.steering`): a server's, or a
+    whole rack's. One that was not heard keeps its last rates and is reported stale.
     """
 
     fabric: Fabric
     window_s: float
     """Time constant of the average."""
     anomalies: Counter[Anomaly] = field(init=False, default_factory=Counter)
+    sources: tuple[Steering, ...] = field(init=False)
+    """Whose counters they are, row by row."""
     _bytes: NDArray[np.uint64] = field(init=False)
     _rates_mbps: NDArray[np.float64] = field(init=False)
     _heard_s: NDArray[np.float64] = field(init=False)
@@ -61,35 +65,39 @@ class DemandMeter:
     _rack: NDArray[np.intp] = field(init=False)
 
     def __post_init__(self) -> None:
-        shape = (len(self.fabric.servers), len(self.fabric.racks))
+        substrate = substrate_of(self.fabric)
+        self.sources = tuple(
+            switch for rack in self.fabric.racks for switch in substrate.steering(rack.id)
+        )
+        shape = (len(self.sources), len(self.fabric.racks))
         self._bytes = np.zeros(shape, dtype=np.uint64)
         self._rates_mbps = np.zeros(shape)
         self._heard_s = np.full(shape[0], -math.inf)
         self._rule_age_s = np.full(shape[0], math.inf)
         self._measured = np.zeros(shape[0], dtype=bool)
-        self._rack = np.array([server.rack for server in self.fabric.servers], dtype=np.intp)
+        self._rack = np.array([switch.rack for switch in self.sources], dtype=np.intp)
 
     def update(
         self,
-        server: int,
+        source: int,
         totals: NDArray[np.uint64],
         now_s: float,
         rule_age_s: float = math.inf,
     ) -> Anomaly | None:
-        """Take one server's byte totals, shape (racks,), read at ``now_s``.
+        """Take one row's byte totals, shape (racks,), read at ``now_s``.
 
         ``rule_age_s`` is how old the switch says its oldest rule is: a second clock, infinite if
         it does not say. Returns what was wrong with the reading, or with one of its counters.
         """
-        elapsed_s = now_s - float(self._heard_s[server])
+        elapsed_s = now_s - float(self._heard_s[source])
         if elapsed_s == 0:
             return None  # the same reading twice
-        anomaly = self._clock_anomaly(elapsed_s, rule_age_s - float(self._rule_age_s[server]))
+        anomaly = self._clock_anomaly(elapsed_s, rule_age_s - float(self._rule_age_s[source]))
         if anomaly is None and math.isfinite(elapsed_s):
-            anomaly = self._weigh(server, totals, elapsed_s)
-        self._bytes[server] = totals
-        self._heard_s[server] = now_s
-        self._rule_age_s[server] = rule_age_s
+            anomaly = self._weigh(source, totals, elapsed_s)
+        self._bytes[source] = totals
+        self._heard_s[source] = now_s
+        self._rule_age_s[source] = rule_age_s
         if anomaly is not None:
             self.anomalies[anomaly] += 1
         return anomaly
@@ -104,16 +112,16 @@ class DemandMeter:
             return Anomaly.CLOCKS_DISAGREE
         return None
 
-    def _weigh(self, server: int, totals: NDArray[np.uint64], elapsed_s: float) -> Anomaly | None:
-        sent = totals - self._bytes[server]  # modulo 2^64, as the counters themselves
+    def _weigh(self, source: int, totals: NDArray[np.uint64], elapsed_s: float) -> Anomaly | None:
+        sent = totals - self._bytes[source]  # modulo 2^64, as the counters themselves
         went_back = sent >= _WRAP_LIMIT
         rate = sent * (8 / _BITS_PER_MBIT / elapsed_s)
         implausible = rate > _IMPLAUSIBLE * self.fabric.server_rate_mbps
         known = ~(went_back | implausible)
-        weight = -math.expm1(-elapsed_s / self.window_s) if self._measured[server] else 1.0
-        rates = self._rates_mbps[server]
+        weight = -math.expm1(-elapsed_s / self.window_s) if self._measured[source] else 1.0
+        rates = self._rates_mbps[source]
         rates += np.where(known, weight * (rate - rates), 0.0)
-        self._measured[server] = True
+        self._measured[source] = True
         if went_back.any():
             return Anomaly.COUNTER_WENT_BACK
         return Anomaly.IMPLAUSIBLE_RATE if implausible.any() else None
@@ -132,9 +140,9 @@ class DemandMeter:
         return bool(self._measured.any())
 
     def stale(self, now_s: float, limit_s: float) -> Sequence[str]:
-        """Servers not heard for longer than ``limit_s``."""
+        """Servers, or racks, not heard for longer than ``limit_s``."""
         late = now_s - self._heard_s > limit_s
-        return [s.name for s, is_late in zip(self.fabric.servers, late, strict=True) if is_late]
+        return [s.name for s, is_late in zip(self.sources, late, strict=True) if is_late]
 
     def age_s(self, now_s: float) -> float | None:
         """Time since the newest reading; None before the first."""

@@ -62,7 +62,7 @@ def broken_circuits(fabric: Fabric, state: NetworkState, actual: Actual) -> froz
 
     def tagged(port: OpticalPort) -> bool:
         seen = actual.vlans.get(port.rack)
-        return seen is None or seen.get(port.tor_port) == wanted[port.id]
+        return seen is None or seen.get(port.tor_port) == wanted.get(port.id)
 
     return frozenset(circuit for circuit in state.topology.circuits if not stands(circuit))
 

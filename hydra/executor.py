@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from hydra.commands import (
     Announce,
@@ -67,6 +68,7 @@ from hydra.plan import (
     without,
 )
 from hydra.policy import Policy, Transition
+from hydra.relaying import abandoned, joining, leaving, only, unrelayed
 from hydra.roles import PortVlans
 from hydra.rules import (
     FlowRule,
@@ -78,6 +80,7 @@ from hydra.rules import (
 )
 from hydra.substrate import Steering, Substrate, substrate_of
 
+_MUTE: Final = "not connected"
 Steps = Generator[Batch, Sequence[Outcome], None]
 
 
@@ -97,7 +100,7 @@ class Conditions:
     """What is known of the network when a plan starts."""
 
     connected: frozenset[DatapathId]
-    """Vswitches that take rules."""
+    """Switches that hold what they should, and take rules."""
     dead_uplinks: frozenset[str]
     """Servers whose optical uplink is down: nothing of theirs is on a circuit."""
 
@@ -130,7 +133,7 @@ class Execution:
     """Failed, although none of their circuits can be blamed."""
     _retag_failed: bool = False
     _stuck: set[DatapathId] = field(default_factory=set)
-    """Vswitches that missed a push: they stay diverted until they are synchronised."""
+    """Switches that missed a push: they stay diverted until they are synchronised."""
 
     def __post_init__(self) -> None:
         self.result = self.plan.current
@@ -351,6 +354,7 @@ class Execution:
 
     def _move(self) -> Steps:
         yield from self._retag_alone("untag", self.plan.untag_first)
+        yield from self._unrelay()
         yield from self._disconnect_first()
         retags = [SetVlans(rack, ports) for rack, ports in sorted(self.plan.retag.items())]
         mirrors = [MoveMirrors(plane, move) for plane, move in sorted(self.plan.mirrors.items())]
@@ -384,6 +388,29 @@ class Execution:
         for command, outcome in zip(commands, outcomes, strict=True):
             self._retagged(step, command, outcome)
         self._note(step, outcomes)
+
+    @property
+    def _taking(self) -> frozenset[DatapathId]:
+        """Switches that take rules, as far as is known."""
+        return self.conditions.connected - self._stuck
+
+    def _unrelay(self) -> Steps:
+        """Nothing is passed on along paths that are given up: what is late ends at a relay."""
+        changes = only(leaving(self._substrate, self.plan), self._taking)
+        if not changes:
+            return
+        outcomes = yield Batch("unrelay", (ApplyRules(changes),))
+        self._note("unrelay", outcomes)
+        self._note_relays(outcomes[0], changes)
+
+    def _note_relays(self, outcome: Outcome, relays: Collection[DatapathId]) -> None:
+        """Those that did not take their changes get them when they are synchronised."""
+        names = self._substrate.owned()
+        errors: Mapping[DatapathId, str | None] = outcome.value or {}
+        for datapath in relays:
+            if errors.get(datapath, _MUTE) is not None:
+                self._stuck.add(datapath)
+                self.unconfirmed.add(names[datapath])
 
     def _disconnect_first(self) -> Steps:
         """Tear down what would close a loop once ports are retagged; if it may stand, retag none.
@@ -425,10 +452,13 @@ class Execution:
         self.steps.append(Step(name, device, outcome.started_s, outcome.finished_s, outcome.error))
 
     def _push_changes(self) -> dict[DatapathId, tuple[RuleChange, ...]]:
-        """Circuit rules of the affected pairs, for every switch that confirmed its divert."""
+        """Circuit rules of the affected pairs, for every switch that confirmed its divert; and
+        those of their relays.
+        """
         new = paths_by_pair(self.plan.target)
         epoch = self.plan.target.epoch
-        changes: dict[DatapathId, list[RuleChange]] = {}
+        relays = joining(self._substrate, self.plan)
+        changes = {dp: relays[dp] for dp in relays if dp in self._taking}
         for switch, racks in self._steering(self.plan.affected).items():
             if switch not in self._diverted:
                 continue
@@ -436,10 +466,10 @@ class Execution:
             for rack in sorted(racks):
                 path = new.get((min(switch.rack, rack), max(switch.rack, rack)))
                 if path is None:
-                    mine.append(Remove(self._substrate.steer(rack, VlanId(1), epoch)))
+                    mine.append(Remove(self._substrate.unsteer(rack)))
                 else:
                     vlan = self.plan.target.vlans[path]
-                    mine.append(Install(self._substrate.steer(rack, vlan, epoch)))
+                    mine.append(Install(self._substrate.steer(switch.rack, path, vlan, epoch)))
         self._pad(changes)
         return {datapath: tuple(mine) for datapath, mine in changes.items() if mine}
 
@@ -465,6 +495,14 @@ class Execution:
                 self._stuck.add(switch.datapath)
                 self.unconfirmed.add(switch.name)
                 self._explain(f"{switch.name} did not take its rules ({error})")
+        self._note_relays(outcome, errors.keys() - {switch.datapath for switch in self._diverted})
+        lost = unrelayed(
+            self._substrate,
+            self.plan,
+            lambda datapath: errors.get(datapath, _MUTE) if datapath in self._taking else _MUTE,
+        )
+        for path, reason in lost:
+            self._lose(path, reason)
 
     def _retagged(self, step: str, command: SetVlans, outcome: Outcome) -> None:
         rack = self.fabric.racks[command.rack]
@@ -597,9 +635,10 @@ class Execution:
         """Servers of a rack that can send and receive on circuits."""
         return [
             server
-            for server in self.fabric.racks[rack].servers
-            if server.vswitch.datapath_id in self.conditions.connected - self._stuck
-            and server.name not in self.conditions.dead_uplinks
+            for switch in self._substrate.steering(rack)
+            if switch.datapath in self.conditions.connected - self._stuck
+            for server in switch.servers
+            if server.name not in self.conditions.dead_uplinks
         ]
 
     def _announce(self, paths: Collection[Path]) -> Steps:
@@ -624,7 +663,7 @@ class Execution:
                 vlan = self.plan.target.vlans[path]
                 ends = (a[0], b[0])
                 timeout_s = self.policy.timeouts.probe_s
-                commands.append(ProbePath(pair_of(path), vlan, ends, timeout_s))
+                commands.append(ProbePath(path, vlan, ends, timeout_s))
                 probed.append(path)
             else:
                 rack = self.fabric.racks[path.dst if a else path.src].name
@@ -665,7 +704,7 @@ class Execution:
             mine = changes.setdefault(switch.datapath, [])
             for rack in sorted(racks):
                 if (min(switch.rack, rack), max(switch.rack, rack)) in lost:
-                    mine.append(Remove(self._substrate.steer(rack, VlanId(1), epoch)))
+                    mine.append(Remove(self._substrate.unsteer(rack)))
                 if self._hitless:
                     mine.append(Remove(self._substrate.divert(rack, epoch)))
         frozen = {datapath: tuple(mine) for datapath, mine in changes.items() if mine}
@@ -682,19 +721,26 @@ class Execution:
         return set(paths_by_pair(self.plan.target)) - set(paths_by_pair(self.result))
 
     def _tidy(self) -> Steps:
-        """Untag what failed, and remove the last epoch's emulated rules."""
+        """Untag what failed, relay it no more, and remove the last epoch's emulated rules."""
         self.uncertain_planes |= {circuit.plane for circuit in self.failures}
         untag = retagging(self.fabric, self.plan.target, self.result)
         commands: list[Command] = [SetVlans(rack, ports) for rack, ports in sorted(untag.items())]
+        changes = abandoned(self._substrate, self.plan.target, self.result)
+        relays = changes.keys() & self.conditions.connected
         if self.policy.emulated_rules:
             stale = RemoveByCookie(
                 cookie(RuleKind.EMULATED_CIRCUIT, self.plan.current.epoch), COOKIE_KIND_EPOCH_MASK
             )
-            commands.append(ApplyRules({switch.datapath: (stale,) for switch in self._diverted}))
+            for switch in self._diverted:
+                changes.setdefault(switch.datapath, []).append(stale)
+        if taken := only(changes, self.conditions.connected):
+            commands.append(ApplyRules(taken))
         if not commands:
             return
         outcomes = yield Batch("tidy", tuple(commands))
         self._note("tidy", outcomes)
         for command, outcome in zip(commands, outcomes, strict=True):
-            if isinstance(command, SetVlans) and not outcome.confirmed:
+            if isinstance(command, ApplyRules):
+                self._note_relays(outcome, relays)
+            elif isinstance(command, SetVlans) and not outcome.confirmed:
                 self.unconfirmed.add(self.fabric.racks[command.rack].name)

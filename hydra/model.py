@@ -41,6 +41,8 @@ class SubstrateKind(Enum):
     """Servers tag; one uplink to the ToR, another to the electrical network."""
     SINGLE_HOMED_VLAN = "single-homed-vlan"
     """Servers tag; one uplink to the ToR, which has the electrical network behind it."""
+    SINGLE_HOMED_OPENFLOW = "single-homed-openflow"
+    """Plain servers with one uplink; OpenFlow ToRs steer, and label what goes on circuits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,8 @@ class Server:
     addresses: tuple[IPv4Interface | IPv6Interface, ...]
     tor_port: str
     """The ToR port that this server's optical uplink is plugged into."""
-    vswitch: VSwitch
+    vswitch: VSwitch | None
+    """None where its ToR does all that a vswitch would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ class Tor:
     bridge: str
     datapath_id: DatapathId | None
     native_vlan: VlanId
-    """Carries the rack's own traffic, untagged at the servers."""
+    """Carries the rack's own traffic, untagged at the servers; 0 where ports have no VLANs."""
     login: Login | None = None
     options: Mapping[str, object] = field(default_factory=dict)
     """What only its driver understands."""
@@ -232,7 +235,8 @@ class Fabric:
     ports: tuple[OpticalPort, ...]
     circuit_vlans: VlanRange
     parking_vlan: VlanId
-    """The only VLAN of an optical port without a circuit (an empty trunk would carry all)."""
+    """The only VLAN of an optical port without a circuit (an empty trunk would carry all); 0 where
+    ports have no VLANs."""
     electrical_rate_mbps: float
     """Of one uplink to the electrical network: a server's, or a rack's where its servers share."""
     server_rate_mbps: float
@@ -252,7 +256,8 @@ class Fabric:
 
     @cached_property
     def server_by_datapath(self) -> Mapping[DatapathId, Server]:
-        return {server.vswitch.datapath_id: server for server in self.servers}
+        """Of the servers with a vswitch of ours."""
+        return {s.vswitch.datapath_id: s for s in self.servers if s.vswitch is not None}
 
     @cached_property
     def rack_by_name(self) -> Mapping[str, Rack]:
@@ -273,6 +278,11 @@ class Fabric:
 
     def ports_of(self, rack: RackId) -> tuple[OpticalPort, ...]:
         return self._ports_by_rack[rack]
+
+    @cached_property
+    def place_of_port(self) -> Mapping[PortId, int]:
+        """Each optical port's place in :meth:`ports_of` its rack."""
+        return {port.id: place for ports in self._ports_by_rack for place, port in enumerate(ports)}
 
     @cached_property
     def _ports_by_rack(self) -> tuple[tuple[OpticalPort, ...], ...]:

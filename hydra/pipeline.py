@@ -1,6 +1,6 @@
-"""The vswitch pipeline: which rules a server's switch holds, as data.
+"""The pipeline: which rules a switch that steers holds, as data.
 
-Five tables; a packet from the host walks them in order:
+Five tables; a packet from a server walks them in order:
 
 ====== ============ =====================================================================
 table  name         holds
@@ -13,8 +13,9 @@ table  name         holds
 ====== ============ =====================================================================
 
 The account table writes the destination rack into the OpenFlow ``metadata`` field, so later tables
-need one rule per rack however many prefixes the rack has. Ports are symbolic (:class:`Port`): the
-encoder fills in each switch's own numbers, so the same rule fits every vswitch.
+need one rule per rack however many prefixes the rack has. Ports are symbolic (:class:`Port`,
+:func:`server_port`, :func:`wired_port`): the encoder fills in each switch's own numbers, and the
+same rule fits them all.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Table(IntEnum):
 
 
 class Port(IntEnum):
-    """A vswitch's ports by purpose; negative, so that they can't be real port numbers."""
+    """A switch's ports by purpose; negative, so that they can't be real port numbers."""
 
     HOST = -1
     OPTICAL = -2
@@ -48,6 +49,32 @@ class Port(IntEnum):
     """The uplink to the electrical network: on single-homed servers the same, untagged."""
     NORMAL = -4
     """The switch's own learning pipeline (ToRs only)."""
+    SERVERS = -5
+    """Every server of the rack but the one that a frame comes from (ToRs only)."""
+
+
+_FIRST_SERVER: Final = -0x1_0000
+_FIRST_WIRED: Final = -0x2_0000
+
+
+def server_port(place: int) -> int:
+    """The ToR port of the server with this place (from 0) in its rack."""
+    return _FIRST_SERVER - place
+
+
+def wired_port(place: int) -> int:
+    """The ToR port with this place (from 0) among those that its rack has on planes."""
+    return _FIRST_WIRED - place
+
+
+def place_of_server(port: int) -> int | None:
+    """What :func:`server_port` was given; None if it is no such port."""
+    return _FIRST_SERVER - port if _FIRST_WIRED < port <= _FIRST_SERVER else None
+
+
+def place_of_wired(port: int) -> int | None:
+    """What :func:`wired_port` was given; None if it is no such port."""
+    return _FIRST_WIRED - port if port <= _FIRST_WIRED else None
 
 
 # --- the vocabulary of a rule's shape -------------------------------------------------------
@@ -142,14 +169,29 @@ class RuleKind(Enum):
     CIRCUIT = 50
     CIRCUIT_NONE = 51
     EMULATED_CIRCUIT = 52
+    TOR_CIRCUIT = 53
     TOR_NORMAL = 60
+    TOR_TAGGED_DROP = 61
+    TOR_RELAY = 62
+    TOR_PROBE = 63
+    TOR_ARRIVAL = 64
+    TOR_WIRED_DROP = 65
+    TOR_LOCAL = 66
+    TOR_ELECTRICAL_GROUP = 67
+    TOR_ELECTRICAL_DROP = 68
+    TOR_GROUP = 69
+    TOR_ND = 70
+    TOR_V4 = 71
+    TOR_V6 = 72
+    TOR_OTHER = 73
 
 
 _GROUP_BIT: Final = 0x010000000000
 _IPV4: Final = 0x0800
 _IPV6: Final = 0x86DD
 _ARP: Final = 0x0806
-_VLAN_PRESENT: Final = 0x1000
+VLAN_PRESENT: Final = 0x1000
+"""Set in every ``vlan_vid`` of a tagged frame (OFPVID_PRESENT)."""
 _ICMPV6: Final = 58
 ND_TYPES: Final = (133, 134, 135, 136, 137)
 """ICMPv6 types of neighbour discovery (RFC 4861)."""
@@ -158,7 +200,7 @@ _FROM_HOST: Final = Field("in_port", Port.HOST)
 _FROM_OPTICAL: Final = Field("in_port", Port.OPTICAL)
 _FROM_ELECTRICAL: Final = Field("in_port", Port.ELECTRICAL)
 _GROUP: Final = Field("eth_dst", _GROUP_BIT, _GROUP_BIT)
-_ANY_VLAN: Final = Field("vlan_vid", _VLAN_PRESENT, _VLAN_PRESENT)
+_ANY_VLAN: Final = Field("vlan_vid", VLAN_PRESENT, VLAN_PRESENT)
 _UNTAGGED: Final = Field("vlan_vid", 0)
 _IS_IPV4: Final = Field("eth_type", _IPV4)
 _IS_IPV6: Final = Field("eth_type", _IPV6)
@@ -289,6 +331,62 @@ SHAPES: Final[Mapping[RuleKind, Shape]] = {
     ),
     # An Open vSwitch ToR forwards as a learning switch. ()
     RuleKind.TOR_NORMAL: Shape(Table.INGRESS, 0, actions=(Output(Port.NORMAL),)),
+    # --- A ToR that steers what its servers send. ---
+    # Labels are the ToRs' own: none comes in from a server or the electrical network. (in port,)
+    RuleKind.TOR_TAGGED_DROP: Shape(Table.INGRESS, 430, (Field("in_port", Arg(0)), _ANY_VLAN)),
+    # On the way from one rack to another. (in port, VLAN present and label, out port)
+    RuleKind.TOR_RELAY: Shape(
+        Table.INGRESS,
+        420,
+        (Field("in_port", Arg(0)), Field("vlan_vid", Arg(1))),
+        (Output(Arg(2)),),
+    ),
+    # At the end of a path. (mac,)
+    RuleKind.TOR_PROBE: Shape(
+        Table.INGRESS,
+        410,
+        (Field("eth_dst", Arg(0)), Field("eth_type", PROBE_ETHERTYPE), _ANY_VLAN),
+        (ToController(),),
+    ),
+    # (mac, server's port)
+    RuleKind.TOR_ARRIVAL: Shape(
+        Table.INGRESS,
+        400,
+        (Field("eth_dst", Arg(0)), _ANY_VLAN),
+        (PopVlan(), Output(Arg(1))),
+    ),
+    # What else comes from a plane. (in port,)
+    RuleKind.TOR_WIRED_DROP: Shape(Table.INGRESS, 395, (Field("in_port", Arg(0)),)),
+    # Untagged, from a neighbour or the electrical network. (mac, server's port)
+    RuleKind.TOR_LOCAL: Shape(Table.INGRESS, 390, (Field("eth_dst", Arg(0)),), (Output(Arg(1)),)),
+    # ()
+    RuleKind.TOR_ELECTRICAL_GROUP: Shape(
+        Table.INGRESS, 330, (_FROM_ELECTRICAL, _GROUP), (Output(Port.SERVERS),)
+    ),
+    # Unicast for others that the electrical network flooded. ()
+    RuleKind.TOR_ELECTRICAL_DROP: Shape(Table.INGRESS, 325, (_FROM_ELECTRICAL,)),
+    # What is left comes from servers. ()
+    RuleKind.TOR_GROUP: Shape(
+        Table.INGRESS, 320, (_GROUP,), (Output(Port.ELECTRICAL), Output(Port.SERVERS))
+    ),
+    # (icmpv6 type,)
+    RuleKind.TOR_ND: Shape(
+        Table.INGRESS,
+        300,
+        (_IS_IPV6, Field("ip_proto", _ICMPV6), Field("icmpv6_type", Arg(0))),
+        _ELECTRICAL,
+    ),
+    # ()
+    RuleKind.TOR_V4: Shape(Table.INGRESS, 200, (_IS_IPV4,), goto=Table.ACCOUNT),
+    RuleKind.TOR_V6: Shape(Table.INGRESS, 200, (_IS_IPV6,), goto=Table.ACCOUNT),
+    RuleKind.TOR_OTHER: Shape(Table.INGRESS, 100, actions=_ELECTRICAL),
+    # Like CIRCUIT, by a path's first port. (destination rack's metadata, label, out port)
+    RuleKind.TOR_CIRCUIT: Shape(
+        Table.CIRCUITS,
+        100,
+        (Field("metadata", Arg(0)),),
+        (PushVlan(Arg(1)), Output(Arg(2))),
+    ),
 }
 
 # --- cookies: tag (8 bits) | kind (8) | epoch (16) | subject (32) ---------------------------

@@ -22,6 +22,7 @@ from hydra.model import (
     VlanId,
 )
 from hydra.roles import PortVlans
+from hydra.substrate import substrate_of
 
 Pair = tuple[RackId, RackId]
 """Two racks, lower first: a path serves both directions."""
@@ -83,15 +84,9 @@ def paths_by_pair(state: NetworkState) -> dict[Pair, Path]:
     return {pair_of(path): path for path in state.topology.paths}
 
 
-def port_trunks(fabric: Fabric, state: NetworkState) -> dict[PortId, PortVlans]:
-    """VLAN membership of every optical port: its paths' VLANs, or the parking VLAN alone."""
-    tagged: dict[PortId, set[VlanId]] = {port.id: set() for port in fabric.ports}
-    for path in state.topology.paths:
-        for circuit in path.circuits:
-            tagged[circuit.a].add(state.vlans[path])
-            tagged[circuit.b].add(state.vlans[path])
-    parked = frozenset({fabric.parking_vlan})
-    return {port: PortVlans(frozenset(vlans) or parked) for port, vlans in tagged.items()}
+def port_trunks(fabric: Fabric, state: NetworkState) -> Mapping[PortId, PortVlans]:
+    """VLAN membership of every optical port that has one."""
+    return substrate_of(fabric).trunks(state)
 
 
 def _changed_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair]:
@@ -138,9 +133,10 @@ def _differing(
     fabric: Fabric, old: Mapping[PortId, PortVlans], new: Mapping[PortId, PortVlans]
 ) -> PortsToTag:
     found: dict[RackId, dict[str, PortVlans]] = {}
-    for port in fabric.ports:
-        if old[port.id] != new[port.id]:
-            found.setdefault(port.rack, {})[port.tor_port] = new[port.id]
+    for end, vlans in new.items():
+        if old[end] != vlans:
+            port = fabric.ports[end]
+            found.setdefault(port.rack, {})[port.tor_port] = vlans
     return found
 
 

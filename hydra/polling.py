@@ -6,28 +6,30 @@ import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
-from hydra.model import DatapathId
+_KeyT = TypeVar("_KeyT")
 
 
 @dataclass(slots=True)
-class PollSchedule:
+class PollSchedule(Generic[_KeyT]):
     """Asks every switch once an interval, each at a moment of its own.
 
     The moments divide the interval evenly, so that neither the controller nor the network meets a
     burst. A switch that has not answered is not asked again before it does or its time is up, and
     at most ``window`` switches are being asked at once: what is due then waits for a place. A
-    switch that missed its moment is asked at its next one; moments do not shift.
+    switch that missed its moment is asked at its next one; moments do not shift. Where a switch is
+    asked several things, each counts as a switch of its own.
     """
 
-    switches: Sequence[DatapathId]
+    switches: Sequence[_KeyT]
     interval_s: float
     timeout_s: float
     window: int
     missed: int = 0
     """Moments that passed without a question: the interval is shorter than can be kept."""
     _due: list[tuple[float, int]] = field(init=False)
-    _asked_s: dict[DatapathId, float] = field(init=False, default_factory=dict)
+    _asked_s: dict[_KeyT, float] = field(init=False, default_factory=dict)
     """In the order in which they were asked."""
 
     def __post_init__(self) -> None:
@@ -45,9 +47,9 @@ class PollSchedule:
             (now_s + self.interval_s * index / count, index) for index in range(len(self.switches))
         ]
 
-    def due(self, now_s: float) -> list[DatapathId]:
+    def due(self, now_s: float) -> list[_KeyT]:
         """The switches to ask now; they count as asked."""
-        asking: list[DatapathId] = []
+        asking: list[_KeyT] = []
         while self._due and self._due[0][0] <= now_s and len(self._asked_s) < self.window:
             moment_s, index = self._due[0]
             periods = math.floor((now_s - moment_s) / self.interval_s)
@@ -62,11 +64,11 @@ class PollSchedule:
                 asking.append(switch)
         return asking
 
-    def settled(self, switch: DatapathId) -> None:
+    def settled(self, switch: _KeyT) -> None:
         """It answered, or can't be asked."""
         self._asked_s.pop(switch, None)
 
-    def overdue(self, now_s: float) -> list[DatapathId]:
+    def overdue(self, now_s: float) -> list[_KeyT]:
         """The switches whose time to answer is up; they count as settled."""
         late = []
         for switch, asked_s in self._asked_s.items():

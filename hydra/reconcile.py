@@ -81,7 +81,7 @@ def _tagged_as_wanted(
     fabric: Fabric, actual: Actual, wanted: Mapping[PortId, PortVlans], end: PortId
 ) -> bool:
     port = fabric.ports[end]
-    return actual.vlans.get(port.rack, {}).get(port.tor_port) == wanted[end]
+    return actual.vlans.get(port.rack, {}).get(port.tor_port) == wanted.get(end)
 
 
 def stray_mirrors(
@@ -114,12 +114,12 @@ def stray_mirrors(
 
 
 def wanted_vlans(fabric: Fabric, state: NetworkState) -> dict[RackId, dict[str, PortVlans]]:
-    """VLAN membership of every ToR port that the configuration names."""
-    trunks = port_trunks(fabric, state)
+    """VLAN membership of every ToR port that the configuration names, and that has one."""
     substrate = substrate_of(fabric)
     wanted = {rack.id: substrate.fixed_ports(rack.id) for rack in fabric.racks}
-    for port in fabric.ports:
-        wanted[port.rack][port.tor_port] = trunks[port.id]
+    for end, vlans in substrate.trunks(state).items():
+        port = fabric.ports[end]
+        wanted[port.rack][port.tor_port] = vlans
     return wanted
 
 

@@ -179,6 +179,8 @@ class TorCapabilities:
     """Frames and octets per port can be read."""
     claims: bool = False
     """It can be held against other controllers."""
+    labels: bool = False
+    """Its rules tell paths apart by labels: its ports have no VLANs to read or set."""
     counters_age_s: float = 0.0
     """How old they may be; a port that stood still for less may be sending."""
 

@@ -103,10 +103,10 @@ def own_rack_rules(fabric: Fabric, server: Server, uplink_dead: bool) -> Iterato
         yield constant(kind, *_prefix_args(prefix), port)
 
 
-def account_rules(fabric: Fabric, server: Server) -> Iterator[FlowRule]:
-    """One counting rule per prefix of every other rack."""
+def account_rules(fabric: Fabric, own: RackId) -> Iterator[FlowRule]:
+    """One counting rule per prefix of every rack but the ``own`` one."""
     for rack in fabric.racks:
-        if rack.id == server.rack:
+        if rack.id == own:
             continue
         metadata = rack_metadata(rack.id)
         for prefix in rack.prefixes:

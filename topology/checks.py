@@ -50,6 +50,29 @@ def check_vlans(fabric: Fabric | FabricArrays, state: NetworkState, vlans: VlanR
     A VLAN's domain is every circuit of the topology whose two end ports both carry it, whichever
     paths put it there; it must be a forest on the racks.
     """
+    problems = _assignment_problems(state, vlans)
+    racks = _racks(fabric)
+    for vlan, ports in sorted(_ports_by_vlan([state]).items()):
+        domain = _domain(sorted(state.topology.circuits), ports)
+        problems += [f"VLAN {vlan}: {circuit} closes a loop" for circuit in _extra(domain, racks)]
+    return problems
+
+
+def check_labels(state: NetworkState, labels: VlanRange) -> list[str]:
+    """Whether every path has a label of the range, and shares it with none over its circuits."""
+    problems = _assignment_problems(state, labels)
+    users: dict[tuple[Circuit, VlanId], list[Path]] = {}
+    for path, label in state.vlans.items():
+        for circuit in path.circuits:
+            users.setdefault((circuit, label), []).append(path)
+    return problems + [
+        f"label {label} on {circuit} stands for {len(paths)} paths"
+        for (circuit, label), paths in sorted(users.items())
+        if len(paths) > 1
+    ]
+
+
+def _assignment_problems(state: NetworkState, vlans: VlanRange) -> list[str]:
     paths = set(state.topology.paths)
     problems = [
         f"path {path.src}-{path.dst} has no VLAN"
@@ -66,15 +89,10 @@ def check_vlans(fabric: Fabric | FabricArrays, state: NetworkState, vlans: VlanR
         for path, vlan in state.vlans.items()
         if not vlans.first <= vlan <= vlans.last
     ]
-    problems += [
+    return problems + [
         f"VLAN {vlan} is in use and resting"
         for vlan in sorted(state.resting & set(state.vlans.values()))
     ]
-    racks = _racks(fabric)
-    for vlan, ports in sorted(_ports_by_vlan([state]).items()):
-        domain = _domain(sorted(state.topology.circuits), ports)
-        problems += [f"VLAN {vlan}: {circuit} closes a loop" for circuit in _extra(domain, racks)]
-    return problems
 
 
 def check_transit(

@@ -83,7 +83,8 @@ def _summary(loaded: Loaded) -> dict[str, Any]:
 
 def _facts(loaded: Loaded) -> list[tuple[str, object]]:
     fabric, policy = loaded.fabric, loaded.policy
-    vlans = fabric.circuit_vlans
+    vlans, parked = fabric.circuit_vlans, fabric.parking_vlan
+    parking = f"{parked} for parking" if parked else "as labels"
     return [
         ("fabric", fabric.name),
         ("racks", f"{len(fabric.racks)} with {len(fabric.servers):,} servers"),
@@ -91,7 +92,7 @@ def _facts(loaded: Loaded) -> list[tuple[str, object]]:
         ("optical ports", f"{len(fabric.ports):,}"),
         ("addressing", f"{fabric.addressing.value} ({_ADDRESSING[fabric.addressing]})"),
         ("substrate", fabric.substrate.value),
-        ("VLANs", f"{vlans.first}-{vlans.last} for circuits, {fabric.parking_vlan} for parking"),
+        ("VLANs", f"{vlans.first}-{vlans.last} for circuits, {parking}"),
         ("policy", f"{policy.mode.value}, {policy.algorithm}, at most {policy.max_hops} hops"),
         ("OpenFlow", f"{loaded.controller.openflow_host} port {loaded.controller.openflow_port}"),
         ("REST", f"{loaded.controller.rest_host} port {loaded.controller.rest_port}"),

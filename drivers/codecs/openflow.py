@@ -62,6 +62,9 @@ _DESC: Final = struct.Struct("!256s256s256s32s256s")
 _IN_PORT_MATCH: Final = struct.Struct("!HHIIxxxx")
 _OUTPUT: Final = struct.Struct("!HHxxxxHHIHxxxxxx")
 _PORT_IS_DOWN: Final = 1
+_LINK_IS_DOWN: Final = 1
+_PORT_STATS_REQUEST: Final = struct.Struct("!Ixxxx")
+_PORT_STATS: Final = struct.Struct("!Ixxxx6Q6QII")
 
 
 class OpenFlowError(Exception):
@@ -211,6 +214,7 @@ class PortDescription:
     name: str
     down: bool
     """Switched off by configuration."""
+    carrier: bool
 
 
 def decode_port_descriptions(body: bytes) -> tuple[PortDescription, ...]:
@@ -218,10 +222,24 @@ def decode_port_descriptions(body: bytes) -> tuple[PortDescription, ...]:
     if len(body) % _PORT_DESC.size:
         raise OpenFlowError(f"port descriptions of {len(body)} bytes are not whole entries")
     return tuple(
-        PortDescription(number, _text(name), bool(config & _PORT_IS_DOWN))
-        for number, _mac, name, config, *_ in _PORT_DESC.iter_unpack(body)
+        PortDescription(
+            number, _text(name), bool(config & _PORT_IS_DOWN), not state & _LINK_IS_DOWN
+        )
+        for number, _mac, name, config, state, *_ in _PORT_DESC.iter_unpack(body)
         if number < PORT_MAX
     )
+
+
+def port_stats_body(port: int = PORT_ANY) -> bytes:
+    """What MULTIPART_PORT_STATS asks for."""
+    return _PORT_STATS_REQUEST.pack(port)
+
+
+def decode_port_counters(body: bytes) -> dict[int, tuple[int, int, int, int, int, int]]:
+    """By port: frames received and sent, octets received and sent, frames dropped either way."""
+    if len(body) % _PORT_STATS.size:
+        raise OpenFlowError(f"port statistics of {len(body)} bytes are not whole entries")
+    return {entry[0]: entry[1:7] for entry in _PORT_STATS.iter_unpack(body)}
 
 
 def _text(field: bytes) -> str:

@@ -12,7 +12,13 @@ from hydra.config.devices import PlaneCheck, RackCheck, parse_endpoint
 from hydra.config.expand import LAST_VLAN, Expansion, check_vlan
 from hydra.config.patterns import suggest
 from hydra.config.problems import ProblemLog
-from hydra.config.schema import ControllerSection, Document, PolicySection, RackEntry
+from hydra.config.schema import (
+    ControllerSection,
+    Document,
+    PolicySection,
+    RackEntry,
+    VSwitchEntry,
+)
 from hydra.config.source import Path
 from hydra.errors import Problem
 from hydra.model import Fabric, Rack, RackId, SubstrateKind, Tor, VlanId, VlanRange
@@ -47,28 +53,72 @@ def check_substrate(document: Document, broken: frozenset[str], log: ProblemLog)
 
 _TWO_UPLINKS: Final = ("optical_port", "electrical_port")
 _ONE_UPLINK: Final = ("uplink_port",)
+_OPENFLOW_TOR: Final = "openflow"
 
 
 def _check_attachment(document: Document, substrate: SubstrateKind, log: ProblemLog) -> None:
     """Whether racks and servers have the ports that the substrate attaches them by."""
-    dual = substrate is SubstrateKind.DUAL_HOMED_VLAN
-    wanted, needless = (_TWO_UPLINKS, _ONE_UPLINK) if dual else (_ONE_UPLINK, _TWO_UPLINKS)
+    tagging = substrate is not SubstrateKind.SINGLE_HOMED_OPENFLOW
     for index, rack in enumerate(document.racks):
         path: Path = ("racks", index)
         _check_electrical_port(rack, substrate, path, log)
+        _check_tor_driver(rack, substrate, path, log)
+        has_vlan = rack.tor.native_vlan is not None
+        _check_presence(has_vlan, tagging, (*path, "tor", "native_vlan"), substrate, log)
         for number, server in enumerate(rack.servers):
             where: Path = (*path, "servers", number, "vswitch")
-            for key in wanted:
-                if getattr(server.vswitch, key) is None:
-                    log.add((*where, key), "is missing: substrate {} needs it", substrate.value)
-            for key in needless:
-                if getattr(server.vswitch, key) is not None:
-                    log.add(
-                        (*where, key),
-                        "does not belong on substrate {}, where a vswitch has {}",
-                        substrate.value,
-                        " and ".join(f"`{other}`" for other in wanted),
-                    )
+            _check_presence(server.vswitch is not None, tagging, where, substrate, log)
+            if server.vswitch is not None and tagging:
+                _check_uplinks(server.vswitch, substrate, where, log)
+
+
+def _check_presence(
+    given: bool, wanted: bool, where: Path, substrate: SubstrateKind, log: ProblemLog
+) -> None:
+    if wanted and not given:
+        log.add(where, "is missing: substrate {} needs it", substrate.value)
+    if given and not wanted:
+        log.add(
+            where,
+            "does not belong on substrate {}: its ToRs do without VLANs on ports, and its servers "
+            "without vswitches",
+            substrate.value,
+        )
+
+
+def _check_uplinks(
+    vswitch: VSwitchEntry, substrate: SubstrateKind, where: Path, log: ProblemLog
+) -> None:
+    dual = substrate is SubstrateKind.DUAL_HOMED_VLAN
+    wanted, needless = (_TWO_UPLINKS, _ONE_UPLINK) if dual else (_ONE_UPLINK, _TWO_UPLINKS)
+    for key in wanted:
+        if getattr(vswitch, key) is None:
+            log.add((*where, key), "is missing: substrate {} needs it", substrate.value)
+    for key in needless:
+        if getattr(vswitch, key) is not None:
+            log.add(
+                (*where, key),
+                "does not belong on substrate {}, where a vswitch has {}",
+                substrate.value,
+                " and ".join(f"`{other}`" for other in wanted),
+            )
+
+
+def _check_tor_driver(
+    rack: RackEntry, substrate: SubstrateKind, path: Path, log: ProblemLog
+) -> None:
+    """Rules or VLANs: a ToR is driven by the one or the other."""
+    by_rules = substrate is SubstrateKind.SINGLE_HOMED_OPENFLOW
+    if (rack.tor.driver == _OPENFLOW_TOR) != by_rules:
+        log.add(
+            (*path, "tor", "driver"),
+            "{!r} can't drive the ToRs of substrate {}: {}",
+            rack.tor.driver,
+            substrate.value,
+            f"there, that is `{_OPENFLOW_TOR}`"
+            if by_rules
+            else "there, ports have VLANs, which OpenFlow does not set",
+        )
 
 
 def _check_electrical_port(
@@ -254,7 +304,8 @@ def _datapath_ids(expansion: Expansion) -> Iterator[tuple[int, Path, str]]:
     for rack, path, at in expansion.racks:
         yield rack.tor.datapath_id or 0, (*path, "tor", "datapath_id"), at
     for server, path, at in expansion.servers:
-        yield server.vswitch.datapath_id, (*path, "vswitch", "datapath_id"), at
+        if server.vswitch is not None:
+            yield server.vswitch.datapath_id, (*path, "vswitch", "datapath_id"), at
 
 
 def _unique(what: str, values: Iterable[tuple[Hashable, Path, str]], log: ProblemLog) -> None:
@@ -334,6 +385,8 @@ def check_interface_names(document: Document, expansion: Expansion, log: Problem
     for server, path, at in expansion.servers:
         names: dict[str, str] = {}
         vswitch = server.vswitch
+        if vswitch is None:
+            continue
         uplinks = (
             [("optical_port", vswitch.optical_port), ("electrical_port", vswitch.electrical_port)]
             if document.substrate == SubstrateKind.DUAL_HOMED_VLAN.value
@@ -430,7 +483,7 @@ def check_vlans(
     """The range for circuits and the parking VLAN."""
     if "vlans" in broken:
         return _NO_VLANS, VlanId(0)
-    parking = check_vlan(document.vlans.parking, ("vlans", "parking"), log)
+    parking = _check_parking(document, log)
     circuits = _read_vlan_range(document.vlans.circuits, log)
     if circuits is None:
         return _NO_VLANS, parking
@@ -457,9 +510,21 @@ def check_vlans(
             log.add(where, "VLAN {} is the parking VLAN", native, at=at)
     if document.substrate == SubstrateKind.SINGLE_HOMED_VLAN.value:
         _check_one_native_vlan(expansion, log)
-    if "wiring" not in broken:
+    labels = document.substrate == SubstrateKind.SINGLE_HOMED_OPENFLOW.value
+    if "wiring" not in broken and not labels:
         _check_vlan_count(circuits, expansion, log)
     return circuits, parking
+
+
+def _check_parking(document: Document, log: ProblemLog) -> VlanId:
+    """The parking VLAN; 0 where there is none."""
+    where: Path = ("vlans", "parking")
+    parking = document.vlans.parking
+    if document.substrate in {kind.value for kind in SubstrateKind}:
+        substrate = SubstrateKind(document.substrate)
+        wanted = substrate is not SubstrateKind.SINGLE_HOMED_OPENFLOW
+        _check_presence(parking is not None, wanted, where, substrate, log)
+    return VlanId(0) if parking is None else check_vlan(parking, where, log)
 
 
 def _check_one_native_vlan(expansion: Expansion, log: ProblemLog) -> None:

@@ -289,7 +289,11 @@ class _RackExpander:
             mac=reader.mac(entry.mac, (*path, "mac")),
             addresses=tuple(addresses),
             tor_port=reader.text(entry.tor_port, (*path, "tor_port")),
-            vswitch=_read_vswitch(entry.vswitch, (*path, "vswitch"), reader),
+            vswitch=(
+                None
+                if entry.vswitch is None
+                else _read_vswitch(entry.vswitch, (*path, "vswitch"), reader)
+            ),
         )
 
 
@@ -302,7 +306,11 @@ def _read_tor(entry: TorEntry, path: Path, reader: _Reader) -> Tor:
         address=reader.text(entry.address, (*path, "address")),
         bridge=reader.text(entry.bridge, (*path, "bridge")),
         datapath_id=datapath_id,
-        native_vlan=reader.vlan(entry.native_vlan, (*path, "native_vlan")),
+        native_vlan=(
+            VlanId(0)
+            if entry.native_vlan is None
+            else reader.vlan(entry.native_vlan, (*path, "native_vlan"))
+        ),
         electrical_port=(
             None
             if entry.electrical_port is None

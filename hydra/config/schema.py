@@ -65,7 +65,8 @@ class ServerEntry(_Section):
     addresses: Texts
     mac: Text
     tor_port: Text
-    vswitch: VSwitchEntry
+    vswitch: VSwitchEntry | None = None
+    """Only where servers tag what they send on circuits."""
 
 
 class LoginSection(_Section):
@@ -83,7 +84,8 @@ class TorEntry(_Section):
     bridge: str = ""
     """Only where one address serves several switches, as an OVSDB does."""
     datapath_id: Whole | None = None
-    native_vlan: Whole
+    native_vlan: Whole | None = None
+    """Only where ToR ports have VLANs."""
     electrical_port: Text | None = None
     """Only where servers have a single uplink: the electrical network is behind the ToR."""
     login: LoginSection | None = None
@@ -128,7 +130,8 @@ class ElectricalSection(_Section):
 class VlanSection(_Section):
     circuits: Text
     """First and last VLAN-ID, ``100-199``."""
-    parking: int
+    parking: int | None = None
+    """Only where ToR ports have VLANs."""
 
 
 class ControllerSection(_Section):

@@ -12,13 +12,15 @@ from typing import Final, Self, TypeVar
 from hydra.model import Fabric, Server
 from hydra.policy import ControllerSettings
 from mininet_scenarios.testbed import links, ovs, sweep, sysctl
-from mininet_scenarios.testbed.capture import Capture
+from mininet_scenarios.testbed.capture import Capture, JointCapture
 from mininet_scenarios.testbed.layout import (
     ELECTRICAL_BRIDGE,
+    access_interface,
     electrical_interface,
     electrical_interfaces,
     layout,
     server_interface,
+    uplink_interfaces,
 )
 from mininet_scenarios.testbed.links import Cable, QueueCounters
 from mininet_scenarios.testbed.lock import testbed_lock
@@ -93,18 +95,27 @@ class Testbed:
 
     def frames_at(
         self, server: str, where: str = "host", *, expression: str = "", direction: str = "inout"
-    ) -> Capture:
+    ) -> Capture | JointCapture:
         """Watch a server's ``host`` interface, or its ``optical`` or ``electrical`` uplink.
 
-        ``network`` is the electrical network's own end, which servers of a rack may share.
+        ``circuits`` is where its traffic on circuits has its tag: the optical uplink, or of a plain
+        server all of its rack's ports on planes. ``network`` is the electrical network's own end,
+        which servers of a rack may share.
         """
         wanted = self._server(server)
+        optical, electrical = uplink_interfaces(self.fabric, wanted)
         ports = {
             "host": (server_interface(wanted), self.host(server).pid),
-            "optical": (wanted.vswitch.optical_port, None),
-            "electrical": (wanted.vswitch.electrical_port, None),
+            "optical": (optical, None),
+            "circuits": (optical, None),
+            "electrical": (electrical, None),
             "network": (electrical_interface(self.fabric, wanted), None),
         }
+        if where == "circuits" and wanted.vswitch is None:
+            wired = self.fabric.ports_of(wanted.rack)
+            return JointCapture(
+                [Capture(p.tor_port, expression=expression, direction=direction) for p in wired]
+            )
         interface, pid = _find(ports, "place to watch", where)
         return Capture(interface, namespace_pid=pid, expression=expression, direction=direction)
 
@@ -137,13 +148,14 @@ class Testbed:
         run(["mnexec", "-n", "true"])  # where no namespace may be made, Mininet waits for ever
         for server in self.fabric.servers:
             self._hosts[server.name] = ServerHost(server.name)
-        links.lay((*planned.fabric_cables, *map(self._host_cable, self.fabric.servers)))
+        host_cables = tuple(map(self._host_cable, self.fabric.servers))
+        links.lay((*planned.fabric_cables, *host_cables))
         self._build_electrical()
         ovs.create(planned.bridges, self._datapath or ovs.default_datapath())
-        links.limit_rates(planned.fabric_cables)
-        for rack in self.fabric.racks:
+        links.limit_rates((*planned.fabric_cables, *host_cables))
+        for bridge in planned.learning:
             # A rule, so that it forwards with a controller, without one, and while one changes.
-            ovs.set_flows(rack.tor.bridge, ["priority=0,actions=NORMAL"])
+            ovs.set_flows(bridge, ["priority=0,actions=NORMAL"])
         self._start_ocs()
         for server in self.fabric.servers:
             configure(self._hosts[server.name], server)
@@ -151,8 +163,15 @@ class Testbed:
             ocs.wait_until_ready()
 
     def _host_cable(self, server: Server) -> Cable:
-        pid = self._hosts[server.name].pid
-        return Cable(server.vswitch.host_port, server_interface(server), b_namespace_pid=pid)
+        """Of a plain server, its link to the ToR; else inside the server, as fast as can be."""
+        rate_mbps = self.fabric.server_rate_mbps if server.vswitch is None else None
+        return Cable(
+            access_interface(server),
+            server_interface(server),
+            rate_mbps,
+            rate_mbps,
+            b_namespace_pid=self._hosts[server.name].pid,
+        )
 
     def _build_electrical(self) -> None:
         bridge = f"{ELECTRICAL_BRIDGE} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import struct
@@ -106,6 +107,28 @@ class Capture:
     @property
     def _words(self) -> Path:
         return Path(self._directory.name) / "stderr"
+
+
+class JointCapture:
+    """Frames on several interfaces as if on one, in the order of their times."""
+
+    def __init__(self, captures: Sequence[Capture]) -> None:
+        self._captures = captures
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            for capture in self._captures:
+                stack.enter_context(capture)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._stack.close()
+
+    def frames(self) -> tuple[Frame, ...]:
+        every = (frame for capture in self._captures for frame in capture.frames())
+        return tuple(sorted(every, key=lambda frame: frame.time_s))
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

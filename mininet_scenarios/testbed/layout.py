@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from hydra.model import Fabric, OpticalPort, Plane, Rack, Server
+from hydra.model import Fabric, NetworkState, OpticalPort, Plane, Rack, Server, VSwitch
+from hydra.reconcile import wanted_vlans
 from hydra.substrate import substrate_of
 from mininet_scenarios.testbed.links import MAX_NAME_CHARS, Cable
 from mininet_scenarios.testbed.ovs import BridgeSpec, PortSpec
@@ -40,11 +41,28 @@ def server_interface(server: Server) -> str:
     return f"{server.name}-eth0"
 
 
+def access_interface(server: Server) -> str:
+    """The switch port that the server's own interface is plugged into."""
+    return server.tor_port if server.vswitch is None else server.vswitch.host_port
+
+
+def uplink_interfaces(fabric: Fabric, server: Server) -> tuple[str, str]:
+    """The switch ports at which its frames leave for its ToR, and for the electrical network.
+
+    A plain server has its ToR's end of its cable, and its rack's port.
+    """
+    if server.vswitch is not None:
+        return server.vswitch.optical_port, server.vswitch.electrical_port
+    return server.tor_port, fabric.racks[server.rack].tor.electrical_port or ""
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Everything to create, apart from the servers' own namespaces."""
 
     bridges: tuple[BridgeSpec, ...]
+    learning: tuple[str, ...]
+    """Those that forward by learning, with a controller or without."""
     fabric_cables: tuple[Cable, ...]
     """Between switches; the electrical bridge's ends are :func:`electrical_interfaces`."""
 
@@ -53,9 +71,18 @@ def layout(fabric: Fabric, controller: str, fdb_age_s: float) -> Layout:
     """Lay out the whole fabric; ``controller`` in OVS's notation, e.g. ``tcp:127.0.0.1:6653``."""
     planned = Layout(
         bridges=(
-            *(_vswitch(server, controller) for server in fabric.servers),
+            *(
+                _vswitch(server.vswitch, controller)
+                for server in fabric.servers
+                if server.vswitch is not None
+            ),
             *(_tor(fabric, rack, controller, fdb_age_s) for rack in fabric.racks),
             *(_ocs(fabric, plane) for plane in fabric.planes),
+        ),
+        learning=tuple(
+            rack.tor.bridge
+            for rack in fabric.racks
+            if rack.tor.datapath_id not in substrate_of(fabric).owned()
         ),
         fabric_cables=tuple(_fabric_cables(fabric)),
     )
@@ -63,20 +90,23 @@ def layout(fabric: Fabric, controller: str, fdb_age_s: float) -> Layout:
     return planned
 
 
-def _vswitch(server: Server, controller: str) -> BridgeSpec:
-    vswitch = server.vswitch
+def _vswitch(vswitch: VSwitch, controller: str) -> BridgeSpec:
     ports = tuple(map(PortSpec, vswitch.ports))
     return BridgeSpec(vswitch.bridge, ports, vswitch.datapath_id, controller)
 
 
 def _tor(fabric: Fabric, rack: Rack, controller: str, fdb_age_s: float) -> BridgeSpec:
-    fixed = substrate_of(fabric).fixed_ports(rack.id)
-    parked = frozenset({fabric.parking_vlan})
+    vlans = wanted_vlans(fabric, NetworkState())[rack.id]
+    names = [server.tor_port for server in rack.servers]
+    names += [rack.tor.electrical_port] if rack.tor.electrical_port else []
+    names += [port.tor_port for port in fabric.ports_of(rack.id)]
     return BridgeSpec(
         rack.tor.bridge,
-        (
-            *(PortSpec(name, vlans.tagged, vlans.native) for name, vlans in fixed.items()),
-            *(PortSpec(port.tor_port, parked) for port in fabric.ports_of(rack.id)),
+        tuple(
+            PortSpec(name, vlans[name].tagged, vlans[name].native)
+            if name in vlans
+            else PortSpec(name)
+            for name in names
         ),
         rack.tor.datapath_id,
         None if rack.tor.datapath_id is None else controller,
@@ -95,6 +125,8 @@ def _fabric_cables(fabric: Fabric) -> Iterator[Cable]:
     server_rate, electrical_rate = fabric.server_rate_mbps, fabric.electrical_rate_mbps
     for server in fabric.servers:
         vswitch = server.vswitch
+        if vswitch is None:
+            continue
         yield Cable(vswitch.optical_port, server.tor_port, server_rate, server_rate)
         if vswitch.electrical_port != vswitch.optical_port:
             end = electrical_interface(fabric, server)
@@ -111,7 +143,7 @@ def _fabric_cables(fabric: Fabric) -> Iterator[Cable]:
 def _check_names(fabric: Fabric, planned: Layout) -> None:
     ours = [bridge.name for bridge in planned.bridges]
     ours += [name for cable in planned.fabric_cables for name in (cable.a, cable.b)]
-    ours += [server.vswitch.host_port for server in fabric.servers]
+    ours += [access_interface(server) for server in fabric.servers]
     long = [n for n in (*ours, *map(server_interface, fabric.servers)) if len(n) > MAX_NAME_CHARS]
     if long:
         raise TestbedError(

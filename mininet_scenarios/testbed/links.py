@@ -62,15 +62,18 @@ def lay(cables: Iterable[Cable]) -> None:
 
 def limit_rates(cables: Iterable[Cable]) -> None:
     """Set the rates; after the ends are bridge ports, since OVS deletes a new port's qdisc."""
-    rates = [
-        (name, rate_mbps)
-        for cable in cables
-        for name, rate_mbps in ((cable.a, cable.a_rate_mbps), (cable.b, cable.b_rate_mbps))
-        if rate_mbps is not None
-    ]
-    fastest_mbps = max((rate_mbps for _, rate_mbps in rates), default=0.0)
+    rates: dict[int | None, list[tuple[str, float]]] = {}
+    """By network namespace."""
+    for cable in cables:
+        if cable.a_rate_mbps is not None:
+            rates.setdefault(None, []).append((cable.a, cable.a_rate_mbps))
+        if cable.b_rate_mbps is not None:
+            rates.setdefault(cable.b_namespace_pid, []).append((cable.b, cable.b_rate_mbps))
+    fastest_mbps = max((mbps for ends in rates.values() for _, mbps in ends), default=0.0)
     frames = max(2, int(_bytes_per_ms(fastest_mbps) * QUEUE_MS / _FRAME_BYTES))
-    tc_batch(line for name, rate_mbps in rates for line in _rate_lines(name, rate_mbps, frames))
+    for namespace_pid, ends in rates.items():
+        lines = [line for name, mbps in ends for line in _rate_lines(name, mbps, frames)]
+        tc_batch(lines, namespace_pid)
 
 
 def set_up(name: str, *, up: bool) -> None:

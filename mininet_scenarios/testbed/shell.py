@@ -53,8 +53,10 @@ def ip_batch(lines: Iterable[str]) -> None:
     _batch(["ip", "-batch", "-"], lines)
 
 
-def tc_batch(lines: Iterable[str]) -> None:
-    _batch(["tc", "-batch", "-"], lines)
+def tc_batch(lines: Iterable[str], namespace_pid: int | None = None) -> None:
+    """``namespace_pid``: in the network namespace of this process."""
+    enter = [] if namespace_pid is None else ["mnexec", "-a", str(namespace_pid)]
+    _batch([*enter, "tc", "-batch", "-"], lines)
 
 
 def _batch(command: Sequence[str], lines: Iterable[str]) -> None:

@@ -22,7 +22,7 @@ from mininet_scenarios.testbed import Testbed
 CONFIGS = Path(__file__).parents[2] / "configs"
 DEMO_CONFIG = CONFIGS / "demo.yaml"
 on_each_substrate = pytest.mark.parametrize(
-    "shipped", ["demo", "single-homed"], indirect=True, scope="module"
+    "shipped", ["demo", "single-homed", "openflow-only"], indirect=True, scope="module"
 )
 """Runs a module's tests on the small shipped fabric of every substrate."""
 

@@ -24,13 +24,13 @@ def network(demo_testbed, tmp_path):
 
 def test_all_pairs_before_and_with_a_circuit(network):
     assert network.everyone_reaches_everyone()
-    with network.testbed.frames_at("h11", "optical", expression="vlan") as before:
+    with network.testbed.frames_at("h11", "circuits", expression="vlan") as before:
         assert network.reaches("h11", "h21")
     assert before.frames() == ()
     reservation = network.reserve("r1", "r2")
     assert reservation["state"] == "active"
     with (
-        network.testbed.frames_at("h11", "optical", expression=TAGGED) as tagged,
+        network.testbed.frames_at("h11", "circuits", expression=TAGGED) as tagged,
         network.testbed.frames_at("h11", "electrical", expression=ECHO) as electrical,
     ):
         assert network.reaches("h11", "h21", count=5)
@@ -68,7 +68,7 @@ def test_two_hops_over_two_planes(network):
     watch = network.testbed.frames_at
     with (
         watch("h21", "electrical", expression=ECHO) as electrical,
-        watch("h31", "optical", expression=TAGGED) as optical,
+        watch("h31", "circuits", expression=TAGGED) as optical,
         watch("h11", "optical", expression=TAGGED) as relay_1,
         watch("h12", "optical", expression=TAGGED) as relay_2,
     ):

@@ -38,7 +38,7 @@ def test_one_way_flow_outlives_the_fdb(machine, shipped, tmp_path):
                 for where in ("host", "optical", "electrical")
             ]
             receiver = stack.enter_context(
-                testbed.frames_at("h21", "optical", expression="vlan and udp", direction="in")
+                testbed.frames_at("h21", "circuits", expression="vlan and udp", direction="in")
             )
             stream = stack.enter_context(
                 paced_stream(

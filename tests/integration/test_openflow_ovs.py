@@ -71,7 +71,7 @@ def rules_of(fabric: Fabric) -> list[FlowRule]:
     rules = [
         *DualHomedVlan(fabric).server_rules(server, {"h12", "h21"}),
         *DualHomedVlan(fabric).server_rules(server, {server.name}),
-        *SingleHomedVlan(fabric).server_rules(server, ()),
+        *SingleHomedVlan(fabric).server_rules(server),
         *(divert_rule(RackId(rack), 3) for rack in (1, 2)),
         *(circuit_rule(RackId(rack), VlanId(100 + rack), 3) for rack in (1, 2, 3)),
         *emulated_rules(20, VlanId(4094), 3),

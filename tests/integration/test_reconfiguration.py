@@ -25,7 +25,7 @@ def test_order_on_the_wire_and_no_loss(network):
     dark = network.dark_frames()
     with (
         network.testbed.frames_at(
-            "h11", "optical", expression="vlan and udp", direction="out"
+            "h11", "circuits", expression="vlan and udp", direction="out"
         ) as optical,
         network.testbed.frames_at(
             "h11", "electrical", expression="udp and not vlan", direction="out"

@@ -9,7 +9,16 @@ from typing import Any
 
 from apps.framework import ofproto_v1_3, ofproto_v1_3_parser
 from apps.openflow import SwitchPorts
-from hydra.pipeline import SHAPES, Arg, Output, Port, PushVlan, ToController
+from hydra.pipeline import (
+    SHAPES,
+    Arg,
+    Output,
+    Port,
+    PushVlan,
+    ToController,
+    server_port,
+    wired_port,
+)
 from hydra.rules import FlowRule
 
 # isort: split
@@ -61,6 +70,8 @@ def flow_mod(rule: FlowRule, ports: SwitchPorts, command: int) -> Any:
         Port.OPTICAL: ports.optical,
         Port.ELECTRICAL: ports.electrical,
         Port.NORMAL: proto.OFPP_NORMAL,
+        **{server_port(place): number for place, number in enumerate(ports.servers)},
+        **{wired_port(place): number for place, number in enumerate(ports.wired)},
     }
 
     def number(value: int | Arg) -> int:
@@ -70,13 +81,15 @@ def flow_mod(rule: FlowRule, ports: SwitchPorts, command: int) -> Any:
     for field in shape.match:
         value = _human(field.name, number(field.value))
         if field.name == "in_port":
-            value = real[Port(number(field.value))]
+            value = real[number(field.value)]
         mask = None if field.mask is None else _human(field.name, number(field.mask))
         fields[field.name] = value if mask is None else (value, mask)
     actions: list[Any] = []
     for action in shape.actions:
         if isinstance(action, Output):
-            actions.append(parser.OFPActionOutput(real[Port(number(action.port))], 0))
+            port = number(action.port)
+            every = ports.servers if port == Port.SERVERS else (real[port],)
+            actions += [parser.OFPActionOutput(one, 0) for one in every]
         elif isinstance(action, ToController):
             actions.append(parser.OFPActionOutput(proto.OFPP_CONTROLLER, proto.OFPCML_NO_BUFFER))
         elif isinstance(action, PushVlan):

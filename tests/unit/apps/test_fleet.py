@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from apps.fleet import Fleet
+from apps.fleet import Fleet, Question
 from apps.framework import PortInfo
 from apps.openflow import decode_flow_stats, encode_port_stats_request
 from drivers.codecs.openflow import (
@@ -27,6 +27,7 @@ FABRIC = small_fabric(racks=2, planes=1, servers=1)
 H11, H21 = FABRIC.servers
 V1, V2 = H11.vswitch.datapath_id, H21.vswitch.datapath_id
 TOR1 = FABRIC.racks[0].tor.datapath_id
+RULES1 = Question(V1, 1)
 CHANGES = (Install(divert_rule(RackId(1), 1)),)
 
 
@@ -189,16 +190,16 @@ def port_entry(number, rx, tx):
 
 def test_statistics_in_several_parts_are_put_together(fleet):
     Switch(fleet, V1, replies_with(flow_entry(1, 2, 3) + flow_entry(4, 5, 6), flow_entry(7, 8, 9)))
-    asked = fleet.ask_for_counters([V1, V2], 1)
-    assert list(asked) == [V1]
-    counters = decode_flow_stats(asked[V1].result(0))
+    asked = fleet.ask_for_counters([RULES1, Question(V2, 1)])
+    assert list(asked) == [RULES1]
+    counters = decode_flow_stats(asked[RULES1].result(0))
     assert counters.cookie.tolist() == [1, 4, 7]
     assert counters.bytes.tolist() == [3, 6, 9]
 
 
 def test_vswitches_are_asked_for_rules_and_tors_for_ports(fleet):
     vswitch, tor = Switch(fleet, V1), Switch(fleet, TOR1, ports=port_table("o1"))
-    fleet.ask_for_counters([V1, TOR1], 1)
+    fleet.ask_for_counters([RULES1, Question(TOR1, None)])
     xids = [struct.unpack_from("!I", one.sent[0], 4)[0] for one in (vswitch, tor)]
     assert vswitch.sent == [encode_flow_stats_request(1, 0, 0, xids[0])]
     assert tor.sent == [encode_port_stats_request(xids[1])]
@@ -206,7 +207,7 @@ def test_vswitches_are_asked_for_rules_and_tors_for_ports(fleet):
 
 def test_an_answer_that_was_given_up_is_passed_over(fleet):
     switch = Switch(fleet, V1)
-    (future,) = fleet.ask_for_counters([V1], 1).values()
+    (future,) = fleet.ask_for_counters([RULES1]).values()
     fleet.give_up([future])
     xid = struct.unpack_from("!I", switch.sent[0], 4)[0]
     fleet.statistics_replied(V1, xid, flow_entry(1, 2, 3), more=False)
@@ -215,7 +216,7 @@ def test_an_answer_that_was_given_up_is_passed_over(fleet):
 
 def test_a_reply_without_end_is_refused(fleet):
     switch = Switch(fleet, V1)
-    (future,) = fleet.ask_for_counters([V1], 1).values()
+    (future,) = fleet.ask_for_counters([RULES1]).values()
     xid = struct.unpack_from("!I", switch.sent[0], 4)[0]
     for _ in range(5):
         fleet.statistics_replied(V1, xid, bytes(15 << 20), more=True)
@@ -225,7 +226,7 @@ def test_a_reply_without_end_is_refused(fleet):
 
 def test_a_switch_that_goes_leaves_no_question_open(fleet):
     switch = Switch(fleet, V1)
-    (future,) = fleet.ask_for_counters([V1], 1).values()
+    (future,) = fleet.ask_for_counters([RULES1]).values()
     switch.disconnect()
     assert "disconnected" in str(future.exception(0))
 

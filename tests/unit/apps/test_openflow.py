@@ -26,7 +26,7 @@ from tests.unit.core.fabrics import small_fabric
 from tests.unit.core.sample_rules import every_rule
 
 RULES = list(every_rule(small_fabric(racks=3)))
-PORTS = SwitchPorts(host=1, optical=2, electrical=3)
+PORTS = SwitchPorts(host=1, optical=2, electrical=3, servers=(11, 12), wired=(21, 22))
 XID = 0x4000_1234
 BUNDLE_ID = 77
 

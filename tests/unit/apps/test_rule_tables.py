@@ -6,7 +6,7 @@ import pytest
 
 from apps.openflow import MalformedReplyError, SwitchPorts, encode_changes
 from apps.rule_tables import decode_rules, foreign, intended_table, rule_drift
-from hydra.model import RackId, VlanId
+from hydra.model import NetworkState, RackId, VlanId
 from hydra.rules import Install, circuit_rule, emulated_rules
 from hydra.substrate import substrate_of
 from tests.unit.core.fabrics import small_fabric
@@ -14,7 +14,10 @@ from tests.unit.core.fabrics import small_fabric
 FABRIC = small_fabric(racks=3, planes=1)
 PORTS = SwitchPorts(host=4, optical=5, electrical=6)
 SERVER = FABRIC.servers[0]
-RULES = [*substrate_of(FABRIC).server_rules(SERVER, ()), circuit_rule(RackId(1), VlanId(104), 3)]
+RULES = [
+    *substrate_of(FABRIC).rules(SERVER.vswitch.datapath_id, NetworkState(), ()),
+    circuit_rule(RackId(1), VlanId(104), 3),
+]
 
 
 def reply(rules, ports=PORTS, cookie=None):

@@ -19,9 +19,21 @@ def single(demo):
     return demo
 
 
+@pytest.fixture
+def openflow(demo):
+    """The demo, with plain servers and OpenFlow ToRs."""
+    demo["substrate"] = "single-homed-openflow"
+    tor, _ = parts(demo)
+    tor["electrical_port"] = "up{rack}"
+    tor["driver"] = "openflow"
+    del tor["native_vlan"], demo["vlans"]["parking"]
+    del demo["racks"][0]["servers"][0]["vswitch"]
+    return demo
+
+
 def parts(document):
     rack = document["racks"][0]
-    return rack["tor"], rack["servers"][0]["vswitch"]
+    return rack["tor"], rack["servers"][0].get("vswitch")
 
 
 def found(problems):
@@ -43,6 +55,89 @@ def test_the_shipped_fabric_differs_from_the_demo_in_its_attachment_only():
     assert single.fabric.ports == demo.fabric.ports
     assert single.fabric.planes == demo.fabric.planes
     assert "hyl-r3" in substrate_of(single.fabric).fixed_ports(single.fabric.racks[2].id)
+
+
+def test_openflow_tors_and_plain_servers(openflow, load_data):
+    fabric = load_data(openflow).fabric
+    assert fabric.substrate is SubstrateKind.SINGLE_HOMED_OPENFLOW
+    assert {server.vswitch for server in fabric.servers} == {None}
+    substrate = substrate_of(fabric)
+    assert set(substrate.owned().values()) == {"r1", "r2", "r3", "r4"}
+    ports = substrate.ports(fabric.racks[0].tor.datapath_id)
+    assert (ports.electrical, ports.servers) == ("up1", ("hys-h11", "hys-h12"))
+    assert ports.wired == ("hyt-r1-p1", "hyt-r1-p2")
+
+
+def test_the_shipped_openflow_fabric_is_wired_like_the_demo():
+    demo, plain = (load_file(CONFIGS / f"{name}.yaml") for name in ("demo", "openflow-only"))
+    assert plain.policy == demo.policy
+    assert plain.fabric.ports == demo.fabric.ports
+    assert plain.fabric.planes == demo.fabric.planes
+    for fabric in (demo.fabric, plain.fabric):
+        assert {server.addresses for server in fabric.servers} == {
+            server.addresses for server in demo.fabric.servers
+        }
+
+
+def test_an_openflow_fabric_with_the_keys_of_others(demo, problems_of):
+    demo["substrate"] = "single-homed-openflow"
+    why = (
+        "does not belong on substrate single-homed-openflow: its ToRs do without VLANs on ports, "
+        "and its servers without vswitches"
+    )
+    where = "racks[0].servers[0].vswitch"
+    assert found(problems_of(demo)) == {
+        (where, why),
+        ("racks[0].tor.native_vlan", why),
+        ("vlans.parking", why),
+        (
+            "racks[0].tor.electrical_port",
+            "is missing: on substrate single-homed-openflow servers reach the electrical network "
+            "through their ToR",
+        ),
+        (
+            "racks[0].tor.driver",
+            "'ovs-ovsdb' can't drive the ToRs of substrate single-homed-openflow: there, that is "
+            "`openflow`",
+        ),
+    }
+
+
+def test_a_dual_homed_fabric_with_the_keys_of_openflow(openflow, problems_of):
+    openflow["substrate"] = "dual-homed-vlan"
+    assert found(problems_of(openflow)) >= {
+        ("racks[0].servers[0].vswitch", "is missing: substrate dual-homed-vlan needs it"),
+        ("racks[0].tor.native_vlan", "is missing: substrate dual-homed-vlan needs it"),
+        ("vlans.parking", "is missing: substrate dual-homed-vlan needs it"),
+        (
+            "racks[0].tor.driver",
+            "'openflow' can't drive the ToRs of substrate dual-homed-vlan: there, ports have "
+            "VLANs, which OpenFlow does not set",
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "path", "words"),
+    [
+        ("datapath_id", None, "datapath_id", "is missing: by it the controller knows the ToR"),
+        ("address", "somewhere", "address", "'somewhere' is not host:port"),
+        ("login", {"username": "x"}, "login", "this driver's protocol has no users: remove it"),
+        ("options", {"x": 1}, "options.x", "is not an option of this driver; none is known"),
+    ],
+)
+def test_what_an_openflow_tor_needs(openflow, problems_of, key, value, path, words):
+    parts_of = openflow["racks"][0]["tor"]
+    parts_of[key] = value
+    if value is None:
+        del parts_of[key]
+    found_there = {(p.path, p.message.partition(" (")[0]) for p in problems_of(openflow)}
+    assert (f"racks[0].tor.{path}", words) in found_there
+
+
+def test_labels_need_no_room_for_loops(openflow, load_data):
+    openflow["vlans"]["circuits"] = "100-102"
+    assert len(load_data(openflow).fabric.circuit_vlans) == 3
 
 
 def test_a_dual_homed_fabric_with_the_keys_of_the_other(demo, problems_of):

@@ -29,10 +29,7 @@ from hydra.model import (
     VlanRange,
     VSwitch,
 )
-from topology.checks import check_transit, check_vlans
-from topology.problem import FabricArrays
-from topology.transit import transit_order
-from topology.vlan import allocate
+from topology.marks import marks_of
 
 CIRCUIT_VLANS = VlanRange(VlanId(100), VlanId(399))
 PARKING_VLAN = VlanId(4000)
@@ -122,6 +119,22 @@ def single_homed(fabric: Fabric) -> Fabric:
     return replace(fabric, racks=racks, substrate=SubstrateKind.SINGLE_HOMED_VLAN)
 
 
+def openflow_only(fabric: Fabric) -> Fabric:
+    """The same fabric with plain servers, and ToRs that steer."""
+
+    def attached(rack: Rack) -> Rack:
+        servers = tuple(replace(server, vswitch=None) for server in rack.servers)
+        tor = replace(rack.tor, electrical_port="up", native_vlan=VlanId(0))
+        return replace(rack, servers=servers, tor=tor)
+
+    return replace(
+        fabric,
+        racks=tuple(map(attached, fabric.racks)),
+        parking_vlan=VlanId(0),
+        substrate=SubstrateKind.SINGLE_HOMED_OPENFLOW,
+    )
+
+
 def random_fabric(rng: random.Random) -> Fabric:
     fabric = small_fabric(
         racks=rng.randint(2, 6),
@@ -151,15 +164,15 @@ def topology_of(*paths: Path) -> Topology:
 
 def state_of(fabric: Fabric, current: NetworkState, *paths: Path) -> NetworkState:
     """The state after ``current`` with these paths, VLANs allocated."""
-    return allocate(FabricArrays.of(fabric), current, topology_of(*paths), fabric.circuit_vlans)
+    return marks_of(fabric).state(current, topology_of(*paths))
 
 
 def order_of(fabric: Fabric):
     """What :func:`hydra.plan.diff` asks to be told the order of mirrors and retagging."""
-    arrays = FabricArrays.of(fabric)
+    marks = marks_of(fabric)
 
     def order(old: NetworkState, new: NetworkState):
-        found = transit_order(arrays, old, new)
+        found = marks.order(old, new)
         return found.disconnect_first, found.connect_last
 
     return order
@@ -227,12 +240,13 @@ def random_state(fabric: Fabric, current: NetworkState, rng: random.Random) -> N
     retagging from going in parallel far more often than the allocator's own choice does.
     """
     topology = random_topology(fabric, current.topology, rng)
-    state = allocate(FabricArrays.of(fabric), current, topology, fabric.circuit_vlans)
+    marks = marks_of(fabric)
+    state = marks.state(current, topology)
     order = order_of(fabric)
     for _ in range(rng.choice((0, 5))):
         drawn = _with_random_vlans(fabric, current, state, rng)
-        sound = not check_vlans(fabric, drawn, fabric.circuit_vlans)
-        if sound and not check_transit(fabric, current, drawn, *order(current, drawn)):
+        sound = not marks.problems(drawn)
+        if sound and not marks.transit_problems(current, drawn, *order(current, drawn)):
             return drawn
     return state
 

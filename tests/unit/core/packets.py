@@ -6,7 +6,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from hydra.model import Server
-from hydra.pipeline import SHAPES, Arg, Field, Output, PopVlan, Port, PushVlan, Shape, Table
+from hydra.pipeline import (
+    SHAPES,
+    Arg,
+    Field,
+    Output,
+    PopVlan,
+    Port,
+    PushVlan,
+    Shape,
+    Table,
+    server_port,
+)
 from hydra.rules import FlowRule, mac_as_int
 
 VLAN_PRESENT = 0x1000
@@ -43,9 +54,15 @@ def packet(dst: Server | int, eth_type: int = IPV4, vlan: int | None = None, **f
 
 
 def forward(
-    rules: Collection[FlowRule], sent: Packet, in_port: int, one_uplink: bool = False
+    rules: Collection[FlowRule],
+    sent: Packet,
+    in_port: int,
+    one_uplink: bool = False,
+    servers: int = 0,
 ) -> list[Emitted]:
-    """What leaves the switch. With ``one_uplink`` two names of ports are one port."""
+    """What leaves the switch. With ``one_uplink`` two names of ports are one port; a ToR has so
+    many ``servers``.
+    """
 
     def port(number: int) -> int:
         return Port.OPTICAL if one_uplink and number == Port.ELECTRICAL else number
@@ -66,6 +83,9 @@ def forward(
             elif isinstance(action, PopVlan):
                 assert sent.vlan is not None, "no tag to take off"
                 sent = replace(sent, vlan=None)
+            elif action == Output(Port.SERVERS):
+                every = map(server_port, range(servers))
+                out += [(number, sent.vlan) for number in every if number != in_port]
             elif isinstance(action, Output):
                 number = port(_number(action.port, rule))
                 assert number != port(in_port), "back where it came from"

@@ -13,8 +13,18 @@ DUAL = small_fabric(racks=3, planes=2, servers=2)
 SINGLE = single_homed(DUAL)
 
 
+def rules_of_h11(fabric, dead=()):
+    substrate = substrate_of(fabric)
+    (datapath,) = (
+        switch.datapath
+        for switch in substrate.steering(RackId(0))
+        if fabric.servers[0] in switch.servers
+    )
+    return list(substrate.rules(datapath, NetworkState(), dead))
+
+
 def kinds(fabric, dead=()):
-    return [rule.kind for rule in substrate_of(fabric).server_rules(fabric.servers[0], dead)]
+    return [rule.kind for rule in rules_of_h11(fabric, dead)]
 
 
 @pytest.mark.parametrize("fabric", [DUAL, SINGLE])
@@ -38,12 +48,14 @@ def test_servers_that_share_an_uplink_share_its_rate():
 
 
 def test_one_uplink_is_announced_on_once():
-    assert substrate_of(DUAL).untagged_ports == (Port.OPTICAL, Port.ELECTRICAL)
-    assert substrate_of(SINGLE).untagged_ports == (Port.OPTICAL,)
+    server, vlans = DUAL.servers[0], (VlanId(100),)
+    dual, single = (list(substrate_of(f).announced(server, vlans)) for f in (DUAL, SINGLE))
+    assert dual == [(Port.OPTICAL, 100), (Port.OPTICAL, None), (Port.ELECTRICAL, None)]
+    assert single == [(Port.OPTICAL, 100), (Port.OPTICAL, None)]
 
 
 def test_no_two_rules_of_a_single_homed_vswitch_have_one_match():
-    rules = list(substrate_of(SINGLE).server_rules(SINGLE.servers[0], ()))
+    rules = rules_of_h11(SINGLE)
     assert len({match_key(rule) for rule in rules}) == len(rules)
 
 
@@ -84,11 +96,12 @@ def test_a_switch_steers_by_path_and_diverts_by_pair(fabric):
         for rack in fabric.racks
         for switch in substrate.steering(rack.id)
     }
-    steer = substrate.steer(RackId(1), vlan, state.epoch)
+    (path,) = state.topology.paths
+    steer = substrate.steer(RackId(0), path, vlan, state.epoch)
     assert {name for name, rules in held.items() if steer in rules} == {"h11", "h12"}
     assert not any(substrate.divert(RackId(1), state.epoch) in rules for rules in held.values())
-    elsewhere = substrate.steer(RackId(1), VlanId(1), state.epoch + 1)
-    assert match_key(elsewhere) == match_key(steer)
+    elsewhere = substrate.steer(RackId(0), path, VlanId(1), state.epoch + 1)
+    assert match_key(elsewhere) == match_key(substrate.unsteer(RackId(1))) == match_key(steer)
 
 
 def test_there_is_no_way_around_a_single_uplink():

@@ -173,7 +173,7 @@ class Watch:
             if isinstance(command, ApplyRules):
                 self._learn_rules(command, outcome)
             elif isinstance(command, ProbePath) and outcome.confirmed and not outcome.value:
-                self.passed.add((command.pair, command.vlan))
+                self.passed.add((pair_of(command.path), command.vlan))
             elif isinstance(command, AwaitPortsUp) and outcome.confirmed:
                 up = set(command.ports) - set(outcome.value)
                 self.carrier |= {self.network.port_named[command.rack, n].id for n in up}

@@ -10,7 +10,7 @@ import pytest
 from apps.configuration import load_configuration
 from hydra.model import Fabric
 from mininet_scenarios.testbed import TestbedError
-from mininet_scenarios.testbed.layout import Layout, layout
+from mininet_scenarios.testbed.layout import Layout, access_interface, layout
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 DEMO = CONFIGS / "demo.yaml"
@@ -85,6 +85,30 @@ def test_single_homed_racks_share_a_cable_to_the_electrical_network() -> None:
     ends += [server.vswitch.host_port for server in fabric.servers]
     assert len(ends) == len(set(ends))
     assert set(ends) - set(ports) == {f"hyx-{rack.name}" for rack in fabric.racks}
+
+
+def test_plain_servers_are_plugged_into_their_tor() -> None:
+    fabric = load_configuration(CONFIGS / "openflow-only.yaml").fabric
+    plain = layout(fabric, CONTROLLER, fdb_age_s=300)
+    bridges = {bridge.name: bridge for bridge in plain.bridges}
+    assert set(bridges) == {"hytor-r1", "hytor-r2", "hytor-r3", "hytor-r4", "hyocs-p1", "hyocs-p2"}
+    tor = bridges["hytor-r1"]
+    assert [port.name for port in tor.ports] == [
+        "hys-h11",
+        "hys-h12",
+        "hyl-r1",
+        "hyt-r1-p1",
+        "hyt-r1-p2",
+    ]
+    assert all((port.trunks, port.native) == ((), None) for port in tor.ports)
+    assert plain.learning == ()
+    ends = [name for cable in plain.fabric_cables for name in (cable.a, cable.b)]
+    assert [name for name in ends if name.startswith("hys-")] == []
+    assert access_interface(fabric.servers[0]) == "hys-h11"
+
+
+def test_learning_tors_forward_without_a_controller(demo: Layout) -> None:
+    assert demo.learning == ("hytor-r1", "hytor-r2", "hytor-r3", "hytor-r4")
 
 
 def test_a_name_too_long_for_linux_is_refused(fabric: Fabric) -> None:

@@ -1,0 +1,73 @@
+"""Switches along a path that pass on what others send: their rules before, during and after a move.
+
+Where ToRs learn there are none. Elsewhere a relay's rules for an old path go before any mirror
+moves, so that a late frame ends there and not in the dark; those for a new path are pushed while
+mirrors move, and a path whose relay did not take them is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from hydra.model import DatapathId, NetworkState, Path
+from hydra.plan import Plan, pair_of
+from hydra.rules import FlowRule, Install, Remove, RuleChange
+from hydra.substrate import Substrate
+
+RelayChanges = dict[DatapathId, list[RuleChange]]
+
+
+def leaving(substrate: Substrate, plan: Plan) -> RelayChanges:
+    """What relays of the affected pairs' old paths hold for them, to be removed."""
+    return _changes(substrate, plan.current, affected_paths(plan, plan.current), Remove)
+
+
+def joining(substrate: Substrate, plan: Plan) -> RelayChanges:
+    """What relays of the affected pairs' new paths need."""
+    return _changes(substrate, plan.target, affected_paths(plan, plan.target), Install)
+
+
+def abandoned(substrate: Substrate, target: NetworkState, result: NetworkState) -> RelayChanges:
+    """What relays hold for paths of ``target`` that did not make it into ``result``."""
+    lost = sorted(set(target.topology.paths) - set(result.topology.paths))
+    return _changes(substrate, target, lost, Remove)
+
+
+def affected_paths(plan: Plan, state: NetworkState) -> list[Path]:
+    return [path for path in state.topology.paths if pair_of(path) in plan.affected]
+
+
+def unrelayed(
+    substrate: Substrate, plan: Plan, deaf: Callable[[DatapathId], str | None]
+) -> Iterator[tuple[Path, str]]:
+    """New paths of affected pairs that a relay does not serve, and why.
+
+    ``deaf`` says why a switch did not take its rules; None if it did.
+    """
+    names = substrate.owned()
+    for path in affected_paths(plan, plan.target):
+        for datapath in substrate.relays(path, plan.target.vlans[path], plan.target.epoch):
+            error = deaf(datapath)
+            if error is not None:
+                yield path, f"{names[datapath]} does not relay it ({error})"
+                break
+
+
+def only(
+    changes: Mapping[DatapathId, list[RuleChange]], switches: Collection[DatapathId]
+) -> Mapping[DatapathId, tuple[RuleChange, ...]]:
+    """The changes of these switches."""
+    return {dp: tuple(mine) for dp, mine in changes.items() if dp in switches and mine}
+
+
+def _changes(
+    substrate: Substrate,
+    state: NetworkState,
+    paths: Iterable[Path],
+    change: Callable[[FlowRule], RuleChange],
+) -> RelayChanges:
+    found: RelayChanges = {}
+    for path in paths:
+        for datapath, rules in substrate.relays(path, state.vlans[path], state.epoch).items():
+            found.setdefault(datapath, []).extend(map(change, rules))
+    return found

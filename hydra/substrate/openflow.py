@@ -1,0 +1,195 @@
+"""Plain servers with one uplink each, and ToRs that OpenFlow alone controls.
+
+A ToR holds the tables of a vswitch for all servers of its rack. The path's VLAN is a label between
+ToRs: pushed by the first, read by those in between, taken off by the last. A relay tells the paths
+over one circuit apart by their labels, so those differ. Servers are where the configuration says:
+nothing learns, and groups leave by the electrical port and to neighbours only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hydra.model import (
+    Circuit,
+    DatapathId,
+    Fabric,
+    NetworkState,
+    Path,
+    PortId,
+    Rack,
+    RackId,
+    Server,
+    VlanId,
+)
+from hydra.pipeline import (
+    ND_TYPES,
+    VLAN_PRESENT,
+    Port,
+    RuleKind,
+    cookie,
+    server_port,
+    wired_port,
+)
+from hydra.roles import PortVlans
+from hydra.rules import (
+    FlowRule,
+    account_rules,
+    constant,
+    default_rules,
+    divert_rule,
+    mac_as_int,
+    rack_metadata,
+)
+from hydra.substrate.role import PortNames, Steering
+
+
+@dataclass(frozen=True, slots=True)
+class SingleHomedOpenFlow:
+    """See the module."""
+
+    fabric: Fabric
+
+    @property
+    def dead_uplink(self) -> str:
+        return "uplink down"
+
+    @property
+    def retags(self) -> bool:
+        return False
+
+    # -- switches ---------------------------------------------------------------------------------
+
+    def owned(self) -> Mapping[DatapathId, str]:
+        return {dp: rack.name for dp, rack in self.fabric.rack_by_tor_datapath.items()}
+
+    def ports(self, datapath: DatapathId) -> PortNames:
+        rack = self.fabric.rack_by_tor_datapath.get(datapath)
+        if rack is None:
+            return PortNames()
+        wired = tuple(port.tor_port for port in self.fabric.ports_of(rack.id))
+        return PortNames(
+            optical=wired[0] if wired else "",
+            electrical=rack.tor.electrical_port or "",
+            servers=tuple(server.tor_port for server in rack.servers),
+            wired=wired,
+        )
+
+    def steering(self, rack: RackId) -> tuple[Steering, ...]:
+        this = self.fabric.racks[rack]
+        if this.spine or this.tor.datapath_id is None:
+            return ()
+        return (Steering(this.tor.datapath_id, this.name, rack, this.servers),)
+
+    # -- rules ------------------------------------------------------------------------------------
+
+    def rules(
+        self, datapath: DatapathId, state: NetworkState, _dead: Collection[str]
+    ) -> Iterator[FlowRule]:
+        """There is no way around a dead uplink, so none changes anything."""
+        rack = self.fabric.rack_by_tor_datapath[datapath]
+        if not rack.spine:
+            yield from self._ingress_rules(rack)
+            yield from account_rules(self.fabric, rack.id)
+            yield from default_rules()
+        for path in state.topology.paths:
+            vlan = state.vlans[path]
+            if rack.id in (path.src, path.dst):
+                yield self.steer(rack.id, path, vlan, state.epoch)
+            elif path.hops > 1:
+                yield from self.relays(path, vlan, state.epoch).get(datapath, ())
+
+    def _ingress_rules(self, rack: Rack) -> Iterator[FlowRule]:
+        places = range(len(rack.servers))
+        for port in (Port.ELECTRICAL, *map(server_port, places)):
+            yield constant(RuleKind.TOR_TAGGED_DROP, port)
+        for place, server in enumerate(rack.servers):
+            mac = mac_as_int(server.mac)
+            yield constant(RuleKind.TOR_PROBE, mac)
+            yield constant(RuleKind.TOR_ARRIVAL, mac, server_port(place))
+            yield constant(RuleKind.TOR_LOCAL, mac, server_port(place))
+        for place in range(len(self.fabric.ports_of(rack.id))):
+            yield constant(RuleKind.TOR_WIRED_DROP, wired_port(place))
+        for icmpv6_type in ND_TYPES:
+            yield constant(RuleKind.TOR_ND, icmpv6_type)
+        for kind in (
+            RuleKind.ELECTRICAL_ANNOUNCE_DROP,
+            RuleKind.TOR_ELECTRICAL_GROUP,
+            RuleKind.TOR_ELECTRICAL_DROP,
+            RuleKind.TOR_GROUP,
+            RuleKind.TOR_V4,
+            RuleKind.TOR_V6,
+            RuleKind.TOR_OTHER,
+        ):
+            yield constant(kind)
+
+    def tor_rules(self) -> Iterator[FlowRule]:
+        yield from ()
+
+    def divert(self, to: RackId, epoch: int) -> FlowRule:
+        return divert_rule(to, epoch)
+
+    def steer(self, rack: RackId, path: Path, vlan: VlanId, epoch: int) -> FlowRule:
+        metadata = rack_metadata(path.dst if rack == path.src else path.src)
+        kind = RuleKind.TOR_CIRCUIT
+        return FlowRule(
+            kind, (metadata, vlan, self._entry(rack, path)), cookie(kind, epoch, metadata)
+        )
+
+    def unsteer(self, to: RackId) -> FlowRule:
+        return FlowRule(RuleKind.TOR_CIRCUIT, (rack_metadata(to), 0, 0))
+
+    def relays(self, path: Path, vlan: VlanId, epoch: int) -> Mapping[DatapathId, list[FlowRule]]:
+        found: dict[DatapathId, list[FlowRule]] = {}
+        subject = rack_metadata(path.dst)
+        for one, other in pairwise(path.circuits):
+            rack, ends = self._meeting(one, other)
+            datapath = self.fabric.racks[rack].tor.datapath_id
+            if datapath is None:
+                continue
+            a, b = (wired_port(self.fabric.place_of_port[end]) for end in ends)
+            label = VLAN_PRESENT | vlan
+            kind = RuleKind.TOR_RELAY
+            found[datapath] = [
+                FlowRule(kind, (a, label, b), cookie(kind, epoch, subject)),
+                FlowRule(kind, (b, label, a), cookie(kind, epoch, subject)),
+            ]
+        return found
+
+    def _meeting(self, one: Circuit, other: Circuit) -> tuple[RackId, tuple[PortId, PortId]]:
+        """The rack at which two circuits of a path meet, and their ports there."""
+        rack = (set(self.fabric.racks_of(one)) & set(self.fabric.racks_of(other))).pop()
+        return rack, (self._end(one, rack), self._end(other, rack))
+
+    def _end(self, circuit: Circuit, rack: RackId) -> PortId:
+        return circuit.a if self.fabric.ports[circuit.a].rack == rack else circuit.b
+
+    def _entry(self, rack: RackId, path: Path) -> int:
+        """The ToR port at which ``path`` begins for ``rack``, one of its ends."""
+        circuit = path.circuits[0 if rack == path.src else -1]
+        return wired_port(self.fabric.place_of_port[self._end(circuit, rack)])
+
+    # -- frames of the controller's own -----------------------------------------------------------
+
+    def launch(self, server: Server, path: Path) -> tuple[DatapathId, int]:
+        (switch,) = self.steering(server.rack)
+        return switch.datapath, self._entry(server.rack, path)
+
+    def announced(
+        self, _server: Server, _vlans: Collection[VlanId]
+    ) -> Iterator[tuple[int, VlanId | None]]:
+        """Only the electrical network learns."""
+        yield Port.ELECTRICAL, None
+
+    # -- ports and rates --------------------------------------------------------------------------
+
+    def fixed_ports(self, _rack: RackId) -> dict[str, PortVlans]:
+        return {}
+
+    def trunks(self, _state: NetworkState) -> Mapping[PortId, PortVlans]:
+        return {}
+
+    def electrical_mbps(self, rack: Rack) -> float:
+        return self.fabric.electrical_rate_mbps if rack.servers else 0.0

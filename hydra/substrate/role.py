@@ -1,0 +1,117 @@
+"""What the rest of the core asks of a substrate."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from hydra.model import (
+    DatapathId,
+    NetworkState,
+    Path,
+    PortId,
+    Rack,
+    RackId,
+    Server,
+    VlanId,
+)
+from hydra.roles import PortVlans
+from hydra.rules import FlowRule
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """A switch that decides which network takes what servers of a rack send."""
+
+    datapath: DatapathId
+    name: str
+    """Of the server, where it is a server's; of the rack, where it is the ToR."""
+    rack: RackId
+    servers: tuple[Server, ...]
+    """Those whose traffic it steers."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortNames:
+    """A switch's ports by purpose (:class:`hydra.pipeline.Port`); empty: it has none such."""
+
+    host: str = ""
+    optical: str = ""
+    electrical: str = ""
+    servers: tuple[str, ...] = ()
+    """By place in the rack (:func:`hydra.pipeline.server_port`)."""
+    wired: tuple[str, ...] = ()
+    """By place among the rack's optical ports (:func:`hydra.pipeline.wired_port`)."""
+
+    @property
+    def every(self) -> tuple[str, ...]:
+        """Each port that there is, once."""
+        names = (self.host, self.optical, self.electrical, *self.servers, *self.wired)
+        return tuple(dict.fromkeys(name for name in names if name))
+
+
+class Substrate(Protocol):
+    """How one fabric carries out what is planned."""
+
+    @property
+    def dead_uplink(self) -> str:
+        """What is wrong with a server whose uplink to the ToR has no carrier, in words."""
+
+    @property
+    def retags(self) -> bool:
+        """Whether a path's VLAN is one of ToR ports, which learn and flood in it: it may not loop.
+
+        Otherwise it is a label by which ToRs tell apart what comes from a circuit.
+        """
+
+    def owned(self) -> Mapping[DatapathId, str]:
+        """Switches that hold our rules and no others, with their names."""
+
+    def ports(self, datapath: DatapathId) -> PortNames:
+        """The ports that rules of a switch may name; none where it is not ours."""
+
+    def rules(
+        self, datapath: DatapathId, state: NetworkState, dead: Collection[str]
+    ) -> Iterator[FlowRule]:
+        """All rules that an owned switch holds in ``state``, outside reconfigurations.
+
+        ``dead`` names servers whose uplink to the ToR has no carrier.
+        """
+
+    def tor_rules(self) -> Iterator[FlowRule]:
+        """What every ToR that is connected by OpenFlow, and not owned, holds beside its own."""
+
+    def steering(self, rack: RackId) -> tuple[Steering, ...]:
+        """The switches that hold the divert and circuit rules for what ``rack`` sends."""
+
+    def divert(self, to: RackId, epoch: int) -> FlowRule:
+        """At a steering switch: all that its rack sends to another goes electrical."""
+
+    def steer(self, rack: RackId, path: Path, vlan: VlanId, epoch: int) -> FlowRule:
+        """At a steering switch of ``rack``: what it sends to the other end takes ``path``."""
+
+    def unsteer(self, to: RackId) -> FlowRule:
+        """What any :meth:`steer` towards ``to`` has in common: remove it, and that one is gone."""
+
+    def relays(self, path: Path, vlan: VlanId, epoch: int) -> Mapping[DatapathId, list[FlowRule]]:
+        """By switch, the rules that pass on what others send along ``path``."""
+
+    def launch(self, server: Server, path: Path) -> tuple[DatapathId, int]:
+        """The switch and its port at which what ``server`` sends enters ``path``."""
+
+    def announced(
+        self, server: Server, vlans: Collection[VlanId]
+    ) -> Iterator[tuple[int, VlanId | None]]:
+        """The ports, of the switch that steers for it, and tags by which switches that learn are
+        told of a server; ``vlans`` lead to it.
+        """
+
+    def fixed_ports(self, rack: RackId) -> dict[str, PortVlans]:
+        """VLAN membership of a rack's ToR ports that no reconfiguration touches, by name."""
+
+    def trunks(self, state: NetworkState) -> Mapping[PortId, PortVlans]:
+        """VLAN membership of optical ports in ``state``; of none where ports have no VLANs."""
+
+    def electrical_mbps(self, rack: Rack) -> float:
+        """Between a rack and the electrical network, in each direction."""

@@ -1,0 +1,214 @@
+"""Servers that tag circuits, on ToRs that learn: a path's VLAN is one of ToR ports."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hydra.model import (
+    DatapathId,
+    Fabric,
+    NetworkState,
+    Path,
+    PortId,
+    Rack,
+    RackId,
+    Server,
+    VlanId,
+    VSwitch,
+)
+from hydra.pipeline import Port, RuleKind
+from hydra.roles import PortVlans
+from hydra.rules import (
+    FlowRule,
+    account_rules,
+    circuit_rule,
+    circuit_rules,
+    constant,
+    default_rules,
+    divert_rule,
+    host_rules,
+    own_rack_rules,
+    uplink_exceptions,
+)
+from hydra.substrate.role import PortNames, Steering
+
+
+@dataclass(frozen=True, slots=True)
+class _TaggingServers:
+    """What servers with a vswitch have in common, however they are attached."""
+
+    fabric: Fabric
+
+    @property
+    def retags(self) -> bool:
+        return True
+
+    def owned(self) -> Mapping[DatapathId, str]:
+        servers = self.fabric.server_by_datapath
+        return {datapath: vswitch_of(server).bridge for datapath, server in servers.items()}
+
+    def ports(self, datapath: DatapathId) -> PortNames:
+        server = self.fabric.server_by_datapath.get(datapath)
+        if server is None:
+            return PortNames()
+        vswitch = vswitch_of(server)
+        return PortNames(vswitch.host_port, vswitch.optical_port, vswitch.electrical_port)
+
+    def tor_rules(self) -> Iterator[FlowRule]:
+        yield constant(RuleKind.TOR_NORMAL)
+
+    def steering(self, rack: RackId) -> tuple[Steering, ...]:
+        return tuple(
+            Steering(vswitch_of(server).datapath_id, server.name, rack, (server,))
+            for server in self.fabric.racks[rack].servers
+        )
+
+    def divert(self, to: RackId, epoch: int) -> FlowRule:
+        return divert_rule(to, epoch)
+
+    def steer(self, rack: RackId, path: Path, vlan: VlanId, epoch: int) -> FlowRule:
+        return circuit_rule(path.dst if rack == path.src else path.src, vlan, epoch)
+
+    def unsteer(self, to: RackId) -> FlowRule:
+        return circuit_rule(to, VlanId(1), 0)
+
+    def relays(
+        self, _path: Path, _vlan: VlanId, _epoch: int
+    ) -> Mapping[DatapathId, list[FlowRule]]:
+        return {}
+
+    def launch(self, server: Server, _path: Path) -> tuple[DatapathId, int]:
+        return vswitch_of(server).datapath_id, Port.OPTICAL
+
+    def fixed_ports(self, rack: RackId) -> dict[str, PortVlans]:
+        """Server-facing ports carry the rack's own VLAN and every circuit's.
+
+        Constant, so that a reconfiguration only retags optical ports.
+        """
+        first, last = self.fabric.circuit_vlans.first, self.fabric.circuit_vlans.last
+        circuits = frozenset(VlanId(vlan) for vlan in range(first, last + 1))
+        this = self.fabric.racks[rack]
+        vlans = PortVlans(circuits, native=this.tor.native_vlan)
+        return {server.tor_port: vlans for server in this.servers}
+
+    def trunks(self, state: NetworkState) -> Mapping[PortId, PortVlans]:
+        """Its paths' VLANs, or the parking VLAN alone."""
+        tagged: dict[PortId, set[VlanId]] = {port.id: set() for port in self.fabric.ports}
+        for path in state.topology.paths:
+            for circuit in path.circuits:
+                tagged[circuit.a].add(state.vlans[path])
+                tagged[circuit.b].add(state.vlans[path])
+        parked = frozenset({self.fabric.parking_vlan})
+        return {port: PortVlans(frozenset(vlans) or parked) for port, vlans in tagged.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class DualHomedVlan(_TaggingServers):
+    """Servers tag circuits; one uplink to the ToR, and one to the electrical network."""
+
+    @property
+    def dead_uplink(self) -> str:
+        return "optical uplink down"
+
+    def rules(
+        self, datapath: DatapathId, state: NetworkState, dead: Collection[str]
+    ) -> Iterator[FlowRule]:
+        server = self.fabric.server_by_datapath[datapath]
+        yield from self.server_rules(server, dead)
+        yield from circuit_rules(state, server)
+
+    def server_rules(self, server: Server, dead: Collection[str]) -> Iterator[FlowRule]:
+        """The rules of a vswitch that do not depend on circuits.
+
+        Servers with a dead uplink are reached, and answer, electrically.
+        """
+        yield from host_rules(server, _FROM_TWO_UPLINKS)
+        yield from own_rack_rules(self.fabric, server, server.name in dead)
+        yield from account_rules(self.fabric, server.rack)
+        yield from default_rules()
+        yield from uplink_exceptions(self.fabric, server, dead)
+
+    def announced(
+        self, _server: Server, vlans: Collection[VlanId]
+    ) -> Iterator[tuple[int, VlanId | None]]:
+        for vlan in vlans:
+            yield Port.OPTICAL, vlan
+        yield Port.OPTICAL, None
+        yield Port.ELECTRICAL, None
+
+    def electrical_mbps(self, rack: Rack) -> float:
+        return len(rack.servers) * self.fabric.electrical_rate_mbps
+
+
+@dataclass(frozen=True, slots=True)
+class SingleHomedVlan(_TaggingServers):
+    """Servers tag circuits on their one uplink; untagged, a ToR hands frames to the electrical
+    network behind it.
+
+    The rack's own VLAN reaches out to it, tagged on the ToR's electrical port, and is the same
+    VLAN in every rack: a server in the own rack and one elsewhere are reached alike.
+    """
+
+    @property
+    def dead_uplink(self) -> str:
+        return "uplink down"
+
+    def rules(
+        self, datapath: DatapathId, state: NetworkState, _dead: Collection[str]
+    ) -> Iterator[FlowRule]:
+        """There is no way around a dead uplink, so none changes anything."""
+        server = self.fabric.server_by_datapath[datapath]
+        yield from self.server_rules(server)
+        yield from circuit_rules(state, server)
+
+    def server_rules(self, server: Server) -> Iterator[FlowRule]:
+        """The rules of a vswitch that do not depend on circuits."""
+        yield from host_rules(server, _FROM_ONE_UPLINK)
+        yield from own_rack_rules(self.fabric, server, uplink_dead=False)
+        yield from account_rules(self.fabric, server.rack)
+        yield from default_rules()
+
+    def announced(
+        self, _server: Server, vlans: Collection[VlanId]
+    ) -> Iterator[tuple[int, VlanId | None]]:
+        for vlan in vlans:
+            yield Port.OPTICAL, vlan
+        yield Port.OPTICAL, None
+
+    def fixed_ports(self, rack: RackId) -> dict[str, PortVlans]:
+        tor = self.fabric.racks[rack].tor
+        ports = _TaggingServers.fixed_ports(self, rack)
+        if tor.electrical_port is not None:
+            ports[tor.electrical_port] = PortVlans(frozenset({tor.native_vlan}))
+        return ports
+
+    def electrical_mbps(self, rack: Rack) -> float:
+        return self.fabric.electrical_rate_mbps if rack.servers else 0.0
+
+
+def vswitch_of(server: Server) -> VSwitch:
+    """Raises LookupError for a plain server: those are none of these substrates'."""
+    if server.vswitch is None:
+        raise LookupError(f"server {server.name} has no vswitch")
+    return server.vswitch
+
+
+_FROM_TWO_UPLINKS: Final = (
+    RuleKind.UPLINK_PROBE,
+    RuleKind.UPLINK_TAGGED,
+    RuleKind.UPLINK_UNTAGGED,
+    RuleKind.UPLINK_DROP,
+    RuleKind.ELECTRICAL_ANNOUNCE_DROP,
+    RuleKind.ELECTRICAL_UNICAST,
+    RuleKind.ELECTRICAL_GROUP,
+)
+_FROM_ONE_UPLINK: Final = (
+    RuleKind.UPLINK_PROBE,
+    RuleKind.UPLINK_TAGGED,
+    RuleKind.UPLINK_UNTAGGED,
+    RuleKind.UPLINK_ANNOUNCE_DROP,
+    RuleKind.UPLINK_GROUP,
+    RuleKind.UPLINK_DROP,
+)

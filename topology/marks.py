@@ -1,0 +1,101 @@
+"""How a fabric's paths are told apart: by VLANs of learning ToRs, or by labels.
+
+Whoever turns a topology into a state, or checks one, asks :func:`marks_of` the fabric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from hydra.model import Circuit, Fabric, NetworkState, Topology
+from hydra.substrate import substrate_of
+from topology.checks import check_labels, check_transit, check_vlans
+from topology.labels import assign_labels
+from topology.problem import FabricArrays
+from topology.transit import TransitOrder, transit_order
+from topology.vlan import allocate
+
+
+class Marks(Protocol):
+    def state(self, current: NetworkState, target: Topology) -> NetworkState:
+        """``target`` with a VLAN-ID for every path. Raises PlanError if there are too few."""
+
+    def order(self, old: NetworkState, new: NetworkState) -> TransitOrder:
+        """Which mirrors can't move while ToRs change."""
+
+    def problems(self, state: NetworkState) -> list[str]:
+        """What is wrong with the VLAN-IDs of ``state``, found by code that did not choose them."""
+
+    def transit_problems(
+        self,
+        old: NetworkState,
+        new: NetworkState,
+        disconnect_first: Collection[Circuit],
+        connect_last: Collection[Circuit],
+    ) -> list[str]:
+        """What could go wrong on the way from one state to the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class VlanMarks:
+    """No VLAN may loop, at any time."""
+
+    fabric: Fabric
+    arrays: FabricArrays
+
+    def state(self, current: NetworkState, target: Topology) -> NetworkState:
+        return allocate(self.arrays, current, target, self.fabric.circuit_vlans)
+
+    def order(self, old: NetworkState, new: NetworkState) -> TransitOrder:
+        return transit_order(self.arrays, old, new)
+
+    def problems(self, state: NetworkState) -> list[str]:
+        return check_vlans(self.arrays, state, self.fabric.circuit_vlans)
+
+    def transit_problems(
+        self,
+        old: NetworkState,
+        new: NetworkState,
+        disconnect_first: Collection[Circuit],
+        connect_last: Collection[Circuit],
+    ) -> list[str]:
+        return check_transit(self.arrays, old, new, disconnect_first, connect_last)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelMarks:
+    """Paths over one circuit have labels of their own, which they do not inherit."""
+
+    fabric: Fabric
+
+    def state(self, current: NetworkState, target: Topology) -> NetworkState:
+        return assign_labels(current, target, self.fabric.circuit_vlans)
+
+    def order(self, _old: NetworkState, _new: NetworkState) -> TransitOrder:
+        """Nothing floods, so nothing loops."""
+        return TransitOrder()
+
+    def problems(self, state: NetworkState) -> list[str]:
+        return check_labels(state, self.fabric.circuit_vlans)
+
+    def transit_problems(
+        self,
+        old: NetworkState,
+        new: NetworkState,
+        _disconnect_first: Collection[Circuit],
+        _connect_last: Collection[Circuit],
+    ) -> list[str]:
+        left = {vlan for path, vlan in old.vlans.items() if new.vlans.get(path) != vlan}
+        return [
+            f"label {vlan} of path {path.src}-{path.dst} is being given up by another one"
+            for path, vlan in new.vlans.items()
+            if vlan in left and old.vlans.get(path) != vlan
+        ]
+
+
+def marks_of(fabric: Fabric) -> Marks:
+    if substrate_of(fabric).retags:
+        return VlanMarks(fabric, FabricArrays.of(fabric))
+    return LabelMarks(fabric)
