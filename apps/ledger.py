@@ -15,7 +15,7 @@ from apps.metrics import Metrics
 from hydra.calendar import Ground
 from hydra.decisions import Decision
 from hydra.errors import Changed, UnknownName
-from hydra.events import EventKind, EventLog
+from hydra.events import EventKind, EventLog, Progress
 from hydra.journal import Journal
 from hydra.journal_format import read_state, state_record
 from hydra.lifecycle import ReconfigurationState, ReservationState
@@ -161,6 +161,7 @@ class Ledger:
             self._reconfigurations[entry.id] = entry
             while len(self._reconfigurations) > _HISTORY:
                 self._reconfigurations.popitem(last=False)
+            self._tell_progress(entry)
         LOG.info(
             "asked for by %s%s",
             trigger,
@@ -177,8 +178,18 @@ class Ledger:
                 return
             changed = replace(entry, **changes)
             self._reconfigurations[reconfiguration_id] = changed
+            if changed.state is not entry.state:
+                self._tell_progress(changed)
             if changed.is_over and not entry.is_over:
                 self._metrics.reconfigured(changed)
+
+    def _tell_progress(self, entry: Reconfiguration) -> None:
+        self.events.publish(
+            EventKind.RECONFIGURATION,
+            time.time(),
+            reason=entry.reason,
+            progress=Progress(entry.id, entry.state),
+        )
 
     def refuse(self, entry: Reconfiguration, reason: str) -> None:
         LOG.warning("refused: %s", reason, extra={"reconfiguration": entry.id})
