@@ -91,6 +91,15 @@ class Stage:
 
     @contextmanager
     def controller(self, policy: Mapping[str, Any]) -> Iterator[ControllerClient]:
+        """A client of a controller with these changes to the policy; both end with the block."""
+        with (
+            self.process(policy) as process,
+            ControllerClient(process.base_url) as client,
+        ):
+            yield client
+
+    @contextmanager
+    def process(self, policy: Mapping[str, Any]) -> Iterator[ControllerProcess]:
         """A controller with these changes to the policy, ready to work; it ends with the block.
 
         The data plane stays as it is when a controller ends, and the next one takes it over.
@@ -104,11 +113,8 @@ class Stage:
             "policy": {**self.config.get("policy", {}), **policy},
         }
         path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
-        with (
-            ControllerProcess(path) as process,
-            ControllerClient(process.base_url) as client,
-        ):
-            yield client
+        with ControllerProcess(path) as process:
+            yield process
 
     # -- jobs in hosts -------------------------------------------------------------------------
 
