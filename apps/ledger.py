@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from apps.metrics import Metrics
+from apps.tracing import NoTraces, Traces
 from hydra.calendar import Ground
 from hydra.decisions import Decision
 from hydra.errors import Changed, UnknownName
@@ -39,9 +40,16 @@ _KEPT_RESERVATIONS: Final = 1000
 class Ledger:
     """Thread-safe; every change that has to survive a restart is in the journal first."""
 
-    def __init__(self, fabric: Fabric, journal: Journal, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        journal: Journal,
+        metrics: Metrics | None = None,
+        traces: Traces | None = None,
+    ) -> None:
         self._fabric = fabric
         self._metrics = metrics or Metrics()
+        self._traces = traces or NoTraces()
         self._journal = journal
         self._lock = threading.RLock()
         self._state = NetworkState()
@@ -180,8 +188,9 @@ class Ledger:
             self._reconfigurations[reconfiguration_id] = changed
             if changed.state is not entry.state:
                 self._tell_progress(changed)
-            if changed.is_over and not entry.is_over:
-                self._metrics.reconfigured(changed)
+        if changed.is_over and not entry.is_over:
+            self._metrics.reconfigured(changed)
+            self._traces.reconfigured(changed)
 
     def _tell_progress(self, entry: Reconfiguration) -> None:
         self.events.publish(
