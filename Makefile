@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 PACKAGES := hydra topology drivers apps mininet_scenarios
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap demo test lint bench man clean
+.PHONY: help bootstrap demo test lint bench man site clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 12
@@ -28,6 +28,9 @@ bench: bootstrap  ## planner, rules, statistics and retagging against the clock 
 
 man: bootstrap  ## manual pages of the hydra command, in build/man
 	$(PYTHON) scripts/man_pages.py build/man
+
+site: bootstrap  ## the documentation as a site, in build/site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
 clean:  ## remove whatever a killed run left: processes, bridges, interfaces (root)
 	@if [ -x $(PYTHON) ]; then $(PYTHON) -m mininet_scenarios.testbed clean; fi

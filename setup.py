@@ -57,7 +57,7 @@ setup(
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
     install_requires=requirements(0),
-    extras_require={"experiments": requirements(1)},
+    extras_require={"experiments": requirements(1), "tracing": requirements(2)},
     entry_points={
         "console_scripts": [
             "hydra = apps.cli:main",

@@ -31,6 +31,7 @@ from apps.prober import Prober
 from apps.quarantine import Quarantine
 from apps.runner import Runner
 from apps.stats_poller import StatsPoller
+from apps.tracing import Traces
 from apps.upkeep import Upkeep
 from hydra.config import Loaded
 from hydra.config.reload import Reload, reload
@@ -87,7 +88,12 @@ class Controller:
     """Implements :class:`hydra.service.ControllerService` on a live network."""
 
     def __init__(
-        self, loaded: Loaded, journal: Journal, post: Post, read_file: Callable[[], Loaded]
+        self,
+        loaded: Loaded,
+        journal: Journal,
+        post: Post,
+        read_file: Callable[[], Loaded],
+        traces: Traces | None = None,
     ) -> None:
         """``read_file`` reads the configuration file again, for :meth:`reload`."""
         fabric, policy = loaded.fabric, loaded.policy
@@ -103,7 +109,7 @@ class Controller:
         self._planner = Planner(fabric, policy)
         self._elephants = self._planning.elephant_watch()
         self._poller = StatsPoller(fabric, policy, self.fleet)
-        self._ledger = Ledger(fabric, journal, self.metrics)
+        self._ledger = Ledger(fabric, journal, self.metrics, traces)
         self._quarantine = Quarantine(fabric, journal, policy.quarantine_s)
         self._upkeep = Upkeep(
             fabric, policy, self.fleet, self._devices, self._ledger, self._quarantine

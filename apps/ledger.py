@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from apps.metrics import Metrics
+from apps.tracing import NoTraces, Traces
 from hydra.calendar import Ground
 from hydra.decisions import Decision
 from hydra.errors import Changed, UnknownName
-from hydra.events import EventKind, EventLog
+from hydra.events import EventKind, EventLog, Progress
 from hydra.journal import Journal
 from hydra.journal_format import read_state, state_record
 from hydra.lifecycle import ReconfigurationState, ReservationState
@@ -39,9 +40,16 @@ _KEPT_RESERVATIONS: Final = 1000
 class Ledger:
     """Thread-safe; every change that has to survive a restart is in the journal first."""
 
-    def __init__(self, fabric: Fabric, journal: Journal, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        journal: Journal,
+        metrics: Metrics | None = None,
+        traces: Traces | None = None,
+    ) -> None:
         self._fabric = fabric
         self._metrics = metrics or Metrics()
+        self._traces = traces or NoTraces()
         self._journal = journal
         self._lock = threading.RLock()
         self._state = NetworkState()
@@ -161,6 +169,7 @@ class Ledger:
             self._reconfigurations[entry.id] = entry
             while len(self._reconfigurations) > _HISTORY:
                 self._reconfigurations.popitem(last=False)
+            self._tell_progress(entry)
         LOG.info(
             "asked for by %s%s",
             trigger,
@@ -177,8 +186,19 @@ class Ledger:
                 return
             changed = replace(entry, **changes)
             self._reconfigurations[reconfiguration_id] = changed
-            if changed.is_over and not entry.is_over:
-                self._metrics.reconfigured(changed)
+            if changed.state is not entry.state:
+                self._tell_progress(changed)
+        if changed.is_over and not entry.is_over:
+            self._metrics.reconfigured(changed)
+            self._traces.reconfigured(changed)
+
+    def _tell_progress(self, entry: Reconfiguration) -> None:
+        self.events.publish(
+            EventKind.RECONFIGURATION,
+            time.time(),
+            reason=entry.reason,
+            progress=Progress(entry.id, entry.state),
+        )
 
     def refuse(self, entry: Reconfiguration, reason: str) -> None:
         LOG.warning("refused: %s", reason, extra={"reconfiguration": entry.id})

@@ -21,6 +21,7 @@ from apps.rest.server import RestServer, Tls
 from apps.single import check_port, journal_claimed
 from apps.supervision import Heart
 from apps.tokens import TokenFile
+from apps.tracing import traces
 from apps.webhooks import Webhooks
 from hydra.config import Loaded
 from hydra.errors import HydraError
@@ -52,8 +53,13 @@ class HydraApplication:
         check_port("controller.openflow", *self.openflow_address)
         check_port("controller.rest", settings.rest_host, settings.rest_port)
         journal = Journal(settings.journal, kept_days=settings.journal_days)
+        self._traces = traces(loaded.fabric.name)
         self._controller = Controller(
-            loaded, journal, post, lambda: load_configuration(Path(loaded.source))
+            loaded,
+            journal,
+            post,
+            lambda: load_configuration(Path(loaded.source)),
+            self._traces,
         )
         self._webhooks = Webhooks(loaded.fabric, self._controller.events, journal)
         app = create_app(
@@ -87,6 +93,7 @@ class HydraApplication:
         self._rest.stop()
         self._webhooks.stop()
         self._controller.stop()
+        self._traces.close()
         self._alone.close()
         LOG.info("stopped; the switches go on forwarding")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from typing import Final
+from typing import Any, Final
 
 from apps.ledger import Ledger
 from apps.logs import about
@@ -87,10 +87,11 @@ class Mover:
                 "%s: %d commands", batch.step, len(batch.commands), extra={"step": batch.step}
             )
             draining.follow(batch.step)
-            self._ledger.update(entry.id, state=execution.state)
+            changes: dict[str, Any] = {"state": execution.state}
             if len(execution.steps) != told:
                 told = len(execution.steps)
-                self._ledger.update(entry.id, timeline=_timeline(execution, started_s))
+                changes["timeline"] = _timeline(execution, started_s)
+            self._ledger.update(entry.id, **changes)
 
         gc.disable()  # a full collection stops every thread for a tenth of a second
         try:

@@ -108,7 +108,7 @@ def main() -> int:
     recovered_s: dict[str, list[float]] = {phase: [] for phase in PHASES}
     calm_s: list[float] = []
     # A circuit is judged by its state alone: no audit mends what recovery left.
-    with demo_stage() as stage, stage.controller_process({"audit_interval_s": 0}) as process:
+    with demo_stage() as stage, stage.process({"audit_interval_s": 0}) as process:
         with ControllerClient(process.base_url) as client:
             client.reconfigure([_MOVED, _KEPT], use_planes=("p1",))
 

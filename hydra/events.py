@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 
+from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit
 from hydra.reservations import Reservation
 
@@ -24,6 +25,16 @@ class EventKind(Enum):
     CIRCUIT_DOWN = "circuit-down"
     CIRCUIT_MOVING = "circuit-moving"
     """About to be taken down on purpose: what it carries goes another way from now on."""
+    RECONFIGURATION = "reconfiguration"
+    """Queued, in its next substep, or over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a reconfiguration is."""
+
+    id: str
+    state: ReconfigurationState
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,7 @@ class Event:
     served: tuple[Reservation, ...] = ()
     """The reservations that were promised this circuit."""
     reason: str = ""
+    progress: Progress | None = None
 
 
 class EventLog:
@@ -65,11 +77,14 @@ class EventLog:
         circuit: Circuit | None = None,
         served: Sequence[Reservation] = (),
         reason: str = "",
+        progress: Progress | None = None,
     ) -> None:
         with self._lock:
             self._last += 1
             self._events.append(
-                Event(self._last, kind, unix_s, reservation, circuit, tuple(served), reason)
+                Event(
+                    self._last, kind, unix_s, reservation, circuit, tuple(served), reason, progress
+                )
             )
             listeners = tuple(self._listeners)
         for listener in listeners:

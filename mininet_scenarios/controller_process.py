@@ -21,6 +21,7 @@ _READY_TIMEOUT_S: Final = 30.0
 _STOP_TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 0.05
 _LOG_TAIL_LINES: Final = 30
+_PROC: Final = Path("/proc")
 
 
 class ControllerProcessError(HydraError):
@@ -111,6 +112,18 @@ class ControllerProcess:
         self.stop()
         self.start()
 
+    def members(self) -> set[int]:
+        """Process ids of it and of its workers, those that have ended left out."""
+        return members_of(self.pid)
+
+    def cpu_s(self) -> float:
+        """Processor time of it and of its workers so far."""
+        ticks = 0
+        for pid in self.members():
+            fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def log_tail(self) -> str:
         if not self.log.exists():
             return "it wrote nothing"
@@ -147,6 +160,17 @@ class ControllerProcess:
                 return connection.getresponse().status == http.HTTPStatus.OK
             except (OSError, http.client.HTTPException):
                 return False
+
+
+def members_of(group: int) -> set[int]:
+    """Processes of a group; those that have ended and wait for their parent don't count."""
+    found = set()
+    for entry in _PROC.glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            state, _, its_group = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state != "Z":
+                found.add(int(entry.name))
+    return found
 
 
 def _ryu_manager() -> Path:

@@ -91,16 +91,16 @@ class Stage:
 
     @contextmanager
     def controller(self, policy: Mapping[str, Any]) -> Iterator[ControllerClient]:
-        """A controller with these changes to the policy, ready to work; it ends with the block."""
+        """A client of a controller with these changes to the policy; both end with the block."""
         with (
-            self.controller_process(policy) as process,
+            self.process(policy) as process,
             ControllerClient(process.base_url) as client,
         ):
             yield client
 
     @contextmanager
-    def controller_process(self, policy: Mapping[str, Any]) -> Iterator[ControllerProcess]:
-        """The same, for who wants to end it, kill it and start it again.
+    def process(self, policy: Mapping[str, Any]) -> Iterator[ControllerProcess]:
+        """A controller with these changes to the policy, ready to work; it ends with the block.
 
         The data plane stays as it is when a controller ends, and the next one takes it over.
         """

@@ -1,8 +1,16 @@
-"""Options for a device of one's own: ``pytest tests/conformance --device-driver=… …``."""
+"""Options for a device of one's own (``--device-driver=… …``), and a browser."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+CHROMIUM = "/usr/bin/chromium"
+PATIENCE_MS = 20_000
+"""A busy machine."""
+expect.set_options(timeout=PATIENCE_MS)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,3 +46,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--device-timeout", type=float, default=10.0, metavar="S", help="for each command"
     )
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # Root, as tests with Open vSwitch are run, has no sandbox.
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page that fails its test for anything it says on the console, unless ``excused``."""
+    context = browser.new_context(viewport={"width": 1400, "height": 1500})
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    said = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.excused = []
+    yield page
+    context.close()
+    assert [text for text in said if not any(words in text for words in page.excused)] == []

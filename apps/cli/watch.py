@@ -38,7 +38,7 @@ _RECONNECT_S: Final = 1.0
 @url_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def watch(kinds: Sequence[str], count: int | None, url: str, as_json: bool) -> None:
-    """Print what happens to circuits and reservations, until Ctrl-C.
+    """Print what happens to circuits, reservations and reconfigurations, until Ctrl-C.
 
     Connects again when the controller was away, and goes on where it was; says so where it missed
     something.
@@ -72,9 +72,14 @@ def _print_gap(data: JsonObject) -> None:
 
 def _describe(event: JsonObject) -> str:
     clock = datetime.fromtimestamp(event["unix_s"]).astimezone().strftime("%H:%M:%S")
-    about = _reservation(event) if event["circuit"] is None else _circuit(event)
     reason = f": {event['reason']}" if event["reason"] else ""
-    return f"{clock}  {event['kind']:<14}  {about}{reason}"
+    return f"{clock}  {event['kind']:<15}  {_about(event)}{reason}"
+
+
+def _about(event: JsonObject) -> str:
+    if event["reconfiguration"] is not None:
+        return "{id} {state}".format_map(event["reconfiguration"])
+    return _reservation(event) if event["circuit"] is None else _circuit(event)
 
 
 def _reservation(event: JsonObject) -> str:

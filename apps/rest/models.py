@@ -450,6 +450,13 @@ class Reconfigurations(Document):
     reconfigurations: list[Reconfiguration]
 
 
+class Progress(Document):
+    """How far a reconfiguration is."""
+
+    id: str
+    state: ReconfigurationState
+
+
 class Event(Document):
     """What ``data`` of a server-sent event holds."""
 
@@ -458,6 +465,7 @@ class Event(Document):
     reservation: Reservation | None = Field(description="As it is from now on.")
     circuit: Circuit | None
     reservations: list[str] = Field(description="Ids of those that have the circuit.")
+    reconfiguration: Progress | None = None
     reason: str
 
 

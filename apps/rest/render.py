@@ -12,7 +12,7 @@ from hydra.access import Caller
 from hydra.config.reload import Change, Reload
 from hydra.decisions import Decision, SeenDemand, Verdict
 from hydra.errors import Alternative
-from hydra.events import Event
+from hydra.events import Event, Progress
 from hydra.explanation import Explanation
 from hydra.model import (
     Circuit,
@@ -216,8 +216,13 @@ def event(fabric: Fabric, one: Event, caller: Caller) -> models.Event | None:
         reservation=None if one.reservation is None else reservation(fabric, one.reservation),
         circuit=None if one.circuit is None else circuit(fabric, one.circuit),
         reservations=mine,
+        reconfiguration=_progress(one.progress),
         reason=one.reason,
     )
+
+
+def _progress(one: Progress | None) -> models.Progress | None:
+    return None if one is None else models.Progress(id=one.id, state=one.state)
 
 
 def plan(fabric: Fabric, report: PlanReport) -> models.Plan:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import socket
-from pathlib import Path
 
 import pytest
 
-from mininet_scenarios.controller_process import ControllerProcess, ControllerProcessError
+from mininet_scenarios.controller_process import (
+    ControllerProcess,
+    ControllerProcessError,
+    members_of,
+)
 
 from .live import wait_until
 
@@ -69,14 +71,3 @@ def test_nothing_of_its_process_group_survives(controller: ControllerProcess) ->
     assert group in members_of(group)
     controller.kill()
     wait_until(lambda: not members_of(group))
-
-
-def members_of(group: int) -> set[int]:
-    """Process ids; those that have ended and wait for their parent to notice don't count."""
-    found = set()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            state, _, its_group = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
-            if int(its_group) == group and state != "Z":
-                found.add(int(entry.name))
-    return found

@@ -38,7 +38,9 @@ export async function send(method, path, body) {
   return document;
 }
 
-// Calls `happened` for every event until the stream ends.
+const line = (block, name) => block.match(new RegExp(`^${name}: ?(.*)$`, "m"))?.[1];
+
+// Calls `happened` with the kind and the data of every event until the stream ends.
 export async function follow(happened, opened) {
   const response = await fetch("/v1/events", { headers: headers() });
   if (!response.ok) await answer(response);
@@ -50,6 +52,9 @@ export async function follow(happened, opened) {
     if (done) return;
     const blocks = (rest + value).replaceAll("\r\n", "\n").split("\n\n");
     rest = blocks.pop();
-    for (const block of blocks) if (/^data:/m.test(block)) happened();
+    for (const block of blocks) {
+      const data = line(block, "data");
+      if (data !== undefined) happened(line(block, "event"), JSON.parse(data));
+    }
   }
 }

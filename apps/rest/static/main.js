@@ -1,6 +1,7 @@
 // The dashboard: reads the API, draws, and reads again when something happens.
 
-import { Refused, follow, get, send, signIn } from "./api.js";
+import { clearQuarantine, plan } from "./actions.js";
+import { Refused, follow, get, signIn } from "./api.js";
 import { by, clock, el, mbps, options, row, rows } from "./dom.js";
 import * as heat from "./heat.js";
 import * as ring from "./ring.js";
@@ -8,7 +9,7 @@ import { calendar, gantt, span } from "./timeline.js";
 import { along, describe, explain } from "./why.js";
 
 const PAUSE_MS = 2000;
-const SOON_MS = 150;
+const SOON_MS = 100;
 const MOVING_MS = 400;
 const OVER = new Set(["done", "partial", "refused", "failed"]);
 const FRAMED_RACKS = 64;
@@ -16,6 +17,7 @@ const MOST_CIRCUITS = 100;
 const FEW_RACKS = 64;
 const seen = {};
 let timer = null;
+let due = Infinity;
 let reading = false;
 let again = false;
 
@@ -37,6 +39,7 @@ async function refresh() {
   }
   reading = true;
   clearTimeout(timer);
+  due = Infinity;
   const started = performance.now();
   try {
     const names = Object.keys(READS);
@@ -54,12 +57,32 @@ async function refresh() {
   const moving = seen.reconfigurations?.some((one) => !OVER.has(one.state));
   const pause = again ? SOON_MS : Math.max(moving ? MOVING_MS : PAUSE_MS, 3 * (performance.now() - started));
   again = false;
+  look(pause);
+}
+
+// The earliest look that was asked for counts: events that keep coming must not put it off.
+function look(pause) {
+  const when = performance.now() + pause;
+  if (when >= due) return;
+  clearTimeout(timer);
+  due = when;
   timer = setTimeout(refresh, pause);
 }
 
 function soon() {
-  clearTimeout(timer);
-  timer = setTimeout(refresh, SOON_MS);
+  if (reading) again = true;
+  else look(SOON_MS);
+}
+
+// A substep is told of at once: reading one reconfiguration costs little, however large the fabric.
+async function happened(kind, event) {
+  if (kind !== "reconfiguration" || seen.reconfigurations === undefined) return soon();
+  if (OVER.has(event.reconfiguration.state)) soon();
+  const one = await get(`/v1/reconfigurations/${event.reconfiguration.id}`).catch(() => null);
+  if (one === null) return;
+  const place = seen.reconfigurations.findIndex((other) => other.id === one.id);
+  seen.reconfigurations.splice(Math.max(place, 0), place < 0 ? 0 : 1, one);
+  renderReconfigurations();
 }
 
 function fail(error) {
@@ -72,7 +95,7 @@ function fail(error) {
 }
 
 function render() {
-  const { topology, demand, missing, reconfigurations } = seen;
+  const { topology, demand, missing } = seen;
   by("name").textContent = topology.fabric;
   const total = demand.entries.reduce((sum, entry) => sum + entry.rate_mbps, 0);
   const ready = el("span", { className: missing.length ? "bad" : "good" }, missing.length ? "✗ not ready" : "✓ ready");
@@ -81,8 +104,7 @@ function render() {
   by("demand-summary").textContent = demand.source === "none" ? "No demand has been measured yet." : `${mbps(total)} Mb/s measured${demand.stale.length ? `; counters are late from ${demand.stale.length} servers` : ""}.${topology.racks.length <= FRAMED_RACKS ? " Framed pairs have a path of circuits." : ""}`;
   renderFabric();
   heat.update(by("heat"), topology, demand);
-  options(by("reconfiguration"), reconfigurations.map((one) => [one.id, `${clock(one.created_unix_s)} ${one.trigger}: ${one.state}`]));
-  renderReconfiguration();
+  renderReconfigurations();
   by("decisions").replaceChildren(...seen.decisions.slice(0, 20).map((words) => el("li", {}, words)));
   renderReservations();
   renderDevices();
@@ -148,6 +170,13 @@ function circuitRow(circuit) {
   return row(`${circuit.a.rack} – ${circuit.b.rack}`, circuit.plane, el("span", {}, meter, ` ${Math.round(100 * share)}%`), button);
 }
 
+// Whoever has chosen none follows the latest.
+function renderReconfigurations() {
+  const words = (one) => `${clock(one.created_unix_s)} ${one.trigger}: ${one.state}`;
+  options(by("reconfiguration"), [["", "the latest"], ...seen.reconfigurations.map((one) => [one.id, words(one)])]);
+  renderReconfiguration();
+}
+
 function renderReconfiguration() {
   const one = seen.reconfigurations.find((other) => other.id === by("reconfiguration").value) ?? seen.reconfigurations[0];
   if (one === undefined) {
@@ -187,57 +216,23 @@ function quarantineRow(port) {
   const button = el("button", { type: "button" }, "clear…");
   button.dataset.key = `${port.rack} ${port.port}`;
   button.setAttribute("aria-label", `Clear ${port.rack} ${port.port}`);
-  button.addEventListener("click", () => ask(
-    `Clear ${port.rack} ${port.port}?`,
-    [el("p", {}, `In quarantine since ${clock(port.since_unix_s)}: ${port.reason}. Planning may use it again at once; no circuit changes now.`)],
-    "Clear it",
-    () => send("DELETE", `/v1/quarantine/${encodeURIComponent(port.rack)}/${encodeURIComponent(port.port)}`),
-  ));
+  button.addEventListener("click", () => act(() => clearQuarantine(port)));
   const until = port.on_trial ? "on trial" : port.until_unix_s === null ? "until it is cleared" : `until ${clock(port.until_unix_s)}`;
   return row(`${port.rack} ${port.port}`, port.plane, `${port.reason} (${until})`, button);
 }
 
-function ask(title, text, yes, act) {
-  by("ask-title").textContent = title;
-  by("ask-text").replaceChildren(...text);
-  by("ask-yes").textContent = yes;
-  by("ask-yes").hidden = yes === "";
-  by("ask-yes").onclick = async () => {
-    by("ask").close();
-    try {
-      await act();
-    } catch (error) {
-      fail(error);
-      return;
-    }
-    soon();
-  };
-  if (!by("ask").open) by("ask").showModal();
-}
-
-// The dry run comes first, and what it says is what is asked about.
-async function plan() {
-  let document_;
+async function act(action) {
   try {
-    document_ = await send("POST", "/v1/plan", {});
+    if (await action()) soon();
   } catch (error) {
-    ask("No plan", [el("p", {}, error.message)], "", () => null);
-    return;
+    fail(error);
   }
-  const { connect, disconnect, verdict } = document_;
-  const lines = [...connect.map((one) => `up: ${describe(one)}`), ...disconnect.map((one) => `down: ${describe(one)}`)];
-  const text = [
-    el("p", {}, `For the demand as measured: ${mbps(document_.served_mbps)} of ${mbps(document_.demand_mbps)} Mb/s would be served. ${verdict.pays ? "It pays" : "It does not pay"}: ${verdict.reason}.`),
-    el("p", {}, `${connect.length} circuits up, ${disconnect.length} down, ${document_.retagged_ports} ports, ${document_.rules} rules; ${document_.affected_pairs.length} rack pairs go electrically meanwhile.`),
-    el("ul", {}, ...lines.slice(0, 12).map((line) => el("li", {}, line)), ...(lines.length > 12 ? [el("li", {}, `and ${lines.length - 12} more`)] : [])),
-  ];
-  ask("Dry run", text, lines.length ? "Carry it out" : "", () => send("POST", "/v1/reconfigurations", {}));
 }
 
 async function listen() {
   for (;;) {
     try {
-      await follow(soon, () => { by("connection").textContent = "● live"; });
+      await follow(happened, () => { by("connection").textContent = "● live"; });
     } catch (error) {
       if (error instanceof Refused && error.status !== 401) fail(error);
     }
@@ -246,8 +241,7 @@ async function listen() {
   }
 }
 
-by("plan").addEventListener("click", plan);
-by("ask-no").addEventListener("click", () => by("ask").close());
+by("plan").addEventListener("click", () => act(plan));
 by("plane").addEventListener("change", renderFabric);
 by("rack").addEventListener("input", renderFabric);
 by("reconfiguration").addEventListener("change", renderReconfiguration);

@@ -39,7 +39,15 @@ def test_a_line_for_each_event(call, happenings):
     result = call("watch", "--count", "4")
     assert result.exit_code == 0, result.output
     assert "v0 active  r1 =p1= r2, 1.0 Mb/s" in result.stdout
-    assert "circuit-moving  r1 =p1= r3 (reservations v0): operator" in result.stdout
+    assert "circuit-moving   r1 =p1= r3 (reservations v0): operator" in result.stdout
+
+
+def test_a_reconfiguration_is_told_by_its_states(call, service, happenings):
+    timer = threading.Timer(0.3, service.reconfigure, (None, "operator"))
+    timer.start()
+    result = call("watch", "--count", "1", "--kind", "reconfiguration")
+    timer.join()
+    assert "reconfiguration  c0 queued" in result.stdout
 
 
 def test_json_lines_of_one_kind(call, happenings):

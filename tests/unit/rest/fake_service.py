@@ -14,7 +14,7 @@ from hydra.decisions import Action, Decision, SeenDemand, Verdict
 from hydra.decisions import Proposal as ProposedChange
 from hydra.drift import Drift, DriftKind
 from hydra.errors import AdmissionError, Changed, HydraError, UnknownName
-from hydra.events import EventKind, EventLog
+from hydra.events import EventKind, EventLog, Progress
 from hydra.explanation import Evidence, explain
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import (
@@ -141,6 +141,11 @@ class FakeService:
                 rules_pushed=8,
                 ports_retagged=4,
             )
+        self._tell_progress(self._reconfigurations[index])
+
+    def _tell_progress(self, one) -> None:
+        progress = Progress(one.id, one.state)
+        self.events.publish(EventKind.RECONFIGURATION, CREATED_UNIX_S, progress=progress)
 
     # --- ControllerService ------------------------------------------------------------------
 
@@ -196,6 +201,7 @@ class FakeService:
                 CREATED_UNIX_S,
             )
             self._reconfigurations.append(queued)
+        self._tell_progress(queued)
         return queued
 
     def reconfigurations(self):

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from apps.rest import dashboard
 from apps.rest.app import create_app
@@ -19,35 +19,9 @@ from hydra.reservations import ReservationRequest
 
 from .fake_service import relay_path
 
-CHROMIUM = "/usr/bin/chromium"
-expect.set_options(timeout=20_000)  # a busy machine
 SHOTS = os.environ.get("HYDRA_SCREENSHOTS")
 """A folder to leave screenshots in, for people to look at."""
 STATIC = Path(dashboard.__file__).with_name("static")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as playwright:
-        # Root, as tests with Open vSwitch are run, has no sandbox.
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser):
-    """A page that fails its test for anything it says on the console, unless ``excused``."""
-    context = browser.new_context(viewport={"width": 1400, "height": 1500})
-    page = context.new_page()
-    page.set_default_timeout(20_000)
-    said = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.excused = []
-    yield page
-    context.close()
-    assert [text for text in said if not any(words in text for words in page.excused)] == []
 
 
 @pytest.fixture
@@ -124,9 +98,8 @@ def test_a_reconfiguration_is_seen_to_happen(server, network, page):
     page.goto(server.url)
     expect(page.locator("#summary")).to_contain_text("epoch 3")
     network.reconfigure(None, "operator")
-    chosen = page.locator("#reconfiguration option").first
+    chosen = page.locator("#reconfiguration option").nth(1)
     expect(chosen).to_have_text(re.compile("operator: queued"))
-    page.locator("#reconfiguration").select_option(index=0)
     expect(page.locator("#timeline")).to_contain_text("No substep has ended yet.")
     network.finish("c1")
     expect(page.locator("#timeline")).to_contain_text("divert")
@@ -158,7 +131,7 @@ def test_a_plan_is_shown_before_it_is_carried_out(server, network, page):
     assert len(network.reconfigurations()) == 1
     page.get_by_role("button", name="Plan…").click()
     page.get_by_role("button", name="Carry it out").click()
-    expect(page.locator("#reconfiguration option").first).to_have_text(re.compile("operator"))
+    expect(page.locator("#reconfiguration option").nth(1)).to_have_text(re.compile("operator"))
     assert len(network.reconfigurations()) == 2
 
 
@@ -174,7 +147,7 @@ def test_names_are_text_and_never_markup(server, network, page):
     network.missing = ["<img src=x onerror=alert(1)>"]
     network.reconfigure(None, "<script>alert(1)</script>")
     page.goto(server.url)
-    option = page.locator("#reconfiguration option").first
+    option = page.locator("#reconfiguration option").nth(1)
     expect(option).to_have_text(re.compile(re.escape("<script>alert(1)</script>: queued")))
     page.excused.append("503")  # /readyz: the browser reports it itself
 

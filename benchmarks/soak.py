@@ -1,0 +1,69 @@
+"""A controller at work for hours: memory, file descriptors, threads, processor.
+
+``python -m benchmarks.soak [MINUTES]`` (root; 30 unless told, 480 for a night). The controller of
+the demo fabric changes the topology as fast as it can, while reservations, followers of events,
+scrapes, reloads and restarts of an optical switch come and go. The baseline is the same controller
+in the second quarter of the run; ours is the last quarter. What is kept in memory is bounded in
+number (10,000 events, 200 reconfigurations), so growth that ends is none.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+from benchmarks._demo import demo_stage
+from benchmarks._report import Result, report
+from mininet_scenarios.soak import Footprint, Soak, SoakResult, typical
+
+MINUTES = 30.0
+SAMPLES = 120
+IDLE_S = 20.0
+SEED = 1
+FLAT = 1.03
+"""Of memory: Python's allocator gives pages back late, and in no order."""
+
+
+def tell(sample: Footprint) -> None:
+    print(
+        f"{sample.at_s / 60:6.1f} min  {sample.changes:6d} changes  {sample.resident_mb:7.1f} MB  "
+        f"{sample.descriptors} descriptors  {sample.threads} threads",
+        flush=True,
+    )
+
+
+def results(run: SoakResult, idle_share: float) -> list[Result]:
+    case = f"{run.seconds / 60:.0f} min, {run.changes} changes, {run.reservations} reservations"
+    early, late = run.early(), run.late()
+    quarter = "second quarter"
+    memory = typical(early, lambda one: one.resident_mb)
+    descriptors = typical(early, lambda one: one.descriptors)
+    threads = typical(early, lambda one: one.threads)
+    busy_share = run.samples[-1].cpu_s / run.seconds
+    return [
+        Result(case, "resident memory", "MB", "lower", typical(late, lambda one: one.resident_mb),
+               memory, quarter, FLAT * memory),
+        Result(case, "file descriptors", "", "lower", typical(late, lambda one: one.descriptors),
+               descriptors, quarter, descriptors),
+        Result(case, "threads", "", "lower", typical(late, lambda one: one.threads), threads,
+               quarter, threads),
+        Result("nothing to do, polled once a second", "processor", "%", "lower",
+               100 * idle_share, 100 * busy_share, "under way"),
+    ]  # fmt: skip
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    seconds = 60 * (float(argv[0]) if argv else MINUTES)
+    with demo_stage() as stage, stage.process({"mode": "on-request"}) as process:
+        before_s = process.cpu_s()
+        time.sleep(IDLE_S)
+        idle_share = (process.cpu_s() - before_s) / IDLE_S
+        run = Soak(stage, process, SEED).run(seconds, seconds / SAMPLES, tell)
+    found = results(run, idle_share)
+    report("soak", found)
+    return 0 if all(one.meets_target for one in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

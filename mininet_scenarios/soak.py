@@ -1,0 +1,199 @@
+"""A controller that is kept at work for as long as one likes, and what it holds meanwhile.
+
+Each round moves circuits. Now and then the rest of what users do comes in between: reservations,
+dry runs, followers of events that go away without a word, scrapes, reloads, and an optical switch
+whose management restarts. Samples are taken between two rounds, when nobody else is connected.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import httpx
+
+from apps.client import HydraClient
+from hydra.lifecycle import ReservationState
+from mininet_scenarios.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.controller_process import ControllerProcess
+from mininet_scenarios.stage import ScenarioError, Stage
+
+_DEMAND_MBPS: Final = 80.0
+_WAIT_S: Final = 20
+_EVERY_RESERVATION: Final = 7
+_EVERY_LOOK: Final = 5
+_EVERY_FOLLOWER: Final = 11
+_EVERY_RELOAD: Final = 40
+_EVERY_RESTART: Final = 150
+"""Rounds from one such event to the next."""
+_READ: Final = (
+    "/",
+    "/metrics",
+    "/v1/topology",
+    "/v1/demand",
+    "/v1/devices",
+    "/v1/reconfigurations",
+    "/v1/reservations",
+    "/v1/quarantine",
+    "/v1/decisions",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What the processes of a controller hold together."""
+
+    at_s: float
+    """From the start of the run."""
+    changes: int
+    """Reconfigurations until then."""
+    resident_mb: float
+    descriptors: int
+    threads: int
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SoakResult:
+    seconds: float
+    changes: int
+    reservations: int
+    restarts: int
+    """Of an optical switch's management."""
+    samples: tuple[Footprint, ...]
+
+    def early(self) -> tuple[Footprint, ...]:
+        """The second quarter: histories that are bounded have begun to fill by then."""
+        quarter = len(self.samples) // 4
+        return self.samples[quarter : 2 * quarter]
+
+    def late(self) -> tuple[Footprint, ...]:
+        """The last quarter."""
+        return self.samples[-(len(self.samples) // 4) :]
+
+
+def typical(samples: Sequence[Footprint], what: Callable[[Footprint], float]) -> float:
+    return median(what(sample) for sample in samples)
+
+
+def footprint(process: ControllerProcess, at_s: float, changes: int) -> Footprint:
+    """Of the controller and all of its workers, from /proc."""
+    resident = descriptors = threads = 0
+    for pid in process.members():
+        folder = Path("/proc") / str(pid)
+        status = dict(
+            line.split(":", 1)
+            for line in (folder / "status").read_text().splitlines()
+            if ":" in line
+        )
+        resident += int(status["VmRSS"].split()[0])
+        threads += int(status["Threads"])
+        descriptors += len(list((folder / "fd").iterdir()))
+    return Footprint(at_s, changes, resident / 1024, descriptors, threads, process.cpu_s())
+
+
+class Soak:
+    """One run against a controller on ``stage``; ``seed`` decides what happens in which order."""
+
+    def __init__(self, stage: Stage, process: ControllerProcess, seed: int) -> None:
+        self._stage = stage
+        self._process = process
+        self._chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
+        self._racks = [rack.name for rack in stage.fabric.racks]
+        self._planes = [plane.name for plane in stage.fabric.planes]
+        self._changes = self._reservations = self._restarts = 0
+
+    def run(
+        self, seconds: float, sample_s: float, tell: Callable[[Footprint], None] | None = None
+    ) -> SoakResult:
+        """Keep it busy for ``seconds``, and look at it every ``sample_s``.
+
+        Raises ScenarioError and ControllerError for anything that does not go as it should.
+        """
+        started_s = time.monotonic()
+        samples: list[Footprint] = []
+        number = 0
+        while (at_s := time.monotonic() - started_s) < seconds:
+            if at_s >= len(samples) * sample_s:
+                samples.append(footprint(self._process, at_s, self._changes))
+                if tell is not None:
+                    tell(samples[-1])
+            number += 1
+            self._round(number)
+        samples.append(footprint(self._process, time.monotonic() - started_s, self._changes))
+        return SoakResult(
+            samples[-1].at_s, self._changes, self._reservations, self._restarts, tuple(samples)
+        )
+
+    def _round(self, number: int) -> None:
+        self._change()
+        for every, happen in (
+            (_EVERY_LOOK, self._look),
+            (_EVERY_RESERVATION, self._reserve),
+            (_EVERY_FOLLOWER, self._follow),
+            (_EVERY_RELOAD, self._reload),
+            (_EVERY_RESTART, self._restart),
+        ):
+            if number % every == 0:
+                happen()
+
+    def _change(self) -> None:
+        """Other circuits, for up to two pairs of racks; sometimes none at all."""
+        pairs = list(combinations(self._racks, 2))
+        chosen = self._chance.sample(pairs, self._chance.randrange(3))
+        plane = self._chance.choice(self._planes)
+        with ControllerClient(self._process.base_url) as client:
+            client.reconfigure(
+                [PairDemand(a, b, _DEMAND_MBPS) for a, b in chosen], use_planes=(plane,)
+            )
+        self._changes += 1
+
+    def _look(self) -> None:
+        with self._http() as http:
+            for path in _READ:
+                http.get(path).raise_for_status()
+            demand = [{"src": self._racks[0], "dst": self._racks[-1], "mbps": _DEMAND_MBPS}]
+            http.post("/v1/plan", json={"demand": demand}).raise_for_status()
+
+    def _reserve(self) -> None:
+        src, dst = self._chance.sample(self._racks, 2)
+        with HydraClient(self._process.base_url) as client:
+            got = client.reserve(src, dst, _DEMAND_MBPS, wait_s=_WAIT_S)
+            if got.state is not ReservationState.ACTIVE:
+                raise ScenarioError(f"reservation {got.id} is {got.state.value}: {got.reason}")
+            client.release(got.id, wait_s=_WAIT_S)
+        self._reservations += 1
+
+    def _follow(self) -> None:
+        """Somebody who goes away in the middle of the stream."""
+        with self._http() as http, http.stream("GET", "/v1/events") as answer:
+            next(answer.iter_raw())
+
+    def _reload(self) -> None:
+        with self._http() as http:
+            http.post("/v1/reload", json={}).raise_for_status()
+
+    def _restart(self) -> None:
+        """An optical switch's management restarts; its mirrors stay as they are."""
+        ocs = self._stage.testbed.ocs(self._chance.choice(self._planes))
+        ocs.kill()
+        ocs.start()
+        ocs.wait_until_ready()
+        deadline_s = time.monotonic() + _WAIT_S
+        with self._http() as http:
+            # The session is found dead, and opened again, when it is next used.
+            http.get("/v1/drift")
+            while http.get("/readyz").status_code != httpx.codes.OK:
+                if time.monotonic() > deadline_s:
+                    raise ScenarioError(f"{ocs.plane.name} is not connected again")
+                time.sleep(0.1)
+        self._restarts += 1
+
+    def _http(self) -> httpx.Client:
+        return httpx.Client(base_url=self._process.base_url, timeout=_WAIT_S, trust_env=False)

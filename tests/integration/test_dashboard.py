@@ -1,0 +1,105 @@
+"""The dashboard in a real browser, in front of a controller that moves a real network."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.streams import paced_stream
+
+from .live import live
+
+pytestmark = pytest.mark.ovs
+
+POLICY = {
+    "poll_interval_s": 0.5,
+    "demand_window_s": 1.0,
+    "quarantine_s": None,
+    "drain": {"reads": 12, "interval_ms": 40, "bound_ms": 2000},
+}
+"""Demand is known soon; draining takes half a second, so that a page can be seen to show it."""
+WATCH = """() => {
+  window.shown = [];
+  const facts = document.getElementById('reconfiguration-facts');
+  new MutationObserver(() => window.shown.push(facts.textContent.split(' · ')[0].split(': ')[1]))
+    .observe(facts, { childList: true, characterData: true, subtree: true });
+}"""
+"""Keeps every state of a reconfiguration that the page shows."""
+
+
+@pytest.fixture
+def network(demo_testbed, tmp_path):
+    with live(demo_testbed, tmp_path, POLICY) as network:
+        yield network
+    for plane in demo_testbed.fabric.planes:
+        demo_testbed.ocs(plane.name).admin.clear()
+
+
+def dry_run(page):
+    """Press the button until a demand has been measured, as a person would."""
+    ask = page.locator("#ask")
+    for _ in range(20):
+        page.get_by_role("button", name="Plan…").click()
+        expect(ask).to_be_visible()
+        if ask.get_by_role("button", name="Carry it out").is_visible():
+            return ask
+        ask.get_by_role("button", name="Leave it").click()
+        page.wait_for_timeout(250)
+    raise AssertionError("the page never offered a plan")
+
+
+def test_an_operator_sees_a_reconfiguration_happen(network, page):
+    page.goto(network.process.base_url)
+    expect(page.locator("#connection")).to_have_text("● live")
+    expect(page.locator("#circuits")).to_contain_text("No circuits.")
+    with paced_stream(
+        network.stage, "h11", "h21", pps=1000, payload_bytes=750, count=8000
+    ) as traffic:
+        ask = dry_run(page)
+        expect(ask).to_contain_text(re.compile(r"up: r1 =p\d= r2"))
+        assert network.client.reconfigurations() == [], "a dry run changes nothing"
+        ask.get_by_role("button", name="Carry it out").click()
+        expect(page.locator("#circuits tbody")).to_contain_text("r1 – r2")
+        expect(page.locator("#reconfiguration-facts")).to_contain_text(": done")
+        assert traffic.finish(30).lost == 0
+    (record,) = network.client.reconfigurations()
+    assert record.trigger == "operator"
+    timeline = page.locator("#timeline")
+    for step in record.timeline:
+        expect(timeline).to_contain_text(step.device or step.step)
+    assert {"r1", "p1"} <= {step.device for step in record.timeline}
+    expect(page.locator("#summary")).to_contain_text("epoch 1")
+    page.get_by_role("button", name=re.compile(r"Why is r1 =p\d= r2 here")).click()
+    expect(page.locator("#why")).to_contain_text(f"{record.id} on")
+    expect(page.locator("#why")).to_contain_text("asked for by operator")
+
+
+def test_a_circuit_that_moves_is_seen_to_drain(network, page):
+    network.change("r1", "r2", "p1")
+    page.goto(network.process.base_url)
+    expect(page.locator("#connection")).to_have_text("● live")
+    expect(page.locator("#circuits tbody")).to_contain_text("r1 – r2p1")
+    page.evaluate(WATCH)
+    network.change("r1", "r2", "p2")
+    expect(page.locator("#circuits tbody")).to_contain_text("r1 – r2p2")
+    expect(page.locator("#reconfiguration-facts")).to_contain_text("1 circuits up, 1 down")
+    shown = page.evaluate("window.shown")
+    assert "draining" in shown[: shown.index("done")], shown
+
+
+def test_what_fails_is_in_quarantine_until_it_is_cleared_on_the_page(network, page):
+    network.testbed.ocs("p1").admin.fault(FaultKind.NO_LIGHT)
+    page.goto(network.process.base_url)
+    expect(page.locator("#quarantine")).to_contain_text("No port is in quarantine.")
+    assert network.reserve("r1", "r2")["state"] == "active"
+    expect(page.locator("#circuits tbody")).to_contain_text("r1 – r2p2")
+    expect(page.locator("#reservations tbody")).to_contain_text("r1 to r240active")
+    expect(page.locator("#quarantine tbody tr")).to_have_count(2)
+    page.get_by_role("button", name="Clear r1 hyt-r1-p1").click()
+    expect(page.locator("#ask")).to_contain_text("no carrier at r1")
+    page.get_by_role("button", name="Clear it").click()
+    expect(page.locator("#quarantine tbody tr")).to_have_count(1)
+    assert [port["rack"] for port in network.get("/v1/quarantine")["ports"]] == ["r2"]

@@ -1,0 +1,85 @@
+"""docs/tutorial.md, typed in as it stands, on the real thing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.unit.docs.blocks import commands
+
+from .live import CONFIGS, wait_until
+
+pytestmark = [pytest.mark.ovs, pytest.mark.usefixtures("machine")]
+
+TUTORIAL = CONFIGS.parent / "docs" / "tutorial.md"
+ALREADY_DONE = ("make bootstrap", ". .venv/bin/activate")
+"""The environment that this test runs in is what they make."""
+IN_A_TERMINAL_OF_ITS_OWN = ("python -m mininet_scenarios.testbed up", "hydra run")
+"""What stays until Ctrl-C: the beginnings of its commands."""
+
+
+class Reader:
+    """Types what it reads, in a folder with the shipped configurations and a journal of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        shutil.copytree(CONFIGS, folder / "configs")
+        config = folder / "configs" / "demo.yaml"
+        document = yaml.safe_load(config.read_text())
+        document["controller"]["journal"] = str(folder / "journal.db")
+        config.write_text(yaml.safe_dump(document, sort_keys=False))
+        activated = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self._options = {
+            "shell": True,
+            "cwd": folder,
+            "stdin": subprocess.DEVNULL,
+            "env": {**os.environ, "PATH": activated, "PYTHONUNBUFFERED": "1"},
+        }
+
+    def read(self, command: str) -> str:
+        answer = subprocess.run(
+            command, **self._options, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert answer.returncode == 0, f"{command}: {answer.stdout}{answer.stderr}"
+        return answer.stdout
+
+    def start(self, command: str, terminals: ExitStack, log: Path) -> None:
+        """In another terminal, closed by Ctrl-C in the end."""
+        sink = terminals.enter_context(log.open("w"))
+        process = subprocess.Popen(
+            f"exec {command}", **self._options, stdout=sink, stderr=sink, start_new_session=True
+        )
+
+        def ctrl_c() -> None:
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(20) == 0, log.read_text()
+
+        terminals.callback(ctrl_c)
+        wait_until(lambda: log.read_text() != "" or process.poll() is not None, 30)
+
+
+def test_every_command_does_what_the_tutorial_says(tmp_path):
+    reader = Reader(tmp_path)
+    said: dict[str, str] = {}
+    with ExitStack() as terminals:
+        for number, command in enumerate(commands(TUTORIAL)):
+            if command.startswith(IN_A_TERMINAL_OF_ITS_OWN):
+                reader.start(command, terminals, tmp_path / f"{number}.log")
+            elif command not in ALREADY_DONE:
+                identifier = re.search(r"\b[0-9a-f]{12}\b", said.get("hydra reservations", ""))
+                wanted = re.sub(r"\bID\b", identifier[0] if identifier else "ID", command)
+                said[command] = reader.read(wanted)
+        assert "p1" in said["hydra topology"]
+        assert "r1 =p1= r2" in said["hydra topology"]
+        assert "done" in said["hydra reconfigurations"]
+        assert json.loads(said["curl -s localhost:8080/v1/demand"])["source"] == "measured"
+        assert "released" in reader.read("hydra reservations")

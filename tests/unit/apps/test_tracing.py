@@ -1,0 +1,106 @@
+"""Reconfigurations as traces: what a collector is sent, and what happens without one."""
+
+import subprocess
+import sys
+
+import pytest
+
+from apps import tracing
+from apps.ledger import Ledger
+from hydra.errors import HydraError
+from hydra.journal import Journal
+from hydra.lifecycle import ReconfigurationState as State
+from hydra.service import StepTiming
+from tests.collector import Collector, values
+from tests.unit.core.fabrics import small_fabric
+
+FABRIC = small_fabric(racks=3, planes=1, servers=2)
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+TIMELINE = (
+    StepTiming("divert", None, 0.0, 4.0),
+    StepTiming("vlans", "r1", 5.0, 9.0),
+    StepTiming("mirrors", "p1", 6.0, 30.0, "no light at 3"),
+    StepTiming("move", None, 5.0, 30.0),
+    StepTiming("activate", None, 31.0, 35.5),
+)
+
+
+@pytest.fixture
+def collector(monkeypatch):
+    with Collector() as collector:
+        monkeypatch.setenv(ENDPOINT, collector.url)
+        yield collector
+
+
+def test_a_reconfiguration_is_a_trace_from_its_trigger_to_its_last_barrier(collector):
+    traces = tracing.traces("demo")
+    ledger = Ledger(FABRIC, Journal(":memory:"), traces=traces)
+    entry = ledger.enter("operator")
+    started_s = entry.created_unix_s + 0.5
+    ledger.update(entry.id, started_unix_s=started_s)
+    for state in (State.DIVERTING, State.DRAINING, State.MOVING, State.GATING, State.ACTIVATING):
+        ledger.update(entry.id, state=state)
+    ledger.update(entry.id, state=State.DONE, timeline=TIMELINE, rules_pushed=8)
+    traces.close()
+    spans = {span.name: span for span in collector.spans}
+    assert set(spans) == {"reconfiguration", "wait and plan", *(step.step for step in TIMELINE)}
+    root = spans["reconfiguration"]
+    assert {span.trace_id for span in spans.values()} == {root.trace_id}
+    assert values(root)["hydra.reconfiguration.id"] == entry.id
+    assert (values(root)["hydra.reconfiguration.trigger"], root.status.code) == ("operator", 0)
+    assert values(root)["hydra.rules_pushed"] == 8
+    assert root.start_time_unix_nano == round(entry.created_unix_s * 1e9)
+    assert {spans[name].parent_span_id for name in ("wait and plan", "divert", "move")} == {
+        root.span_id
+    }
+    mirrors = spans["mirrors"]
+    assert mirrors.parent_span_id == spans["vlans"].parent_span_id == spans["move"].span_id
+    assert values(mirrors) == {"hydra.device": "p1", "hydra.note": "no light at 3"}
+    took_ns = mirrors.end_time_unix_nano - mirrors.start_time_unix_nano
+    assert took_ns == pytest.approx(24e6, abs=2)
+    assert mirrors.start_time_unix_nano == pytest.approx((started_s + 0.006) * 1e9, abs=1000)
+    (resource,) = collector.resources
+    assert (resource["service.name"], resource["hydra.fabric"]) == ("hydra", "demo")
+
+
+def test_what_is_refused_is_an_error_with_its_reason(collector):
+    traces = tracing.traces("demo")
+    ledger = Ledger(FABRIC, Journal(":memory:"), traces=traces)
+    ledger.refuse(ledger.enter("periodic"), "no planner")
+    traces.close()
+    (span,) = collector.spans
+    assert (span.status.code, span.status.message) == (2, "no planner")
+
+
+def test_a_collector_that_is_away_holds_up_nobody(monkeypatch):
+    monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:9")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    traces = tracing.traces("demo")
+    ledger = Ledger(FABRIC, Journal(":memory:"), traces=traces)
+    ledger.refuse(ledger.enter("periodic"), "no planner")
+    assert ledger.reconfigurations()[0].state is State.REFUSED
+    traces.close()
+
+
+@pytest.mark.parametrize(
+    "environment", [{}, {ENDPOINT: ""}, {ENDPOINT: "http://a:1", "OTEL_SDK_DISABLED": "true"}]
+)
+def test_nothing_is_made_where_no_collector_is_named(environment):
+    assert isinstance(tracing.traces("demo", environment), tracing.NoTraces)
+
+
+def test_the_library_is_only_loaded_where_it_is_used():
+    told = subprocess.run(
+        [sys.executable, "-c", "import apps.main, sys; print('opentelemetry.sdk' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.split() == ["False"]
+
+
+def test_an_endpoint_without_the_library_says_what_to_install(monkeypatch):
+    monkeypatch.delitem(sys.modules, "apps.otlp", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.context", None)
+    with pytest.raises(HydraError, match=r"pip install 'hydra-hybrid-network\[tracing\]'"):
+        tracing.traces("demo", {ENDPOINT: "http://collector:4318"})

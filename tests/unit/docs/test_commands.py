@@ -1,0 +1,170 @@
+"""Every command in the documents is run: here, or by the test that is named here."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from apps.cli import hydra
+from hydra.journal import Journal
+
+from .blocks import ROOT, all_commands, starting_with
+
+ELSEWHERE = {
+    "hydra run": "tests/integration/test_launch.py",
+    "hydra device": "tests/unit/cli/test_cli_device.py",
+    "hydra device tasks": "tests/unit/cli/test_cli_people.py",
+    "hydra device confirm": "tests/unit/cli/test_cli_people.py",
+    "hydra experiment": "tests/unit/experiments/test_experiments.py",
+    "hydra mpirun": "tests/unit/cli/test_mpirun.py",
+    "make demo": "tests/integration/test_demo.py",
+    "curl": "tests/unit/rest/test_docs.py",
+    "ryu-manager": "tests/integration/test_launch.py",
+    "python -m mininet_scenarios.testbed up": "tests/integration/test_tutorial.py",
+    ". .venv/bin/activate": "tests/integration/test_tutorial.py",
+    "curl -s localhost:8080/v1/demand": "tests/integration/test_tutorial.py",
+    "make man": "tests/unit/cli/test_cli_look.py",
+    "make site": "tests/unit/docs/test_site.py",
+}
+"""Beginning of a command: the test that runs it, with what it needs."""
+OF_THE_MACHINE = {
+    "apt-get install",
+    "pip install .",
+    "export",
+    "python3 -m venv /opt/hydra",
+    "install",
+    "systemctl",
+    "journalctl",
+}
+"""What changes, or asks, the machine that it is typed on: no test may."""
+LIMITS = {"hydra top": "--count 1", "hydra watch": "--count 1", "hydra record": "--duration 0.5"}
+"""For what would go on and on; the last one counts where an option comes twice."""
+BEFORE = {
+    "hydra ca issue": ["hydra ca create --dir ca"],
+    "hydra token quota": ["hydra token create spark --role tenant --file tokens.json"],
+    "hydra restore": ["hydra backup --config fabric.yaml hydra-backup.tar.gz"],
+    "hydra plan --fabric 16x4 --demand gravity --seed 2 --current": [
+        "hydra plan --fabric 16x4 --demand gravity --json > monday.json"
+    ],
+    "hydra replay busy-hour.trace": ["hydra record busy-hour.trace --duration 0.5"],
+    "hydra trace": ["hydra trace sample coflows.txt --racks 8"],
+    "hydra release": ["hydra reserve r1 r2 --mbps 1"],
+}
+"""What a reader has done before."""
+
+
+def matches(start: str, command: str) -> bool:
+    return f"{command} ".startswith(f"{start} ")
+
+
+def longest_match(table: dict[str, object], command: str):
+    return max((start for start in table if matches(start, command)), key=len, default=None)
+
+
+def is_run_here(command: str) -> bool:
+    return longest_match(ELSEWHERE, command) is None
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch, rest, service, network):
+    """A folder with what a reader has, and a controller that answers."""
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    document = yaml.safe_load((ROOT / "configs" / "demo.yaml").read_text())
+    document["controller"]["journal"] = str(tmp_path / "journal.db")
+    (tmp_path / "fabric.yaml").write_text(yaml.safe_dump(document))
+    Journal(document["controller"]["journal"]).close()
+    (tmp_path / "hydra.log").write_text("2026-01-01 INFO    hydra: started\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HYDRA_URL", rest.url)
+    return tmp_path
+
+
+def type_in(command: str, service):
+    """As a shell would: what is behind ``>`` gets the output; the end of a pipe is not ours."""
+    words, _, target = re.split(r"\s(?:\||&&)\s", command)[0].partition(" > ")
+    limit = LIMITS.get(longest_match(LIMITS, command), "")
+    identifier = next((one.id for one in service.reservations()), "none")
+    arguments = shlex.split(f"{words} {limit}".replace(" ID ", f" {identifier} "))[1:]
+    result = CliRunner().invoke(hydra, arguments, prog_name="hydra", input="y\n")
+    if target and not target.startswith("/"):
+        Path(target.strip()).write_text(result.stdout)
+    return result
+
+
+@pytest.mark.parametrize("command", [one for one in starting_with("hydra ") if is_run_here(one)])
+def test_it_runs(command, desk, service):
+    for before in BEFORE.get(longest_match(BEFORE, command), []):
+        assert type_in(before, service).exit_code == 0
+    result = type_in(command, service)
+    assert result.exit_code == 0, result.output
+    assert result.output
+
+
+@pytest.mark.parametrize(
+    "command", [one for one in starting_with("hydra ") if not is_run_here(one)]
+)
+def test_its_options_are_ours(command, desk):
+    """Of what another test runs with other arguments."""
+    words = shlex.split(re.split(r"\s(?:\||&&|>)\s", command)[0])[1:]
+    chosen: click.Command = hydra
+    context = click.Context(hydra)
+    while isinstance(chosen, click.Group):
+        name, chosen, words = chosen.resolve_command(context, words)
+        assert chosen is not None
+        context = click.Context(chosen, info_name=name, parent=context)
+    chosen.parse_args(context, words)
+
+
+@pytest.mark.parametrize("command", starting_with("python -m "))
+def test_a_module_takes_its_options(command):
+    _, _, module, *arguments = shlex.split(command)
+    told = subprocess.run(
+        [sys.executable, "-m", module, "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {word for word in arguments if word.startswith("--")} <= set(
+        re.findall(r"--[\w-]+", told.stdout)
+    )
+
+
+@pytest.mark.parametrize("command", [one for one in all_commands() if " pytest" in one])
+def test_pytest_has_what_it_is_told_to_run(command):
+    words = shlex.split(command)
+    assert words[:3] == [".venv/bin/python", "-m", "pytest"]
+    for word in words[3:]:
+        if word.startswith("--"):
+            assert f'"{word.partition("=")[0]}"' in (ROOT / "tests" / "conftest.py").read_text()
+        elif word.startswith("tests"):
+            assert (ROOT / word).exists()
+
+
+@pytest.mark.parametrize("command", starting_with("make "))
+def test_make_has_the_target(command):
+    told = subprocess.run(
+        [*shlex.split(command), "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 0, told.stderr
+
+
+def test_nothing_is_shown_that_no_test_runs():
+    seen_to = {"hydra", "make", "python -m", ".venv/bin/python -m pytest", *OF_THE_MACHINE}
+    known = dict.fromkeys(seen_to) | ELSEWHERE
+    assert [one for one in all_commands() if longest_match(known, one) is None] == []
+
+
+@pytest.mark.parametrize("start, test", ELSEWHERE.items())
+def test_what_is_run_elsewhere_is_shown(start, test):
+    assert any(matches(start, command) for command in all_commands())
+    assert (ROOT / test).exists()
