@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 
 class Mode(Enum):
@@ -42,6 +43,10 @@ class Timeouts:
     port_up_s: float = 3.0
     """From the mirrors' reply to carrier at the ToR; debounce and EDC included (Helios, 5.3)."""
     probe_s: float = 1.0
+
+
+MOST_PATHS_PER_PAIR: Final = 8
+"""More would cost rules in every vswitch, and VLANs, for what a larger circuit does better."""
 
 
 @dataclass(frozen=True, slots=True)

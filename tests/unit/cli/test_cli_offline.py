@@ -153,6 +153,17 @@ def test_a_path_of_several_hops_and_full_circuits_are_explained(run, tmp_path):
     assert "2 hops would do, but the circuits on the way are full" in full.stdout
 
 
+def test_several_paths_of_a_pair_are_shown_checked_and_explained(run):
+    arguments = ("plan", "--fabric", "2x4@100", "--demand", "r1:r2=250", "--paths-per-pair", "3")
+    result = run(*arguments, "--check", "--explain", "r1", "r2")
+    assert result.exit_code == 0, result.output
+    for words in ("1 pair with 3", "100.0 % of what", "joined by 3 paths, which share it; 250.0"):
+        assert words in result.stdout
+    document = json.loads(run(*arguments, "--json").stdout)
+    assert [(p["src"], p["dst"]) for p in document["paths"]] == [("r1", "r2")] * 3
+    assert len({p["vlan"] for p in document["paths"]}) == document["vlans"] == 3
+
+
 def test_a_plan_starts_from_what_stands(run, tmp_path):
     now = tmp_path / "now.json"
     arguments = ("plan", "--fabric", "4x2@100", "--check", "--demand")
@@ -262,6 +273,10 @@ def test_a_spine_has_no_servers_and_a_rack_has_some(run, tmp_path):
             "leave out --algorithm",
         ),
         (("--fabric", "4x1", "--demand", "r1-r2"), "is not SRC:DST=MBPS"),
+        (
+            ("--fabric", "4x1", "--demand", "dense", "--weighted", "--paths-per-pair", "2"),
+            "leave out --paths-per-pair",
+        ),
         (("--fabric", "4x1", "--demand", "dense", "--load", "0"), "--load"),
         (("--fabric", "4x1", "--demand", "dense", "--max-hops", "0"), "--max-hops"),
         (("--fabric", "4x1", "--demand", "dense", "--budget-ms", "nan"), "--budget-ms"),

@@ -23,9 +23,10 @@ from topology_fabrics import (
 from hydra.errors import PlanError
 from hydra.model import EMPTY_TOPOLOGY, PlaneId, Topology
 from topology.checks import check_topology
-from topology.drafts import Ground, Rule
+from topology.drafts import Ground
 from topology.multihop import plan_hydra_bfs, plan_hydra_bfs_plus
 from topology.problem import Budget, Reserved
+from topology.rounds import Rule
 
 NOTHING_RESERVED = Reserved()
 
@@ -157,7 +158,7 @@ def test_it_is_sound_deterministic_and_never_worse(data):
         paper = plan_hydra_bfs(fabric, demand, current, NOTHING_RESERVED, budget)
         assert result == plan_hydra_bfs_plus(fabric, demand, current, NOTHING_RESERVED, budget)
         longest = max([budget.max_hops, *(p.hops for p in current.paths)])
-        assert check_topology(fabric, result.topology, longest) == []
+        assert check_topology(fabric, result.topology, longest, paths_per_pair=3) == []
         fixed = {c for c in current.circuits if not budget.may_change(fabric, c)}
         assert fixed <= result.topology.circuits
         new = result.topology.circuits - current.circuits
@@ -184,7 +185,7 @@ def test_with_disturbance_the_worth_is_never_less_than_standing_still_or_moving(
         return result.served_share * total - disturbance * given_up
 
     best = plan_hydra_bfs_plus(fabric, demand, current, NOTHING_RESERVED, budget)
-    assert check_topology(fabric, best.topology, budget.max_hops) == []
+    assert check_topology(fabric, best.topology, budget.max_hops, paths_per_pair=3) == []
     rule = Rule(whole=not budget.boolean, partial=budget.boolean)
     for kept in ((), sorted(in_use)):
         assert worth(best) >= worth(ground.result(ground.draft(rule, kept))) - 1e-6
