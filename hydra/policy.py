@@ -52,7 +52,7 @@ MOST_PATHS_PER_PAIR: Final = 8
 @dataclass(frozen=True, slots=True)
 class Policy:
     mode: Mode = Mode.ON_REQUEST
-    algorithm: str = "hydra-bfs"
+    algorithm: str = "hydra-bfs+"
     max_hops: int = 3
     """H of the HydRA heuristic."""
     planning_budget_ms: float = 2000.0

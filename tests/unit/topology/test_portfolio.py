@@ -205,3 +205,15 @@ def test_nothing_to_plan_for():
             fabric, nothing, EMPTY_TOPOLOGY, NOTHING_RESERVED, Budget(2, disturbance_mbps=1.0)
         )
         assert (result.topology, result.served_share) == (Topology(), 1.0)
+
+
+def test_all_to_all_traffic_of_one_rate_does_not_end_in_islands():
+    """The figures of docs/planning.md."""
+    fabric = full(64, 8, rate_mbps=10_000.0)
+    demand = np.full((64, 64), 100.0) - np.diag(np.full(64, 100.0))
+    paper, ours = (
+        plan(fabric, demand, EMPTY_TOPOLOGY, NOTHING_RESERVED, Budget(3)).served_share
+        for plan in (plan_hydra_bfs, plan_hydra_bfs_plus)
+    )
+    assert paper == pytest.approx(0.238, abs=0.001)
+    assert ours == pytest.approx(0.842, abs=0.001)
