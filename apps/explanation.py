@@ -8,6 +8,7 @@ import numpy as np
 
 from apps.offline import Outcome, Study
 from hydra.model import Circuit, NetworkState, OpticalPort, Path, RackId
+from hydra.plan import Pair, pair_of
 from topology.plan_checks import Load, count_load
 from topology.problem import PlanResult, Reserved
 
@@ -46,8 +47,14 @@ class _Why:
         yield self._demand()
         load = count_load(self._study.arrays, self._study.demand, self._topology, Reserved())
         mine = [p for p in self._topology.paths if (p.src, p.dst) == (self._src, self._dst)]
+        if len(mine) > 1:
+            carried = load.carried_mbps[self._src, self._dst]
+            yield f"joined by {len(mine)} paths, which share it; {carried:,.1f} Mb/s of it fit"
         if mine:
-            yield from self._joined(mine[0], load)
+            for path in mine:
+                yield from self._joined(path, load, alone=len(mine) == 1)
+            if min(path.hops for path in mine) > 1:
+                yield from self._why_not_direct()
         elif self._want:
             yield from self._not_joined(load)
         else:
@@ -93,30 +100,26 @@ class _Why:
 
     # -- a path ----------------------------------------------------------------------------------
 
-    def _joined(self, path: Path, load: Load) -> Iterator[str]:
+    def _joined(self, path: Path, load: Load, *, alone: bool) -> Iterator[str]:
         vlan = None if self._state is None else self._state.vlans.get(path)
         where = "" if vlan is None else f" on VLAN {vlan}"
-        carried = load.carried_mbps[path.src, path.dst]
-        yield (
-            f"joined over {path.hops} hop{'s' if path.hops > 1 else ''}{where}; "
-            f"{carried:,.1f} Mb/s of it fit"
-        )
-        sharers = self._paths_by_circuit()
+        way = f"over {path.hops} hop{'s' if path.hops > 1 else ''}{where}"
+        fits = f"{load.carried_mbps[path.src, path.dst]:,.1f} Mb/s of it fit"
+        yield f"joined {way}; {fits}" if alone else way
+        sharers = self._pairs_by_circuit()
         for circuit in path.circuits:
-            others = len(sharers.get(circuit, ())) - 1
+            others = len(sharers[circuit] - {(path.src, path.dst)})
             yield (
                 f"  {self._circuit(circuit)}: {self._fabric.rate_of(circuit):,.0f} Mb/s, shared "
                 f"with {others} other pair{'s' if others != 1 else ''}, "
                 f"{load.left_mbps[circuit]:,.1f} Mb/s left"
             )
-        if path.hops > 1:
-            yield from self._why_not_direct()
 
-    def _paths_by_circuit(self) -> dict[Circuit, list[Path]]:
-        sharers: dict[Circuit, list[Path]] = {}
+    def _pairs_by_circuit(self) -> dict[Circuit, set[Pair]]:
+        sharers: dict[Circuit, set[Pair]] = {}
         for path in self._topology.paths:
             for circuit in path.circuits:
-                sharers.setdefault(circuit, []).append(path)
+                sharers.setdefault(circuit, set()).add(pair_of(path))
         return sharers
 
     # -- no path ---------------------------------------------------------------------------------

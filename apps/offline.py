@@ -113,6 +113,7 @@ class Limits:
     planes: frozenset[PlaneId] | None = None
     use_planes: frozenset[PlaneId] | None = None
     weighted: bool = False
+    paths_per_pair: int = 1
     window_s: float = 1.0
     seconds: float = float("inf")
     """Time for planning: an algorithm that tries several plans returns the best until then."""
@@ -201,6 +202,7 @@ class Study:
                 if limits.use_planes is not None and port.plane not in limits.use_planes
             ),
             boolean=not limits.weighted,
+            paths_per_pair=limits.paths_per_pair,
             timing=Timing(limits.window_s, switching_s),
             expired=lambda: time.monotonic() > deadline_s,
         )

@@ -23,9 +23,10 @@ from benchmarks._report import Result, report
 from benchmarks._timing import median_ms
 from hydra.model import EMPTY_TOPOLOGY, NetworkState, Path, VlanId, VlanRange
 from topology.bounds import served_share_bound
-from topology.drafts import Ground, Rule
+from topology.drafts import Ground
 from topology.multihop import plan_hydra_bfs, plan_hydra_bfs_plus
 from topology.problem import Budget, FabricArrays, PairDemands, Reserved
+from topology.rounds import Rule
 from topology.vlan import allocate
 
 PLANES = 32

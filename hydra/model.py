@@ -191,11 +191,11 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A logical topology: which circuits exist and which path each rack pair takes."""
+    """A logical topology: which circuits exist and which paths each rack pair takes."""
 
     circuits: frozenset[Circuit] = frozenset()
     paths: tuple[Path, ...] = ()
-    """Sorted; at most one per rack pair in this release."""
+    """Sorted; several of a rack pair share its traffic (``policy.paths_per_pair``)."""
 
 
 EMPTY_TOPOLOGY = Topology()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 
 class Mode(Enum):
@@ -53,10 +54,14 @@ class Timeouts:
     probe_s: float = 1.0
 
 
+MOST_PATHS_PER_PAIR: Final = 8
+"""More would cost rules in every vswitch, and VLANs, for what a larger circuit does better."""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     mode: Mode = Mode.ON_REQUEST
-    algorithm: str = "hydra-bfs"
+    algorithm: str = "hydra-bfs+"
     max_hops: int = 3
     """H of the HydRA heuristic."""
     planning_budget_ms: float = 2000.0

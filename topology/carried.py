@@ -27,20 +27,25 @@ def carried_mbps(
     """Mbps that each pair gets in either direction, shape (N, N), symmetric.
 
     Reserved rates are set aside first and serve their own pairs; then each pair, the largest
-    demand first, takes what is left along its path, as in :func:`~topology.problem.measure`.
+    demand first, takes what is left along its paths, as in :func:`~topology.problem.measure`.
     """
     residual = {circuit: fabric.rate_of(circuit) for circuit in topology.circuits}
-    own = {
-        (int(path.src), int(path.dst)): _take(residual, path, rate)
-        for path, rate in reserved.rate_by_path().items()
-    }
-    path_of = {(int(path.src), int(path.dst)): path for path in topology.paths}
+    own: dict[tuple[int, int], float] = {}
+    for path, rate in reserved.rate_by_path().items():
+        ends = (int(path.src), int(path.dst))
+        own[ends] = own.get(ends, 0.0) + _take(residual, path, rate)
+    paths_of: dict[tuple[int, int], list[Path]] = {}
+    for path in sorted(topology.paths, key=lambda path: path.hops):
+        paths_of.setdefault((int(path.src), int(path.dst)), []).append(path)
     carried = np.zeros((fabric.n_racks, fabric.n_racks))
-    for pair in pairs_on_paths(wanted_mbps, topology.paths):
-        ends = (pair.src, pair.dst)
-        given = min(pair.mbps, own.get(ends, 0.0))
-        given += _take(residual, path_of[ends], pair.mbps - given)
-        carried[ends] = carried[ends[::-1]] = given
+    pairs = list(pairs_on_paths(wanted_mbps, topology.paths))
+    for nth in range(max(map(len, paths_of.values()), default=0)):
+        for pair in pairs:
+            ends = (pair.src, pair.dst)
+            if nth < len(paths_of[ends]):
+                given = carried[ends] or min(pair.mbps, own.get(ends, 0.0))
+                given += _take(residual, paths_of[ends][nth], pair.mbps - given)
+                carried[ends] = carried[ends[::-1]] = given
     return carried
 
 

@@ -17,12 +17,13 @@ def check_topology(
     topology: Topology,
     max_hops: int,
     blocked: Collection[PortId] = frozenset(),
+    paths_per_pair: int = 1,
 ) -> list[str]:
     """Whether ports, circuits and paths fit the wiring and each other.
 
     Each port serves one circuit, on the plane it is wired to, and none that is ``blocked``; each
-    pair has at most one path; a path is made of existing circuits, joins its pair, visits no rack
-    twice and has at most ``max_hops`` hops.
+    pair has at most ``paths_per_pair`` paths, no two alike; a path is made of existing circuits,
+    joins its pair, visits no rack twice and has at most ``max_hops`` hops.
     """
     racks, planes = _racks(fabric), _planes(fabric)
     problems = []
@@ -35,8 +36,10 @@ def check_topology(
     for circuit in sorted(topology.circuits):
         problems.extend(_circuit_problems(circuit, racks, planes))
     for pair, count in sorted(Counter((p.src, p.dst) for p in topology.paths).items()):
-        if count > 1:
+        if count > paths_per_pair:
             problems.append(f"pair {pair[0]}-{pair[1]} has {count} paths")
+    if len(set(topology.paths)) < len(topology.paths):
+        problems.append("a path is listed twice")
     if list(topology.paths) != sorted(topology.paths):
         problems.append("the paths are not sorted")
     for path in topology.paths:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -119,9 +121,9 @@ def served_mbps(
 ) -> DemandMatrix:
     """What each pair would get of its ``demand`` on ``topology``, in Mbps, shape (N, N).
 
-    Max-min fair: a pair with a path uses its circuits, each of which has its full rate in each
-    direction; the pairs without one share the electrical up- and downlinks of their racks, shape
-    (N,) each. No pair gets more than its demand.
+    Max-min fair: a pair with paths uses their circuits, each of which has its full rate in each
+    direction, and spreads its demand evenly over them; the pairs without one share the electrical
+    up- and downlinks of their racks, shape (N,) each. No pair gets more than its demand.
 
     Raises PlanError for a bad demand entry or capacity, or a broken path.
     """
@@ -135,13 +137,16 @@ def served_mbps(
     electrical = 2 * len(circuits)
     capacity = np.concatenate([np.repeat(rates, 2), electrical_out, electrical_in, [np.inf]])
     src, dst = np.nonzero(wanted)
-    longest = max([2, *(len(route) for route in routes.values())])
-    uses = np.full((len(src), longest), len(capacity) - 1)
-    for flow, pair in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
-        route = routes.get(pair) or (electrical + pair[0], electrical + n + pair[1])
-        uses[flow, : len(route)] = route
+    pairs = list(zip(src.tolist(), dst.tolist(), strict=True))
+    taken = [routes.get(p) or [(electrical + p[0], electrical + n + p[1])] for p in pairs]
+    count = np.array([len(ways) for ways in taken], dtype=np.intp)
+    longest = max([2, *(len(way) for ways in routes.values() for way in ways)])
+    uses = np.full((int(count.sum()), longest), len(capacity) - 1)
+    for flow, way in enumerate(chain.from_iterable(taken)):
+        uses[flow, : len(way)] = way
+    flow_mbps = max_min_rates(uses, capacity, np.repeat(wanted[src, dst] / count, count))
     served = np.zeros((n, n))
-    served[src, dst] = max_min_rates(uses, capacity, wanted[src, dst])
+    np.add.at(served, (np.repeat(src, count), np.repeat(dst, count)), flow_mbps)
     return served
 
 
@@ -178,18 +183,23 @@ def max_min_rates(
     return rates
 
 
-def _routes(fabric: FabricArrays, topology: Topology) -> dict[tuple[int, int], tuple[int, ...]]:
-    """Directed circuits of each (from, to): 2i from end a to end b of circuit i, 2i + 1 back."""
+def _routes(
+    fabric: FabricArrays, topology: Topology
+) -> dict[tuple[int, int], list[tuple[int, ...]]]:
+    """Directed circuits of each (from, to), path by path: 2i from end a to end b of circuit i,
+    2i + 1 back.
+    """
     circuits = sorted({circuit for path in topology.paths for circuit in path.circuits})
     index_of = {circuit: index for index, circuit in enumerate(circuits)}
-    routes: dict[tuple[int, int], tuple[int, ...]] = {}
+    routes: dict[tuple[int, int], list[tuple[int, ...]]] = {}
     for path in topology.paths:
         forward = []
         for rack, circuit in zip(fabric.racks_along(path), path.circuits, strict=False):
             backwards = rack != RackId(int(fabric.port_rack[circuit.a]))
             forward.append(2 * index_of[circuit] + backwards)
-        routes[path.src, path.dst] = tuple(forward)
-        routes[path.dst, path.src] = tuple(link ^ 1 for link in forward)
+        routes.setdefault((path.src, path.dst), []).append(tuple(forward))
+        back = tuple(link ^ 1 for link in forward)
+        routes.setdefault((path.dst, path.src), []).append(back)
     return routes
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hydra.model import Circuit, Path, Topology
-from topology import _native
 from topology.problem import (
     RATE_TOLERANCE_MBPS,
     Budget,
@@ -24,31 +23,17 @@ from topology.problem import (
     serve,
     validate_demand,
 )
+from topology.rounds import FoundPaths, Rounds, Rule, carries_more
 from topology.standing import Standing, standing_part
 from topology.tables import (
     IntArray,
     PathTable,
-    end_ports,
     in_order,
     make_circuits,
     make_paths,
     ranked,
     starts,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """How the rounds go."""
-
-    whole: bool
-    """Rounds in which a path must carry all that its pair wants."""
-    partial: bool
-    """(After them) rounds in which anything above zero serves a pair."""
-    widest: bool = False
-    """Relays with the most capacity left, rather than those with the lowest numbers."""
-    direct_share: float = 1.0
-    """The part of a rack's ports that round 1 may use."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +47,7 @@ class Draft:
     capacity_mbps: NDArray[np.float64]
     """Shape (L,): what each circuit has for new paths."""
     pair: IntArray
-    """Shape (F,): which pair each path serves."""
+    """Shape (F,): which pair each path serves, by its position in ``Ground.pairs``."""
     hops: IntArray
     """Shape (F,)."""
     links: IntArray
@@ -80,13 +65,21 @@ class Draft:
         ends = set(zip(self.link_a[used].tolist(), self.link_b[used].tolist(), strict=True))
         return sum((circuit.a, circuit.b) in ends for circuit in circuits)
 
-    def served_mbps(self, pairs: PairDemands) -> float:
-        """What ``pairs`` get on the new paths when they take their share in turn."""
+    def served_mbps(self, wanted_mbps: NDArray[np.float64], pairs: PairDemands) -> float:
+        """What ``pairs`` get of ``wanted_mbps``, shape (F,), on the new paths, each in turn."""
         table = self.table(pairs, slice(None))
         links = self._hop_links(slice(None))
         return float(
-            serve(table, links, self.capacity_mbps.copy(), self.pair, pairs.mbps.copy()).sum()
+            serve(table, links, self.capacity_mbps.copy(), self.pair, wanted_mbps.copy()).sum()
         )
+
+    def in_order(self, ends: IntArray, fabric: FabricArrays) -> IntArray:
+        """The new paths sorted as :class:`~hydra.model.Path` sorts them; ``ends`` ranks pairs."""
+        by_port = np.lexsort((self.link_b, self.link_a, fabric.port_plane[self.link_a]))
+        rank = np.full(len(by_port) + 1, -1)  # a path that is over comes first: the last is -1
+        rank[by_port] = np.arange(len(by_port))
+        hops = rank[self.links].T
+        return np.lexsort([*hops[::-1], ends]).astype(np.int32)
 
     def table(self, pairs: PairDemands, order: slice | IntArray) -> PathTable:
         """The new paths in ``order``."""
@@ -114,10 +107,14 @@ class Ground:
     budget: Budget
     pairs: PairDemands
     standing: Standing
+    n_standing: NDArray[np.int64]
+    """Shape (F,): how many standing paths each pair has."""
+    open_paths: NDArray[np.int64]
+    """Shape (F,): how many new paths each pair may get."""
+    open_mbps: NDArray[np.float64]
+    """Shape (F,): what each pair may get on them."""
     waits: IntArray
-    """The positions in ``pairs`` of those that nothing standing serves."""
-    waiting: PairDemands
-    """Those."""
+    """The positions in ``pairs`` of those that have no standing path, and may get one."""
     shared: Sequence[Circuit]
     """The standing circuits that new paths may use."""
     changing: Sequence[Circuit]
@@ -142,11 +139,13 @@ class Ground:
         is_free = rack_in[fabric.port_rack]
         is_free &= members(budget.planes, fabric.n_planes)[fabric.port_plane]
         is_free[list(standing.ports() | budget.blocked_ports)] = False
-        waits = rack_in[pairs.src] & rack_in[pairs.dst]
-        if standing.paths:
-            table = PathTable.of(standing.paths)
-            place = pairs.places(table.src, table.dst, fabric.n_racks)
-            waits[place[place >= 0]] = False
+        inside = rack_in[pairs.src] & rack_in[pairs.dst]
+        n_standing = _count_paths(standing.paths, pairs, fabric.n_racks)
+        # Whole demands take one path; and beside reserved paths, others would take the traffic
+        # that these have their rate for.
+        most = np.full(len(pairs), budget.paths_per_pair if budget.boolean else 1)
+        most[_count_paths(list(reserved.rate_by_path()), pairs, fabric.n_racks) > 0] = 0
+        open_paths = np.where(inside, np.maximum(0, most - n_standing), 0)
         return cls(
             fabric=fabric,
             current=current,
@@ -154,8 +153,10 @@ class Ground:
             budget=budget,
             pairs=pairs,
             standing=standing,
-            waits=np.flatnonzero(waits).astype(np.int32),
-            waiting=pairs.chosen(waits),
+            n_standing=n_standing,
+            open_paths=open_paths,
+            open_mbps=np.where(open_paths > 0, standing.left_mbps, 0.0),
+            waits=np.flatnonzero(inside & (n_standing == 0)).astype(np.int32),
             shared=[
                 circuit
                 for circuit in in_order(standing.circuits)
@@ -179,65 +180,58 @@ class Ground:
         ]
 
     def draft(self, rule: Rule, kept: Sequence[Circuit] = ()) -> Draft:
-        """Run the rounds; circuits of ``current`` that are ``kept`` are there from the start."""
-        fabric, pairs = self.fabric, self.waiting
-        max_hops = min(self.budget.max_hops, max(1, fabric.n_racks - 1))  # no rack twice
+        """Run the rounds; circuits of ``current`` that are ``kept`` are there from the start.
+
+        Where pairs may have several paths, the rounds are run again for each more.
+        """
         given = [*self.shared, *kept]
-        given_a, given_b = end_ports(given)
-        is_free = self.is_free.copy()
-        is_free[given_a] = is_free[given_b] = False
-        rates, port_class = np.unique(fabric.port_rate_mbps, return_inverse=True)
-        pair_class = np.searchsorted(rates, pairs.mbps - RATE_TOLERANCE_MBPS)
-        ports = np.bincount(fabric.port_rack, minlength=fabric.n_racks)
-        room = len(given) + fabric.n_ports // 2
-        link_a, link_b = np.zeros((2, room), dtype=np.int32)
-        residual = np.zeros(room)
-        residual[: len(self.shared)] = [self.standing.residual_mbps[c] for c in self.shared]
-        residual[len(self.shared) : len(given)] = [fabric.rate_of(c) for c in kept]
-        capacity = residual.copy()
-        pair, hops = np.zeros((2, len(pairs)), dtype=np.int32)
-        links = np.full((len(pairs), max_hops), -1, dtype=np.int32)
-        n_links, n_paths = _native.plan_paths(
-            fabric.n_racks,
-            fabric.n_planes,
-            len(rates) + 1,
-            fabric.port_rack,
-            fabric.port_plane,
-            port_class.astype(np.int32),
-            fabric.port_rate_mbps,
-            is_free,
-            given_a,
-            given_b,
-            *end_ports(self.changing),
-            pairs.src,
-            pairs.dst,
-            pair_class.astype(np.int32),
-            pairs.mbps,
-            max_hops,
-            rule.whole,
-            rule.partial,
-            rule.widest,
-            np.ceil(ports * rule.direct_share).astype(np.int32),
-            link_a,
-            link_b,
-            residual,
-            pair,
-            hops,
-            links,
+        given_mbps = [self.standing.residual_mbps[circuit] for circuit in self.shared]
+        given_mbps += [self.fabric.rate_of(circuit) for circuit in kept]
+        rounds = Rounds.on(
+            self.fabric,
+            self.pairs,
+            self.budget.max_hops,
+            self.changing,
+            self.is_free,
+            given,
+            given_mbps,
         )
-        new = slice(len(given), n_links)
-        capacity[new] = np.minimum(
-            fabric.port_rate_mbps[link_a[new]], fabric.port_rate_mbps[link_b[new]]
-        )
+        found = [rounds.run(rule, self.waits, self.open_mbps)]
+        more = replace(rule, whole=False, partial=True, direct_share=1.0)
+        beside = self.open_paths - (self.n_standing == 0)  # the rounds above were for a first path
+        for _ in range(beside.max(initial=0)):
+            found.append(self._one_more(rounds, more, FoundPaths.joined(found)))
+        paths = FoundPaths.joined(found)
+        capacity = rounds.rates_mbps()
+        capacity[: len(given)] = given_mbps
+        made = slice(rounds.n_links)
         return Draft(
             given,
-            link_a[:n_links],
-            link_b[:n_links],
-            capacity[:n_links],
-            pair[:n_paths],
-            hops[:n_paths],
-            links[:n_paths],
+            rounds.link_a[made],
+            rounds.link_b[made],
+            capacity,
+            paths.pair,
+            paths.hops,
+            paths.links,
         )
+
+    def _one_more(self, rounds: Rounds, rule: Rule, found: FoundPaths) -> FoundPaths:
+        """Another path for pairs that have one and want more, those first that want the most."""
+        count = len(self.pairs)
+        n_new = np.bincount(found.pair, minlength=count)
+        n_paths = n_new + self.n_standing
+        left_mbps = self.open_mbps - np.bincount(
+            found.pair, weights=found.given_mbps, minlength=count
+        )
+        wants = (n_paths > 0) & (n_new < self.open_paths) & (left_mbps > RATE_TOLERANCE_MBPS)
+        by_rest = np.argsort(-left_mbps, kind="stable")
+        more = rounds.run(rule, by_rest[wants[by_rest]].astype(np.int32), left_mbps)
+        wanted = self.pairs.mbps[more.pair]
+        better = carries_more(
+            wanted, wanted - left_mbps[more.pair], n_paths[more.pair], rounds.width_mbps(more)
+        )
+        rounds.withdraw(more.chosen(~better))
+        return more.chosen(better)
 
     def result(self, draft: Draft) -> PlanResult:
         """What stands, the draft's paths and their circuits, and how much all that serves."""
@@ -247,20 +241,30 @@ class Ground:
         circuits = [*draft.given, *made]
         chosen = [circuits[link] for link in np.flatnonzero(draft.used()).tolist()]
         n_racks = self.fabric.n_racks
-        ends = self.waiting.src[draft.pair] * n_racks + self.waiting.dst[draft.pair]
+        ends = self.pairs.src[draft.pair] * n_racks + self.pairs.dst[draft.pair]
         order = ranked(ends, n_racks * n_racks)
-        table = draft.table(self.waiting, order)
+        if (np.diff(ends[order]) == 0).any():
+            order = draft.in_order(ends, self.fabric)
+        table = draft.table(self.pairs, order)
         paths = make_paths(table.src, table.dst, draft.hops[order], draft.links[order], circuits)
         topology = Topology(
             self.standing.circuits.union(chosen), _merged(self.standing.paths, paths)
         )
         if self.standing.paths:
             return measure(self.fabric, self.pairs, topology, self.reserved)
-        place = self.waits[draft.pair[order]]
-        return measure_table(self.fabric, self.pairs, topology, table, place, self.reserved)
+        return measure_table(
+            self.fabric, self.pairs, topology, table, draft.pair[order], self.reserved
+        )
 
 
 def _merged(standing: Sequence[Path], new: Sequence[Path]) -> tuple[Path, ...]:
     if not standing:
         return tuple(new)
-    return tuple(sorted([*standing, *new], key=lambda path: (path.src, path.dst)))
+    return tuple(sorted([*standing, *new], key=lambda path: (path.src, path.dst, path.circuits)))
+
+
+def _count_paths(paths: Sequence[Path], pairs: PairDemands, n_racks: int) -> NDArray[np.int64]:
+    """Shape (F,): how many of ``paths`` each pair has."""
+    table = PathTable.of(paths)
+    place = pairs.places(table.src, table.dst, n_racks)
+    return np.bincount(place[place >= 0], minlength=len(pairs))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from numpy.typing import ArrayLike
 
 from hydra.model import Topology
-from topology.drafts import Draft, Ground, Rule
+from topology.drafts import Draft, Ground
 from topology.problem import (
     RATE_TOLERANCE_MBPS,
     Budget,
@@ -19,6 +19,7 @@ from topology.problem import (
     pair_demands,
     validate_demand,
 )
+from topology.rounds import Rule
 
 _DIRECT_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5)
 
@@ -33,7 +34,7 @@ def plan_hydra_bfs(
     """Plan circuits and paths of at most ``budget.max_hops`` hops for ``demand``.
 
     ``demand`` has shape (N, N), Mbps from row to column. A pair of racks wants the larger of its
-    two directions and gets at most one path. Pairs are taken largest first (ties by rack numbers)
+    two directions and gets one path. Pairs are taken largest first (ties by rack numbers)
     in rounds h = 1, 2, …, H; a round serves those that a breadth-first search of depth h on the
     auxiliary graph reaches: links are pairs of free ports on one plane, and circuits with capacity
     left. In round 1 that means a circuit of one's own. A served pair leaves the ordering and
@@ -43,6 +44,11 @@ def plan_hydra_bfs(
     rack sequence; for a hop a circuit with all that is wanted, then a new circuit (one that exists
     in ``current`` first, then the lowest plane), then a circuit with something left (Boolean
     demands only). A hop runs between racks of the budget, on its planes or on circuits that stay.
+
+    With ``budget.paths_per_pair`` above one (Boolean demands), the rounds are run again, up to that
+    many times in all, for what pairs that have a path still want, the largest rest first, on the
+    ports and capacity left. Switches spread a pair's flows evenly over its paths, so another one
+    counts only if the pair gets more that way. Pairs with a reserved path have no other.
 
     The result holds the circuits and paths that must stay (see :mod:`topology.standing`), and
     beyond them only circuits that some path uses. The same input gives the same result.
@@ -77,7 +83,7 @@ def plan_hydra_bfs_plus(
     Raises PlanError as :func:`plan_hydra_bfs` does.
     """
     ground = Ground.of(fabric, demand, current, reserved, budget)
-    everything_mbps = float(ground.waiting.mbps.sum()) - RATE_TOLERANCE_MBPS
+    everything_mbps = float(ground.open_mbps.sum()) - RATE_TOLERANCE_MBPS
     drafts = _drafts(ground)
     best, most_mbps = next(drafts)
     while most_mbps < everything_mbps and not budget.expired():
@@ -127,4 +133,7 @@ def _drafts(ground: Ground) -> Iterator[tuple[Draft, float]]:
         for kept in ([], in_use) if in_use else ([],):
             draft = ground.draft(rule, kept)
             given_up = len(in_use) - draft.count_of(in_use)
-            yield draft, draft.served_mbps(ground.waiting) - disturbance_mbps * given_up
+            yield (
+                draft,
+                draft.served_mbps(ground.open_mbps, ground.pairs) - disturbance_mbps * given_up,
+            )

@@ -15,9 +15,11 @@ from topology.matching import Matching, heaviest_matching
 from topology.problem import (
     Budget,
     FabricArrays,
+    PairDemands,
     PlanResult,
     Reserved,
     measure,
+    members,
     pair_demands,
     validate_demand,
 )
@@ -38,7 +40,8 @@ def plan_edmonds(
     c-Through (Wang et al., SIGCOMM 2010, section 3.2) for one plane; Edmonds' algorithm on each in
     turn for several. ``demand`` has shape (N, N), Mbps from row to column; a pair of racks weighs
     the larger of its two directions, at most the circuit's rate, and once it has its path, of one
-    hop, it leaves. With ``budget.boolean`` false only demands that fit on one circuit weigh.
+    hop, it leaves; or, where ``budget.paths_per_pair`` allows more, weighs what it still wants.
+    With ``budget.boolean`` false only demands that fit on one circuit weigh, and one path is all.
 
     Fixed here where the paper leaves a choice: the fastest planes come first, then the lowest; a
     rack with several ports on a plane takes part in as many matchings; among equally heavy
@@ -81,14 +84,13 @@ def _plan(
     *,
     perfect: bool,
 ) -> PlanResult:
-    wanted = validate_demand(demand, fabric.n_racks)
+    pairs = pair_demands(validate_demand(demand, fabric.n_racks))
     budget.check(fabric)
-    pairs = pair_demands(wanted)
     standing = standing_part(fabric, pairs, current, reserved, budget)
     layers = free_layers(fabric, budget, standing.ports())
-    work = _Work.of(np.maximum(wanted, wanted.T), standing, layers, budget)
+    work = _Work.of(pairs, fabric.n_racks, standing, reserved, layers, budget)
     work.favour(_circuits_in_use(current), fabric)
-    everything = work.left.copy()
+    everything, open_paths = work.left.copy(), work.open_paths.copy()
     proofs = work.match_in_turn(perfect=perfect)
     circuits = _circuits(fabric, work.joined, layers, _circuits_in_use(current))
     paths = [Path(*ends, (circuit,)) for ends, circuit in circuits]
@@ -96,7 +98,7 @@ def _plan(
         standing.circuits.union(circuit for _, circuit in circuits),
         tuple(sorted([*standing.paths, *paths])),
     )
-    gap = _gap(everything, work, layers, proofs, perfect=perfect)
+    gap = _gap(everything, work, layers, proofs, open_paths, perfect=perfect)
     return replace(measure(fabric, pairs, topology, reserved), gap=gap)
 
 
@@ -112,8 +114,8 @@ class _Work:
     budget: Budget
     left: NDArray[np.int64]
     """Shape (N, N), symmetric, bit/s: demands of pairs without a path."""
-    joinable: NDArray[np.bool_]
-    """Shape (N, N): whether two racks may get a path."""
+    open_paths: NDArray[np.int64]
+    """Shape (N, N), symmetric: how many paths two racks may get."""
     favoured: dict[PlaneId, set[_Pair]] = field(default_factory=dict)
     """Pairs with a circuit in use on a plane."""
     joined: dict[PlaneId, list[_Pair]] = field(default_factory=dict)
@@ -122,19 +124,27 @@ class _Work:
     @classmethod
     def of(
         cls,
-        weight_mbps: NDArray[np.float64],
+        pairs: PairDemands,
+        n: int,
         standing: Standing,
+        reserved: Reserved,
         layers: tuple[Layer, ...],
         budget: Budget,
     ) -> _Work:
-        n = len(weight_mbps)
-        joinable = ~np.eye(n, dtype=bool)
+        open_paths = np.full((n, n), budget.paths_per_pair if budget.boolean else 1)
+        np.fill_diagonal(open_paths, 0)
         for path in standing.paths:
-            joinable[path.src, path.dst] = joinable[path.dst, path.src] = False
-        if budget.racks is not None:
-            inside = np.isin(np.arange(n), list(budget.racks))
-            joinable &= inside[:, None] & inside
-        return cls(layers, budget, np.where(joinable, whole_units(weight_mbps), 0), joinable)
+            ends = [path.src, path.dst]
+            open_paths[ends, ends[::-1]] -= 1
+        for path in reserved.rate_by_path():
+            ends = [path.src, path.dst]
+            open_paths[ends, ends[::-1]] = 0
+        inside = members(budget.racks, n)
+        open_paths = np.where(inside[:, None] & inside, np.maximum(open_paths, 0), 0)
+        left = np.zeros((n, n), dtype=np.int64)
+        left[pairs.src, pairs.dst] = whole_units(standing.left_mbps)
+        left += left.T
+        return cls(layers, budget, np.where(open_paths > 0, left, 0), open_paths)
 
     def favour(self, circuits: Iterable[Circuit], fabric: FabricArrays) -> None:
         """Prefer what runs, where its ports are free."""
@@ -165,7 +175,7 @@ class _Work:
     def _weight(
         self, plane: PlaneId, capacity: NDArray[np.int64], *, perfect: bool
     ) -> NDArray[np.int64]:
-        possible = self.joinable & (capacity > 0)
+        possible = (self.open_paths > 0) & (capacity > 0)
         if not self.budget.boolean:
             possible &= self.left <= capacity
         weight = np.where(possible, np.minimum(self.left, capacity), 0)
@@ -179,9 +189,12 @@ class _Work:
 
     def _join(self, plane: PlaneId, one: int, other: int, capacity: NDArray[np.int64]) -> None:
         self.joined.setdefault(plane, []).append((one, other))
-        self.value += int(min(self.left[one, other], capacity[one, other]))
-        self.left[one, other] = self.left[other, one] = 0
-        self.joinable[one, other] = self.joinable[other, one] = False
+        self.favoured.get(plane, set()).difference_update({(one, other), (other, one)})
+        carried = int(min(self.left[one, other], capacity[one, other]))
+        self.value += carried
+        self.open_paths[[one, other], [other, one]] -= 1
+        more = self.open_paths[one, other] > 0
+        self.left[[one, other], [other, one]] = self.left[one, other] - carried if more else 0
 
 
 def _rates_by_plane(layers: tuple[Layer, ...]) -> dict[PlaneId, NDArray[np.float64]]:
@@ -219,24 +232,29 @@ def _circuits(
     for layer in layers:
         for rack in layer.racks.tolist():
             free.setdefault((layer.plane, rack), []).append(PortId(int(layer.port[rack])))
-    standing: dict[tuple[PlaneId, _Pair], Circuit] = {}
+    standing: dict[tuple[PlaneId, _Pair], list[Circuit]] = {}
     for circuit in sorted(in_use, reverse=True):
         a, b = sorted(map(int, fabric.racks_of(circuit)))
         if circuit.a in free.get((circuit.plane, int(fabric.port_rack[circuit.a])), ()) and (
             circuit.b in free.get((circuit.plane, int(fabric.port_rack[circuit.b])), ())
         ):
-            standing[circuit.plane, (a, b)] = circuit
-    found = []
-    wanted = [(plane, pair) for plane, pairs in joined.items() for pair in pairs]
-    for plane, pair in sorted(wanted, key=lambda item: item not in standing):
-        circuit_kept = standing.get((plane, pair))
-        if circuit_kept is None:
-            ends = sorted(free[plane, rack][0] for rack in pair)
-            circuit_kept = Circuit(plane, ends[0], ends[1])
-        for port in (circuit_kept.a, circuit_kept.b):
-            free[plane, int(fabric.port_rack[port])].remove(port)
-        found.append(((RackId(pair[0]), RackId(pair[1])), circuit_kept))
-    return found
+            standing.setdefault((circuit.plane, (a, b)), []).append(circuit)
+    found: list[tuple[_Pair, Circuit]] = []
+    fresh: list[tuple[PlaneId, _Pair]] = []
+    for plane, pairs in joined.items():
+        for pair in pairs:
+            again = standing.get((plane, pair))
+            if again:
+                found.append((pair, again.pop()))
+            else:
+                fresh.append((plane, pair))
+    for _, circuit in found:
+        for port in (circuit.a, circuit.b):
+            free[circuit.plane, int(fabric.port_rack[port])].remove(port)
+    for plane, pair in fresh:
+        ends = sorted(free[plane, rack].pop(0) for rack in pair)
+        found.append((pair, Circuit(plane, ends[0], ends[1])))
+    return [((RackId(pair[0]), RackId(pair[1])), circuit) for pair, circuit in found]
 
 
 def _gap(
@@ -244,6 +262,7 @@ def _gap(
     work: _Work,
     layers: tuple[Layer, ...],
     proofs: list[Matching],
+    open_paths: NDArray[np.int64],
     *,
     perfect: bool,
 ) -> float | None:
@@ -256,6 +275,6 @@ def _gap(
     rate = np.max([layer.rate_mbps for layer in layers], axis=0)
     capacity = whole_units(np.minimum(rate[:, None], rate))
     ports = np.sum([layer.rate_mbps > 0 for layer in layers], axis=0)
-    most = np.minimum(everything, capacity)
-    bound = heaviest_b_matching(most, most, ports, ports).bound // 2
+    most = np.minimum(everything, capacity * open_paths)
+    bound = heaviest_b_matching(most, capacity, ports, ports).bound // 2
     return max(0, bound - work.value) / work.value

@@ -6,6 +6,7 @@ a pass. What stands in a topology by itself is checked by :mod:`topology.checks`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -55,10 +56,17 @@ def check_result(
     pinned = {path for path, _ in reserved.pinned}
     standing = pinned | set(current.paths)
     hops = [path.hops for path in topology.paths if path in standing]
-    problems = check_topology(fabric, topology, max([budget.max_hops, *hops]))
+    beside = Counter((path.src, path.dst) for path in topology.paths if path in standing)
+    problems = check_topology(
+        fabric,
+        topology,
+        max([budget.max_hops, *hops]),
+        paths_per_pair=max([budget.paths_per_pair, *beside.values()]),
+    )
     if problems:
         return problems  # what follows looks racks and rates up by port
     problems += _hop_problems(topology.paths, standing, budget.max_hops)
+    problems += _count_problems(topology.paths, standing, budget.paths_per_pair)
     problems += _change_problems(fabric, current, topology, pinned, budget)
     problems += _reserved_problems(fabric, topology, reserved)
     if result.slots:
@@ -91,6 +99,16 @@ def _hop_problems(
     for path in paths:
         if path.hops > max_hops and path not in standing:
             yield f"new path {path.src}-{path.dst} has {path.hops} hops, more than {max_hops}"
+
+
+def _count_problems(
+    paths: Sequence[Path], standing: Collection[Path], paths_per_pair: int
+) -> Iterator[str]:
+    count = Counter((path.src, path.dst) for path in paths)
+    for path in paths:
+        many = count[path.src, path.dst]
+        if many > paths_per_pair and path not in standing:
+            yield f"pair {path.src}-{path.dst} has a new path and {many} in all"
 
 
 def _change_problems(
@@ -182,7 +200,8 @@ class Load:
 def count_load(
     fabric: FabricArrays, demand: ArrayLike, topology: Topology, reserved: Reserved
 ) -> Load:
-    """What fits on the circuits: reservations first, then each pair in turn, the largest first.
+    """What fits on the circuits: reservations first, then each pair in turn, the largest first, on
+    its shortest path, and so on with their next ones.
 
     Raises PlanError for a bad demand.
     """
@@ -195,15 +214,24 @@ def count_load(
             held[path.src, path.dst] = held.get((path.src, path.dst), 0.0) + given
             for circuit in path.circuits:
                 left[circuit] -= given
-    carried = {}
-    for path in sorted(topology.paths, key=lambda p: (-both[p.src, p.dst], p.src, p.dst)):
+    carried: dict[tuple[int, int], float] = {}
+    for path in _in_turn(topology.paths, both):
         pair = (int(path.src), int(path.dst))
-        own = min(float(both[pair]), held.get(pair, 0.0))
+        own = carried.get(pair, min(float(both[pair]), held.get(pair, 0.0)))
         more = min([float(both[pair]) - own, *(left[circuit] for circuit in path.circuits)])
         for circuit in path.circuits:
             left[circuit] -= more
         carried[pair] = own + more
     return Load(carried, left)
+
+
+def _in_turn(paths: Sequence[Path], both: NDArray[np.float64]) -> list[Path]:
+    nth: dict[Path, int] = {}
+    seen: Counter[tuple[int, int]] = Counter()
+    for path in sorted(paths, key=lambda path: path.hops):
+        nth[path] = seen[path.src, path.dst]
+        seen[path.src, path.dst] += 1
+    return sorted(paths, key=lambda p: (nth[p], -both[p.src, p.dst], p.src, p.dst))
 
 
 def _both_ways(wanted: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -149,6 +149,8 @@ class Budget:
     boolean: bool = True
     """Whether a demand counts as served by any capacity above zero (HydRA's Boolean matrix),
     or only where every hop has all of it left (weighted)."""
+    paths_per_pair: int = 1
+    """How many paths a pair of racks may have; several share what the pair wants."""
     disturbance_mbps: float = 0.0
     """Demand that must be gained before a circuit in use, where it may change, is given up."""
     timing: Timing = Timing(window_s=1.0, switching_s=0.01)
@@ -159,6 +161,8 @@ class Budget:
     def __post_init__(self) -> None:
         if self.max_hops < 1:
             raise PlanError(f"max_hops is {self.max_hops}: a path needs at least one hop")
+        if self.paths_per_pair < 1:
+            raise PlanError(f"paths_per_pair is {self.paths_per_pair}: a pair needs at least one")
 
     def check(self, fabric: FabricArrays) -> None:
         """Raise PlanError if the budget names a rack, plane or port that the fabric lacks."""
@@ -331,13 +335,26 @@ def serve(
     """Let each path in turn take what its pair still wants, up to what its scarcest link has left.
 
     ``links`` names the link of each hop, ``place`` the pair of each path, or -1; earlier pairs come
-    first, and of their paths those that are listed first. Returns what each path got, shape (F,).
-    What is taken is gone from ``residual_mbps`` (per link) and ``wanted_mbps`` (per pair).
+    first, each with its shortest path (of equals the one listed first), then with the next ones.
+    Returns what each path got, shape (F,). What is taken is gone from ``residual_mbps`` (per link)
+    and ``wanted_mbps`` (per pair).
     """
     given = np.zeros(len(place))
-    order = ranked(place, len(wanted_mbps))
+    order = _turns(place, table.hops, len(wanted_mbps))
     _native.serve_paths(residual_mbps, table.start, links, order, place, wanted_mbps, given)
     return given
+
+
+def _turns(place: IntArray, hops: IntArray, n_pairs: int) -> IntArray:
+    """The shortest path of each pair in turn, then the next ones; those without a pair left out."""
+    order = ranked(place, n_pairs)
+    if (np.diff(place[order]) > 0).all():
+        return order
+    order = order[np.lexsort((hops[order], place[order]))]
+    position = np.arange(len(order))
+    begins = np.diff(place[order], prepend=-1) > 0
+    nth = position - np.maximum.accumulate(np.where(begins, position, 0))
+    return order[np.argsort(nth, kind="stable")]
 
 
 def measure(
@@ -346,7 +363,7 @@ def measure(
     """How much of ``pairs`` (largest first) ``topology`` serves, whoever planned it.
 
     Reserved rates are set aside first and serve their own pairs; then each pair in turn takes
-    what is left along its path.
+    what is left along its shortest path, and then along its other ones.
     """
     table = PathTable.of(topology.paths)
     place = pairs.places(table.src, table.dst, fabric.n_racks)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hydra.errors import PlanError
 from hydra.model import Circuit, Path, PortId, Topology
@@ -21,12 +23,14 @@ from topology.problem import (
 from topology.tables import PathTable, end_ports
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Standing:
     circuits: frozenset[Circuit]
     paths: tuple[Path, ...]
     residual_mbps: Mapping[Circuit, float]
     """What the standing paths leave of each standing circuit, in each direction."""
+    left_mbps: NDArray[np.float64]
+    """Shape (F,): what each pair wants beyond what the standing paths carry of it."""
 
     def ports(self) -> frozenset[PortId]:
         return frozenset(port for c in self.circuits for port in (c.a, c.b))
@@ -44,7 +48,7 @@ def standing_part(
     These are: the pinned paths; the circuits outside the budget; the paths of racks outside the
     budget, with all their circuits, even where those could change (racks outside notice nothing);
     and the other paths that lie on such circuits alone. A standing pair's demand beyond what it
-    has reserved takes what its path has left, since it can't be served elsewhere.
+    has reserved takes what its paths have left.
 
     Raises PlanError if a pinned path is broken, does not fit, or wants a port that is blocked or
     taken by something that stays.
@@ -55,12 +59,13 @@ def standing_part(
     _check_ports(fabric, fixed | pinned)
     taken = {(path.src, path.dst) for path in reserved_rates}
     paths = [*reserved_rates, *(path for path in kept if (path.src, path.dst) not in taken)]
-    paths.sort(key=lambda path: (path.src, path.dst))
+    paths.sort()
     residual = {circuit: fabric.rate_of(circuit) for circuit in fixed | pinned}
     _book_reserved(residual, reserved_rates)
+    left = pairs.mbps
     if paths:
-        residual = _book_demands(fabric, residual, pairs, paths, reserved_rates)
-    return Standing(circuits=fixed | pinned, paths=tuple(paths), residual_mbps=residual)
+        residual, left = _book_demands(fabric, residual, pairs, paths, reserved_rates)
+    return Standing(fixed | pinned, tuple(paths), residual, left)
 
 
 def _outside(
@@ -94,16 +99,17 @@ def _pinned_circuits(
     fabric: FabricArrays, reserved_rates: Mapping[Path, float], budget: Budget
 ) -> frozenset[Circuit]:
     circuits: set[Circuit] = set()
-    pairs: set[tuple[int, int]] = set()
+    pairs: Counter[tuple[int, int]] = Counter()
     for path, rate_mbps in reserved_rates.items():
         if not rate_mbps >= 0:
             raise PlanError(f"{rate_mbps} Mbps reserved on {path}: must not be negative")
-        if (path.src, path.dst) in pairs:
+        pairs[path.src, path.dst] += 1
+        if pairs[path.src, path.dst] > budget.paths_per_pair:
             raise PlanError(
-                f"racks {path.src} and {path.dst} have two different pinned paths: "
-                "reservations between the same racks must share one"
+                f"racks {path.src} and {path.dst} have {pairs[path.src, path.dst]} different "
+                f"pinned paths, and a pair may have {budget.paths_per_pair}: reservations between "
+                "the same racks must share them"
             )
-        pairs.add((path.src, path.dst))
         for circuit in path.circuits:
             _check_pinned_circuit(fabric, circuit, budget)
         fabric.racks_along(path)
@@ -159,8 +165,10 @@ def _book_demands(
     pairs: PairDemands,
     paths: Sequence[Path],
     reserved_rates: Mapping[Path, float],
-) -> dict[Circuit, float]:
-    """What ``paths`` leave once their pairs have taken what they want beyond their reservations."""
+) -> tuple[dict[Circuit, float], NDArray[np.float64]]:
+    """What ``paths`` leave once their pairs have taken what they want beyond their reservations,
+    and what each pair wants then, shape (F,).
+    """
     left = np.zeros(fabric.n_ports)
     lower, _ = end_ports(residual_mbps)
     left[lower] = list(residual_mbps.values())
@@ -168,6 +176,7 @@ def _book_demands(
     place = pairs.places(table.src, table.dst, fabric.n_racks)
     reserved = np.array([reserved_rates.get(path, 0.0) for path in paths])
     wanted = pairs.mbps.copy()
-    wanted[place[place >= 0]] -= reserved[place >= 0]
-    serve(table, table.hop_a, left, place, np.maximum(wanted, 0.0))
-    return dict(zip(residual_mbps, left[lower].tolist(), strict=True))
+    np.subtract.at(wanted, place[place >= 0], reserved[place >= 0])
+    np.maximum(wanted, 0.0, out=wanted)
+    serve(table, table.hop_a, left, place, wanted)
+    return dict(zip(residual_mbps, left[lower].tolist(), strict=True)), wanted

@@ -125,6 +125,7 @@ def print_plan(study: Study, outcome: Outcome, bounds: Bounds) -> None:
         ("served", f"{_percent(result.served_share)} of what the pairs want"),
         ("pairs joined", f"{_joined_pairs(study, result)}; the rest stays electrical"),
         ("circuits", f"{len(result.topology.circuits)}{_changes(study, result)}"),
+        ("several paths", _several(result)),
         ("slots", len(result.slots) or None),
         ("paths by hops", _hops(result)),
         ("VLANs", outcome.vlan_problem or _vlans(outcome)),
@@ -174,6 +175,15 @@ def _joined_pairs(study: Study, result: PlanResult) -> str:
     pairs = demand > 0 if result.slots else np.triu(np.maximum(demand, demand.T)) > 0
     wanted = int(pairs.sum())
     return f"{wanted - len(result.unserved)} of {wanted}"
+
+
+def _several(result: PlanResult) -> str:
+    counts = Counter(Counter((path.src, path.dst) for path in result.topology.paths).values())
+    return ", ".join(
+        f"{count} pair{'s' if count > 1 else ''} with {many}"
+        for many, count in sorted(counts.items())
+        if many > 1
+    )
 
 
 def _changes(study: Study, result: PlanResult) -> str:

@@ -25,6 +25,7 @@ from apps.cli.network import (
 )
 from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json, print_table
 from hydra.errors import HydraError
+from hydra.policy import MOST_PATHS_PER_PAIR
 
 _RESERVATIONS: Final = "/v1/reservations"
 _RECONFIGURATIONS: Final = "/v1/reconfigurations"
@@ -40,6 +41,7 @@ _OFFLINE: Final = frozenset(
         "seed",
         "load",
         "max_hops",
+        "paths_per_pair",
         "weighted",
         "budget_ms",
         "window_ms",
@@ -159,6 +161,13 @@ _offline_options: _Options = (
         help="Of a made-up demand: what the busiest rack sends, as a part of a rack's port rates.",
     ),
     click.option("--max-hops", type=click.IntRange(1, 16), help="Instead of the configured one."),
+    click.option(
+        "--paths-per-pair",
+        type=click.IntRange(1, MOST_PATHS_PER_PAIR),
+        default=1,
+        show_default=True,
+        help="Further paths, of circuits of their own or over others, for what one can't carry.",
+    ),
     click.option("--weighted", is_flag=True, help="Pairs count as served only with all they want."),
     click.option(
         "--budget-ms",
@@ -247,6 +256,10 @@ def _plan_offline(as_json: bool, given: AbstractSet[str], options: JsonObject) -
         )
     if not options["demand"]:
         raise click.UsageError("--fabric has no measured demand: add --demand")
+    if options["weighted"] and options["paths_per_pair"] > 1:
+        raise click.UsageError(
+            "--weighted serves a pair whole, on one path: leave out --paths-per-pair"
+        )
     if options["compare"] and options["algorithm"] is not None:
         raise click.UsageError("--compare plans with every algorithm: leave out --algorithm")
     # Not at the top: the planner takes a while to load, and is not needed to ask a controller.

@@ -36,7 +36,7 @@ def test_json_has_everything(run, tmp_path):
     path.write_text("[[0, 60, 60], [0, 0, 60], [0, 0, 0]]")
     result = run("plan", "--fabric", "3x1@100", "--demand", str(path), "--check", "--json")
     document = json.loads(result.stdout)
-    assert document["algorithm"] == "hydra-bfs"
+    assert document["algorithm"] == "hydra-bfs+"
     assert document["served_share"] == pytest.approx(1 / 3)
     assert document["served_share_bound"] == pytest.approx(150 / 180)
     assert document["unserved"] == [{"src": "r1", "dst": "r3"}, {"src": "r2", "dst": "r3"}]
@@ -153,6 +153,17 @@ def test_a_path_of_several_hops_and_full_circuits_are_explained(run, tmp_path):
     assert "2 hops would do, but the circuits on the way are full" in full.stdout
 
 
+def test_several_paths_of_a_pair_are_shown_checked_and_explained(run):
+    arguments = ("plan", "--fabric", "2x4@100", "--demand", "r1:r2=250", "--paths-per-pair", "3")
+    result = run(*arguments, "--check", "--explain", "r1", "r2")
+    assert result.exit_code == 0, result.output
+    for words in ("1 pair with 3", "100.0 % of what", "joined by 3 paths, which share it; 250.0"):
+        assert words in result.stdout
+    document = json.loads(run(*arguments, "--json").stdout)
+    assert [(p["src"], p["dst"]) for p in document["paths"]] == [("r1", "r2")] * 3
+    assert len({p["vlan"] for p in document["paths"]}) == document["vlans"] == 3
+
+
 def test_a_plan_starts_from_what_stands(run, tmp_path):
     now = tmp_path / "now.json"
     arguments = ("plan", "--fabric", "4x2@100", "--check", "--demand")
@@ -262,6 +273,10 @@ def test_a_spine_has_no_servers_and_a_rack_has_some(run, tmp_path):
             "leave out --algorithm",
         ),
         (("--fabric", "4x1", "--demand", "r1-r2"), "is not SRC:DST=MBPS"),
+        (
+            ("--fabric", "4x1", "--demand", "dense", "--weighted", "--paths-per-pair", "2"),
+            "leave out --paths-per-pair",
+        ),
         (("--fabric", "4x1", "--demand", "dense", "--load", "0"), "--load"),
         (("--fabric", "4x1", "--demand", "dense", "--max-hops", "0"), "--max-hops"),
         (("--fabric", "4x1", "--demand", "dense", "--budget-ms", "nan"), "--budget-ms"),
@@ -323,7 +338,7 @@ def test_a_check_that_fails_is_told_and_ends_in_1(run, monkeypatch):
     assert run(*arguments).exit_code == 0
     result = run(*arguments, "--check")
     assert result.exit_code == 1
-    assert "hydra-bfs: 0.999000 of the demand is claimed served" in result.stderr
+    assert "hydra-bfs+: 0.999000 of the demand is claimed served" in result.stderr
 
 
 def test_a_file_for_the_controller(call, service, tmp_path):
@@ -367,7 +382,7 @@ def test_slow_plans_say_so_and_ctrl_c_ends_them_at_once():
         command, cwd=CONFIGS.parent, stderr=subprocess.PIPE, start_new_session=True, text=True
     )
     try:
-        assert "planning with hydra-bfs (1 of 1)" in process.stderr.readline()
+        assert "planning with hydra-bfs+ (1 of 1)" in process.stderr.readline()
         pressed_s = time.monotonic()
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(10) == -signal.SIGINT  # a shell says 130

@@ -35,7 +35,7 @@ def test_the_demo_fabric():
     assert server.vswitch.datapath_id == 0x2000 + 3 * 256 + 2
     assert server.vswitch.optical_port == server.tor_port.replace("hys", "hyo")
     assert fabric.racks[3].tor.datapath_id == 0x1004
-    assert loaded.policy == Policy()
+    assert loaded.policy == Policy(algorithm="hydra-bfs")
     assert loaded.warnings == ()
     assert loaded.source.endswith("demo.yaml")
 

@@ -50,7 +50,7 @@ def test_why_a_circuit_stands():
         "(asked by: rehearsal)",
         "  it set up r1 =p1= r2",
         "  it saw r1 to r2: 40.0 Mbps measured, 200.0 Mbps planned for",
-        "  as things stood 20.0 of 200.0 Mbps were served; with the plan of hydra-bfs, 100.0",
+        "  as things stood 20.0 of 200.0 Mbps were served; with the plan of hydra-bfs+, 100.0",
     ]
 
 

@@ -21,6 +21,7 @@ from topology.problem import (
     Budget,
     FabricArrays,
     PairDemand,
+    PairDemands,
     Reserved,
     pair_demands,
     validate_demand,
@@ -43,10 +44,14 @@ def reference_plan(
         and budget.includes_rack(pair.src)
         and budget.includes_rack(pair.dst)
     ]
-    new_paths = list(_rounds(graph, waiting, budget))
+    found = [*_rounds(graph, waiting, budget.max_hops, whole=not budget.boolean)]
+    if budget.boolean:
+        for _ in range(budget.paths_per_pair - 1):
+            found += _second_paths(graph, pairs, standing, reserved, budget, found)
+    new_paths = [booking.path for booking in found]
     return Topology(
         circuits=standing.circuits.union(*(path.circuits for path in new_paths)),
-        paths=tuple(sorted([*standing.paths, *new_paths], key=lambda path: (path.src, path.dst))),
+        paths=tuple(sorted([*standing.paths, *new_paths])),
     )
 
 
@@ -141,6 +146,13 @@ class _Link:
         return self.residual_mbps > RATE_TOLERANCE_MBPS
 
 
+@dataclass(slots=True)
+class Booking:
+    path: Path
+    links: list[_Link]
+    given_mbps: float
+
+
 class AuxiliaryGraph:
     """Free ports and residual circuits, consumed as paths are booked.
 
@@ -194,8 +206,8 @@ class AuxiliaryGraph:
 
     def book(
         self, racks: tuple[int, ...], wanted_mbps: float, need_mbps: float
-    ) -> tuple[Circuit, ...]:
-        """Set up the missing hops of a shortest path, take the capacity, return the circuits.
+    ) -> tuple[list[_Link], float]:
+        """Set up the missing hops of a shortest path, take the capacity, return them and it.
 
         All hops are booked, never some: two new hops that meet at a relay can't contend for its
         last port on a plane, since then both outer racks would have a free port on that plane and
@@ -206,7 +218,13 @@ class AuxiliaryGraph:
         for link in links:
             link.residual_mbps -= given
             self._refresh(link)
-        return tuple(link.circuit for link in links)
+        return links, given
+
+    def withdraw(self, booking: Booking) -> None:
+        """Give back the capacity."""
+        for link in booking.links:
+            link.residual_mbps += booking.given_mbps
+            self._refresh(link)
 
     def _neighbours(self, racks: int, need_mbps: float) -> int:
         """Racks one hop from any of ``racks``; may contain some of ``racks`` themselves."""
@@ -297,15 +315,56 @@ def _auxiliary_graph(
     return graph
 
 
-def _rounds(graph: AuxiliaryGraph, waiting: list[PairDemand], budget: Budget) -> Iterator[Path]:
-    for depth in range(1, budget.max_hops + 1):
+def _rounds(
+    graph: AuxiliaryGraph, waiting: list[PairDemand], max_hops: int, *, whole: bool
+) -> Iterator[Booking]:
+    for depth in range(1, max_hops + 1):
         left_over = []
         for pair in waiting:
-            need_mbps = 0.0 if budget.boolean else pair.mbps
+            need_mbps = pair.mbps if whole else 0.0
             racks = graph.shortest_path(pair.src, pair.dst, depth, need_mbps)
             if racks is None:
                 left_over.append(pair)
                 continue
-            circuits = graph.book(racks, pair.mbps, need_mbps)
-            yield Path(RackId(pair.src), RackId(pair.dst), circuits)
+            links, given_mbps = graph.book(racks, pair.mbps, need_mbps)
+            circuits = tuple(link.circuit for link in links)
+            yield Booking(Path(RackId(pair.src), RackId(pair.dst), circuits), links, given_mbps)
         waiting = left_over
+
+
+def _second_paths(
+    graph: AuxiliaryGraph,
+    pairs: PairDemands,
+    standing: Standing,
+    reserved: Reserved,
+    budget: Budget,
+    found: list[Booking],
+) -> list[Booking]:
+    """One more path for each pair that has one, wants more, and gets more by an even spread."""
+    pinned = {(path.src, path.dst) for path, _ in reserved.pinned}
+    wanted, left, count = {}, {}, {}
+    for pair, left_mbps in zip(pairs, standing.left_mbps.tolist(), strict=True):
+        ends = pair.src, pair.dst
+        mine = [booking for booking in found if (booking.path.src, booking.path.dst) == ends]
+        old = sum((path.src, path.dst) == ends for path in standing.paths)
+        inside = budget.includes_rack(pair.src) and budget.includes_rack(pair.dst)
+        wanted[ends], count[ends] = pair.mbps, old + len(mine)
+        rest = left_mbps - sum(booking.given_mbps for booking in mine)
+        if ends not in pinned and inside and 0 < count[ends] < budget.paths_per_pair:
+            left[ends] = rest
+    again = [PairDemand(mbps, *ends) for ends, mbps in left.items() if mbps > RATE_TOLERANCE_MBPS]
+    again.sort(key=lambda pair: -pair.mbps)
+    good = []
+    bookings = list(_rounds(graph, again, budget.max_hops, whole=False))
+    for booking in bookings:
+        ends = int(booking.path.src), int(booking.path.dst)
+        width = booking.given_mbps + min(link.residual_mbps for link in booking.links)
+        n, share = count[ends], wanted[ends] / (count[ends] + 1)
+        carried = wanted[ends] - left[ends]
+        even = n * min(share, carried / n) + min(share, width)
+        if even > carried + RATE_TOLERANCE_MBPS:
+            good.append(booking)
+    for booking in bookings:
+        if booking not in good:
+            graph.withdraw(booking)
+    return good

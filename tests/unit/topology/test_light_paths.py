@@ -218,7 +218,10 @@ def test_the_gap_of_several_planes_holds_against_a_linear_programme(kind):
 
 
 def test_a_sequence_of_matchings_as_in_figure_6_of_helios():
-    """Four pods, superlinks of 4: each stage is the heaviest of all 24, on what is left."""
+    """Four pods, superlinks of 4: each stage is the heaviest of all 24, on what is left.
+
+    The paper's demands stand in the drawing only; these are others.
+    """
     demand = demand_of(
         4,
         {

@@ -23,9 +23,10 @@ from topology_fabrics import (
 from hydra.errors import PlanError
 from hydra.model import EMPTY_TOPOLOGY, PlaneId, Topology
 from topology.checks import check_topology
-from topology.drafts import Ground, Rule
+from topology.drafts import Ground
 from topology.multihop import plan_hydra_bfs, plan_hydra_bfs_plus
 from topology.problem import Budget, Reserved
+from topology.rounds import Rule
 
 NOTHING_RESERVED = Reserved()
 
@@ -157,7 +158,7 @@ def test_it_is_sound_deterministic_and_never_worse(data):
         paper = plan_hydra_bfs(fabric, demand, current, NOTHING_RESERVED, budget)
         assert result == plan_hydra_bfs_plus(fabric, demand, current, NOTHING_RESERVED, budget)
         longest = max([budget.max_hops, *(p.hops for p in current.paths)])
-        assert check_topology(fabric, result.topology, longest) == []
+        assert check_topology(fabric, result.topology, longest, paths_per_pair=3) == []
         fixed = {c for c in current.circuits if not budget.may_change(fabric, c)}
         assert fixed <= result.topology.circuits
         new = result.topology.circuits - current.circuits
@@ -184,7 +185,7 @@ def test_with_disturbance_the_worth_is_never_less_than_standing_still_or_moving(
         return result.served_share * total - disturbance * given_up
 
     best = plan_hydra_bfs_plus(fabric, demand, current, NOTHING_RESERVED, budget)
-    assert check_topology(fabric, best.topology, budget.max_hops) == []
+    assert check_topology(fabric, best.topology, budget.max_hops, paths_per_pair=3) == []
     rule = Rule(whole=not budget.boolean, partial=budget.boolean)
     for kept in ((), sorted(in_use)):
         assert worth(best) >= worth(ground.result(ground.draft(rule, kept))) - 1e-6
@@ -204,3 +205,15 @@ def test_nothing_to_plan_for():
             fabric, nothing, EMPTY_TOPOLOGY, NOTHING_RESERVED, Budget(2, disturbance_mbps=1.0)
         )
         assert (result.topology, result.served_share) == (Topology(), 1.0)
+
+
+def test_all_to_all_traffic_of_one_rate_does_not_end_in_islands():
+    """The figures of docs/planning.md."""
+    fabric = full(64, 8, rate_mbps=10_000.0)
+    demand = np.full((64, 64), 100.0) - np.diag(np.full(64, 100.0))
+    paper, ours = (
+        plan(fabric, demand, EMPTY_TOPOLOGY, NOTHING_RESERVED, Budget(3)).served_share
+        for plan in (plan_hydra_bfs, plan_hydra_bfs_plus)
+    )
+    assert paper == pytest.approx(0.238, abs=0.001)
+    assert ours == pytest.approx(0.842, abs=0.001)

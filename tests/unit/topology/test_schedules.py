@@ -1,6 +1,7 @@
 """Decompositions that sum to what they should, and schedules that carry what they say."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -98,17 +99,53 @@ def test_every_permutation_is_the_longest_there_is(matrix):
     assert lengths == sorted(lengths, reverse=True)
 
 
+def _by_circuits(seed):
+    """Shares of a random demand carried in the first n slots, n = 1, 2, …: longest slot first."""
+    demand = np.random.default_rng(seed).random((5, 5))
+    return list(itertools.accumulate(length / WHOLE for length, _ in longest_first(scaled(demand))))
+
+
+MORDIA = Timing(window_s=1e-3, switching_s=10e-6)
+
+
+def slots_within(duty_cycle, timing):
+    """Mordia, equation 3: how many slots leave this part of the window with light."""
+    return math.floor((1 - duty_cycle) * timing.window_s / timing.switching_s + 1e-9)
+
+
 def test_the_trade_off_of_table_2_of_mordia():
-    """Random demands, 10 µs of switching, 1 ms: at a duty cycle of 95 %, 80.6 % by circuits."""
-    timing = Timing(window_s=1e-3, switching_s=10e-6)
-    n_slots = round((1 - 0.95) * timing.window_s / timing.switching_s)
-    assert n_slots == 5
-    shares = []
-    for seed in range(300):
-        demand = np.random.default_rng(seed).random((5, 5))
-        lengths = [length for length, _ in itertools.islice(longest_first(scaled(demand)), n_slots)]
-        shares.append(sum(lengths) / WHOLE)
-    assert np.mean(shares) == pytest.approx(0.806, abs=0.005)
+    """10 µs of switching, a window of 1 ms: at a duty cycle of 95 %, 80.6 % goes by circuits.
+
+    The paper's matrix is random and not printed. Those of its kind, 5 racks, carry as much in the
+    mean of many; and this one of them exactly.
+    """
+    assert slots_within(0.95, MORDIA) == 5
+    mean = np.mean([_by_circuits(seed)[4] for seed in range(300)])
+    assert mean == pytest.approx(0.806, abs=0.005)
+    shares = _by_circuits(103)
+    assert round(shares[4], 3) == 0.806
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert len(shares) <= 5**2 - 2 * 5 + 2  # section 3.3
+
+
+@pytest.mark.parametrize(("n_slots", "window_s"), [(6, 1.2e-3), (7, 1.4e-3)])
+def test_a_longer_window_has_more_slots_at_the_same_duty_cycle(n_slots, window_s):
+    """Mordia, section 3.4: at the cost of more buffering at the hosts."""
+    timing = Timing(window_s=window_s, switching_s=10e-6)
+    assert slots_within(0.95, timing) == n_slots
+    shares = _by_circuits(103)
+    assert shares[n_slots - 1] > shares[4]
+
+
+def test_tms_stops_where_another_slot_costs_more_than_it_carries():
+    """Of Table 2's trade-off, the number of slots that carries most."""
+    demand = np.random.default_rng(103).random((5, 5)) * (1 - np.eye(5))
+    demand *= 90.0 / max(demand.sum(axis=0).max(), demand.sum(axis=1).max())
+    slots = plan("tms", full(5, 1), demand, timing=MORDIA).slots
+    lit_s = sum(slot.duration_s for slot in slots)
+    assert lit_s + len(slots) * MORDIA.switching_s == pytest.approx(MORDIA.window_s)
+    assert 1 < len(slots) <= 5**2 - 2 * 5 + 2
 
 
 # --- what all schedules do ------------------------------------------------------------------

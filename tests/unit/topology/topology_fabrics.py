@@ -111,4 +111,5 @@ def budgets(draw: st.DrawFn, fabric: FabricArrays) -> Budget:
         planes=planes,
         blocked_ports=blocked,
         boolean=draw(st.booleans()),
+        paths_per_pair=draw(st.sampled_from([1, 1, 2, 3])),
     )

@@ -1,0 +1,191 @@
+"""Pairs with several paths: parallel circuits, and ways round, for what one can't carry."""
+
+import numpy as np
+import pytest
+from topology_fabrics import (
+    VLANS,
+    arrays,
+    circuit,
+    demand_of,
+    full,
+    path,
+    topology_of,
+)
+
+from hydra.errors import PlanError
+from hydra.model import EMPTY_TOPOLOGY, NetworkState, PlaneId
+from topology.algorithms import algorithm
+from topology.checks import check_topology, check_vlans
+from topology.demand import served_mbps
+from topology.plan_checks import check_result
+from topology.problem import Budget, Reserved
+from topology.rounds import carries_more
+from topology.vlan import allocate
+
+NOTHING = Reserved()
+DUPLEX = ["hydra-bfs", "hydra-bfs+", "edmonds", "edmonds-perfect"]
+
+
+def plan(name, fabric, demand, current=EMPTY_TOPOLOGY, reserved=NOTHING, **limits):
+    budget = Budget(limits.pop("max_hops", 3), **limits)
+    result = algorithm(name)(fabric, demand, current, reserved, budget)
+    assert check_result(fabric, demand, current, reserved, budget, result) == []
+    return result
+
+
+def ways(result, src, dst):
+    return [p for p in result.topology.paths if (p.src, p.dst) == (src, dst)]
+
+
+@pytest.mark.parametrize("name", DUPLEX)
+def test_a_demand_above_a_circuit_s_rate_gets_parallel_circuits(name):
+    fabric = full(2, 4)
+    demand = demand_of(2, {(1, 0): 250.0})
+    one, three = (plan(name, fabric, demand, paths_per_pair=most) for most in (1, 3))
+    assert (len(one.topology.paths), one.served_share) == (1, 0.4)
+    assert [p.hops for p in ways(three, 0, 1)] == [1, 1, 1]
+    assert len({p.circuits for p in ways(three, 0, 1)}) == 3
+    assert three.served_share == 1.0
+
+
+@pytest.mark.parametrize("name", DUPLEX)
+def test_parallel_circuits_on_one_plane(name):
+    fabric = full(2, 1, per_plane=3)
+    result = plan(name, fabric, demand_of(2, {(0, 1): 180.0}), paths_per_pair=2)
+    assert len(ways(result, 0, 1)) == 2
+    again = plan(
+        name, fabric, demand_of(2, {(0, 1): 180.0}), current=result.topology, paths_per_pair=2
+    )
+    assert again.topology == result.topology
+
+
+def test_everybody_gets_a_path_before_anybody_gets_another():
+    demand = demand_of(3, {(0, 1): 250.0, (0, 2): 10.0, (1, 2): 10.0})
+    result = plan("hydra-bfs", full(3, 3), demand, paths_per_pair=2)
+    assert result.unserved == ()
+    assert [p.hops for p in ways(result, 0, 1)] == [1, 2]
+    assert result.served_share == pytest.approx((100 + 90 + 20) / 270)
+
+
+def test_another_path_may_lead_round():
+    fabric = arrays(3, 3, [(0, 0), (1, 0), (0, 1), (2, 1), (2, 2), (1, 2)])
+    result = plan("hydra-bfs", fabric, demand_of(3, {(0, 1): 150.0}), paths_per_pair=2)
+    assert sorted(p.hops for p in ways(result, 0, 1)) == [1, 2]
+    assert result.served_share == 1.0
+
+
+def test_a_thin_path_beside_a_wide_one_is_not_taken():
+    """Half of the flows would go there."""
+    fabric = arrays(3, 3, [(0, 0), (1, 0), (0, 1), (2, 1), (2, 2), (1, 2)])
+    demand = demand_of(3, {(0, 1): 140.0, (0, 2): 90.0})
+    result = plan("hydra-bfs", fabric, demand, paths_per_pair=2)
+    assert len(ways(result, 0, 1)) == 1
+    roomy = demand_of(3, {(0, 1): 140.0, (0, 2): 40.0})
+    assert len(ways(plan("hydra-bfs", fabric, roomy, paths_per_pair=2), 0, 1)) == 2
+
+
+def test_when_another_path_carries_more():
+    def better(wanted, carried, n_paths, width):
+        return carries_more(*(np.array([x]) for x in (wanted, carried, n_paths, width))).item()
+
+    assert better(300.0, 100.0, 1, 10.0)  # each takes what it can
+    assert better(140.0, 100.0, 1, 100.0)
+    assert not better(140.0, 100.0, 1, 20.0)  # 70 + 20
+    assert not better(140.0, 100.0, 1, 30.0)  # 70 + 30 is no more
+    assert better(140.0, 100.0, 1, 30.1)
+    assert not better(210.0, 200.0, 2, 50.0)  # 70 + 70 + 50
+
+
+@pytest.mark.parametrize("name", DUPLEX)
+def test_beside_a_reserved_path_there_is_no_other(name):
+    fabric = full(2, 3)
+    pinned = path(0, 1, circuit(fabric, 1, 4))
+    result = plan(
+        name,
+        fabric,
+        demand_of(2, {(0, 1): 250.0}),
+        reserved=Reserved(((pinned, 30.0),)),
+        paths_per_pair=3,
+    )
+    assert result.topology.paths == (pinned,)
+
+
+@pytest.mark.parametrize("name", DUPLEX)
+def test_a_path_outside_the_budget_counts_and_its_pair_gets_the_rest(name):
+    fabric = full(2, 3)
+    standing = path(0, 1, circuit(fabric, 0, 3))
+    result = plan(
+        name,
+        fabric,
+        demand_of(2, {(0, 1): 250.0}),
+        current=topology_of(standing),
+        planes=frozenset({PlaneId(1), PlaneId(2)}),
+        paths_per_pair=2,
+    )
+    assert standing in result.topology.paths
+    assert len(result.topology.paths) == 2
+    assert result.served_share == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("name", DUPLEX)
+def test_demands_that_count_as_a_whole_take_one_path(name):
+    result = plan(name, full(2, 3), demand_of(2, {(0, 1): 90.0}), boolean=False, paths_per_pair=3)
+    assert len(result.topology.paths) == 1
+
+
+def test_several_pinned_paths_of_a_pair_stay_where_so_many_are_allowed():
+    fabric = full(2, 3)
+    pins = [path(0, 1, circuit(fabric, port, port + 3)) for port in (0, 1)]
+    reserved = Reserved(tuple((pin, 0.0) for pin in pins))
+    demand = demand_of(2, {(0, 1): 150.0})
+    result = plan("hydra-bfs", fabric, demand, reserved=reserved, paths_per_pair=2)
+    assert result.topology.paths == tuple(pins)
+    assert result.served_share == 1.0
+    with pytest.raises(PlanError, match="2 different pinned paths, and a pair may have 1"):
+        plan("hydra-bfs", fabric, demand, reserved=reserved)
+
+
+def test_edmonds_with_parallel_circuits_is_proven_against_all_of_them():
+    """Parallel edges are part of the relaxation: a share of 1 is a gap of 0."""
+    fabric = full(4, 2)
+    demand = demand_of(4, {(0, 1): 200.0, (2, 3): 150.0})
+    result = plan("edmonds", fabric, demand, paths_per_pair=2)
+    assert (result.served_share, result.gap) == (1.0, 0.0)
+
+
+def test_each_path_of_a_pair_has_a_vlan_of_its_own():
+    fabric = full(2, 3)
+    result = plan("hydra-bfs", fabric, demand_of(2, {(0, 1): 300.0}), paths_per_pair=3)
+    state = allocate(fabric, NetworkState(), result.topology, VLANS)
+    assert len(set(state.vlans.values())) == 3
+    assert check_vlans(fabric, state, VLANS) == []
+
+
+def test_a_pair_spreads_its_demand_evenly():
+    fabric = arrays(3, 2, [(0, 0), (1, 0), (0, 1, 10.0), (1, 1, 10.0)])
+    both = topology_of(path(0, 1, circuit(fabric, 0, 1)), path(0, 1, circuit(fabric, 2, 3)))
+    served = served_mbps(fabric, both, demand_of(3, {(0, 1): 60.0}), [0.0] * 3, [0.0] * 3)
+    assert served[0, 1] == pytest.approx(40.0)  # 30 on the one, and 10 of 30 on the other
+
+
+def test_more_paths_than_allowed_and_equal_ones_are_found():
+    fabric = full(2, 2)
+    first, second = (path(0, 1, circuit(fabric, port, port + 2)) for port in (0, 1))
+    both = topology_of(first, second)
+    assert check_topology(fabric, both, 1, paths_per_pair=2) == []
+    assert check_topology(fabric, both, 1) == ["pair 0-1 has 2 paths"]
+    assert "a path is listed twice" in check_topology(
+        fabric, topology_of(first, first), 1, paths_per_pair=2
+    )
+    demand = demand_of(2, {(0, 1): 150.0})
+    two = plan("hydra-bfs", fabric, demand, paths_per_pair=2)
+    assert check_result(fabric, demand, EMPTY_TOPOLOGY, NOTHING, Budget(1), two) == [
+        "pair 0-1 has 2 paths"
+    ]
+    problems = check_result(fabric, demand, topology_of(first), NOTHING, Budget(1), two)
+    assert problems == ["pair 0-1 has 2 paths"]
+
+
+def test_a_budget_without_paths_is_refused():
+    with pytest.raises(PlanError, match="paths_per_pair is 0"):
+        Budget(3, paths_per_pair=0)

@@ -1,0 +1,212 @@
+"""Rounds of the HydRA heuristic, one run after another on what those before leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hydra.model import Circuit
+from topology import _native
+from topology.problem import RATE_TOLERANCE_MBPS, FabricArrays, PairDemands
+from topology.tables import IntArray, end_ports, starts
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How the rounds go."""
+
+    whole: bool
+    """Rounds in which a path must carry all that its pair wants."""
+    partial: bool
+    """(After them) rounds in which anything above zero serves a pair."""
+    widest: bool = False
+    """Relays with the most capacity left, rather than those with the lowest numbers."""
+    direct_share: float = 1.0
+    """The part of a rack's ports that round 1 may use."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoundPaths:
+    """F paths, in the order in which they were booked."""
+
+    pair: IntArray
+    """Shape (F,): which pair each path serves."""
+    hops: IntArray
+    """Shape (F,)."""
+    links: IntArray
+    """Shape (F, H): the circuits of each path, then -1."""
+    given_mbps: NDArray[np.float64]
+    """Shape (F,): what each path carries."""
+
+    def chosen(self, which: NDArray[np.bool_]) -> FoundPaths:
+        return FoundPaths(
+            self.pair[which], self.hops[which], self.links[which], self.given_mbps[which]
+        )
+
+    @classmethod
+    def joined(cls, runs: Sequence[FoundPaths]) -> FoundPaths:
+        """The paths of several runs, one run after the other; at least one."""
+        if len(runs) == 1:
+            return runs[0]
+        return cls(
+            np.concatenate([run.pair for run in runs]),
+            np.concatenate([run.hops for run in runs]),
+            np.concatenate([run.links for run in runs]),
+            np.concatenate([run.given_mbps for run in runs]),
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Rounds:
+    """Circuits in the making: arrays of L of them, with room for as many as the ports allow."""
+
+    fabric: FabricArrays
+    pairs: PairDemands
+    max_hops: int
+    changing: tuple[IntArray, IntArray]
+    """The ends of circuits that new ones are to be like, where there is a choice."""
+    is_free: NDArray[np.uint8]
+    """Shape (P,): whether new circuits may end at a port."""
+    link_a: IntArray
+    """Shape (room,): the lower port of each circuit."""
+    link_b: IntArray
+    residual_mbps: NDArray[np.float64]
+    """Shape (room,)."""
+    n_links: int
+
+    @classmethod
+    def on(
+        cls,
+        fabric: FabricArrays,
+        pairs: PairDemands,
+        max_hops: int,
+        changing: Sequence[Circuit],
+        is_free: NDArray[np.uint8],
+        given: Sequence[Circuit],
+        given_mbps: Sequence[float],
+    ) -> Rounds:
+        """The start: circuits that are ``given``, with what paths may take of each."""
+        a, b = end_ports(given)
+        room = len(given) + fabric.n_ports  # a run asks for all that its ports could make
+        link_a, link_b = np.zeros((2, room), dtype=np.int32)
+        link_a[: len(given)], link_b[: len(given)] = a, b
+        residual = np.zeros(room)
+        residual[: len(given)] = given_mbps
+        free = is_free.copy()
+        free[a] = free[b] = False
+        return cls(
+            fabric,
+            pairs,
+            min(max_hops, max(1, fabric.n_racks - 1)),  # no rack twice
+            end_ports(changing),
+            free,
+            link_a,
+            link_b,
+            residual,
+            len(given),
+        )
+
+    def run(self, rule: Rule, which: IntArray, wanted_mbps: NDArray[np.float64]) -> FoundPaths:
+        """At most one path more for each pair of ``which`` (positions, in the order of their turns)
+        and what it wants; ``wanted_mbps`` has shape (all pairs,).
+        """
+        fabric = self.fabric
+        mbps = wanted_mbps[which]
+        rates, port_class = np.unique(fabric.port_rate_mbps, return_inverse=True)
+        pair_class = np.searchsorted(rates, mbps - RATE_TOLERANCE_MBPS)
+        ports = np.bincount(fabric.port_rack, minlength=fabric.n_racks)
+        pair, hops = np.zeros((2, len(which)), dtype=np.int32)
+        links = np.full((len(which), self.max_hops), -1, dtype=np.int32)
+        before = self.n_links
+        left = self.residual_mbps.copy()
+        self.n_links, n_paths = _native.plan_paths(
+            fabric.n_racks,
+            fabric.n_planes,
+            len(rates) + 1,
+            fabric.port_rack,
+            fabric.port_plane,
+            port_class.astype(np.int32),
+            fabric.port_rate_mbps,
+            self.is_free,
+            self.link_a[:before].copy(),
+            self.link_b[:before].copy(),
+            *self.changing,
+            self.pairs.src[which],
+            self.pairs.dst[which],
+            pair_class.astype(np.int32),
+            mbps,
+            self.max_hops,
+            rule.whole,
+            rule.partial,
+            rule.widest,
+            np.ceil(ports * rule.direct_share).astype(np.int32),
+            self.link_a,
+            self.link_b,
+            self.residual_mbps,
+            pair,
+            hops,
+            links,
+        )
+        new = slice(before, self.n_links)
+        left[new] = self.rates_mbps()[new]
+        self.is_free[self.link_a[new]] = self.is_free[self.link_b[new]] = False
+        turns = pair[:n_paths]
+        given = _given(hops[:n_paths], links[:n_paths], turns, left, mbps)
+        return FoundPaths(which[turns], hops[:n_paths], links[:n_paths], given)
+
+    def rates_mbps(self) -> NDArray[np.float64]:
+        """Shape (L,): the rate of each circuit."""
+        rate = self.fabric.port_rate_mbps
+        made = slice(self.n_links)
+        slower: NDArray[np.float64] = np.minimum(rate[self.link_a[made]], rate[self.link_b[made]])
+        return slower
+
+    def withdraw(self, paths: FoundPaths) -> None:
+        """Give back what these paths took."""
+        taken = np.repeat(paths.given_mbps, paths.hops)
+        np.add.at(self.residual_mbps, paths.links[paths.links >= 0], taken)
+
+    def width_mbps(self, paths: FoundPaths) -> NDArray[np.float64]:
+        """Shape (F,): what each path could carry, were it given all that others leave."""
+        left = np.append(self.residual_mbps[: self.n_links], np.inf)  # the last is no circuit: -1
+        scarcest: NDArray[np.float64] = left[paths.links].min(axis=1)
+        return paths.given_mbps + scarcest
+
+
+def _given(
+    hops: IntArray,
+    links: IntArray,
+    turns: IntArray,
+    residual_mbps: NDArray[np.float64],
+    wanted_mbps: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """What each path took when it was booked: the rounds' own arithmetic once more, in order."""
+    given = np.zeros(len(hops))
+    order = np.arange(len(hops), dtype=np.int32)
+    along = links[links >= 0]
+    _native.serve_paths(residual_mbps, starts(hops), along, order, turns, wanted_mbps.copy(), given)
+    return given
+
+
+def carries_more(
+    wanted_mbps: NDArray[np.float64],
+    carried_mbps: NDArray[np.float64],
+    n_paths: NDArray[np.int64],
+    width_mbps: NDArray[np.float64],
+) -> NDArray[np.bool_]:
+    """Whether pairs are better off with one more path; arrays of shape (F,).
+
+    Switches spread a pair's flows evenly. So a thin path beside ``n_paths`` wide ones, which
+    together are full with ``carried_mbps``, takes more from them than it carries itself.
+    """
+    share = wanted_mbps / (n_paths + 1)
+    old = n_paths * np.minimum(share, carried_mbps / np.maximum(n_paths, 1))
+    better: NDArray[np.bool_] = old + np.minimum(share, width_mbps) > carried_mbps + _CRUMB_MBPS
+    return better
+
+
+_CRUMB_MBPS: Final = RATE_TOLERANCE_MBPS
