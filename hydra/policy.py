@@ -45,6 +45,23 @@ class Timeouts:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentPolicy:
+    """What servers' agents report, and what of it is believed (c-Through, section 4.1)."""
+
+    report_above_mb: float = 1.0
+    """What waits for a rack is reported from here on; 1 MB is 10^6 bytes."""
+    report_change_mb: float = 1.0
+    """And again when it has changed by more than this."""
+    sample_s: float = 0.25
+    repeat_s: float = 5.0
+    """An agent with nothing new says so this often; silent for three times as long, it is stale."""
+    empty_within_s: float = 1.0
+    """What waits is a demand: for the rate that would empty the buffers in this time."""
+    confirmed_times: float = 100.0
+    """Such a demand counts for at most so many times what the counters see of that traffic."""
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     mode: Mode = Mode.ON_REQUEST
     algorithm: str = "hydra-bfs"
@@ -82,6 +99,7 @@ class Policy:
     """How long reservations that give way to more important ones keep their circuits."""
     drain: DrainPolicy = DrainPolicy()
     timeouts: Timeouts = Timeouts()
+    agents: AgentPolicy = AgentPolicy()
     emulated_rules: int = 0
     """Experiments only: pad substep 3-2 to this many rules, as HydRA section V.B does."""
 

@@ -15,7 +15,15 @@ from hydra.config.schema import Document, PolicySection, parse_document
 from hydra.config.source import YamlDocument, YamlError, parse_yaml
 from hydra.errors import ConfigError, Problem
 from hydra.model import Addressing, Fabric, SubstrateKind, VlanId, VlanRange
-from hydra.policy import ControllerSettings, DrainPolicy, Mode, OnDrift, Policy, Timeouts
+from hydra.policy import (
+    AgentPolicy,
+    ControllerSettings,
+    DrainPolicy,
+    Mode,
+    OnDrift,
+    Policy,
+    Timeouts,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +148,12 @@ def _freeze_fabric(
 
 
 def _freeze_policy(section: PolicySection) -> Policy:
-    values = section.model_dump(exclude={"mode", "on_drift", "drain", "timeouts"})
+    values = section.model_dump(exclude={"mode", "on_drift", "drain", "timeouts", "agents"})
     return Policy(
         mode=Mode(section.mode),
         on_drift=OnDrift(section.on_drift),
         drain=DrainPolicy(**section.drain.model_dump()),
         timeouts=Timeouts(**section.timeouts.model_dump()),
+        agents=AgentPolicy(**section.agents.model_dump()),
         **values,
     )

@@ -157,6 +157,15 @@ class TimeoutsSection(_Section):
     probe_s: Positive = _POLICY.timeouts.probe_s
 
 
+class AgentsSection(_Section):
+    report_above_mb: NotNegative = _POLICY.agents.report_above_mb
+    report_change_mb: NotNegative = _POLICY.agents.report_change_mb
+    sample_s: Positive = _POLICY.agents.sample_s
+    repeat_s: Positive = _POLICY.agents.repeat_s
+    empty_within_s: Positive = _POLICY.agents.empty_within_s
+    confirmed_times: NotNegative = _POLICY.agents.confirmed_times
+
+
 class PolicySection(_Section):
     mode: Literal["on-request", "periodic"] = "on-request"
     algorithm: Text = _POLICY.algorithm
@@ -180,6 +189,7 @@ class PolicySection(_Section):
     preemption_notice_s: Positive = _POLICY.preemption_notice_s
     drain: DrainSection = DrainSection()
     timeouts: TimeoutsSection = TimeoutsSection()
+    agents: AgentsSection = AgentsSection()
     emulated_rules: Annotated[int, Field(ge=0, le=1_000_000)] = _POLICY.emulated_rules
 
 
