@@ -90,6 +90,7 @@ class AgentDesk:
             report_above_mb=policy.report_above_mb,
             report_change_mb=policy.report_change_mb,
             sample_s=policy.sample_s,
+            report_gap_s=policy.report_gap_s,
             repeat_s=policy.repeat_s,
             revision=self._revision,
         )

@@ -45,6 +45,7 @@ class AgentSetup:
     report_above_mb: float
     report_change_mb: float
     sample_s: float
+    report_gap_s: float
     repeat_s: float
     revision: str
     """Another one after anything here has changed."""

@@ -53,6 +53,8 @@ class AgentPolicy:
     report_change_mb: float = 1.0
     """And again when it has changed by more than this."""
     sample_s: float = 0.25
+    report_gap_s: float = 1.0
+    """What changes all the time is reported no more often; what changes after a pause at once."""
     repeat_s: float = 5.0
     """An agent with nothing new says so this often; silent for three times as long, it is stale."""
     empty_within_s: float = 1.0

@@ -40,6 +40,7 @@ class Setup:
     finder: RackFinder
     rule: ReportRule
     sample_s: float
+    report_gap_s: float
     repeat_s: float
     revision: str
 
@@ -50,6 +51,7 @@ class Setup:
             RackFinder(document["prefixes"]),
             ReportRule(float(document["report_above_mb"]), float(document["report_change_mb"])),
             float(document["sample_s"]),
+            float(document["report_gap_s"]),
             float(document["repeat_s"]),
             str(document["revision"]),
         )
@@ -125,9 +127,14 @@ class Agent:
         revision = setup.revision
         while revision == setup.revision and not self._stop.wait(setup.sample_s):
             waiting_mb = self._waiting(setup)
-            silent_s = self._clock() - self._told_s
-            if silent_s >= setup.repeat_s or setup.rule.has_changed(self._told_mb, waiting_mb):
+            if self._is_due(setup, waiting_mb):
                 revision = self._tell(waiting_mb)
+
+    def _is_due(self, setup: Setup, waiting_mb: Mapping[str, float]) -> bool:
+        silent_s = self._clock() - self._told_s
+        if silent_s < setup.report_gap_s:
+            return False
+        return silent_s >= setup.repeat_s or setup.rule.has_changed(self._told_mb, waiting_mb)
 
     def _waiting(self, setup: Setup) -> dict[str, float]:
         by_rack = setup.finder.by_rack(self._sockets.waiting_bytes())

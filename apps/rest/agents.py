@@ -52,6 +52,7 @@ class AgentSetup(Document):
     report_above_mb: float
     report_change_mb: float
     sample_s: float = Field(description="Between looks at the sockets.")
+    report_gap_s: float = Field(description="Shortest time between reports.")
     repeat_s: float = Field(description="Longest time between reports.")
     revision: str = Field(description="Another one after anything here has changed.")
 
@@ -130,6 +131,7 @@ def get_setup(server: _OwnServer, service: Service) -> AgentSetup:
         report_above_mb=setup.report_above_mb,
         report_change_mb=setup.report_change_mb,
         sample_s=setup.sample_s,
+        report_gap_s=setup.report_gap_s,
         repeat_s=setup.repeat_s,
         revision=setup.revision,
     )

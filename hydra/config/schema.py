@@ -161,6 +161,7 @@ class AgentsSection(_Section):
     report_above_mb: NotNegative = _POLICY.agents.report_above_mb
     report_change_mb: NotNegative = _POLICY.agents.report_change_mb
     sample_s: Positive = _POLICY.agents.sample_s
+    report_gap_s: NotNegative = _POLICY.agents.report_gap_s
     repeat_s: Positive = _POLICY.agents.repeat_s
     empty_within_s: Positive = _POLICY.agents.empty_within_s
     confirmed_times: NotNegative = _POLICY.agents.confirmed_times

@@ -3,6 +3,7 @@
 import contextlib
 import threading
 import time
+from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -18,7 +19,7 @@ from tests.unit.cli import DEMO
 from tests.unit.rest.fake_service import FakeService
 
 MB = 1_000_000
-FAST = AgentPolicy(sample_s=0.02, repeat_s=0.3)
+FAST = AgentPolicy(sample_s=0.02, report_gap_s=0.05, repeat_s=0.3)
 
 
 class Sockets:
@@ -91,7 +92,7 @@ def test_a_new_setup_is_fetched(service, server):
     sockets.send("10.0.2.1", 5 * MB)
     with running(server.url, sockets):
         until(lambda: waiting_mb(service) == [5.0])
-        service.agents.policy = AgentPolicy(report_above_mb=10.0, sample_s=0.02, repeat_s=0.3)
+        service.agents.policy = replace(FAST, report_above_mb=10.0)
         until(lambda: waiting_mb(service) == [0.0])
 
 
