@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from apps.agent_desk import AgentDesk
 from apps.auditor import Auditor
 from apps.bookings import Bookings
 from apps.devices import Devices
@@ -33,6 +34,7 @@ from apps.runner import Runner
 from apps.stats_poller import StatsPoller
 from apps.tracing import Traces
 from apps.upkeep import Upkeep
+from hydra.agents import AgentService
 from hydra.config import Loaded
 from hydra.config.reload import Reload, reload
 from hydra.decisions import Action, Decision, Verdict, seen_demand
@@ -110,6 +112,7 @@ class Controller:
         self._elephants = self._planning.elephant_watch()
         self._poller = StatsPoller(fabric, policy, self.fleet)
         self._ledger = Ledger(fabric, journal, self.metrics, traces)
+        self._agents = AgentDesk(fabric, policy.agents, self.state)
         self._quarantine = Quarantine(fabric, journal, policy.quarantine_s)
         self._upkeep = Upkeep(
             fabric, policy, self.fleet, self._devices, self._ledger, self._quarantine
@@ -265,6 +268,7 @@ class Controller:
         self._policy, done = reload(self._loaded, self._policy, file)
         self._auditor.policy = self._mover.policy = self._policy
         self._quarantine.length_s = self._policy.quarantine_s
+        self._agents.policy = self._policy.agents
         return done
 
     def _log_reload(self, done: Reload) -> None:
@@ -346,6 +350,10 @@ class Controller:
     def policy(self) -> Policy:
         return self._policy
 
+    @property
+    def agents(self) -> AgentService:
+        return self._agents
+
     def state(self) -> NetworkState:
         return self._ledger.state
 
@@ -353,8 +361,10 @@ class Controller:
         rates, age_s, stale, ready = self._poller.rates()
         source = DemandSource.MEASURED if ready else DemandSource.NONE
         with self.metrics.stage("estimate"):
-            estimated = self._planning.estimate(self._elephants.elephants(rates))
-        return DemandReport(source, rates, estimated, age_s, stale, self._poller.troubles())
+            backlog = self._agents.backlog_mbps(self._poller.counted)
+            estimated = self._planning.estimate(self._elephants.elephants(rates + backlog))
+        troubles = {**self._poller.troubles(), **self._agents.troubles()}
+        return DemandReport(source, rates, estimated, age_s, stale, troubles, backlog)
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
         return self._poller.port_rates_mbps()

@@ -230,6 +230,13 @@ class StatsPoller:
         with self._lock:
             return self._ports.rates_mbps()
 
+    def counted(
+        self, server: NDArray[np.intp], rack: NDArray[np.intp]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """As :meth:`hydra.counters.DemandMeter.counted`."""
+        with self._lock:
+            return self._meter.counted(server, rack)
+
     def rates(self) -> tuple[DemandMatrix, float | None, tuple[str, ...], bool]:
         """(Mbps matrix, age in s of the newest reading, stale servers, any rate measured)."""
         now_s = self._clock()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import (
+    agent,
     calendars,
     cross_connects,
     dashboard,
@@ -33,6 +34,7 @@ BENCHMARKS = (
     rule_encoding,
     statistics,
     sweep,
+    agent,
     retag,
     rest,
     dashboard,

@@ -28,6 +28,8 @@ class Role(Enum):
     """Sees everything, changes nothing."""
     TENANT = "tenant"
     """Makes reservations, and sees nothing but its own."""
+    AGENT = "agent"
+    """Reports for the server that its token is named after, and sees nothing else."""
     OPERATOR = "operator"
     """May do everything."""
 

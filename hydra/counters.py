@@ -134,6 +134,15 @@ class DemandMeter:
         np.fill_diagonal(demand, 0.0)
         return demand
 
+    def counted(
+        self, server: NDArray[np.intp], rack: NDArray[np.intp]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mbps from these servers to these racks, pair by pair, and of all that each of them sends.
+
+        Shapes as ``server`` and ``rack``, which are of one length.
+        """
+        return self._rates_mbps[server, rack], self._rates_mbps[server].sum(axis=1)
+
     @property
     def ready(self) -> bool:
         """Whether any server has been read twice."""

@@ -59,6 +59,25 @@ MOST_PATHS_PER_PAIR: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
+class AgentPolicy:
+    """What servers' agents report, and what of it is believed (c-Through, section 4.1)."""
+
+    report_above_mb: float = 1.0
+    """What waits for a rack is reported from here on; 1 MB is 10^6 bytes."""
+    report_change_mb: float = 1.0
+    """And again when it has changed by more than this."""
+    sample_s: float = 0.25
+    report_gap_s: float = 1.0
+    """What changes all the time is reported no more often; what changes after a pause at once."""
+    repeat_s: float = 5.0
+    """An agent with nothing new says so this often; silent for three times as long, it is stale."""
+    empty_within_s: float = 1.0
+    """What waits is a demand: for the rate that would empty the buffers in this time."""
+    confirmed_times: float = 100.0
+    """Such a demand counts for at most so many times what the counters see of that traffic."""
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     mode: Mode = Mode.ON_REQUEST
     algorithm: str = "hydra-bfs+"
@@ -98,6 +117,7 @@ class Policy:
     timeouts: Timeouts = Timeouts()
     transition: Transition = Transition.HITLESS
     """Anything else loses packets, and is refused where mirrors are not emulated."""
+    agents: AgentPolicy = AgentPolicy()
     emulated_rules: int = 0
     """Experiments only: pad substep 3-2 to this many rules, as HydRA section V.B does."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from hydra.agents import AgentService
 from hydra.config.reload import Reload
 from hydra.decisions import Decision, Verdict
 from hydra.drift import Drift
@@ -79,7 +80,10 @@ class DemandReport:
     stale: tuple[str, ...]
     """Servers whose counters are late: their last known rates stand in."""
     troubles: Mapping[str, int] = field(default_factory=dict)
-    """Readings that did not come or could not be used since the start, by cause."""
+    """Readings and reports that did not come or could not be used since the start, by cause."""
+    backlog_mbps: DemandMatrix | None = None
+    """What servers' agents have waiting, as a rate beside the counted one; None: nobody was asked.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +240,9 @@ class ReservationService(Protocol):
 class ControllerService(ReservationService, Protocol):
     @property
     def policy(self) -> Policy: ...
+
+    @property
+    def agents(self) -> AgentService: ...
 
     def state(self) -> NetworkState: ...
 

@@ -83,7 +83,8 @@ def token() -> None:
     "--role",
     type=click.Choice([role.value for role in Role]),
     required=True,
-    help="viewer: reads everything; tenant: its own reservations; operator: everything.",
+    help="viewer: reads everything; tenant: its own reservations; "
+    "agent: reports for the server of that name; operator: everything.",
 )
 @_quota_of
 @_file_option

@@ -37,6 +37,10 @@ _TENANTS: Final = frozenset(
     }
 )
 
+_AGENTS: Final = frozenset({("GET", "/v1/agents/{server}"), ("PUT", "/v1/agents/{server}/backlog")})
+UNRECORDED: Final = frozenset({("PUT", "/v1/agents/{server}/backlog")})
+"""What the audit log leaves out unless it is turned away: it comes several times a second."""
+
 
 def roles(method: str, path: str) -> frozenset[Role]:
     """Who may send ``method`` to the route ``path``; what is new is for operators, to begin with.
@@ -48,4 +52,6 @@ def roles(method: str, path: str) -> frozenset[Role]:
         allowed.add(Role.VIEWER)
     if (method, path) in _TENANTS:
         allowed.add(Role.TENANT)
+    if (method, path) in _AGENTS:
+        allowed.add(Role.AGENT)
     return frozenset(allowed)

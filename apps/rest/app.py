@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from apps.metrics import ServiceCollector
 from apps.rest import (
+    agents,
     dashboard,
     decisions,
     docs,
@@ -43,6 +44,7 @@ _ROUTERS: Final = (
     maintenance.router,
     operations.router,
     decisions.router,
+    agents.router,
     metrics.router,
     docs.router,
     dashboard.router,

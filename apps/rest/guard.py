@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from apps.rest.access import PUBLIC, roles
+from apps.rest.access import PUBLIC, UNRECORDED, roles
 from apps.rest.context import CALLER
 from apps.rest.problems import (
     FORBIDDEN,
@@ -120,7 +120,7 @@ class Guard:
         refusal = self._refusal(scope, caller)
 
         def record(status_code: int) -> None:
-            if refusal is not None or scope["method"] not in {"GET", "HEAD", "OPTIONS"}:
+            if refusal is not None or self._changes(scope):
                 self._audit.record(scope, caller, status_code, time.monotonic() - started_s)
 
         outcome = _Outcome(send, record)
@@ -165,6 +165,11 @@ class Guard:
             )
             return FORBIDDEN, detail, {}
         return None
+
+    def _changes(self, scope: Scope) -> bool:
+        method = scope["method"]
+        reads = method in {"GET", "HEAD", "OPTIONS"}
+        return not reads and (method, self._route(scope)) not in UNRECORDED
 
     def _route(self, scope: Scope) -> str | None:
         """The template of the route that will be taken; None: there is none."""

@@ -292,6 +292,9 @@ class MeasuredDemand(Document):
     dst: str
     rate_mbps: float
     estimated_mbps: float
+    backlog_mbps: float = Field(
+        description="What servers' agents have waiting, as a rate beside the measured one."
+    )
 
 
 class Demand(Document):
@@ -299,7 +302,8 @@ class Demand(Document):
     age_s: float | None
     stale: list[str] = Field(description="Servers whose last known rates stand in.")
     troubles: dict[str, int] = Field(
-        description="Readings that did not come or could not be used since the start, by cause."
+        description="Readings and agents' reports that did not come or could not be used since the "
+        "start, by cause."
     )
     entries: list[MeasuredDemand] = Field(description="Rack pairs without demand are left out.")
 

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Match, Route
 
 from apps.rest import models, render
 from apps.webhooks import TooManyWebhooks
+from hydra.agents import ForeignServer, TooOften, WrongReport
 from hydra.errors import (
     AdmissionError,
     Alternative,
@@ -206,6 +207,9 @@ _BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {
     Changed: PRECONDITION_FAILED,
     KeyReused: KEY_REUSED,
     BusyError: TOO_MANY_SUBSCRIBERS,
+    ForeignServer: FORBIDDEN,
+    TooOften: TOO_MANY_REQUESTS,
+    WrongReport: INVALID_REQUEST,
     TooManyWebhooks: TOO_MANY_SUBSCRIBERS,
     DeviceUnavailable: DEVICE_UNAVAILABLE,
     DeviceError: DEVICE_ERROR,

@@ -118,6 +118,8 @@ def topology(
 
 
 def demand(fabric: Fabric, report: DemandReport) -> models.Demand:
+    nobody = np.zeros_like(report.rate_mbps)
+    backlog_mbps = nobody if report.backlog_mbps is None else report.backlog_mbps
     pairs = np.argwhere((report.rate_mbps > 0) | (report.estimated_mbps > 0))
     return models.Demand(
         source=report.source,
@@ -130,6 +132,7 @@ def demand(fabric: Fabric, report: DemandReport) -> models.Demand:
                 dst=fabric.racks[dst].name,
                 rate_mbps=float(report.rate_mbps[src, dst]),
                 estimated_mbps=float(report.estimated_mbps[src, dst]),
+                backlog_mbps=float(backlog_mbps[src, dst]),
             )
             for src, dst in pairs
         ],

@@ -16,6 +16,7 @@ from hydra.config.source import YamlDocument, YamlError, parse_yaml
 from hydra.errors import ConfigError, Problem
 from hydra.model import Addressing, Fabric, SubstrateKind, VlanId, VlanRange
 from hydra.policy import (
+    AgentPolicy,
     ControllerSettings,
     DrainPolicy,
     Mode,
@@ -149,12 +150,14 @@ def _freeze_fabric(
 
 
 def _freeze_policy(section: PolicySection) -> Policy:
-    values = section.model_dump(exclude={"mode", "on_drift", "drain", "timeouts", "transition"})
+    apart = {"mode", "on_drift", "drain", "timeouts", "transition", "agents"}
+    values = section.model_dump(exclude=apart)
     return Policy(
         mode=Mode(section.mode),
         on_drift=OnDrift(section.on_drift),
         drain=DrainPolicy(**section.drain.model_dump()),
         timeouts=Timeouts(**section.timeouts.model_dump()),
         transition=Transition(section.transition),
+        agents=AgentPolicy(**section.agents.model_dump()),
         **values,
     )

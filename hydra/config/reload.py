@@ -22,6 +22,7 @@ AT_ONCE: Final = frozenset(
         "on_drift",
         "quarantine_s",
         "drain",
+        "agents",
     }
 )
 """Keys of the policy that only later decisions rest on; no circuit, rule or session does.

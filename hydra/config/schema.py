@@ -160,6 +160,16 @@ class TimeoutsSection(_Section):
     probe_s: Positive = _POLICY.timeouts.probe_s
 
 
+class AgentsSection(_Section):
+    report_above_mb: NotNegative = _POLICY.agents.report_above_mb
+    report_change_mb: NotNegative = _POLICY.agents.report_change_mb
+    sample_s: Positive = _POLICY.agents.sample_s
+    report_gap_s: NotNegative = _POLICY.agents.report_gap_s
+    repeat_s: Positive = _POLICY.agents.repeat_s
+    empty_within_s: Positive = _POLICY.agents.empty_within_s
+    confirmed_times: NotNegative = _POLICY.agents.confirmed_times
+
+
 class PolicySection(_Section):
     mode: Literal["on-request", "periodic"] = "on-request"
     algorithm: Text = _POLICY.algorithm
@@ -184,6 +194,7 @@ class PolicySection(_Section):
     drain: DrainSection = DrainSection()
     timeouts: TimeoutsSection = TimeoutsSection()
     transition: Literal["hitless", "as-published"] = "hitless"
+    agents: AgentsSection = AgentsSection()
     emulated_rules: Annotated[int, Field(ge=0, le=1_000_000)] = _POLICY.emulated_rules
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from apps.agent_desk import AgentDesk
 from drivers.optical.panel_store import PanelStore
 from hydra.config.reload import Change, Reload
 from hydra.decisions import Action, Decision, SeenDemand, Verdict
@@ -64,6 +65,7 @@ class FakeService:
         self._book = ReservationBook(fabric)
         self._reconfigurations: list[Reconfiguration] = []
         self.network = NetworkState()
+        self.agents = AgentDesk(fabric, Policy().agents, lambda: self.network)
         self.events = EventLog("run", capacity=50)
         self.missing: list[str] = []
         self.drifting = [
@@ -160,7 +162,9 @@ class FakeService:
         rate = np.zeros((4, 4))
         rate[0, 1], rate[2, 3] = 12.5, 3.0
         troubles = {"no answer": 3}
-        return DemandReport(DemandSource.MEASURED, rate, rate * 2, 0.5, ("h42",), troubles)
+        return DemandReport(
+            DemandSource.MEASURED, rate, rate * 2, 0.5, ("h42",), troubles, rate / 10
+        )
 
     def plan(self, request) -> PlanReport:
         self._may_fail()

@@ -25,6 +25,7 @@ from .test_openapi import ROUTES
 
 SECRET = "s3cret-that-must-not-leak"  # noqa: S105 - of no controller
 NAMES = {"vera": Role.VIEWER, "tina": Role.TENANT, "tom": Role.TENANT, "olaf": Role.OPERATOR}
+NAMES |= {"h11": Role.AGENT}
 TOKENS = {name: f"hydra_{name}_{SECRET}-{name}" for name in NAMES}
 GOOD = {"src": "r1", "dst": "r2", "bandwidth_mbps": 10}
 
@@ -40,11 +41,14 @@ OWN_WRITE = {"POST /v1/reservations", "POST /v1/reservations/{reservation_id}/co
 OWN_WRITE |= {"DELETE /v1/reservations/{reservation_id}", "POST /v1/groups"}
 OWN_WRITE |= {"DELETE /v1/groups/{group_id}"}
 READ |= {"GET /v1/webhooks", "GET /v1/webhooks/{webhook_id}"}
+READ |= {"GET /v1/agents", "GET /v1/agents/{server}"}
+AGENT = {"GET /v1/agents/{server}", "PUT /v1/agents/{server}/backlog"}
 PLAN = {"POST /v1/plan", "POST /v1/reconfigurations"}
 OPERATE = (
     PLAN
     | {"POST /v1/reconcile", "POST /v1/reload"}
     | {"POST /v1/webhooks", "PUT /v1/webhooks/{webhook_id}", "DELETE /v1/webhooks/{webhook_id}"}
+    | AGENT
     | {"DELETE /v1/quarantine/{rack}/{port}", "POST /v1/devices/{name}/tasks/{task_id}"}
 )
 PUBLIC = {"GET /healthz", "GET /readyz", "GET /problems/{slug}", "GET /openapi.json"}

@@ -39,6 +39,9 @@ ROUTES = {
     ("POST", "/v1/devices/{name}/tasks/{task_id}"),
     ("GET", "/v1/decisions"),
     ("GET", "/v1/explanations/circuits/{a}/{b}"),
+    ("GET", "/v1/agents"),
+    ("GET", "/v1/agents/{server}"),
+    ("PUT", "/v1/agents/{server}/backlog"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", "/problems/{slug}"),
@@ -105,7 +108,7 @@ def test_numbers_carry_their_unit(description):
         for field, kind in schema.get("properties", {}).items():
             kinds = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}
             if kinds & {"number", "integer"} and field not in plain:
-                assert re.search(r"_(mbps|mbit|ms|s)$|^mbps$", field), (name, field)
+                assert re.search(r"_(mbps|mbit|mb|ms|s)$|^mbps$", field), (name, field)
 
 
 def test_two_apps_do_not_share_anything(service):

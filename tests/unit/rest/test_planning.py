@@ -65,8 +65,20 @@ def test_demand_lists_the_pairs_that_have_some(client):
         "stale": ["h42"],
         "troubles": {"no answer": 3},
         "entries": [
-            {"src": "r1", "dst": "r2", "rate_mbps": 12.5, "estimated_mbps": 25.0},
-            {"src": "r3", "dst": "r4", "rate_mbps": 3.0, "estimated_mbps": 6.0},
+            {
+                "src": "r1",
+                "dst": "r2",
+                "rate_mbps": 12.5,
+                "estimated_mbps": 25.0,
+                "backlog_mbps": 1.25,
+            },
+            {
+                "src": "r3",
+                "dst": "r4",
+                "rate_mbps": 3.0,
+                "estimated_mbps": 6.0,
+                "backlog_mbps": 0.3,
+            },
         ],
     }
 

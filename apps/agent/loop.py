@@ -1,0 +1,147 @@
+"""The agent's work: look at the sockets, report what waits, and outlive the controller."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from apps.agent.racks import RackFinder
+from hydra.backlog import ReportRule
+
+LOG = logging.getLogger("hydra.agent")
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 30.0
+
+Json = Mapping[str, Any]
+
+
+class Controller(Protocol):
+    """The controller as an agent needs it."""
+
+    def get(self, path: str) -> Json: ...
+
+    def put(self, path: str, body: Json) -> Json: ...
+
+
+class Sockets(Protocol):
+    def waiting_bytes(self) -> Mapping[bytes, int]:
+        """By destination address. Raises HydraError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the controller told this agent."""
+
+    finder: RackFinder
+    rule: ReportRule
+    sample_s: float
+    report_gap_s: float
+    repeat_s: float
+    revision: str
+
+    @classmethod
+    def from_json(cls, document: Json) -> Setup:
+        """Raises KeyError, TypeError or ValueError for an answer that is not a controller's."""
+        return cls(
+            RackFinder(document["prefixes"]),
+            ReportRule(float(document["report_above_mb"]), float(document["report_change_mb"])),
+            float(document["sample_s"]),
+            float(document["report_gap_s"]),
+            float(document["repeat_s"]),
+            str(document["revision"]),
+        )
+
+
+class Pauses:
+    """How long to wait before the next try: twice as long each time, and never all at once."""
+
+    def __init__(self, chance: Callable[[], float] = random.random) -> None:
+        self._chance = chance
+        self._next_s = _FIRST_PAUSE_S
+
+    def reset(self) -> None:
+        self._next_s = _FIRST_PAUSE_S
+
+    def next_s(self) -> float:
+        pause_s = self._next_s * (0.5 + 0.5 * self._chance())
+        self._next_s = min(2 * self._next_s, _LONGEST_PAUSE_S)
+        return pause_s
+
+
+class Agent:
+    """Reports for one server until it is stopped."""
+
+    def __init__(
+        self,
+        path: str,
+        controller: Controller,
+        sockets: Sockets,
+        lost: tuple[type[Exception], ...],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``path`` is the server's among the controller's resources; ``lost`` are the errors of
+        ``controller`` after which to try again.
+        """
+        self._path = path
+        self._controller = controller
+        self._sockets = sockets
+        self._lost: tuple[type[Exception], ...] = (*lost, KeyError, TypeError, ValueError)
+        self._clock = clock
+        self._stop = threading.Event()
+        self._pauses = Pauses()
+        self._told_mb: Mapping[str, float] = {}
+        self._told_s = 0.0
+
+    def stop(self) -> None:
+        """From any thread, or a signal handler."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Raises HydraError where the sockets can't be read."""
+        complained = False
+        while not self._stop.is_set():
+            try:
+                setup = Setup.from_json(self._controller.get(self._path))
+                LOG.info("reports to the controller, by setup %s", setup.revision)
+                complained = False
+                self._pauses.reset()
+                self._report(setup)
+            except self._lost as error:
+                LOG.log(
+                    logging.DEBUG if complained else logging.WARNING,
+                    "no report gets through (%s): tries again, at most every %g s",
+                    error,
+                    _LONGEST_PAUSE_S,
+                )
+                complained = True
+                self._stop.wait(self._pauses.next_s())
+
+    def _report(self, setup: Setup) -> None:
+        """Until the setup is another one, or the agent is stopped."""
+        self._tell(self._waiting(setup))
+        revision = setup.revision
+        while revision == setup.revision and not self._stop.wait(setup.sample_s):
+            waiting_mb = self._waiting(setup)
+            if self._is_due(setup, waiting_mb):
+                revision = self._tell(waiting_mb)
+
+    def _is_due(self, setup: Setup, waiting_mb: Mapping[str, float]) -> bool:
+        silent_s = self._clock() - self._told_s
+        if silent_s < setup.report_gap_s:
+            return False
+        return silent_s >= setup.repeat_s or setup.rule.has_changed(self._told_mb, waiting_mb)
+
+    def _waiting(self, setup: Setup) -> dict[str, float]:
+        by_rack = setup.finder.by_rack(self._sockets.waiting_bytes())
+        return setup.rule.worth_telling(by_rack)
+
+    def _tell(self, waiting_mb: Mapping[str, float]) -> str:
+        """The revision of the setup that the controller has now."""
+        orders = self._controller.put(f"{self._path}/backlog", {"backlog_mb": waiting_mb})
+        self._told_mb, self._told_s = waiting_mb, self._clock()
+        return str(orders["revision"])

@@ -1,0 +1,57 @@
+"""Which rack an address is in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Final
+
+_MOST_REMEMBERED: Final = 65_536
+
+
+class RackFinder:
+    """Looks addresses up in the racks' prefixes, which do not overlap."""
+
+    def __init__(self, prefixes: Mapping[str, Sequence[str]]) -> None:
+        """Racks' prefixes by name. Raises ValueError for what is none."""
+        self._racks: dict[tuple[int, int, int], str] = {}
+        for rack, texts in prefixes.items():
+            for network in map(ip_network, texts):
+                shift = network.max_prefixlen - network.prefixlen
+                key = network.version, shift, int(network.network_address) >> shift
+                self._racks[key] = rack
+        self._shifts = sorted({(version, shift) for version, shift, _ in self._racks})
+        self._known: dict[bytes, str | None] = {}
+
+    def rack_of(self, address: bytes) -> str | None:
+        """None: in none of them. Addresses of 4 or 16 bytes; IPv4 may be mapped into IPv6."""
+        if address in self._known:
+            return self._known[address]
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        found = self._known[address] = self._look_up(_unmapped(ip_address(address)))
+        return found
+
+    def _look_up(self, address: IPv4Address | IPv6Address) -> str | None:
+        number = int(address)
+        for version, shift in self._shifts:
+            if version == address.version:
+                rack = self._racks.get((version, shift, number >> shift))
+                if rack is not None:
+                    return rack
+        return None
+
+    def by_rack(self, waiting_bytes: Mapping[bytes, int]) -> Counter[str]:
+        """Sums of what goes to the same rack; what goes elsewhere is left out."""
+        sums: Counter[str] = Counter()
+        for address, waiting in waiting_bytes.items():
+            rack = self.rack_of(address)
+            if rack is not None:
+                sums[rack] += waiting
+        return sums
+
+
+def _unmapped(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address

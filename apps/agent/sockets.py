@@ -1,0 +1,108 @@
+"""What waits in the TCP sockets of a server, from the kernel's sock_diag(7).
+
+Messages are read from their bytes: pyroute2, which knows them too, makes an object of every socket
+and takes forty times as long, and a busy server has thousands (docs/benchmarks.md).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from hydra.errors import HydraError
+
+_SOCK_DIAG: Final = 4
+"""Netlink protocol family."""
+_BY_FAMILY: Final = 20
+_REQUEST_DUMP: Final = 0x301
+_ERROR: Final = 2
+_DONE: Final = 3
+_ESTABLISHED, _FIN_WAIT1, _CLOSE_WAIT, _LAST_ACK, _CLOSING = 1, 4, 8, 9, 11
+_SENDING: Final = sum(
+    1 << state for state in (_ESTABLISHED, _FIN_WAIT1, _CLOSE_WAIT, _LAST_ACK, _CLOSING)
+)
+"""States in which bytes may wait to be sent, or to be acknowledged."""
+_HEADER: Final = struct.Struct("=IHHII")
+_REQUEST: Final = struct.Struct("=BBBxI48x")
+"""inet_diag_req_v2: family, protocol, extensions, states, and a socket id that matches any."""
+_WAITING_AT: Final = _HEADER.size + 60
+"""inet_diag_msg: 4 bytes, a socket id of 48, expires, rqueue, and then wqueue."""
+_DESTINATION_AT: Final = _HEADER.size + 24
+_WAITING: Final = struct.Struct("=I")
+_ERRNO: Final = struct.Struct("=i")
+_RECEIVE_BYTES: Final = 1 << 18
+_ADDRESS_BYTES: Final = {socket.AF_INET: 4, socket.AF_INET6: 16}
+
+
+class SocketsUnreadable(HydraError):
+    """The kernel does not tell of sockets."""
+
+
+class SocketReader:
+    """Reads the sockets of the network namespace that it was made in; a context manager."""
+
+    def __init__(self) -> None:
+        """Raises SocketsUnreadable."""
+        self._sequence = 0
+        try:
+            self._netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG)
+        except OSError as error:
+            raise _unreadable(error) from error
+
+    def __enter__(self) -> SocketReader:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._netlink.close()
+
+    def waiting_bytes(self) -> Counter[bytes]:
+        """Bytes written and not acknowledged yet, by destination address (4 or 16 bytes).
+
+        Raises SocketsUnreadable.
+        """
+        found: Counter[bytes] = Counter()
+        for family, length in _ADDRESS_BYTES.items():
+            try:
+                for destination, waiting in self._dump(family, length):
+                    found[destination] += waiting
+            except OSError as error:
+                raise _unreadable(error) from error
+        return found
+
+    def _dump(self, family: int, address_bytes: int) -> Iterator[tuple[bytes, int]]:
+        """Every socket that has something waiting."""
+        self._sequence += 1
+        body = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, _SENDING)
+        size = _HEADER.size + len(body)
+        header = _HEADER.pack(size, _BY_FAMILY, _REQUEST_DUMP, self._sequence, 0)
+        self._netlink.send(header + body)
+        while True:
+            data = self._netlink.recv(_RECEIVE_BYTES)
+            at = 0
+            while at < len(data):
+                length, kind, _flags, sequence, _port = _HEADER.unpack_from(data, at)
+                if sequence == self._sequence:
+                    if kind == _DONE:
+                        return
+                    if kind == _ERROR:
+                        (code,) = _ERRNO.unpack_from(data, at + _HEADER.size)
+                        raise OSError(-code, os.strerror(-code))
+                    (waiting,) = _WAITING.unpack_from(data, at + _WAITING_AT)
+                    if waiting:
+                        first = at + _DESTINATION_AT
+                        yield data[first : first + address_bytes], waiting
+                at += (length + 3) & ~3
+
+
+def _unreadable(error: OSError) -> SocketsUnreadable:
+    remedy = (
+        "load the kernel's modules tcp_diag and inet_diag"
+        if error.errno in {errno.ENOENT, errno.EPROTONOSUPPORT}
+        else "the agent needs Linux"
+    )
+    return SocketsUnreadable(f"the kernel does not list sockets ({error.strerror}): {remedy}")

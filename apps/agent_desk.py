@@ -1,0 +1,206 @@
+"""Hears servers' agents: checks what they say, and makes a demand of what is believed."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hydra.agents import (
+    AgentOrders,
+    AgentSetup,
+    AgentStatus,
+    AgentTrouble,
+    TooOften,
+    WrongReport,
+)
+from hydra.claims import ClaimBook, Claims, believed_mbps
+from hydra.errors import UnknownName
+from hydra.model import DemandMatrix, Fabric, NetworkState, RackId, Server
+from hydra.policy import AgentPolicy
+from hydra.reservations import did_you_mean
+
+LOG = logging.getLogger("hydra.agents")
+_SHORTEST_GAP: Final = 0.5
+"""Of ``sample_s``: reports that come faster are a flood; the network may bunch them a little."""
+_GRACE_S: Final = 5.0
+"""Time for the counters to see what an agent claims."""
+
+Counted = Callable[
+    [NDArray[np.intp], NDArray[np.intp]], tuple[NDArray[np.float64], NDArray[np.float64]]
+]
+"""From servers and destination racks to the Mbps counted there, and of all each server sends."""
+
+
+class AgentDesk:
+    """Implements :class:`hydra.agents.AgentService`."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: AgentPolicy,
+        state: Callable[[], NetworkState],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fabric = fabric
+        self._state = state
+        self._clock = clock
+        self._index = {server.name: index for index, server in enumerate(fabric.servers)}
+        self._rack_of = np.array([server.rack for server in fabric.servers], dtype=np.intp)
+        self._lock = threading.Lock()
+        self._troubles: Counter[AgentTrouble] = Counter()
+        self._doubted: set[tuple[int, int]] = set()
+        self._optical: tuple[NetworkState, dict[RackId, tuple[str, ...]]] | None = None
+        self._book = ClaimBook(policy.repeat_s)
+        self.policy = policy
+
+    @property
+    def policy(self) -> AgentPolicy:
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: AgentPolicy) -> None:
+        self._policy = policy
+        self._book.repeat_s = policy.repeat_s
+        prefixes = [rack.prefixes for rack in self._fabric.racks]
+        self._revision = hashlib.sha256(repr((policy, prefixes)).encode()).hexdigest()[:12]
+
+    # -- what agents ask ----------------------------------------------------------------------
+
+    def setup(self, server: str) -> AgentSetup:
+        """Raises UnknownName."""
+        own = self._server(server)
+        racks = self._fabric.racks
+        policy = self._policy
+        return AgentSetup(
+            server=own.name,
+            rack=racks[own.rack].name,
+            prefixes={
+                rack.name: tuple(map(str, rack.prefixes))
+                for rack in racks
+                if rack.prefixes and rack.id != own.rack
+            },
+            report_above_mb=policy.report_above_mb,
+            report_change_mb=policy.report_change_mb,
+            sample_s=policy.sample_s,
+            report_gap_s=policy.report_gap_s,
+            repeat_s=policy.repeat_s,
+            revision=self._revision,
+        )
+
+    def _server(self, name: str) -> Server:
+        known = self._fabric.server_by_name
+        if name not in known:
+            raise UnknownName(f"no server {name!r}{did_you_mean(name, known)}")
+        return known[name]
+
+    def hear(self, server: str, backlog_mb: Mapping[str, float]) -> AgentOrders:
+        """Take a report in: MB by rack, complete. Raises UnknownName, WrongReport, TooOften."""
+        own = self._server(server)
+        by_rack = {self._destination(own, name): mb for name, mb in backlog_mb.items()}
+        now_s = self._clock()
+        index = self._index[server]
+        with self._lock:
+            gap_s = self._policy.sample_s * _SHORTEST_GAP
+            flooded = 0 <= now_s - self._book.heard_s(index) < gap_s
+            if not flooded:
+                self._book.take(index, by_rack, now_s)
+        if flooded:
+            self.note(AgentTrouble.TOO_OFTEN, server, f"less than {gap_s:g} s apart")
+            raise TooOften(f"{server} reports less than {gap_s:g} s after its last report")
+        return AgentOrders(self._revision, self._optically_connected(own.rack))
+
+    def _destination(self, own: Server, name: str) -> RackId:
+        """Raises WrongReport."""
+        rack = self._fabric.rack_by_name.get(name)
+        if rack is None or rack.spine:
+            self.note(AgentTrouble.UNKNOWN_RACK, own.name, repr(name))
+            raise WrongReport(
+                f"{own.name} names {name!r}, which is no rack of servers here: fetch the setup anew"
+            )
+        if rack.id == own.rack:
+            self.note(AgentTrouble.OWN_RACK, own.name, name)
+            raise WrongReport(f"{own.name} is in {name} itself: no circuit leads there")
+        return rack.id
+
+    def _optically_connected(self, rack: RackId) -> tuple[str, ...]:
+        state = self._state()
+        known = self._optical
+        if known is None or known[0] is not state:
+            known = self._optical = state, self._neighbours(state)
+        return known[1].get(rack, ())
+
+    def _neighbours(self, state: NetworkState) -> dict[RackId, tuple[str, ...]]:
+        found: dict[RackId, list[str]] = {}
+        for path in state.topology.paths:
+            for one, other in ((path.src, path.dst), (path.dst, path.src)):
+                found.setdefault(one, []).append(self._fabric.racks[other].name)
+        return {rack: tuple(sorted(names)) for rack, names in found.items()}
+
+    def note(self, trouble: AgentTrouble, who: str, detail: str) -> None:
+        """Count what was wrong with a report that could not be taken in."""
+        with self._lock:
+            self._troubles[trouble] += 1
+            first = self._troubles[trouble] == 1
+        if first:
+            LOG.warning(
+                "%s: %s (%s); it moves nothing, and further cases are only counted",
+                who,
+                trouble.value,
+                detail,
+            )
+
+    # -- what the controller asks ---------------------------------------------------------------
+
+    def backlog_mbps(self, counted: Counted) -> DemandMatrix:
+        """What waits, and is believed, as a rate from rack to rack, beside what is counted."""
+        racks = len(self._fabric.racks)
+        demand = np.zeros((racks, racks))
+        now_s = self._clock()
+        with self._lock:
+            claims = self._book.in_force(now_s)
+        if claims.server.size:
+            seen_mbps, sending_mbps = counted(claims.server, claims.rack)
+            self._doubt(claims, seen_mbps, now_s)
+            added = believed_mbps(
+                claims, seen_mbps, sending_mbps, self._fabric.server_rate_mbps, self._policy
+            )
+            np.add.at(demand, (self._rack_of[claims.server], claims.rack), added)
+        return demand
+
+    def _doubt(self, claims: Claims, seen_mbps: NDArray[np.float64], now_s: float) -> None:
+        """Count claims that no counter confirms, each once for as long as it is made."""
+        alone = (seen_mbps == 0) & (now_s - claims.since_s > _GRACE_S)
+        doubted = set(zip(claims.server[alone].tolist(), claims.rack[alone].tolist(), strict=True))
+        with self._lock:
+            fresh, self._doubted = doubted - self._doubted, doubted
+        for server, rack in sorted(fresh):
+            detail = f"for {self._fabric.racks[rack].name}"
+            self.note(AgentTrouble.UNCONFIRMED, self._fabric.servers[server].name, detail)
+
+    def agents(self) -> Sequence[AgentStatus]:
+        """Those that have reported since the start, by name."""
+        now_s = self._clock()
+        with self._lock:
+            found = [
+                AgentStatus(
+                    self._fabric.servers[index].name,
+                    now_s - self._book.heard_s(index),
+                    self._book.stale(index, now_s),
+                    self._book.waiting_mb(index),
+                )
+                for index in self._book.servers()
+            ]
+        return sorted(found, key=lambda one: one.server)
+
+    def troubles(self) -> Mapping[str, int]:
+        """Reports that were refused or not believed since the start, by cause."""
+        with self._lock:
+            return {trouble.value: count for trouble, count in self._troubles.items()}

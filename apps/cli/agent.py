@@ -1,0 +1,62 @@
+"""``hydra agent``: what a server has waiting, told to the controller."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import socket
+
+import click
+
+from apps import logs
+from apps.agent.buffers import send_buffers
+from apps.agent.loop import Agent
+from apps.agent.sockets import SocketReader
+from apps.cli.client import ControllerClient, resource, url_option
+from apps.cli.command import Command
+from apps.cli.output import CommandError, UnreachableError
+from hydra.backlog import BYTES_PER_MB
+from hydra.errors import HydraError
+
+LOG = logging.getLogger("hydra.agent")
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "HYDRA_TOKEN_FILE=/etc/hydra/agent.token hydra agent --url https://10.0.0.5:8443",
+        "hydra agent h11 --socket-buffer-mb 100",
+    ],
+)
+@click.argument("server", default=socket.gethostname)
+@click.option(
+    "--socket-buffer-mb",
+    type=click.FloatRange(0.1, 2000),
+    help="Enlarge the send buffers of new TCP sockets to this while the agent runs, so that what "
+    "applications want to send shows. Without: they stay as they are.",
+)
+@url_option
+def agent(server: str, socket_buffer_mb: float | None, url: str) -> None:
+    """Tell the controller what waits in this server's sockets, by destination rack.
+
+    SERVER is its name in the fabric's file, by default the host's own. Where the controller asks
+    for tokens, the agent's is `hydra token create SERVER --role agent`. It runs until it is
+    stopped, and waits for a controller that is away.
+    """
+    logs.set_up("text", "info")
+    with contextlib.ExitStack() as stack:
+        client = stack.enter_context(ControllerClient(url))
+        try:
+            if socket_buffer_mb is not None:
+                stack.enter_context(send_buffers(int(socket_buffer_mb * BYTES_PER_MB)))
+            sockets = stack.enter_context(SocketReader())
+            one = Agent(
+                resource("/v1/agents", server), client, sockets, (UnreachableError, CommandError)
+            )
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: one.stop())
+            one.run()
+        except HydraError as error:
+            raise CommandError(str(error)) from error
+    LOG.info("stopped")

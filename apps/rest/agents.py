@@ -1,0 +1,154 @@
+"""/v1/agents: what servers' agents have to know, and what they report"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import Field
+from starlette.exceptions import HTTPException
+
+from apps.rest.context import Asking, Service
+from apps.rest.models import Body, Document, Name
+from apps.rest.problems import (
+    BODY_TOO_LARGE,
+    FORBIDDEN,
+    INVALID_REQUEST,
+    MALFORMED,
+    TOO_MANY_REQUESTS,
+    UNKNOWN_NAME,
+    UNSUPPORTED_MEDIA_TYPE,
+    responses,
+)
+from hydra.access import Role
+from hydra.agents import AgentTrouble, ForeignServer
+from hydra.service import ControllerService
+
+_MOST_RACKS: Final = 10_000
+_MOST_MB: Final = 1e6
+"""No server has a terabyte of socket buffers."""
+
+
+class AgentStatus(Document):
+    server: str
+    age_s: float = Field(description="Since its last report.")
+    stale: bool = Field(description="Silent for too long: what it reported last counts no more.")
+    waiting_mb: float = Field(description="In sockets to other racks, as reported last.")
+
+
+class Agents(Document):
+    agents: list[AgentStatus]
+
+
+class AgentSetup(Document):
+    """What an agent of this server has to know."""
+
+    server: str
+    rack: str
+    prefixes: dict[str, list[str]] = Field(description="Of every other rack, by its name.")
+    report_above_mb: float
+    report_change_mb: float
+    sample_s: float = Field(description="Between looks at the sockets.")
+    report_gap_s: float = Field(description="Shortest time between reports.")
+    repeat_s: float = Field(description="Longest time between reports.")
+    revision: str = Field(description="Another one after anything here has changed.")
+
+
+class BacklogBody(Body):
+    """What waits in a server's sockets now: complete, what is not named does not wait."""
+
+    backlog_mb: dict[Name, Annotated[float, Field(ge=0, le=_MOST_MB)]] = Field(
+        max_length=_MOST_RACKS, description="By destination rack, in 10^6 bytes."
+    )
+
+
+class AgentOrders(Document):
+    revision: str = Field(description="Of the setup in force: get it again if it is another one.")
+    optical: list[str] = Field(description="Racks that this server's rack has circuits to.")
+
+
+class _CountingRoute(APIRoute):
+    """Reports that can't be read are counted, and refused as everywhere."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def counting(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except RequestValidationError as error:
+                _note_malformed(request, str(error.errors()[0]["msg"]))
+                raise
+            except HTTPException as error:  # not even text
+                _note_malformed(request, error.detail)
+                raise
+
+        return counting
+
+
+def _note_malformed(request: Request, detail: str) -> None:
+    service: ControllerService = request.app.state.service
+    service.agents.note(AgentTrouble.MALFORMED, str(request.path_params.get("server")), detail)
+
+
+async def _own_server(server: str, caller: Asking, service: Service) -> str:
+    """Raises ForeignServer: before anything else is looked at."""
+    if caller.role is Role.AGENT and caller.name != server:
+        service.agents.note(AgentTrouble.FOREIGN, caller.name, server)
+        raise ForeignServer(f"the token of {caller.name} is not good for {server}")
+    return server
+
+
+_OwnServer = Annotated[str, Depends(_own_server)]
+_IDENTITY_PROBLEMS: Final = (FORBIDDEN, UNKNOWN_NAME)
+router = APIRouter(prefix="/v1/agents", tags=["agents"], route_class=_CountingRoute)
+
+
+@router.get("")
+def list_agents(service: Service) -> Agents:
+    """Those that have reported since the controller's start."""
+    return Agents(
+        agents=[
+            AgentStatus(
+                server=one.server, age_s=one.age_s, stale=one.stale, waiting_mb=one.waiting_mb
+            )
+            for one in service.agents.agents()
+        ]
+    )
+
+
+@router.get("/{server}", responses=responses(*_IDENTITY_PROBLEMS))
+def get_setup(server: _OwnServer, service: Service) -> AgentSetup:
+    """How to tell racks apart, and when to report."""
+    setup = service.agents.setup(server)
+    return AgentSetup(
+        server=setup.server,
+        rack=setup.rack,
+        prefixes={rack: list(prefixes) for rack, prefixes in setup.prefixes.items()},
+        report_above_mb=setup.report_above_mb,
+        report_change_mb=setup.report_change_mb,
+        sample_s=setup.sample_s,
+        report_gap_s=setup.report_gap_s,
+        repeat_s=setup.repeat_s,
+        revision=setup.revision,
+    )
+
+
+@router.put(
+    "/{server}/backlog",
+    responses=responses(
+        *_IDENTITY_PROBLEMS,
+        MALFORMED,
+        BODY_TOO_LARGE,
+        UNSUPPORTED_MEDIA_TYPE,
+        INVALID_REQUEST,
+        TOO_MANY_REQUESTS,
+    ),
+)
+def put_backlog(server: _OwnServer, body: BacklogBody, service: Service) -> AgentOrders:
+    """Report. Where the counters see no such traffic, it moves nothing."""
+    orders = service.agents.hear(server, body.backlog_mb)
+    return AgentOrders(revision=orders.revision, optical=list(orders.optical))

@@ -1,0 +1,212 @@
+"""What an agent costs its server: CPU, memory, and bytes on the wire.
+
+``python -m benchmarks.agent``. The controller is the REST server of the reference fabric, the
+sockets are real ones on loopback, the agent is ``hydra agent`` in a process of its own; a relay
+between them counts bytes, HTTP's included. Reading sockets is held against pyroute2 on the same
+kernel, reports against the worst case of c-Through (section 7): every second 4 bytes for each rack,
+which is 4 KB for 1000 of them.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Final
+
+from pyroute2 import DiagSocket
+
+from apps.agent.loop import Agent
+from apps.agent.sockets import SocketReader
+from apps.cli.client import ControllerClient
+from apps.cli.output import CommandError, UnreachableError
+from apps.configuration import load_configuration
+from apps.rest.app import create_app
+from apps.rest.server import RestServer
+from benchmarks._report import Result, report
+from benchmarks._timing import median_ms
+from tests.unit.rest.fake_service import FakeService
+
+CONFIG: Final = Path(__file__).parents[1] / "configs" / "reference.yaml"
+SERVER: Final = "r1-h1"
+SOCKETS: Final = (100, 1000, 4000)
+RUNS: Final = 15
+SECONDS: Final = 15.0
+BYTES_PER_RACK: Final = 4.0
+MB: Final = 1_000_000
+TARGET_CPU_PERCENT: Final = 2.0
+TARGET_BYTES_PER_S: Final = 4096.0
+
+
+@contextmanager
+def connections(count: int) -> Iterator[None]:
+    """So many TCP connections on loopback, each end a socket with something waiting or not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 3 * count + 256), hard))
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=128))
+        for _ in range(count // 2):  # both ends of one are here
+            client = stack.enter_context(socket.create_connection(server.getsockname()))
+            stack.enter_context(server.accept()[0])
+            client.sendall(bytes(1000))
+        yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def reading(count: int) -> Result:
+    with connections(count), SocketReader() as reader, DiagSocket() as reference:
+        reference.bind()
+
+        def by_pyroute2(_run: int) -> int:
+            families = (socket.AF_INET, socket.AF_INET6)
+            return sum(
+                message["idiag_wqueue"]
+                for family in families
+                for message in reference.get_sock_stats(family=family)
+            )
+
+        taken = median_ms(
+            {"ours": lambda _run: reader.waiting_bytes(), "pyroute2": by_pyroute2},
+            RUNS,
+            time.process_time,
+        )
+    metric = f"CPU of a look at them, median of {RUNS}"
+    return Result(
+        f"{count} sockets", metric, "ms", "lower", taken["ours"], taken["pyroute2"], "pyroute2"
+    )
+
+
+class Relay:
+    """Passes one side's bytes to the other, and counts them."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}"
+        self.sent = 0
+        self.answered = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return
+            upstream = socket.create_connection(("127.0.0.1", self._port))
+            for pair in ((client, upstream, "sent"), (upstream, client, "answered")):
+                threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket, counter: str) -> None:
+        try:
+            while data := source.recv(65536):
+                setattr(self, counter, getattr(self, counter) + len(data))
+                sink.sendall(data)
+        except OSError:
+            pass  # an end has gone; so does the other
+        finally:
+            sink.close()
+
+
+@contextmanager
+def controller() -> Iterator[Relay]:
+    fabric = load_configuration(CONFIG).fabric
+    rest = RestServer(create_app(FakeService(fabric)), "127.0.0.1", 0)
+    rest.start()
+    relay = Relay(rest.port)
+    try:
+        yield relay
+    finally:
+        relay.close()
+        rest.stop()
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mb(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() / MB
+
+
+def process(relay: Relay) -> list[Result]:
+    """The whole agent beside 1000 sockets, with nothing to tell."""
+    command = [str(Path(sys.executable).with_name("hydra")), "agent", SERVER, "--url", relay.url]
+    with connections(1000):
+        agent = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        try:
+            time.sleep(3)
+            before_s, sent = cpu_s(agent.pid), relay.sent
+            time.sleep(SECONDS)
+            percent = (cpu_s(agent.pid) - before_s) / SECONDS * 100
+            rate, memory_mb = (relay.sent - sent) / SECONDS, resident_mb(agent.pid)
+        finally:
+            agent.terminate()
+            agent.wait()
+    case = "1000 sockets, nothing to tell"
+    worst = BYTES_PER_RACK * 1000
+    return [
+        Result(case, "share of a core", "%", "lower", percent, 100.0, "a core", TARGET_CPU_PERCENT),
+        Result(case, "memory", "MB", "lower", memory_mb, 0.0, "none"),
+        Result(
+            case, "sent", "B/s", "lower", rate, worst, "c-Through's worst case", TARGET_BYTES_PER_S
+        ),
+    ]
+
+
+class Busy:
+    """Sockets to every rack, whose backlogs change by more than the threshold at every look."""
+
+    def __init__(self, racks: int) -> None:
+        fabric = load_configuration(CONFIG).fabric
+        prefixes = [rack.prefixes[0] for rack in fabric.racks if rack.prefixes][1 : racks + 1]
+        self._addresses = [(ip_network(one).network_address + 1).packed for one in prefixes]
+        self._looks = 0
+
+    def waiting_bytes(self) -> Mapping[bytes, int]:
+        self._looks += 1
+        waiting = (10 + 5 * (self._looks % 2)) * MB
+        return dict.fromkeys(self._addresses, waiting + self._looks * MB // 10)
+
+
+def worst_case(relay: Relay, racks: int) -> Result:
+    """An agent that has something new of every rack at every look."""
+    with ControllerClient(relay.url) as client:
+        path = f"/v1/agents/{SERVER}"
+        agent = Agent(path, client, Busy(racks), (UnreachableError, CommandError))
+        thread = threading.Thread(target=agent.run)
+        thread.start()
+        time.sleep(2)
+        before = relay.sent
+        time.sleep(SECONDS)
+        rate = (relay.sent - before) / SECONDS
+        agent.stop()
+        thread.join()
+    case = f"{racks} racks, each changing all the time"
+    name = "c-Through's worst case"
+    return Result(case, "sent", "B/s", "lower", rate, BYTES_PER_RACK * racks, name, 4096.0)
+
+
+def main() -> int:
+    results = [reading(count) for count in SOCKETS]
+    with controller() as relay:
+        results += process(relay)
+        results += [worst_case(relay, racks) for racks in (10, 319)]
+    report("agent", results)
+    return 0 if all(result.meets_target for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""What the controller and the agents on servers say to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from hydra.errors import HydraError
+
+
+class AgentTrouble(Enum):
+    """What can be wrong with a report."""
+
+    MALFORMED = "agent report malformed"
+    UNKNOWN_RACK = "agent report names an unknown rack"
+    OWN_RACK = "agent report names its own rack"
+    FOREIGN = "agent speaks for another server"
+    TOO_OFTEN = "agent reports too often"
+    UNCONFIRMED = "backlog without traffic"
+    """Claimed for a while, and no counter has seen a byte of it: a lie, or a dead connection."""
+
+
+class WrongReport(HydraError):
+    """A report that no honest agent of this fabric sends; it changes nothing."""
+
+
+class ForeignServer(HydraError):
+    """An agent's token is good for its own server only."""
+
+
+class TooOften(HydraError):
+    """Reports come faster than agents look at their sockets."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSetup:
+    """All that an agent has to know beforehand."""
+
+    server: str
+    rack: str
+    prefixes: Mapping[str, tuple[str, ...]]
+    """Of every other rack, by its name."""
+    report_above_mb: float
+    report_change_mb: float
+    sample_s: float
+    report_gap_s: float
+    repeat_s: float
+    revision: str
+    """Another one after anything here has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOrders:
+    """The answer to a report."""
+
+    revision: str
+    """Of the setup that is in force."""
+    optical: tuple[str, ...]
+    """Racks that the server's rack has a path of circuits to, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStatus:
+    server: str
+    age_s: float
+    """Since its last report."""
+    stale: bool
+    waiting_mb: float
+
+
+class AgentService(Protocol):
+    """Thread-safe; none of it waits for anything."""
+
+    def setup(self, server: str) -> AgentSetup:
+        """Raises UnknownName."""
+
+    def hear(self, server: str, backlog_mb: Mapping[str, float]) -> AgentOrders:
+        """Take a report in: MB by rack, complete. Raises UnknownName, WrongReport, TooOften."""
+
+    def note(self, trouble: AgentTrouble, who: str, detail: str) -> None:
+        """Count what was wrong with a report that could not be taken in."""
+
+    def agents(self) -> Sequence[AgentStatus]:
+        """Those that have reported since the start."""

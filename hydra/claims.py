@@ -1,0 +1,110 @@
+"""What servers' agents claim to have waiting, and how much of it is believed.
+
+A claim is data from a server, which may be wrong or lie. It is believed only where the counters in
+the data plane, which servers can't write, see such traffic: waiting bytes of a connection that
+works are bytes of which some are on their way. And no server can want to send more than its link.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hydra.model import RackId
+from hydra.policy import AgentPolicy
+
+_STALE_REPEATS: Final = 3
+_MBIT_PER_MB: Final = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Backlogs that count: arrays of one length."""
+
+    server: NDArray[np.intp]
+    rack: NDArray[np.intp]
+    """Where it is to go."""
+    mb: NDArray[np.float64]
+    since_s: NDArray[np.float64]
+    """When the server first said so, and has ever since."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    heard_s: float
+    mb: Mapping[RackId, float]
+    since_s: Mapping[RackId, float]
+
+
+_SILENT: Final = _Report(-math.inf, {}, {})
+
+
+@dataclass(slots=True)
+class ClaimBook:
+    """The last report of each server; one that is stale counts for nothing."""
+
+    repeat_s: float
+    _reports: dict[int, _Report] = field(init=False, default_factory=dict)
+
+    def take(self, server: int, backlog_mb: Mapping[RackId, float], now_s: float) -> None:
+        """A report replaces the one before: what it does not name does not wait."""
+        before = self._reports.get(server, _SILENT)
+        known = {} if self._is_stale(before, now_s) else before.since_s
+        self._reports[server] = _Report(
+            now_s, dict(backlog_mb), {rack: known.get(rack, now_s) for rack in backlog_mb}
+        )
+
+    def _is_stale(self, report: _Report, now_s: float) -> bool:
+        return not 0 <= now_s - report.heard_s <= _STALE_REPEATS * self.repeat_s
+
+    def servers(self) -> list[int]:
+        """All that have reported."""
+        return list(self._reports)
+
+    def heard_s(self, server: int) -> float:
+        """When the server reported last; minus infinity before it has."""
+        return self._reports.get(server, _SILENT).heard_s
+
+    def waiting_mb(self, server: int) -> float:
+        """All that its last report names."""
+        return sum(self._reports.get(server, _SILENT).mb.values())
+
+    def stale(self, server: int, now_s: float) -> bool:
+        """Whether it has not reported lately."""
+        return self._is_stale(self._reports.get(server, _SILENT), now_s)
+
+    def in_force(self, now_s: float) -> Claims:
+        rows = [
+            (server, rack, mb, report.since_s[rack])
+            for server, report in self._reports.items()
+            if not self._is_stale(report, now_s)
+            for rack, mb in report.mb.items()
+        ]
+        table = np.array(rows, dtype=np.float64).reshape(-1, 4)
+        server, rack = table[:, 0].astype(np.intp), table[:, 1].astype(np.intp)
+        return Claims(server, rack, table[:, 2], table[:, 3])
+
+
+def believed_mbps(
+    claims: Claims,
+    counted_mbps: NDArray[np.float64],
+    sending_mbps: NDArray[np.float64],
+    server_mbps: float,
+    policy: AgentPolicy,
+) -> NDArray[np.float64]:
+    """The rate that each claim adds to what is counted already; the shape is the claims'.
+
+    ``counted_mbps`` is what counters see of each claim's traffic, ``sending_mbps`` of all that its
+    server sends, and ``server_mbps`` the rate of a server's link.
+    """
+    wanted = claims.mb * (_MBIT_PER_MB / policy.empty_within_s)
+    confirmed = np.minimum(wanted, policy.confirmed_times * counted_mbps)
+    of_server = np.bincount(claims.server, confirmed)[claims.server]
+    room = np.maximum(server_mbps - sending_mbps, 0.0)
+    fits = np.divide(room, of_server, out=np.ones_like(room), where=of_server > room)
+    return confirmed * fits

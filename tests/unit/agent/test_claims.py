@@ -1,0 +1,82 @@
+"""What agents claim, and how much of it counts."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hydra.claims import ClaimBook, Claims, believed_mbps
+from hydra.model import RackId
+from hydra.policy import AgentPolicy
+
+POLICY = AgentPolicy(empty_within_s=1.0, confirmed_times=100.0)
+LINK_MBPS = 1000.0
+
+
+def claims(*rows):
+    server, rack, mb = zip(*rows, strict=True)
+    return Claims(np.array(server), np.array(rack), np.array(mb, dtype=float), np.zeros(len(mb)))
+
+
+def believed(claimed, counted, sending):
+    return believed_mbps(
+        claimed,
+        np.array(counted, dtype=float),
+        np.array(sending, dtype=float),
+        LINK_MBPS,
+        POLICY,
+    ).tolist()
+
+
+@pytest.mark.parametrize(
+    ("mb", "counted_mbps", "mbps"),
+    [
+        (10, 9, 80),
+        (10, 0, 0),  # nobody saw a byte of it
+        (10, 0.5, 50),  # a trickle does not carry any claim
+        (1000, 10, 990),  # no more than the link has left
+        (1000, 1000, 0),
+    ],
+)
+def test_what_is_believed_of_one_claim(mb, counted_mbps, mbps):
+    assert believed(claims((0, 1, mb)), [counted_mbps], [counted_mbps]) == [pytest.approx(mbps)]
+
+
+def test_a_server_shares_its_link_among_its_claims():
+    claimed = claims((0, 1, 300), (0, 2, 100), (3, 1, 10))
+    assert believed(claimed, [100, 100, 5], [200, 200, 5]) == pytest.approx([600, 200, 80])
+
+
+rows = st.tuples(st.integers(0, 3), st.integers(0, 5), st.floats(0, 1e6), st.floats(0, 2000))
+
+
+@given(st.lists(rows, min_size=1, max_size=20))
+def test_no_lie_is_worth_more_than_a_link(table):
+    server, rack, mb, counted = (np.array(column) for column in zip(*table, strict=True))
+    sending = np.bincount(server, counted)[server]
+    claimed = Claims(server, rack, mb.astype(float), np.zeros(len(mb)))
+    added = believed_mbps(claimed, counted.astype(float), sending, LINK_MBPS, POLICY)
+    room = np.maximum(LINK_MBPS - sending, 0)
+    assert (np.bincount(server, added)[server] <= room + 1e-6).all()
+    assert (added <= 100 * counted + 1e-6).all()
+    assert (added >= 0).all()
+
+
+def test_a_report_replaces_the_one_before_and_grows_stale():
+    book = ClaimBook(repeat_s=5.0)
+    book.take(2, {RackId(0): 3.0, RackId(1): 7.0}, now_s=100.0)
+    book.take(2, {RackId(1): 8.0}, now_s=101.0)
+    now = book.in_force(101.0)
+    assert (now.server.tolist(), now.rack.tolist(), now.mb.tolist()) == ([2], [1], [8.0])
+    assert now.since_s.tolist() == [100.0], "claimed since the first report of it"
+    assert book.in_force(116.0).mb.tolist() == [8.0]
+    assert book.in_force(116.1).mb.tolist() == []
+    assert book.stale(2, 116.1)
+    book.take(2, {RackId(1): 8.0}, now_s=130.0)
+    assert book.in_force(130.0).since_s.tolist() == [130.0], "what was silent begins anew"
+
+
+def test_a_clock_that_steps_back_makes_stale_and_not_eternal():
+    book = ClaimBook(repeat_s=5.0)
+    book.take(0, {RackId(1): 8.0}, now_s=1000.0)
+    assert book.in_force(10.0).mb.tolist() == []

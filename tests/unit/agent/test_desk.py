@@ -1,0 +1,128 @@
+"""Agents that are honest, lie, flood, and speak of what is not there."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from apps.agent_desk import AgentDesk
+from hydra.agents import AgentTrouble, TooOften, WrongReport
+from hydra.errors import UnknownName
+from hydra.model import NetworkState
+from hydra.policy import AgentPolicy
+from tests.unit.core.fabrics import small_fabric
+
+FABRIC = small_fabric(racks=3, planes=1, servers=1)
+POLICY = AgentPolicy(sample_s=0.25, repeat_s=5.0)
+FIRST, SECOND, _ = (server.name for server in FABRIC.servers)
+R1, R2, R3 = (rack.name for rack in FABRIC.racks)
+
+
+class Clock:
+    now_s = 1000.0
+
+    def __call__(self):
+        return self.now_s
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def desk(clock):
+    return AgentDesk(FABRIC, POLICY, NetworkState, clock)
+
+
+def counting(mbps):
+    """Counters that see so much of everything."""
+    return lambda server, _rack: (np.full(len(server), mbps), np.full(len(server), mbps))
+
+
+def test_a_confirmed_backlog_is_demand(desk):
+    orders = desk.hear(FIRST, {R2: 10.0})
+    assert orders.optical == ()
+    demand = desk.backlog_mbps(counting(5.0))
+    assert demand[0, 1] == pytest.approx(min(80, FABRIC.server_rate_mbps - 5))
+    assert np.count_nonzero(demand) == 1
+
+
+def test_a_lie_moves_nothing_and_is_counted_once(desk, clock, caplog):
+    for _ in range(80):
+        clock.now_s += 0.5
+        desk.hear(FIRST, {R2: 1e6})
+        assert not desk.backlog_mbps(counting(0.0)).any()
+    assert desk.troubles() == {AgentTrouble.UNCONFIRMED.value: 1}
+    assert len(caplog.records) == 1
+    assert f"{FIRST}: backlog without traffic (for {R2})" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("rack", "trouble"),
+    [("r99", AgentTrouble.UNKNOWN_RACK), (R1, AgentTrouble.OWN_RACK)],
+)
+def test_what_no_honest_agent_says(desk, clock, caplog, rack, trouble):
+    desk.hear(FIRST, {R2: 10.0})
+    for _ in range(3):
+        clock.now_s += 1
+        with pytest.raises(WrongReport, match=rack):
+            desk.hear(FIRST, {R3: 20.0, rack: 5.0})
+    assert desk.troubles() == {trouble.value: 3}
+    assert len(caplog.records) == 1
+    demand = desk.backlog_mbps(counting(5.0))
+    assert demand[0, 1] > 0, "the good report before still counts"
+    assert demand[0, 2] == 0
+
+
+def test_a_flood_is_refused(desk, clock, caplog):
+    desk.hear(FIRST, {R2: 10.0})
+    for _ in range(100):
+        clock.now_s += 0.001
+        with pytest.raises(TooOften):
+            desk.hear(FIRST, {R2: 99.0})
+    assert desk.troubles() == {AgentTrouble.TOO_OFTEN.value: 100}
+    assert len(caplog.records) == 1
+    assert desk.agents()[0].waiting_mb == 10.0
+
+
+def test_one_that_flooded_is_heard_again(desk, clock):
+    desk.hear(FIRST, {R2: 10.0})
+    with pytest.raises(TooOften):
+        desk.hear(FIRST, {R2: 20.0})
+    clock.now_s += 0.25
+    desk.hear(FIRST, {R2: 30.0})
+    (one,) = desk.agents()
+    assert (one.server, one.waiting_mb, one.age_s, one.stale) == (FIRST, 30.0, 0.0, False)
+
+
+def test_what_is_stale_does_not_count(desk, clock):
+    desk.hear(SECOND, {R1: 10.0})
+    clock.now_s += 15.1
+    assert not desk.backlog_mbps(counting(5.0)).any()
+    assert desk.agents()[0].stale
+
+
+def test_nobody_of_that_name(desk):
+    with pytest.raises(UnknownName, match="no server 'h99'"):
+        desk.hear("h99", {})
+    with pytest.raises(UnknownName):
+        desk.setup("h99")
+
+
+def test_the_setup_names_the_other_racks_and_its_revision_follows_the_policy(desk):
+    before = desk.setup(FIRST)
+    assert before.rack == R1
+    assert set(before.prefixes) == {R2, R3}
+    assert desk.hear(FIRST, {}).revision == before.revision
+    desk.policy = AgentPolicy(report_above_mb=2.0)
+    assert desk.setup(FIRST).revision != before.revision
+    assert desk.setup(FIRST).report_above_mb == 2.0
+
+
+def test_each_cause_is_logged_once(desk, caplog):
+    with caplog.at_level(logging.WARNING):
+        for who in (FIRST, SECOND, FIRST):
+            desk.note(AgentTrouble.FOREIGN, who, "h12")
+    assert len(caplog.records) == 1
+    assert desk.troubles() == {AgentTrouble.FOREIGN.value: 3}

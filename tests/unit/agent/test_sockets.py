@@ -1,0 +1,66 @@
+"""What waits in real sockets, held against pyroute2's reading of the same kernel."""
+
+import contextlib
+import socket
+from ipaddress import ip_address
+
+import pytest
+from pyroute2 import DiagSocket
+
+from apps.agent.buffers import send_buffers
+from apps.agent.sockets import SocketReader
+from hydra.errors import HydraError
+
+
+@contextlib.contextmanager
+def stuffed(address):
+    """A connection whose receiver reads nothing, its buffers full."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with (
+        socket.create_server((address, 0), family=family) as server,
+        socket.create_connection(server.getsockname()[:2]) as client,
+        server.accept()[0],
+    ):
+        client.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                client.send(bytes(65536))
+        yield
+
+
+@pytest.mark.parametrize("address", ["127.0.0.9", "::1"])
+def test_it_reads_what_pyroute2_reads(address):
+    key = ip_address(address).packed
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with SocketReader() as reader, DiagSocket() as reference, stuffed(address):
+        reference.bind()
+        expected = sum(
+            one["idiag_wqueue"]
+            for one in reference.get_sock_stats(family=family)
+            if one["idiag_dst"] == address and one["idiag_state"] == 1
+        )
+        assert reader.waiting_bytes()[key] == expected > 100_000
+        assert reader.waiting_bytes()[key] == expected, "and once more, on the same netlink socket"
+    with SocketReader() as reader:
+        assert key not in reader.waiting_bytes()
+
+
+def test_buffers_are_enlarged_and_restored(tmp_path):
+    setting = tmp_path / "tcp_wmem"
+    setting.write_text("4096\t16384\t4194304\n")
+    with send_buffers(100_000_000, setting):
+        assert setting.read_text().split() == ["4096", "100000000", "100000000"]
+    assert setting.read_text().split() == ["4096", "16384", "4194304"]
+
+
+def test_what_somebody_else_set_meanwhile_stays(tmp_path):
+    setting = tmp_path / "tcp_wmem"
+    setting.write_text("4096\t16384\t4194304\n")
+    with send_buffers(100_000_000, setting):
+        setting.write_text("1 2 3")
+    assert setting.read_text() == "1 2 3"
+
+
+def test_who_may_not_is_told_what_to_do(tmp_path):
+    with pytest.raises(HydraError, match="--socket-buffer-mb"), send_buffers(1, tmp_path / "no"):
+        pass

@@ -1,0 +1,151 @@
+"""Agents over HTTP: who may report for whom, and what becomes of garbage."""
+
+import json
+import secrets
+
+import httpx
+import pytest
+
+from apps.rest.app import create_app
+from apps.rest.guard import AuditLog
+from apps.rest.server import RestServer
+from apps.tokens import TokenFile, write_tokens
+from hydra.access import Role, make_token
+from hydra.agents import AgentTrouble
+from hydra.model import NetworkState, Topology, VlanId
+
+from .fake_service import relay_path
+
+NAMES = {"h11": Role.AGENT, "h21": Role.AGENT, "olaf": Role.OPERATOR, "vera": Role.VIEWER}
+REPORT = {"backlog_mb": {"r2": 12.5}}
+
+
+@pytest.fixture
+def audit_file(tmp_path):
+    return tmp_path / "audit.jsonl"
+
+
+@pytest.fixture
+def ask(service, tmp_path, audit_file):
+    """Ask as somebody: ask(name, method, path, …)."""
+    made = {
+        name: make_token(name, role, secrets.token_urlsafe(), 1.0) for name, role in NAMES.items()
+    }
+    path = tmp_path / "tokens.json"
+    write_tokens(path, [stored for _, stored in made.values()])
+    app = create_app(service, TokenFile(path), None, AuditLog(str(audit_file)))
+    server = RestServer(app, "127.0.0.1", 0)
+    server.start()
+    with httpx.Client(base_url=server.url, timeout=10, trust_env=False) as client:
+
+        def send(name, method, path, **kwargs):
+            headers = {"Authorization": f"Bearer {made[name][0]}", **kwargs.pop("headers", {})}
+            return client.request(method, path, headers=headers, **kwargs)
+
+        yield send
+    server.stop()
+
+
+def test_a_report_is_heard_and_answered(ask, service):
+    path = relay_path()
+    service.network = NetworkState(
+        1, Topology(frozenset(path.circuits), (path,)), {path: VlanId(100)}
+    )
+    setup = ask("h11", "GET", "/v1/agents/h11").json()
+    assert setup["rack"] == "r1"
+    assert setup["prefixes"]["r2"] == ["10.0.2.0/24", "fd00:10:0:2::/64"]
+    answer = ask("h11", "PUT", "/v1/agents/h11/backlog", json=REPORT)
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == {"revision": setup["revision"], "optical": ["r2"]}
+    (one,) = ask("vera", "GET", "/v1/agents").json()["agents"]
+    assert (one["server"], one["waiting_mb"], one["stale"]) == ("h11", 12.5, False)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "/v1/agents/h21/backlog", REPORT),
+        ("PUT", "/v1/agents/h21/backlog", "garbage"),
+        ("PUT", "/v1/agents/h12/backlog", REPORT),
+        ("PUT", "/v1/agents/r1/backlog", REPORT),
+        ("GET", "/v1/agents/h21", None),
+    ],
+)
+def test_an_agent_speaks_for_its_own_server_only(ask, service, caplog, method, path, body):
+    answer = ask("h11", method, path, json=body)
+    assert answer.status_code == 403
+    assert "h11 is not good for" in answer.json()["detail"]
+    assert service.agents.troubles() == {AgentTrouble.FOREIGN.value: 1}
+    assert service.agents.agents() == []
+    assert "h11: agent speaks for another server" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/agents"),
+        ("GET", "/v1/topology"),
+        ("GET", "/v1/reservations"),
+        ("GET", "/v1/servers"),
+        ("GET", "/metrics"),
+        ("POST", "/v1/reservations"),
+        ("POST", "/v1/reconfigurations"),
+    ],
+)
+def test_an_agent_may_do_nothing_else(ask, method, path):
+    assert ask("h11", method, path).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b"", 422),
+        (b"\xff\xfe\x00", 400),
+        (b"{", 400),
+        (b"[]", 422),
+        (b"{}", 422),
+        (b'{"backlog_mb": 5}', 422),
+        (b'{"backlog_mb": {"r2": "much"}}', 422),
+        (b'{"backlog_mb": {"r2": -1}}', 422),
+        (b'{"backlog_mb": {"r2": NaN}}', 422),
+        (b'{"backlog_mb": {"r2": 1e300}}', 422),
+        (b'{"backlog_mb": {"r2": null}}', 422),
+        (b'{"backlog_mb": {"": 1}}', 422),
+        (b'{"backlog_mb": {}, "more": 1}', 422),
+        (json.dumps({"backlog_mb": {f"r{n}": 1 for n in range(10_001)}}).encode(), 422),
+    ],
+)
+def test_garbage_is_counted_and_moves_nothing(ask, service, content, status):
+    headers = {"Content-Type": "application/json"}
+    answer = ask("h11", "PUT", "/v1/agents/h11/backlog", content=content, headers=headers)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert service.agents.troubles() == {AgentTrouble.MALFORMED.value: 1}
+    assert service.agents.agents() == []
+
+
+def test_unknown_racks_and_floods(ask, service):
+    path = "/v1/agents/h11/backlog"
+    assert ask("h11", "PUT", path, json={"backlog_mb": {"r9": 5}}).status_code == 422
+    assert ask("h11", "PUT", path, json=REPORT).status_code == 200
+    refused = ask("h11", "PUT", path, json=REPORT)
+    assert refused.status_code == 429
+    assert "h11 reports less than" in refused.json()["detail"]
+    assert service.agents.troubles() == {
+        AgentTrouble.UNKNOWN_RACK.value: 1,
+        AgentTrouble.TOO_OFTEN.value: 1,
+    }
+
+
+def test_an_operator_may_stand_in_for_an_agent(ask):
+    assert ask("olaf", "PUT", "/v1/agents/h12/backlog", json=REPORT).status_code == 200
+    assert ask("olaf", "PUT", "/v1/agents/h99/backlog", json=REPORT).status_code == 404
+    assert ask("vera", "PUT", "/v1/agents/h12/backlog", json=REPORT).status_code == 403
+
+
+def test_reports_do_not_fill_the_audit_log(ask, audit_file):
+    ask("h11", "PUT", "/v1/agents/h11/backlog", json=REPORT)
+    assert audit_file.read_text() == ""
+    ask("h11", "POST", "/v1/reconfigurations", json={})
+    (line,) = audit_file.read_text().splitlines()
+    assert json.loads(line)["status"] == 403
