@@ -133,6 +133,9 @@ class ControllerClient:
     def post(self, path: str, body: Mapping[str, object], *, wait: bool = False) -> JsonObject:
         return self._accepted(self._send("POST", path, body=body, wait=wait))
 
+    def put(self, path: str, body: Mapping[str, object]) -> JsonObject:
+        return self._accepted(self._send("PUT", path, body=body))
+
     def delete(self, path: str, *, wait: bool = False) -> JsonObject:
         return self._accepted(self._send("DELETE", path, wait=wait))
 
