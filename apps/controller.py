@@ -251,13 +251,15 @@ class Controller:
 
     # -- configuration ----------------------------------------------------------------------------
 
-    def reload(self) -> Reload:
-        """Read the configuration file again and apply what touches no traffic.
+    def reload(self, *, dry_run: bool = False) -> Reload:
+        """Read the configuration file again and apply what touches no traffic, or only say what.
 
         Raises ConfigError if it can't be used, and then goes on with what it has;
         DeviceUnavailable if changes under way take too long.
         """
         file = self._read_file()
+        if dry_run:
+            return reload(self._loaded, self._policy, file)[1]
         return self._ask(lambda: self._take_over(file))
 
     def reload_soon(self) -> None:
@@ -581,6 +583,10 @@ class Controller:
 
     def quarantine(self) -> Sequence[QuarantinedPort]:
         return [self._seen_now(entry) for entry in self._quarantine.entries()]
+
+    def set_aside(self, rack: str, tor_port: str, reason: str) -> QuarantinedPort:
+        """Leave a port out of planning until it is cleared. Raises UnknownName, JournalError."""
+        return self._seen_now(self._quarantine.set_aside(rack, tor_port, reason))
 
     def clear_quarantine(self, rack: str, tor_port: str) -> QuarantinedPort:
         """Returns what it was. Raises UnknownName."""

@@ -16,6 +16,8 @@ from hydra.model import CrossConnect, Fabric, PlaneId, RackId
 from hydra.policy import Policy
 from hydra.reconcile import Actual
 from hydra.roles import (
+    Alarm,
+    AlarmSource,
     Claimable,
     OpticalSwitch,
     PortVlans,
@@ -30,6 +32,8 @@ from hydra.substrate import substrate_of
 LOG = logging.getLogger("hydra.devices")
 _READERS: Final = 32
 _KEEP_S: Final = 2.0
+_ALARMS_S: Final = 5.0
+"""Between two looks for alarms."""
 
 _DeviceT = TypeVar("_DeviceT", OpticalSwitch, TorSwitch)
 _ResultT = TypeVar("_ResultT")
@@ -44,6 +48,7 @@ class _Slot(Generic[_DeviceT]):
     lock: threading.Lock = field(default_factory=threading.Lock)
     connected: bool = False
     problem: str = "not contacted yet"
+    alarms: tuple[Alarm, ...] = ()
 
     def use(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT:
         """Open if need be, act, and remember how the device is."""
@@ -53,13 +58,32 @@ class _Slot(Generic[_DeviceT]):
                     self.device.open()
                     result = action(self.device)
             except DeviceError as error:
-                self.connected = False
-                self.problem = str(error)
-                self.device.close()
+                self._lost(error)
                 raise
             self.connected = True
             self.problem = ""
             return result
+
+    def _lost(self, error: DeviceError) -> None:
+        self.connected = False
+        self.problem = str(error)
+        self.alarms = ()
+        self.device.close()
+
+    def look_for_alarms(self) -> None:
+        """Ask a device that is connected, and not in use, what it complains of."""
+        device = self.device
+        if not isinstance(device, AlarmSource) or not self.lock.acquire(blocking=False):
+            return
+        try:
+            if self.connected:
+                before, self.alarms = self.alarms, device.alarms()
+                _tell_alarms(self.device.name, before, self.alarms)
+        except DeviceError as error:
+            LOG.error("%s", error)
+            self._lost(error)
+        finally:
+            self.lock.release()
 
     def keep(self) -> None:
         """Keep the session of a claimed device alive, unless it is in use anyway."""
@@ -74,6 +98,20 @@ class _Slot(Generic[_DeviceT]):
         with self.lock:
             self.device.close()
             self.connected = False
+
+
+def _tell_alarms(name: str, before: Collection[Alarm], now: Collection[Alarm]) -> None:
+    for alarm in now:
+        if alarm not in before:
+            LOG.warning("%s: alarm %s: %s", name, _named(alarm), alarm.text)
+    for alarm in before:
+        if alarm not in now:
+            LOG.info("%s: alarm %s is over", name, _named(alarm))
+
+
+def _named(alarm: Alarm) -> str:
+    where = "" if alarm.port is None else f" at port {alarm.port}"
+    return f"{alarm.code} ({alarm.severity.value}){where}"
 
 
 def _claim(tor: TorSwitch) -> None:
@@ -98,6 +136,7 @@ class Devices:
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
         self._closing = threading.Event()
         self._keeper = threading.Thread(target=self._keep_claims, name="keeper", daemon=True)
+        self._watchman = threading.Thread(target=self._watch, name="watchman", daemon=True)
         self._planes: dict[PlaneId, _Slot[OpticalSwitch]] = {
             plane.id: _Slot(optical_switch(plane, policy.timeouts.ocs_s), metrics)
             for plane in fabric.planes
@@ -127,11 +166,19 @@ class Devices:
             more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
             raise HydraError(f"a controller is at work on this fabric already: {held[0]}{more}")
         self._keeper.start()
+        self._watchman.start()
 
     def _keep_claims(self) -> None:
         while not self._closing.wait(_KEEP_S):
             for slot in self._tors.values():
                 slot.keep()
+
+    def _watch(self) -> None:
+        """Alarms of the optical switches that have any."""
+        slots = [slot for slot in self._planes.values() if slot.device.capabilities.alarms]
+        while slots and not self._closing.wait(_ALARMS_S):
+            for slot in slots:
+                self._pool.submit(slot.look_for_alarms)
 
     def read(self, ports: Mapping[RackId, Collection[str]]) -> tuple[Actual, list[str]]:
         """All mirrors, and the VLANs of these ports, in parallel; with the names of the silent."""
@@ -205,7 +252,14 @@ class Devices:
 
     def statuses(self) -> list[DeviceStatus]:
         planes = [
-            DeviceStatus(plane.name, "optical-switch", plane.driver, slot.connected, slot.problem)
+            DeviceStatus(
+                plane.name,
+                "optical-switch",
+                plane.driver,
+                slot.connected,
+                slot.problem,
+                slot.alarms,
+            )
             for plane in self._fabric.planes
             for slot in (self._planes[plane.id],)
         ]
@@ -218,8 +272,9 @@ class Devices:
 
     def close(self) -> None:
         self._closing.set()
-        if self._keeper.is_alive():
-            self._keeper.join()
+        for thread in (self._keeper, self._watchman):
+            if thread.is_alive():
+                thread.join()
         self._pool.shutdown(wait=False, cancel_futures=True)
         for plane in self._planes.values():
             plane.close()

@@ -56,6 +56,27 @@ class Quarantine:
             if over:
                 self._try_to_save()
 
+    def set_aside(self, rack: str, tor_port: str, reason: str) -> Quarantined:
+        """Leave a port out until it is cleared, whatever was known of it before.
+
+        Raises UnknownName if there is no such port, and JournalError if the journal can't be
+        written: nothing has changed then.
+        """
+        port = self._fabric.port_by_name.get((rack, tor_port))
+        if port is None:
+            raise UnknownName(f"no optical port {rack} {tor_port}: see the wiring in the file")
+        entry = Quarantined(port.id, reason, time.time(), None)
+        with self._lock:
+            before = self._entries
+            self._entries = {**before, port.id: entry}
+            try:
+                self._save()
+            except JournalError:
+                self._entries = before
+                raise
+        LOG.info("%s %s is set aside, as asked: %s", rack, tor_port, reason)
+        return entry
+
     def clear(self, rack: str, tor_port: str) -> Quarantined:
         """Free a port now. Raises UnknownName if there is no such port or it is not in here, and
         JournalError if the journal can't be written: the port stays in quarantine then.

@@ -24,7 +24,7 @@ from hydra.policy import Policy
 from hydra.quarantine import Quarantined
 from hydra.quotas import Usage
 from hydra.reservations import Reservation, ReservationRequest
-from hydra.roles import Task, TaskState
+from hydra.roles import Alarm, Task, TaskState
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +140,8 @@ class DeviceStatus:
     driver: str
     connected: bool
     detail: str = ""
+    alarms: tuple[Alarm, ...] = ()
+    """What the device complained of when it was last asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +282,8 @@ class ControllerService(ReservationService, Protocol):
     def reconcile(self) -> Reconciliation:
         """Mend what :meth:`drift` finds. Raises DeviceUnavailable, JournalError."""
 
-    def reload(self) -> Reload:
-        """Read the configuration file again and apply what touches no traffic.
+    def reload(self, *, dry_run: bool = False) -> Reload:
+        """Read the configuration file again and apply what touches no traffic, or only say what.
 
         Raises ConfigError if it can't be used, and then goes on with what it has;
         DeviceUnavailable if changes under way take too long.
@@ -294,6 +296,12 @@ class ControllerService(ReservationService, Protocol):
         """A person says what became of a task. Raises UnknownName, LifecycleError."""
 
     def quarantine(self) -> Sequence[QuarantinedPort]: ...
+
+    def set_aside(self, rack: str, tor_port: str, reason: str) -> QuarantinedPort:
+        """Leave a port out of planning until it is cleared; what stands there stays.
+
+        Raises UnknownName, JournalError.
+        """
 
     def clear_quarantine(self, rack: str, tor_port: str) -> QuarantinedPort:
         """Returns what it was. Raises UnknownName."""

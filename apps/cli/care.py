@@ -37,21 +37,24 @@ _config_option = click.option(
 )
 
 
-@click.command(cls=Command, examples=["hydra reload", "systemctl reload hydra"])
+@click.command(
+    cls=Command, examples=["hydra reload --dry-run", "hydra reload", "systemctl reload hydra"]
+)
+@click.option("--dry-run", is_flag=True, help="Only show what it would change.")
 @url_option
 @json_option
-def reload(url: str, as_json: bool) -> None:
+def reload(dry_run: bool, url: str, as_json: bool) -> None:
     """Have the controller read its configuration file again.
 
     Applies what touches no traffic: when and why to reconfigure, drain, quarantine, audits. Lists
     what waits for the next start. With a file that can't be used nothing changes.
     """
     with ControllerClient(url) as client:
-        document = client.post("/v1/reload", {}, wait=True)
+        document = client.post("/v1/reload", {"dry_run": dry_run}, wait=True)
     if as_json:
         print_json(document)
         return
-    _print_changes("Applied", document["applied"])
+    _print_changes("Would be applied" if dry_run else "Applied", document["applied"])
     if document["waiting"]:
         _print_changes("After the next start", document["waiting"])
 

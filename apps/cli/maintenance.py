@@ -52,7 +52,11 @@ def _print_drift(title: str, items: list[JsonObject]) -> None:
 @click.group(
     cls=Group,
     invoke_without_command=True,
-    examples=["hydra quarantine", "hydra quarantine clear r1 hyt-r1-p1"],
+    examples=[
+        "hydra quarantine",
+        "hydra quarantine add r1 hyt-r1-p1 --reason 'fibre is being cleaned'",
+        "hydra quarantine clear r1 hyt-r1-p1",
+    ],
 )
 @url_option
 @json_option
@@ -67,6 +71,28 @@ def quarantine(ctx: click.Context, url: str, as_json: bool) -> None:
         print_json(document)
     else:
         _print_ports(document["ports"])
+
+
+@quarantine.command(
+    cls=Command,
+    examples=["hydra quarantine add r1 hyt-r1-p1 --reason 'fibre is being cleaned'"],
+)
+@click.argument("rack")
+@click.argument("port")
+@click.option("--reason", required=True, help="Shown wherever the port is.")
+@url_option
+@json_option
+def add(rack: str, port: str, reason: str, url: str, as_json: bool) -> None:
+    """Leave a port out of planning until it is cleared.
+
+    A circuit that stands on it stays; the next plan leads around the port.
+    """
+    with ControllerClient(url) as client:
+        document = client.put(resource(resource(_QUARANTINE, rack), port), {"reason": reason})
+    if as_json:
+        print_json(document)
+    else:
+        click.echo(f"{rack} {port} is set aside until it is cleared")
 
 
 @quarantine.command(cls=Command, examples=["hydra quarantine clear r1 hyt-r1-p1"])

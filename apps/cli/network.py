@@ -1,4 +1,4 @@
-"""Commands that only look: status, topology, demand, reconfigurations."""
+"""Commands that only look: status, devices, policy, topology, demand, reconfigurations."""
 
 from __future__ import annotations
 
@@ -47,20 +47,36 @@ def status(ctx: click.Context, wait_s: float, url: str, as_json: bool) -> None:
     """
     with ControllerClient(url) as client:
         missing = _await_readiness(client, time.monotonic() + wait_s)
-        devices = client.get("/v1/devices")["devices"]
+        many = client.get("/v1/devices")["devices"]
     if as_json:
-        print_json({"ready": not missing, "missing": missing, "devices": devices})
+        print_json({"ready": not missing, "missing": missing, "devices": many})
     else:
         click.echo("ready" if not missing else "not ready: waiting for " + ", ".join(missing))
-        print_table(
-            "Devices",
-            ("device", "kind", "driver", "connected", "detail"),
-            (
-                (d["name"], d["kind"], d["driver"], "yes" if d["connected"] else "NO", d["detail"])
-                for d in devices
-            ),
-        )
+        _print_devices(many)
     ctx.exit(ExitCode.PROBLEM if missing else ExitCode.OK)
+
+
+def _print_devices(many: Iterable[JsonObject]) -> None:
+    print_table(
+        "Devices",
+        ("device", "kind", "driver", "connected", "detail", "alarms"),
+        (
+            (
+                one["name"],
+                one["kind"],
+                one["driver"],
+                "yes" if one["connected"] else "NO",
+                one["detail"],
+                "; ".join(_alarm(alarm) for alarm in one["alarms"]),
+            )
+            for one in many
+        ),
+    )
+
+
+def _alarm(alarm: JsonObject) -> str:
+    where = "" if alarm["port"] is None else f" at port {alarm['port']}"
+    return f"{alarm['severity']} {alarm['code']}{where}: {alarm['text']}"
 
 
 def _await_readiness(client: ControllerClient, deadline_s: float) -> list[str]:
@@ -75,6 +91,47 @@ def _await_readiness(client: ControllerClient, deadline_s: float) -> list[str]:
             if not missing or time.monotonic() >= deadline_s:
                 return missing
         time.sleep(_POLL_S)
+
+
+@click.command(
+    cls=Command, examples=["hydra devices", "hydra devices --down", "hydra devices --json"]
+)
+@click.option("--down", is_flag=True, help="Only those that are not connected, or have alarms.")
+@url_option
+@json_option
+def devices(down: bool, url: str, as_json: bool) -> None:
+    """List switches, whether they are connected, and their alarms."""
+    with ControllerClient(url) as client:
+        many = client.get("/v1/devices")["devices"]
+    if down:
+        many = [one for one in many if one["alarms"] or not one["connected"]]
+    if as_json:
+        print_json({"devices": many})
+    else:
+        _print_devices(many)
+
+
+@click.command(cls=Command, examples=["hydra policy", "hydra policy --json"])
+@url_option
+@json_option
+def policy(url: str, as_json: bool) -> None:
+    """Show the policy that is in force.
+
+    `hydra reload --dry-run` shows how the configuration file differs.
+    """
+    with ControllerClient(url) as client:
+        document = client.get("/v1/policy")
+    if as_json:
+        print_json(document)
+        return
+    print_table(
+        "Policy",
+        ("key", "value", "changes"),
+        (
+            (one["key"], one["value"], "by a reload" if one["at_once"] else "at the next start")
+            for one in document["values"]
+        ),
+    )
 
 
 @click.command(

@@ -1,4 +1,4 @@
-"""Commands that ask the controller for circuits: plan, reconfigure, reserve, release."""
+"""Commands that ask the controller for circuits: plan, reserve, commit, reservations, release."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ from apps.cli.network import (
     moment,
     print_circuits,
     print_paths,
-    print_reconfiguration,
 )
 from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json, print_table
 from hydra.errors import HydraError
 from hydra.policy import MOST_PATHS_PER_PAIR
 
 _RESERVATIONS: Final = "/v1/reservations"
-_RECONFIGURATIONS: Final = "/v1/reconfigurations"
 _DEMAND = re.compile(r"(?P<src>[^:=]+):(?P<dst>[^:=]+)=(?P<mbps>[^:=]+)")
 _ONLINE: Final = frozenset({"url", "only_if_it_pays"})
 _OFFLINE: Final = frozenset(
@@ -91,7 +89,7 @@ def _read_demand(
 _Options = Sequence[Callable[[Any], Any]]
 
 
-def _with(options: _Options) -> Callable[[_F], _F]:
+def with_options(options: _Options) -> Callable[[_F], _F]:
     def decorate(command: _F) -> _F:
         for option in reversed(options):
             command = option(command)
@@ -100,7 +98,7 @@ def _with(options: _Options) -> Callable[[_F], _F]:
     return decorate
 
 
-_planning_options: _Options = (
+planning_options: _Options = (
     click.option(
         "--demand",
         metavar="SRC:DST=MBPS|FILE|KIND",
@@ -205,8 +203,8 @@ def _plan_body(options: JsonObject) -> JsonObject:
         "hydra plan --fabric 64x8@10000 --demand gravity --seed 7 --compare --plot compared.png",
     ],
 )
-@_with(_planning_options)
-@_with(_offline_options)
+@with_options(planning_options)
+@with_options(_offline_options)
 @click.pass_context
 def plan(ctx: click.Context, /, url: str, as_json: bool, **options: Any) -> None:
     """Dry run: show what a reconfiguration would change.
@@ -226,10 +224,14 @@ def plan(ctx: click.Context, /, url: str, as_json: bool, **options: Any) -> None
     for name in sorted(given & _OFFLINE):
         raise click.UsageError(f"--{name.replace('_', '-')} plans from files: add --fabric")
     with ControllerClient(url) as client:
-        document = client.post("/v1/plan", _with_demand(client, options))
+        document = client.post("/v1/plan", body_with_demand(client, options))
     if as_json:
         print_json(document)
         return
+    print_plan(document)
+
+
+def print_plan(document: JsonObject) -> None:
     verdict = document["verdict"]
     pairs = ", ".join(f"{p['src']}-{p['dst']}" for p in document["affected_pairs"])
     served, wanted = document["served_mbps"], document["demand_mbps"]
@@ -268,7 +270,7 @@ def _plan_offline(as_json: bool, given: AbstractSet[str], options: JsonObject) -
     offline.run(offline.Job(as_json=as_json, **options))
 
 
-def _with_demand(client: ControllerClient, options: JsonObject) -> JsonObject:
+def body_with_demand(client: ControllerClient, options: JsonObject) -> JsonObject:
     """The body of a request; files are read with the names of the controller's racks."""
     body = _plan_body(options)
     parts: Sequence[JsonObject | str] = options["demand"]
@@ -297,26 +299,6 @@ def _flows(source: str, racks: Sequence[str]) -> list[JsonObject]:
     except HydraError as error:
         raise CommandError(str(error)) from error
     return flows
-
-
-@click.command(cls=Command, examples=["hydra reconfigure --demand r1:r2=80 --wait"])
-@_with(_planning_options)
-@click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s for its end.")
-def reconfigure(url: str, as_json: bool, wait: bool, **options: Any) -> None:
-    """Change the topology to suit a demand.
-
-    Exit status 1 if it failed; circuits that failed alone leave it at 0 and are listed.
-    """
-    with ControllerClient(url) as client:
-        document = client.post(_RECONFIGURATIONS, _with_demand(client, options), wait=wait)
-    if as_json:
-        print_json(document)
-    else:
-        print_reconfiguration(document)
-    if document["state"] in {"failed", "refused"}:
-        raise CommandError(
-            f"reconfiguration {document['id']} {document['state']}: {document['reason']}"
-        )
 
 
 def _read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:

@@ -1,4 +1,4 @@
-"""/v1/drift, /v1/reconcile, /v1/quarantine, /v1/reload"""
+"""/v1/drift, /v1/reconcile, /v1/quarantine, /v1/policy, /v1/reload"""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from apps.rest import models, render
 from apps.rest.context import Service
 from apps.rest.problems import (
+    BODY_TOO_LARGE,
     DEVICE_UNAVAILABLE,
     INVALID_CONFIGURATION,
     INVALID_REQUEST,
@@ -47,10 +48,29 @@ def list_quarantine(service: Service) -> models.Quarantine:
     )
 
 
+@router.put(
+    "/quarantine/{rack}/{port:path}",
+    responses=responses(
+        MALFORMED, UNKNOWN_NAME, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST
+    ),
+)
+def set_aside(
+    rack: str, port: str, body: models.QuarantineBody, service: Service
+) -> models.QuarantinedPort:
+    """Leave a port out of planning until it is cleared; a circuit that stands there stays."""
+    return render.quarantined(service.fabric, service.set_aside(rack, port, body.reason))
+
+
 @router.delete("/quarantine/{rack}/{port:path}", responses=responses(UNKNOWN_NAME))
 def clear_quarantine(rack: str, port: str, service: Service) -> models.QuarantinedPort:
     """Let planning use a port again; answers with what was known of it."""
     return render.quarantined(service.fabric, service.clear_quarantine(rack, port))
+
+
+@router.get("/policy")
+def get_policy(service: Service) -> models.PolicyInForce:
+    """The policy that is in force, and which parts of it a reload can change."""
+    return render.policy(service.policy)
 
 
 @router.post(
@@ -63,6 +83,6 @@ def clear_quarantine(rack: str, port: str, service: Service) -> models.Quarantin
         DEVICE_UNAVAILABLE,
     ),
 )
-def reload(_body: models.ReloadBody, service: Service) -> models.Reload:
+def reload(body: models.ReloadBody, service: Service) -> models.Reload:
     """Read the configuration file again and apply what touches no traffic, or nothing at all."""
-    return render.reload(service.reload())
+    return render.reload(service.reload(dry_run=body.dry_run))

@@ -14,7 +14,7 @@ from hydra.drift import DriftKind
 from hydra.events import EventKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.reservations import LATEST_UNIX_S
-from hydra.roles import TaskState
+from hydra.roles import Severity, TaskState
 from hydra.service import DemandSource
 
 LONGEST_HOLD_S: Final = 3600.0
@@ -173,7 +173,15 @@ class ReconcileBody(Body):
 
 
 class ReloadBody(Body):
-    """Nothing can be chosen."""
+    """Whether to do it."""
+
+    dry_run: bool = Field(default=False, description="Only say what it would change.")
+
+
+class QuarantineBody(Body):
+    """Why a port is set aside."""
+
+    reason: str = Field(min_length=1, max_length=200)
 
 
 class TaskBody(Body):
@@ -517,12 +525,20 @@ class Webhooks(Document):
 # --- operations -----------------------------------------------------------------------------
 
 
+class Alarm(Document):
+    severity: Severity
+    port: int | None = Field(description="Null: the device as a whole.")
+    code: str
+    text: str
+
+
 class Device(Document):
     name: str
     kind: str
     driver: str
     connected: bool
     detail: str
+    alarms: list[Alarm] = Field(description="Those that stood when it was last asked.")
 
 
 class Devices(Document):
@@ -619,6 +635,16 @@ class ConfigurationChange(Document):
     key: str = Field(description="Path in the file, such as `policy.epoch_s`.")
     before: str
     after: str
+
+
+class PolicyValue(Document):
+    key: str = Field(description="Path in the file, such as `policy.epoch_s`.")
+    value: str
+    at_once: bool = Field(description="A reload changes it; else the next start does.")
+
+
+class PolicyInForce(Document):
+    values: list[PolicyValue]
 
 
 class Reload(Document):

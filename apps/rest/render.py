@@ -9,7 +9,7 @@ import numpy as np
 from apps.rest import models
 from apps.wiring import wired_name, wired_to
 from hydra.access import Caller
-from hydra.config.reload import Change, Reload
+from hydra.config.reload import Change, Reload, in_force
 from hydra.decisions import Decision, SeenDemand, Verdict
 from hydra.errors import Alternative
 from hydra.events import Event, Progress
@@ -25,6 +25,7 @@ from hydra.model import (
     RackId,
     VlanId,
 )
+from hydra.policy import Policy
 from hydra.reservations import Reservation
 from hydra.roles import Task
 from hydra.service import (
@@ -315,6 +316,10 @@ def device(status: DeviceStatus) -> models.Device:
         driver=status.driver,
         connected=status.connected,
         detail=status.detail,
+        alarms=[
+            models.Alarm(severity=one.severity, port=one.port, code=one.code, text=one.text)
+            for one in status.alarms
+        ],
     )
 
 
@@ -404,6 +409,15 @@ def explanation(fabric: Fabric, found: Explanation) -> models.Explanation:
         reservations=list(found.reservations),
         decisions=[decision(fabric, one) for one in found.decisions],
         lines=list(found.lines),
+    )
+
+
+def policy(policy: Policy) -> models.PolicyInForce:
+    return models.PolicyInForce(
+        values=[
+            models.PolicyValue(key=key, value=value, at_once=at_once)
+            for key, value, at_once in in_force(policy)
+        ]
     )
 
 

@@ -63,6 +63,18 @@ def reload(running: Loaded, policy: Policy, file: Loaded) -> tuple[Policy, Reloa
     return wanted, Reload(tuple(applied), tuple(later))
 
 
+def in_force(policy: Policy) -> Iterator[tuple[str, str, bool]]:
+    """Each value of a policy as (path in the file, value in words, whether a reload changes it)."""
+    for key, value in asdict(policy).items():
+        at_once = key in AT_ONCE
+        if isinstance(value, dict):
+            yield from (
+                (f"policy.{key}.{one}", _word(part), at_once) for one, part in value.items()
+            )
+        else:
+            yield f"policy.{key}", _word(value), at_once
+
+
 def _changes(where: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:
     for key, old in before.items():
         new = after[key]

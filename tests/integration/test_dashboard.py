@@ -85,7 +85,7 @@ def test_a_circuit_that_moves_is_seen_to_drain(network, page):
     page.evaluate(WATCH)
     network.change("r1", "r2", "p2")
     expect(page.locator("#circuits tbody")).to_contain_text("r1 – r2p2")
-    expect(page.locator("#reconfiguration-facts")).to_contain_text("1 circuits up, 1 down")
+    expect(page.locator("#reconfiguration-facts")).to_contain_text("1 circuit up, 1 down")
     shown = page.evaluate("window.shown")
     assert "draining" in shown[: shown.index("done")], shown
 

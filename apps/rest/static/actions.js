@@ -1,8 +1,8 @@
 // What an operator does from the page: each asks first, and shows what would come of it.
 
 import { get, send } from "./api.js";
-import { by, clock, el, mbps } from "./dom.js";
-import { describe } from "./why.js";
+import { by, clock, count, el, mbps, row } from "./dom.js";
+import { along, describe, uses } from "./why.js";
 
 const MOST_LINES = 12;
 
@@ -45,7 +45,7 @@ export async function plan() {
     const lines = [...dry.connect.map((one) => `up: ${describe(one)}`), ...dry.disconnect.map((one) => `down: ${describe(one)}`)];
     const text = [
       el("p", {}, `For the demand as measured: ${mbps(dry.served_mbps)} of ${mbps(dry.demand_mbps)} Mb/s would be served. ${dry.verdict.pays ? "It pays" : "It does not pay"}: ${dry.verdict.reason}.`),
-      el("p", {}, `${dry.connect.length} circuits up, ${dry.disconnect.length} down, ${dry.retagged_ports} ports, ${dry.rules} rules; ${dry.affected_pairs.length} rack pairs go electrically meanwhile.`),
+      el("p", {}, `${count(dry.connect.length, "circuit")} up, ${dry.disconnect.length} down, ${count(dry.retagged_ports, "port")}, ${count(dry.rules, "rule")}. ${count(dry.affected_pairs.length, "rack pair")} without circuits meanwhile.`),
       list(lines),
     ];
     if (!(await ask("Dry run", text, lines.length ? "Carry it out" : ""))) return false;
@@ -54,10 +54,52 @@ export async function plan() {
   return (await tried("Not carried out", () => send("POST", "/v1/reconfigurations", body))) !== null;
 }
 
+function table(heads, many) {
+  const head = el("thead", {}, el("tr", {}, ...heads.map((text) => el("th", {}, text))));
+  return el("table", {}, head, el("tbody", {}, ...many.map((cells) => row(...cells))));
+}
+
+// The file is where the policy is written; what a new reading of it would change is the dry run.
+export async function policy() {
+  const { values } = await get("/v1/policy");
+  const file = await send("POST", "/v1/reload", { dry_run: true }).catch((error) => error);
+  const changes = (many) => many.map((one) => [one.key, one.before, one.after]);
+  const text = [];
+  if (file instanceof Error) {
+    text.push(el("p", {}, `The file can't be taken over: ${file.message}`));
+  } else if (file.applied.length || file.waiting.length) {
+    if (file.applied.length) text.push(el("h3", {}, "The file differs, and can be taken over at once"), table(["key", "in force", "file"], changes(file.applied)));
+    if (file.waiting.length) text.push(el("h3", {}, "Waits for the next start"), table(["key", "in force", "file"], changes(file.waiting)));
+  } else {
+    text.push(el("p", {}, "The configuration file says the same: there is nothing to take over."));
+  }
+  const shown = values.map((one) => [one.key.replace("policy.", ""), one.value, one.at_once ? "by a reload" : "at the next start"]);
+  text.push(el("h3", {}, "In force"), el("div", { className: "scroll", tabIndex: 0 }, table(["key", "value", "changes"], shown)));
+  if (!(await ask("Policy", text, file.applied?.length ? "Take it over" : ""))) return false;
+  return (await tried("Not taken over", () => send("POST", "/v1/reload", {}))) !== null;
+}
+
 const place = (rack, port) => `/v1/quarantine/${encodeURIComponent(rack)}/${encodeURIComponent(port)}`;
 
 export async function clearQuarantine({ rack, port, since_unix_s: since, reason }) {
   const text = `In quarantine since ${clock(since)}: ${reason}. Planning may use it again at once; no circuit changes now.`;
   if (!(await ask(`Clear ${rack} ${port}?`, [el("p", {}, text)], "Clear it"))) return false;
   return (await tried("Not cleared", () => send("DELETE", place(rack, port)))) !== null;
+}
+
+const touches = (circuit, rack, port) => [circuit.a, circuit.b].some((end) => end.rack === rack && end.port === port);
+
+export async function setAside(rack, port) {
+  const { circuits, paths } = await get("/v1/topology");
+  const circuit = circuits.find((one) => touches(one, rack, port));
+  const users = circuit ? paths.filter((path) => uses(path, circuit)) : [];
+  const text = circuit
+    ? [`${describe(circuit)} stands on it and stays until the next change, which leads around it.`, ...users.map((path) => `It carries ${along(path)}.`)]
+    : ["No circuit stands on it."];
+  const reason = el("input", { required: true, maxLength: 200 });
+  const form = el("label", {}, "Why? ", reason);
+  const parts = [el("p", {}, "No plan uses it until it is cleared; no circuit changes now."), list(text), form];
+  if (!(await ask(`Set ${rack} ${port} aside?`, parts, "Set it aside"))) return false;
+  const body = { reason: reason.value.trim() || "set aside on the dashboard" };
+  return (await tried("Not set aside", () => send("PUT", place(rack, port), body))) !== null;
 }

@@ -1,8 +1,8 @@
 // The dashboard: reads the API, draws, and reads again when something happens.
 
-import { clearQuarantine, plan } from "./actions.js";
+import { clearQuarantine, plan, policy, setAside } from "./actions.js";
 import { Refused, follow, get, signIn } from "./api.js";
-import { by, clock, el, mbps, options, row, rows } from "./dom.js";
+import { by, clock, count, el, mbps, options, row, rows } from "./dom.js";
 import * as heat from "./heat.js";
 import * as ring from "./ring.js";
 import { calendar, gantt, span } from "./timeline.js";
@@ -99,9 +99,9 @@ function render() {
   by("name").textContent = topology.fabric;
   const total = demand.entries.reduce((sum, entry) => sum + entry.rate_mbps, 0);
   const ready = el("span", { className: missing.length ? "bad" : "good" }, missing.length ? "✗ not ready" : "✓ ready");
-  by("summary").replaceChildren(ready, ` · epoch ${topology.epoch} · ${topology.racks.length} racks · ${topology.planes.length} planes · ${topology.circuits.length} circuits · ${topology.paths.length} paths`);
+  by("summary").replaceChildren(ready, ` · epoch ${topology.epoch} · ${count(topology.racks.length, "rack")} · ${count(topology.planes.length, "plane")} · ${count(topology.circuits.length, "circuit")} · ${count(topology.paths.length, "path")}`);
   by("summary").title = missing.join("\n");
-  by("demand-summary").textContent = demand.source === "none" ? "No demand has been measured yet." : `${mbps(total)} Mb/s measured${demand.stale.length ? `; counters are late from ${demand.stale.length} servers` : ""}.${topology.racks.length <= FRAMED_RACKS ? " Framed pairs have a path of circuits." : ""}`;
+  by("demand-summary").textContent = demand.source === "none" ? "No demand has been measured yet." : `${mbps(total)} Mb/s measured${demand.stale.length ? `; counters are late from ${count(demand.stale.length, "server")}` : ""}.${topology.racks.length <= FRAMED_RACKS ? " Framed pairs have a path of circuits." : ""}`;
   renderFabric();
   heat.update(by("heat"), topology, demand);
   renderReconfigurations();
@@ -185,7 +185,7 @@ function renderReconfiguration() {
     return;
   }
   const failed = one.failures.map((failure) => `${describe(failure.circuit)}: ${failure.reason}`);
-  const facts = [`${one.id}: ${one.state}`, `${one.connected.length} circuits up, ${one.disconnected.length} down`, `${one.rules_pushed} rules`, one.reason, ...failed];
+  const facts = [`${one.id}: ${one.state}`, `${count(one.connected.length, "circuit")} up, ${one.disconnected.length} down`, count(one.rules_pushed, "rule"), one.reason, ...failed];
   by("reconfiguration-facts").textContent = facts.filter(Boolean).join(" · ");
   by("timeline").replaceChildren(gantt(one));
 }
@@ -204,12 +204,27 @@ function renderReservations() {
 
 function renderDevices() {
   const away = seen.devices.filter((one) => !one.connected);
-  by("device-summary").textContent = away.length ? `${away.length} of ${seen.devices.length} are not connected.` : `All ${seen.devices.length} are connected.`;
-  const shown = [...away, ...seen.devices.filter((one) => one.connected && one.kind !== "vswitch")].slice(0, 100);
+  const complaints = seen.devices.reduce((sum, one) => sum + one.alarms.length, 0);
+  const answering = away.length ? `${away.length} of ${seen.devices.length} are not connected` : `All ${seen.devices.length} are connected`;
+  by("device-summary").textContent = `${answering}; ${complaints ? count(complaints, "alarm") : "no alarms"}.`;
+  const others = seen.devices.filter((one) => one.connected && one.kind !== "vswitch");
+  const shown = [...away, ...others.sort((a, b) => b.alarms.length - a.alarms.length)].slice(0, 100);
   rows(by("devices"), shown.map((one) => row(one.name, one.kind, one.connected
-    ? el("span", { className: "good" }, `✓ ${one.detail || "connected"}`)
+    ? el("div", {}, el("span", { className: "good" }, `✓ ${one.detail || "connected"}`), ...alarms(one))
     : el("span", { className: "bad" }, `✗ ${one.detail || "not connected"}`))), "No devices.");
   keepFocus(by("quarantine"), () => rows(by("quarantine"), seen.quarantine.map(quarantineRow), "No port is in quarantine."));
+}
+
+// The ports that circuits show; others may be typed.
+function offerPorts() {
+  const rack = by("aside-rack").value.trim();
+  const ends = seen.topology.circuits.flatMap((one) => [one.a, one.b]);
+  const ports = ends.filter((end) => end.rack === rack).map((end) => end.port);
+  by("ports").replaceChildren(...[...new Set(ports)].map((value) => el("option", { value })));
+}
+
+function alarms(device) {
+  return device.alarms.map((one) => el("div", { className: "bad" }, `▲ ${one.severity} ${one.code}${one.port === null ? "" : ` at port ${one.port}`}: ${one.text}`));
 }
 
 function quarantineRow(port) {
@@ -242,6 +257,12 @@ async function listen() {
 }
 
 by("plan").addEventListener("click", () => act(plan));
+by("policy").addEventListener("click", () => act(policy));
+by("aside").addEventListener("submit", (event) => {
+  event.preventDefault();
+  act(() => setAside(by("aside-rack").value.trim(), by("aside-port").value.trim()));
+});
+by("aside-rack").addEventListener("input", offerPorts);
 by("plane").addEventListener("change", renderFabric);
 by("rack").addEventListener("input", renderFabric);
 by("reconfiguration").addEventListener("change", renderReconfiguration);

@@ -3,7 +3,7 @@
 import { el, clock, mbps } from "./dom.js";
 
 const ends = (one) => [one.a.rack, one.a.port, one.b.rack, one.b.port, one.plane].join(" ");
-const uses = (path, circuit) => path.hops.some((hop) =>
+export const uses = (path, circuit) => path.hops.some((hop) =>
   hop.plane === circuit.plane &&
   [[hop.from_rack, hop.from_port], [hop.to_rack, hop.to_port]].every(([rack, port]) =>
     [circuit.a, circuit.b].some((end) => end.rack === rack && end.port === port)));

@@ -111,3 +111,24 @@ def test_records_go_by_name():
     assert read_quarantine(FABRIC, {**record, "port": "gone"}) is None
     reordered = replace(FABRIC, ports=(replace(PORT, id=PortId(0)),))
     assert read_quarantine(reordered, record) == replace(entry, port=PortId(0))
+
+
+def test_a_port_is_set_aside_by_hand_until_it_is_cleared(journal, clock):
+    quarantine = Quarantine(FABRIC, journal, 60.0)
+    quarantine.set_aside(*NAMES, "fibre is cleaned")
+    clock.now_s += 1e6
+    quarantine.passed([SECOND])
+    assert quarantine.blocked() == {SECOND}
+    again = Quarantine(FABRIC, journal, 60.0)
+    again.load()
+    assert [entry.reason for entry in again.entries()] == ["fibre is cleaned"]
+    with pytest.raises(UnknownName, match="no optical port nowhere x"):
+        quarantine.set_aside("nowhere", "x", "why")
+
+
+def test_what_can_not_be_written_down_is_not_set_aside(journal):
+    quarantine = Quarantine(FABRIC, journal, 60.0)
+    journal.close()
+    with pytest.raises(JournalError):
+        quarantine.set_aside(*NAMES, "fibre is cleaned")
+    assert quarantine.entries() == []

@@ -45,6 +45,13 @@ def epoch(config):
 # --- reload ---------------------------------------------------------------------------------
 
 
+def test_a_dry_run_of_reload_changes_nothing(call, service):
+    result = call("reload", "--dry-run")
+    assert result.exit_code == 0
+    assert "Would be applied" in result.stdout
+    assert service.reloads == 0
+
+
 def test_reload_shows_what_changed_and_what_waits(call):
     result = call("reload")
     assert result.exit_code == 0

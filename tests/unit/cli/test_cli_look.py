@@ -161,3 +161,18 @@ def test_every_command_has_a_manual_page(tmp_path):
     pages = {path.name for path in tmp_path.iterdir()}
     assert {"hydra.1", "hydra-top.1", "hydra-backup.1", "hydra-quarantine-clear.1"} <= pages
     assert ".TH" in (tmp_path / "hydra-top.1").read_text()
+
+
+def test_devices_with_their_alarms(call):
+    text = call("devices").stdout
+    assert "major LOS at port 3: no light at the input" in text
+    assert "never connected" in text
+    down = json.loads(call("devices", "--down", "--json").stdout)["devices"]
+    assert [one["name"] for one in down] == ["p1", "h42"]
+
+
+def test_the_policy_in_force(call):
+    text = call("policy").stdout
+    assert "policy.epoch_s" in text
+    assert "at the next start" in text
+    assert json.loads(call("policy", "--json").stdout)["values"][0]["key"] == "policy.mode"

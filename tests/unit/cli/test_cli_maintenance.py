@@ -48,3 +48,14 @@ def test_reconcile_mends(call, service):
 def test_reconcile_tells_what_it_could_not_mend(call, service):
     service.unmendable = service.drifting[1:]
     assert call("reconcile").exit_code == 1
+
+
+def test_quarantine_add(call):
+    result = call("quarantine", "add", "r3", "hyt-r3-p1", "--reason", "cleaning")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "r3 hyt-r3-p1 is set aside until it is cleared\n",
+    )
+    refused = call("quarantine", "add", "r3", "nothing", "--reason", "x", "--json")
+    assert refused.exit_code == 1
+    assert "no optical port r3 nothing" in refused.stderr

@@ -25,6 +25,7 @@ ELSEWHERE = {
     "hydra device tasks": "tests/unit/cli/test_cli_people.py",
     "hydra device confirm": "tests/unit/cli/test_cli_people.py",
     "hydra experiment": "tests/unit/experiments/test_experiments.py",
+    "hydra apply": "tests/unit/cli/test_cli_apply.py",
     "hydra mpirun": "tests/unit/cli/test_mpirun.py",
     "make demo": "tests/integration/test_demo.py",
     "curl": "tests/unit/rest/test_docs.py",

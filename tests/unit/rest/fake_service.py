@@ -32,6 +32,7 @@ from hydra.model import (
 from hydra.policy import Policy
 from hydra.quarantine import Quarantined
 from hydra.reservations import ReservationBook
+from hydra.roles import Alarm, Severity
 from hydra.service import (
     CircuitFailure,
     DemandReport,
@@ -49,6 +50,7 @@ from hydra.service import (
 )
 
 CREATED_UNIX_S = 1_700_000_000.0
+ALARM = Alarm(Severity.MAJOR, 3, "LOS", "no light at the input")
 
 
 def relay_path() -> Path:
@@ -73,6 +75,7 @@ class FakeService:
             Drift(DriftKind.VLANS, "r1", "hyt-r1-p1", "100", "4000"),
         ]
         self.unmendable: list[Drift] = []
+        self.reloads = 0
         self.quarantined = [
             QuarantinedPort(
                 Quarantined(PortId(0), "no carrier at r1", CREATED_UNIX_S, CREATED_UNIX_S + 60),
@@ -327,7 +330,7 @@ class FakeService:
 
     def devices(self):
         return [
-            DeviceStatus("p1", "optical-switch", "polatis-scpi", True),
+            DeviceStatus("p1", "optical-switch", "polatis-scpi", True, "", (ALARM,)),
             DeviceStatus("h42", "vswitch", "openflow", False, "never connected"),
         ]
 
@@ -340,8 +343,9 @@ class FakeService:
         self.drifting = self.unmendable
         return Reconciliation(found, self.drift(), ("c0", "c1"))
 
-    def reload(self):
+    def reload(self, *, dry_run=False):
         self._may_fail()
+        self.reloads += not dry_run
         return Reload(
             (Change("policy.epoch_s", "10.0", "5.0"),), (Change("fabric.racks", "4", "5"),)
         )
@@ -359,6 +363,14 @@ class FakeService:
 
     def quarantine(self):
         return self.quarantined
+
+    def set_aside(self, rack: str, tor_port: str, reason: str):
+        port = self.fabric.port_by_name.get((rack, tor_port))
+        if port is None:
+            raise UnknownName(f"no optical port {rack} {tor_port}")
+        entry = Quarantined(port.id, reason, CREATED_UNIX_S, None)
+        self.quarantined.append(QuarantinedPort(entry, False))
+        return self.quarantined[-1]
 
     def clear_quarantine(self, rack: str, tor_port: str):
         for one in self.quarantined:

@@ -33,7 +33,7 @@ READ = {"GET /v1/topology", "GET /v1/demand", "GET /v1/devices", "GET /v1/decisi
 READ |= {"GET /v1/reconfigurations", "GET /v1/reconfigurations/{reconfiguration_id}"}
 READ |= {"GET /v1/explanations/circuits/{a}/{b}"}
 READ |= {"GET /v1/drift", "GET /v1/quarantine", "GET /v1/devices/{name}/tasks"}
-READ |= {"GET /metrics"}
+READ |= {"GET /metrics", "GET /v1/policy"}
 OWN_READ = {"GET /v1/reservations", "GET /v1/reservations/{reservation_id}"}
 OWN_READ |= {"GET /v1/groups/{group_id}", "GET /v1/events", "GET /v1/quotas"}
 OWN_READ |= {"GET /v1/servers"}
@@ -49,7 +49,8 @@ OPERATE = (
     | {"POST /v1/reconcile", "POST /v1/reload"}
     | {"POST /v1/webhooks", "PUT /v1/webhooks/{webhook_id}", "DELETE /v1/webhooks/{webhook_id}"}
     | AGENT
-    | {"DELETE /v1/quarantine/{rack}/{port}", "POST /v1/devices/{name}/tasks/{task_id}"}
+    | {"PUT /v1/quarantine/{rack}/{port}", "DELETE /v1/quarantine/{rack}/{port}"}
+    | {"POST /v1/devices/{name}/tasks/{task_id}"}
 )
 PUBLIC = {"GET /healthz", "GET /readyz", "GET /problems/{slug}", "GET /openapi.json"}
 PUBLIC |= {"GET /docs", "GET /docs/start.js", "GET /docs/{name}"}

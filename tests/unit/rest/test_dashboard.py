@@ -45,7 +45,7 @@ def shoot(page: Page, name: str) -> None:
 def test_everything_is_shown(server, network, page):
     page.goto(server.url)
     expect(page.locator("#summary")).to_have_text(
-        "✓ ready · epoch 3 · 4 racks · 2 planes · 2 circuits · 1 paths"
+        "✓ ready · epoch 3 · 4 racks · 2 planes · 2 circuits · 1 path"
     )
     expect(page.locator("#connection")).to_have_text("● live")
     expect(page.locator("#circuits tbody tr")).to_have_count(2)
@@ -141,6 +141,45 @@ def test_a_quarantine_is_cleared_after_a_question(server, network, page):
     expect(page.locator("#ask")).to_contain_text("no carrier at r1")
     page.get_by_role("button", name="Clear it").click()
     expect(page.locator("#quarantine tbody tr")).to_have_count(1)
+
+
+def test_a_port_is_set_aside_after_a_question(server, network, page):
+    page.goto(server.url)
+    expect(page.locator("#circuits tbody tr")).to_have_count(2)
+    page.locator("#aside-rack").fill("r2")
+    page.locator("#aside-port").fill("hyt-r2-p2")
+    page.get_by_role("button", name="Set aside…").click()
+    ask = page.locator("#ask")
+    expect(ask).to_contain_text("r2 =p2= r3 stands on it")
+    expect(ask).to_contain_text("It carries r1 =p1= r3 =p2= r2.")
+    ask.get_by_label("Why?").fill("fibre is cleaned")
+    shoot(page, "aside")
+    ask.get_by_role("button", name="Set it aside").click()
+    expect(page.locator("#quarantine")).to_contain_text("fibre is cleaned")
+    assert network.quarantined[-1].entry.until_unix_s is None
+
+
+def test_the_policy_is_shown_and_taken_over_after_a_question(server, network, page):
+    page.goto(server.url)
+    page.get_by_role("button", name="Policy…").click()
+    ask = page.locator("#ask")
+    expect(ask).to_contain_text("policy.epoch_s10.05.0")
+    expect(ask).to_contain_text("Waits for the next start")
+    expect(ask).to_contain_text("modeon-requestby a reload")
+    shoot(page, "policy")
+    ask.get_by_role("button", name="Leave it").click()
+    assert network.reloads == 0
+    page.get_by_role("button", name="Policy…").click()
+    page.get_by_role("button", name="Take it over").click()
+    expect(ask).not_to_be_visible()
+    page.wait_for_timeout(300)
+    assert network.reloads == 1
+
+
+def test_alarms_are_shown_with_their_device(server, network, page):
+    page.goto(server.url)
+    expect(page.locator("#device-summary")).to_contain_text("1 alarm.")
+    expect(page.locator("#devices")).to_contain_text("▲ major LOS at port 3: no light at the input")
 
 
 def test_names_are_text_and_never_markup(server, network, page):

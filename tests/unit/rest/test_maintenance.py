@@ -67,3 +67,35 @@ def test_a_controller_that_is_busy_for_long_says_so(client, service):
     answer = client.get("/v1/drift")
     assert answer.status_code == 503
     assert "busy with other changes" in answer.json()["detail"]
+
+
+def test_a_port_is_set_aside_by_hand(client):
+    done = client.put("/v1/quarantine/r3/hyt-r3-p1", json={"reason": "fibre is cleaned"})
+    assert done.status_code == 200
+    assert (done.json()["reason"], done.json()["until_unix_s"]) == ("fibre is cleaned", None)
+    assert "r3" in {port["rack"] for port in client.get("/v1/quarantine").json()["ports"]}
+    unknown = client.put("/v1/quarantine/r3/nothing", json={"reason": "x"})
+    assert (unknown.status_code, unknown.json()["type"]) == (404, "/problems/unknown-name")
+    assert client.put("/v1/quarantine/r3/hyt-r3-p1", json={"reason": ""}).status_code == 422
+
+
+def test_a_dry_run_of_a_reload_takes_nothing_over(client, service):
+    told = client.post("/v1/reload", json={"dry_run": True}).json()
+    assert service.reloads == 0
+    assert client.post("/v1/reload", json={}).json() == told
+    assert service.reloads == 1
+
+
+def test_the_policy_in_force_says_what_a_reload_changes(client):
+    values = {one["key"]: one for one in client.get("/v1/policy").json()["values"]}
+    assert values["policy.mode"] == {"key": "policy.mode", "value": "on-request", "at_once": True}
+    assert values["policy.drain.reads"]["value"] == "3"
+    assert not values["policy.max_hops"]["at_once"]
+
+
+def test_devices_show_their_alarms(client):
+    switch, vswitch = client.get("/v1/devices").json()["devices"]
+    assert switch["alarms"] == [
+        {"severity": "major", "port": 3, "code": "LOS", "text": "no light at the input"}
+    ]
+    assert vswitch["alarms"] == []

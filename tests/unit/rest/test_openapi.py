@@ -33,7 +33,9 @@ ROUTES = {
     ("POST", "/v1/reconcile"),
     ("POST", "/v1/reload"),
     ("GET", "/v1/quarantine"),
+    ("PUT", "/v1/quarantine/{rack}/{port}"),
     ("DELETE", "/v1/quarantine/{rack}/{port}"),
+    ("GET", "/v1/policy"),
     ("GET", "/v1/devices"),
     ("GET", "/v1/devices/{name}/tasks"),
     ("POST", "/v1/devices/{name}/tasks/{task_id}"),
@@ -101,7 +103,7 @@ def test_requests_refuse_unknown_fields(description):
 def test_numbers_carry_their_unit(description):
     """Or count something, or name one: an HTTP status, a VLAN-ID, a port of a panel, a task."""
     plain = {"status", "vlan", "epoch", "current_epoch", "rules", "rules_pushed"}
-    plain |= {"retagged_ports", "ports_retagged", "ingress", "egress", "id"}
+    plain |= {"retagged_ports", "ports_retagged", "ingress", "egress", "port", "id"}
     plain |= {"max_reservations", "reservations", "waiting", "delivered", "refused", "missed"}
     plain |= {"times", "priority", "max_priority"}
     for name, schema in description["components"]["schemas"].items():

@@ -1,0 +1,85 @@
+"""Commands that change the topology: apply, for people, and reconfigure, for scripts."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from apps.cli.client import WAIT_S, ControllerClient, JsonObject, resource
+from apps.cli.command import Command
+from apps.cli.network import print_reconfiguration
+from apps.cli.output import CommandError, print_json
+from apps.cli.planning import body_with_demand, planning_options, print_plan, with_options
+from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
+
+_PATH: Final = "/v1/reconfigurations"
+_LOOK_S: Final = 0.1
+_OVER: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if not after)
+_COURSE: Final = [state for state in ReconfigurationState if state not in _OVER]
+"""Through which a reconfiguration goes, in order."""
+
+
+@click.command(
+    cls=Command, examples=["hydra apply --demand r1:r2=80", "hydra apply --yes --json | jq .state"]
+)
+@with_options(planning_options)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
+    """Show what would change, ask, and carry it out.
+
+    Waits for the end. Exit status 1 if it failed; circuits that failed alone leave it at 0 and are
+    listed.
+    """
+    with ControllerClient(url) as client:
+        body = body_with_demand(client, options)
+        dry_run = client.post("/v1/plan", body)
+        if not as_json:
+            print_plan(dry_run)
+        if not yes:
+            click.confirm("Carry it out?", abort=True, err=True)
+        document = _followed(client, client.post(_PATH, body)["id"])
+    _tell(document, as_json)
+
+
+def _followed(client: ControllerClient, identifier: str) -> JsonObject:
+    """A reconfiguration once it is over; on a terminal, with a bar of its substeps."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("queued", total=len(_COURSE))
+        while True:
+            document = client.get(resource(_PATH, identifier))
+            state = ReconfigurationState(document["state"])
+            done = len(_COURSE) if state in _OVER else _COURSE.index(state)
+            bar.update(task, completed=done, description=state.value)
+            if state in _OVER:
+                return document
+            time.sleep(_LOOK_S)
+
+
+@click.command(cls=Command, examples=["hydra reconfigure --demand r1:r2=80 --wait"])
+@with_options(planning_options)
+@click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s for its end.")
+def reconfigure(url: str, as_json: bool, wait: bool, **options: Any) -> None:
+    """Change the topology to suit a demand.
+
+    Exit status 1 if it failed; circuits that failed alone leave it at 0 and are listed.
+    """
+    with ControllerClient(url) as client:
+        document = client.post(_PATH, body_with_demand(client, options), wait=wait)
+    _tell(document, as_json)
+
+
+def _tell(document: JsonObject, as_json: bool) -> None:
+    if as_json:
+        print_json(document)
+    else:
+        print_reconfiguration(document)
+    if document["state"] in {"failed", "refused"}:
+        raise CommandError(
+            f"reconfiguration {document['id']} {document['state']}: {document['reason']}"
+        )

@@ -1,0 +1,52 @@
+"""Alarms of optical switches, as the controller comes to know them: a real TL1 session."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from apps import devices as room
+from apps.configuration import load_configuration
+from apps.devices import Devices
+from hydra.roles import Severity
+from tests.conformance.devices import ADMIN, emulated
+
+from .test_planner import wait_until
+
+DEMO = Path(__file__).parents[3] / "configs" / "demo.yaml"
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """(devices, the switch behind p1)"""
+    monkeypatch.setattr(room, "_ALARMS_S", 0.05)
+    loaded = load_configuration(DEMO)
+    with emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root")() as bench:
+        _, other = loaded.fabric.planes
+        fabric = replace(loaded.fabric, planes=(bench.plane, other))
+        devices = Devices(fabric, loaded.policy)
+        devices.cross_connects(bench.plane.id)
+        devices._watchman.start()
+        yield devices, bench.admin
+        devices.close()
+
+
+def alarms(devices):
+    return devices.statuses()[0].alarms
+
+
+def test_an_alarm_is_seen_and_told_once_and_its_end_too(watched, caplog):
+    caplog.set_level("INFO", "hydra.devices")
+    devices, switch = watched
+    assert alarms(devices) == ()
+    switch.alarm(3, "CR", "LOS", "fibre cut")
+    wait_until(lambda: alarms(devices) != (), 10)
+    (alarm,) = alarms(devices)
+    assert (alarm.severity, alarm.port, alarm.code) == (Severity.CRITICAL, 3, "LOS")
+    switch.alarm(3, "CL", "LOS")
+    wait_until(lambda: alarms(devices) == (), 10)
+    told = [record.message for record in caplog.records if "alarm" in record.message]
+    assert [words.split(": ")[1] for words in told] == [
+        "alarm LOS (critical) at port 3",
+        "alarm LOS (critical) at port 3 is over",
+    ]

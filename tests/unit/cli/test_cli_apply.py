@@ -1,0 +1,48 @@
+"""``hydra apply``: the dry run, the question, and the way to the end."""
+
+import json
+import threading
+import time
+
+import pytest
+
+
+@pytest.fixture
+def carried_out(service):
+    """Whatever is queued is over 0.2 s later."""
+    stop = threading.Event()
+
+    def work():
+        while not stop.wait(0.02):
+            for one in service.reconfigurations():
+                if not one.is_over:
+                    time.sleep(0.2)
+                    service.finish(one.id)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
+
+
+def test_the_dry_run_comes_first_and_nothing_happens_without_a_yes(call, service):
+    result = call("apply", "--demand", "r1:r2=80")  # and no answer to the question
+    assert result.exit_code == 1
+    assert "gains 70 Mb/s" in result.stdout
+    assert "Carry it out? [y/N]" in result.stderr
+    assert service.reconfigurations() == []
+
+
+def test_it_waits_for_the_end(call, service, carried_out):
+    result = call("apply", "--demand", "r1:r2=80", "--yes")
+    assert result.exit_code == 0, result.output
+    assert "partial" in result.stdout
+    assert "no light at r3" in result.stdout
+    dry_run, checked = service.plan_requests
+    assert dry_run.demand[0, 1] == checked.demand[0, 1] == 80
+
+
+def test_json_is_the_reconfiguration_alone(call, service, carried_out):
+    result = call("apply", "--yes", "--json")
+    assert json.loads(result.stdout)["state"] == "partial"
