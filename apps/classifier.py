@@ -1,4 +1,4 @@
-"""Holds vswitches' class tables to what the sharing of circuits asks for."""
+"""Holds switches' class tables to what the sharing of circuits asks for."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hydra.classes import Connection, class_rules
 from hydra.model import DatapathId, Fabric, Server
 from hydra.policy import Sharing
 from hydra.rules import FlowRule, Install, Remove, RuleChange
+from hydra.substrate import substrate_of
 
 LOG = logging.getLogger("hydra.classifier")
 
@@ -17,8 +18,8 @@ LOG = logging.getLogger("hydra.classifier")
 class Classifier:
     """Its methods run in the conductor's thread.
 
-    Circuits that all traffic may use need no rules. Otherwise a vswitch holds one that keeps
-    everybody off them, and one for each of its server's elephants.
+    Circuits that all traffic may use need no rules. Otherwise a switch that steers holds one that
+    keeps everybody off them, and one for each elephant of its servers.
     """
 
     def __init__(
@@ -29,7 +30,16 @@ class Classifier:
         timeout_s: float,
         sharing: Sharing,
     ) -> None:
-        self._fabric = fabric
+        substrate = substrate_of(fabric)
+        self._servers = {
+            switch.datapath: switch.servers
+            for rack in fabric.racks
+            for switch in substrate.steering(rack.id)
+        }
+        """Of each switch with a class table."""
+        self._switch_of = {
+            server.name: datapath for datapath, some in self._servers.items() for server in some
+        }
         self._fleet = fleet
         self._elephants = elephants
         self._timeout_s = timeout_s
@@ -44,10 +54,19 @@ class Classifier:
         return self._wanted[datapath]
 
     def _rules_now(self, datapath: DatapathId) -> frozenset[FlowRule]:
-        server = self._fabric.server_by_datapath.get(datapath)
-        if server is None or not self.sharing.elephants_only:
+        if datapath not in self._servers or not self.sharing.elephants_only:
             return frozenset()
-        return frozenset(class_rules(self._elephants(server)))
+        elephants = [one for server in self._servers[datapath] for one in self._elephants(server)]
+        return frozenset(class_rules(elephants))
+
+    @property
+    def switches(self) -> Collection[DatapathId]:
+        """Those that have a class table of ours."""
+        return self._servers.keys()
+
+    def switch_of(self, server: Server) -> DatapathId:
+        """The one that classes what a server sends."""
+        return self._switch_of[server.name]
 
     def bring(
         self, datapaths: Iterable[DatapathId], ready: Collection[DatapathId]

@@ -125,7 +125,7 @@ class Controller:
         self._upkeep.classified = self._classifier.rules_for
         self._agents.elephants_wanted = policy.sharing.elephants_only
         self._agents.on_elephants = lambda server: self._jobs.put(
-            lambda: self._classify((server.vswitch.datapath_id,))
+            lambda: self._classify((self._classifier.switch_of(server),))
         )
         self._rounds = Rounds()
         announcer = self._upkeep.announcer
@@ -305,7 +305,7 @@ class Controller:
         self._classify_all()
 
     def _classify_all(self) -> None:
-        self._classify(self._fabric.server_by_datapath)
+        self._classify(self._classifier.switches)
 
     def _classify(self, datapaths: Iterable[DatapathId]) -> None:
         for failed in self._classifier.bring(datapaths, self._upkeep.ready_switches()):

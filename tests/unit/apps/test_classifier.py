@@ -9,7 +9,7 @@ from hydra.classes import Connection
 from hydra.pipeline import RuleKind
 from hydra.policy import Sharing
 from hydra.rules import Install, Remove
-from tests.unit.core.fabrics import small_fabric
+from tests.unit.core.fabrics import openflow_only, small_fabric
 
 FABRIC = small_fabric(racks=2, planes=1, servers=2)
 SWITCHES = list(FABRIC.server_by_datapath)
@@ -107,3 +107,15 @@ def test_what_is_not_confirmed_is_told(classifier, fleet, elephants, caplog):
     elephants["h11"] = {FLOW}
     assert classifier.bring([FIRST], SWITCHES) == {FIRST}
     assert "is not confirmed: no answer" in caplog.text
+
+
+def test_a_tor_that_steers_classes_for_all_its_servers(fleet, elephants):
+    fabric = openflow_only(FABRIC)
+    classifier = Classifier(
+        fabric, fleet, lambda server: elephants.get(server.name, ()), 1.0, Sharing.ON_DEMAND
+    )
+    elephants |= {"h11": {FLOW}, "h12": {OTHER}, "h21": {FLOW}}
+    tor = classifier.switch_of(fabric.servers[0])
+    assert tor == classifier.switch_of(fabric.servers[1]) == fabric.racks[0].tor.datapath_id
+    assert len(classifier.rules_for(tor)) == 3
+    assert len(classifier.switches) == 2
