@@ -22,6 +22,7 @@ from hydra.agents import (
     WrongReport,
 )
 from hydra.claims import ClaimBook, Claims, believed_mbps
+from hydra.classes import Connection
 from hydra.errors import UnknownName
 from hydra.model import DemandMatrix, Fabric, NetworkState, RackId, Server
 from hydra.policy import AgentPolicy
@@ -59,6 +60,10 @@ class AgentDesk:
         self._doubted: set[tuple[int, int]] = set()
         self._optical: tuple[NetworkState, dict[RackId, tuple[str, ...]]] | None = None
         self._book = ClaimBook(policy.repeat_s)
+        self._elephants: dict[int, frozenset[Connection]] = {}
+        self.on_elephants: Callable[[Server], None] = lambda _server: None
+        """Called when a server has other elephants than before; it must be quick."""
+        self._elephants_wanted = False
         self.policy = policy
 
     @property
@@ -69,8 +74,22 @@ class AgentDesk:
     def policy(self, policy: AgentPolicy) -> None:
         self._policy = policy
         self._book.repeat_s = policy.repeat_s
+        self._revise()
+
+    @property
+    def elephants_wanted(self) -> bool:
+        """Whether agents are to tell which connections are elephants."""
+        return self._elephants_wanted
+
+    @elephants_wanted.setter
+    def elephants_wanted(self, wanted: bool) -> None:
+        self._elephants_wanted = wanted
+        self._revise()
+
+    def _revise(self) -> None:
         prefixes = [rack.prefixes for rack in self._fabric.racks]
-        self._revision = hashlib.sha256(repr((policy, prefixes)).encode()).hexdigest()[:12]
+        known = repr((self._policy, self._elephants_wanted, prefixes))
+        self._revision = hashlib.sha256(known.encode()).hexdigest()[:12]
 
     # -- what agents ask ----------------------------------------------------------------------
 
@@ -92,6 +111,8 @@ class AgentDesk:
             sample_s=policy.sample_s,
             report_gap_s=policy.report_gap_s,
             repeat_s=policy.repeat_s,
+            elephant_mb=policy.elephant_mb if self._elephants_wanted else None,
+            elephant_idle_s=policy.elephant_idle_s,
             revision=self._revision,
         )
 
@@ -101,7 +122,12 @@ class AgentDesk:
             raise UnknownName(f"no server {name!r}{did_you_mean(name, known)}")
         return known[name]
 
-    def hear(self, server: str, backlog_mb: Mapping[str, float]) -> AgentOrders:
+    def hear(
+        self,
+        server: str,
+        backlog_mb: Mapping[str, float],
+        elephants: frozenset[Connection] = frozenset(),
+    ) -> AgentOrders:
         """Take a report in: MB by rack, complete. Raises UnknownName, WrongReport, TooOften."""
         own = self._server(server)
         by_rack = {self._destination(own, name): mb for name, mb in backlog_mb.items()}
@@ -110,11 +136,16 @@ class AgentDesk:
         with self._lock:
             gap_s = self._policy.sample_s * _SHORTEST_GAP
             flooded = 0 <= now_s - self._book.heard_s(index) < gap_s
+            changed = not flooded and elephants != self._elephants.get(index, frozenset())
             if not flooded:
                 self._book.take(index, by_rack, now_s)
+            if changed:
+                self._elephants[index] = elephants
         if flooded:
             self.note(AgentTrouble.TOO_OFTEN, server, f"less than {gap_s:g} s apart")
             raise TooOften(f"{server} reports less than {gap_s:g} s after its last report")
+        if changed:
+            self.on_elephants(own)
         return AgentOrders(self._revision, self._optically_connected(own.rack))
 
     def _destination(self, own: Server, name: str) -> RackId:
@@ -199,6 +230,14 @@ class AgentDesk:
                 for index in self._book.servers()
             ]
         return sorted(found, key=lambda one: one.server)
+
+    def elephants(self, server: Server) -> frozenset[Connection]:
+        """The connections that a server's agent calls elephants; none once it is stale."""
+        index = self._index[server.name]
+        with self._lock:
+            if self._book.stale(index, self._clock()):
+                return frozenset()
+            return self._elephants.get(index, frozenset())
 
     def troubles(self) -> Mapping[str, int]:
         """Reports that were refused or not believed since the start, by cause."""

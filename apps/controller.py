@@ -10,7 +10,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -20,6 +20,7 @@ import numpy as np
 from apps.agent_desk import AgentDesk
 from apps.auditor import Auditor
 from apps.bookings import Bookings
+from apps.classifier import Classifier
 from apps.devices import Devices
 from apps.fleet import Fleet
 from apps.framework import PortInfo, Post
@@ -30,6 +31,7 @@ from apps.planner import Planner
 from apps.planning import Planning, Proposal
 from apps.prober import Prober
 from apps.quarantine import Quarantine
+from apps.rounds import TURN, Rounds
 from apps.runner import Runner
 from apps.stats_poller import StatsPoller
 from apps.tracing import Traces
@@ -53,11 +55,11 @@ from hydra.model import (
     PortId,
     RackId,
 )
-from hydra.plan import Plan, paths_by_pair
-from hydra.policy import Mode, Policy
+from hydra.plan import Pair, Plan, paths_by_pair
+from hydra.policy import Mode, Policy, Sharing
 from hydra.quarantine import Quarantined
 from hydra.quotas import Usage
-from hydra.reservations import Reservation, ReservationRequest
+from hydra.reservations import Pin, Reservation, ReservationRequest
 from hydra.roles import Task, TaskState
 from hydra.service import (
     DemandReport,
@@ -117,6 +119,15 @@ class Controller:
         self._upkeep = Upkeep(
             fabric, policy, self.fleet, self._devices, self._ledger, self._quarantine
         )
+        self._classifier = Classifier(
+            fabric, self.fleet, self._agents.elephants, policy.timeouts.vswitch_s, policy.sharing
+        )
+        self._upkeep.classified = self._classifier.rules_for
+        self._agents.elephants_wanted = policy.sharing.elephants_only
+        self._agents.on_elephants = lambda server: self._jobs.put(
+            lambda: self._classify((self._classifier.switch_of(server),))
+        )
+        self._rounds = Rounds()
         announcer = self._upkeep.announcer
         self._runner = Runner(
             fabric, policy, self.fleet, self._devices, journal, announcer, self.metrics
@@ -196,6 +207,8 @@ class Controller:
         while True:
             if time.monotonic() >= upkeep_s:
                 self._safely(self._upkeep.look_after, "upkeep")
+                if self._policy.sharing.elephants_only:  # agents fall silent, too
+                    self._safely(self._classify_all, "upkeep")
                 upkeep_s = time.monotonic() + _UPKEEP_S
             if resume_s is not None and (not self.not_ready() or time.monotonic() > resume_s):
                 resume_s = None
@@ -271,7 +284,34 @@ class Controller:
         self._auditor.policy = self._mover.policy = self._policy
         self._quarantine.length_s = self._policy.quarantine_s
         self._agents.policy = self._policy.agents
+        self._share(self._policy.sharing)
         return done
+
+    # -- sharing ----------------------------------------------------------------------------------
+
+    def share(self, sharing: Sharing) -> None:
+        """Share circuits like this from now on, until the next start or reload.
+
+        Raises DeviceUnavailable if changes under way take too long.
+        """
+        self._ask(lambda: self._share(sharing))
+
+    def _share(self, sharing: Sharing) -> None:
+        before = self._classifier.sharing
+        if sharing is not before:
+            LOG.info("circuits are shared %s, were %s", sharing.value, before.value)
+        self._policy = replace(self._policy, sharing=sharing)
+        self._auditor.policy = self._mover.policy = self._policy
+        self._classifier.sharing = sharing
+        self._agents.elephants_wanted = sharing.elephants_only
+        self._classify_all()
+
+    def _classify_all(self) -> None:
+        self._classify(self._classifier.switches)
+
+    def _classify(self, datapaths: Iterable[DatapathId]) -> None:
+        for failed in self._classifier.bring(datapaths, self._upkeep.ready_switches()):
+            self._upkeep.forget_switch(failed)
 
     def _log_reload(self, done: Reload) -> None:
         for change in done.applied:
@@ -400,7 +440,7 @@ class Controller:
                 current,
                 request,
                 demand,
-                self._ledger.pins(),
+                (*self._ledger.pins(), *self._held(request.hold)),
                 self._upkeep.blocked_ports(),
                 urgent=urgent,
             )
@@ -421,6 +461,15 @@ class Controller:
             verdict=self._judge(plan, proposal),
             planning_ms=(time.monotonic() - started_s) * 1000,
         )
+
+    def _held(self, pairs: Collection[Pair]) -> list[Pin]:
+        """What keeps the paths of these pairs that stand where they are."""
+        reserved = {(pin.src, pin.dst) for pin in self._ledger.pins()}
+        return [
+            Pin(*pair, path, 0.0, ())
+            for pair, path in paths_by_pair(self._ledger.state).items()
+            if pair in pairs and pair not in reserved
+        ]
 
     def _rules(self, plan: Plan) -> int:
         steering = substrate_of(self._fabric).steering
@@ -467,8 +516,10 @@ class Controller:
     def _periodic(self) -> None:
         """One round of monitor, plan, and reconfigure if it pays."""
         seen = self.demand()
-        demand = seen.estimated_mbps if seen.source is DemandSource.MEASURED else None
-        request = PlanRequest(demand, only_if_it_pays=True)
+        sharing = self._policy.sharing
+        request = self._rounds.request(sharing, seen)
+        if request is None:
+            return
         largest = seen_demand(seen.rate_mbps, seen.estimated_mbps)
         try:
             report = self._plan(request, urgent=True)
@@ -476,13 +527,16 @@ class Controller:
             standing = self._ledger.state.topology.circuits
             self._ledger.decide(no_plan(str(error), standing, largest, _PERIODIC, time.time()))
             return
+        if not request.only_if_it_pays:
+            report = replace(report, verdict=replace(report.verdict, pays=True, reason=TURN))
         decision = decide(report, self._policy.algorithm, largest, _PERIODIC, time.time())
         if decision.action is not Action.CHANGE:
             self._ledger.decide(decision)
-            return
-        entry = self._ledger.enter(_PERIODIC, decision.reason)
-        self._ledger.decide(replace(decision, reconfiguration=entry.id))
-        self._adopt(entry, report.target)
+        else:
+            entry = self._ledger.enter(_PERIODIC, decision.reason)
+            self._ledger.decide(replace(decision, reconfiguration=entry.id))
+            self._adopt(entry, report.target)
+        self._rounds.begun(sharing, self._ledger.state)
 
     def _decide(self, report: PlanReport, request: PlanRequest, trigger: str) -> Decision:
         seen = self.demand()

@@ -99,6 +99,8 @@ _OXM: Final[Mapping[str, tuple[int, int]]] = {  # name: (field code, bytes)
     "vlan_vid": (6, 2),
     "ip_proto": (10, 1),
     "ipv4_dst": (12, 4),
+    "tcp_src": (13, 2),
+    "tcp_dst": (14, 2),
     "ipv6_dst": (27, 16),
     "icmpv6_type": (29, 1),
 }

@@ -107,6 +107,8 @@ class Upkeep:
         """The present state is known: vswitches may be brought to it."""
         self._reconciled = False
         self._retries = _Retries()
+        self.classified: Callable[[DatapathId], Iterable[FlowRule]] = lambda _datapath: ()
+        """What a vswitch holds in its class table beside the rules that are always there."""
         self._moving: Callable[[], Collection[Pair]] = tuple
         self.announcer = Announcer(fleet, self._substrate, self._reachable, policy.fdb_age_s / 3)
 
@@ -153,7 +155,8 @@ class Upkeep:
 
     def rules_for(self, datapath: DatapathId) -> list[FlowRule]:
         """All rules that an owned switch is to hold now."""
-        return list(self._substrate.rules(datapath, self._ledger.state, self._dead_uplinks))
+        rules = self._substrate.rules(datapath, self._ledger.state, self._dead_uplinks)
+        return [*rules, *self.classified(datapath)]
 
     def synchronise(self, datapaths: Collection[DatapathId]) -> None:
         """Bring whole vswitches to the intended state, in one atomic bundle each."""

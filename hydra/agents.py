@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from hydra.classes import Connection
 from hydra.errors import HydraError
 
 
@@ -47,6 +48,9 @@ class AgentSetup:
     sample_s: float
     report_gap_s: float
     repeat_s: float
+    elephant_mb: float | None
+    """None: nobody asks which connections are elephants."""
+    elephant_idle_s: float
     revision: str
     """Another one after anything here has changed."""
 
@@ -76,7 +80,12 @@ class AgentService(Protocol):
     def setup(self, server: str) -> AgentSetup:
         """Raises UnknownName."""
 
-    def hear(self, server: str, backlog_mb: Mapping[str, float]) -> AgentOrders:
+    def hear(
+        self,
+        server: str,
+        backlog_mb: Mapping[str, float],
+        elephants: frozenset[Connection] = frozenset(),
+    ) -> AgentOrders:
         """Take a report in: MB by rack, complete. Raises UnknownName, WrongReport, TooOften."""
 
     def note(self, trouble: AgentTrouble, who: str, detail: str) -> None:

@@ -6,12 +6,32 @@ Everything here is for the agent, which is to be small: no arrays, and nothing o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 BYTES_PER_MB: Final = 1_000_000
+MOST_ELEPHANTS: Final = 256
+"""In one report: as many rules in the server's vswitch."""
 _DECIMALS: Final = 1
 """A tenth of the changes that are reported: the rest would be bytes on the wire only."""
+
+
+class ConnectionKey(NamedTuple):
+    """A TCP connection of this host."""
+
+    address: bytes
+    """Of the other end, 4 or 16 bytes."""
+    src_port: int
+    dst_port: int
+
+
+class Sending(NamedTuple):
+    """Bytes of one connection."""
+
+    waiting: int
+    """Written, and not acknowledged yet."""
+    sent: int
+    """Acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +52,24 @@ class ReportRule:
             abs(now_mb.get(name, 0.0) - told_mb.get(name, 0.0)) > self.change_mb
             for name in told_mb.keys() | now_mb.keys()
         )
+
+
+@dataclass(slots=True)
+class ConnectionWatch:
+    """A connection is an elephant by its bytes, and one until it has rested: so none flickers."""
+
+    above_bytes: float
+    idle_s: float
+    _busy_s: dict[ConnectionKey, float] = field(init=False, default_factory=dict)
+    """When each elephant last had something to send."""
+
+    def elephants(
+        self, sending: Mapping[ConnectionKey, Sending], now_s: float
+    ) -> frozenset[ConnectionKey]:
+        """Those among the connections that have something to send, and those that rest."""
+        for key, (waiting, sent) in sending.items():
+            if key in self._busy_s or waiting + sent >= self.above_bytes:
+                self._busy_s[key] = now_s
+        for key in [key for key, busy_s in self._busy_s.items() if now_s - busy_s > self.idle_s]:
+            del self._busy_s[key]
+        return frozenset(self._busy_s)

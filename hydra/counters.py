@@ -63,6 +63,8 @@ class DemandMeter:
     _rule_age_s: NDArray[np.float64] = field(init=False)
     _measured: NDArray[np.bool_] = field(init=False)
     _rack: NDArray[np.intp] = field(init=False)
+    _row_of_server: NDArray[np.intp] = field(init=False)
+    _servers_in_row: NDArray[np.intp] = field(init=False)
 
     def __post_init__(self) -> None:
         substrate = substrate_of(self.fabric)
@@ -76,6 +78,9 @@ class DemandMeter:
         self._rule_age_s = np.full(shape[0], math.inf)
         self._measured = np.zeros(shape[0], dtype=bool)
         self._rack = np.array([switch.rack for switch in self.sources], dtype=np.intp)
+        rows = {s.name: row for row, switch in enumerate(self.sources) for s in switch.servers}
+        self._row_of_server = np.array([rows[s.name] for s in self.fabric.servers], dtype=np.intp)
+        self._servers_in_row = np.array([len(one.servers) for one in self.sources], dtype=np.intp)
 
     def update(
         self,
@@ -139,9 +144,13 @@ class DemandMeter:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mbps from these servers to these racks, pair by pair, and of all that each of them sends.
 
-        Shapes as ``server`` and ``rack``, which are of one length.
+        Shapes as ``server`` and ``rack``, which are of one length. Servers are those of the
+        fabric, by position. Where one switch counts for several, what they send is taken together
+        for a pair, and as shared evenly for all.
         """
-        return self._rates_mbps[server, rack], self._rates_mbps[server].sum(axis=1)
+        row = self._row_of_server[server]
+        sending = self._rates_mbps[row].sum(axis=1) / self._servers_in_row[row]
+        return self._rates_mbps[row, rack], sending
 
     @property
     def ready(self) -> bool:

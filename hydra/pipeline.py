@@ -165,6 +165,9 @@ class RuleKind(Enum):
     DIVERT_HOST_V6 = 32
     DIVERT = 33
     DIVERT_NONE = 34
+    CLASS_ELEPHANT_V4 = 37
+    CLASS_ELEPHANT_V6 = 38
+    CLASS_MICE = 39
     CLASS_ALL = 40
     CIRCUIT = 50
     CIRCUIT_NONE = 51
@@ -192,6 +195,7 @@ _IPV6: Final = 0x86DD
 _ARP: Final = 0x0806
 VLAN_PRESENT: Final = 0x1000
 """Set in every ``vlan_vid`` of a tagged frame (OFPVID_PRESENT)."""
+_TCP: Final = 6
 _ICMPV6: Final = 58
 ND_TYPES: Final = (133, 134, 135, 136, 137)
 """ICMPv6 types of neighbour discovery (RFC 4861)."""
@@ -312,6 +316,33 @@ SHAPES: Final[Mapping[RuleKind, Shape]] = {
     RuleKind.DIVERT: Shape(Table.DIVERT, 100, (Field("metadata", Arg(0)),), _ELECTRICAL),
     # ()
     RuleKind.DIVERT_NONE: Shape(Table.DIVERT, 0, goto=Table.CLASS),
+    # A connection that may use circuits where others may not. (address, source and target port)
+    RuleKind.CLASS_ELEPHANT_V4: Shape(
+        Table.CLASS,
+        60,
+        (
+            _IS_IPV4,
+            Field("ip_proto", _TCP),
+            Field("ipv4_dst", Arg(0)),
+            Field("tcp_src", Arg(1)),
+            Field("tcp_dst", Arg(2)),
+        ),
+        goto=Table.CIRCUITS,
+    ),
+    RuleKind.CLASS_ELEPHANT_V6: Shape(
+        Table.CLASS,
+        60,
+        (
+            _IS_IPV6,
+            Field("ip_proto", _TCP),
+            Field("ipv6_dst", Arg(0)),
+            Field("tcp_src", Arg(1)),
+            Field("tcp_dst", Arg(2)),
+        ),
+        goto=Table.CIRCUITS,
+    ),
+    # All others, where circuits are for elephants. ()
+    RuleKind.CLASS_MICE: Shape(Table.CLASS, 10, actions=_ELECTRICAL),
     RuleKind.CLASS_ALL: Shape(Table.CLASS, 0, goto=Table.CIRCUITS),
     # (destination rack's metadata, vlan)
     RuleKind.CIRCUIT: Shape(

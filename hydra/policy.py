@@ -25,6 +25,29 @@ class Transition(Enum):
     """Experiments only: mirrors move under the traffic, as in the papers' prototypes."""
 
 
+class Sharing(Enum):
+    """Who gets circuits in periodic mode, and which traffic takes them (Abu-Tair et al., 2019)."""
+
+    BY_DEMAND = "by-demand"
+    """The pairs where circuits gain most, as long as they do; all of their traffic."""
+    UNDIFFERENTIATED = "undifferentiated"
+    """All pairs with traffic in turn, an epoch each; all of their traffic."""
+    DIFFERENTIATED = "differentiated"
+    """All pairs with elephants in turn, an epoch each; only elephants."""
+    ON_DEMAND = "on-demand"
+    """A pair with an elephant, until that ends; only elephants."""
+
+    @property
+    def elephants_only(self) -> bool:
+        """Whether mice stay on the electrical network, also of pairs with a circuit."""
+        return self in {Sharing.DIFFERENTIATED, Sharing.ON_DEMAND}
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether circuits are shared by time."""
+        return self in {Sharing.UNDIFFERENTIATED, Sharing.DIFFERENTIATED}
+
+
 class OnDrift(Enum):
     """What happens to what was changed behind our back."""
 
@@ -75,11 +98,16 @@ class AgentPolicy:
     """What waits is a demand: for the rate that would empty the buffers in this time."""
     confirmed_times: float = 100.0
     """Such a demand counts for at most so many times what the counters see of that traffic."""
+    elephant_mb: float = 10.0
+    """A connection is an elephant once it has sent or waits to send this much."""
+    elephant_idle_s: float = 2.0
+    """And until it has had nothing to send for this long, or ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     mode: Mode = Mode.ON_REQUEST
+    sharing: Sharing = Sharing.BY_DEMAND
     algorithm: str = "hydra-bfs+"
     max_hops: int = 3
     """H of the HydRA heuristic."""

@@ -20,7 +20,7 @@ from hydra.events import EventLog
 from hydra.explanation import Explanation
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
-from hydra.policy import Policy
+from hydra.policy import Policy, Sharing
 from hydra.quarantine import Quarantined
 from hydra.quotas import Usage
 from hydra.reservations import Reservation, ReservationRequest
@@ -43,6 +43,8 @@ class PlanRequest:
     use_planes: frozenset[PlaneId] | None = None
     algorithm: str | None = None
     only_if_it_pays: bool = False
+    hold: frozenset[tuple[RackId, RackId]] = frozenset()
+    """Rack pairs, lower first, whose paths stay where they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +283,12 @@ class ControllerService(ReservationService, Protocol):
 
     def reconcile(self) -> Reconciliation:
         """Mend what :meth:`drift` finds. Raises DeviceUnavailable, JournalError."""
+
+    def share(self, sharing: Sharing) -> None:
+        """Share circuits like this from now on, until the next start or reload.
+
+        Raises DeviceUnavailable if changes under way take too long.
+        """
 
     def reload(self, *, dry_run: bool = False) -> Reload:
         """Read the configuration file again and apply what touches no traffic, or only say what.

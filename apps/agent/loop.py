@@ -6,12 +6,21 @@ import logging
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Any, Final, Protocol
 
-from apps.agent.racks import RackFinder
-from hydra.backlog import ReportRule
+from apps.agent.racks import RackFinder, unmapped
+from hydra.backlog import (
+    BYTES_PER_MB,
+    MOST_ELEPHANTS,
+    ConnectionKey,
+    ConnectionWatch,
+    ReportRule,
+    Sending,
+)
 
 LOG = logging.getLogger("hydra.agent")
 _FIRST_PAUSE_S: Final = 0.5
@@ -29,8 +38,34 @@ class Controller(Protocol):
 
 
 class Sockets(Protocol):
+    """Both methods raise HydraError where the kernel does not tell."""
+
     def waiting_bytes(self) -> Mapping[bytes, int]:
-        """By destination address. Raises HydraError."""
+        """By destination address."""
+
+    def sending(self) -> Mapping[ConnectionKey, Sending]:
+        """The same by connection, with what it has sent; takes longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What there is to tell."""
+
+    waiting_mb: Mapping[str, float] = field(default_factory=dict)
+    elephants: frozenset[ConnectionKey] = frozenset()
+
+    def to_json(self) -> Json:
+        document: dict[str, Any] = {"backlog_mb": self.waiting_mb}
+        if self.elephants:
+            document["elephants"] = [
+                {
+                    "address": str(unmapped(ip_address(one.address))),
+                    "src_port": one.src_port,
+                    "dst_port": one.dst_port,
+                }
+                for one in sorted(self.elephants)[:MOST_ELEPHANTS]
+            ]
+        return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +77,8 @@ class Setup:
     sample_s: float
     report_gap_s: float
     repeat_s: float
+    elephants: ConnectionWatch | None
+    """None: nobody wants to know of them."""
     revision: str
 
     @classmethod
@@ -53,6 +90,11 @@ class Setup:
             float(document["sample_s"]),
             float(document["report_gap_s"]),
             float(document["repeat_s"]),
+            None
+            if document["elephant_mb"] is None
+            else ConnectionWatch(
+                float(document["elephant_mb"]) * BYTES_PER_MB, float(document["elephant_idle_s"])
+            ),
             str(document["revision"]),
         )
 
@@ -94,7 +136,7 @@ class Agent:
         self._clock = clock
         self._stop = threading.Event()
         self._pauses = Pauses()
-        self._told_mb: Mapping[str, float] = {}
+        self._told = Report()
         self._told_s = 0.0
 
     def stop(self) -> None:
@@ -123,25 +165,40 @@ class Agent:
 
     def _report(self, setup: Setup) -> None:
         """Until the setup is another one, or the agent is stopped."""
-        self._tell(self._waiting(setup))
+        self._tell(self._look(setup))
         revision = setup.revision
         while revision == setup.revision and not self._stop.wait(setup.sample_s):
-            waiting_mb = self._waiting(setup)
-            if self._is_due(setup, waiting_mb):
-                revision = self._tell(waiting_mb)
+            seen = self._look(setup)
+            if self._is_due(setup, seen):
+                revision = self._tell(seen)
 
-    def _is_due(self, setup: Setup, waiting_mb: Mapping[str, float]) -> bool:
+    def _is_due(self, setup: Setup, seen: Report) -> bool:
         silent_s = self._clock() - self._told_s
         if silent_s < setup.report_gap_s:
             return False
-        return silent_s >= setup.repeat_s or setup.rule.has_changed(self._told_mb, waiting_mb)
+        return (
+            silent_s >= setup.repeat_s
+            or seen.elephants != self._told.elephants
+            or setup.rule.has_changed(self._told.waiting_mb, seen.waiting_mb)
+        )
 
-    def _waiting(self, setup: Setup) -> dict[str, float]:
-        by_rack = setup.finder.by_rack(self._sockets.waiting_bytes())
-        return setup.rule.worth_telling(by_rack)
+    def _look(self, setup: Setup) -> Report:
+        finder, rule = setup.finder, setup.rule
+        if setup.elephants is None:
+            return Report(rule.worth_telling(finder.by_rack(self._sockets.waiting_bytes())))
+        sending = {
+            key: bytes_of
+            for key, bytes_of in self._sockets.sending().items()
+            if finder.rack_of(key.address) is not None
+        }
+        waiting: Counter[bytes] = Counter()
+        for key, bytes_of in sending.items():
+            waiting[key.address] += bytes_of.waiting
+        elephants = setup.elephants.elephants(sending, self._clock())
+        return Report(rule.worth_telling(finder.by_rack(waiting)), elephants)
 
-    def _tell(self, waiting_mb: Mapping[str, float]) -> str:
+    def _tell(self, seen: Report) -> str:
         """The revision of the setup that the controller has now."""
-        orders = self._controller.put(f"{self._path}/backlog", {"backlog_mb": waiting_mb})
-        self._told_mb, self._told_s = waiting_mb, self._clock()
+        orders = self._controller.put(f"{self._path}/backlog", seen.to_json())
+        self._told, self._told_s = seen, self._clock()
         return str(orders["revision"])

@@ -30,7 +30,7 @@ class RackFinder:
             return self._known[address]
         if len(self._known) >= _MOST_REMEMBERED:
             self._known.clear()
-        found = self._known[address] = self._look_up(_unmapped(ip_address(address)))
+        found = self._known[address] = self._look_up(unmapped(ip_address(address)))
         return found
 
     def _look_up(self, address: IPv4Address | IPv6Address) -> str | None:
@@ -52,6 +52,7 @@ class RackFinder:
         return sums
 
 
-def _unmapped(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+def unmapped(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """The IPv4 address that an IPv6 one stands for; others as they are."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from hydra.backlog import ConnectionKey, Sending
 from hydra.errors import HydraError
 
 _SOCK_DIAG: Final = 4
@@ -32,8 +33,17 @@ _REQUEST: Final = struct.Struct("=BBBxI48x")
 """inet_diag_req_v2: family, protocol, extensions, states, and a socket id that matches any."""
 _WAITING_AT: Final = _HEADER.size + 60
 """inet_diag_msg: 4 bytes, a socket id of 48, expires, rqueue, and then wqueue."""
+_PORTS_AT: Final = _HEADER.size + 4
 _DESTINATION_AT: Final = _HEADER.size + 24
+_ATTRIBUTES_AT: Final = _HEADER.size + 72
 _WAITING: Final = struct.Struct("=I")
+_PORTS: Final = struct.Struct("!HH")
+_ATTRIBUTE: Final = struct.Struct("=HH")
+_TCP_INFO: Final = 2
+_ASK_FOR_TCP_INFO: Final = 1 << (_TCP_INFO - 1)
+_ACKNOWLEDGED_AT: Final = 120
+"""In tcp_info."""
+_ACKNOWLEDGED: Final = struct.Struct("=Q")
 _ERRNO: Final = struct.Struct("=i")
 _RECEIVE_BYTES: Final = 1 << 18
 _ADDRESS_BYTES: Final = {socket.AF_INET: 4, socket.AF_INET6: 16}
@@ -66,18 +76,35 @@ class SocketReader:
         Raises SocketsUnreadable.
         """
         found: Counter[bytes] = Counter()
-        for family, length in _ADDRESS_BYTES.items():
-            try:
-                for destination, waiting in self._dump(family, length):
-                    found[destination] += waiting
-            except OSError as error:
-                raise _unreadable(error) from error
+        for message, address in self._messages(0):
+            (waiting,) = _WAITING.unpack_from(message, _WAITING_AT)
+            if waiting:
+                found[message[address]] += waiting
         return found
 
-    def _dump(self, family: int, address_bytes: int) -> Iterator[tuple[bytes, int]]:
-        """Every socket that has something waiting."""
+    def sending(self) -> dict[ConnectionKey, Sending]:
+        """Every connection that has something waiting. Raises SocketsUnreadable."""
+        found: dict[ConnectionKey, Sending] = {}
+        for message, address in self._messages(_ASK_FOR_TCP_INFO):
+            (waiting,) = _WAITING.unpack_from(message, _WAITING_AT)
+            if waiting:
+                key = ConnectionKey(message[address], *_PORTS.unpack_from(message, _PORTS_AT))
+                found[key] = Sending(waiting, _acknowledged(message))
+        return found
+
+    def _messages(self, extensions: int) -> Iterator[tuple[bytes, slice]]:
+        """The message of every socket, and where its destination is. Raises SocketsUnreadable."""
+        for family, length in _ADDRESS_BYTES.items():
+            address = slice(_DESTINATION_AT, _DESTINATION_AT + length)
+            try:
+                for message in self._dump(family, extensions):
+                    yield message, address
+            except OSError as error:
+                raise _unreadable(error) from error
+
+    def _dump(self, family: int, extensions: int) -> Iterator[bytes]:
         self._sequence += 1
-        body = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, _SENDING)
+        body = _REQUEST.pack(family, socket.IPPROTO_TCP, extensions, _SENDING)
         size = _HEADER.size + len(body)
         header = _HEADER.pack(size, _BY_FAMILY, _REQUEST_DUMP, self._sequence, 0)
         self._netlink.send(header + body)
@@ -92,11 +119,20 @@ class SocketReader:
                     if kind == _ERROR:
                         (code,) = _ERRNO.unpack_from(data, at + _HEADER.size)
                         raise OSError(-code, os.strerror(-code))
-                    (waiting,) = _WAITING.unpack_from(data, at + _WAITING_AT)
-                    if waiting:
-                        first = at + _DESTINATION_AT
-                        yield data[first : first + address_bytes], waiting
+                    yield data[at : at + length]
                 at += (length + 3) & ~3
+
+
+def _acknowledged(message: bytes) -> int:
+    """What the other end has acknowledged; 0 where the kernel does not say."""
+    at = _ATTRIBUTES_AT
+    while at + _ATTRIBUTE.size <= len(message):
+        length, kind = _ATTRIBUTE.unpack_from(message, at)
+        if kind == _TCP_INFO and length >= _ATTRIBUTE.size + _ACKNOWLEDGED_AT + 8:
+            place = at + _ATTRIBUTE.size + _ACKNOWLEDGED_AT
+            return int(_ACKNOWLEDGED.unpack_from(message, place)[0])
+        at += max((length + 3) & ~3, _ATTRIBUTE.size)
+    return 0
 
 
 def _unreadable(error: OSError) -> SocketsUnreadable:

@@ -52,6 +52,7 @@ _COMMANDS: Final = {
     "support": ("care", "Collect what a report of a problem needs, without secrets."),
     "completion": ("completion", "Print what makes a shell complete commands."),
     "webhooks": ("webhooks", "List the addresses that events are posted to, and how that goes."),
+    "sharing": ("sharing", "Show or set who gets circuits, and which traffic takes them."),
     "agent": ("agent", "Tell the controller what waits in this server's sockets."),
     "token": ("token", "Make, list and revoke tokens for the REST API."),
     "ca": ("ca", "Make a certificate authority for a lab, and certificates."),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from ipaddress import ip_address
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from starlette.exceptions import HTTPException
 
 from apps.rest.context import Asking, Service
@@ -23,8 +24,10 @@ from apps.rest.problems import (
     UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
+from hydra import classes
 from hydra.access import Role
 from hydra.agents import AgentTrouble, ForeignServer
+from hydra.backlog import MOST_ELEPHANTS
 from hydra.service import ControllerService
 
 _MOST_RACKS: Final = 10_000
@@ -54,7 +57,26 @@ class AgentSetup(Document):
     sample_s: float = Field(description="Between looks at the sockets.")
     report_gap_s: float = Field(description="Shortest time between reports.")
     repeat_s: float = Field(description="Longest time between reports.")
+    elephant_mb: float | None = Field(
+        description="From here on a connection is an elephant. Null: nobody wants to know."
+    )
+    elephant_idle_s: float = Field(description="Without anything to send it is one for so long.")
     revision: str = Field(description="Another one after anything here has changed.")
+
+
+def _address(text: str) -> str:
+    ip_address(text)  # raises ValueError
+    return text
+
+
+class Connection(Body):
+    """A TCP connection of the server."""
+
+    address: Annotated[str, Field(max_length=45), AfterValidator(_address)] = Field(
+        description="Of the other end."
+    )
+    src_port: int = Field(ge=1, le=65_535)
+    dst_port: int = Field(ge=1, le=65_535)
 
 
 class BacklogBody(Body):
@@ -62,6 +84,11 @@ class BacklogBody(Body):
 
     backlog_mb: dict[Name, Annotated[float, Field(ge=0, le=_MOST_MB)]] = Field(
         max_length=_MOST_RACKS, description="By destination rack, in 10^6 bytes."
+    )
+    elephants: list[Connection] = Field(
+        default=[],
+        max_length=MOST_ELEPHANTS,
+        description="Connections that may use circuits where those are for elephants.",
     )
 
 
@@ -133,6 +160,8 @@ def get_setup(server: _OwnServer, service: Service) -> AgentSetup:
         sample_s=setup.sample_s,
         report_gap_s=setup.report_gap_s,
         repeat_s=setup.repeat_s,
+        elephant_mb=setup.elephant_mb,
+        elephant_idle_s=setup.elephant_idle_s,
         revision=setup.revision,
     )
 
@@ -150,5 +179,9 @@ def get_setup(server: _OwnServer, service: Service) -> AgentSetup:
 )
 def put_backlog(server: _OwnServer, body: BacklogBody, service: Service) -> AgentOrders:
     """Report. Where the counters see no such traffic, it moves nothing."""
-    orders = service.agents.hear(server, body.backlog_mb)
+    elephants = frozenset(
+        classes.Connection(ip_address(one.address), one.src_port, one.dst_port)
+        for one in body.elephants
+    )
+    orders = service.agents.hear(server, body.backlog_mb, elephants)
     return AgentOrders(revision=orders.revision, optical=list(orders.optical))

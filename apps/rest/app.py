@@ -23,6 +23,7 @@ from apps.rest import (
     problems,
     quotas,
     reservations,
+    sharing,
     webhooks,
 )
 from apps.rest.access import PUBLIC
@@ -45,6 +46,7 @@ _ROUTERS: Final = (
     operations.router,
     decisions.router,
     agents.router,
+    sharing.router,
     metrics.router,
     docs.router,
     dashboard.router,

@@ -22,6 +22,7 @@ from hydra.policy import (
     Mode,
     OnDrift,
     Policy,
+    Sharing,
     Timeouts,
     Transition,
 )
@@ -150,10 +151,11 @@ def _freeze_fabric(
 
 
 def _freeze_policy(section: PolicySection) -> Policy:
-    apart = {"mode", "on_drift", "drain", "timeouts", "transition", "agents"}
+    apart = {"mode", "sharing", "on_drift", "drain", "timeouts", "transition", "agents"}
     values = section.model_dump(exclude=apart)
     return Policy(
         mode=Mode(section.mode),
+        sharing=Sharing(section.sharing),
         on_drift=OnDrift(section.on_drift),
         drain=DrainPolicy(**section.drain.model_dump()),
         timeouts=Timeouts(**section.timeouts.model_dump()),

@@ -13,6 +13,7 @@ from hydra.policy import Policy
 AT_ONCE: Final = frozenset(
     {
         "mode",
+        "sharing",
         "epoch_s",
         "gain_horizon_s",
         "gain_factor",

@@ -168,10 +168,13 @@ class AgentsSection(_Section):
     repeat_s: Positive = _POLICY.agents.repeat_s
     empty_within_s: Positive = _POLICY.agents.empty_within_s
     confirmed_times: NotNegative = _POLICY.agents.confirmed_times
+    elephant_mb: NotNegative = _POLICY.agents.elephant_mb
+    elephant_idle_s: Positive = _POLICY.agents.elephant_idle_s
 
 
 class PolicySection(_Section):
     mode: Literal["on-request", "periodic"] = "on-request"
+    sharing: Literal["by-demand", "undifferentiated", "differentiated", "on-demand"] = "by-demand"
     algorithm: Text = _POLICY.algorithm
     max_hops: Annotated[int, Field(ge=1, le=16)] = _POLICY.max_hops
     planning_budget_ms: Positive = _POLICY.planning_budget_ms

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from mininet_scenarios.agents import agent_stage
+from mininet_scenarios.agents import AgentStage, agent_stage
 from mininet_scenarios.stage import Stage, tcp_transfer
+from mininet_scenarios.testbed.shell import run
 
 from .live import DEMO_CONFIG, wait_until
 
@@ -58,3 +59,40 @@ def test_what_waits_brings_a_circuit_and_a_lie_does_not(demo_testbed, tmp_path):
         assert joined() == {("r1", "r2")}
     host = demo_testbed.host("h11")
     assert host.cmd("cat /proc/sys/net/ipv4/tcp_wmem").split()[1] != "40000000", "restored"
+
+
+def test_on_demand_only_elephants_take_circuits(demo_testbed, tmp_path):
+    """And what the class table holds is what an audit expects there."""
+    config = yaml.safe_load(DEMO_CONFIG.read_text())
+    stage = Stage(demo_testbed, demo_testbed.fabric, config, tmp_path)
+    policy = {**POLICY, "elephant_mbps": 2.0, "agents": {"elephant_mb": 1.0}}
+    with agent_stage(stage, ["h11"], policy) as agents, agents.agent("h11"):
+        assert agents.ask("PUT", "/v1/sharing", json={"sharing": "on-demand"}).status_code == 200
+        with tcp_transfer(stage, "h11", "h21", 5201, 20):
+            wait_until(lambda: optical_mbps(agents, "r1", "r2") > 50, 20)
+            assert counted("hyv-h11", "tcp") > 100
+            before = counted("hyv-h11", "electrical")
+            demo_testbed.host("h11").cmd("ping -c 5 -i 0.1 10.0.2.1")
+            wait_until(lambda: counted("hyv-h11", "electrical") >= before + 5)  # mice
+            assert agents.ask("GET", "/v1/drift").json()["items"] == []
+        wait_until(lambda: counted("hyv-h11", "tcp") is None, 20)
+
+
+def optical_mbps(agents: AgentStage, src: str, dst: str) -> float:
+    """What one rack sends another over their circuits."""
+    circuits = agents.ask("GET", "/v1/topology").json()["circuits"]
+    return sum(
+        (one["a_to_b_mbps"] or 0.0) + (one["b_to_a_mbps"] or 0.0)
+        for one in circuits
+        if {one["a"]["rack"], one["b"]["rack"]} == {src, dst}
+    )
+
+
+def counted(bridge: str, which: str) -> int | None:
+    """Packets of the class table's rule for elephants (tcp), or of that for others."""
+    flows = run(["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", bridge, "table=3"])
+    priority = {"tcp": "priority=60,tcp", "electrical": "priority=10 "}[which]
+    for line in flows.splitlines():
+        if priority in line:
+            return int(line.split("n_packets=")[1].split(",")[0])
+    return None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hydra.backlog import ReportRule
+from hydra.backlog import ConnectionKey, ConnectionWatch, ReportRule, Sending
 
 RULE = ReportRule(above_mb=1.0, change_mb=1.0)
 MB = 1_000_000
@@ -50,3 +50,22 @@ def test_what_was_told_is_never_off_by_more_than_the_thresholds(told, now):
     if not RULE.has_changed(before, after):
         for rack in ("r1", "r2", "r3"):
             assert abs(before.get(rack, 0) - now.get(rack, 0) / MB) <= 2.1
+
+
+FLOW, OTHER = ConnectionKey(bytes(4), 1, 2), ConnectionKey(bytes(4), 3, 2)
+
+
+def test_a_connection_is_an_elephant_by_its_bytes_until_it_has_rested():
+    watch = ConnectionWatch(above_bytes=10 * MB, idle_s=2.0)
+    assert watch.elephants({FLOW: Sending(6 * MB, 3 * MB)}, 0.0) == set()
+    assert watch.elephants({FLOW: Sending(6 * MB, 4 * MB), OTHER: Sending(5, 5)}, 1.0) == {FLOW}
+    assert watch.elephants({FLOW: Sending(1, 0)}, 2.0) == {FLOW}, "it still sends"
+    assert watch.elephants({}, 4.0) == {FLOW}, "it may have more in a moment"
+    assert watch.elephants({}, 4.1) == set()
+    assert watch.elephants({FLOW: Sending(1, 0)}, 5.0) == set(), "a new one with the same ports"
+
+
+def test_small_ones_never_are_however_many():
+    watch = ConnectionWatch(above_bytes=10 * MB, idle_s=2.0)
+    mice = {ConnectionKey(bytes(4), port, 2): Sending(MB, 8 * MB) for port in range(1000)}
+    assert watch.elephants(mice, 0.0) == set()

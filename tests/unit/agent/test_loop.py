@@ -14,6 +14,8 @@ from apps.cli.output import CommandError, UnreachableError
 from apps.configuration import load_configuration
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
+from hydra.backlog import ConnectionKey, Sending
+from hydra.classes import Connection
 from hydra.policy import AgentPolicy
 from tests.unit.cli import DEMO
 from tests.unit.rest.fake_service import FakeService
@@ -31,6 +33,12 @@ class Sockets:
 
     def waiting_bytes(self):
         return self.waiting
+
+    def sending(self):
+        return {
+            ConnectionKey(address, 40000, 5201): Sending(waiting, sent=0)
+            for address, waiting in self.waiting.items()
+        }
 
 
 @pytest.fixture
@@ -94,6 +102,20 @@ def test_a_new_setup_is_fetched(service, server):
         until(lambda: waiting_mb(service) == [5.0])
         service.agents.policy = replace(FAST, report_above_mb=10.0)
         until(lambda: waiting_mb(service) == [0.0])
+
+
+def test_it_tells_elephants_where_somebody_wants_to_know(service, server):
+    server_h11 = service.fabric.server_by_name["h11"]
+    sockets = Sockets()
+    sockets.send("10.0.2.1", 50 * MB)
+    with running(server.url, sockets):
+        until(lambda: waiting_mb(service) == [50.0])
+        assert service.agents.elephants(server_h11) == set()
+        service.agents.elephants_wanted = True
+        flow = Connection(ip_address("10.0.2.1"), 40000, 5201)
+        until(lambda: service.agents.elephants(server_h11) == {flow})
+        service.agents.elephants_wanted = False
+        until(lambda: service.agents.elephants(server_h11) == set())
 
 
 def test_it_outlives_the_controller(service, server, caplog):

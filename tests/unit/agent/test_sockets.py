@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import time
 from ipaddress import ip_address
 
 import pytest
@@ -9,6 +10,7 @@ from pyroute2 import DiagSocket
 
 from apps.agent.buffers import send_buffers
 from apps.agent.sockets import SocketReader
+from hydra.backlog import ConnectionKey
 from hydra.errors import HydraError
 
 
@@ -34,15 +36,45 @@ def test_it_reads_what_pyroute2_reads(address):
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with SocketReader() as reader, DiagSocket() as reference, stuffed(address):
         reference.bind()
-        expected = sum(
-            one["idiag_wqueue"]
-            for one in reference.get_sock_stats(family=family)
-            if one["idiag_dst"] == address and one["idiag_state"] == 1
-        )
-        assert reader.waiting_bytes()[key] == expected > 100_000
-        assert reader.waiting_bytes()[key] == expected, "and once more, on the same netlink socket"
+
+        def expected():
+            return sum(
+                one["idiag_wqueue"]
+                for one in reference.get_sock_stats(family=family)
+                if one["idiag_dst"] == address and one["idiag_state"] == 1
+            )
+
+        while (before := expected()) != expected():
+            time.sleep(0.01)  # acknowledgements are still coming in
+        assert reader.waiting_bytes()[key] == before > 100_000
+        assert reader.waiting_bytes()[key] == before, "and once more, on the same netlink socket"
     with SocketReader() as reader:
         assert key not in reader.waiting_bytes()
+
+
+def test_what_a_connection_has_sent_and_has_waiting():
+    with (
+        socket.create_server(("127.0.0.9", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+        server.accept()[0] as accepted,
+        SocketReader() as reader,
+    ):
+        client.sendall(bytes(1_000_000 // 8))
+        taken = 0
+        while taken < 1_000_000 // 8:
+            taken += len(accepted.recv(65536))
+        key = ConnectionKey(
+            ip_address("127.0.0.9").packed, client.getsockname()[1], server.getsockname()[1]
+        )
+        client.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                client.send(bytes(65536))
+        waiting, sent = reader.sending()[key]
+        reader_of_all = reader.waiting_bytes()[key.address]
+    assert waiting == reader_of_all
+    assert waiting > 100_000
+    assert sent >= 1_000_000 // 8
 
 
 def test_buffers_are_enlarged_and_restored(tmp_path):

@@ -1,7 +1,9 @@
 """Rules of every kind, for the tests of what encodes and carries them."""
 
 from collections.abc import Iterator
+from ipaddress import ip_address
 
+from hydra.classes import Connection, class_rules
 from hydra.model import Fabric, NetworkState, RackId, VlanId
 from hydra.rules import FlowRule, divert_rule, emulated_rules
 from hydra.substrate import substrate_of
@@ -24,5 +26,8 @@ def every_rule(fabric: Fabric) -> Iterator[FlowRule]:
         for datapath in substrate.owned():
             yield from substrate.rules(datapath, state, {"h11", "h31"})
         yield from substrate.tor_rules()
+    yield from class_rules(
+        [Connection(ip_address("10.0.2.1"), 40000, 5201), Connection(ip_address("fd00::2"), 1, 2)]
+    )
     yield divert_rule(RackId(1), 3)
     yield from emulated_rules(3, VlanId(100), 3)

@@ -5,7 +5,7 @@ import pytest
 
 from hydra.counters import Anomaly, DemandMeter, PortMeter
 from hydra.model import PortId
-from tests.unit.core.fabrics import small_fabric
+from tests.unit.core.fabrics import openflow_only, small_fabric
 
 FABRIC = small_fabric(racks=3, planes=1, servers=2)
 H11, H12, H21 = 0, 1, 2
@@ -224,3 +224,19 @@ def test_a_forgotten_port_is_unknown_not_idle():
     assert ports.rates_mbps() == {}
     ports.update(P, 2000, 2.0)
     assert ports.rates_mbps() == {}
+
+
+def test_what_is_counted_of_servers_that_share_a_switch():
+    """Agents speak of servers; a ToR that steers counts for a whole rack."""
+    vswitches = small_fabric(racks=3, planes=1, servers=2)
+    for fabric, pair_mbps, all_mbps in (
+        (vswitches, [80.0, 0.0], [120.0, 0.0]),
+        (openflow_only(vswitches), [80.0, 80.0], [60.0, 60.0]),
+    ):
+        meter = DemandMeter(fabric, window_s=1.0)
+        for now_s, mbit in ((0.0, 0), (1.0, 1)):
+            totals = np.array([0, 80, 40], dtype=np.uint64) * np.uint64(mbit * 125_000)
+            meter.update(0, totals, now_s)
+        counted, sending = meter.counted(np.array([0, 1]), np.array([1, 1]))
+        assert counted.tolist() == pytest.approx(pair_mbps)
+        assert sending.tolist() == pytest.approx(all_mbps)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hydra.classes import Connection, class_rules
 from hydra.model import NetworkState, RackId
 from hydra.pipeline import ANNOUNCE_ETHERTYPE, PROBE_ETHERTYPE, Port
 from hydra.substrate import substrate_of
@@ -54,6 +55,25 @@ def test_a_rack_with_a_circuit_is_reached_tagged_and_others_electrically(vswitch
 def test_a_diverted_rack_is_reached_electrically(vswitch, eth_type):
     vswitch.rules.append(vswitch.substrate.divert(RackId(1), 7))
     assert vswitch.sends(packet(vswitch.servers[H21], eth_type)) == [(vswitch.electrical, None)]
+
+
+@pytest.mark.parametrize("eth_type", [IPV4, IPV6])
+def test_where_circuits_are_for_elephants_the_rest_is_electrical(vswitch, eth_type):
+    h21, h31 = vswitch.servers[H21], vswitch.servers[H31]
+    flow = {"ip_proto": 6, "tcp_src": 40000, "tcp_dst": 5201}
+    addresses = [
+        interface.ip
+        for server in (h21, h31)
+        for interface in server.addresses
+        if interface.version == (4 if eth_type == IPV4 else 6)
+    ]
+    vswitch.rules += class_rules([Connection(one, 40000, 5201) for one in addresses])
+    assert vswitch.sends(packet(h21, eth_type, **flow)) == [(Port.OPTICAL, VLAN)]
+    for other in ({"tcp_src": 40001}, {"tcp_dst": 5202}, {"ip_proto": 17}):
+        assert vswitch.sends(packet(h21, eth_type, **flow | other)) == [(vswitch.electrical, None)]
+    assert vswitch.sends(packet(h31, eth_type, **flow)) == [(vswitch.electrical, None)]
+    vswitch.rules.append(vswitch.substrate.divert(RackId(1), 7))
+    assert vswitch.sends(packet(h21, eth_type, **flow)) == [(vswitch.electrical, None)]
 
 
 @pytest.mark.parametrize("eth_type", [IPV4, IPV6])

@@ -21,6 +21,7 @@ from .blocks import ROOT, all_commands, starting_with
 
 ELSEWHERE = {
     "hydra run": "tests/integration/test_launch.py",
+    "hydra agent": "tests/integration/test_agent.py",
     "hydra device": "tests/unit/cli/test_cli_device.py",
     "hydra device tasks": "tests/unit/cli/test_cli_people.py",
     "hydra device confirm": "tests/unit/cli/test_cli_people.py",

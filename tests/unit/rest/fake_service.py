@@ -29,7 +29,7 @@ from hydra.model import (
     Topology,
     VlanId,
 )
-from hydra.policy import Policy
+from hydra.policy import Policy, Sharing
 from hydra.quarantine import Quarantined
 from hydra.reservations import ReservationBook
 from hydra.roles import Alarm, Severity
@@ -70,6 +70,7 @@ class FakeService:
         self.agents = AgentDesk(fabric, Policy().agents, lambda: self.network)
         self.events = EventLog("run", capacity=50)
         self.missing: list[str] = []
+        self.shared = Sharing.BY_DEMAND
         self.drifting = [
             Drift(DriftKind.CROSS_CONNECT, "p1", "1 to 18", "connected", "nothing"),
             Drift(DriftKind.VLANS, "r1", "hyt-r1-p1", "100", "4000"),
@@ -100,7 +101,11 @@ class FakeService:
 
     @property
     def policy(self) -> Policy:
-        return Policy()
+        return Policy(sharing=self.shared)
+
+    def share(self, sharing: Sharing) -> None:
+        self._may_fail()
+        self.shared = sharing
 
     def _may_fail(self) -> None:
         if self.fails_with is not None:

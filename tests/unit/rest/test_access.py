@@ -41,12 +41,12 @@ OWN_WRITE = {"POST /v1/reservations", "POST /v1/reservations/{reservation_id}/co
 OWN_WRITE |= {"DELETE /v1/reservations/{reservation_id}", "POST /v1/groups"}
 OWN_WRITE |= {"DELETE /v1/groups/{group_id}"}
 READ |= {"GET /v1/webhooks", "GET /v1/webhooks/{webhook_id}"}
-READ |= {"GET /v1/agents", "GET /v1/agents/{server}"}
+READ |= {"GET /v1/agents", "GET /v1/agents/{server}", "GET /v1/sharing"}
 AGENT = {"GET /v1/agents/{server}", "PUT /v1/agents/{server}/backlog"}
 PLAN = {"POST /v1/plan", "POST /v1/reconfigurations"}
 OPERATE = (
     PLAN
-    | {"POST /v1/reconcile", "POST /v1/reload"}
+    | {"PUT /v1/sharing", "POST /v1/reconcile", "POST /v1/reload"}
     | {"POST /v1/webhooks", "PUT /v1/webhooks/{webhook_id}", "DELETE /v1/webhooks/{webhook_id}"}
     | AGENT
     | {"PUT /v1/quarantine/{rack}/{port}", "DELETE /v1/quarantine/{rack}/{port}"}

@@ -41,6 +41,8 @@ ROUTES = {
     ("POST", "/v1/devices/{name}/tasks/{task_id}"),
     ("GET", "/v1/decisions"),
     ("GET", "/v1/explanations/circuits/{a}/{b}"),
+    ("GET", "/v1/sharing"),
+    ("PUT", "/v1/sharing"),
     ("GET", "/v1/agents"),
     ("GET", "/v1/agents/{server}"),
     ("PUT", "/v1/agents/{server}/backlog"),
@@ -105,7 +107,7 @@ def test_numbers_carry_their_unit(description):
     plain = {"status", "vlan", "epoch", "current_epoch", "rules", "rules_pushed"}
     plain |= {"retagged_ports", "ports_retagged", "ingress", "egress", "port", "id"}
     plain |= {"max_reservations", "reservations", "waiting", "delivered", "refused", "missed"}
-    plain |= {"times", "priority", "max_priority"}
+    plain |= {"times", "priority", "max_priority", "src_port", "dst_port"}
     for name, schema in description["components"]["schemas"].items():
         for field, kind in schema.get("properties", {}).items():
             kinds = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}

@@ -1,0 +1,32 @@
+"""``hydra sharing``: who gets circuits in periodic mode, and which traffic takes them."""
+
+from __future__ import annotations
+
+import click
+
+from apps.cli.client import ControllerClient, url_option
+from apps.cli.command import Command
+from apps.cli.output import json_option, print_json
+from hydra.policy import Sharing
+
+_PATH = "/v1/sharing"
+
+
+@click.command(cls=Command, examples=["hydra sharing", "hydra sharing on-demand"])
+@click.argument("policy", type=click.Choice([one.value for one in Sharing]), required=False)
+@url_option
+@json_option
+def sharing(policy: str | None, url: str, as_json: bool) -> None:
+    """Show how circuits are shared in periodic mode, or set it to POLICY.
+
+    by-demand: pairs where circuits gain most, all of their traffic. undifferentiated: all pairs in
+    turn, all of their traffic. differentiated: pairs with elephants in turn, only those. on-demand:
+    a pair with an elephant, until that ends, only elephants. It holds until the next start or
+    reload of the configuration.
+    """
+    with ControllerClient(url) as client:
+        document = client.get(_PATH) if policy is None else client.put(_PATH, {"sharing": policy})
+    if as_json:
+        print_json(document)
+    else:
+        click.echo(document["sharing"])

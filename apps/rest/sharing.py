@@ -1,0 +1,45 @@
+"""/v1/sharing: who gets circuits in periodic mode, and which traffic takes them"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from apps.rest.context import Service
+from apps.rest.models import Body, Document
+from apps.rest.problems import (
+    BODY_TOO_LARGE,
+    DEVICE_UNAVAILABLE,
+    INVALID_REQUEST,
+    MALFORMED,
+    UNSUPPORTED_MEDIA_TYPE,
+    responses,
+)
+from hydra.policy import Sharing
+
+router = APIRouter(prefix="/v1/sharing", tags=["planning"])
+
+
+class SharingBody(Body):
+    sharing: Sharing = Field(strict=False)
+
+
+class SharingState(Document):
+    sharing: Sharing
+
+
+@router.get("")
+def get_sharing(service: Service) -> SharingState:
+    return SharingState(sharing=service.policy.sharing)
+
+
+@router.put(
+    "",
+    responses=responses(
+        MALFORMED, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST, DEVICE_UNAVAILABLE
+    ),
+)
+def set_sharing(body: SharingBody, service: Service) -> SharingState:
+    """Until the next start or reload; answers once the vswitches know which traffic is meant."""
+    service.share(body.sharing)
+    return SharingState(sharing=body.sharing)

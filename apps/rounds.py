@@ -1,0 +1,44 @@
+"""What each round of the periodic mode plans for, as the sharing of circuits has it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from hydra.model import NetworkState, RackId
+from hydra.plan import Pair, pair_of
+from hydra.policy import Sharing
+from hydra.service import DemandReport, DemandSource, PlanRequest
+from hydra.turns import Turns
+
+_FAINT_MBPS: Final = 0.01
+"""Pairs with less have no traffic: averages fade, and never end."""
+TURN: Final = "the epoch is over: circuits go to those who have waited longest"
+
+
+class Rounds:
+    """Its methods run in the conductor's thread."""
+
+    def __init__(self) -> None:
+        self._turns = Turns()
+
+    def request(self, sharing: Sharing, seen: DemandReport) -> PlanRequest | None:
+        """None: nobody wants a circuit, and what stands may stay."""
+        if seen.source is not DemandSource.MEASURED:
+            return PlanRequest(only_if_it_pays=True)
+        elephants = seen.estimated_mbps > 0
+        if sharing is Sharing.ON_DEMAND:
+            running = np.argwhere(np.triu(elephants | elephants.T, 1))
+            hold = frozenset((RackId(int(low)), RackId(int(high))) for low, high in running)
+            return PlanRequest(seen.estimated_mbps, only_if_it_pays=True, hold=hold)
+        if not sharing.in_turn:
+            return PlanRequest(seen.estimated_mbps, only_if_it_pays=True)
+        wanting = elephants if sharing.elephants_only else seen.rate_mbps > _FAINT_MBPS
+        return PlanRequest(self._turns.demand(wanting)) if wanting.any() else None
+
+    def begun(self, sharing: Sharing, state: NetworkState) -> None:
+        """A round is over: these circuits stand until the next."""
+        if sharing.in_turn:
+            served: set[Pair] = {pair_of(path) for path in state.topology.paths}
+            self._turns.serve(served)

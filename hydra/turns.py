@@ -1,0 +1,41 @@
+"""Circuits shared by time: whose turn it is (Abu-Tair et al., 2019, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hydra.model import DemandMatrix, RackId
+from hydra.plan import Pair
+
+
+@dataclass(slots=True)
+class Turns:
+    """Pairs of racks that want circuits get them in turn: who has waited longest comes first."""
+
+    _epoch: int = 0
+    _served: dict[Pair, int] = field(default_factory=dict)
+
+    def demand(self, wanting: NDArray[np.bool_]) -> DemandMatrix:
+        """What to plan for, in no unit: the longer a pair has waited, the more.
+
+        ``wanting``, shape (racks, racks), says who wants to send to whom; one direction is enough.
+        """
+        pairs = [
+            (RackId(int(low)), RackId(int(high)))
+            for low, high in np.argwhere(np.triu(wanting | wanting.T, 1))
+        ]
+        order = sorted(pairs, key=lambda pair: (-self._served.get(pair, 0), pair))
+        weights = np.zeros(wanting.shape)
+        for rank, pair in enumerate(order, start=1):
+            weights[pair] = weights[pair[::-1]] = rank
+        return weights
+
+    def serve(self, pairs: Iterable[Pair]) -> None:
+        """An epoch begins, in which these have circuits."""
+        self._epoch += 1
+        for pair in pairs:
+            self._served[pair] = self._epoch

@@ -1,0 +1,121 @@
+"""Class tables: what changes is sent to who is ready, and what is not confirmed is told."""
+
+from ipaddress import ip_address
+
+import pytest
+
+from apps.classifier import Classifier
+from hydra.classes import Connection
+from hydra.pipeline import RuleKind
+from hydra.policy import Sharing
+from hydra.rules import Install, Remove
+from tests.unit.core.fabrics import openflow_only, small_fabric
+
+FABRIC = small_fabric(racks=2, planes=1, servers=2)
+SWITCHES = list(FABRIC.server_by_datapath)
+FIRST = SWITCHES[0]
+FLOW = Connection(ip_address("10.0.2.1"), 40000, 5201)
+OTHER = Connection(ip_address("fd00:10:0:2::1"), 40001, 5201)
+
+
+class Fleet:
+    def __init__(self):
+        self.sent = []
+        self.broken = set()
+
+    def apply(self, changes, _timeout_s):
+        self.sent.append(changes)
+        return {dp: "no answer" if dp in self.broken else None for dp in changes}
+
+
+@pytest.fixture
+def fleet():
+    return Fleet()
+
+
+@pytest.fixture
+def elephants():
+    return {}
+
+
+@pytest.fixture
+def classifier(fleet, elephants):
+    return Classifier(
+        FABRIC, fleet, lambda server: elephants.get(server.name, ()), 1.0, Sharing.BY_DEMAND
+    )
+
+
+def kinds(changes):
+    return [(type(one), one.rule.kind) for one in changes]
+
+
+def test_circuits_for_all_need_no_rules(classifier, fleet):
+    assert classifier.bring(SWITCHES, SWITCHES) == frozenset()
+    assert fleet.sent == []
+    assert classifier.rules_for(FIRST) == frozenset()
+
+
+def test_elephants_come_and_go(classifier, fleet, elephants):
+    assert not any(map(classifier.rules_for, SWITCHES))
+    classifier.sharing = Sharing.ON_DEMAND
+    classifier.bring(SWITCHES, SWITCHES)
+    assert set(fleet.sent[-1]) == set(SWITCHES)
+    assert kinds(fleet.sent[-1][FIRST]) == [(Install, RuleKind.CLASS_MICE)]
+    elephants["h11"] = {FLOW, OTHER}
+    classifier.bring([FIRST], SWITCHES)
+    assert sorted(kind.name for _, kind in kinds(fleet.sent[-1][FIRST])) == [
+        "CLASS_ELEPHANT_V4",
+        "CLASS_ELEPHANT_V6",
+    ]
+    elephants["h11"] = {OTHER}
+    classifier.bring([FIRST], SWITCHES)
+    assert kinds(fleet.sent[-1][FIRST]) == [(Remove, RuleKind.CLASS_ELEPHANT_V4)]
+    count = len(fleet.sent)
+    classifier.bring(SWITCHES, SWITCHES)
+    assert len(fleet.sent) == count, "nothing has changed"
+    classifier.sharing = Sharing.UNDIFFERENTIATED
+    classifier.bring(SWITCHES, SWITCHES)
+    assert classifier.rules_for(FIRST) == frozenset()
+
+
+def test_what_is_to_be_held_changes_only_when_it_is_brought(classifier, elephants):
+    """An audit reads tables and then compares: reports in between must not look like drift."""
+    classifier.sharing = Sharing.ON_DEMAND
+    before = classifier.rules_for(FIRST)
+    elephants["h11"] = {FLOW}
+    assert classifier.rules_for(FIRST) == before
+    classifier.bring([FIRST], SWITCHES)
+    assert len(classifier.rules_for(FIRST)) == len(before) + 1
+
+
+def test_who_is_not_ready_is_told_when_it_is_synchronised(classifier, fleet, elephants):
+    classifier.sharing = Sharing.ON_DEMAND
+    classifier.rules_for(FIRST)
+    elephants["h11"] = {FLOW}
+    assert classifier.bring([FIRST], ()) == frozenset()
+    assert fleet.sent == []
+    assert {rule.kind for rule in classifier.rules_for(FIRST)} == {
+        RuleKind.CLASS_MICE,
+        RuleKind.CLASS_ELEPHANT_V4,
+    }
+
+
+def test_what_is_not_confirmed_is_told(classifier, fleet, elephants, caplog):
+    classifier.sharing = Sharing.ON_DEMAND
+    classifier.rules_for(FIRST)
+    fleet.broken = {FIRST}
+    elephants["h11"] = {FLOW}
+    assert classifier.bring([FIRST], SWITCHES) == {FIRST}
+    assert "is not confirmed: no answer" in caplog.text
+
+
+def test_a_tor_that_steers_classes_for_all_its_servers(fleet, elephants):
+    fabric = openflow_only(FABRIC)
+    classifier = Classifier(
+        fabric, fleet, lambda server: elephants.get(server.name, ()), 1.0, Sharing.ON_DEMAND
+    )
+    elephants |= {"h11": {FLOW}, "h12": {OTHER}, "h21": {FLOW}}
+    tor = classifier.switch_of(fabric.servers[0])
+    assert tor == classifier.switch_of(fabric.servers[1]) == fabric.racks[0].tor.datapath_id
+    assert len(classifier.rules_for(tor)) == 3
+    assert len(classifier.switches) == 2

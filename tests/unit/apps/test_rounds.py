@@ -1,0 +1,97 @@
+"""What each kind of sharing plans for, on the demo fabric and its planner."""
+
+import numpy as np
+import pytest
+
+from apps.configuration import load_configuration
+from apps.planning import Planning
+from apps.rounds import Rounds
+from hydra.model import NetworkState
+from hydra.plan import paths_by_pair
+from hydra.policy import Policy, Sharing
+from hydra.reservations import Pin
+from hydra.service import DemandReport, DemandSource
+from tests.unit.cli import DEMO
+
+FABRIC = load_configuration(DEMO).fabric
+POLICY = Policy(max_hops=1)
+PLANNING = Planning(FABRIC, POLICY)
+
+
+def seen(*flows, elephants_from=10.0):
+    """Of what is told, only flows of ``elephants_from`` and more are elephants."""
+    rates = np.zeros((4, 4))
+    for src, dst, mbps in flows:
+        rates[src, dst] = mbps
+    return DemandReport(
+        DemandSource.MEASURED, rates, np.where(rates >= elephants_from, rates, 0), 0.1, ()
+    )
+
+
+def step(rounds, sharing, report, state):
+    request = rounds.request(sharing, report)
+    if request is None:
+        return state
+    paths = paths_by_pair(state)
+    pins = [Pin(*pair, paths[pair], 0.0, ()) for pair in request.hold if pair in paths]
+    after = PLANNING.for_demand(state, request, request.demand, pins, ())
+    rounds.begun(sharing, after)
+    return after
+
+
+ALL_PAIRS = [(a, b, 20.0 + a + b) for a in range(4) for b in range(4) if a < b]
+
+
+@pytest.mark.parametrize("sharing", [Sharing.UNDIFFERENTIATED, Sharing.DIFFERENTIATED])
+def test_every_pair_gets_its_turn(sharing):
+    """Two planes carry four of six pairs at a time."""
+    rounds, state, turns = Rounds(), NetworkState(), []
+    for _ in range(3):
+        state = step(rounds, sharing, seen(*ALL_PAIRS), state)
+        turns.append(set(paths_by_pair(state)))
+    assert len(turns[0]) == 4
+    assert turns[0] | turns[1] == {(a, b) for a, b, _ in ALL_PAIRS}
+    assert turns[0] != turns[1]
+
+
+def test_mice_get_turns_only_where_nothing_is_told_apart():
+    flows = [(0, 1, 50.0), (2, 3, 0.5)]
+    everybody = step(Rounds(), Sharing.UNDIFFERENTIATED, seen(*flows), NetworkState())
+    elephants = step(Rounds(), Sharing.DIFFERENTIATED, seen(*flows), NetworkState())
+    assert set(paths_by_pair(everybody)) == {(0, 1), (2, 3)}
+    assert set(paths_by_pair(elephants)) == {(0, 1)}
+
+
+def test_an_elephant_keeps_its_circuit_until_it_ends():
+    """Larger ones come later, and may have what is left."""
+    rounds = Rounds()
+    state = step(rounds, Sharing.ON_DEMAND, seen((0, 1, 15.0), (0, 2, 15.0)), NetworkState())
+    before = paths_by_pair(state)
+    assert set(before) == {(0, 1), (0, 2)}
+    crowd = [(0, 1, 15.0), (0, 2, 15.0), (0, 3, 95.0), (1, 2, 90.0), (1, 3, 90.0)]
+    state = step(rounds, Sharing.ON_DEMAND, seen(*crowd), state)
+    after = paths_by_pair(state)
+    assert {pair: after[pair] for pair in before} == before
+    assert (0, 3) not in after, "rack 0 has no port left"
+    state = step(rounds, Sharing.ON_DEMAND, seen(*crowd[1:]), state)
+    assert (0, 3) in paths_by_pair(state), "the first one ended"
+
+
+def test_by_demand_the_larger_one_may_have_it():
+    rounds = Rounds()
+    state = step(rounds, Sharing.BY_DEMAND, seen((0, 1, 15.0), (0, 2, 15.0)), NetworkState())
+    crowd = seen((0, 1, 15.0), (0, 2, 15.0), (0, 3, 95.0))
+    assert (0, 3) in paths_by_pair(step(rounds, Sharing.BY_DEMAND, crowd, state))
+
+
+def test_nobody_wants_a_turn():
+    state = step(Rounds(), Sharing.UNDIFFERENTIATED, seen((0, 1, 50.0)), NetworkState())
+    assert step(Rounds(), Sharing.UNDIFFERENTIATED, seen(), state) is state
+
+
+def test_without_a_measurement_nothing_is_made_up():
+    nothing = DemandReport(DemandSource.NONE, np.zeros((4, 4)), np.zeros((4, 4)), None, ())
+    for sharing in Sharing:
+        request = Rounds().request(sharing, nothing)
+        assert request.demand is None
+        assert request.only_if_it_pays

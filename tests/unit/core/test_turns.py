@@ -1,0 +1,55 @@
+"""Circuits in turn: everybody gets them, and nobody twice before all others."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hydra.turns import Turns
+
+
+def wanting(racks, *pairs):
+    mask = np.zeros((racks, racks), dtype=bool)
+    for src, dst in pairs:
+        mask[src, dst] = True
+    return mask
+
+
+def first(weights):
+    return tuple(int(i) for i in np.unravel_index(weights.argmax(), weights.shape))
+
+
+def test_who_waits_longest_weighs_most():
+    turns, mask = Turns(), wanting(4, (0, 1), (2, 1), (3, 0))
+    seen = []
+    for _ in range(6):
+        chosen = first(turns.demand(mask))
+        seen.append(chosen)
+        turns.serve([chosen])
+    assert sorted(seen[:3]) == [(0, 1), (0, 3), (1, 2)]
+    assert seen[3:] == seen[:3]
+
+
+def test_one_direction_is_enough_and_both_get_the_same():
+    weights = Turns().demand(wanting(3, (2, 0)))
+    assert weights[2, 0] == weights[0, 2] == 1
+    assert weights.sum() == 2
+
+
+def test_nobody_wants_anything():
+    assert not Turns().demand(wanting(3)).any()
+
+
+@given(st.integers(3, 8), st.integers(1, 3), st.randoms())
+def test_nobody_starves(racks, circuits, random):
+    """With room for some circuits, each pair has had its turn after as many epochs as it takes."""
+    turns = Turns()
+    every = [(a, b) for a in range(racks) for b in range(a + 1, racks)]
+    pairs = random.sample(every, random.randint(1, len(every)))
+    mask = wanting(racks, *pairs)
+    served = set()
+    for _ in range(-(-len(pairs) // circuits)):
+        weights = turns.demand(mask)
+        chosen = sorted(pairs, key=lambda pair: -weights[pair])[:circuits]
+        turns.serve(chosen)
+        served.update(chosen)
+    assert served == set(pairs)
