@@ -239,6 +239,7 @@ class Bookings:
                 if not self._ledger.place(reservation.pair):
                     continue
                 if reservation.state is ReservationState.ACTIVATING:
+                    self._upkeep.hold_reserved()
                     self._ledger.change(reservation.id, ReservationState.ACTIVE)
         why = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
         for reservation in self._not_placed(ids):

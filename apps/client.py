@@ -25,7 +25,7 @@ from apps.rest import models
 from hydra.errors import HydraError
 from hydra.events import EventKind
 from hydra.lifecycle import ReservationState
-from hydra.reservations import FINAL_STATES
+from hydra.reservations import FINAL_STATES, ServiceClass
 
 _TIMEOUT_S: Final = 30.0
 _LONGEST_WAIT_S: Final = 60
@@ -109,6 +109,7 @@ class HydraClient:
         end_unix_s: float | None = None,
         hold_s: float | None = None,
         priority: int = 0,
+        service: ServiceClass = ServiceClass.SHARED,
         wait_s: int = 0,
     ) -> models.Reservation:
         """Ask for bandwidth; with ``wait_s``, up to a minute, wait until it is there.
@@ -125,6 +126,7 @@ class HydraClient:
             end_unix_s=end_unix_s,
             hold_s=hold_s,
             priority=priority,
+            service=service,
         )
         return self._make("/v1/reservations", body, models.Reservation, wait_s)
 
@@ -158,6 +160,11 @@ class HydraClient:
 
     def reservation(self, reservation_id: str) -> models.Reservation:
         return self._read("GET", _member("/v1/reservations", reservation_id), models.Reservation)
+
+    def delivery(self, reservation_id: str) -> models.Delivery:
+        """What it gets beside what it was promised, by counters."""
+        path = f"{_member('/v1/reservations', reservation_id)}/delivery"
+        return self._read("GET", path, models.Delivery)
 
     def reservations(self, *states: ReservationState) -> Iterator[models.Reservation]:
         """Oldest first, page by page; all of them, or those in these states."""

@@ -29,6 +29,7 @@ from apps.metrics import Metrics
 from apps.mover import Mover
 from apps.planner import Planner
 from apps.planning import Planning, Proposal
+from apps.policing import Policing
 from apps.prober import Prober
 from apps.quarantine import Quarantine
 from apps.rounds import TURN, Rounds
@@ -62,6 +63,7 @@ from hydra.quotas import Usage
 from hydra.reservations import Pin, Reservation, ReservationRequest
 from hydra.roles import Task, TaskState
 from hydra.service import (
+    Delivery,
     DemandReport,
     DemandSource,
     DeviceStatus,
@@ -116,8 +118,15 @@ class Controller:
         self._ledger = Ledger(fabric, journal, self.metrics, traces)
         self._agents = AgentDesk(fabric, policy.agents, self.state)
         self._quarantine = Quarantine(fabric, journal, policy.quarantine_s)
+        self._policing = Policing(fabric, self.fleet, policy.timeouts.vswitch_s)
         self._upkeep = Upkeep(
-            fabric, policy, self.fleet, self._devices, self._ledger, self._quarantine
+            fabric,
+            policy,
+            self.fleet,
+            self._devices,
+            self._ledger,
+            self._quarantine,
+            self._policing,
         )
         self._classifier = Classifier(
             fabric, self.fleet, self._agents.elephants, policy.timeouts.vswitch_s, policy.sharing
@@ -180,9 +189,11 @@ class Controller:
         self._upkeep.announcer.start()
         self._poller.start()
         self._prober.start()
+        self._policing.start()
 
     def stop(self) -> None:
         """End after the job under way; the network goes on as it is."""
+        self._policing.stop()
         self._prober.stop()
         self._poller.stop()
         self._upkeep.announcer.stop()
@@ -224,6 +235,7 @@ class Controller:
                 self._safely(self._audit, "audit")
                 audit_s = time.monotonic()
             self._safely(self._bookings.keep_time, "bookings")
+            self._safely(self._upkeep.hold_reserved, "policing")
             try:
                 job = self._jobs.get(timeout=_HOUSEKEEPING_S)
             except queue.Empty:
@@ -602,6 +614,10 @@ class Controller:
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         """Raises UnknownName, LifecycleError, Changed."""
         return self._bookings.release(reservation_id, seen)
+
+    def delivery(self, reservation_id: str) -> Delivery:
+        """Raises UnknownName."""
+        return self._policing.delivery(self._ledger.reservation(reservation_id))
 
     def usage(self, owner: str) -> Usage:
         """What a tenant has, to be held against its quota."""

@@ -11,10 +11,18 @@ import itertools
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from apps.framework import Connection, PortInfo, Post
+from apps.meters import (
+    MeterChange,
+    MeterCounters,
+    decode_meter_stats,
+    encode_meter_changes,
+    encode_meter_stats_request,
+)
 from apps.openflow import (
     ROLE_MASTER,
     ROLE_NO_CHANGE,
@@ -259,6 +267,32 @@ class Fleet:
             for datapath, result in results.items()
         }
 
+    def change_meters(
+        self, changes: Mapping[DatapathId, Sequence[MeterChange]], timeout_s: float
+    ) -> dict[DatapathId, str | None]:
+        """Change meters on many switches at once; returns what stood in the way, as :meth:`apply`.
+
+        What comes before a change that a switch refuses stays.
+        """
+        results = self._request(
+            changes,
+            lambda dp, _ports, xid: encode_meter_changes(changes[dp], xid) + encode_barrier(xid),
+            timeout_s,
+        )
+        return {
+            datapath: None if isinstance(result, bytes) else result
+            for datapath, result in results.items()
+        }
+
+    def set_meters(self, changes: Mapping[DatapathId, Sequence[MeterChange]]) -> None:
+        """The same, without waiting for an answer."""
+        self.send_messages(
+            {
+                datapath: encode_meter_changes(some, self._next_xid())
+                for datapath, some in changes.items()
+            }
+        )
+
     def become_master(
         self, datapaths: Collection[DatapathId], timeout_s: float
     ) -> dict[DatapathId, str | None]:
@@ -345,6 +379,37 @@ class Fleet:
             return switch.ports, decode_rules(result)
         except MalformedReplyError:
             return None
+
+    def rule_counters(
+        self, datapaths: Collection[DatapathId], cookie: int, mask: int, timeout_s: float
+    ) -> dict[DatapathId, bytes | None]:
+        """Counters of the rules whose cookies agree with ``cookie`` on ``mask``.
+
+        As :func:`apps.openflow.decode_flow_stats` takes them; None for one that did not answer.
+        """
+        results = self._request(
+            datapaths,
+            lambda _dp, _ports, xid: encode_flow_stats_request(TABLE_ALL, cookie, mask, xid),
+            timeout_s,
+        )
+        return {
+            datapath: result if isinstance(result, bytes) else None
+            for datapath, result in results.items()
+        }
+
+    def meter_counters(
+        self, datapaths: Collection[DatapathId], timeout_s: float
+    ) -> dict[DatapathId, dict[int, MeterCounters]]:
+        """Of all meters, by number; switches that do not answer properly are left out."""
+        results = self._request(
+            datapaths, lambda _dp, _ports, xid: encode_meter_stats_request(xid), timeout_s
+        )
+        counters: dict[DatapathId, dict[int, MeterCounters]] = {}
+        for datapath, result in results.items():
+            with suppress(MalformedReplyError):
+                if isinstance(result, bytes):
+                    counters[datapath] = decode_meter_stats(result)
+        return counters
 
     def port_packets(
         self, datapaths: Collection[DatapathId], timeout_s: float

@@ -177,7 +177,11 @@ _NOT_MASTER = (
     (ofproto_v1_3.OFPET_BAD_REQUEST, ofproto_v1_3.OFPBRC_IS_SLAVE),
     (ofproto_v1_3.OFPET_ROLE_REQUEST_FAILED, ofproto_v1_3.OFPRRFC_STALE),
 )
-_RAW_KINDS = (ofproto_v1_3.OFPMP_FLOW, ofproto_v1_3.OFPMP_PORT_STATS)
+_RAW_KINDS = (
+    ofproto_v1_3.OFPMP_FLOW,
+    ofproto_v1_3.OFPMP_PORT_STATS,
+    ofproto_v1_3.OFPMP_METER,
+)
 _MULTIPART_HEAD = struct.Struct("!HH")
 _PACKET_IN_MATCH = struct.Struct("!H")
 _PACKET_IN_MATCH_AT = 24

@@ -332,6 +332,11 @@ class Ledger:
         with self._lock:
             return self._book.pinned(leaving_out)
 
+    def active(self) -> tuple[Reservation, ...]:
+        """Those that have, or are getting, circuits."""
+        with self._lock:
+            return self._book.active()
+
     def standing_paths(self) -> tuple[Path, ...]:
         """Paths that stand, and that no reservation has."""
         with self._lock:

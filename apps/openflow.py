@@ -48,6 +48,7 @@ from hydra.pipeline import (
     Port,
     PushVlan,
     RuleKind,
+    SetDscp,
     Shape,
     ToController,
     place_of_server,
@@ -97,10 +98,13 @@ _OXM: Final[Mapping[str, tuple[int, int]]] = {  # name: (field code, bytes)
     "eth_dst": (3, 6),
     "eth_type": (5, 2),
     "vlan_vid": (6, 2),
+    "ip_dscp": (8, 1),
     "ip_proto": (10, 1),
+    "ipv4_src": (11, 4),
     "ipv4_dst": (12, 4),
     "tcp_src": (13, 2),
     "tcp_dst": (14, 2),
+    "ipv6_src": (26, 16),
     "ipv6_dst": (27, 16),
     "icmpv6_type": (29, 1),
 }
@@ -167,9 +171,14 @@ def _output(action: Output, ports: SwitchPorts) -> list[_Piece]:
 
 def _push_vlan(action: PushVlan) -> list[_Piece]:
     push = struct.pack("!HHHxx", 17, 8, 0x8100)
-    code, size = _OXM["vlan_vid"]
-    set_header = struct.pack("!HHHBB", 25, 16, _OXM_CLASS, code << 1, size)
-    return [push, set_header, _value(action.vlan, size, offset=_VLAN_PRESENT), bytes(6)]
+    return [push, *_set_field("vlan_vid", action.vlan, offset=_VLAN_PRESENT)]
+
+
+def _set_field(name: str, value: int | Arg, *, offset: int = 0) -> list[_Piece]:
+    """For fields of up to 8 bytes."""
+    code, size = _OXM[name]
+    header = struct.pack("!HHHBB", 25, 16, _OXM_CLASS, code << 1, size)
+    return [header, _value(value, size, offset=offset), bytes(8 - size)]
 
 
 def _actions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
@@ -181,6 +190,8 @@ def _actions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
             pieces.append(struct.pack("!HHIH6x", 0, 16, PORT_CONTROLLER, 0xFFFF))
         elif isinstance(action, PushVlan):
             pieces += _push_vlan(action)
+        elif isinstance(action, SetDscp):
+            pieces += _set_field("ip_dscp", action.codepoint)
         else:
             pieces.append(struct.pack("!HHxxxx", 18, 8))
     return pieces
@@ -188,6 +199,8 @@ def _actions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
 
 def _instructions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
     pieces: list[_Piece] = []
+    if shape.meter is not None:
+        pieces += [struct.pack("!HH", 6, 8), _value(shape.meter, 4)]
     actions = _actions(shape, ports)
     if actions:
         pieces += [struct.pack("!HHxxxx", 4, 8 + _length(actions)), *actions]

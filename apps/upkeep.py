@@ -15,6 +15,7 @@ from apps.devices import Devices
 from apps.fleet import Fleet
 from apps.ledger import Ledger
 from apps.openflow import TAKEN_OVER
+from apps.policing import Policing
 from apps.quarantine import Quarantine
 from hydra.errors import DeviceError, DeviceUnavailable
 from hydra.executor import Conditions, Execution
@@ -78,6 +79,7 @@ class Upkeep:
         devices: Devices,
         ledger: Ledger,
         quarantine: Quarantine,
+        policing: Policing,
     ) -> None:
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
@@ -97,6 +99,7 @@ class Upkeep:
         self._devices = devices
         self._ledger = ledger
         self._quarantine = quarantine
+        self._policing = policing
         self._lock = threading.Lock()
         self._synchronised: set[DatapathId] = set()
         self._mastered: set[DatapathId] = set()
@@ -156,29 +159,24 @@ class Upkeep:
     def rules_for(self, datapath: DatapathId) -> list[FlowRule]:
         """All rules that an owned switch is to hold now."""
         rules = self._substrate.rules(datapath, self._ledger.state, self._dead_uplinks)
-        return [*rules, *self.classified(datapath)]
+        return [*rules, *self.classified(datapath), *self._policing.rules_for(datapath)]
+
+    def hold_reserved(self) -> None:
+        """Have vswitches keep to what reservations hold now."""
+        failed = self._policing.hold(
+            self._ledger.state, self._ledger.active(), self.ready_switches()
+        )
+        with self._lock:
+            self._synchronised -= failed
 
     def synchronise(self, datapaths: Collection[DatapathId]) -> None:
         """Bring whole vswitches to the intended state, in one atomic bundle each."""
         if not self._settled:
             return  # the devices come first; every connected switch is synchronised after
-        changes: dict[DatapathId, list[RuleChange]] = {}
-        wipe = RemoveByCookie(COOKIE_TAG, COOKIE_TAG_MASK)
-        for datapath in datapaths:
-            if datapath in self._owned:
-                missing = self._fleet.missing_ports(datapath)
-                if missing:
-                    LOG.error(
-                        "switch %s has no port %s: check the names in the configuration",
-                        self._owned[datapath],
-                        ", ".join(missing),
-                    )
-                changes[datapath] = [wipe, *map(Install, self.rules_for(datapath))]
-            elif datapath in self._fabric.rack_by_tor_datapath:
-                changes[datapath] = [*map(Install, self._substrate.tor_rules())]
-            else:
-                LOG.warning("switch %#x is not in the configuration; it is left alone", datapath)
-        self._become_master(changes)
+        known = [dp for dp in datapaths if self._is_ours(dp)]
+        self._become_master(known)
+        self._policing.prepare([datapath for datapath in known if datapath in self._owned])
+        changes = {datapath: self._all_rules(datapath) for datapath in known}
         errors = self._fleet.apply(changes, self._policy.timeouts.vswitch_s)
         with self._lock:
             for datapath, error in errors.items():
@@ -197,6 +195,25 @@ class Upkeep:
                 if self._switch_of[entry[0].name] in changes
             ]
         )
+
+    def _is_ours(self, datapath: DatapathId) -> bool:
+        ours = datapath in self._owned or datapath in self._fabric.rack_by_tor_datapath
+        if not ours:
+            LOG.warning("switch %#x is not in the configuration; it is left alone", datapath)
+        return ours
+
+    def _all_rules(self, datapath: DatapathId) -> list[RuleChange]:
+        if datapath not in self._owned:
+            return [*map(Install, self._substrate.tor_rules())]
+        missing = self._fleet.missing_ports(datapath)
+        if missing:
+            LOG.error(
+                "switch %s has no port %s: check the names in the configuration",
+                self._owned[datapath],
+                ", ".join(missing),
+            )
+        wipe = RemoveByCookie(COOKIE_TAG, COOKIE_TAG_MASK)
+        return [wipe, *map(Install, self.rules_for(datapath))]
 
     def _become_master(self, datapaths: Collection[DatapathId]) -> None:
         with self._lock:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Final
 
-from hydra.calendar import ROUNDING_MBPS, Booking, Calendar, Ground, Pair, Window
+from hydra.calendar import ROUNDING_MBPS, Booking, Calendar, Ground, Need, Pair, Window
 from hydra.errors import AdmissionError, Alternative
 from hydra.model import Fabric, OpticalPort, Path, RackId
 
@@ -29,10 +29,22 @@ class Ask:
     end_unix_s: float
     """Infinite: until released."""
     servers: frozenset[str]
+    exclusive: bool = False
+    """It is to have circuits of its own."""
+
+    @property
+    def need(self) -> Need:
+        return Need(self.mbps, self.exclusive)
 
     def booking(self, booking_id: str, path: Path) -> Booking:
         return Booking(
-            booking_id, path, self.mbps, self.start_unix_s, self.end_unix_s, self.servers
+            booking_id,
+            path,
+            self.mbps,
+            self.start_unix_s,
+            self.end_unix_s,
+            self.servers,
+            self.exclusive,
         )
 
 
@@ -71,7 +83,7 @@ def admit_most(
 def takes(calendar: Calendar, ask: Ask, path: Path, ground: Ground) -> bool:
     """Whether ``ask`` fits on this very path."""
     window = calendar.window(ask.start_unix_s, ask.end_unix_s, replace(ground, standing=()))
-    return _servers_have_room(window, calendar, ask) and window.takes(path, ask.mbps)
+    return _servers_have_room(window, calendar, ask) and window.takes(path, ask.need)
 
 
 def _fit(calendar: Calendar, ask: Ask, ground: Ground) -> Path | None:
@@ -79,7 +91,7 @@ def _fit(calendar: Calendar, ask: Ask, ground: Ground) -> Path | None:
 
 
 def _fit_window(window: Window, calendar: Calendar, ask: Ask) -> Path | None:
-    return window.find(ask.pair, ask.mbps) if _servers_have_room(window, calendar, ask) else None
+    return window.find(ask.pair, ask.need) if _servers_have_room(window, calendar, ask) else None
 
 
 def _servers_have_room(window: Window, calendar: Calendar, ask: Ask) -> bool:
@@ -104,9 +116,14 @@ def _refusal(calendar: Calendar, ask: Ask, ground: Ground) -> AdmissionError:
     return AdmissionError(
         _in_the_way(calendar, window, ask, ground) + remedy,
         alternatives,
-        f"{ask.mbps:g} Mb/s between {ask.src} and {ask.dst} do not fit beside what is promised "
+        f"{_in_words(ask)} between {ask.src} and {ask.dst} does not fit beside what is promised "
         f"already{remedy}",
     )
+
+
+def _in_words(ask: Ask) -> str:
+    what = "a path" if not ask.mbps else f"a path with {ask.mbps:g} Mb/s"
+    return f"{what} of its own" if ask.exclusive else what
 
 
 def _lower_rate(window: Window, calendar: Calendar, ask: Ask) -> Alternative | None:
@@ -164,12 +181,19 @@ def _in_the_way(calendar: Calendar, window: Window, ask: Ask, ground: Ground) ->
         held_mbps = max(window.load_mbps(circuit) for circuit in path.circuits)
         rate_mbps = min(fabric.rate_of(circuit) for circuit in path.circuits)
         holders = {b.id: b for circuit in path.circuits for b in window.bookings(circuit)}
+        alone = [booking for booking in holders.values() if booking.exclusive]
+        if alone:
+            return f"the circuits between {names} are {_ids(alone)}'s alone"
+        if ask.exclusive and holders:
+            return f"the circuits between {names} have other users ({_ids(holders.values())})"
         return (
             f"{ask.mbps:g} Mb/s between {names} is too much: their path carries "
             f"{rate_mbps:g} Mb/s{_and_reserved(held_mbps)} (by {_ids(holders.values())})"
         )
     ends = "; ".join(_describe_rack(fabric, window, rack, ground) for rack in ask.pair)
-    return f"no path with {ask.mbps:g} Mb/s to spare between {names}: {ends}"
+    wanted = f" with {ask.mbps:g} Mb/s" if ask.mbps else ""
+    own = " of its own" if ask.exclusive else ""
+    return f"no path{own}{wanted} to spare between {names}: {ends}"
 
 
 def _of_pair(calendar: Calendar, window: Window, pair: Pair) -> list[Booking]:

@@ -5,7 +5,8 @@ circuits fits if, at every moment of that time,
 
 - each of its ports is free, or serves the very circuit that the path needs (a port ends one
   circuit, so this also covers the planes);
-- each of its circuits carries what is booked on it already and the new booking, too;
+- each of its circuits carries what is booked on it already and the new booking, too; one that is to
+  have circuits of its own shares none with another booking, whatever those carry;
 - its rack pair has no other path.
 
 Earlier bookings are never moved to make room for later ones. Whatever fits by this rule is found,
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final, TypeVar
 
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
@@ -40,9 +42,19 @@ class Booking:
     """Infinite: until it is removed."""
     servers: frozenset[str] = frozenset()
     """Servers whose uplink carries it; none where whole racks were named."""
+    exclusive: bool = False
+    """No other booking is to have one of its circuits."""
 
     def overlaps(self, start_unix_s: float, end_unix_s: float) -> bool:
         return self.start_unix_s < end_unix_s and start_unix_s < self.end_unix_s
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a booking asks of circuits."""
+
+    mbps: float
+    exclusive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +199,12 @@ class Window:
         return known
 
     def load_mbps(self, circuit: Circuit) -> float:
-        """The most that is booked on ``circuit`` at any moment."""
+        """The most that is booked on ``circuit`` at any moment; infinite if nothing else may be."""
         load = self._loads.get(circuit)
         if load is None:
-            load = peak_mbps(self._calendar.of_circuit(circuit), self.start_unix_s, self.end_unix_s)
+            booked = self.bookings(circuit)
+            alone = any(booking.exclusive for booking in booked)
+            load = inf if alone else peak_mbps(booked, self.start_unix_s, self.end_unix_s)
             self._loads[circuit] = load
         return load
 
@@ -211,29 +225,30 @@ class Window:
 
     # --- what fits ------------------------------------------------------------------------------
 
-    def find(self, pair: Pair, mbps: float) -> Path | None:
+    def find(self, pair: Pair, need: Need) -> Path | None:
         """A path with as few circuits as possible that fits, by the rule above; None: none does."""
         present = self.pair_paths(pair)
         if present:
-            fitting = [p for p in present if all(self._usable(c, mbps) for c in p.circuits)]
+            fitting = [p for p in present if all(self._usable(c, need) for c in p.circuits)]
             return fitting[0] if len(present) == len(fitting) == 1 else None
-        return self._search(pair, mbps)
+        return self._search(pair, need)
 
-    def takes(self, path: Path, mbps: float) -> bool:
+    def takes(self, path: Path, need: Need) -> bool:
         """Whether this very path fits."""
         return self.pair_paths((path.src, path.dst)) <= {path} and all(
-            self._usable(circuit, mbps) for circuit in path.circuits
+            self._usable(circuit, need) for circuit in path.circuits
         )
 
-    def _usable(self, circuit: Circuit, mbps: float) -> bool:
+    def _usable(self, circuit: Circuit, need: Need) -> bool:
         return (
             self._ground.blocked.isdisjoint((circuit.a, circuit.b))
             and self.users(circuit.a) <= {circuit}
             and self.users(circuit.b) <= {circuit}
-            and self.spare_mbps(circuit) >= mbps - ROUNDING_MBPS
+            and self.spare_mbps(circuit) >= need.mbps - ROUNDING_MBPS
+            and not (need.exclusive and self.bookings(circuit))
         )
 
-    def _search(self, pair: Pair, mbps: float) -> Path | None:
+    def _search(self, pair: Pair, need: Need) -> Path | None:
         """Breadth first over racks.
 
         One way of reaching a rack is enough. Leaving it by the port by which it was entered is
@@ -246,50 +261,50 @@ class Window:
         frontier = [src]
         for hop in range(self._ground.max_hops):
             for rack in frontier:
-                last = self._direct(rack, dst, mbps)
+                last = self._direct(rack, dst, need)
                 if last is not None:
                     return _path(pair, came, rack, last)
             if hop == self._ground.max_hops - 1:
                 break
             reached: list[RackId] = []
             for rack in frontier:
-                for circuit, far in self._onward(rack, mbps, lit):
+                for circuit, far in self._onward(rack, need, lit):
                     if far not in came:
                         came[far] = (rack, circuit)
                         reached.append(far)
             frontier = reached
         return None
 
-    def _direct(self, rack: RackId, dst: RackId, mbps: float) -> Circuit | None:
+    def _direct(self, rack: RackId, dst: RackId, need: Need) -> Circuit | None:
         """A circuit between two racks: one that is booked anyway, or a new one."""
         booked = [
             circuit
             for circuit, far in self._booked_from(rack)
-            if far == dst and self._usable(circuit, mbps)
+            if far == dst and self._usable(circuit, need)
         ]
         if booked:
             return min(booked)
-        ends = {self._fabric.ports[port].plane: port for port in self._free_ports(dst, mbps)}
-        for port in self._free_ports(rack, mbps):
+        ends = {self._fabric.ports[port].plane: port for port in self._free_ports(dst, need)}
+        for port in self._free_ports(rack, need):
             plane = self._fabric.ports[port].plane
             if plane in ends:
                 return _circuit(plane, port, ends[plane])
         return None
 
     def _onward(
-        self, rack: RackId, mbps: float, lit: set[PlaneId]
+        self, rack: RackId, need: Need, lit: set[PlaneId]
     ) -> Iterator[tuple[Circuit, RackId]]:
         """Circuits from a rack, booked ones first, with the racks at their other ends."""
         for circuit, far in self._booked_from(rack):
-            if self._usable(circuit, mbps):
+            if self._usable(circuit, need):
                 yield circuit, far
-        for port in self._free_ports(rack, mbps):
+        for port in self._free_ports(rack, need):
             plane = self._fabric.ports[port].plane
             if plane in lit:
                 continue
             lit.add(plane)
             for other in self._calendar.ports_on[plane]:
-                if self._fabric.ports[other].rack != rack and self._free(other, mbps):
+                if self._fabric.ports[other].rack != rack and self._free(other, need):
                     yield _circuit(plane, port, other), self._fabric.ports[other].rack
 
     def _booked_from(self, rack: RackId) -> Iterator[tuple[Circuit, RackId]]:
@@ -300,13 +315,13 @@ class Window:
                 other = circuit.b if circuit.a == port.id else circuit.a
                 yield circuit, self._fabric.ports[other].rack
 
-    def _free_ports(self, rack: RackId, mbps: float) -> list[PortId]:
-        return [p.id for p in self._fabric.ports_of(rack) if self._free(p.id, mbps)]
+    def _free_ports(self, rack: RackId, need: Need) -> list[PortId]:
+        return [p.id for p in self._fabric.ports_of(rack) if self._free(p.id, need)]
 
-    def _free(self, port: PortId, mbps: float) -> bool:
+    def _free(self, port: PortId, need: Need) -> bool:
         return (
             port not in self._ground.blocked
-            and self._fabric.ports[port].rate_mbps >= mbps - ROUNDING_MBPS
+            and self._fabric.ports[port].rate_mbps >= need.mbps - ROUNDING_MBPS
             and not self.users(port)
         )
 

@@ -8,7 +8,7 @@ table  name         holds
 0      ingress      own unicast in; broadcast, ARP and IPv6 ND electrical; own rack local
 1      account      one rule per destination prefix: counts the demand, names the rack
 2      divert       substep 3-1: affected destination racks go electrical
-3      class        which traffic may use circuits
+3      class        what reservations hold, and hold others to (:mod:`hydra.policing`)
 4      circuits     destination rack to VLAN and optical uplink; otherwise electrical
 ====== ============ =====================================================================
 
@@ -120,7 +120,14 @@ class PopVlan:
     pass
 
 
-Action = Output | ToController | PushVlan | PopVlan
+@dataclass(frozen=True, slots=True)
+class SetDscp:
+    """Mark the packet; the shape's match says that it is IPv4 or IPv6."""
+
+    codepoint: int
+
+
+Action = Output | ToController | PushVlan | PopVlan | SetDscp
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +140,8 @@ class Shape:
     actions: tuple[Action, ...] = ()
     goto: Table | None = None
     write_metadata: Value | None = None
+    meter: Value | None = None
+    """What this meter lets through; it has to be there before the rule."""
 
 
 class RuleKind(Enum):
@@ -187,6 +196,18 @@ class RuleKind(Enum):
     TOR_V4 = 71
     TOR_V6 = 72
     TOR_OTHER = 73
+    RESERVED_V4 = 41
+    RESERVED_V6 = 42
+    RESERVED_HOST_V4 = 43
+    RESERVED_HOST_V6 = 44
+    BEST_EFFORT_V4 = 45
+    BEST_EFFORT_V6 = 46
+    BEST_EFFORT_ELECTRICAL = 47
+    # From 0x70 to 0x7f: those whose counters tell what reservations get.
+    DELIVERED_V4 = 0x70
+    DELIVERED_V6 = 0x71
+    DELIVERED_HOST_V4 = 0x72
+    DELIVERED_HOST_V6 = 0x73
 
 
 _GROUP_BIT: Final = 0x010000000000
@@ -197,6 +218,8 @@ VLAN_PRESENT: Final = 0x1000
 """Set in every ``vlan_vid`` of a tagged frame (OFPVID_PRESENT)."""
 _TCP: Final = 6
 _ICMPV6: Final = 58
+EXPEDITED: Final = 46
+"""The code point of expedited forwarding: departs at least at the rate set for it (RFC 3246)."""
 ND_TYPES: Final = (133, 134, 135, 136, 137)
 """ICMPv6 types of neighbour discovery (RFC 4861)."""
 
@@ -219,6 +242,43 @@ SHAPES: Final[Mapping[RuleKind, Shape]] = {
         410,
         (_FROM_OPTICAL, Field("eth_dst", Arg(0)), Field("eth_type", PROBE_ETHERTYPE)),
         (ToController(),),
+    ),
+    # Counts what a reservation brings to this server. (mac, address) or (mac, prefix, netmask)
+    RuleKind.DELIVERED_HOST_V4: Shape(
+        Table.INGRESS,
+        406,
+        (_FROM_OPTICAL, Field("eth_dst", Arg(0)), _ANY_VLAN, _IS_IPV4, Field("ipv4_src", Arg(1))),
+        (PopVlan(), *_TO_HOST),
+    ),
+    RuleKind.DELIVERED_HOST_V6: Shape(
+        Table.INGRESS,
+        406,
+        (_FROM_OPTICAL, Field("eth_dst", Arg(0)), _ANY_VLAN, _IS_IPV6, Field("ipv6_src", Arg(1))),
+        (PopVlan(), *_TO_HOST),
+    ),
+    RuleKind.DELIVERED_V4: Shape(
+        Table.INGRESS,
+        404,
+        (
+            _FROM_OPTICAL,
+            Field("eth_dst", Arg(0)),
+            _ANY_VLAN,
+            _IS_IPV4,
+            Field("ipv4_src", Arg(1), Arg(2)),
+        ),
+        (PopVlan(), *_TO_HOST),
+    ),
+    RuleKind.DELIVERED_V6: Shape(
+        Table.INGRESS,
+        404,
+        (
+            _FROM_OPTICAL,
+            Field("eth_dst", Arg(0)),
+            _ANY_VLAN,
+            _IS_IPV6,
+            Field("ipv6_src", Arg(1), Arg(2)),
+        ),
+        (PopVlan(), *_TO_HOST),
     ),
     # (mac,)
     RuleKind.UPLINK_TAGGED: Shape(
@@ -316,6 +376,61 @@ SHAPES: Final[Mapping[RuleKind, Shape]] = {
     RuleKind.DIVERT: Shape(Table.DIVERT, 100, (Field("metadata", Arg(0)),), _ELECTRICAL),
     # ()
     RuleKind.DIVERT_NONE: Shape(Table.DIVERT, 0, goto=Table.CLASS),
+    # Reserved for one server elsewhere. (destination rack's metadata, address, meter)
+    RuleKind.RESERVED_HOST_V4: Shape(
+        Table.CLASS,
+        300,
+        (Field("metadata", Arg(0)), _IS_IPV4, Field("ipv4_dst", Arg(1))),
+        (SetDscp(EXPEDITED),),
+        goto=Table.CIRCUITS,
+        meter=Arg(2),
+    ),
+    RuleKind.RESERVED_HOST_V6: Shape(
+        Table.CLASS,
+        300,
+        (Field("metadata", Arg(0)), _IS_IPV6, Field("ipv6_dst", Arg(1))),
+        (SetDscp(EXPEDITED),),
+        goto=Table.CIRCUITS,
+        meter=Arg(2),
+    ),
+    # Reserved for a whole rack. (destination rack's metadata, meter)
+    RuleKind.RESERVED_V4: Shape(
+        Table.CLASS,
+        200,
+        (Field("metadata", Arg(0)), _IS_IPV4),
+        (SetDscp(EXPEDITED),),
+        goto=Table.CIRCUITS,
+        meter=Arg(1),
+    ),
+    RuleKind.RESERVED_V6: Shape(
+        Table.CLASS,
+        200,
+        (Field("metadata", Arg(0)), _IS_IPV6),
+        (SetDscp(EXPEDITED),),
+        goto=Table.CIRCUITS,
+        meter=Arg(1),
+    ),
+    # Beside reservations; no server marks its own. (destination rack's metadata, meter)
+    RuleKind.BEST_EFFORT_V4: Shape(
+        Table.CLASS,
+        100,
+        (Field("metadata", Arg(0)), _IS_IPV4),
+        (SetDscp(0),),
+        goto=Table.CIRCUITS,
+        meter=Arg(1),
+    ),
+    RuleKind.BEST_EFFORT_V6: Shape(
+        Table.CLASS,
+        100,
+        (Field("metadata", Arg(0)), _IS_IPV6),
+        (SetDscp(0),),
+        goto=Table.CIRCUITS,
+        meter=Arg(1),
+    ),
+    # Reservations leave too little of the circuits. (destination rack's metadata,)
+    RuleKind.BEST_EFFORT_ELECTRICAL: Shape(
+        Table.CLASS, 110, (Field("metadata", Arg(0)),), _ELECTRICAL
+    ),
     # A connection that may use circuits where others may not. (address, source and target port)
     RuleKind.CLASS_ELEPHANT_V4: Shape(
         Table.CLASS,
@@ -426,6 +541,9 @@ COOKIE_TAG: Final = 0x48 << 56
 COOKIE_TAG_MASK: Final = 0xFF << 56
 COOKIE_KIND_EPOCH_MASK: Final = 0xFFFF_FFFF << 32
 COOKIE_SUBJECT_MASK: Final = 0xFFFF_FFFF
+DELIVERY_COUNTERS: Final = COOKIE_TAG | 0x70 << 48
+DELIVERY_COUNTERS_MASK: Final = COOKIE_TAG_MASK | 0xF0 << 48
+"""Together they pick the rules whose counters tell what reservations get."""
 
 
 def cookie(kind: RuleKind, epoch: int = 0, subject: int = 0) -> int:

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
+from enum import Enum
 from typing import Any, Final
 
 from hydra.admission import Ask, admit, admit_most, moment, takes
@@ -55,6 +56,17 @@ NOTICE_S: Final = 60.0
 _NO_GROUND: Final = Ground()
 
 
+class ServiceClass(Enum):
+    """What a reservation may count on."""
+
+    GUARANTEED = "guaranteed"
+    """Circuits of its own: nothing else is put on them."""
+    SHARED = "shared"
+    """Its bandwidth, on circuits that others may use, too."""
+    BEST_EFFORT = "best-effort"
+    """A path while there is one to spare; no bandwidth, and everybody else comes first."""
+
+
 @dataclass(frozen=True, slots=True)
 class RetryKey:
     """What makes a repeated request known again (the Idempotency-Key of HTTP)."""
@@ -89,10 +101,21 @@ class ReservationRequest:
     minimum_mbps: float | None = None
     """The least that will do, where less than ``bandwidth_mbps`` is welcome, too."""
     priority: int = 0
+    service: ServiceClass = ServiceClass.SHARED
+
+    @property
+    def most_mbps(self) -> float:
+        """What is to be set aside for it."""
+        return 0.0 if self.service is ServiceClass.BEST_EFFORT else self.bandwidth_mbps
 
     @property
     def least_mbps(self) -> float:
-        return self.bandwidth_mbps if self.minimum_mbps is None else self.minimum_mbps
+        """What has to be set aside for it."""
+        return self.most_mbps if self.minimum_mbps is None else self.minimum_mbps
+
+    @property
+    def rank(self) -> int:
+        return _rank(self.service, self.priority)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +154,21 @@ class Reservation:
     """Id of what it gives way to, at ``expires_unix_s``, or has."""
     reason: str = ""
     """Why it is in this state, in words."""
+    service: ServiceClass = ServiceClass.SHARED
 
     @property
     def pair(self) -> tuple[RackId, RackId]:
         """Its two racks in the order that :class:`Path` uses."""
         return rack_pair(self.src_rack, self.dst_rack)
+
+    @property
+    def rank(self) -> int:
+        """What has a lower one gives way."""
+        return _rank(self.service, self.priority)
+
+    @property
+    def promised_mbps(self) -> float:
+        return 0.0 if self.service is ServiceClass.BEST_EFFORT else self.bandwidth_mbps
 
     @property
     def holds_capacity(self) -> bool:
@@ -149,6 +182,7 @@ class Reservation:
         """A dict that JSON can hold; :meth:`from_record` gives back an equal reservation."""
         record = asdict(self)
         record["state"] = self.state.value
+        record["service"] = self.service.value
         record["path"] = _path_to_record(self.path)
         record["booked"] = _path_to_record(self.booked)
         return record
@@ -159,6 +193,7 @@ class Reservation:
         try:
             fields = dict(record)
             fields["state"] = ReservationState(fields["state"])
+            fields["service"] = ServiceClass(fields.get("service", ServiceClass.SHARED.value))
             fields["path"] = _path_from_record(fields["path"])
             # Releases before 1.1 had neither of these.
             fields["booked"] = _path_from_record(fields.get("booked")) or fields["path"]
@@ -168,6 +203,10 @@ class Reservation:
             return cls(**fields)
         except (KeyError, TypeError, ValueError) as error:
             raise HydraError(f"not a reservation record ({error}): {dict(record)!r}") from error
+
+
+def _rank(service: ServiceClass, priority: int) -> int:
+    return -1 if service is ServiceClass.BEST_EFFORT else priority
 
 
 def _path_to_record(path: Path | None) -> dict[str, Any] | None:
@@ -194,7 +233,7 @@ class Pin:
     dst: RackId
     path: Path | None
     bandwidth_mbps: float
-    """Sum over the pair's reservations."""
+    """Sum over the pair's reservations; all there is, if one has its circuits for its own."""
     reservations: tuple[str, ...]
 
 
@@ -291,36 +330,22 @@ class ReservationBook:
             src=request.src,
             dst=request.dst,
             pair=rack_pair(src, dst),
-            mbps=min(request.bandwidth_mbps, self._allowed_mbps(request, start, end)),
+            mbps=min(request.most_mbps, self._allowed_mbps(request, start, end)),
             start_unix_s=start,
             end_unix_s=math.inf if end is None else end,
             servers=_servers(self._fabric, request.src, request.dst),
+            exclusive=request.service is ServiceClass.GUARANTEED,
         )
-        displaced: list[Reservation] = []
-        try:
-            granted_mbps, path = admit_most(self._calendar, ask, request.least_mbps, ground)
-        except AdmissionError:
-            if not request.priority or request.hold_s is not None:
-                raise
-            later_s = max(0.0, now + notice_s - start)
-            start, end = start + later_s, None if end is None else end + later_s
-            ask = replace(
-                ask,
-                mbps=request.least_mbps,
-                start_unix_s=start,
-                end_unix_s=math.inf if end is None else end,
-            )
-            granted_mbps = ask.mbps
-            self._allowed_mbps(request, start, end)
-            around = ground if start <= now else Ground(ground.max_hops)
-            path, displaced = self._make_room(ask, request.priority, around)
+        ask, path, displaced = self._find_place(ask, request, ground, now, notice_s)
+        start, end = ask.start_unix_s, None if end is None else ask.end_unix_s
+        best_effort = request.service is ServiceClass.BEST_EFFORT
         held_until = None if request.hold_s is None else now + request.hold_s
         reservation = Reservation(
             id=reservation_id,
             state=ReservationState.HELD if held_until is not None else _begun(start, now),
             src=request.src,
             dst=request.dst,
-            bandwidth_mbps=granted_mbps,
+            bandwidth_mbps=request.bandwidth_mbps if best_effort else ask.mbps,
             duration_s=None if end is None else end - start,
             src_rack=src,
             dst_rack=dst,
@@ -335,6 +360,7 @@ class ReservationBook:
             wanted_mbps=None if request.minimum_mbps is None else request.bandwidth_mbps,
             minimum_mbps=request.minimum_mbps,
             priority=request.priority,
+            service=request.service,
         )
         for one in displaced:
             self._give_way(one, reservation)
@@ -343,21 +369,57 @@ class ReservationBook:
         self._insert(reservation)
         return reservation
 
+    def _find_place(
+        self, ask: Ask, request: ReservationRequest, ground: Ground, now: float, notice_s: float
+    ) -> tuple[Ask, Path, list[Reservation]]:
+        """What is granted of ``ask``, where, and what gives way to it. Raises AdmissionError."""
+        try:
+            mbps, path = admit_most(self._calendar, ask, request.least_mbps, ground)
+        except AdmissionError:
+            if request.rank < 0 or request.hold_s is not None:
+                raise
+            least = replace(ask, mbps=request.least_mbps)
+            lower = self._lower(least, 0)
+            if not lower and not request.priority:
+                raise
+        else:
+            return replace(ask, mbps=mbps), path, []
+        try:
+            return least, *self._make_room(least, lower, ground)
+        except AdmissionError:
+            if not request.priority:
+                raise
+        later_s = max(0.0, now + notice_s - ask.start_unix_s)
+        later = replace(
+            least,
+            start_unix_s=ask.start_unix_s + later_s,
+            end_unix_s=ask.end_unix_s + later_s,
+        )
+        self._allowed_mbps(request, later.start_unix_s, later.end_unix_s)
+        around = ground if later.start_unix_s <= now else Ground(ground.max_hops)
+        return later, *self._make_room(later, self._lower(later, request.rank), around)
+
     # --- giving way -----------------------------------------------------------------------------
 
-    def _make_room(self, ask: Ask, priority: int, ground: Ground) -> tuple[Path, list[Reservation]]:
-        """The path that ``ask`` has if others of lower priority give way, and as few of them.
-
-        The calendar is as before. Raises AdmissionError if that would not do.
-        """
+    def _lower(self, ask: Ask, rank: int) -> list[tuple[Reservation, Booking]]:
+        """What is of lower rank at the same time, the lowest and latest last."""
         lower = [
             (reservation, booking)
             for booking in self._calendar
             if booking.overlaps(ask.start_unix_s, ask.end_unix_s)
-            and (reservation := self._by_id[booking.id]).priority < priority
+            and (reservation := self._by_id[booking.id]).rank < rank
         ]
-        # The lowest and latest come last: they are the last to be let back in.
-        lower.sort(key=lambda one: (-one[0].priority, one[0].created_unix_s))
+        lower.sort(key=lambda one: (-one[0].rank, one[0].created_unix_s))
+        return lower
+
+    def _make_room(
+        self, ask: Ask, lower: Sequence[tuple[Reservation, Booking]], ground: Ground
+    ) -> tuple[Path, list[Reservation]]:
+        """The path that ``ask`` has if some of ``lower`` give way, and as few of them as it takes.
+
+        Who comes first is let back in first. The calendar is as before. Raises AdmissionError if
+        that would not do.
+        """
         for _, booking in lower:
             self._calendar.remove(booking.id)
         displaced = []
@@ -374,10 +436,17 @@ class ReservationBook:
         return path, displaced
 
     def _give_way(self, one: Reservation, other: Reservation) -> None:
-        """What has circuits keeps them until ``other`` begins; what has none ends now."""
-        reason = f"gives way to a reservation of priority {other.priority}"
+        """What has circuits keeps them until ``other`` begins; what has none ends now.
+
+        So does best effort, which was promised nothing.
+        """
+        reason = (
+            f"gives way to a reservation of priority {other.priority}"
+            if one.rank >= 0
+            else f"best effort gives way to {other.service.value} reservations"
+        )
         changed = replace(one, preempted_by=other.id, reason=reason)
-        if one.holds_capacity:
+        if one.holds_capacity and one.rank >= 0:
             end = other.starts_unix_s
             changed = replace(changed, expires_unix_s=end, reason=f"{reason} at {moment(end)}")
             heapq.heappush(self._ends, (end, one.id))
@@ -541,7 +610,8 @@ class ReservationBook:
             except AdmissionError as error:
                 refused[reservation.id] = error
                 continue
-            moved = self._put(replace(reservation, booked=path, bandwidth_mbps=mbps))
+            held_mbps = reservation.bandwidth_mbps if reservation.rank < 0 else mbps
+            moved = self._put(replace(reservation, booked=path, bandwidth_mbps=held_mbps))
             if moved != reservation:
                 changed.append(moved)
         return tuple(changed), refused
@@ -617,7 +687,7 @@ class ReservationBook:
         for reservation in self.active():
             if reservation.id not in leaving_out:
                 by_pair.setdefault(reservation.pair, []).append(reservation)
-        return tuple(_pin(pair, by_pair[pair]) for pair in sorted(by_pair))
+        return tuple(_pin(self._fabric, pair, by_pair[pair]) for pair in sorted(by_pair))
 
     # --- persistence ----------------------------------------------------------------------------
 
@@ -656,10 +726,11 @@ def _ask(fabric: Fabric, reservation: Reservation, now: float) -> Ask:
         src=reservation.src,
         dst=reservation.dst,
         pair=reservation.pair,
-        mbps=reservation.bandwidth_mbps,
+        mbps=reservation.promised_mbps,
         start_unix_s=max(reservation.starts_unix_s, now),
         end_unix_s=math.inf if end is None else end,
         servers=_servers(fabric, reservation.src, reservation.dst),
+        exclusive=reservation.service is ServiceClass.GUARANTEED,
     )
 
 
@@ -712,6 +783,11 @@ def _check_numbers(request: ReservationRequest) -> None:
             f"priority {request.priority} exceeds the quota of {request.quota.max_priority}: ask "
             "for less, or an operator for a larger quota"
         )
+    if request.minimum_mbps is not None and request.service is not ServiceClass.SHARED:
+        raise AdmissionError(
+            f"minimum_mbps goes with shared reservations, not with {request.service.value} ones: "
+            "leave it out"
+        )
     if request.least_mbps > request.bandwidth_mbps:
         raise AdmissionError(
             f"minimum_mbps {request.minimum_mbps:g} is more than bandwidth_mbps "
@@ -743,14 +819,12 @@ def _when(unix_s: float) -> str:
     return moment(unix_s) if 0 <= unix_s <= LATEST_UNIX_S else "out of range"
 
 
-def _pin(pair: tuple[RackId, RackId], reservations: Sequence[Reservation]) -> Pin:
-    return Pin(
-        src=pair[0],
-        dst=pair[1],
-        path=next((r.booked for r in reservations if r.booked is not None), None),
-        bandwidth_mbps=math.fsum(r.bandwidth_mbps for r in reservations),
-        reservations=tuple(r.id for r in reservations),
-    )
+def _pin(fabric: Fabric, pair: tuple[RackId, RackId], reservations: Sequence[Reservation]) -> Pin:
+    path = next((r.booked for r in reservations if r.booked is not None), None)
+    mbps = math.fsum(r.promised_mbps for r in reservations)
+    if path is not None and any(r.service is ServiceClass.GUARANTEED for r in reservations):
+        mbps = max(mbps, *(fabric.rate_of(circuit) for circuit in path.circuits))
+    return Pin(pair[0], pair[1], path, mbps, tuple(r.id for r in reservations))
 
 
 def _check_fits(reservation: Reservation, fabric: Fabric) -> None:

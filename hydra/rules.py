@@ -56,7 +56,7 @@ def rack_of_metadata(metadata: int) -> RackId:
     return RackId(metadata - 1)
 
 
-def _prefix_args(prefix: IPv4Network | IPv6Network) -> tuple[int, int]:
+def prefix_args(prefix: IPv4Network | IPv6Network) -> tuple[int, int]:
     return int(prefix.network_address), int(prefix.netmask)
 
 
@@ -100,7 +100,7 @@ def own_rack_rules(fabric: Fabric, server: Server, uplink_dead: bool) -> Iterato
     port = Port.ELECTRICAL if uplink_dead else Port.OPTICAL
     for prefix in fabric.racks[server.rack].prefixes:
         kind = RuleKind.OWN_RACK_V4 if prefix.version == 4 else RuleKind.OWN_RACK_V6
-        yield constant(kind, *_prefix_args(prefix), port)
+        yield constant(kind, *prefix_args(prefix), port)
 
 
 def account_rules(fabric: Fabric, own: RackId) -> Iterator[FlowRule]:
@@ -111,7 +111,7 @@ def account_rules(fabric: Fabric, own: RackId) -> Iterator[FlowRule]:
         metadata = rack_metadata(rack.id)
         for prefix in rack.prefixes:
             kind = RuleKind.ACCOUNT_V4 if prefix.version == 4 else RuleKind.ACCOUNT_V6
-            args = (*_prefix_args(prefix), metadata)
+            args = (*prefix_args(prefix), metadata)
             yield FlowRule(kind, args, cookie(kind, subject=metadata))
     yield constant(RuleKind.ACCOUNT_OTHER)
 

@@ -183,6 +183,18 @@ class ReservationPreview:
 
 
 @dataclass(frozen=True, slots=True)
+class Delivery:
+    """What a reservation gets, as counted at its ends."""
+
+    reservation: Reservation
+    there_mbps: float | None
+    """From ``src`` to ``dst``; None: not known, or not yet."""
+    back_mbps: float | None
+    unheld: tuple[str, ...]
+    """Servers that share its circuits, and whose vswitches can't hold them to their part."""
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     request: ReservationRequest
     error: AdmissionError
@@ -233,6 +245,9 @@ class ReservationService(Protocol):
 
     def reservation(self, reservation_id: str) -> Reservation:
         """Raises UnknownName."""
+
+    def delivery(self, reservation_id: str) -> Delivery:
+        """What it gets beside what it was promised. Raises UnknownName."""
 
     def usage(self, owner: str) -> Usage:
         """What a tenant has, to be held against its quota."""

@@ -223,6 +223,7 @@ def tcp_transfer(
     *,
     streams: int = 1,
     rate_mbps: float | None = None,
+    average_mbps: float | None = None,
     congestion: str | None = None,
 ) -> Iterator[Transfer]:
     """iperf3 from one server to another, ended with the block."""
@@ -233,7 +234,13 @@ def tcp_transfer(
         )
         time.sleep(_IPERF_READY_S)
         command = iperf3.client_command(
-            address, port, seconds, streams=streams, rate_mbps=rate_mbps, congestion=congestion
+            address,
+            port,
+            seconds,
+            streams=streams,
+            rate_mbps=rate_mbps,
+            average_mbps=average_mbps,
+            congestion=congestion,
         )
         client = stack.enter_context(stage.job(source, "iperf3-client", command))
         yield Transfer(server, client)

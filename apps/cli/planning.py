@@ -25,6 +25,7 @@ from apps.cli.network import (
 from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json, print_table
 from hydra.errors import HydraError
 from hydra.policy import MOST_PATHS_PER_PAIR
+from hydra.reservations import ServiceClass
 
 _RESERVATIONS: Final = "/v1/reservations"
 _DEMAND = re.compile(r"(?P<src>[^:=]+):(?P<dst>[^:=]+)=(?P<mbps>[^:=]+)")
@@ -361,6 +362,13 @@ def _read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None
     help="Where it does not fit, reservations of lower priority give way, after a notice.",
 )
 @click.option(
+    "--service",
+    type=click.Choice([service.value for service in ServiceClass]),
+    default=ServiceClass.SHARED.value,
+    show_default=True,
+    help="Circuits of its own, its part of circuits that others use too, or what is left of them.",
+)
+@click.option(
     "--every",
     metavar="SECONDS",
     callback=_read_positive,
@@ -381,6 +389,7 @@ def reserve(
     end: float | None,
     hold: float | None,
     priority: int,
+    service: str,
     every: float | None,
     times: int | None,
     dry_run: bool,
@@ -396,10 +405,17 @@ def reserve(
         raise click.UsageError("--duration and --end: give one of them")
     if (every is None) != (times is None) or (every is not None and (dry_run or wait)):
         raise click.UsageError("--every and --times go together, without --dry-run and --wait")
-    span = {"duration_s": duration, "start_unix_s": start, "end_unix_s": end, "hold_s": hold}
+    span: JsonObject = {
+        "duration_s": duration,
+        "start_unix_s": start,
+        "end_unix_s": end,
+        "hold_s": hold,
+    }
     span = {name: value for name, value in span.items() if value is not None}
     if priority:
         span["priority"] = priority
+    if service != ServiceClass.SHARED.value:
+        span["service"] = service
     entry: JsonObject = {"src": src, "dst": dst, "bandwidth_mbps": rate}
     if minimum is not None:
         entry["minimum_mbps"] = minimum
@@ -479,7 +495,10 @@ def reservations(identifier: str | None, url: str, as_json: bool) -> None:
     """List reservations; with an ID, show one."""
     with ControllerClient(url) as client:
         if identifier is not None:
-            _print_reservation(client.get(resource(_RESERVATIONS, identifier)), as_json)
+            at = resource(_RESERVATIONS, identifier)
+            _print_reservation(client.get(at), as_json)
+            if not as_json:
+                print_facts([("gets", _describe_delivery(client.get(f"{at}/delivery")))])
             return
         document = client.get_all(_RESERVATIONS, "reservations")
     if as_json:
@@ -536,6 +555,7 @@ def _print_reservation(document: JsonObject, as_json: bool) -> None:
             ("state", document["state"]),
             ("between", f"{document['src']} and {document['dst']}"),
             ("bandwidth", _describe_bandwidth(document)),
+            ("service", document["service"]),
             ("start", moment(document["start_unix_s"])),
             ("expires", "when released" if expires is None else moment(expires)),
             ("path", _describe_own_path(document)),
@@ -550,6 +570,15 @@ def _describe_bandwidth(reservation: JsonObject) -> str:
         return text
     least, wanted = mbps(reservation["minimum_mbps"]), mbps(reservation["wanted_mbps"])
     return f"{text} (asked for: {least} to {wanted})"
+
+
+def _describe_delivery(delivery: JsonObject) -> str:
+    rates = delivery["there_mbps"], delivery["back_mbps"]
+    there, back = ("not known" if rate is None else f"{mbps(rate)} Mb/s" for rate in rates)
+    unheld = delivery["unheld"]
+    return f"{there} there, {back} back" + (
+        f"; nothing holds back {', '.join(unheld)}" if unheld else ""
+    )
 
 
 def _describe_own_path(reservation: JsonObject) -> str:

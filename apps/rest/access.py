@@ -26,6 +26,7 @@ _TENANTS: Final = frozenset(
         ("GET", "/v1/reservations"),
         ("POST", "/v1/reservations"),
         ("GET", "/v1/reservations/{reservation_id}"),
+        ("GET", "/v1/reservations/{reservation_id}/delivery"),
         ("POST", "/v1/reservations/{reservation_id}/commit"),
         ("DELETE", "/v1/reservations/{reservation_id}"),
         ("POST", "/v1/groups"),

@@ -27,6 +27,7 @@ def reservation_request(body: models.ReservationBody, key: str | None) -> Reserv
         retry=retry_key(key, body),
         minimum_mbps=body.minimum_mbps,
         priority=body.priority,
+        service=body.service,
     )
 
 
@@ -45,6 +46,7 @@ def group_requests(body: models.GroupBody, key: str | None) -> list[ReservationR
             retry=retry,
             minimum_mbps=entry.minimum_mbps,
             priority=body.priority,
+            service=body.service,
         )
         for later_s in _repetitions_s(body)
         for entry in body.entries

@@ -13,7 +13,7 @@ from hydra.decisions import Action
 from hydra.drift import DriftKind
 from hydra.events import EventKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
-from hydra.reservations import LATEST_UNIX_S
+from hydra.reservations import LATEST_UNIX_S, ServiceClass
 from hydra.roles import Severity, TaskState
 from hydra.service import DemandSource
 
@@ -89,6 +89,11 @@ class ReservationBody(Span):
     priority: int = Field(
         default=0, ge=0, le=9, description="Those of lower priority give way, with notice."
     )
+    service: Annotated[ServiceClass, Field(strict=False)] = Field(
+        default=ServiceClass.SHARED,
+        description="guaranteed: circuits of its own; shared: its bandwidth, on circuits that "
+        "others may use, too; best-effort: a path while there is one to spare.",
+    )
     dry_run: bool = Field(default=False, description="Only say what would come of it.")
 
 
@@ -116,6 +121,9 @@ class GroupBody(Span):
     entries: list[MatrixEntry] = Field(min_length=1, max_length=MOST_ENTRIES)
     priority: int = Field(
         default=0, ge=0, le=9, description="Those of lower priority give way, with notice."
+    )
+    service: Annotated[ServiceClass, Field(strict=False)] = Field(
+        default=ServiceClass.SHARED, description="As for a single reservation."
     )
     repeat: Repeat | None = Field(
         default=None, description="Not only once; start and end have to be given."
@@ -332,6 +340,7 @@ class Reservation(Document):
     )
     minimum_mbps: float | None
     priority: int
+    service: ServiceClass
     duration_s: float | None
     created_unix_s: float
     start_unix_s: float
@@ -346,6 +355,21 @@ class Reservation(Document):
 class Reservations(Document):
     reservations: list[Reservation]
     next: str | None = Field(description="Send it as `after` for more; null: there are no more.")
+
+
+class Delivery(Document):
+    """What a reservation gets beside what it was promised."""
+
+    reservation: str
+    state: ReservationState
+    promised_mbps: float = Field(description="In both directions; 0 for best effort.")
+    there_mbps: float | None = Field(
+        description="What came from src to dst over circuits in the last seconds; null: not known."
+    )
+    back_mbps: float | None = Field(description="From dst to src.")
+    unheld: list[str] = Field(
+        description="Servers on the same circuits whose vswitches can't hold them to their part."
+    )
 
 
 class ReservationPreview(Document):

@@ -29,6 +29,7 @@ from hydra.policy import Policy
 from hydra.reservations import Reservation
 from hydra.roles import Task
 from hydra.service import (
+    Delivery,
     DemandReport,
     DeviceStatus,
     DriftReport,
@@ -152,6 +153,7 @@ def reservation(fabric: Fabric, one: Reservation) -> models.Reservation:
         wanted_mbps=one.wanted_mbps,
         minimum_mbps=one.minimum_mbps,
         priority=one.priority,
+        service=one.service,
         duration_s=one.duration_s,
         created_unix_s=one.created_unix_s,
         start_unix_s=one.starts_unix_s,
@@ -161,6 +163,17 @@ def reservation(fabric: Fabric, one: Reservation) -> models.Reservation:
         booked=None if one.booked is None else path(fabric, one.booked, None, one.src_rack),
         path=None if one.path is None else path(fabric, one.path, one.vlan, one.src_rack),
         reason=one.reason,
+    )
+
+
+def delivery(one: Delivery) -> models.Delivery:
+    return models.Delivery(
+        reservation=one.reservation.id,
+        state=one.reservation.state,
+        promised_mbps=one.reservation.promised_mbps,
+        there_mbps=one.there_mbps,
+        back_mbps=one.back_mbps,
+        unheld=list(one.unheld),
     )
 
 

@@ -188,6 +188,12 @@ def get_reservation(
     return tagged(document, response, if_none_match) or document
 
 
+@router.get("/{reservation_id}/delivery", responses=responses(UNKNOWN_NAME))
+def get_delivery(reservation_id: str, service: Reservations) -> models.Delivery:
+    """What the reservation gets, by the counters at its ends, and what it was promised."""
+    return render.delivery(service.delivery(reservation_id))
+
+
 @router.delete(
     "/{reservation_id}",
     status_code=status.HTTP_202_ACCEPTED,

@@ -13,6 +13,7 @@ from hydra.quotas import Quota, Usage
 from hydra.reservations import Reservation, ReservationRequest
 from hydra.service import (
     ControllerService,
+    Delivery,
     GroupOutcome,
     Refusal,
     ReservationPreview,
@@ -75,6 +76,10 @@ class TenantService:
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         self._check(reservation_id)
         return self._service.release(reservation_id, seen)
+
+    def delivery(self, reservation_id: str) -> Delivery:
+        self._check(reservation_id)
+        return self._service.delivery(reservation_id)
 
     def usage(self, owner: str) -> Usage:
         if owner != self._tenant:

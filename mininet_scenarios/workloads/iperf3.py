@@ -66,11 +66,13 @@ def client_command(
     *,
     streams: int = 1,
     rate_mbps: float | None = None,
+    average_mbps: float | None = None,
     congestion: str | None = None,
 ) -> list[str]:
     """A client that sends to ``address`` for ``seconds`` (iperf3 takes whole seconds).
 
-    ``rate_mbps`` is the most that each stream sends at any time; None sends at full speed.
+    ``rate_mbps`` is the most that each stream sends at any time, ``average_mbps`` what it sends
+    over time, making up for what it could not send before; None sends at full speed.
     ``congestion`` names a TCP congestion control of the kernel; None takes the system's own.
     """
     command = [
@@ -82,6 +84,8 @@ def client_command(
     if rate_mbps is not None:
         # Not --bitrate: that one makes up for what it could not send before.
         command += ["--fq-rate", f"{round(rate_mbps * 1e6)}"]
+    if average_mbps is not None:
+        command += ["--bitrate", f"{round(average_mbps * 1e6)}"]
     if congestion is not None:
         command += ["--congestion", congestion]
     return command

@@ -9,6 +9,15 @@ from ipaddress import IPv4Address, IPv6Address
 import pytest
 
 from apps.framework import ofproto_v1_3_parser
+from apps.meters import (
+    AddMeter,
+    RemoveEveryMeter,
+    RemoveMeter,
+    SetMeter,
+    decode_meter_stats,
+    encode_meter_changes,
+    encode_meter_stats_request,
+)
 from apps.openflow import (
     SwitchPorts,
     decode_flow_stats,
@@ -29,6 +38,7 @@ from hydra.pipeline import (
     Port,
     PushVlan,
     RuleKind,
+    SetDscp,
     Table,
     ToController,
     cookie,
@@ -45,10 +55,12 @@ from hydra.rules import (
 )
 from hydra.substrate import DualHomedVlan, SingleHomedVlan
 from tests.integration.bare_switch import BareSwitch, bare_switch
+from tests.unit.core.sample_rules import reservation_rules
 
 pytestmark = pytest.mark.ovs
 PORTS = SwitchPorts(host=1, optical=2, electrical=3)
 NAMES = {Port.HOST: "1", Port.OPTICAL: "2", Port.ELECTRICAL: "3", Port.NORMAL: "NORMAL"}
+METER = 5
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +72,8 @@ def switch(switches: None) -> Iterator[BareSwitch]:
 @pytest.fixture
 def empty(switch: BareSwitch) -> BareSwitch:
     everything = encode_changes([RemoveByCookie(0, 0)], PORTS, 1, None)
-    assert switch.confirm(everything, 1) == []
+    meters = encode_meter_changes([RemoveEveryMeter(), AddMeter(METER, 40.0)], 1)
+    assert switch.confirm(everything + meters, 1) == []
     assert switch.flows() == []
     return switch
 
@@ -76,6 +89,7 @@ def rules_of(fabric: Fabric) -> list[FlowRule]:
         *(circuit_rule(RackId(rack), VlanId(100 + rack), 3) for rack in (1, 2, 3)),
         *emulated_rules(20, VlanId(4094), 3),
         *DualHomedVlan(fabric).tor_rules(),
+        *reservation_rules(fabric, server, METER),
     ]
     assert {rule.kind for rule in rules} == set(RuleKind)
     return list({match_key(rule): rule for rule in rules}.values())
@@ -84,9 +98,9 @@ def rules_of(fabric: Fabric) -> list[FlowRule]:
 def human(name: str, value: int) -> str:
     if name == "eth_dst":
         return value.to_bytes(6, "big").hex(":")
-    if name == "ipv4_dst":
+    if name in {"ipv4_src", "ipv4_dst"}:
         return str(IPv4Address(value))
-    if name == "ipv6_dst":
+    if name in {"ipv6_src", "ipv6_dst"}:
         return str(IPv6Address(value))
     return hex(value)
 
@@ -109,14 +123,16 @@ def in_words(rule: FlowRule) -> str:
         else:
             mask = None if field.mask is None else number(field.mask)
             tail = "" if mask is None else "/" + human(field.name, mask)
-            name = {"ipv4_dst": "ip_dst"}.get(field.name, field.name)
+            name = {"ipv4_src": "ip_src", "ipv4_dst": "ip_dst"}.get(field.name, field.name)
             words.append(f"{name}={human(field.name, value)}{tail}")
-    actions: list[str] = []
+    actions = [] if shape.meter is None else [f"meter:{number(shape.meter)}"]
     for action in shape.actions:
         if isinstance(action, Output):
             actions.append(f"output:{NAMES[Port(number(action.port))]}")
         elif isinstance(action, ToController):
             actions.append("CONTROLLER:65535")
+        elif isinstance(action, SetDscp):
+            actions.append(f"set_field:{action.codepoint}->ip_dscp")
         elif isinstance(action, PushVlan):
             tag = number(action.vlan) | 0x1000
             actions.append(f"push_vlan:0x8100,set_field:{tag}->vlan_vid")
@@ -248,3 +264,32 @@ def test_rules_read_back_are_the_rules_that_were_sent(empty: BareSwitch, demo: L
     replies = empty.statistics(encode_flow_stats_request(0xFF, 0, 0, 8))
     held = decode_rules(b"".join(reply[16:] for reply in replies))
     assert held == intended_table(rules, PORTS)
+
+
+def meters_of(bridge: str) -> str:
+    command = ["ovs-ofctl", "-O", "OpenFlow13", "dump-meters", bridge]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_meters_are_in_the_switch_as_meant(empty: BareSwitch) -> None:
+    added = [AddMeter(7, 40.0), AddMeter(8, 1.0), SetMeter(8, 57.5), RemoveMeter(METER)]
+    assert empty.confirm(encode_meter_changes(added, 2), 2) == []
+    shown = meters_of(empty.bridge)
+    assert "meter=7 kbps burst bands=\ntype=drop rate=40000 " in shown
+    assert "meter=8 kbps burst bands=\ntype=drop rate=57500 " in shown
+    assert f"meter={METER} " not in shown
+    (reply,) = empty.statistics(encode_meter_stats_request(3))
+    assert decode_meter_stats(reply[16:]).keys() == {7, 8}
+    unlimited = encode_meter_changes([AddMeter(9, float("inf"))], 4)
+    assert empty.confirm(unlimited, 4) == []
+    assert empty.confirm(encode_meter_changes([AddMeter(9, 1.0)], 5), 5) != [], "there is one"
+    assert empty.confirm(encode_meter_changes([SetMeter(10, 1.0)], 6), 6) != [], "there is none"
+
+
+def test_a_meter_takes_its_rules_along(empty: BareSwitch, demo: Loaded) -> None:
+    rules = list(reservation_rules(demo.fabric, demo.fabric.servers[0], METER))
+    assert empty.confirm(encode_changes(map(Install, rules), PORTS, 1, 1), 1) == []
+    whole = empty.flows()
+    assert empty.confirm(encode_meter_changes([RemoveMeter(METER)], 2), 2) == []
+    assert empty.flows() == [line for line in whole if "meter:" not in line]
+    assert len(empty.flows()) < len(whole)

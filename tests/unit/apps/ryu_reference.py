@@ -15,6 +15,7 @@ from hydra.pipeline import (
     Output,
     Port,
     PushVlan,
+    SetDscp,
     ToController,
     server_port,
     wired_port,
@@ -55,9 +56,9 @@ def normal(message: Any) -> dict[str, Any]:
 def _human(name: str, value: int) -> int | str:
     if name == "eth_dst":
         return value.to_bytes(6, "big").hex(":")
-    if name == "ipv4_dst":
+    if name in {"ipv4_src", "ipv4_dst"}:
         return str(IPv4Address(value))
-    if name == "ipv6_dst":
+    if name in {"ipv6_src", "ipv6_dst"}:
         return str(IPv6Address(value))
     return value
 
@@ -95,9 +96,13 @@ def flow_mod(rule: FlowRule, ports: SwitchPorts, command: int) -> Any:
         elif isinstance(action, PushVlan):
             vid = number(action.vlan) | proto.OFPVID_PRESENT
             actions += [parser.OFPActionPushVlan(0x8100), parser.OFPActionSetField(vlan_vid=vid)]
+        elif isinstance(action, SetDscp):
+            actions.append(parser.OFPActionSetField(ip_dscp=action.codepoint))
         else:
             actions.append(parser.OFPActionPopVlan())
     instructions: list[Any] = []
+    if shape.meter is not None:
+        instructions.append(parser.OFPInstructionMeter(number(shape.meter)))
     if actions:
         kind = proto.OFPIT_APPLY_ACTIONS
         instructions.append(parser.OFPInstructionActions(kind, actions))

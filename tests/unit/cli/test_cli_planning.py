@@ -212,3 +212,12 @@ def test_priority_makes_others_give_way(call, service):
     assert made.exit_code == 0
     assert "scheduled" in made.stdout
     assert "gives way" in call("reservations", "v0").stdout
+
+
+def test_a_class_of_service_and_what_it_gets(call, service):
+    result = call("reserve", "r1", "r2", "--mbps", "30", "--service", "guaranteed", "--json")
+    assert json.loads(result.stdout)["service"] == "guaranteed"
+    shown = call("reservations", "v0").stdout
+    assert "guaranteed" in shown
+    assert "38.5 Mb/s there, not known back; nothing holds back h12" in shown
+    assert "are v0's alone" in call("reserve", "r1", "r2", "--mbps", "1").stderr

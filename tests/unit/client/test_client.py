@@ -13,6 +13,7 @@ from apps.rest.app import create_app
 from apps.rest.models import Gap, MatrixEntry
 from apps.rest.server import RestServer
 from hydra.lifecycle import ReservationState as State
+from hydra.reservations import ServiceClass
 from tests.unit.cli import DEMO
 from tests.unit.rest.fake_service import FakeService
 
@@ -146,3 +147,11 @@ def test_a_lost_connection_is_tried_again_and_makes_nothing_twice(service, serve
 def test_nobody_there():
     with HydraClient("http://127.0.0.1:1") as client, pytest.raises(ClientError, match="refused"):
         client.topology()
+
+
+def test_what_a_reservation_gets(client, service):
+    reservation = client.reserve("r1", "r2", 40, service=ServiceClass.BEST_EFFORT)
+    assert reservation.service is ServiceClass.BEST_EFFORT
+    delivery = client.delivery(reservation.id)
+    assert (delivery.promised_mbps, delivery.there_mbps, delivery.back_mbps) == (0, 38.5, None)
+    assert delivery.unheld == ["h12"]

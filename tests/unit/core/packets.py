@@ -14,6 +14,7 @@ from hydra.pipeline import (
     PopVlan,
     Port,
     PushVlan,
+    SetDscp,
     Shape,
     Table,
     server_port,
@@ -59,9 +60,10 @@ def forward(
     in_port: int,
     one_uplink: bool = False,
     servers: int = 0,
+    passed: list[FlowRule] | None = None,
 ) -> list[Emitted]:
     """What leaves the switch. With ``one_uplink`` two names of ports are one port; a ToR has so
-    many ``servers``.
+    many ``servers``. The rules that it meets are added to ``passed``.
     """
 
     def port(number: int) -> int:
@@ -75,6 +77,8 @@ def forward(
         rule = _best(rules, table, replace(sent, fields=known), port)
         if rule is None:
             return out
+        if passed is not None:
+            passed.append(rule)
         shape = SHAPES[rule.kind]
         for action in shape.actions:
             if isinstance(action, PushVlan):
@@ -90,6 +94,9 @@ def forward(
                 number = port(_number(action.port, rule))
                 assert number != port(in_port), "back where it came from"
                 out.append((number, sent.vlan))
+            elif isinstance(action, SetDscp):
+                assert sent.fields["eth_type"] in {IPV4, IPV6}, "no IP packet to mark"
+                sent = replace(sent, fields={**sent.fields, "ip_dscp": action.codepoint})
             else:
                 out.append((CONTROLLER, sent.vlan))
         if shape.write_metadata is not None:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 
 from hydra.classes import Connection, class_rules
-from hydra.model import Fabric, NetworkState, RackId, VlanId
+from hydra.model import Fabric, NetworkState, RackId, Server, VlanId
+from hydra.policing import Claim, Tally, claim_rules, electrical_rule, tally_rules
 from hydra.rules import FlowRule, divert_rule, emulated_rules
 from hydra.substrate import substrate_of
 from tests.unit.core.fabrics import (
@@ -26,8 +27,21 @@ def every_rule(fabric: Fabric) -> Iterator[FlowRule]:
         for datapath in substrate.owned():
             yield from substrate.rules(datapath, state, {"h11", "h31"})
         yield from substrate.tor_rules()
+        yield from reservation_rules(fabric, fabric.servers[0], 5)
     yield from class_rules(
         [Connection(ip_address("10.0.2.1"), 40000, 5201), Connection(ip_address("fd00::2"), 1, 2)]
     )
     yield divert_rule(RackId(1), 3)
     yield from emulated_rules(3, VlanId(100), 3)
+
+
+def reservation_rules(fabric: Fabric, server: Server, meter: int) -> Iterator[FlowRule]:
+    """Of every kind that reservations bring to a vswitch, for traffic with r2."""
+    rack = fabric.racks[1]
+    (other, *_) = rack.servers
+    yield from claim_rules(fabric, Claim(server.name, rack.id, other.name, reserved=True), meter)
+    yield from claim_rules(fabric, Claim(server.name, rack.id, reserved=True), meter)
+    yield from claim_rules(fabric, Claim(server.name, rack.id), meter)
+    yield electrical_rule(Claim(server.name, rack.id))
+    yield from tally_rules(fabric, Tally(server.name, rack.id, other.name), 1)
+    yield from tally_rules(fabric, Tally(server.name, rack.id), 2)

@@ -54,7 +54,7 @@ def arguments(kind):
     """How many arguments the shape of a kind has places for."""
     shape = SHAPES[kind]
     values = [value for field in shape.match for value in (field.value, field.mask)]
-    values.append(shape.write_metadata)
+    values += [shape.write_metadata, shape.meter]
     values += [action.port for action in shape.actions if isinstance(action, Output)]
     values += [action.vlan for action in shape.actions if isinstance(action, PushVlan)]
     return {value.index for value in values if isinstance(value, Arg)}
@@ -82,7 +82,7 @@ def test_every_cookie_says_whose_and_what_it_is():
 def test_packets_go_on_to_later_tables_only():
     for shape in SHAPES.values():
         assert shape.goto is None or shape.goto > shape.table
-        assert not (shape.goto and shape.actions)
+        assert not (shape.goto and any(isinstance(one, Output) for one in shape.actions))
 
 
 def test_every_table_but_the_first_has_a_rule_for_what_is_left():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hydra.calendar import ROUNDING_MBPS, Booking, Calendar, Ground, peak_mbps
+from hydra.calendar import ROUNDING_MBPS, Booking, Calendar, Ground, Need, peak_mbps
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
 from tests.unit.core.fabrics import small_fabric
 
@@ -63,6 +63,7 @@ def over_committed(fabric: Fabric, bookings) -> str:
         present = [b for b in bookings if b.start_unix_s <= now < b.end_unix_s]
         user: dict[PortId, Circuit] = {}
         load: dict[Circuit, float] = {}
+        users: dict[Circuit, list[Booking]] = {}
         path_of: dict[tuple[int, int], Path] = {}
         for booking in present:
             pair = booking.path.src, booking.path.dst
@@ -70,12 +71,16 @@ def over_committed(fabric: Fabric, bookings) -> str:
                 return f"two paths for {pair} at {now}"
             for circuit in booking.path.circuits:
                 load[circuit] = load.get(circuit, 0.0) + booking.mbps
+                users.setdefault(circuit, []).append(booking)
                 for end in (circuit.a, circuit.b):
                     if user.setdefault(end, circuit) != circuit:
                         return f"port {end} has two circuits at {now}"
         for circuit, mbps in load.items():
             if mbps > fabric.rate_of(circuit) + 10 * ROUNDING_MBPS:
                 return f"{circuit} carries {mbps} at {now}"
+        for circuit, its in users.items():
+            if len(its) > 1 and any(booking.exclusive for booking in its):
+                return f"{circuit} is somebody's own and has {len(its)} users at {now}"
     return ""
 
 
@@ -91,7 +96,7 @@ def fits(fabric: Fabric, bookings, candidate: Booking) -> bool:
 def _at(booking: Booking, now: float) -> Booking:
     """A part of ``booking`` that begins at ``now``: moments are looked at where one begins."""
     end = math.nextafter(now, math.inf)
-    return Booking(f"{booking.id}@{now}", booking.path, booking.mbps, now, end)
+    return replace(booking, id=f"{booking.id}@{now}", start_unix_s=now, end_unix_s=end)
 
 
 def play(seed: int, requests: int = 14) -> tuple[int, int]:
@@ -111,19 +116,20 @@ def play(seed: int, requests: int = 14) -> tuple[int, int]:
         src, dst = sorted(rng.sample(range(racks), 2))
         start = float(rng.randrange(12))
         end = rng.choice([start + rng.randrange(1, 8), math.inf])
-        mbps = rng.choice([10.0, 30.0, 40.0, 70.0, 100.0])
-        found = calendar.window(start, end, ground).find((RackId(src), RackId(dst)), mbps)
+        mbps = rng.choice([0.0, 10.0, 30.0, 40.0, 70.0, 100.0])
+        need = Need(mbps, exclusive=mbps > 0 and rng.random() < 0.15)
+        found = calendar.window(start, end, ground).find((RackId(src), RackId(dst)), need)
         before = list(calendar)
         if found is not None:
             assert found.hops <= ground.max_hops
             assert not any({c.a, c.b} & blocked for c in found.circuits)
-            calendar.add(Booking(f"{number}", found, mbps, start, end))
+            calendar.add(Booking(f"{number}", found, mbps, start, end, exclusive=need.exclusive))
             assert over_committed(fabric, list(calendar)) == "", f"seed {seed}"
         else:
             for path in all_paths(fabric, src, dst, ground.max_hops):
                 if any({c.a, c.b} & blocked for c in path.circuits):
                     continue
-                candidate = Booking("x", path, mbps, start, end)
+                candidate = Booking("x", path, mbps, start, end, exclusive=need.exclusive)
                 assert not fits(fabric, before, candidate), f"seed {seed}: {path} would do"
         counts[found is None] += 1
     return counts[0], counts[1]
@@ -174,7 +180,7 @@ def test_standing_paths_are_shared_rather_than_cut():
     calendar = Calendar(fabric)
     path = next(all_paths(fabric, 0, 2, 1))
     window = calendar.window(0.0, 9.0, Ground(standing=(path,)))
-    assert window.find((path.src, path.dst), 40.0) == path
-    beside = window.find((RackId(0), RackId(1)), 30.0)
+    assert window.find((path.src, path.dst), Need(40.0)) == path
+    beside = window.find((RackId(0), RackId(1)), Need(30.0))
     assert {c.plane for c in beside.circuits} == {PlaneId(1)}
     assert json.dumps(window.levels_mbps()) == "[40.0, 100.0]"

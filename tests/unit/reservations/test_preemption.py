@@ -4,7 +4,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.ledger import Ledger
@@ -177,6 +177,7 @@ def booking(one):
     return Booking(one.id, one.booked, one.bandwidth_mbps, one.starts_unix_s, end)
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_nothing_is_promised_twice_and_no_equal_gives_way(fabric, seed):
     play(fabric, seed)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from hydra.admission import Ask, admit_most
-from hydra.calendar import ROUNDING_MBPS, Calendar, Ground
+from hydra.calendar import ROUNDING_MBPS, Calendar, Ground, Need
 from hydra.errors import AdmissionError, QuotaExceeded
 from hydra.model import RackId
 from hydra.quotas import Quota
@@ -92,10 +92,10 @@ def test_nothing_above_what_was_granted_fits(seed):
         try:
             granted, path = admit_most(calendar, ask, least, Ground())
         except AdmissionError:
-            assert window.find(ask.pair, least) is None
+            assert window.find(ask.pair, Need(least)) is None
             continue
         assert least - ROUNDING_MBPS <= granted <= most
         if granted < most:
-            assert window.find(ask.pair, granted + 10 * ROUNDING_MBPS) is None
+            assert window.find(ask.pair, Need(granted + 10 * ROUNDING_MBPS)) is None
         assert all(window.spare_mbps(c) >= granted - 2 * ROUNDING_MBPS for c in path.circuits)
         calendar.add(replace(ask, mbps=granted).booking(str(number), path))

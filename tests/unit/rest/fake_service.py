@@ -35,6 +35,7 @@ from hydra.reservations import ReservationBook
 from hydra.roles import Alarm, Severity
 from hydra.service import (
     CircuitFailure,
+    Delivery,
     DemandReport,
     DemandSource,
     DeviceStatus,
@@ -310,6 +311,9 @@ class FakeService:
     def group(self, group: str):
         with self._lock:
             return self._book.members(group)
+
+    def delivery(self, reservation_id: str):
+        return Delivery(self.reservation(reservation_id), 38.5, None, ("h12",))
 
     def usage(self, owner):
         with self._lock:

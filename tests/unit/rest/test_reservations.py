@@ -44,6 +44,7 @@ def test_post_creates_and_tells_where(client):
         "wanted_mbps": None,
         "minimum_mbps": None,
         "priority": 0,
+        "service": "shared",
         "duration_s": 60.0,
         "created_unix_s": 1_700_000_000.0,
         "start_unix_s": 1_700_000_000.0,

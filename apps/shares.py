@@ -1,0 +1,106 @@
+"""How much each sender may put on circuits that reservations are on.
+
+What is reserved comes first, and is there at once for whoever has it. The rest is shared max-min
+fairly by what senders offer, best effort and beyond what they reserved alike; a small part is kept
+for those that offer nothing yet, so that they can begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from hydra.policing import Claim, Flow, Holdings, Link
+from topology.demand import max_min_rates
+
+_GROWTH: Final = 1.1
+"""What a claim sent that was not held back is expected to grow by at most."""
+_BEYOND: Final = 1.25
+"""The same of one that was, and has what it reserved: what it sends beyond that may have come late
+and all at once."""
+_FOR_BEGINNERS: Final = 0.05
+_UNBOUNDED: Final = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a claim sent lately."""
+
+    mbps: float
+    held_back: bool
+    """Its meter dropped some of that: it would send more."""
+
+
+IDLE: Final = Offer(0.0, held_back=False)
+
+
+def shares(holdings: Holdings, offers: Mapping[Claim, Offer]) -> dict[Claim, float]:
+    """Mbps that each claim's meter is to let through; infinite where it meets nobody.
+
+    Claims that are not in ``offers`` are taken for idle.
+    """
+    meeting = [claim for claim, links in holdings.routes.items() if links]
+    wanted = {claim: _wanted_mbps(claim, offers.get(claim, IDLE)) for claim in meeting}
+    rates = dict.fromkeys(holdings.routes, _UNBOUNDED) | dict.fromkeys(meeting, 0.0)
+    for flow in sorted(holdings.flows, key=lambda one: len(one.claims)):
+        _give_reserved(flow, wanted, rates)
+    _give_rest(holdings, meeting, wanted, rates)
+    return rates
+
+
+def _wanted_mbps(claim: Claim, offer: Offer) -> float:
+    if not offer.held_back:
+        return offer.mbps * _GROWTH
+    return offer.mbps * _BEYOND if claim.reserved else _UNBOUNDED
+
+
+def _give_reserved(flow: Flow, wanted: Mapping[Claim, float], rates: dict[Claim, float]) -> None:
+    """Among those that may send it: to whoever wants it, and what is over to all of them."""
+    members = [claim for claim in flow.claims if claim in wanted]
+    if not members:
+        return
+    unmet = np.array([max(0.0, wanted[claim] - rates[claim]) for claim in members])
+    given = max_min_rates(np.zeros((len(members), 1), dtype=np.intp), np.array([flow.mbps]), unmet)
+    spare_mbps = (flow.mbps - float(given.sum())) / len(members)
+    for claim, mbps in zip(members, given, strict=True):
+        rates[claim] += float(mbps) + spare_mbps
+
+
+def _give_rest(
+    holdings: Holdings,
+    meeting: Iterable[Claim],
+    wanted: Mapping[Claim, float],
+    rates: dict[Claim, float],
+) -> None:
+    claims = list(meeting)
+    if not claims:
+        return
+    number: dict[Link, int] = {link: index for index, link in enumerate(holdings.left_mbps)}
+    left = np.array([*holdings.left_mbps.values(), _UNBOUNDED])
+    longest = max(len(holdings.routes[claim]) for claim in claims)
+    uses = np.full((len(claims), longest), len(number), dtype=np.intp)
+    for row, claim in enumerate(claims):
+        links = holdings.routes[claim]
+        uses[row, : len(links)] = [number[link] for link in links]
+    unmet = np.array([max(0.0, wanted[claim] - rates[claim]) for claim in claims])
+    given = max_min_rates(uses, left * (1 - _FOR_BEGINNERS), unmet)
+    for_all = _even_parts(uses, left, given)
+    for claim, mbps in zip(claims, given + for_all, strict=True):
+        rates[claim] += float(mbps)
+
+
+def _even_parts(
+    uses: np.ndarray[tuple[int, int], np.dtype[np.intp]],
+    left: np.ndarray[tuple[int], np.dtype[np.float64]],
+    given: np.ndarray[tuple[int], np.dtype[np.float64]],
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """What nobody wanted, evenly."""
+    users = np.bincount(uses.ravel(), minlength=len(left))
+    taken = np.bincount(uses.ravel(), weights=np.repeat(given, uses.shape[1]), minlength=len(left))
+    with np.errstate(invalid="ignore"):
+        parts = np.maximum(left - taken, 0.0) / np.maximum(users, 1)
+    result: np.ndarray[tuple[int], np.dtype[np.float64]] = parts[uses].min(axis=1)
+    return result

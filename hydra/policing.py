@@ -1,0 +1,242 @@
+"""What reservations hold of the circuits, sender by sender; and the rules that keep it so.
+
+Reserved traffic is told from other traffic where it enters the network: at the vswitch of each
+server that a reservation covers, by destination. It is marked there. What else would take the same
+circuits is best effort. Both go through meters wherever they meet, so that nobody sends more into a
+circuit than it carries and each reservation keeps its own; how much each meter lets through is
+:mod:`apps.shares`'s to say. Best effort stays on the electrical network where reservations leave
+less of a circuit than an electrical uplink carries.
+
+The destination counts what came from each reservation's servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Interface
+from typing import Final
+
+from hydra.model import Circuit, Fabric, NetworkState, Path, RackId, Server
+from hydra.pipeline import RuleKind, cookie
+from hydra.plan import Pair, pair_of
+from hydra.reservations import Reservation, ServiceClass
+from hydra.rules import FlowRule, mac_as_int, prefix_args, rack_metadata
+
+USABLE: Final = 0.97
+"""Of a circuit's rate: meters count neither the circuit's VLAN tag nor what separates frames."""
+
+Link = tuple[Circuit, bool]
+"""A circuit in one direction; True: from its end ``a`` to its end ``b``."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Claim:
+    """What one server sends to one rack, or to one server there, and one meter holds."""
+
+    sender: str
+    to: RackId
+    receiver: str = ""
+    """A server of that rack; empty: all that have no claim of their own."""
+    reserved: bool = False
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Tally:
+    """What reaches one server from one rack, or from one server there, by circuits."""
+
+    receiver: str
+    source: RackId
+    sender: str = ""
+    """A server of that rack; empty: all that have no tally of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One direction of a reservation."""
+
+    reservation: str
+    mbps: float
+    source: RackId
+    claims: tuple[Claim, ...]
+    """Whoever may send it; together they have ``mbps``. None where nothing is promised."""
+    tallies: tuple[Tally, ...]
+    """Wherever it may end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """Who may send what into the circuits that reservations are on."""
+
+    flows: tuple[Flow, ...] = ()
+    routes: Mapping[Claim, tuple[Link, ...]] = field(default_factory=dict)
+    """Of every claim: the links on which it meets others. None: it may send all it can."""
+    left_mbps: Mapping[Link, float] = field(default_factory=dict)
+    """What reservations leave of each link on which claims meet."""
+    electrical: frozenset[Claim] = frozenset()
+    """Best effort that is kept off the circuits."""
+
+    @property
+    def tallies(self) -> frozenset[Tally]:
+        return frozenset(tally for flow in self.flows for tally in flow.tallies)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One direction of a path: what goes along it, reserved and not."""
+
+    links: tuple[Link, ...]
+    flows: tuple[Flow, ...]
+    best_effort: tuple[Claim, ...]
+    exclusive: bool
+    """Somebody has its circuits for their own."""
+
+    @property
+    def promising(self) -> tuple[Flow, ...]:
+        return tuple(flow for flow in self.flows if flow.claims)
+
+
+def holdings(fabric: Fabric, state: NetworkState, reservations: Iterable[Reservation]) -> Holdings:
+    """What ``reservations`` hold, of those whose path stands in ``state``."""
+    of_pair: dict[Pair, list[Reservation]] = {}
+    for reservation in reservations:
+        of_pair.setdefault(reservation.pair, []).append(reservation)
+    if not of_pair:
+        return Holdings()
+    ways = [
+        way
+        for path in state.topology.paths
+        for way in _both_ways(fabric, path, of_pair.get(pair_of(path), ()))
+    ]
+    return _meeting(fabric, ways, _left_mbps(fabric, ways))
+
+
+def _left_mbps(fabric: Fabric, ways: Collection[_Way]) -> dict[Link, float]:
+    """What is left of each link that a reservation is on."""
+    left: dict[Link, float] = {}
+    for way in ways:
+        if not way.promising:
+            continue
+        promised_mbps = sum(flow.mbps for flow in way.promising)
+        for link in way.links:
+            usable_mbps = USABLE * fabric.rate_of(link[0])
+            taken_mbps = usable_mbps if way.exclusive else promised_mbps
+            left[link] = max(0.0, left.get(link, usable_mbps) - taken_mbps)
+    return left
+
+
+def _meeting(fabric: Fabric, ways: Collection[_Way], left_mbps: Mapping[Link, float]) -> Holdings:
+    electrical: set[Claim] = set()
+    parties = dict.fromkeys(left_mbps, 0)
+    for way in ways:
+        links = [link for link in way.links if link in left_mbps]
+        joining = len(way.promising)
+        if any(left_mbps[link] < fabric.electrical_rate_mbps for link in links):
+            electrical.update(way.best_effort)
+        else:
+            joining += len(way.best_effort)
+        for link in links:
+            parties[link] += joining
+    met = {link: left_mbps[link] for link, count in parties.items() if count > 1}
+    routes: dict[Claim, tuple[Link, ...]] = {}
+    for way in ways:
+        links_met = tuple(link for link in way.links if link in met)
+        for flow in way.promising:
+            routes.update(dict.fromkeys(flow.claims, links_met))
+        if links_met:
+            routes.update(
+                (claim, links_met) for claim in way.best_effort if claim not in electrical
+            )
+    flows = tuple(flow for way in ways for flow in way.flows)
+    return Holdings(flows, routes, met, frozenset(electrical))
+
+
+def _both_ways(fabric: Fabric, path: Path, users: Collection[Reservation]) -> Iterator[_Way]:
+    links = _links(fabric, path)
+    exclusive = any(one.service is ServiceClass.GUARANTEED for one in users)
+    back = tuple((circuit, not ahead) for circuit, ahead in links)
+    for src, dst, along in ((path.src, path.dst, links), (path.dst, path.src, back)):
+        flows = tuple(_flow(fabric, one, src, dst) for one in users)
+        covered = {c.sender for flow in flows for c in flow.claims if not c.receiver}
+        best_effort = tuple(
+            Claim(server.name, dst)
+            for server in fabric.racks[src].servers
+            if server.name not in covered
+        )
+        yield _Way(along, flows, best_effort, exclusive)
+
+
+def _links(fabric: Fabric, path: Path) -> tuple[Link, ...]:
+    """The path's circuits as they are met from ``src`` on."""
+    links: list[Link] = []
+    here = path.src
+    for circuit in path.circuits:
+        first, second = fabric.racks_of(circuit)
+        links.append((circuit, first == here))
+        here = second if first == here else first
+    return tuple(links)
+
+
+def _flow(fabric: Fabric, reservation: Reservation, src: RackId, dst: RackId) -> Flow:
+    names = {reservation.src_rack: reservation.src, reservation.dst_rack: reservation.dst}
+    senders, receivers = _servers(fabric, src, names[src]), _servers(fabric, dst, names[dst])
+    sender = names[src] if names[src] in fabric.server_by_name else ""
+    receiver = names[dst] if names[dst] in fabric.server_by_name else ""
+    promises = reservation.service is not ServiceClass.BEST_EFFORT
+    claims = tuple(Claim(one.name, dst, receiver, reserved=True) for one in senders)
+    return Flow(
+        reservation.id,
+        reservation.promised_mbps,
+        src,
+        claims if promises else (),
+        tuple(Tally(one.name, src, sender) for one in receivers),
+    )
+
+
+def _servers(fabric: Fabric, rack: RackId, name: str) -> tuple[Server, ...]:
+    server = fabric.server_by_name.get(name)
+    return fabric.racks[rack].servers if server is None else (server,)
+
+
+# --- rules --------------------------------------------------------------------------------------
+
+
+def claim_rules(fabric: Fabric, claim: Claim, meter: int) -> Iterator[FlowRule]:
+    """What holds ``claim`` to its meter, in its sender's class table."""
+    metadata = rack_metadata(claim.to)
+    if claim.receiver:
+        for interface in fabric.server_by_name[claim.receiver].addresses:
+            ipv4 = isinstance(interface, IPv4Interface)
+            kind = RuleKind.RESERVED_HOST_V4 if ipv4 else RuleKind.RESERVED_HOST_V6
+            args = (metadata, int(interface.ip), meter)
+            yield FlowRule(kind, args, cookie(kind, subject=meter))
+        return
+    for kind in _RACK_WIDE[claim.reserved]:
+        yield FlowRule(kind, (metadata, meter), cookie(kind, subject=meter))
+
+
+def electrical_rule(claim: Claim) -> FlowRule:
+    """What keeps ``claim`` off the circuits."""
+    metadata = rack_metadata(claim.to)
+    kind = RuleKind.BEST_EFFORT_ELECTRICAL
+    return FlowRule(kind, (metadata,), cookie(kind, subject=metadata))
+
+
+def tally_rules(fabric: Fabric, tally: Tally, number: int) -> Iterator[FlowRule]:
+    """What counts for ``tally`` at its receiver; ``number`` goes into the cookies."""
+    mac = mac_as_int(fabric.server_by_name[tally.receiver].mac)
+    if tally.sender:
+        for interface in fabric.server_by_name[tally.sender].addresses:
+            ipv4 = isinstance(interface, IPv4Interface)
+            kind = RuleKind.DELIVERED_HOST_V4 if ipv4 else RuleKind.DELIVERED_HOST_V6
+            yield FlowRule(kind, (mac, int(interface.ip)), cookie(kind, subject=number))
+        return
+    for prefix in fabric.racks[tally.source].prefixes:
+        kind = RuleKind.DELIVERED_V4 if prefix.version == 4 else RuleKind.DELIVERED_V6
+        yield FlowRule(kind, (mac, *prefix_args(prefix)), cookie(kind, subject=number))
+
+
+_RACK_WIDE: Final = {
+    True: (RuleKind.RESERVED_V4, RuleKind.RESERVED_V6),
+    False: (RuleKind.BEST_EFFORT_V4, RuleKind.BEST_EFFORT_V6),
+}

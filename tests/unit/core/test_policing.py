@@ -1,0 +1,222 @@
+"""What reservations hold, and where a vswitch sends what because of it."""
+
+import pytest
+
+from hydra.lifecycle import ReservationState
+from hydra.model import NetworkState, RackId
+from hydra.pipeline import EXPEDITED, SHAPES, Port, RuleKind
+from hydra.policing import (
+    USABLE,
+    Claim,
+    Tally,
+    claim_rules,
+    electrical_rule,
+    holdings,
+    tally_rules,
+)
+from hydra.reservations import Reservation, ServiceClass
+from hydra.substrate import substrate_of
+from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
+from tests.unit.core.packets import IPV4, IPV6, forward, packet
+
+FABRIC = small_fabric(racks=3, planes=2, servers=2)
+R1, R2, R3 = (RackId(number) for number in range(3))
+H11, H12, H21, H22, H31, _ = FABRIC.servers
+DIRECT = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
+CIRCUIT = circuit_between(FABRIC, 0, 1)
+THERE, BACK = (CIRCUIT, True), (CIRCUIT, False)
+
+
+def reserved(src, dst, mbps=40.0, service=ServiceClass.SHARED, name="a"):
+    racks = [
+        FABRIC.rack_by_name[end].id if end in FABRIC.rack_by_name else rack_of(end)
+        for end in (src, dst)
+    ]
+    return Reservation(
+        name,
+        ReservationState.ACTIVE,
+        src,
+        dst,
+        mbps,
+        None,
+        *racks,
+        0.0,
+        None,
+        0.0,
+        service=service,
+    )
+
+
+def rack_of(server):
+    return FABRIC.server_by_name[server].rack
+
+
+def held(*reservations, state=DIRECT):
+    return holdings(FABRIC, state, reservations)
+
+
+def test_nothing_is_held_where_nothing_is_reserved():
+    assert held().routes == {}
+    assert held(reserved("r1", "r3")).flows == (), "its path does not stand"
+
+
+def test_a_servers_reservation_is_held_against_the_rest_of_both_racks():
+    holding = held(reserved("h11", "h21"))
+    assert set(holding.routes) == {
+        Claim("h11", R2, "h21", reserved=True),
+        Claim("h11", R2),
+        Claim("h12", R2),
+        Claim("h21", R1, "h11", reserved=True),
+        Claim("h21", R1),
+        Claim("h22", R1),
+    }
+    assert set(holding.routes.values()) == {(THERE,), (BACK,)}
+    assert holding.left_mbps == pytest.approx({THERE: 57.0, BACK: 57.0})
+    assert holding.tallies == {Tally("h21", R1, "h11"), Tally("h11", R2, "h21")}
+
+
+def test_racks_alone_on_their_circuit_meet_nobody():
+    holding = held(reserved("r1", "r2"))
+    assert set(holding.routes.values()) == {()}
+    assert {claim.sender for claim in holding.routes} == {"h11", "h12", "h21", "h22"}
+    assert holding.left_mbps == {}
+
+
+def test_two_reservations_of_a_pair_meet():
+    holding = held(reserved("r1", "r2", 40.0), reserved("h11", "r2", 30.0, name="b"))
+    assert holding.left_mbps[THERE] == pytest.approx(USABLE * 100 - 70)
+    both = Claim("h11", R2, reserved=True)
+    assert [both in flow.claims for flow in holding.flows if flow.source == R1] == [True, True]
+    assert not [claim for claim in holding.routes if not claim.reserved and claim.sender == "h12"]
+
+
+def relayed():
+    """r1-r3 by way of r2, beside r1-r2 and r2-r3."""
+    first, second = circuit_between(FABRIC, 0, 1), circuit_between(FABRIC, 1, 2, plane=1)
+    paths = (path_of(FABRIC, 0, 1), path_of(FABRIC, 1, 2, second))
+    return first, second, (*paths, path_of(FABRIC, 0, 2, first, second))
+
+
+def test_those_that_pass_through_are_held_too():
+    first, second, paths = relayed()
+    state = state_of(FABRIC, NetworkState(), *paths)
+    holding = held(reserved("r1", "r2"), state=state)
+    assert holding.routes[Claim("h11", R3)] == ((first, True),)
+    assert holding.routes[Claim("h31", R1)] == ((first, False),)
+    assert (second, True) not in holding.left_mbps, "nobody reserved that one"
+    assert Claim("h21", R3) not in holding.routes
+
+
+def test_a_reservation_by_way_of_another_rack_holds_every_circuit():
+    first, second, paths = relayed()
+    state = state_of(FABRIC, NetworkState(), *paths)
+    holding = held(reserved("r1", "r3", 30.0), state=state)
+    assert holding.routes[Claim("h11", R3, reserved=True)] == ((first, True), (second, True))
+    assert holding.routes[Claim("h21", R3)] == ((second, True),)
+    assert holding.left_mbps[second, True] == pytest.approx(67.0)
+
+
+@pytest.mark.parametrize(
+    ("mbps", "service"), [(40.0, ServiceClass.GUARANTEED), (90.0, ServiceClass.SHARED)]
+)
+def test_best_effort_is_electrical_where_too_little_is_left(mbps, service):
+    """An electrical uplink carries 10 Mb/s."""
+    holding = held(reserved("h11", "h21", mbps, service))
+    assert {Claim("h11", R2), Claim("h12", R2), Claim("h22", R1)} <= holding.electrical
+    assert holding.routes[Claim("h11", R2, "h21", reserved=True)] == (), "it meets nobody any more"
+
+
+def test_best_effort_reservations_hold_nothing_and_are_counted():
+    holding = held(reserved("h11", "h21", 40.0, ServiceClass.BEST_EFFORT))
+    assert holding.routes == {}
+    assert holding.left_mbps == {}
+    assert Tally("h21", R1, "h11") in holding.tallies
+
+
+# --- rules --------------------------------------------------------------------------------------
+
+
+class Vswitch:
+    """That of ``server``; each claim has a meter of its own."""
+
+    def __init__(self, server, holding):
+        rules = [*substrate_of(FABRIC).rules(server.vswitch.datapath_id, DIRECT, ())]
+        self.meters = {}
+        claims = [claim for claim in holding.routes if claim.sender == server.name]
+        for number, claim in enumerate(claims, start=1):
+            self.meters[number] = claim
+            rules += claim_rules(FABRIC, claim, number)
+        rules += map(electrical_rule, [c for c in holding.electrical if c.sender == server.name])
+        for number, tally in enumerate(sorted(holding.tallies), start=1):
+            if tally.receiver == server.name:
+                rules += tally_rules(FABRIC, tally, number)
+        self.rules = rules
+
+    def metered(self, sent):
+        """What the packet is taken for, and the code point that it leaves with."""
+        passed = []
+        out = forward(self.rules, sent, Port.HOST, passed=passed)
+        claims = [
+            self.meters[rule.args[-1]] for rule in passed if SHAPES[rule.kind].meter is not None
+        ]
+        marks = [
+            action.codepoint
+            for rule in passed
+            for action in SHAPES[rule.kind].actions
+            if hasattr(action, "codepoint")
+        ]
+        return out, claims, marks
+
+
+@pytest.mark.parametrize("eth_type", [IPV4, IPV6])
+def test_reserved_packets_are_marked_and_metered_and_so_are_others_apart(eth_type):
+    vswitch = Vswitch(H11, held(reserved("h11", "h21")))
+    vlan = DIRECT.vlans[path_of(FABRIC, 0, 1)]
+    out, claims, marks = vswitch.metered(packet(H21, eth_type))
+    assert out == [(Port.OPTICAL, vlan)]
+    assert claims == [Claim("h11", R2, "h21", reserved=True)]
+    assert marks == [EXPEDITED]
+    out, claims, marks = vswitch.metered(packet(H22, eth_type))
+    assert out == [(Port.OPTICAL, vlan)]
+    assert claims == [Claim("h11", R2)]
+    assert marks == [0], "what a server marks itself does not count"
+    assert vswitch.metered(packet(H31, eth_type)) == ([(Port.ELECTRICAL, None)], [], [])
+
+
+@pytest.mark.parametrize("eth_type", [IPV4, IPV6])
+def test_what_has_to_stay_off_the_circuit_leaves_electrically(eth_type):
+    vswitch = Vswitch(H11, held(reserved("h11", "h21", 40.0, ServiceClass.GUARANTEED)))
+    assert vswitch.metered(packet(H22, eth_type))[0] == [(Port.ELECTRICAL, None)]
+    assert vswitch.metered(packet(H21, eth_type))[0][0][0] == Port.OPTICAL
+
+
+@pytest.mark.parametrize("eth_type", [IPV4, IPV6])
+def test_a_reservation_of_racks_is_for_all_of_their_servers(eth_type):
+    holding = held(reserved("r1", "r2"), reserved("h12", "h22", name="b"))
+    for server in (H11, H12):
+        vswitch = Vswitch(server, holding)
+        assert vswitch.metered(packet(H21, eth_type))[1] == [Claim(server.name, R2, reserved=True)]
+    assert vswitch.metered(packet(H22, eth_type))[1] == [Claim("h12", R2, "h22", reserved=True)]
+
+
+def source(server, eth_type):
+    version = 4 if eth_type == IPV4 else 6
+    (address,) = (int(a.ip) for a in server.addresses if a.version == version)
+    return {f"ipv{version}_src": address}
+
+
+@pytest.mark.parametrize("eth_type", [IPV4, IPV6])
+def test_what_comes_by_circuit_is_counted_where_it_ends(eth_type):
+    vswitch = Vswitch(H21, held(reserved("h11", "h21"), reserved("r1", "h21", name="b")))
+
+    def counted(sender, vlan):
+        passed = []
+        sent = packet(H21, eth_type, vlan, **source(sender, eth_type))
+        assert forward(vswitch.rules, sent, Port.OPTICAL, passed=passed) == [(Port.HOST, None)]
+        return passed[0].kind
+
+    version = "V4" if eth_type == IPV4 else "V6"
+    assert counted(H11, 100) is RuleKind[f"DELIVERED_HOST_{version}"]
+    assert counted(H12, 100) is RuleKind[f"DELIVERED_{version}"]
+    assert counted(H31, 100) is RuleKind.UPLINK_TAGGED
+    assert counted(H11, None) is RuleKind.UPLINK_UNTAGGED, "that came by no circuit"
