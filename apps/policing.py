@@ -156,13 +156,13 @@ class Policing:
         before, after = self._adopt(holdings(self._fabric, state, reservations))
         touched = [dp for dp in before.keys() | after.keys() if dp in ready]
         rules = {datapath: list(self._rules(datapath, before)) for datapath in touched}
-        self._change_meters({dp: self._new_meters(dp, before, after) for dp in touched})
+        failed = self._change_meters({dp: self._new_meters(dp, before, after) for dp in touched})
         changes = {dp: _differing(rules[dp], list(self._rules(dp, after))) for dp in touched}
         errors = self._fleet.apply({dp: c for dp, c in changes.items() if c}, self._timeout_s)
         self._change_meters({dp: _old_meters(dp, before, after) for dp in touched})
-        failed = frozenset(datapath for datapath, error in errors.items() if error is not None)
-        for datapath in failed:
-            LOG.error("vswitch %#x did not take what reservations hold", datapath)
+        failed |= {datapath for datapath, error in errors.items() if error is not None}
+        for datapath in sorted(failed):
+            LOG.warning("vswitch %#x did not take what reservations hold", datapath)
         return failed
 
     def _adopt(
@@ -217,23 +217,27 @@ class Policing:
             changes.append(RemoveEveryMeter())
         return [*changes, *(AddMeter(new[c], self._allowed_mbps[c], _burst(c)) for c in added)]
 
-    def _change_meters(self, changes: Mapping[DatapathId, Sequence[MeterChange]]) -> None:
+    def _change_meters(
+        self, changes: Mapping[DatapathId, Sequence[MeterChange]]
+    ) -> frozenset[DatapathId]:
+        """Returns the vswitches that did not confirm: until they are prepared, they have none."""
         wanted = {
             datapath: some
             for datapath, some in changes.items()
             if some and datapath not in self._unmetered
         }
         errors = self._fleet.change_meters(wanted, self._timeout_s)
-        for datapath, error in errors.items():
-            if error is not None:
-                LOG.error(
-                    "vswitch %#x does not meter what its server sends (%s): reserved bandwidth is "
-                    "not held against it",
-                    datapath,
-                    error,
-                )
-                with self._lock:
-                    self._unmetered[datapath] = error
+        failed = {datapath: error for datapath, error in errors.items() if error is not None}
+        for datapath, error in failed.items():
+            LOG.error(
+                "vswitch %#x does not meter what its server sends (%s): reserved bandwidth is not "
+                "held against it",
+                datapath,
+                error,
+            )
+        with self._lock:
+            self._unmetered.update(failed)
+        return frozenset(failed)
 
     def prepare(self, datapaths: Collection[DatapathId]) -> None:
         """Give these vswitches their meters, before the rules of :meth:`rules_for`."""
@@ -263,16 +267,23 @@ class Policing:
     # -- the pacer's thread -----------------------------------------------------------------------
 
     def _repeat(self) -> None:
-        """Meters are read at both ends of an interval: some begin anew when they are changed."""
-        ended = False
-        while not ended:
-            with self._lock:
-                tables, metering = self._tables, self._metering()
-            before = self._read_meters(metering)
-            ended = self._ended.wait(_INTERVAL_S)
-            if tables and not ended:
-                self._tally(tables)
-                self._pace(tables, before, self._read_meters(metering))
+        while self.turn(lambda: not self._ended.wait(_INTERVAL_S)):
+            pass
+
+    def turn(self, pause: Callable[[], bool]) -> bool:
+        """Read what is sent during ``pause``, and give out anew what is left; unless that says no.
+
+        Meters are read at both ends: some begin anew when they are changed.
+        """
+        with self._lock:
+            tables, metering = self._tables, self._metering()
+        before = self._read_meters(metering)
+        if not pause():
+            return False
+        if tables:
+            self._tally(tables)
+            self._pace(tables, before, self._read_meters(metering))
+        return True
 
     def _metering(self) -> list[DatapathId]:
         """Vswitches whose server meets others."""
