@@ -25,8 +25,8 @@ from hydra.claims import ClaimBook, Claims, believed_mbps
 from hydra.classes import Connection
 from hydra.errors import UnknownName
 from hydra.model import DemandMatrix, Fabric, NetworkState, RackId, Server
+from hydra.names import did_you_mean
 from hydra.policy import AgentPolicy
-from hydra.reservations import did_you_mean
 
 LOG = logging.getLogger("hydra.agents")
 _SHORTEST_GAP: Final = 0.5

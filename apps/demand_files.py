@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from hydra.errors import PlanError
 from hydra.model import DemandMatrix
-from hydra.reservations import did_you_mean
+from hydra.names import did_you_mean
 from topology.problem import validate_demand
 
 _FLOW_COLUMNS: Final = ("src", "dst", "mbps")

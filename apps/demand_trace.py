@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from hydra.errors import PlanError
 from hydra.model import DemandMatrix, Fabric
-from hydra.reservations import did_you_mean
+from hydra.names import did_you_mean
 
 VERSION: Final = 1
 _DECIMALS: Final = 3

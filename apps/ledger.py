@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from apps.metrics import Metrics
 from apps.tracing import NoTraces, Traces
+from hydra.book import NOTICE_S, ReservationBook
 from hydra.calendar import Ground
 from hydra.decisions import Decision
 from hydra.errors import Changed, UnknownName
@@ -23,13 +24,7 @@ from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
 from hydra.plan import Pair, paths_by_pair
 from hydra.quotas import Usage
-from hydra.reservations import (
-    NOTICE_S,
-    Pin,
-    Reservation,
-    ReservationBook,
-    ReservationRequest,
-)
+from hydra.reservations import Pin, Reservation, ReservationRequest
 from hydra.service import Reconfiguration
 
 LOG = logging.getLogger("hydra.ledger")

@@ -189,8 +189,11 @@ class Policing:
         for claim in wanted.electrical:
             electrical.setdefault(claim.sender, []).append(claim)
         for name in claims.keys() | tallies.keys() | electrical.keys():
+            datapath = self._datapath(name)
+            if datapath is None:
+                continue
             yield (
-                self._datapath(name),
+                datapath,
                 _Table(
                     dict.fromkeys(claims.get(name, ()), 0),
                     dict.fromkeys(tallies.get(name, ()), 0),
@@ -289,11 +292,13 @@ class Policing:
         """Vswitches whose server meets others."""
         routes = self._holdings.routes
         senders = {claim.sender for claim, links in routes.items() if links}
-        datapaths = {self._datapath(name) for name in senders}
+        datapaths = {dp for name in senders if (dp := self._datapath(name)) is not None}
         return sorted(datapaths - self._unmetered.keys())
 
-    def _datapath(self, server: str) -> DatapathId:
-        return self._fabric.server_by_name[server].vswitch.datapath_id
+    def _datapath(self, server: str) -> DatapathId | None:
+        """None: a ToR does what its vswitch would."""
+        vswitch = self._fabric.server_by_name[server].vswitch
+        return None if vswitch is None else vswitch.datapath_id
 
     def _read_meters(self, datapaths: Collection[DatapathId]) -> _Metered:
         counters = self._fleet.meter_counters(datapaths, self._patience_s) if datapaths else {}
@@ -346,7 +351,7 @@ class Policing:
         changes: dict[DatapathId, list[MeterChange]] = {}
         for claim in claims:
             datapath = self._datapath(claim.sender)
-            if datapath not in self._unmetered:
+            if datapath is not None and datapath not in self._unmetered:
                 number = self._tables[datapath].meters[claim]
                 change = SetMeter(number, self._allowed_mbps[claim], _burst(claim))
                 changes.setdefault(datapath, []).append(change)
@@ -387,10 +392,8 @@ class Policing:
         routes = self._holdings.routes
         links = {link for flow in flows for claim in flow.claims for link in routes[claim]}
         senders = {claim.sender for claim, met in routes.items() if not links.isdisjoint(met)}
-        by_name = self._fabric.server_by_name
-        return tuple(
-            name for name in sorted(senders) if by_name[name].vswitch.datapath_id in self._unmetered
-        )
+        metered = self._tables.keys() - self._unmetered.keys()
+        return tuple(name for name in sorted(senders) if self._datapath(name) not in metered)
 
 
 def _burst(claim: Claim) -> Burst:

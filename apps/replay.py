@@ -16,8 +16,8 @@ from hydra.config.schema import PolicySection
 from hydra.decisions import Action, Decision
 from hydra.errors import PlanError
 from hydra.model import DemandMatrix, Fabric, NetworkState
+from hydra.names import did_you_mean
 from hydra.policy import Policy
-from hydra.reservations import did_you_mean
 
 KEYS: Final = (
     "algorithm",

@@ -28,10 +28,11 @@ from apps.ledger import Ledger
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from benchmarks._report import Result, report
+from hydra.book import ReservationBook
 from hydra.calendar import Ground
 from hydra.journal import Journal
 from hydra.model import Fabric
-from hydra.reservations import Reservation, ReservationBook, ReservationRequest
+from hydra.reservations import Reservation, ReservationRequest
 
 CONFIG = Path(__file__).parents[1] / "configs" / "reference.yaml"
 RESERVATIONS = 10_000

@@ -19,7 +19,6 @@ from typing import Final
 
 from hydra.model import Circuit, Fabric, NetworkState, Path, RackId, Server
 from hydra.pipeline import RuleKind, cookie
-from hydra.plan import Pair, pair_of
 from hydra.reservations import Reservation, ServiceClass
 from hydra.rules import FlowRule, mac_as_int, prefix_args, rack_metadata
 
@@ -98,15 +97,16 @@ class _Way:
 
 def holdings(fabric: Fabric, state: NetworkState, reservations: Iterable[Reservation]) -> Holdings:
     """What ``reservations`` hold, of those whose path stands in ``state``."""
-    of_pair: dict[Pair, list[Reservation]] = {}
+    on_path: dict[Path, list[Reservation]] = {}
     for reservation in reservations:
-        of_pair.setdefault(reservation.pair, []).append(reservation)
-    if not of_pair:
+        if reservation.booked is not None:
+            on_path.setdefault(reservation.booked, []).append(reservation)
+    if not on_path:
         return Holdings()
     ways = [
         way
         for path in state.topology.paths
-        for way in _both_ways(fabric, path, of_pair.get(pair_of(path), ()))
+        for way in _both_ways(fabric, path, on_path.get(path, ()))
     ]
     return _meeting(fabric, ways, _left_mbps(fabric, ways))
 

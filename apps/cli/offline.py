@@ -20,7 +20,7 @@ from apps.offline import Limits, Outcome, Study, read_fabric
 from apps.topology_files import read_state
 from hydra.errors import HydraError, PlanError, UnknownName
 from hydra.model import DemandMatrix, Fabric, NetworkState, PlaneId, RackId
-from hydra.reservations import did_you_mean
+from hydra.names import did_you_mean
 from topology.algorithms import ENTRIES
 from topology.synthetic import KINDS, synthetic_demand
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from hydra.config.problems import ProblemLog
 from hydra.config.source import YamlError, parse_yaml
 from hydra.errors import ConfigError, Problem, UnknownName
-from hydra.reservations import did_you_mean
+from hydra.names import did_you_mean
 
 SHIPPED: Final = ("hydra-2015", "helios-2010")
 """Names of the price files that come with the package."""

@@ -11,7 +11,8 @@ from apps.rest.conditional import retry_key
 from apps.rest.problems import INVALID_REQUEST, UNKNOWN_NAME, EntriesError, json_pointer
 from hydra.errors import AdmissionError
 from hydra.model import DemandMatrix, Fabric, PlaneId, RackId
-from hydra.reservations import ReservationRequest, did_you_mean
+from hydra.names import did_you_mean
+from hydra.reservations import ReservationRequest
 from hydra.service import PlanRequest
 
 

@@ -11,7 +11,7 @@ from apps.rest.context import Service
 from apps.rest.problems import NO_PLAN, UNKNOWN_NAME, responses
 from hydra.errors import PlanError, UnknownName
 from hydra.model import Fabric, RackId
-from hydra.reservations import did_you_mean
+from hydra.names import did_you_mean
 
 router = APIRouter(prefix="/v1")
 _PROBLEMS: Final = responses(UNKNOWN_NAME, NO_PLAN)

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from hydra.errors import UnknownName
-from hydra.reservations import did_you_mean
+from hydra.names import did_you_mean
 from mininet_scenarios.experiments.frame import Experiment
 
 NAMES: Final = (

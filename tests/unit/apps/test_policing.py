@@ -18,6 +18,7 @@ from drivers.codecs.openflow import (
 )
 from hydra.pipeline import cookie_subject
 from tests.unit.apps.ryu_reference import split
+from tests.unit.core.fabrics import openflow_only
 from tests.unit.core.test_policing import DIRECT, FABRIC, reserved
 
 SERVERS = {server.name: server.vswitch.datapath_id for server in FABRIC.servers}
@@ -265,6 +266,16 @@ def test_a_vswitch_that_returns_is_given_all_of_it(policing, vswitches, fleet):
     policing.prepare([SERVERS["h11"]])
     assert set(again.meters) == numbers
     assert {rule.args[-1] for rule in policing.rules_for(SERVERS["h11"])} >= numbers
+
+
+def test_servers_without_a_vswitch_are_named(clock):
+    fabric = openflow_only(FABRIC)
+    policing = Policing(fabric, Fleet(fabric, post=lambda function: function()), 1.0, clock)
+    reservation = reserved("h11", "h21")
+    assert hold(policing, reservation) == NOBODY
+    assert policing.delivery(reservation).unheld == ("h11", "h12", "h21", "h22")
+    a_second(policing, clock)
+    assert policing.delivery(reservation).there_mbps is None
 
 
 def test_one_that_does_not_answer_has_to_be_synchronised(policing, vswitches):

@@ -22,12 +22,13 @@ from tests.unit.core.packets import IPV4, IPV6, forward, packet
 FABRIC = small_fabric(racks=3, planes=2, servers=2)
 R1, R2, R3 = (RackId(number) for number in range(3))
 H11, H12, H21, H22, H31, _ = FABRIC.servers
-DIRECT = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
+ONE_HOP = path_of(FABRIC, 0, 1)
+DIRECT = state_of(FABRIC, NetworkState(), ONE_HOP)
 CIRCUIT = circuit_between(FABRIC, 0, 1)
 THERE, BACK = (CIRCUIT, True), (CIRCUIT, False)
 
 
-def reserved(src, dst, mbps=40.0, service=ServiceClass.SHARED, name="a"):
+def reserved(src, dst, mbps=40.0, service=ServiceClass.SHARED, name="a", booked=ONE_HOP):
     racks = [
         FABRIC.rack_by_name[end].id if end in FABRIC.rack_by_name else rack_of(end)
         for end in (src, dst)
@@ -43,6 +44,7 @@ def reserved(src, dst, mbps=40.0, service=ServiceClass.SHARED, name="a"):
         0.0,
         None,
         0.0,
+        booked,
         service=service,
     )
 
@@ -57,7 +59,8 @@ def held(*reservations, state=DIRECT):
 
 def test_nothing_is_held_where_nothing_is_reserved():
     assert held().routes == {}
-    assert held(reserved("r1", "r3")).flows == (), "its path does not stand"
+    elsewhere = path_of(FABRIC, 0, 2)
+    assert held(reserved("r1", "r3", booked=elsewhere)).flows == (), "its path does not stand"
 
 
 def test_a_servers_reservation_is_held_against_the_rest_of_both_racks():
@@ -110,7 +113,7 @@ def test_those_that_pass_through_are_held_too():
 def test_a_reservation_by_way_of_another_rack_holds_every_circuit():
     first, second, paths = relayed()
     state = state_of(FABRIC, NetworkState(), *paths)
-    holding = held(reserved("r1", "r3", 30.0), state=state)
+    holding = held(reserved("r1", "r3", 30.0, booked=paths[2]), state=state)
     assert holding.routes[Claim("h11", R3, reserved=True)] == ((first, True), (second, True))
     assert holding.routes[Claim("h21", R3)] == ((second, True),)
     assert holding.left_mbps[second, True] == pytest.approx(67.0)

@@ -3,12 +3,13 @@
 import pytest
 
 from apps.ledger import Ledger
+from hydra.book import ReservationBook
 from hydra.calendar import Ground
 from hydra.errors import AdmissionError, QuotaExceeded
 from hydra.journal import Journal
 from hydra.lifecycle import ReservationState as State
 from hydra.quotas import Quota
-from hydra.reservations import ReservationBook, ReservationRequest, ServiceClass
+from hydra.reservations import ReservationRequest, ServiceClass
 
 GUARANTEED, SHARED, BEST_EFFORT = ServiceClass
 

@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.ledger import Ledger
+from hydra.book import ReservationBook
 from hydra.calendar import Booking, Ground
 from hydra.errors import AdmissionError, QuotaExceeded
 from hydra.journal import Journal
 from hydra.lifecycle import ReservationState as State
 from hydra.quotas import Quota
-from hydra.reservations import HOLDING_STATES, ReservationBook, ReservationRequest
+from hydra.reservations import HOLDING_STATES, ReservationRequest
 
 from .test_calendar import over_committed
 

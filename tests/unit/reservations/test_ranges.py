@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 
 from hydra.admission import Ask, admit_most
+from hydra.book import ReservationBook
 from hydra.calendar import ROUNDING_MBPS, Calendar, Ground, Need
 from hydra.errors import AdmissionError, QuotaExceeded
 from hydra.model import RackId
 from hydra.quotas import Quota
-from hydra.reservations import Reservation, ReservationBook, ReservationRequest
+from hydra.reservations import Reservation, ReservationRequest
 
 from .test_calendar import fabric_of
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from apps.agent_desk import AgentDesk
 from drivers.optical.panel_store import PanelStore
+from hydra.book import ReservationBook
 from hydra.config.reload import Change, Reload
 from hydra.decisions import Action, Decision, SeenDemand, Verdict
 from hydra.decisions import Proposal as ProposedChange
@@ -31,7 +32,6 @@ from hydra.model import (
 )
 from hydra.policy import Policy, Sharing
 from hydra.quarantine import Quarantined
-from hydra.reservations import ReservationBook
 from hydra.roles import Alarm, Severity
 from hydra.service import (
     CircuitFailure,

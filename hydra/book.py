@@ -1,0 +1,487 @@
+"""The set of all reservations, with the calendar of what is promised when.
+
+It knows names, limits and states, and nothing of devices or clocks: identifiers and the time are
+arguments.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from hydra.admission import Ask, admit_most, moment
+from hydra.calendar import Booking, Calendar, Ground, peak_mbps
+from hydra.errors import AdmissionError, KeyReused, LifecycleError, UnknownName
+from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, check_transition
+from hydra.model import Circuit, Fabric, Path, RackId, VlanId
+from hydra.names import rack_of
+from hydra.preemption import lower_ranks, make_room
+from hydra.quotas import Usage, within_quota_mbps
+from hydra.requests import check, fastest_circuit_mbps, times
+from hydra.reservations import (
+    FINAL_STATES,
+    Pin,
+    Reservation,
+    ReservationRequest,
+    RetryKey,
+    ServiceClass,
+    check_fits,
+    rack_pair,
+)
+
+NOTICE_S: Final = 60.0
+"""How long those that give way keep their circuits, where nothing else is said."""
+_NO_GROUND: Final = Ground()
+
+
+class ReservationBook:
+    """All reservations, oldest first. Not thread-safe: its owner holds the lock."""
+
+    def __init__(self, fabric: Fabric, reservations: Iterable[Reservation] = ()) -> None:
+        self._fabric = fabric
+        self._by_id: dict[str, Reservation] = {}
+        self._calendar = Calendar(fabric)
+        self._by_key: dict[tuple[str | None, str], list[str]] = {}
+        self._booked_by: dict[str, set[str]] = {}
+        """Ids of what is booked, by owner."""
+        self._displaced: dict[str, list[Reservation]] = {}
+        """What gave way, as it was, by the id of what it gave way to; until that is settled."""
+        self._ends: list[tuple[float, str]] = []
+        """A heap of when reservations are to end."""
+        self._overdue: set[str] = set()
+        for reservation in reservations:
+            self._insert(reservation)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Reservation]:
+        return iter(tuple(self._by_id.values()))
+
+    def __contains__(self, reservation_id: object) -> bool:
+        return reservation_id in self._by_id
+
+    def get(self, reservation_id: str) -> Reservation:
+        """Raises UnknownName."""
+        try:
+            return self._by_id[reservation_id]
+        except KeyError:
+            raise UnknownName(f"no reservation {reservation_id!r}") from None
+
+    # --- admission ------------------------------------------------------------------------------
+
+    def check(self, request: ReservationRequest) -> tuple[RackId, RackId]:
+        """As :func:`hydra.requests.check`."""
+        return check(self._fabric, request)
+
+    def add(
+        self,
+        reservation_id: str,
+        request: ReservationRequest,
+        now: float,
+        ground: Ground = _NO_GROUND,
+        group: str | None = None,
+        notice_s: float = NOTICE_S,
+    ) -> Reservation:
+        """Enter ``request`` if it fits (see :mod:`hydra.calendar`); ``now`` in Unix seconds.
+
+        It is ``held`` if it asks for that, else ``scheduled``, or ``activating`` if it is to start
+        now. ``ground.blocked`` counts only for the latter: by another time things may be mended.
+        Where it does not fit beside reservations of lower priority, those give way: what has its
+        circuits keeps them for ``notice_s``, and this one begins then (see :meth:`displaced`). What
+        is only held makes nobody give way.
+        Raises UnknownName, and AdmissionError with alternatives; the book is unchanged then.
+        """
+        src, dst = check(self._fabric, request)
+        self._stretch_overdue(now)
+        start, end = times(request, now)
+        if start > now:
+            ground = Ground(ground.max_hops)
+        ask = Ask(
+            src=request.src,
+            dst=request.dst,
+            pair=rack_pair(src, dst),
+            mbps=min(request.most_mbps, self._allowed_mbps(request, start, end)),
+            start_unix_s=start,
+            end_unix_s=math.inf if end is None else end,
+            servers=_servers(self._fabric, request.src, request.dst),
+            exclusive=request.service is ServiceClass.GUARANTEED,
+        )
+        ask, path, displaced = self._find_place(ask, request, ground, now, notice_s)
+        start, end = ask.start_unix_s, None if end is None else ask.end_unix_s
+        best_effort = request.service is ServiceClass.BEST_EFFORT
+        held_until = None if request.hold_s is None else now + request.hold_s
+        reservation = Reservation(
+            id=reservation_id,
+            state=ReservationState.HELD if held_until is not None else _begun(start, now),
+            src=request.src,
+            dst=request.dst,
+            bandwidth_mbps=request.bandwidth_mbps if best_effort else ask.mbps,
+            duration_s=None if end is None else end - start,
+            src_rack=src,
+            dst_rack=dst,
+            created_unix_s=now,
+            expires_unix_s=end,
+            starts_unix_s=start,
+            booked=path,
+            held_until_unix_s=held_until,
+            group=group,
+            owner=request.owner,
+            retry=request.retry,
+            wanted_mbps=None if request.minimum_mbps is None else request.bandwidth_mbps,
+            minimum_mbps=request.minimum_mbps,
+            priority=request.priority,
+            service=request.service,
+        )
+        for one in displaced:
+            self._give_way(one, reservation)
+        if displaced:
+            self._displaced[reservation_id] = displaced
+        self._insert(reservation)
+        return reservation
+
+    def _find_place(
+        self, ask: Ask, request: ReservationRequest, ground: Ground, now: float, notice_s: float
+    ) -> tuple[Ask, Path, list[Reservation]]:
+        """What is granted of ``ask``, where, and what gives way to it. Raises AdmissionError."""
+        try:
+            mbps, path = admit_most(self._calendar, ask, request.least_mbps, ground)
+        except AdmissionError:
+            if request.rank < 0 or request.hold_s is not None:
+                raise
+            least = replace(ask, mbps=request.least_mbps)
+            lower = lower_ranks(self._calendar, self._by_id, least, 0)
+            if not lower and not request.priority:
+                raise
+        else:
+            return replace(ask, mbps=mbps), path, []
+        try:
+            return least, *make_room(self._calendar, least, lower, ground)
+        except AdmissionError:
+            if not request.priority:
+                raise
+        later_s = max(0.0, now + notice_s - ask.start_unix_s)
+        later = replace(
+            least,
+            start_unix_s=ask.start_unix_s + later_s,
+            end_unix_s=ask.end_unix_s + later_s,
+        )
+        self._allowed_mbps(request, later.start_unix_s, later.end_unix_s)
+        around = ground if later.start_unix_s <= now else Ground(ground.max_hops)
+        lower = lower_ranks(self._calendar, self._by_id, later, request.rank)
+        return later, *make_room(self._calendar, later, lower, around)
+
+    # --- giving way -----------------------------------------------------------------------------
+
+    def _give_way(self, one: Reservation, other: Reservation) -> None:
+        """What has circuits keeps them until ``other`` begins; what has none ends now.
+
+        So does best effort, which was promised nothing.
+        """
+        reason = (
+            f"gives way to a reservation of priority {other.priority}"
+            if one.rank >= 0
+            else f"best effort gives way to {other.service.value} reservations"
+        )
+        changed = replace(one, preempted_by=other.id, reason=reason)
+        if one.holds_capacity and one.rank >= 0:
+            end = other.starts_unix_s
+            changed = replace(changed, expires_unix_s=end, reason=f"{reason} at {moment(end)}")
+            heapq.heappush(self._ends, (end, one.id))
+            self._put(changed)
+        else:
+            self._put(changed)
+            self.transition(one.id, ReservationState.PREEMPTED, reason)
+
+    def displaced(self, reservation_id: str) -> tuple[Reservation, ...]:
+        """What gave way to a new reservation, as it is now; until that is settled or removed."""
+        return tuple(self._by_id[one.id] for one in self._displaced.get(reservation_id, ()))
+
+    def settle(self, reservation_id: str) -> None:
+        """A new reservation is here to stay."""
+        self._displaced.pop(reservation_id, None)
+
+    def _allowed_mbps(
+        self, request: ReservationRequest, start_unix_s: float, end_unix_s: float | None
+    ) -> float:
+        """The most that quota and circuits allow at any time. Raises QuotaExceeded."""
+        src, dst = rack_of(self._fabric, request.src), rack_of(self._fabric, request.dst)
+        limit_mbps = max(request.least_mbps, fastest_circuit_mbps(self._fabric, src, dst))
+        if request.owner is None or request.quota is None:
+            return limit_mbps
+        end_unix_s = math.inf if end_unix_s is None else end_unix_s
+        mine = self._bookings_of(request.owner)
+        return min(
+            limit_mbps,
+            within_quota_mbps(request.quota, mine, request.least_mbps, start_unix_s, end_unix_s),
+        )
+
+    def _insert(self, reservation: Reservation) -> None:
+        if reservation.id in self._by_id:
+            raise LifecycleError(f"there is a reservation {reservation.id!r} already")
+        if reservation.retry is not None:
+            key = reservation.owner, reservation.retry.key
+            self._by_key.setdefault(key, []).append(reservation.id)
+        if reservation.expires_unix_s is not None:
+            heapq.heappush(self._ends, (reservation.expires_unix_s, reservation.id))
+        self._put(reservation)
+
+    def _put(self, reservation: Reservation) -> Reservation:
+        """Keep the calendar true to the reservation."""
+        self._by_id[reservation.id] = reservation
+        if reservation.is_booked and reservation.booked is not None:
+            self._calendar.add(_booking(self._fabric, reservation, reservation.booked))
+            if reservation.owner is not None:
+                self._booked_by.setdefault(reservation.owner, set()).add(reservation.id)
+        else:
+            self._unbook(reservation)
+        return reservation
+
+    def _unbook(self, reservation: Reservation) -> None:
+        self._calendar.remove(reservation.id)
+        if reservation.owner is not None and (mine := self._booked_by.get(reservation.owner)):
+            mine.discard(reservation.id)
+            if not mine:
+                del self._booked_by[reservation.owner]
+
+    def _stretch_overdue(self, now: float) -> None:
+        """What is past its end has its circuits until it has let go of them."""
+        while self._ends and self._ends[0][0] <= now:
+            self._overdue.add(heapq.heappop(self._ends)[1])
+        for reservation_id in tuple(self._overdue):
+            reservation, booking = (
+                self._by_id.get(reservation_id),
+                self._calendar.get(reservation_id),
+            )
+            if (
+                reservation is None
+                or booking is None
+                or not reservation.holds_capacity
+                or reservation.expires_unix_s is None
+                or reservation.expires_unix_s > now
+            ):
+                self._overdue.discard(reservation_id)
+            else:
+                self._calendar.add(replace(booking, end_unix_s=math.nextafter(now, math.inf)))
+
+    def remove(self, reservation_id: str) -> None:
+        """As if it had never been asked for: what gave way to it need not."""
+        self._forget(self.get(reservation_id))
+        for one in self._displaced.pop(reservation_id, ()):
+            self._put(one)
+
+    def _forget(self, reservation: Reservation) -> None:
+        del self._by_id[reservation.id]
+        self._unbook(reservation)
+        if reservation.retry is not None:
+            key = reservation.owner, reservation.retry.key
+            self._by_key[key].remove(reservation.id)
+            if not self._by_key[key]:
+                del self._by_key[key]
+
+    # --- changes --------------------------------------------------------------------------------
+
+    def transition(
+        self,
+        reservation_id: str,
+        state: ReservationState,
+        reason: str = "",
+        path: Path | None = None,
+        vlan: VlanId | None = None,
+    ) -> Reservation:
+        """Move to ``state``, and, if ``path`` is given, onto it (see :meth:`place`).
+
+        Raises UnknownName, and LifecycleError for a step that is not in the transition table;
+        the book is unchanged then.
+        """
+        old = self.get(reservation_id)
+        try:
+            check_transition(RESERVATION_TRANSITIONS, old.state, state)
+        except LifecycleError as error:
+            raise LifecycleError(f"reservation {reservation_id}: {error}") from None
+        if path is not None and (path.src, path.dst) != old.pair:
+            raise ValueError(f"path of {path.src}-{path.dst} for a reservation of {old.pair}")
+        self._put(replace(old, state=state, reason=reason, held_until_unix_s=None))
+        if path is not None:
+            self.place(path, vlan)
+        return self._by_id[reservation_id]
+
+    def begin(self, reservation_id: str, now: float) -> Reservation:
+        """On from ``committed``: to ``scheduled``, or to ``activating`` if its time has come."""
+        starts = self.get(reservation_id).starts_unix_s
+        return self.transition(reservation_id, _begun(starts, now))
+
+    def place(self, path: Path, vlan: VlanId | None) -> tuple[Reservation, ...]:
+        """Give this path to all reservations that hold capacity between its racks; returns them.
+
+        All, because there is one path per rack pair.
+        """
+        return tuple(
+            self._put(replace(r, path=path, booked=path, vlan=vlan))
+            for r in self._holding((path.src, path.dst))
+        )
+
+    def _holding(self, pair: tuple[RackId, RackId]) -> list[Reservation]:
+        booked = [self._by_id[booking.id] for booking in self._calendar.of_pair(pair)]
+        return [reservation for reservation in booked if reservation.holds_capacity]
+
+    def reroute(
+        self, pair: tuple[RackId, RackId], now: float, ground: Ground
+    ) -> tuple[tuple[Reservation, ...], dict[str, AdmissionError]]:
+        """Book the pair's reservations anew, around ``ground.blocked``, the present ones first.
+
+        Returns those whose booking changed, and why others, by id, have no path now: they are not
+        in the calendar any more, and must be failed.
+        """
+        mine = [self._by_id[booking.id] for booking in self._calendar.of_pair(pair)]
+        mine.sort(key=lambda r: (not r.holds_capacity, r.starts_unix_s))
+        for reservation in mine:
+            self._calendar.remove(reservation.id)
+        changed: list[Reservation] = []
+        refused: dict[str, AdmissionError] = {}
+        for reservation in mine:
+            ask = _ask(self._fabric, reservation, now)
+            around = ground if reservation.holds_capacity else Ground(ground.max_hops)
+            least_mbps = min(ask.mbps, reservation.minimum_mbps or ask.mbps)
+            try:
+                mbps, path = admit_most(self._calendar, ask, least_mbps, around)
+            except AdmissionError as error:
+                refused[reservation.id] = error
+                continue
+            held_mbps = reservation.bandwidth_mbps if reservation.rank < 0 else mbps
+            moved = self._put(replace(reservation, booked=path, bandwidth_mbps=held_mbps))
+            if moved != reservation:
+                changed.append(moved)
+        return tuple(changed), refused
+
+    def prune(self, keep: int) -> tuple[str, ...]:
+        """Forget the oldest reservations that are over, all but ``keep``; returns their ids."""
+        if len(self._by_id) - len(self._calendar) <= keep:
+            return ()
+        over = [r.id for r in self if r.state in FINAL_STATES]
+        forgotten = tuple(over[: max(0, len(over) - keep)])
+        for reservation_id in forgotten:
+            self._forget(self._by_id[reservation_id])
+        return forgotten
+
+    # --- questions ------------------------------------------------------------------------------
+
+    def active(self) -> tuple[Reservation, ...]:
+        """Those that have, or are getting, circuits: ``activating`` and ``active``."""
+        return tuple(r for r in self._booked() if r.holds_capacity)
+
+    def _booked(self) -> Iterator[Reservation]:
+        return (self._by_id[booking.id] for booking in self._calendar)
+
+    def on(self, circuit: Circuit) -> tuple[Reservation, ...]:
+        """Those that have, or are getting, this circuit now."""
+        booked = (self._by_id[booking.id] for booking in self._calendar.of_circuit(circuit))
+        return tuple(reservation for reservation in booked if reservation.holds_capacity)
+
+    def members(self, group: str) -> tuple[Reservation, ...]:
+        """Raises UnknownName if no reservation belongs to ``group``."""
+        members = tuple(r for r in self._by_id.values() if r.group == group)
+        if not members:
+            raise UnknownName(f"no group {group!r}")
+        return members
+
+    def _bookings_of(self, owner: str) -> list[Booking]:
+        ids = self._booked_by.get(owner, ())
+        return [booking for i in ids if (booking := self._calendar.get(i)) is not None]
+
+    def usage(self, owner: str, now: float) -> Usage:
+        """What a tenant has, to be held against its quota."""
+        mine = self._bookings_of(owner)
+        return Usage(len(mine), peak_mbps(mine, now, math.inf))
+
+    def admitted_before(self, owner: str | None, retry: RetryKey) -> tuple[Reservation, ...]:
+        """What the same request with the same key brought about; empty if it is new.
+
+        Raises KeyReused if the key came with another request.
+        """
+        known = tuple(self._by_id[i] for i in self._by_key.get((owner, retry.key), ()))
+        if any(reservation.retry != retry for reservation in known):
+            raise KeyReused(
+                f"the idempotency key {retry.key!r} belongs to another request, which made "
+                f"reservation {known[0].id}: use a new key for a new request"
+            )
+        return known
+
+    def expired(self, now: float) -> tuple[str, ...]:
+        """Ids of those past their end, or held for too long; ``now`` in Unix seconds."""
+        return tuple(r.id for r in self._booked() if _is_over(r, now))
+
+    def due(self, now: float) -> tuple[str, ...]:
+        """Ids of the scheduled ones whose time has come."""
+        return tuple(
+            r.id
+            for r in self._booked()
+            if r.state is ReservationState.SCHEDULED and r.starts_unix_s <= now
+        )
+
+    def pinned(self, leaving_out: frozenset[str] = frozenset()) -> tuple[Pin, ...]:
+        """What the planner must keep or make now, one pin per rack pair, sorted by pair."""
+        by_pair: dict[tuple[RackId, RackId], list[Reservation]] = {}
+        for reservation in self.active():
+            if reservation.id not in leaving_out:
+                by_pair.setdefault(reservation.pair, []).append(reservation)
+        return tuple(_pin(self._fabric, pair, by_pair[pair]) for pair in sorted(by_pair))
+
+    # --- persistence ----------------------------------------------------------------------------
+
+    def to_records(self) -> list[dict[str, Any]]:
+        return [reservation.to_record() for reservation in self]
+
+    @classmethod
+    def from_records(cls, records: Iterable[Mapping[str, Any]], fabric: Fabric) -> ReservationBook:
+        """Raises HydraError for a record that is malformed or made for another fabric."""
+        book = cls(fabric)
+        for record in records:
+            reservation = Reservation.from_record(record)
+            check_fits(reservation, fabric)
+            book._insert(reservation)
+        return book
+
+
+def _begun(starts_unix_s: float, now: float) -> ReservationState:
+    late = starts_unix_s > now
+    return ReservationState.SCHEDULED if late else ReservationState.ACTIVATING
+
+
+def _is_over(reservation: Reservation, now: float) -> bool:
+    ends = (reservation.expires_unix_s, reservation.held_until_unix_s)
+    return any(end is not None and end <= now for end in ends)
+
+
+def _servers(fabric: Fabric, *names: str) -> frozenset[str]:
+    return frozenset(name for name in names if name not in fabric.rack_by_name)
+
+
+def _ask(fabric: Fabric, reservation: Reservation, now: float) -> Ask:
+    """For what is left of a reservation's time."""
+    end = reservation.expires_unix_s
+    return Ask(
+        src=reservation.src,
+        dst=reservation.dst,
+        pair=reservation.pair,
+        mbps=reservation.promised_mbps,
+        start_unix_s=max(reservation.starts_unix_s, now),
+        end_unix_s=math.inf if end is None else end,
+        servers=_servers(fabric, reservation.src, reservation.dst),
+        exclusive=reservation.service is ServiceClass.GUARANTEED,
+    )
+
+
+def _booking(fabric: Fabric, reservation: Reservation, path: Path) -> Booking:
+    return _ask(fabric, reservation, reservation.starts_unix_s).booking(reservation.id, path)
+
+
+def _pin(fabric: Fabric, pair: tuple[RackId, RackId], reservations: Sequence[Reservation]) -> Pin:
+    path = next((r.booked for r in reservations if r.booked is not None), None)
+    mbps = math.fsum(r.promised_mbps for r in reservations)
+    if path is not None and any(r.service is ServiceClass.GUARANTEED for r in reservations):
+        mbps = max(mbps, *(fabric.rate_of(circuit) for circuit in path.circuits))
+    return Pin(pair[0], pair[1], path, mbps, tuple(r.id for r in reservations))

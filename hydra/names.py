@@ -1,0 +1,27 @@
+"""Names of racks and servers, as people give them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from hydra.errors import UnknownName
+from hydra.model import Fabric, RackId
+
+
+def rack_of(fabric: Fabric, name: str) -> RackId:
+    """The rack called ``name``, or the rack of the server called so; raises UnknownName."""
+    if (rack := fabric.rack_by_name.get(name)) is not None:
+        return rack.id
+    if (server := fabric.server_by_name.get(name)) is not None:
+        return server.rack
+    raise UnknownName(
+        f"no rack or server {name!r} in fabric {fabric.name}"
+        + did_you_mean(name, (*fabric.rack_by_name, *fabric.server_by_name))
+    )
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint to append to "no such name": `` - did you mean 'r1'?``, or nothing."""
+    close = get_close_matches(name, list(known), n=3, cutoff=0.5)
+    return f": did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -1,0 +1,51 @@
+"""Who gives way to a reservation that does not fit beside all that is promised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hydra.admission import Ask, admit, takes
+from hydra.calendar import Booking, Calendar, Ground
+from hydra.model import Path
+from hydra.reservations import Reservation
+
+Lower = Sequence[tuple[Reservation, Booking]]
+"""Reservations that may have to give way, with what is booked for them."""
+
+
+def lower_ranks(
+    calendar: Calendar, reservations: Mapping[str, Reservation], ask: Ask, rank: int
+) -> Lower:
+    """What is of lower rank at the same time as ``ask``, the lowest and latest last."""
+    lower = [
+        (reservation, booking)
+        for booking in calendar
+        if booking.overlaps(ask.start_unix_s, ask.end_unix_s)
+        and (reservation := reservations[booking.id]).rank < rank
+    ]
+    lower.sort(key=lambda one: (-one[0].rank, one[0].created_unix_s))
+    return lower
+
+
+def make_room(
+    calendar: Calendar, ask: Ask, lower: Lower, ground: Ground
+) -> tuple[Path, list[Reservation]]:
+    """The path that ``ask`` has if some of ``lower`` give way, and as few of them as it takes.
+
+    Who comes first is let back in first. The calendar is as before. Raises AdmissionError if that
+    would not do.
+    """
+    for _, booking in lower:
+        calendar.remove(booking.id)
+    displaced = []
+    try:
+        path = admit(calendar, ask, ground)
+        for reservation, booking in lower:
+            calendar.add(booking)
+            if not takes(calendar, ask, path, ground):
+                calendar.remove(booking.id)
+                displaced.append(reservation)
+    finally:
+        for _, booking in lower:
+            calendar.add(booking)
+    return path, displaced

@@ -1,0 +1,101 @@
+"""Whether a request for a reservation makes sense at all, whatever else is promised."""
+
+from __future__ import annotations
+
+import math
+
+from hydra.admission import moment
+from hydra.calendar import ROUNDING_MBPS
+from hydra.errors import AdmissionError, QuotaExceeded
+from hydra.model import Fabric, RackId
+from hydra.names import rack_of
+from hydra.reservations import LATEST_UNIX_S, PRIORITIES, ReservationRequest, ServiceClass
+
+
+def check(fabric: Fabric, request: ReservationRequest) -> tuple[RackId, RackId]:
+    """The racks of ``request``, if names and limits allow it at any time.
+
+    Raises UnknownName for a name that is neither rack nor server, and AdmissionError, with
+    the largest bandwidth possible, for what no topology could carry.
+    """
+    src, dst = rack_of(fabric, request.src), rack_of(fabric, request.dst)
+    if src == dst:
+        raise AdmissionError(
+            f"{request.src} and {request.dst} are in rack {fabric.racks[src].name}: traffic "
+            "inside a rack never leaves its ToR and needs no circuit"
+        )
+    for name, rack in ((request.src, src), (request.dst, dst)):
+        if fabric.racks[rack].spine:
+            raise AdmissionError(f"{name} is a spine: it has no servers, no path ends there")
+    _check_numbers(request)
+    limit = fastest_circuit_mbps(fabric, src, dst)
+    if request.least_mbps > limit + ROUNDING_MBPS:
+        pair = f"{fabric.racks[src].name} and {fabric.racks[dst].name}"
+        raise AdmissionError(
+            f"{request.least_mbps:g} Mb/s between {pair} is too much: the fastest circuit "
+            f"carries {limit:g} Mb/s; ask for at most {limit:g} Mb/s"
+        )
+    return src, dst
+
+
+def fastest_circuit_mbps(fabric: Fabric, src: RackId, dst: RackId) -> float:
+    """An upper bound on any path between two racks: no faster than either end's best port.
+
+    0 if one of them has no optical port at all.
+    """
+    return min(
+        max((port.rate_mbps for port in fabric.ports_of(rack)), default=0.0) for rack in (src, dst)
+    )
+
+
+def _check_numbers(request: ReservationRequest) -> None:
+    for name, value in (
+        ("bandwidth_mbps", request.bandwidth_mbps),
+        ("minimum_mbps", request.minimum_mbps),
+        ("duration_s", request.duration_s),
+        ("hold_s", request.hold_s),
+    ):
+        # Written so that NaN fails, too.
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise AdmissionError(f"{name} must be a finite number above 0, got {value}")
+    if request.priority not in PRIORITIES:
+        raise AdmissionError(f"priority must be from 0 to 9, got {request.priority}")
+    if request.quota is not None and request.priority > request.quota.max_priority:
+        raise QuotaExceeded(
+            f"priority {request.priority} exceeds the quota of {request.quota.max_priority}: ask "
+            "for less, or an operator for a larger quota"
+        )
+    if request.minimum_mbps is not None and request.service is not ServiceClass.SHARED:
+        raise AdmissionError(
+            f"minimum_mbps goes with shared reservations, not with {request.service.value} ones: "
+            "leave it out"
+        )
+    if request.least_mbps > request.bandwidth_mbps:
+        raise AdmissionError(
+            f"minimum_mbps {request.minimum_mbps:g} is more than bandwidth_mbps "
+            f"{request.bandwidth_mbps:g}: bandwidth_mbps is the most, minimum_mbps the least"
+        )
+
+
+def times(request: ReservationRequest, now: float) -> tuple[float, float | None]:
+    """When it starts, and when it ends (None: when it is released). Raises AdmissionError."""
+    start = now if request.start_unix_s is None else request.start_unix_s
+    if start < now:
+        raise AdmissionError(
+            f"start_unix_s {start:.15g} ({_when(start)}) has passed: leave it out to start now"
+        )
+    end = request.end_unix_s
+    if end is None and request.duration_s is not None:
+        end = start + request.duration_s
+    if end is not None and end <= start:
+        raise AdmissionError(
+            f"end_unix_s {end:.15g} ({_when(end)}) is not after the start ({_when(start)})"
+        )
+    for name, time in (("start", start), ("end", end)):
+        if time is not None and time > LATEST_UNIX_S:
+            raise AdmissionError(f"the {name} lies beyond the year 9999: give an earlier one")
+    return start, end
+
+
+def _when(unix_s: float) -> str:
+    return moment(unix_s) if 0 <= unix_s <= LATEST_UNIX_S else "out of range"
