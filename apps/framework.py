@@ -9,6 +9,7 @@ native sockets. :func:`prepare_runtime` provides both. Ryu's own sockets are gre
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import struct
@@ -28,8 +29,10 @@ with warnings.catch_warnings():
     if not hasattr(eventlet.wsgi, "ALREADY_HANDLED"):
         eventlet.wsgi.ALREADY_HANDLED = object()
 
+    from eventlet.green import ssl as green_ssl
     from ryu import cfg
     from ryu.base import app_manager
+    from ryu.controller import controller as ryu_controller
     from ryu.controller import ofp_event
     from ryu.controller.handler import (
         CONFIG_DISPATCHER,
@@ -41,6 +44,9 @@ with warnings.catch_warnings():
     from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 
 from apps.openflow import TAKEN_OVER
+
+LOG = logging.getLogger("hydra.framework")
+_HANDSHAKE_S = 10.0
 
 
 def _no_patch(**_modules: bool) -> None:
@@ -109,6 +115,16 @@ class SwitchEvents(Protocol):
     def packet_received(self, datapath: int, frame: bytes) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class OpenFlowTls:
+    """PEM files with which the controller and its switches make themselves known to each other."""
+
+    certificate: str
+    key: str
+    authority: str
+    """Of the switches' certificates: without one of its, nobody is let in."""
+
+
 class Application(Protocol):
     """What a launched controller consists of, seen from Ryu."""
 
@@ -116,11 +132,42 @@ class Application(Protocol):
     def openflow_address(self) -> tuple[str, int]: ...
 
     @property
+    def openflow_tls(self) -> OpenFlowTls | None:
+        """None: OpenFlow is not encrypted, and whoever reaches the address may be a switch."""
+
+    @property
     def events(self) -> SwitchEvents: ...
 
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
+
+
+def _tls_server(tls: OpenFlowTls) -> Callable[..., Any]:
+    """Stands in for Ryu's ``StreamServer``.
+
+    Ryu's own reads its TLS settings for the first connection only, and wraps sockets that block.
+    """
+    context = green_ssl.SSLContext(green_ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = green_ssl.TLSVersion.TLSv1_2
+    context.verify_mode = green_ssl.CERT_REQUIRED
+    context.load_cert_chain(tls.certificate, tls.key)
+    context.load_verify_locations(tls.authority)
+
+    def server(address: tuple[str, int], handle: Callable[[Any, Any], None]) -> Any:
+        def encrypted(sock: Any, peer: Any) -> None:
+            try:
+                with eventlet.Timeout(_HANDSHAKE_S):
+                    connection = context.wrap_socket(sock, server_side=True)
+            except (OSError, eventlet.Timeout) as error:
+                LOG.warning("%s is not let in as a switch: %s", peer[0], error)
+                sock.close()
+                return
+            handle(connection, peer)
+
+        return hub.StreamServer(address, encrypted)
+
+    return server
 
 
 Post = Callable[[Callable[[], None]], None]
@@ -257,6 +304,8 @@ class OpenFlowApp(app_manager.RyuApp):
         host, port = self._application.openflow_address
         cfg.CONF.set_override("ofp_listen_host", host)
         cfg.CONF.set_override("ofp_tcp_listen_port", port)
+        if self._application.openflow_tls is not None:
+            ryu_controller.StreamServer = _tls_server(self._application.openflow_tls)
         _hand_over_statistics(self._events)
         _hand_over_packets(self._events)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from apps import logs
 from apps.configuration import load_configuration
 from apps.controller import Controller
-from apps.framework import Application, OpenFlowApp, Post, SwitchEvents
+from apps.framework import Application, OpenFlowApp, OpenFlowTls, Post, SwitchEvents
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog, Limiter
 from apps.rest.server import RestServer, Tls
@@ -26,6 +26,7 @@ from apps.webhooks import Webhooks
 from hydra.config import Loaded
 from hydra.errors import HydraError
 from hydra.journal import Journal
+from hydra.policy import ControllerSettings
 
 CONFIG_VARIABLE = "HYDRA_CONFIG"
 LOG = logging.getLogger("hydra")
@@ -48,6 +49,7 @@ class HydraApplication:
     def __init__(self, loaded: Loaded, post: Post) -> None:
         settings = loaded.controller
         self.openflow_address = (settings.openflow_host, settings.openflow_port)
+        self.openflow_tls = _openflow_tls(settings)
         self._alone = ExitStack()
         self._alone.enter_context(journal_claimed(settings.journal))
         check_port("controller.openflow", *self.openflow_address)
@@ -96,6 +98,17 @@ class HydraApplication:
         self._traces.close()
         self._alone.close()
         LOG.info("stopped; the switches go on forwarding")
+
+
+def _openflow_tls(settings: ControllerSettings) -> OpenFlowTls | None:
+    files = settings.openflow_certificate, settings.openflow_key, settings.openflow_authority
+    certificate, key, authority = files
+    if certificate is None or key is None or authority is None:
+        return None
+    for file in (certificate, key, authority):
+        if not Path(file).is_file():
+            raise HydraError(f"controller.openflow_…: there is no file {file}: see `hydra ca`")
+    return OpenFlowTls(certificate, key, authority)
 
 
 class HydRA(OpenFlowApp):

@@ -18,6 +18,7 @@ from hydra.surveillance import LostPath
 
 class _Probing:
     openflow_address = ("127.0.0.1", OPENFLOW_PORT)
+    openflow_tls = None
 
     def __init__(self, fabric: Fabric, interval_s: float, post: Post) -> None:
         self._fleet = Fleet(fabric, post)

@@ -164,6 +164,11 @@ class ControllerSettings:
     tls_certificate: str | None = None
     """PEM, with the chain; None: REST speaks plain HTTP."""
     tls_key: str | None = None
+    openflow_certificate: str | None = None
+    """PEM, with the chain; None: OpenFlow is not encrypted."""
+    openflow_key: str | None = None
+    openflow_authority: str | None = None
+    """PEM: who has to have issued the switches' certificates."""
     requests_per_s: float = 100.0
     """Of each caller of REST, over 5 s."""
     audit_log: str | None = None

@@ -182,6 +182,13 @@ def _check_security(
     """REST leaves loopback only with tokens, and had better do so encrypted."""
     if (section.tls_certificate is None) != (section.tls_key is None):
         log.add(("controller",), "tls_certificate and tls_key go together: give both, or neither")
+    openflow = (section.openflow_certificate, section.openflow_key, section.openflow_authority)
+    if None in openflow and any(openflow):
+        log.add(
+            ("controller",),
+            "openflow_certificate, openflow_key and openflow_authority go together: give all "
+            "three, or none",
+        )
     if not host or is_loopback(host):
         return
     if section.tokens is None:

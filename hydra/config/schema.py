@@ -141,6 +141,9 @@ class ControllerSection(_Section):
     tokens: Text | None = None
     tls_certificate: Text | None = None
     tls_key: Text | None = None
+    openflow_certificate: Text | None = None
+    openflow_key: Text | None = None
+    openflow_authority: Text | None = None
     requests_per_s: Positive = _CONTROLLER.requests_per_s
     audit_log: Text | None = None
     journal_days: Positive = _CONTROLLER.journal_days

@@ -65,6 +65,9 @@ def test_every_setting_arrives(demo, load_data):
         "tokens": "/tokens.json",
         "tls_certificate": "/cert.pem",
         "tls_key": "/key.pem",
+        "openflow_certificate": "/of.pem",
+        "openflow_key": "/of.key",
+        "openflow_authority": "/ca.pem",
         "requests_per_s": 7.0,
         "audit_log": "/audit.jsonl",
     }
@@ -265,7 +268,8 @@ def test_beyond_loopback_tokens_are_needed_and_tls_is_advised(demo, load_data, h
     assert not load_data(demo).warnings
 
 
-def test_a_certificate_needs_its_key(demo, load_data):
-    demo["controller"]["tls_certificate"] = "c.pem"
+@pytest.mark.parametrize("key", ["tls_certificate", "openflow_key", "openflow_authority"])
+def test_a_certificate_needs_its_key(demo, load_data, key):
+    demo["controller"][key] = "c.pem"
     with pytest.raises(ConfigError, match="go together"):
         load_data(demo)

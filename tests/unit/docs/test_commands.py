@@ -34,6 +34,8 @@ ELSEWHERE = {
     "python -m mininet_scenarios.testbed up": "tests/integration/test_tutorial.py",
     ". .venv/bin/activate": "tests/integration/test_tutorial.py",
     "curl -s localhost:8080/v1/demand": "tests/integration/test_tutorial.py",
+    "ovs-vsctl set-ssl": "tests/integration/test_openflow_tls.py",
+    "ovs-vsctl set-controller": "tests/integration/test_openflow_tls.py",
     "make man": "tests/unit/cli/test_cli_look.py",
     "make site": "tests/unit/docs/test_site.py",
 }

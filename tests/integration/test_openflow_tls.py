@@ -1,0 +1,112 @@
+"""OpenFlow over TLS, certificates by `hydra ca`, on real switches."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from mininet_scenarios.controller_process import ControllerProcess
+from mininet_scenarios.testbed import ovs
+
+from .live import DEMO_CONFIG, wait_until
+
+pytestmark = pytest.mark.ovs
+HYDRA = Path(sys.executable).parent / "hydra"
+
+
+def vsctl(*arguments: str) -> str:
+    return subprocess.run(
+        ["ovs-vsctl", *arguments], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def authority(directory: Path) -> Path:
+    """With certificates for a controller at 127.0.0.1, and for the machine's switches."""
+    for arguments in (
+        ["create"],
+        ["issue", "controller", "--host", "127.0.0.1"],
+        ["issue", "switches", "--use", "client"],
+    ):
+        subprocess.run([HYDRA, "ca", *arguments, "--dir", str(directory)], check=True)
+    return directory
+
+
+def use_certificates(directory: Path) -> None:
+    names = ("switches.key", "switches.pem", "ca.pem")
+    vsctl("set-ssl", *(str(directory / name) for name in names))
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory) -> Path:
+    return authority(tmp_path_factory.mktemp("ca") / "lab")
+
+
+@pytest.fixture(scope="module")
+def process(demo_testbed, lab, tmp_path_factory):
+    """A controller, and all bridges of the demo, that know each other by certificate."""
+    directory = tmp_path_factory.mktemp("tls")
+    document = yaml.safe_load(DEMO_CONFIG.read_text())
+    document["controller"] |= {
+        "journal": str(directory / "journal.db"),
+        "openflow_certificate": str(lab / "controller.pem"),
+        "openflow_key": str(lab / "controller.key"),
+        "openflow_authority": str(lab / "ca.pem"),
+    }
+    config = directory / "demo.yaml"
+    config.write_text(yaml.safe_dump(document, sort_keys=False))
+    use_certificates(lab)
+    old = {name: vsctl("get-controller", name).strip() for name in ovs.bridges()}
+    steered = {name: target for name, target in old.items() if target}
+    for name, target in steered.items():
+        vsctl("set-controller", name, target.replace("tcp:", "ssl:"))
+    try:
+        with ControllerProcess(config) as running:
+            yield running
+    finally:
+        for name, target in steered.items():
+            vsctl("set-controller", name, target)
+        vsctl("del-ssl")
+
+
+def connected() -> set[str]:
+    """Targets of the controllers that Open vSwitch says it is connected to."""
+    rows = vsctl("--bare", "--columns=target", "find", "controller", "is_connected=true")
+    return set(rows.split())
+
+
+def test_all_switches_work_over_tls(process):
+    address = f"{process.settings.openflow_host}:{process.settings.openflow_port}"
+    wait_until(lambda: connected() == {f"ssl:{address}"})  # what that says comes late
+
+
+def test_a_switch_of_another_authority_is_not_let_in(process, lab, tmp_path):
+    target = vsctl("get-controller", "hyv-h11").strip()
+    try:
+        use_certificates(authority(tmp_path / "other"))
+        vsctl("del-controller", "hyv-h11")
+        vsctl("set-controller", "hyv-h11", target)
+        wait_until(lambda: "is not let in as a switch" in process.log.read_text())
+        assert httpx.get(f"{process.base_url}/readyz").status_code == 503
+    finally:
+        use_certificates(lab)
+    wait_until(lambda: httpx.get(f"{process.base_url}/readyz").status_code == 200, 20)
+
+
+def test_nobody_is_let_in_without_a_certificate(process, lab):
+    address = process.settings.openflow_host, process.settings.openflow_port
+    with socket.create_connection(address, timeout=5) as plain:
+        plain.sendall(b"\x04\x00\x00\x08\x00\x00\x00\x01")
+        with suppress(ConnectionResetError):
+            assert plain.recv(100)[:1] != b"\x04", "an OpenFlow HELLO"
+    trusting = ssl.create_default_context(cafile=str(lab / "ca.pem"))
+    raw = socket.create_connection(address, timeout=5)
+    with trusting.wrap_socket(raw, server_hostname="127.0.0.1") as nobody, suppress(OSError):
+        assert nobody.recv(100) == b""
