@@ -221,6 +221,7 @@ def test_devices_and_decisions(client):
         "driver": "openflow",
         "connected": False,
         "detail": "never connected",
+        "alarms": [],
     }
     decided = client.get("/v1/decisions").json()
     assert decided["decisions"] == ["2023-11-14T22:13:20Z keep: gains 1.0 Mbps, less than 5 Mbps"]
