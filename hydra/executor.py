@@ -33,7 +33,7 @@ from hydra.commands import (
     Record,
     SetVlans,
 )
-from hydra.journal_format import INTENDED, state_record
+from hydra.journal_format import FINISHED, INTENDED, state_record
 from hydra.lifecycle import (
     RECONFIGURATION_TRANSITIONS,
     ReconfigurationState,
@@ -162,7 +162,7 @@ class Execution:
         self._enter(ReconfigurationState.ACTIVATING)
         yield from self._activate()
         outcome = {"state": state_record(self.fabric, self.result)}
-        yield Batch("outcome", (Record("reconfiguration finished", outcome),))
+        yield Batch("outcome", (Record(FINISHED, outcome),))
         partial = self.failures or self.reason
         self._enter(ReconfigurationState.PARTIAL if partial else ReconfigurationState.DONE)
 

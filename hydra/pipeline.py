@@ -393,6 +393,7 @@ SHAPES: Final[Mapping[RuleKind, Shape]] = {
 
 COOKIE_TAG: Final = 0x48 << 56
 COOKIE_TAG_MASK: Final = 0xFF << 56
+COOKIE_KIND_MASK: Final = 0xFFFF << 48
 COOKIE_KIND_EPOCH_MASK: Final = 0xFFFF_FFFF << 32
 COOKIE_SUBJECT_MASK: Final = 0xFFFF_FFFF
 
