@@ -80,7 +80,7 @@ from hydra.rules import (
 )
 from hydra.substrate import Steering, Substrate, substrate_of
 
-_MUTE: Final = "not connected"
+_NOT_READY: Final = "not ready for rules"
 Steps = Generator[Batch, Sequence[Outcome], None]
 
 
@@ -391,7 +391,7 @@ class Execution:
         names = self._substrate.owned()
         errors: Mapping[DatapathId, str | None] = outcome.value or {}
         for datapath in relays:
-            if errors.get(datapath, _MUTE) is not None:
+            if errors.get(datapath, _NOT_READY) is not None:
                 self._stuck.add(datapath)
                 self.unconfirmed.add(names[datapath])
 
@@ -480,9 +480,7 @@ class Execution:
                 self._explain(f"{switch.name} did not take its rules ({error})")
         self._note_relays(outcome, errors.keys() - {switch.datapath for switch in self._diverted})
         lost = unrelayed(
-            self._substrate,
-            self.plan,
-            lambda datapath: errors.get(datapath, _MUTE) if datapath in self._taking else _MUTE,
+            self._substrate, self.plan, lambda datapath: errors.get(datapath, _NOT_READY)
         )
         for path, reason in lost:
             self._lose(path, reason)

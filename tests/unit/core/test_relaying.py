@@ -91,7 +91,7 @@ def test_no_path_is_led_over_a_relay_that_is_not_connected():
     network.connected.discard(R4)
     execution = Watch(network, execution_of(network, EMPTY, target)).run()
     assert execution.result.topology.paths == ()
-    assert "r4 does not relay it (not connected)" in execution.reason
+    assert "r4 does not relay it (not ready for rules)" in execution.reason
 
 
 def test_a_relay_that_does_not_forget_is_named():
