@@ -19,7 +19,7 @@ from hydra.decisions import Decision
 from hydra.errors import Changed, UnknownName
 from hydra.events import EventKind, EventLog, Progress
 from hydra.journal import Journal
-from hydra.journal_format import read_state, state_record
+from hydra.journal_format import FINISHED, INTENDED, read_state, state_record
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
 from hydra.plan import Pair, paths_by_pair
@@ -51,6 +51,7 @@ class Ledger:
         self._book = ReservationBook(fabric)
         self._reconfigurations: OrderedDict[str, Reconfiguration] = OrderedDict()
         self._decisions: deque[Decision] = deque(maxlen=_HISTORY)
+        self._unsettled: frozenset[Path] = frozenset()
         self._standing: set[Pair] = set()
         """Pairs whose path an operator or the periodic mode asked for: no release removes it."""
         self._born_s: dict[Circuit, float] = {}
@@ -62,10 +63,20 @@ class Ledger:
         with self._lock:
             if remembered is not None:
                 self._state = read_state(self._fabric, remembered)
+                self._unsettled = self._being_given_up()
             records = self._journal.load_reservations()
             self._book = ReservationBook.from_records(records, self._fabric)
             self._resume()
             self._claim_standing()
+
+    def _being_given_up(self) -> frozenset[Path]:
+        """Paths that a change which has not been saved was to end."""
+        last = self._journal.last_entry()
+        if last is None or last[0] not in (INTENDED, FINISHED):
+            return frozenset()
+        aim = last[1]["target" if last[0] == INTENDED else "state"]
+        target = read_state(self._fabric, aim)
+        return frozenset(self._state.topology.paths) - frozenset(target.topology.paths)
 
     def _resume(self) -> None:
         """Take up what the end of the last run cut off."""
@@ -85,6 +96,17 @@ class Ledger:
     def state(self) -> NetworkState:
         with self._lock:
             return self._state
+
+    @property
+    def unsettled(self) -> frozenset[Path]:
+        """Paths that a change which broke off was to end; empty once :meth:`save` was called."""
+        with self._lock:
+            return self._unsettled
+
+    def unsettle(self, paths: Collection[Path]) -> None:
+        """A change that was to end these paths broke off."""
+        with self._lock:
+            self._unsettled |= frozenset(paths)
 
     def settle(self, state: NetworkState) -> None:
         """The network is in ``state`` from now on."""
@@ -124,6 +146,8 @@ class Ledger:
             self._note_paths()
         record = state_record(self._fabric, self.state)
         self._journal.save_state(self._fabric.name, record)
+        with self._lock:
+            self._unsettled = frozenset()
         self._journal.record(time.time(), what, {"state": record})
 
     def age_s(self, circuit: Circuit) -> float:

@@ -60,6 +60,7 @@ class Mover:
 
     def _move(self, entry: Reconfiguration, target: NetworkState) -> Execution:
         plan = self._planning.diff(self._ledger.state, target)
+        self._upkeep.tidy_relays()
         execution = Execution(
             self._fabric,
             self.policy,
@@ -116,7 +117,7 @@ class Mover:
         LOG.error("breaks off: %s", error)
         self._ledger.update(entry.id, state=ReconfigurationState.FAILED, reason=str(error))
         if execution.state is not ReconfigurationState.QUEUED:
-            self._upkeep.start_over()
+            self._upkeep.start_over(execution)
 
     def _finish(self, entry: Reconfiguration, execution: Execution, started_s: float) -> None:
         self._ledger.save("reconfigured")

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from apps.claims import Claims
-from apps.wiring import wired_to
+from apps.wiring import behind_tor_ports, wired_to
 from hydra.errors import DeviceError
 from hydra.model import CrossConnect, Fabric, Plane, Rack, VlanId
 from hydra.roles import (
@@ -21,7 +21,6 @@ from hydra.roles import (
     PowerMeter,
     TorSwitch,
 )
-from hydra.substrate import substrate_of
 
 _ValueT = TypeVar("_ValueT")
 
@@ -196,8 +195,10 @@ def read_tor(
     if not probe.carry_out("connect", tor.open, rack.tor.address):
         return None
     optical = [port.tor_port for port in fabric.ports_of(rack.id)]
-    ports = [*substrate_of(fabric).fixed_ports(rack.id), *optical]
-    vlans = probe.attempt("VLANs", lambda: tor.vlans(ports), lambda v: f"of {len(v)} ports")
+    ports = tuple(behind_tor_ports(fabric, rack))
+    vlans = None
+    if not tor.capabilities.labels:
+        vlans = probe.attempt("VLANs", lambda: tor.vlans(ports), lambda v: f"of {len(v)} ports")
     links = probe.attempt(
         "links", lambda: tor.link_up(ports), lambda up: f"{sum(up.values())} of {len(up)} up"
     )

@@ -29,11 +29,11 @@ from hydra.model import (
     RackId,
     Server,
 )
-from hydra.pipeline import COOKIE_TAG, COOKIE_TAG_MASK
 from hydra.plan import Pair, pair_of, without
 from hydra.policy import Policy
 from hydra.reconcile import Reconciled, reconcile, stray_mirrors, wanted_vlans
-from hydra.rules import FlowRule, Install, RemoveByCookie, RuleChange
+from hydra.relaying import relays_as_in, wipe
+from hydra.rules import FlowRule, Install, RuleChange
 from hydra.service import DeviceStatus, PlanRequest
 from hydra.substrate import substrate_of
 
@@ -109,6 +109,8 @@ class Upkeep:
         self._settled = False
         """The present state is known: vswitches may be brought to it."""
         self._reconciled = False
+        self._spares_relays_until_s: float | None = None
+        """Since a start, switches that have yet to be brought to the state may count on relays."""
         self._retries = _Retries()
         self.classified: Callable[[DatapathId], Iterable[FlowRule]] = lambda _datapath: ()
         """What a vswitch holds in its class table beside the rules that are always there."""
@@ -212,8 +214,8 @@ class Upkeep:
                 self._owned[datapath],
                 ", ".join(missing),
             )
-        wipe = RemoveByCookie(COOKIE_TAG, COOKIE_TAG_MASK)
-        return [wipe, *map(Install, self.rules_for(datapath))]
+        spare = self._spares_relays_until_s is not None
+        return [*wipe(spare_relays=spare), *map(Install, self.rules_for(datapath))]
 
     def _become_master(self, datapaths: Collection[DatapathId]) -> None:
         with self._lock:
@@ -300,13 +302,37 @@ class Upkeep:
         due = [datapath for datapath in late if self._retries.due(f"switch {datapath:#x}")]
         if due:
             self.synchronise(due)
+        deaf = self._owned.keys() - self.ready_switches()
+        until_s = self._spares_relays_until_s
+        if until_s is not None and (not deaf or time.monotonic() >= until_s):
+            self.tidy_relays()
+
+    def tidy_relays(self) -> None:
+        """Relay what the present state needs, and nothing that was before it.
+
+        Before anything moves: what is left of another state could take a new path for its own.
+        """
+        if self._spares_relays_until_s is None or not self._settled:
+            return
+        self._spares_relays_until_s = None
+        deaf = self._owned.keys() - self.ready_switches()
+        changes = {
+            datapath: relays_as_in(self.rules_for(datapath))
+            for datapath in self._owned.keys() - deaf
+        }
+        time.sleep(self._policy.drain.bound_ms / 1000)  # a barrier confirms tables only
+        errors = self._fleet.apply(changes, self._policy.timeouts.vswitch_s)
+        with self._lock:
+            self._synchronised -= {dp for dp, error in errors.items() if error is not None}
 
     def _reconcile(self) -> None:
         """Find out what the network is in, and mend what differs from it."""
         state = self._ledger.state
         actual, _ = self._devices.read(wanted_vlans(self._fabric, state))
-        found = reconcile(self._fabric, state, actual)
+        found = reconcile(self._fabric, state, actual, self._ledger.unsettled)
         self._settled = True
+        if not self._substrate.retags:
+            self._spares_relays_until_s = time.monotonic() + _CONNECT_S
         if found.dropped:
             LOG.warning("%d circuit(s) of the journal are not there any more", len(found.dropped))
         self._ledger.settle(found.state)
@@ -361,8 +387,12 @@ class Upkeep:
         except DeviceError as error:
             LOG.debug("%s", error)
 
-    def start_over(self) -> None:
+    def start_over(self, execution: Execution) -> None:
         """A reconfiguration broke off: read the devices again before anything else."""
+        current, target = (
+            s.topology.paths for s in (execution.plan.current, execution.plan.target)
+        )
+        self._ledger.unsettle(set(current) - set(target))
         self._settled = self._reconciled = False
 
     def take_over(self, execution: Execution) -> None:

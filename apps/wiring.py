@@ -1,8 +1,8 @@
-"""What is behind the ports of an optical switch, in words."""
+"""What is behind the ports of a device, in words."""
 
 from __future__ import annotations
 
-from hydra.model import Fabric, PlaneId, RackId
+from hydra.model import Fabric, PlaneId, Rack, RackId
 
 
 def wired_to(fabric: Fabric, plane: PlaneId) -> dict[int, tuple[RackId, str]]:
@@ -18,3 +18,13 @@ def wired_to(fabric: Fabric, plane: PlaneId) -> dict[int, tuple[RackId, str]]:
 def wired_name(fabric: Fabric, end: tuple[RackId, str] | None) -> str | None:
     """``r1 hyt-r1-p1``, for what :func:`wired_to` found behind a port."""
     return None if end is None else f"{fabric.racks[end[0]].name} {end[1]}"
+
+
+def behind_tor_ports(fabric: Fabric, rack: Rack) -> dict[str, str]:
+    """What each port of a rack's ToR leads to: a server, the electrical network, a plane."""
+    behind = {server.tor_port: server.name for server in rack.servers}
+    if rack.tor.electrical_port is not None:
+        behind[rack.tor.electrical_port] = "electrical"
+    return behind | {
+        port.tor_port: fabric.planes[port.plane].name for port in fabric.ports_of(rack.id)
+    }

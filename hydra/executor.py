@@ -33,7 +33,7 @@ from hydra.commands import (
     Record,
     SetVlans,
 )
-from hydra.journal_format import INTENDED, state_record
+from hydra.journal_format import FINISHED, INTENDED, state_record
 from hydra.lifecycle import (
     RECONFIGURATION_TRANSITIONS,
     ReconfigurationState,
@@ -80,7 +80,7 @@ from hydra.rules import (
 )
 from hydra.substrate import Steering, Substrate, substrate_of
 
-_MUTE: Final = "not connected"
+_NOT_READY: Final = "not ready for rules"
 Steps = Generator[Batch, Sequence[Outcome], None]
 
 
@@ -166,7 +166,7 @@ class Execution:
         self._enter(ReconfigurationState.ACTIVATING)
         yield from self._activate()
         outcome = {"state": state_record(self.fabric, self.result)}
-        yield Batch("outcome", (Record("reconfiguration finished", outcome),))
+        yield Batch("outcome", (Record(FINISHED, outcome),))
         partial = self.failures or self.reason
         self._enter(ReconfigurationState.PARTIAL if partial else ReconfigurationState.DONE)
 
@@ -408,7 +408,7 @@ class Execution:
         names = self._substrate.owned()
         errors: Mapping[DatapathId, str | None] = outcome.value or {}
         for datapath in relays:
-            if errors.get(datapath, _MUTE) is not None:
+            if errors.get(datapath, _NOT_READY) is not None:
                 self._stuck.add(datapath)
                 self.unconfirmed.add(names[datapath])
 
@@ -497,9 +497,7 @@ class Execution:
                 self._explain(f"{switch.name} did not take its rules ({error})")
         self._note_relays(outcome, errors.keys() - {switch.datapath for switch in self._diverted})
         lost = unrelayed(
-            self._substrate,
-            self.plan,
-            lambda datapath: errors.get(datapath, _MUTE) if datapath in self._taking else _MUTE,
+            self._substrate, self.plan, lambda datapath: errors.get(datapath, _NOT_READY)
         )
         for path, reason in lost:
             self._lose(path, reason)

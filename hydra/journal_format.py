@@ -13,6 +13,8 @@ from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, Topology, V
 
 INTENDED: Final = "reconfiguration intended"
 """Entry with the records of the ``current`` and the ``target`` state, before anything moves."""
+FINISHED: Final = "reconfiguration finished"
+"""Entry with the record of the resulting ``state``, which is saved next."""
 
 
 def state_record(fabric: Fabric, state: NetworkState) -> dict[str, Any]:

@@ -6,7 +6,7 @@ paths go electrical, and whatever else stands on our ports is taken down.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from hydra.model import (
@@ -14,6 +14,7 @@ from hydra.model import (
     CrossConnect,
     Fabric,
     NetworkState,
+    Path,
     PlaneId,
     PortId,
     RackId,
@@ -42,8 +43,17 @@ class Reconciled:
     dropped: frozenset[Circuit]
 
 
-def reconcile(fabric: Fabric, remembered: NetworkState, actual: Actual) -> Reconciled:
-    """The part of ``remembered`` that is real, and what to mend."""
+def reconcile(
+    fabric: Fabric,
+    remembered: NetworkState,
+    actual: Actual,
+    unsettled: Collection[Path] = frozenset(),
+) -> Reconciled:
+    """The part of ``remembered`` that is real, and what to mend.
+
+    ``unsettled`` paths were being given up when a change broke off: relays may know them no more.
+    """
+    relays = substrate_of(fabric).relays
     kept = frozenset(
         circuit
         for circuit in remembered.topology.circuits
@@ -54,6 +64,7 @@ def reconcile(fabric: Fabric, remembered: NetworkState, actual: Actual) -> Recon
         path
         for path in remembered.topology.paths
         if kept.issuperset(path.circuits)
+        and not (path in unsettled and relays(path, remembered.vlans[path], remembered.epoch))
         and all(
             _tagged_as_wanted(fabric, actual, wanted, end)
             for circuit in path.circuits

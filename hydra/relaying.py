@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from hydra.model import DatapathId, NetworkState, Path
+from hydra.pipeline import COOKIE_KIND_MASK, COOKIE_TAG, COOKIE_TAG_MASK, RuleKind, cookie
 from hydra.plan import Plan, pair_of
-from hydra.rules import FlowRule, Install, Remove, RuleChange
+from hydra.rules import FlowRule, Install, Remove, RemoveByCookie, RuleChange
 from hydra.substrate import Substrate
 
 RelayChanges = dict[DatapathId, list[RuleChange]]
@@ -51,6 +52,26 @@ def unrelayed(
             if error is not None:
                 yield path, f"{names[datapath]} does not relay it ({error})"
                 break
+
+
+def wipe(*, spare_relays: bool) -> list[RuleChange]:
+    """Removes every rule of ours; or all but those of relays, which others may still count on."""
+    if not spare_relays:
+        return [RemoveByCookie(COOKIE_TAG, COOKIE_TAG_MASK)]
+    return [
+        RemoveByCookie(cookie(kind), COOKIE_KIND_MASK)
+        for kind in RuleKind
+        if kind is not RuleKind.TOR_RELAY
+    ]
+
+
+def relays_as_in(rules: Iterable[FlowRule]) -> list[RuleChange]:
+    """Leaves a switch with those relay rules that are among ``rules``, and no others."""
+    kind = RuleKind.TOR_RELAY
+    return [
+        RemoveByCookie(cookie(kind), COOKIE_KIND_MASK),
+        *(Install(rule) for rule in rules if rule.kind is kind),
+    ]
 
 
 def only(

@@ -47,7 +47,8 @@ def check_substrate(document: Document, broken: frozenset[str], log: ProblemLog)
             ("circuits",),
             "unidirectional circuits can't be used on learning ToR switches: a ToR learns a "
             "server on the circuit it hears it from and would send the answers back on that one, "
-            "which leads elsewhere; they need an OpenFlow substrate. Write `bidirectional`",
+            "which leads elsewhere; they need an OpenFlow substrate, and even there this release "
+            "plans both directions alike. Write `bidirectional`",
         )
 
 

@@ -94,6 +94,10 @@ class SingleHomedOpenFlow:
             yield from self._ingress_rules(rack)
             yield from account_rules(self.fabric, rack.id)
             yield from default_rules()
+        yield from self.path_rules(datapath, state)
+
+    def path_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
+        rack = self.fabric.rack_by_tor_datapath[datapath]
         for path in state.topology.paths:
             vlan = state.vlans[path]
             if rack.id in (path.src, path.dst):

@@ -79,6 +79,9 @@ class Substrate(Protocol):
         ``dead`` names servers whose uplink to the ToR has no carrier.
         """
 
+    def path_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
+        """Those of them that are about the paths of ``state``."""
+
     def tor_rules(self) -> Iterator[FlowRule]:
         """What every ToR that is connected by OpenFlow, and not owned, holds beside its own."""
 

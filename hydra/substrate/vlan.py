@@ -56,6 +56,9 @@ class _TaggingServers:
         vswitch = vswitch_of(server)
         return PortNames(vswitch.host_port, vswitch.optical_port, vswitch.electrical_port)
 
+    def path_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
+        yield from circuit_rules(state, self.fabric.server_by_datapath[datapath])
+
     def tor_rules(self) -> Iterator[FlowRule]:
         yield constant(RuleKind.TOR_NORMAL)
 
@@ -117,7 +120,7 @@ class DualHomedVlan(_TaggingServers):
     ) -> Iterator[FlowRule]:
         server = self.fabric.server_by_datapath[datapath]
         yield from self.server_rules(server, dead)
-        yield from circuit_rules(state, server)
+        yield from self.path_rules(datapath, state)
 
     def server_rules(self, server: Server, dead: Collection[str]) -> Iterator[FlowRule]:
         """The rules of a vswitch that do not depend on circuits.
@@ -161,7 +164,7 @@ class SingleHomedVlan(_TaggingServers):
         """There is no way around a dead uplink, so none changes anything."""
         server = self.fabric.server_by_datapath[datapath]
         yield from self.server_rules(server)
-        yield from circuit_rules(state, server)
+        yield from self.path_rules(datapath, state)
 
     def server_rules(self, server: Server) -> Iterator[FlowRule]:
         """The rules of a vswitch that do not depend on circuits."""

@@ -14,6 +14,7 @@ from drivers.tor.ovs_ovsdb import OvsTor
 from hydra.roles import PortVlans
 
 from .conftest import CONFIGS, DEMO_CONFIG
+from .live import wait_until
 
 pytestmark = pytest.mark.ovs
 
@@ -82,6 +83,38 @@ def test_show_of_a_tor_with_the_electrical_network_behind_it(tor, tmp_path):
         (ELECTRICAL, "electrical", [10])
     ]
     assert "of 5 ports" in device("selftest", "r1", "--yes").stdout
+
+
+def test_a_tor_that_openflow_controls(bridge, tmp_path):
+    """Links and counters; there is nothing to set."""
+    device = commands(CONFIGS / "openflow-only.yaml", tmp_path)
+    document = json.loads(device("show", "r1", "--json").stdout)
+    ports = {port["port"]: port for port in document["ports"]}
+    assert list(ports) == [*SERVERS, ELECTRICAL, *OPTICAL]
+    assert document["capabilities"]["labels"] is True
+    assert {(port["native"], tuple(port["tagged"])) for port in ports.values()} == {(None, ())}
+    before = ports[SERVERS[0]]["counters"]
+    up = subprocess.run(["ip", "link", "set", "dev", SERVERS[0], "up"], check=False)
+    assert up.returncode == 0
+    frame = ["in_port=controller", f"packet={'ff' * 12}08060000{'00' * 46}"]
+    action = f"actions=output:{SERVERS[0]}"
+    send = ["ovs-ofctl", "-O", "OpenFlow13", "packet-out", bridge, ",".join([*frame, action])]
+    subprocess.run(send, check=True)
+    wait_until(lambda: frames_out(device) == before["tx_frames"] + 1)
+    assert json.loads(device("show", "r1", "--json").stdout)["ports"][0]["up"] is True
+    result = device("selftest", "r1", "--yes", "--json")
+    assert result.exit_code == 0, result.output
+    tested = json.loads(result.stdout)
+    assert [step["name"] for step in tested["steps"]] == ["connect", "links", "counters"]
+    assert tested["round_trip_skipped"] == "its ports have no VLANs"
+    absent = device("show", "r2")
+    assert absent.exit_code != 0
+    assert "hytor-r2.mgmt" in absent.stderr
+
+
+def frames_out(device):
+    port = json.loads(device("show", "r1", "--json").stdout)["ports"][0]
+    return port["counters"]["tx_frames"]
 
 
 def test_self_test(device, tor):

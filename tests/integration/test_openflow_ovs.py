@@ -8,6 +8,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 import pytest
 
+from apps.configuration import load_configuration
 from apps.framework import ofproto_v1_3_parser
 from apps.meters import (
     AddMeter,
@@ -28,7 +29,7 @@ from apps.openflow import (
 from apps.rule_tables import decode_rules, intended_table
 from drivers.codecs.openflow import encode_flow_stats_request
 from hydra.config import Loaded
-from hydra.model import Fabric, RackId, VlanId
+from hydra.model import Fabric, NetworkState, RackId, VlanId
 from hydra.pipeline import (
     COOKIE_TAG,
     COOKIE_TAG_MASK,
@@ -42,6 +43,8 @@ from hydra.pipeline import (
     Table,
     ToController,
     cookie,
+    server_port,
+    wired_port,
 )
 from hydra.rules import (
     FlowRule,
@@ -53,14 +56,24 @@ from hydra.rules import (
     emulated_rules,
     match_key,
 )
-from hydra.substrate import DualHomedVlan, SingleHomedVlan
+from hydra.substrate import DualHomedVlan, SingleHomedOpenFlow, SingleHomedVlan
 from tests.integration.bare_switch import BareSwitch, bare_switch
+from tests.integration.conftest import CONFIGS
+from tests.unit.core.fabrics import circuit_between, path_of, state_of
 from tests.unit.core.sample_rules import reservation_rules
 
 pytestmark = pytest.mark.ovs
-PORTS = SwitchPorts(host=1, optical=2, electrical=3)
-NAMES = {Port.HOST: "1", Port.OPTICAL: "2", Port.ELECTRICAL: "3", Port.NORMAL: "NORMAL"}
 METER = 5
+PORTS = SwitchPorts(host=1, optical=2, electrical=3, servers=(11, 12), wired=(21, 22))
+NAMES = {
+    Port.HOST: "1",
+    Port.OPTICAL: "2",
+    Port.ELECTRICAL: "3",
+    Port.NORMAL: "NORMAL",
+    Port.SERVERS: "11,output:12",
+    **{server_port(place): f"{11 + place}" for place in range(2)},
+    **{wired_port(place): f"{21 + place}" for place in range(2)},
+}
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +91,8 @@ def empty(switch: BareSwitch) -> BareSwitch:
     return switch
 
 
-def rules_of(fabric: Fabric) -> list[FlowRule]:
-    """A vswitch of the demo with rules of every kind, no two with one match."""
+def rules_of_a_vswitch(fabric: Fabric) -> list[FlowRule]:
+    """A vswitch of the demo with rules of every kind that vswitches have, no two with one match."""
     server = fabric.servers[0]
     rules = [
         *DualHomedVlan(fabric).server_rules(server, {"h12", "h21"}),
@@ -91,8 +104,29 @@ def rules_of(fabric: Fabric) -> list[FlowRule]:
         *DualHomedVlan(fabric).tor_rules(),
         *reservation_rules(fabric, server, METER),
     ]
-    assert {rule.kind for rule in rules} == set(RuleKind)
     return list({match_key(rule): rule for rule in rules}.values())
+
+
+def rules_of_a_tor() -> list[FlowRule]:
+    """A ToR that steers, relays for r2 and r3, and is diverting."""
+    fabric = load_configuration(CONFIGS / "openflow-only.yaml").fabric
+    one, other = circuit_between(fabric, 0, 1, 0), circuit_between(fabric, 0, 2, 1)
+    paths = path_of(fabric, 0, 1, one), path_of(fabric, 1, 2, one, other)
+    state = state_of(fabric, NetworkState(), *paths)
+    datapath = fabric.racks[0].tor.datapath_id
+    assert datapath is not None
+    tor = SingleHomedOpenFlow(fabric)
+    return [*tor.rules(datapath, state, ()), tor.divert(RackId(2), 3)]
+
+
+@pytest.fixture(params=["vswitch", "tor"])
+def rules(request: pytest.FixtureRequest, demo: Loaded) -> list[FlowRule]:
+    return rules_of_a_tor() if request.param == "tor" else rules_of_a_vswitch(demo.fabric)
+
+
+def test_between_them_they_have_rules_of_every_kind(demo: Loaded) -> None:
+    every = [*rules_of_a_tor(), *rules_of_a_vswitch(demo.fabric)]
+    assert {rule.kind for rule in every} == set(RuleKind)
 
 
 def human(name: str, value: int) -> str:
@@ -116,7 +150,7 @@ def in_words(rule: FlowRule) -> str:
     for field in shape.match:
         value = number(field.value)
         if field.name == "in_port":
-            words.append(f"in_port={NAMES[Port(value)]}")
+            words.append(f"in_port={NAMES[value]}")
         elif field.name == "vlan_vid":
             mask = 0x1FFF if field.mask is None else number(field.mask)
             words.append(f"vlan_tci={value:#x}/{mask:#x}")
@@ -128,7 +162,7 @@ def in_words(rule: FlowRule) -> str:
     actions = [] if shape.meter is None else [f"meter:{number(shape.meter)}"]
     for action in shape.actions:
         if isinstance(action, Output):
-            actions.append(f"output:{NAMES[Port(number(action.port))]}")
+            actions.append(f"output:{NAMES[number(action.port)]}")
         elif isinstance(action, ToController):
             actions.append("CONTROLLER:65535")
         elif isinstance(action, SetDscp):
@@ -156,9 +190,8 @@ def add_by_hand(bridge: str, lines: list[str]) -> None:
 
 @pytest.mark.parametrize("bundle_id", [None, 5])
 def test_every_rule_is_in_the_switch_as_meant(
-    empty: BareSwitch, demo: Loaded, bundle_id: int | None
+    empty: BareSwitch, rules: list[FlowRule], bundle_id: int | None
 ) -> None:
-    rules = rules_of(demo.fabric)
     add_by_hand(empty.bridge, [in_words(rule) for rule in rules])
     expected = empty.flows()
     assert len(expected) == len(rules)
@@ -168,8 +201,7 @@ def test_every_rule_is_in_the_switch_as_meant(
     assert empty.flows() == expected
 
 
-def test_every_rule_can_be_removed_alone(empty: BareSwitch, demo: Loaded) -> None:
-    rules = rules_of(demo.fabric)
+def test_every_rule_can_be_removed_alone(empty: BareSwitch, rules: list[FlowRule]) -> None:
     assert empty.confirm(encode_changes(map(Install, rules), PORTS, 1, 1), 1) == []
     whole = empty.flows()
     for number, rule in enumerate(rules[::7], start=1):
@@ -180,12 +212,14 @@ def test_every_rule_can_be_removed_alone(empty: BareSwitch, demo: Loaded) -> Non
     assert empty.flows() == []
 
 
-def test_removal_by_cookie_spares_what_is_not_ours(empty: BareSwitch, demo: Loaded) -> None:
+def test_removal_by_cookie_spares_what_is_not_ours(
+    empty: BareSwitch, rules: list[FlowRule]
+) -> None:
     foreign = "cookie=0x1234,table=0,priority=7,actions=drop"
     add_by_hand(empty.bridge, [foreign])
     alone = empty.flows()
     wipe = RemoveByCookie(COOKIE_TAG, COOKIE_TAG_MASK)
-    changes = [wipe, *map(Install, rules_of(demo.fabric))]
+    changes = [wipe, *map(Install, rules)]
     assert empty.confirm(encode_changes(changes, PORTS, 1, 1), 1) == []
     assert len(empty.flows()) > 1
     assert empty.confirm(encode_changes([wipe], PORTS, 2, 2), 2) == []
@@ -256,9 +290,10 @@ def test_port_counters_of_a_real_reply_are_what_ryu_reads(switch: BareSwitch) ->
         assert found[entry.port_no].tx_bytes == entry.tx_bytes
 
 
-def test_rules_read_back_are_the_rules_that_were_sent(empty: BareSwitch, demo: Loaded) -> None:
+def test_rules_read_back_are_the_rules_that_were_sent(
+    empty: BareSwitch, rules: list[FlowRule]
+) -> None:
     """Else the controller would see drift where there is none."""
-    rules = rules_of(demo.fabric)
     sent = encode_changes([Install(rule) for rule in rules], PORTS, 7, 7)
     assert empty.confirm(sent, 7) == []
     replies = empty.statistics(encode_flow_stats_request(0xFF, 0, 0, 8))

@@ -31,7 +31,7 @@ from apps.cli.output import (
     print_json,
     print_table,
 )
-from apps.wiring import wired_name, wired_to
+from apps.wiring import behind_tor_ports, wired_name, wired_to
 from drivers.registry import optical_switch, tor_switch
 from hydra.config import Loaded
 from hydra.errors import DeviceError
@@ -215,11 +215,7 @@ def _print_plane(document: dict[str, Any]) -> None:
 
 
 def _describe_tor(fabric: Fabric, rack: Rack, tor: TorSwitch) -> dict[str, Any]:
-    behind = {server.tor_port: server.name for server in rack.servers}
-    if rack.tor.electrical_port is not None:
-        behind[rack.tor.electrical_port] = "electrical"
-    planes = {port.tor_port: port.plane for port in fabric.ports_of(rack.id)}
-    behind |= {port: fabric.planes[plane].name for port, plane in planes.items()}
+    behind = behind_tor_ports(fabric, rack)
     vlans, links = tor.vlans(behind), tor.link_up(behind)
     counters = (
         tor.counters(behind) if isinstance(tor, CounterReader) and tor.capabilities.counters else {}

@@ -82,7 +82,12 @@ def _test_tor(
     loaded: Loaded, rack: Rack, tor: TorSwitch, probe: Probe, yes: bool, reads_only: bool
 ) -> str | None:
     trial = read_tor(probe, tor, loaded.fabric, rack, claims_of(loaded))
-    reason = _why_not(probe, reads_only, trial, "no optical port without a circuit")
+    nothing = (
+        "its ports have no VLANs"
+        if tor.capabilities.labels
+        else "no optical port without a circuit"
+    )
+    reason = _why_not(probe, reads_only, trial, nothing)
     if trial is None or reason:
         return reason
     told = (

@@ -57,6 +57,7 @@ def moved(caplog):
     upkeep = SimpleNamespace(
         conditions=lambda: runner.conditions,
         leave_unannounced=lambda _pairs: None,
+        tidy_relays=lambda: None,
         take_over=lambda _execution: None,
         announcer=SimpleNamespace(suspended=threading.Lock()),
     )

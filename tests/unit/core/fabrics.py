@@ -142,7 +142,7 @@ def random_fabric(rng: random.Random) -> Fabric:
         ports_per_plane=rng.choice((1, 1, 2)),
         servers=rng.choice((1, 2)),
     )
-    return rng.choice((fabric, single_homed(fabric)))
+    return rng.choice((fabric, single_homed(fabric), openflow_only(fabric)))
 
 
 def circuit_between(fabric: Fabric, one: int, other: int, plane: int = 0) -> Circuit:

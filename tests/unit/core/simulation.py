@@ -36,13 +36,14 @@ from hydra.model import (
     DatapathId,
     Fabric,
     NetworkState,
+    OpticalPort,
     PlaneId,
     PortId,
     RackId,
     Server,
     VlanId,
 )
-from hydra.pipeline import RuleKind
+from hydra.pipeline import VLAN_PRESENT, Port, RuleKind, place_of_wired, wired_port
 from hydra.plan import port_trunks
 from hydra.reconcile import stray_mirrors
 from hydra.roles import PortVlans
@@ -51,15 +52,17 @@ from hydra.rules import (
     Install,
     Remove,
     RuleChange,
-    circuit_rules,
     match_key,
     rack_metadata,
 )
+from hydra.substrate import Steering, substrate_of
 
 LONGEST_DELAY_S = 0.5
 """By which a device may carry out what it has not answered in time."""
 LONGEST_LAG_S = 0.08
 """For which a vswitch forwards by rules that it has replaced; less than the drain's bound."""
+Way = tuple[VlanId, int]
+"""A tag, and the port by which frames with it leave the switch that steers."""
 _Doing = Generator[None, None, tuple[Status, object, str]]
 
 
@@ -98,20 +101,28 @@ class Network:
         self.rng = rng
         self.faults = Faults()
         self.now_s = 0.0
-        self.connected = {server.vswitch.datapath_id for server in fabric.servers}
+        self.substrate = substrate_of(fabric)
+        self.names = dict(self.substrate.owned())
+        self.switch_of: dict[str, Steering] = {}
+        for rack in fabric.racks:
+            for switch in self.substrate.steering(rack.id):
+                self.names[switch.datapath] = switch.name
+                self.switch_of |= dict.fromkeys((s.name for s in switch.servers), switch)
+        self.connected = set(self.names)
         self.dead_uplinks: set[str] = set()
         self.journal: list[tuple[str, object]] = []
         self.tables: dict[DatapathId, dict[object, FlowRule]] = {
-            server.vswitch.datapath_id: {match_key(r): r for r in circuit_rules(state, server)}
-            for server in fabric.servers
+            datapath: {match_key(r): r for r in self.substrate.path_rules(datapath, state)}
+            for datapath in self.names
         }
         self.mirrors: dict[PlaneId, set[CrossConnect]] = {
             plane.id: set() for plane in fabric.planes
         }
         for circuit in state.topology.circuits:
             self.mirrors[circuit.plane] |= set(fabric.cross_connects(circuit))
-        self.vlans: dict[PortId, PortVlans] = port_trunks(fabric, state)
+        self.vlans: dict[PortId, PortVlans] = dict(port_trunks(fabric, state))
         self.port_named = {(p.rack, p.tor_port): p for p in fabric.ports}
+        self.port_fed = {(p.plane, p.egress): p for p in fabric.ports}
         self.stale: dict[DatapathId, list[tuple[float, dict[object, FlowRule]]]] = {}
         """By vswitch: (until when, a table by which it still forwards some packets)."""
         self.late: list[tuple[float, Callable[[], None]]] = []
@@ -125,22 +136,60 @@ class Network:
 
     # -- what the network does with packets -------------------------------------------------------
 
-    def sends_on(self, server: Server, to: RackId) -> set[VlanId]:
-        """The circuit VLANs on which ``server`` sends to a rack now; empty: electrically.
+    def sends_on(self, server: Server, to: RackId) -> set[Way]:
+        """How ``server`` sends to a rack by circuit now; empty: electrically.
 
-        A vswitch forwards by cached decisions for a while after it has confirmed other rules.
+        A switch forwards by cached decisions for a while after it has confirmed other rules.
         """
-        datapath = server.vswitch.datapath_id
+        if server.name in self.dead_uplinks:
+            return set()
+        datapath = self.switch_of[server.name].datapath
         tables = (self.tables[datapath], *self._cached(datapath))
-        found = (self._sends(server, to, table) for table in tables)
-        return {vlan for vlan in found if vlan is not None}
+        found = (self._sends(to, table) for table in tables)
+        return {way for way in found if way is not None}
 
-    def _sends(self, server: Server, to: RackId, table: Mapping[object, FlowRule]) -> VlanId | None:
+    def _sends(self, to: RackId, table: Mapping[object, FlowRule]) -> Way | None:
         metadata = (rack_metadata(to),)
-        if server.name in self.dead_uplinks or (RuleKind.DIVERT, metadata) in table:
+        if (RuleKind.DIVERT, metadata) in table:
             return None
-        rule = table.get((RuleKind.CIRCUIT, metadata))
-        return None if rule is None else VlanId(rule.args[1])
+        rule = table.get((RuleKind.CIRCUIT, metadata)) or table.get(
+            (RuleKind.TOR_CIRCUIT, metadata)
+        )
+        return None if rule is None else (VlanId(rule.args[1]), (*rule.args, Port.OPTICAL)[2])
+
+    def arrives(self, way: Way, here: RackId, there: RackId) -> bool:
+        """Whether what a rack sends in this way reaches another, and answers can come back."""
+        if self.substrate.retags:
+            return self.joined(way[0], here, there)
+        return self.followed(way, here)[-1] == there
+
+    def followed(self, way: Way, rack: RackId) -> list[PortId | RackId | None]:
+        """The ports by which a labelled frame leaves racks, and the rack where it ends.
+
+        None in place of that where it is sent into the dark.
+        """
+        label, out = way
+        left_by: list[PortId | RackId | None] = []
+        while True:
+            port = self.fabric.ports_of(rack)[place_of_wired(out)]
+            left_by.append(port.id)
+            far = self._far_end(port)
+            if far is None:
+                return [*left_by, None]
+            rack = far.rack
+            arrived = (wired_port(self.fabric.place_of_port[far.id]), VLAN_PRESENT | label)
+            table = self.tables[self.fabric.racks[rack].tor.datapath_id]
+            relay = table.get((RuleKind.TOR_RELAY, arrived))
+            if relay is None:
+                return [*left_by, rack]
+            out = relay.args[2]
+
+    def _far_end(self, port: OpticalPort) -> OpticalPort | None:
+        """Where the light of a port comes out now."""
+        for cross in self.mirrors[port.plane]:
+            if cross.ingress == port.ingress:
+                return self.port_fed[port.plane, cross.egress]
+        return None
 
     def _links(self, vlan: VlanId, *, whole: bool) -> Iterator[tuple[RackId, RackId]]:
         """Pairs of racks joined by light in both directions (``whole``) or in at least one."""
@@ -275,7 +324,7 @@ class Network:
                 self.apply(datapath, command.changes[datapath])
             elif error.endswith("unknown"):
                 change = partial(self.apply, datapath, command.changes[datapath])
-                self._postpone(self.fabric.server_by_datapath[datapath].name, [change])
+                self._postpone(self.names[datapath], [change])
             if error is not None and self._hit(0.5):
                 self.connected.discard(datapath)
             errors[datapath] = error
@@ -375,13 +424,16 @@ class Network:
         if self._hit(self.faults.read):
             return Status.FAILED, None, "no connection"
         a, b = command.ends
-        works = self.joined(command.vlan, a.rack, b.rack)
         lost = tuple(
             f"{src.name} to {dst.name}"
             for src, dst in ((a, b), (b, a))
-            if not works or self._hit(self.faults.probe)
+            if not self._probe_arrives(command, src, dst) or self._hit(self.faults.probe)
         )
         return Status.CONFIRMED, lost, ""
+
+    def _probe_arrives(self, command: ProbePath, src: Server, dst: Server) -> bool:
+        _, port = self.substrate.launch(src, command.path)
+        return self.arrives((command.vlan, port), src.rack, dst.rack)
 
     def _read_packets(self, command: ReadPortPackets) -> _Doing:
         counts: dict[str, int] = {}
@@ -400,14 +452,20 @@ class Network:
         return Status.CONFIRMED, counts, ""
 
     def _is_sent_to(self, end: PortId) -> bool:
-        """Whether a vswitch still sends on a VLAN of this port, by rules that it has replaced."""
+        """Whether a switch still sends to this port, by rules that it has replaced."""
         return any(
-            not self.vlans[end].tagged.isdisjoint(self.sends_on(server, rack.id))
+            self._passes(way, server.rack, end)
             for server in self.fabric.servers
-            if self._cached(server.vswitch.datapath_id)
+            if self._cached(self.switch_of[server.name].datapath)
             for rack in self.fabric.racks
             if rack.id != server.rack
+            for way in self.sends_on(server, rack.id)
         )
+
+    def _passes(self, way: Way, here: RackId, end: PortId) -> bool:
+        if self.substrate.retags:
+            return way[0] in self.vlans[end].tagged
+        return end in self.followed(way, here)[:-1]
 
     def _cached(self, datapath: DatapathId) -> list[Mapping[object, FlowRule]]:
         """Tables that a vswitch has replaced and still forwards some packets by."""
@@ -427,30 +485,29 @@ class Network:
         lit = {plane: frozenset(self.mirrors[plane]) for plane in execution.uncertain_planes}
         for plane, move in stray_mirrors(self.fabric, state, lit).items():
             self.mirrors[plane] -= move.disconnect
-        wanted = port_trunks(self.fabric, state)
-        for port in self.fabric.ports:
-            if self.fabric.racks[port.rack].name in execution.unconfirmed:
-                self.vlans[port.id] = wanted[port.id]
-        for server in self.fabric.servers:
-            datapath = server.vswitch.datapath_id
-            if server.name in execution.unconfirmed and datapath in self.connected:
-                self.tables[datapath] = {match_key(r): r for r in circuit_rules(state, server)}
+        for end, vlans in port_trunks(self.fabric, state).items():
+            if self.fabric.racks[self.fabric.ports[end].rack].name in execution.unconfirmed:
+                self.vlans[end] = vlans
+        for datapath, name in self.names.items():
+            if name in execution.unconfirmed and datapath in self.connected:
+                rules = self.substrate.path_rules(datapath, state)
+                self.tables[datapath] = {match_key(r): r for r in rules}
 
     def synchronised(self, state: NetworkState) -> frozenset[DatapathId]:
-        """Connected vswitches that hold what ``state`` wants."""
+        """Connected switches that hold what ``state`` wants."""
         return frozenset(
-            server.vswitch.datapath_id
-            for server in self.fabric.servers
-            if server.vswitch.datapath_id in self.connected
-            and not list(self.differing_rules(server, state))
+            datapath
+            for datapath in self.connected
+            if not list(self.differing_rules(datapath, state))
         )
 
-    def differing_rules(self, server: Server, state: NetworkState) -> Iterator[FlowRule]:
-        """Rules about real racks that a vswitch lacks or has too many."""
-        wanted = {(rule.kind, rule.args) for rule in circuit_rules(state, server)}
+    def differing_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
+        """Rules about real racks that a switch lacks or has too many."""
+        rules = self.substrate.path_rules(datapath, state)
+        wanted = {(rule.kind, rule.args) for rule in rules}
         held = {
             (rule.kind, rule.args)
-            for rule in self.tables[server.vswitch.datapath_id].values()
+            for rule in self.tables[datapath].values()
             if rule.kind is not RuleKind.EMULATED_CIRCUIT
         }
         for kind, args in sorted(wanted ^ held, key=str):
@@ -471,6 +528,4 @@ def shake(network: Network, rng: random.Random) -> None:
     """Between reconfigurations vswitches come and go, and the odds change."""
     network.faults = Faults.draw(rng)
     loss = rng.choice((0.0, 0.0, 0.1, 0.3))
-    network.connected = {
-        server.vswitch.datapath_id for server in network.fabric.servers if rng.random() >= loss
-    }
+    network.connected = {datapath for datapath in network.names if rng.random() >= loss}

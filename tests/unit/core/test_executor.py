@@ -21,7 +21,7 @@ from hydra.commands import (
 from hydra.executor import Execution
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, RackId, Topology, VlanId
-from hydra.pipeline import RuleKind
+from hydra.pipeline import Port, RuleKind
 from hydra.plan import diff, without
 from hydra.policy import DrainPolicy, Policy, Transition
 from hydra.rules import RemoveByCookie
@@ -137,7 +137,9 @@ def test_a_circuit_that_never_drains_stays_and_its_pair_returns_to_it():
     assert execution.result.topology == old.topology
     assert network.commands(MoveMirrors) == []
     assert "1 circuit(s) still carried frames after the drain bound" in execution.reason
-    assert network.sends_on(FABRIC.racks[0].servers[0], RackId(1)) == {old.vlans[DIRECT]}
+    assert network.sends_on(FABRIC.racks[0].servers[0], RackId(1)) == {
+        (old.vlans[DIRECT], Port.OPTICAL)
+    }
 
 
 def test_what_a_silent_vswitch_uses_does_not_move():
@@ -178,7 +180,9 @@ def test_a_probe_that_fails_costs_a_pair_beside_it_nothing():
     execution = Watch(network, execution_of(network, old, target)).run()
     assert set(execution.failures) == {circuit_between(FABRIC, 0, 2, plane=1)}
     assert execution.result.topology.paths == (DIRECT,)
-    assert network.sends_on(FABRIC.racks[0].servers[0], RackId(1)) == {old.vlans[DIRECT]}
+    assert network.sends_on(FABRIC.racks[0].servers[0], RackId(1)) == {
+        (old.vlans[DIRECT], Port.OPTICAL)
+    }
 
 
 def test_a_tor_that_refuses_costs_a_pair_beside_it_nothing():

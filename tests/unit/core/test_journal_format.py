@@ -16,7 +16,8 @@ from tests.unit.core.fabrics import (
     small_fabric,
     state_of,
 )
-from topology.checks import check_topology, check_vlans
+from topology.checks import check_topology
+from topology.marks import marks_of
 
 FABRIC = small_fabric(racks=4, planes=2)
 FIRST, SECOND = path_of(FABRIC, 0, 1), path_of(FABRIC, 2, 3)
@@ -57,7 +58,7 @@ def test_names_survive_racks_in_another_order(seed):
     other = reordered(fabric, rng.sample(range(len(fabric.racks)), len(fabric.racks)))
     read = read_state(other, through_json(fabric, state))
     assert check_topology(other, read.topology, max_hops=3) == []
-    assert check_vlans(other, read, other.circuit_vlans) == []
+    assert marks_of(other).problems(read) == []
     assert len(read.topology.paths) == len(state.topology.paths)
     assert len(read.topology.circuits) == len(state.topology.circuits)
     back = read_state(fabric, through_json(other, read))

@@ -26,7 +26,8 @@ from tests.unit.core.fabrics import (
     small_fabric,
     state_of,
 )
-from topology.checks import check_topology, check_transit, check_vlans
+from topology.checks import check_topology
+from topology.marks import marks_of
 
 FABRIC = small_fabric(racks=4, planes=2)
 SEEDS = st.integers(0, 2**32)
@@ -50,8 +51,9 @@ def test_carrying_out_a_plan_gives_exactly_the_target(seed):
     _, fabric, old, new, plan = drawn(seed)
     assert (old.topology.circuits - plan.disconnect) | plan.connect == new.topology.circuits
     trunks = dict(port_trunks(fabric, old))
-    for port in fabric.ports:
-        trunks[port.id] = plan.memberships.get(port.rack, {}).get(port.tor_port, trunks[port.id])
+    for rack, ports in plan.memberships.items():
+        for name, vlans in ports.items():
+            trunks[fabric.port_by_name[fabric.racks[rack].name, name].id] = vlans
     assert trunks == port_trunks(fabric, new)
 
 
@@ -102,7 +104,7 @@ def test_what_is_held_stays_and_the_rest_is_sound(seed):
     assert not {pair for pair in pairs if pair not in paths_by_pair(old)} & after.keys()
     assert held.topology.circuits >= circuits
     assert check_topology(fabric, held.topology, max_hops=3) == []
-    assert check_vlans(fabric, held, fabric.circuit_vlans) == []
+    assert marks_of(fabric).problems(held) == []
 
 
 @given(SEEDS)
@@ -115,7 +117,7 @@ def test_a_held_plan_diverts_and_moves_nothing_more(seed):
     assert held.disconnect <= plan.disconnect
     assert held.connect <= plan.connect
     order = (held.disconnect_first, held.connect_last)
-    assert check_transit(fabric, old, held.target, *order) == []
+    assert marks_of(fabric).transit_problems(old, held.target, *order) == []
 
 
 def test_holding_nothing_is_the_target():
@@ -136,7 +138,7 @@ def test_without_circuits_their_paths_go_and_their_vlans_rest(seed):
     }
     freed = set(new.vlans.values()) - set(left.vlans.values())
     assert left.resting == new.resting | freed
-    assert check_vlans(fabric, left, fabric.circuit_vlans) == []
+    assert marks_of(fabric).problems(left) == []
 
 
 def test_a_port_without_a_path_carries_the_parking_vlan_alone():

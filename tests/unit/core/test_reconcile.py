@@ -18,7 +18,7 @@ from tests.unit.core.fabrics import (
     small_fabric,
     state_of,
 )
-from topology.checks import check_vlans
+from topology.marks import marks_of
 
 FABRIC = small_fabric(racks=4, planes=2)
 FIRST, SECOND = path_of(FABRIC, 0, 1), path_of(FABRIC, 2, 3)
@@ -158,7 +158,7 @@ def test_once_mended_there_is_nothing_left_to_mend(seed):
     assert again.state == found.state
     assert not again.mirrors
     assert not again.retag
-    assert check_vlans(fabric, found.state, fabric.circuit_vlans) == []
+    assert marks_of(fabric).problems(found.state) == []
 
 
 @given(st.integers(0, 2**32))
@@ -174,7 +174,7 @@ def test_every_kept_path_is_there_to_the_last_hop(seed):
         lit = actual.mirrors.get(circuit.plane, frozenset())
         ends = (fabric.ports[circuit.a], fabric.ports[circuit.b])
         return lit.issuperset(fabric.cross_connects(circuit)) and all(
-            actual.vlans.get(end.rack, {}).get(end.tor_port) == trunks[end.id] for end in ends
+            actual.vlans.get(end.rack, {}).get(end.tor_port) == trunks.get(end.id) for end in ends
         )
 
     assert set(kept.topology.paths) == {

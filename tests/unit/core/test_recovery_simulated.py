@@ -8,16 +8,18 @@ journal what they confirm, brings the vswitches to that, and then takes down the
 from __future__ import annotations
 
 import random
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 
 import pytest
 
 from hydra.executor import Execution
-from hydra.model import NetworkState
+from hydra.model import DatapathId, NetworkState, Path
 from hydra.plan import diff
 from hydra.policy import DrainPolicy, Policy
 from hydra.reconcile import Actual, Reconciled, reconcile, wanted_vlans
-from hydra.rules import Install, RemoveByCookie, circuit_rules
+from hydra.relaying import relays_as_in, wipe
+from hydra.rules import FlowRule, Install
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
 from tests.unit.core.seeds import chunks, hold
 from tests.unit.core.simulation import (
@@ -67,18 +69,29 @@ def read(network: Network) -> Actual:
     vlans = {
         rack: dict(ports) for rack, ports in wanted_vlans(fabric, NetworkState()).items()
     }  # ports of servers are never touched
-    for port in fabric.ports:
-        vlans[port.rack][port.tor_port] = network.vlans[port.id]
+    for end, tags in network.vlans.items():
+        port = fabric.ports[end]
+        vlans[port.rack][port.tor_port] = tags
     return Actual(mirrors, vlans)
 
 
-def recover(network: Network, remembered: NetworkState, watch: Watch) -> Reconciled:
+def recover(
+    network: Network, remembered: NetworkState, watch: Watch, unsettled: Collection[Path] = ()
+) -> Reconciled:
     """Every single change is looked at; returns what was found."""
-    network.connected = {s.vswitch.datapath_id for s in network.fabric.servers}
-    found = reconcile(network.fabric, remembered, read(network))
-    for server in network.rng.sample(network.fabric.servers, len(network.fabric.servers)):
-        rules = [Install(rule) for rule in circuit_rules(found.state, server)]
-        network.apply(server.vswitch.datapath_id, [RemoveByCookie(0, 0), *rules])
+    network.connected = set(network.names)
+    found = reconcile(network.fabric, remembered, read(network), unsettled)
+
+    def rules(datapath: DatapathId) -> Iterator[FlowRule]:
+        return network.substrate.path_rules(datapath, found.state)
+
+    for datapath in network.rng.sample(sorted(network.names), len(network.names)):
+        install = map(Install, rules(datapath))
+        network.apply(datapath, [*wipe(spare_relays=True), *install])
+        watch.look(None)
+    network.now_s += LONGEST_LAG_S
+    for datapath in network.rng.sample(sorted(network.names), len(network.names)):
+        network.apply(datapath, relays_as_in(rules(datapath)))
         watch.look(None)
     network.now_s += LONGEST_LAG_S
     for rack, ports in found.retag.items():
@@ -112,7 +125,8 @@ def simulate(seed: int) -> str:
     network.catch_up()  # what the dead one had sent
     after.look(None)
     network.faults = type(network.faults)(tor=1.0)  # in-use VLANs may be on dark ports meanwhile
-    found = recover(network, state, after)
+    given_up = set(state.topology.paths) - set(plan.target.topology.paths)
+    found = recover(network, state, after, given_up if network.journal else ())
     again = recover(network, found.state, after)
     unchanged = again.state == found.state and not (again.mirrors or again.retag or again.dropped)
     if not unchanged:

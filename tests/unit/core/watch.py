@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from hydra.commands import (
@@ -27,7 +27,7 @@ from hydra.plan import pair_of, port_trunks
 from hydra.rules import (
     Install,
 )
-from tests.unit.core.simulation import Network, root
+from tests.unit.core.simulation import Network, Way, root
 
 
 class Violation(AssertionError):
@@ -39,6 +39,7 @@ _ORDER = (
     "divert",
     "drain",
     "untag",
+    "unrelay",
     "move",
     "settle",
     "carrier",
@@ -121,34 +122,45 @@ class Watch:
 
     def _path_is_diverted(self, path: Path) -> None:
         for here, there in ((path.src, path.dst), (path.dst, path.src)):
-            for server in self.fabric.racks[here].servers:
-                sure = (server.vswitch.datapath_id, there) in self.diverted
+            for switch in self.network.substrate.steering(here):
+                sure = (switch.datapath, there) in self.diverted
                 self._demand(
-                    sure or server.name in self.execution.conditions.dead_uplinks,
-                    f"a mirror moves under {path}, and {server.name} did not confirm its divert",
+                    sure or switch.name in self.execution.conditions.dead_uplinks,
+                    f"a mirror moves under {path}, and {switch.name} did not confirm its divert",
                 )
 
     # -- after every change -----------------------------------------------------------------------
 
     def look(self, command: Command | None) -> None:
         """Invariant (a): every server reaches every rack; and no VLAN has a loop."""
-        islands: dict[VlanId, dict[RackId, RackId]] = {}
+        arrives = self._arrivals()
         for server in self.fabric.servers:
             for rack in self.fabric.racks:
                 if rack.id == server.rack:
                     continue
-                for vlan in self.network.sends_on(server, rack.id):
-                    if vlan not in islands:
-                        islands[vlan] = self.network.islands(vlan)
-                    tree = islands[vlan]
-                    if root(tree, server.rack) != root(tree, rack.id):
+                for way in self.network.sends_on(server, rack.id):
+                    if not arrives(way, server.rack, rack.id):
                         self._fail(
-                            f"{server.name} sends to {rack.name} on VLAN {vlan}, which does not "
+                            f"{server.name} sends to {rack.name} on VLAN {way[0]}, which does not "
                             f"lead there ({command})"
                         )
         for vlan in self.network.loops():
             self._fail(f"VLAN {vlan} has a loop ({command})")
         self._no_frame_is_flooded_into_the_dark(command)
+
+    def _arrivals(self) -> Callable[[Way, RackId, RackId], bool]:
+        """:meth:`Network.arrives` as things are; VLANs are followed once."""
+        if not self.network.substrate.retags:
+            return self.network.arrives
+        islands: dict[VlanId, dict[RackId, RackId]] = {}
+
+        def arrives(way: Way, here: RackId, there: RackId) -> bool:
+            if way[0] not in islands:
+                islands[way[0]] = self.network.islands(way[0])
+            tree = islands[way[0]]
+            return root(tree, here) == root(tree, there)
+
+        return arrives
 
     def _no_frame_is_flooded_into_the_dark(self, command: Command | None) -> None:
         """Invariant (f): where devices do as told, a VLAN in use is only on ports with light."""
@@ -160,7 +172,8 @@ class Watch:
             vlan for path, vlan in self.start.vlans.items() if pair_of(path) not in plan.affected
         }
         for port in self.fabric.ports:
-            if in_use.isdisjoint(self.network.vlans[port.id].tagged):
+            vlans = self.network.vlans.get(port.id)
+            if vlans is None or in_use.isdisjoint(vlans.tagged):
                 continue
             if not any(cross.egress == port.egress for cross in self.network.mirrors[port.plane]):
                 name = self.fabric.racks[port.rack].name
@@ -232,20 +245,18 @@ class Watch:
                     wanted == network.mirrors[plane.id],
                     f"{plane.name} has {network.mirrors[plane.id]}, the result says {wanted}",
                 )
-        trunks = port_trunks(self.fabric, state)
-        for port in self.fabric.ports:
+        for end, vlans in port_trunks(self.fabric, state).items():
+            port = self.fabric.ports[end]
             rack = self.fabric.racks[port.rack].name
             self._demand(
-                rack in execution.unconfirmed | network.unreliable
-                or network.vlans[port.id] == trunks[port.id],
-                f"{rack}:{port.tor_port} has {network.vlans[port.id]}, "
-                f"the result says {trunks[port.id]}",
+                rack in execution.unconfirmed | network.unreliable or network.vlans[end] == vlans,
+                f"{rack}:{port.tor_port} has {network.vlans[end]}, the result says {vlans}",
             )
-        for server in self.fabric.servers:
-            differing = list(network.differing_rules(server, state))
+        for datapath, name in network.names.items():
+            differing = list(network.differing_rules(datapath, state))
             self._demand(
-                server.name in execution.unconfirmed
-                or server.vswitch.datapath_id not in execution.conditions.connected
+                name in execution.unconfirmed
+                or datapath not in execution.conditions.connected
                 or not differing,
-                f"{server.name} differs from the result: {differing}",
+                f"{name} differs from the result: {differing}",
             )

@@ -1,0 +1,101 @@
+"""Drift, dead fibres, crashes and the periodic mode, one short case each beyond the demo's fabric.
+
+What they share with all substrates is tried at length on the demo's, in modules of their own.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from hydra.substrate import substrate_of
+from mininet_scenarios.streams import paced_stream
+
+from .live import live, wait_until
+from .test_crash import consistent, state_of
+from .test_dead_direction import kill_direction
+from .test_drift import drift, flows, reconcile
+from .test_periodic import PERIODIC, hot_pair
+
+pytestmark = [
+    pytest.mark.ovs,
+    pytest.mark.parametrize(
+        "shipped", ["single-homed", "openflow-only"], indirect=True, scope="module"
+    ),
+]
+POLICY = {"audit_interval_s": 0, "probe_interval_s": 0.4}
+
+
+@pytest.fixture
+def network(demo_testbed, tmp_path):
+    with live(demo_testbed, tmp_path, POLICY) as network:
+        yield network
+
+
+def steering_bridge(network, server):
+    """The bridge with the rules for what a server sends, and its name in reports."""
+    vswitch = network.fabric.server_by_name[server].vswitch
+    if vswitch is not None:
+        return vswitch.bridge, vswitch.bridge
+    rack = network.fabric.racks[network.fabric.server_by_name[server].rack]
+    return rack.tor.bridge, rack.name
+
+
+def test_rules_are_compared_and_mended(network):
+    network.reserve("r1", "r2")
+    network.reserve("r1", "r3", 30)
+    assert len(network.reserve("r2", "r3", 30)["path"]["hops"]) == 2
+    bridge, device = steering_bridge(network, "h11")
+    expected = [(device, "circuit", "nothing")]
+    if substrate_of(network.fabric).retags:
+        flows(bridge, "del-flows", "table=4,metadata=2")
+    else:
+        flows(bridge, "del-flows", "table=4,metadata=2")
+        flows(bridge, "del-flows", "table=0,in_port=hyt-r1-p1,vlan_tci=0x1000/0x1000")
+        expected = [(device, "tor-relay", "nothing"), (device, "tor-circuit", "nothing")]
+    found = [(i["device"], i["subject"].split(", ")[-1], i["actual"]) for i in drift(network)]
+    assert found == expected
+    done = reconcile(network)
+    assert done["left"]["items"] == done["reconfigurations"] == []
+    assert network.reaches("h11", "h21")
+    assert network.reaches("h21", "h31")
+
+
+def test_a_fibre_dead_in_one_direction_is_left(network):
+    assert network.reserve("r1", "r2")["path"]["hops"][0]["plane"] == "p1"
+    kill_direction("p1", 1)
+    wait_until(lambda: network.planes_between("r1", "r2") == ("p2",))
+    assert network.reaches("h11", "h21")
+    ports = network.get("/v1/quarantine")["ports"]
+    assert {port["port"] for port in ports} == {"hyt-r1-p1", "hyt-r2-p1"}
+
+
+def test_killed_while_a_pair_moves(network):
+    """Nobody is cut off meanwhile, those that stay lose nothing, and the next one clears up."""
+    assert network.reserve("r3", "r4")["state"] == "active"
+    network.change("r1", "r2", "p1")
+    dark = network.dark_frames()
+    body = {
+        "demand": [{"src": a, "dst": b, "mbps": 80} for a, b in (("r1", "r2"), ("r2", "r1"))],
+        "use_planes": ["p2"],
+        "racks": ["r1", "r2"],
+    }
+    with paced_stream(network.stage, "h31", "h41", pps=500, payload_bytes=200, count=1500) as udp:
+        change = network.api("POST", "/v1/reconfigurations", json=body).json()
+        while state_of(network, change) not in ("moving", "gating", "activating", "done"):
+            pass
+        network.process.kill()
+        assert network.everyone_reaches_everyone()
+        network.process.start()
+        assert network.everyone_reaches_everyone()
+        result = udp.finish(30)
+    assert (result.sent, result.lost, result.duplicates) == (1500, 0, 0), "the unaffected pair"
+    assert network.dark_frames() == dark
+    wait_until(lambda: consistent(network))
+    assert network.planes_between("r3", "r4") != ()
+    assert drift(network) == []
+
+
+def test_counters_bring_a_circuit(demo_testbed, tmp_path):
+    with live(demo_testbed, tmp_path, PERIODIC) as network, hot_pair(network, 4) as udp:
+        wait_until(lambda: len(network.client.path_between("r1", "r2").planes) == 1)
+        assert udp.finish(30).lost == 0
