@@ -13,6 +13,7 @@ from benchmarks import (
     netconf,
     planner,
     probing,
+    processor,
     reconfigurations,
     rest,
     retag,
@@ -40,6 +41,7 @@ BENCHMARKS = (
     netconf,
     fuzz_codecs,
     probing,
+    processor,
     detection,
 )
 
