@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 PACKAGES := hydra topology drivers apps mininet_scenarios
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap demo test lint bench man site clean
+.PHONY: help bootstrap demo test lint bench man site screenshots clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 12
@@ -31,6 +31,9 @@ man: bootstrap  ## manual pages of the hydra command, in build/man
 
 site: bootstrap  ## the documentation as a site, in build/site; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
+
+screenshots: bootstrap  ## pictures of the dashboard for the documents, in docs/screenshots (root)
+	$(PYTHON) -m benchmarks.screenshots
 
 clean:  ## remove whatever a killed run left: processes, bridges, interfaces (root)
 	@if [ -x $(PYTHON) ]; then $(PYTHON) -m mininet_scenarios.testbed clean; fi

@@ -14,6 +14,7 @@ from benchmarks import (
     netconf,
     planner,
     probing,
+    processor,
     reconfigurations,
     recovery,
     rest,
@@ -43,6 +44,7 @@ BENCHMARKS = (
     netconf,
     fuzz_codecs,
     probing,
+    processor,
     detection,
     recovery,
 )

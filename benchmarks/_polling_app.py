@@ -6,13 +6,14 @@ import json
 import os
 import sys
 import threading
+from pathlib import Path
 from typing import Final
 
 from apps.configuration import load_configuration
 from apps.fleet import Fleet
 from apps.framework import Application, OpenFlowApp, Post, SwitchEvents
 from apps.stats_poller import StatsPoller
-from benchmarks.sweep import CONFIG, OPENFLOW_PORT
+from benchmarks.sweep import OPENFLOW_PORT
 from hydra.model import Fabric
 from hydra.policy import Policy, Timeouts
 
@@ -57,5 +58,5 @@ class _Polling:
 
 class PollingApp(OpenFlowApp):
     def compose(self, post: Post) -> Application:
-        fabric = load_configuration(CONFIG).fabric
+        fabric = load_configuration(Path(os.environ["POLLED"])).fabric
         return _Polling(fabric, float(os.environ["POLL_INTERVAL_S"]), post)

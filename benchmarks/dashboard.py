@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +23,12 @@ from tests.unit.rest.fake_service import FakeService
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 WATCHED_S = 10.0
-LOADED = 0.5
+_SHIFT = 7
 
 
 class BusyService(FakeService):
-    """Every plane joins every rack to another one; one rack pair in fifty sends."""
+    """Every plane joins every rack to another one, other pairs on each; one rack pair in fifty
+    sends."""
 
     def __init__(self, fabric: Fabric) -> None:
         super().__init__(fabric)
@@ -41,13 +44,18 @@ class BusyService(FakeService):
         rng = np.random.default_rng(1)
         shape = (len(fabric.racks),) * 2
         rates = rng.exponential(30.0, shape) * (rng.random(shape) < 0.02)
+        full = fabric.planes[0].rate_mbps
+        loads = full * rng.beta(1.5, 4.0, len(fabric.ports))
+        self._loads = {port.id: float(loads[port.id]) for port in fabric.ports}
         self._demand = DemandReport(DemandSource.MEASURED, rates, rates, 0.5, ())
 
     def _circuits(self):
         for plane in self.fabric.planes:
             ports = [port for port in self.fabric.ports if port.plane == plane.id]
             half = len(ports) // 2
-            for near, far in zip(ports[:half], ports[half:], strict=False):
+            shift = _SHIFT * int(plane.id) % max(1, half)
+            others = ports[half + shift :] + ports[half : half + shift]
+            for near, far in zip(ports[:half], others, strict=False):
                 if near.rack != far.rack:
                     yield Circuit(plane.id, min(near.id, far.id), max(near.id, far.id))
 
@@ -55,16 +63,25 @@ class BusyService(FakeService):
         return self._demand
 
     def port_rates_mbps(self):
-        return {port.id: LOADED * self.fabric.planes[0].rate_mbps for port in self.fabric.ports}
+        return self._loads
+
+
+@contextmanager
+def serving(config: str) -> Iterator[RestServer]:
+    """The page of a busy fabric that one of the shipped configurations describes."""
+    service = BusyService(load_configuration(CONFIGS / config).fabric)
+    server = RestServer(create_app(service, registry=Metrics().registry), "127.0.0.1", 0)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def measure(browser: Browser, config: str) -> tuple[float, float, float]:
     """(first paint in ms, everything shown in ms, updates per second while nothing happens)."""
-    service = BusyService(load_configuration(CONFIGS / config).fabric)
-    server = RestServer(create_app(service, registry=Metrics().registry), "127.0.0.1", 0)
-    server.start()
     page = browser.new_page(viewport={"width": 1400, "height": 1500})
-    try:
+    with serving(config) as server:
         page.goto(server.url)
         page.wait_for_selector("#circuits meter")
         paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
@@ -73,10 +90,9 @@ def measure(browser: Browser, config: str) -> tuple[float, float, float]:
         before = page.evaluate(looks)
         time.sleep(WATCHED_S)
         rate = (page.evaluate(looks) - before) / WATCHED_S
-        return page.evaluate(paint), page.evaluate(shown), rate
-    finally:
+        found = page.evaluate(paint), page.evaluate(shown), rate
         page.close()
-        server.stop()
+    return found
 
 
 def main() -> int:

@@ -53,10 +53,7 @@ class Replies:
 
     def __init__(self, fabric: Fabric) -> None:
         rules = account_rules(fabric, fabric.servers[0])
-        chosen = [rule for rule in rules if rule.kind is not RuleKind.ACCOUNT_V6]
-        if len(chosen) != RULES:
-            raise RuntimeError(f"{len(chosen)} rules count IPv4 racks, not {RULES}")
-        self._rules = chosen
+        self._rules = [rule for rule in rules if rule.kind is not RuleKind.ACCOUNT_V6]
         self._second = -1
         self._flows: list[bytes] = []
         self._ports: list[bytes] = []
@@ -149,12 +146,19 @@ def memory_mb(pid: int, field: str) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
 
-async def measure(fabric: Fabric, interval_s: float) -> Run:
+async def measure(config: Path, interval_s: float) -> Run:
+    """Poll the fabric of a configuration file, its switches played here, for half a minute."""
+    fabric = load_configuration(config).fabric
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", "from apps.framework import run_manager; import sys; "
         "run_manager(sys.argv[1:])", "benchmarks/_polling_app.py",
         cwd=CONFIG.parents[1],
-        env={**os.environ, "POLL_INTERVAL_S": str(interval_s), "PYTHONPATH": "."},
+        env={
+            **os.environ,
+            "POLL_INTERVAL_S": str(interval_s),
+            "POLLED": str(config),
+            "PYTHONPATH": ".",
+        },
         stdout=subprocess.PIPE,
     )  # fmt: skip
     if process.stdout is None:
@@ -200,8 +204,10 @@ def ryu_s_per_reply(fabric: Fabric) -> float:
 def main() -> int:
     fabric = load_configuration(CONFIG).fabric
     vswitches, tors = len(fabric.servers), len(fabric.racks)
-    relaxed = asyncio.run(measure(fabric, RELAXED_S))
-    relentless = asyncio.run(measure(fabric, RELENTLESS_S))
+    if tors != RULES:
+        raise RuntimeError(f"{tors} rules count IPv4 racks, not {RULES}")
+    relaxed = asyncio.run(measure(CONFIG, RELAXED_S))
+    relentless = asyncio.run(measure(CONFIG, RELENTLESS_S))
     ryu_s = vswitches * ryu_s_per_reply(fabric)
     per_sweep_s = relaxed.cpu_share / relaxed.answers_per_s * (vswitches + tors)
     case = f"{tors} ToRs, {vswitches} vswitches x {RULES} rules"

@@ -35,6 +35,7 @@ declare -A NEEDS=(
   [/usr/bin/yanglint]=libyang2-tools
   [/usr/bin/chromium]=chromium
   [/etc/ssl/certs/ca-certificates.crt]=ca-certificates
+  [/usr/bin/systemd-analyze]=systemd
 )
 
 say() { echo "bootstrap: $*"; }

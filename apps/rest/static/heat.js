@@ -4,6 +4,9 @@
 import { by, colour, mbps, surface } from "./dom.js";
 
 const STOPS = [[0, 34, 78], [53, 69, 108], [102, 105, 112], [148, 142, 119], [200, 184, 102], [254, 232, 56]];
+// Pairs among many idle ones are drawn at least so large, the busiest on top.
+const LEAST_PX = 4;
+const MOST_SPOTS = 20_000;
 let shown = null;
 let cell = null;
 
@@ -23,7 +26,8 @@ export function update(canvas, topology, demand) {
   for (const entry of demand.entries) rates[index.get(entry.src) * many + index.get(entry.dst)] = entry.rate_mbps;
   const paths = new Set(topology.paths.flatMap(({ src, dst }) => [`${src} ${dst}`, `${dst} ${src}`]));
   const most = demand.entries.reduce((top, entry) => Math.max(top, entry.rate_mbps), 0);
-  shown = { racks: topology.racks, many, rates, paths, most };
+  const busy = demand.entries.map((entry) => index.get(entry.src) * many + index.get(entry.dst)).sort((a, b) => rates[a] - rates[b]);
+  shown = { racks: topology.racks, many, rates, paths, most, busy };
   by("heat-most").textContent = `${mbps(most)} Mb/s`;
   draw(canvas);
   say();
@@ -31,7 +35,7 @@ export function update(canvas, topology, demand) {
 
 export function draw(canvas) {
   if (shown === null) return;
-  const { racks, many, rates, paths, most } = shown;
+  const { racks, many, rates, paths, most, busy } = shown;
   const image = new ImageData(many, many);
   for (let place = 0; place < many * many; place += 1) {
     image.data.set([...shade(share(rates[place], most)), 255], 4 * place);
@@ -43,6 +47,12 @@ export function draw(canvas) {
   const size = (width - edge) / many;
   pen.imageSmoothingEnabled = false;
   pen.drawImage(small, edge, edge, width - edge, width - edge);
+  if (size < LEAST_PX && busy.length <= MOST_SPOTS) {
+    for (const at of busy) {
+      pen.fillStyle = `rgb(${shade(share(rates[at], most)).join(" ")})`;
+      pen.fillRect(edge + ((at % many) + 0.5) * size - LEAST_PX / 2, edge + (Math.floor(at / many) + 0.5) * size - LEAST_PX / 2, LEAST_PX, LEAST_PX);
+    }
+  }
   if (size >= 6) {
     pen.strokeStyle = "#fff";
     pen.lineWidth = 2;

@@ -125,7 +125,7 @@ function renderFabric() {
   const shown = topology.circuits.filter((one) =>
     (plane === "" || one.plane === plane) && (!known || one.a.rack === rack || one.b.rack === rack));
   ring.draw(by("ring"), topology, shown, known ? rack : null);
-  by("legend").replaceChildren(...(plane === "" ? names : [plane]).map((name) => legend(name, names.indexOf(name))));
+  by("legend").replaceChildren(...(plane === "" ? names : [plane]).map((name) => legend(name, names.indexOf(name), plane !== "")));
   const busy = [...shown].sort((a, b) => ring.load(b) - ring.load(a));
   keepFocus(by("circuits"), () => rows(by("circuits"), busy.slice(0, MOST_CIRCUITS).map(circuitRow), "No circuits."));
   const more = busy.length - MOST_CIRCUITS;
@@ -138,12 +138,12 @@ function busiest() {
   return [...sums].sort((a, b) => b[1] - a[1])[0]?.[0] ?? "";
 }
 
-function legend(name, index) {
+function legend(name, index, alone) {
   const { colour, dash } = ring.style(index);
   const space = "http://www.w3.org/2000/svg";
   const picture = document.createElementNS(space, "svg");
   const line = document.createElementNS(space, "line");
-  for (const [key, value] of Object.entries({ x1: 0, y1: 5, x2: 36, y2: 5, stroke: colour, "stroke-width": 3, "stroke-dasharray": dash.join(" ") || "none" })) line.setAttribute(key, value);
+  for (const [key, value] of Object.entries({ x1: 0, y1: 5, x2: 36, y2: 5, stroke: colour, "stroke-width": 3, "stroke-dasharray": (!alone && dash.join(" ")) || "none" })) line.setAttribute(key, value);
   picture.append(line);
   const many = seen.topology.circuits.filter((one) => one.plane === name).length;
   return el("li", {}, picture, `${name}: ${many}`);
@@ -185,9 +185,11 @@ function renderReconfiguration() {
     return;
   }
   const failed = one.failures.map((failure) => `${describe(failure.circuit)}: ${failure.reason}`);
-  const facts = [`${one.id}: ${one.state}`, `${count(one.connected.length, "circuit")} up, ${one.disconnected.length} down`, count(one.rules_pushed, "rule"), one.reason, ...failed];
+  const isOver = OVER.has(one.state);
+  const done = isOver ? [`${count(one.connected.length, "circuit")} up, ${one.disconnected.length} down`, count(one.rules_pushed, "rule")] : [];
+  const facts = [`${one.id}: ${one.state}`, ...done, one.reason, ...failed];
   by("reconfiguration-facts").textContent = facts.filter(Boolean).join(" · ");
-  by("timeline").replaceChildren(gantt(one));
+  by("timeline").replaceChildren(gantt(one, isOver));
 }
 
 function renderReservations() {

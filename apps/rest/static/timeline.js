@@ -11,19 +11,32 @@ function piece(from, to, all, className = "piece") {
   return bar;
 }
 
-export function gantt(reconfiguration) {
-  const steps = reconfiguration.timeline;
+// A step as a whole stands above the devices in it, which begin with it or later.
+const inOrder = (a, b) => a.started_ms - b.started_ms || (a.device !== null) - (b.device !== null);
+
+// What is under way has not ended, and is in no timeline yet: from the last end until now.
+function underWay(reconfiguration, last) {
+  if (reconfiguration.started_unix_s === null) return null;
+  const now = Date.now() - 1000 * reconfiguration.started_unix_s;
+  return { step: `${reconfiguration.state}…`, device: null, started_ms: last, finished_ms: Math.max(now, last), note: "", open: true };
+}
+
+export function gantt(reconfiguration, isOver) {
+  const steps = [...reconfiguration.timeline].sort(inOrder);
+  const last = Math.max(0, ...steps.map((step) => step.finished_ms));
+  const current = isOver ? null : underWay(reconfiguration, last);
+  if (current !== null) steps.push(current);
   if (!steps.length) {
-    return el("p", { className: "quiet" }, "No substep has ended yet.");
+    return el("p", { className: "quiet" }, isOver ? "It had no substeps." : "No substep has begun yet.");
   }
-  const end = Math.max(...steps.map((step) => step.finished_ms), 0.001);
+  const end = Math.max(current?.finished_ms ?? last, 0.001);
   const grid = el("div", { className: "gantt" });
   for (const step of steps.slice(0, MOST_ROWS)) {
     const took = `${(step.finished_ms - step.started_ms).toFixed(1)} ms`;
     grid.append(
-      el("span", { className: step.device === null ? "" : "device" }, step.device ?? step.step),
-      el("span", { className: "track", title: `${step.step}: ${took} ${step.note}` }, piece(step.started_ms, step.finished_ms, end)),
-      el("span", {}, took),
+      el("span", { className: step.device === null ? "" : "device" }, step.device === null ? step.step : `${step.device} ${step.step}`),
+      el("span", { className: "track", title: `${step.step}: ${took} ${step.note}` }, piece(step.started_ms, step.finished_ms, end, step.open ? "piece open" : "piece")),
+      el("span", {}, step.open ? "" : took),
     );
   }
   const more = steps.length - MOST_ROWS;

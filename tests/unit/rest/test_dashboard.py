@@ -100,7 +100,7 @@ def test_a_reconfiguration_is_seen_to_happen(server, network, page):
     network.reconfigure(None, "operator")
     chosen = page.locator("#reconfiguration option").nth(1)
     expect(chosen).to_have_text(re.compile("operator: queued"))
-    expect(page.locator("#timeline")).to_contain_text("No substep has ended yet.")
+    expect(page.locator("#timeline")).to_contain_text("No substep has begun yet.")
     network.finish("c1")
     expect(page.locator("#timeline")).to_contain_text("divert")
     expect(page.locator("#reconfiguration-facts")).to_contain_text("c1: partial")

@@ -1,0 +1,68 @@
+"""What a controller takes of the processor: ``python -m benchmarks.processor`` (root).
+
+The whole controller on the demo fabric, four ToRs and eight vswitches of Open vSwitch, without and
+with polling; then its polling alone, for 125 ToRs and 1,000 vswitches of 125 rules, which this
+process plays. Polling is once a second throughout. The baseline of a row is the row before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from apps.configuration import load_configuration
+from benchmarks import sweep
+from benchmarks._demo import demo_stage
+from benchmarks._report import Result, report
+from mininet_scenarios.stage import Stage
+
+WATCHED_S = 30.0
+SETTLES_S = 5.0
+RACKS, SERVERS = 125, 8
+
+
+def share(stage: Stage, poll_interval_s: float) -> float:
+    """Of one core, by the whole controller while nothing is asked of it."""
+    with stage.process({"poll_interval_s": poll_interval_s}) as process:
+        time.sleep(SETTLES_S)
+        before_s, started_s = process.cpu_s(), time.monotonic()
+        time.sleep(WATCHED_S)
+        return (process.cpu_s() - before_s) / (time.monotonic() - started_s)
+
+
+def thousand(folder: Path) -> Path:
+    """The reference fabric with fewer racks, and fewer servers in each."""
+    text = sweep.CONFIG.read_text()
+    smaller = text.replace("r[1-320]", f"r[1-{RACKS}]").replace("-h[1-32]", f"-h[1-{SERVERS}]")
+    path = folder / "thousand.yaml"
+    path.write_text(smaller)
+    if len(load_configuration(path).fabric.servers) != RACKS * SERVERS:
+        raise RuntimeError(f"{sweep.CONFIG} names its racks and servers in another way now")
+    return path
+
+
+def main(_: Sequence[str] = ()) -> int:
+    with demo_stage() as stage:
+        idle, eight = share(stage, 0.0), share(stage, 1.0)
+    with tempfile.TemporaryDirectory() as folder:
+        many = asyncio.run(sweep.measure(thousand(Path(folder)), 1.0))
+    print(f"1,000 vswitches: {many.answers_per_s:.0f} answers a second, {many.troubles}")
+    rows = (
+        ("whole controller, demo fabric, no polling", idle, idle, "itself"),
+        ("whole controller, 8 vswitches polled", eight, idle, "no polling"),
+        ("polling of 1,000 vswitches and 125 ToRs", many.cpu_share, eight, "8 vswitches"),
+    )
+    results = [
+        Result(case, "of a core", "%", "lower", 100 * ours, 100 * baseline, name)
+        for case, ours, baseline, name in rows
+    ]
+    report("processor", results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""deploy/systemd by systemd's own checkers, and what a controller tells a service manager."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.unit.apps.test_responsiveness import Controller
+
+ROOT = Path(__file__).parents[3]
+UNIT = ROOT / "deploy" / "systemd" / "hydra.service"
+INSTALLED = "/opt/hydra/bin/hydra"
+WATCHDOG_S = 1.5
+EXPOSED_AT_MOST = 1.5
+"""Of 10, as `systemd-analyze security` counts."""
+
+
+@pytest.fixture
+def unit(tmp_path):
+    """The unit, for the hydra of this environment."""
+    text = UNIT.read_text()
+    assert INSTALLED in text
+    path = tmp_path / "hydra.service"
+    path.write_text(text.replace(INSTALLED, str(Path(sys.executable).with_name("hydra"))))
+    return path
+
+
+def analyze(*arguments):
+    return subprocess.run(
+        ["systemd-analyze", *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_systemd_understands_all_of_the_unit(unit):
+    done = analyze("verify", "--man=no", unit)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_unit_exposes_little(unit):
+    done = analyze("security", "--offline=yes", unit)
+    exposure = re.search(r"Overall exposure level for hydra.service: ([\d.]+)", done.stdout)
+    assert exposure is not None, done.stderr
+    assert float(exposure[1]) <= EXPOSED_AT_MOST
+
+
+def test_a_setting_that_is_none_is_found(unit):
+    """The checker does check."""
+    unit.write_text(unit.read_text().replace("WatchdogSec=30", "WatchdogSec=often"))
+    assert "Failed to parse sec value" in analyze("verify", "--man=no", unit).stderr
+
+
+@pytest.fixture
+def manager(tmp_path):
+    """The socket of a service manager, as the environment names it from now on."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(tmp_path / "notify"))
+        listening.settimeout(40)
+        yield listening
+
+
+@pytest.fixture
+def supervised(manager, tmp_path, monkeypatch):
+    monkeypatch.setenv("NOTIFY_SOCKET", manager.getsockname())
+    monkeypatch.setenv("WATCHDOG_USEC", str(round(WATCHDOG_S * 1e6)))
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
+    running = Controller(tmp_path)
+    yield running
+    running.close()
+
+
+def test_a_controller_is_ready_lives_hangs_and_stops_in_the_eyes_of_systemd(manager, supervised):
+    assert manager.recv(100) == b"READY=1"
+    told_s = []
+    for _ in range(4):
+        assert manager.recv(100) == b"WATCHDOG=1"
+        told_s.append(time.monotonic())
+    assert max(b - a for a, b in pairwise(told_s)) < WATCHDOG_S
+    os.kill(supervised.process.pid, signal.SIGSTOP)
+    manager.settimeout(WATCHDOG_S)
+    with pytest.raises(TimeoutError):  # systemd would end it now
+        while True:
+            manager.recv(100)
+    os.kill(supervised.process.pid, signal.SIGCONT)
+    supervised.process.terminate()
+    assert supervised.process.wait(30) == 0
+    said = []
+    with suppress(TimeoutError):
+        while True:
+            said.append(manager.recv(100))
+    assert b"STOPPING=1" in said
