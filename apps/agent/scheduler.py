@@ -20,7 +20,8 @@ OPTICAL_CLASS: Final = "5:10"
 OTHER_CLASS: Final = "5:20"
 _ROOT: Final = "5:"
 _FRAME_BYTES: Final = 1518
-_BURST_MS: Final = 1.0
+_BURST_MS: Final = 10.0
+"""Of the link: an uplink as fast as it follows, which a shorter burst would leave idle at times."""
 _GROUPS_PRIORITY: Final = 1
 _FIRST_PRIORITY: Final = 100
 _MOST_PREFIXES: Final = 60_000
