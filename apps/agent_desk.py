@@ -113,6 +113,8 @@ class AgentDesk:
             repeat_s=policy.repeat_s,
             elephant_mb=policy.elephant_mb if self._elephants_wanted else None,
             elephant_idle_s=policy.elephant_idle_s,
+            link_mbps=self._fabric.server_rate_mbps,
+            optical_share=policy.optical_share,
             revision=self._revision,
         )
 

@@ -15,10 +15,11 @@ from apps.metrics import Metrics
 from apps.tracing import NoTraces, Traces
 from hydra.book import NOTICE_S, ReservationBook
 from hydra.calendar import Ground
+from hydra.decision_records import decision_record, read_decision
 from hydra.decisions import Decision
 from hydra.errors import Changed, UnknownName
 from hydra.events import EventKind, EventLog, Progress
-from hydra.journal import Journal
+from hydra.journal import Journal, JournalError
 from hydra.journal_format import FINISHED, INTENDED, read_state, state_record
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
@@ -68,6 +69,14 @@ class Ledger:
             self._book = ReservationBook.from_records(records, self._fabric)
             self._resume()
             self._claim_standing()
+            self._load_decisions()
+
+    def _load_decisions(self) -> None:
+        for record in self._journal.load_decisions():
+            try:
+                self._decisions.appendleft(read_decision(self._fabric, record))
+            except (KeyError, TypeError, ValueError) as error:
+                LOG.warning("a decision of another release is left out: %r", error)
 
     def _being_given_up(self) -> frozenset[Path]:
         """Paths that a change which has not been saved was to end."""
@@ -235,9 +244,16 @@ class Ledger:
                 raise UnknownName(f"no reconfiguration {reconfiguration_id!r}") from None
 
     def decide(self, decision: Decision) -> None:
-        """Remember what was decided, and why."""
+        """Remember what was decided, and why; over a restart, too, if the journal can be written.
+
+        Nothing rests on it: what it leads to is journalled apart.
+        """
         with self._lock:
             self._decisions.appendleft(decision)
+        try:
+            self._journal.save_decision(decision_record(self._fabric, decision), _HISTORY)
+        except JournalError as error:
+            LOG.error("a decision is forgotten at the next start: %s", error)
 
     def decisions(self) -> Sequence[Decision]:
         with self._lock:

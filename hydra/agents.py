@@ -51,6 +51,10 @@ class AgentSetup:
     elephant_mb: float | None
     """None: nobody asks which connections are elephants."""
     elephant_idle_s: float
+    link_mbps: float
+    """The rate of the server's link."""
+    optical_share: float
+    """Of that, for racks that circuits lead to; 0: no output scheduling."""
     revision: str
     """Another one after anything here has changed."""
 

@@ -38,6 +38,10 @@ CREATE TABLE IF NOT EXISTS webhooks (
     id TEXT PRIMARY KEY,
     record TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS decisions (
+    id INTEGER PRIMARY KEY,
+    record TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS quarantine (
     id INTEGER PRIMARY KEY,
     record TEXT NOT NULL
@@ -218,6 +222,20 @@ class Journal:
 
     def load_quarantine(self) -> list[dict[str, Any]]:
         return [json.loads(record) for (record,) in self._read("SELECT record FROM quarantine")]
+
+    def save_decision(self, record: Mapping[str, Any], kept: int) -> None:
+        """Append one; those before the last ``kept`` go."""
+        self._write(
+            [
+                ("INSERT INTO decisions (record) VALUES (?)", (json.dumps(record),)),
+                ("DELETE FROM decisions WHERE id <= (SELECT MAX(id) FROM decisions) - ?", (kept,)),
+            ]
+        )
+
+    def load_decisions(self) -> list[dict[str, Any]]:
+        """Oldest first."""
+        rows = self._read("SELECT record FROM decisions ORDER BY id")
+        return [json.loads(record) for (record,) in rows]
 
     def save_webhook(self, webhook_id: str, record: Mapping[str, Any]) -> None:
         upsert = (

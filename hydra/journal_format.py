@@ -6,7 +6,7 @@ reading, together with everything that relied on it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, Topology, VlanId
@@ -22,32 +22,31 @@ def state_record(fabric: Fabric, state: NetworkState) -> dict[str, Any]:
     return {
         "epoch": state.epoch,
         "resting": sorted(state.resting),
-        "circuits": [_circuit(fabric, circuit) for circuit in sorted(state.topology.circuits)],
+        "circuits": [
+            circuit_record(fabric, circuit) for circuit in sorted(state.topology.circuits)
+        ],
         "paths": [
             {
                 "src": fabric.racks[path.src].name,
                 "dst": fabric.racks[path.dst].name,
                 "vlan": state.vlans[path],
-                "circuits": [_circuit(fabric, circuit) for circuit in path.circuits],
+                "circuits": [circuit_record(fabric, circuit) for circuit in path.circuits],
             }
             for path in state.topology.paths
         ],
     }
 
 
-def _circuit(fabric: Fabric, circuit: Circuit) -> list[list[str]]:
+def circuit_record(fabric: Fabric, circuit: Circuit) -> list[list[str]]:
+    """Its two ends, each a rack and a ToR port by name."""
     ends = (fabric.ports[circuit.a], fabric.ports[circuit.b])
     return [[fabric.racks[end.rack].name, end.tor_port] for end in ends]
 
 
 def read_state(fabric: Fabric, record: Mapping[str, Any]) -> NetworkState:
     """The state that :func:`state_record` wrote, as far as ``fabric`` still has its parts."""
-    ports = {(fabric.racks[port.rack].name, port.tor_port): port.id for port in fabric.ports}
-    circuits = {
-        circuit
-        for entry in record["circuits"]
-        if (circuit := _read_circuit(fabric, ports, entry)) is not None
-    }
+    ports = _ports(fabric)
+    circuits = read_circuits(fabric, record["circuits"])
     vlans: dict[Path, VlanId] = {}
     for entry in record["paths"]:
         path = _read_path(fabric, ports, entry)
@@ -55,10 +54,21 @@ def read_state(fabric: Fabric, record: Mapping[str, Any]) -> NetworkState:
             vlans[path] = VlanId(entry["vlan"])
     return NetworkState(
         epoch=record["epoch"],
-        topology=Topology(frozenset(circuits), tuple(sorted(vlans))),
+        topology=Topology(circuits, tuple(sorted(vlans))),
         vlans=vlans,
         resting=frozenset(VlanId(vlan) for vlan in record["resting"]),
     )
+
+
+def read_circuits(fabric: Fabric, entries: Iterable[list[list[str]]]) -> frozenset[Circuit]:
+    """Those that :func:`circuit_record` wrote and that ``fabric`` still has the ports of."""
+    ports = _ports(fabric)
+    read = (_read_circuit(fabric, ports, entry) for entry in entries)
+    return frozenset(circuit for circuit in read if circuit is not None)
+
+
+def _ports(fabric: Fabric) -> dict[tuple[str, str], PortId]:
+    return {key: port.id for key, port in fabric.port_by_name.items()}
 
 
 def _read_circuit(

@@ -98,6 +98,8 @@ class AgentPolicy:
     """What waits is a demand: for the rate that would empty the buffers in this time."""
     confirmed_times: float = 100.0
     """Such a demand counts for at most so many times what the counters see of that traffic."""
+    optical_share: float = 0.0
+    """Of a server's link, for racks that circuits lead to (0.9 in c-Through); 0: no scheduling."""
     elephant_mb: float = 10.0
     """A connection is an elephant once it has sent or waits to send this much."""
     elephant_idle_s: float = 2.0

@@ -35,7 +35,7 @@ class AgentStage:
 
     def ask(self, method: str, path: str, *, who: str = _OPERATOR, **more: Any) -> httpx.Response:
         """Send a request as somebody."""
-        headers = {"Authorization": f"Bearer {self.tokens[who]}"}
+        headers = {"Authorization": f"Bearer {self.tokens[who]}", **more.pop("headers", {})}
         url = self.process.base_url + path
         with httpx.Client(trust_env=False, timeout=30) as client:
             return client.request(method, url, headers=headers, **more)

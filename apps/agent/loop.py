@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, Final, Protocol
@@ -35,6 +35,11 @@ class Controller(Protocol):
     def get(self, path: str) -> Json: ...
 
     def put(self, path: str, body: Json) -> Json: ...
+
+
+class Scheduler(Protocol):
+    def apply(self, link_mbps: float, optical_share: float, optical: Collection[str]) -> None:
+        """Raises HydraError."""
 
 
 class Sockets(Protocol):
@@ -79,6 +84,8 @@ class Setup:
     repeat_s: float
     elephants: ConnectionWatch | None
     """None: nobody wants to know of them."""
+    link_mbps: float
+    optical_share: float
     revision: str
 
     @classmethod
@@ -95,6 +102,8 @@ class Setup:
             else ConnectionWatch(
                 float(document["elephant_mb"]) * BYTES_PER_MB, float(document["elephant_idle_s"])
             ),
+            float(document["link_mbps"]),
+            float(document["optical_share"]),
             str(document["revision"]),
         )
 
@@ -124,15 +133,19 @@ class Agent:
         controller: Controller,
         sockets: Sockets,
         lost: tuple[type[Exception], ...],
+        schedule: Callable[[Mapping[str, Sequence[str]]], Scheduler] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``path`` is the server's among the controller's resources; ``lost`` are the errors of
-        ``controller`` after which to try again.
+        ``controller`` after which to try again. ``schedule`` makes a scheduler for the prefixes of
+        racks; None: the server's output is not scheduled.
         """
         self._path = path
         self._controller = controller
         self._sockets = sockets
         self._lost: tuple[type[Exception], ...] = (*lost, KeyError, TypeError, ValueError)
+        self._schedule = schedule
+        self._scheduler: Scheduler | None = None
         self._clock = clock
         self._stop = threading.Event()
         self._pauses = Pauses()
@@ -148,7 +161,10 @@ class Agent:
         complained = False
         while not self._stop.is_set():
             try:
-                setup = Setup.from_json(self._controller.get(self._path))
+                document = self._controller.get(self._path)
+                setup = Setup.from_json(document)
+                if self._schedule is not None and self._scheduler is None:
+                    self._scheduler = self._schedule(document["prefixes"])
                 LOG.info("reports to the controller, by setup %s", setup.revision)
                 complained = False
                 self._pauses.reset()
@@ -165,22 +181,26 @@ class Agent:
 
     def _report(self, setup: Setup) -> None:
         """Until the setup is another one, or the agent is stopped."""
-        self._tell(self._look(setup))
+        self._tell(setup, self._look(setup))
         revision = setup.revision
         while revision == setup.revision and not self._stop.wait(setup.sample_s):
             seen = self._look(setup)
             if self._is_due(setup, seen):
-                revision = self._tell(seen)
+                revision = self._tell(setup, seen)
 
     def _is_due(self, setup: Setup, seen: Report) -> bool:
         silent_s = self._clock() - self._told_s
         if silent_s < setup.report_gap_s:
             return False
         return (
-            silent_s >= setup.repeat_s
+            silent_s >= (setup.report_gap_s if self._follows(setup) else setup.repeat_s)
             or seen.elephants != self._told.elephants
             or setup.rule.has_changed(self._told.waiting_mb, seen.waiting_mb)
         )
+
+    def _follows(self, setup: Setup) -> bool:
+        """Whether it has to hear of other circuits soon, not only to tell that it lives."""
+        return self._scheduler is not None and setup.optical_share > 0
 
     def _look(self, setup: Setup) -> Report:
         finder, rule = setup.finder, setup.rule
@@ -197,8 +217,10 @@ class Agent:
         elephants = setup.elephants.elephants(sending, self._clock())
         return Report(rule.worth_telling(finder.by_rack(waiting)), elephants)
 
-    def _tell(self, seen: Report) -> str:
+    def _tell(self, setup: Setup, seen: Report) -> str:
         """The revision of the setup that the controller has now."""
         orders = self._controller.put(f"{self._path}/backlog", seen.to_json())
         self._told, self._told_s = seen, self._clock()
+        if self._scheduler is not None:
+            self._scheduler.apply(setup.link_mbps, setup.optical_share, orders["optical"])
         return str(orders["revision"])

@@ -6,12 +6,14 @@ import contextlib
 import logging
 import signal
 import socket
+from collections.abc import Mapping, Sequence
 
 import click
 
 from apps import logs
 from apps.agent.buffers import send_buffers
 from apps.agent.loop import Agent
+from apps.agent.scheduler import OutputScheduler
 from apps.agent.sockets import SocketReader
 from apps.cli.client import ControllerClient, resource, url_option
 from apps.cli.command import Command
@@ -26,7 +28,7 @@ LOG = logging.getLogger("hydra.agent")
     cls=Command,
     examples=[
         "HYDRA_TOKEN_FILE=/etc/hydra/agent.token hydra agent --url https://10.0.0.5:8443",
-        "hydra agent h11 --socket-buffer-mb 100",
+        "hydra agent h11 --socket-buffer-mb 100 --interface eth0",
     ],
 )
 @click.argument("server", default=socket.gethostname)
@@ -36,8 +38,14 @@ LOG = logging.getLogger("hydra.agent")
     help="Enlarge the send buffers of new TCP sockets to this while the agent runs, so that what "
     "applications want to send shows. Without: they stay as they are.",
 )
+@click.option(
+    "--interface",
+    help="Schedule what the server sends here, where the controller's policy asks for that: one "
+    "part of the link for racks that circuits lead to, the rest for others. Without: nothing is "
+    "scheduled.",
+)
 @url_option
-def agent(server: str, socket_buffer_mb: float | None, url: str) -> None:
+def agent(server: str, socket_buffer_mb: float | None, interface: str | None, url: str) -> None:
     """Tell the controller what waits in this server's sockets, by destination rack.
 
     SERVER is its name in the fabric's file, by default the host's own. Where the controller asks
@@ -51,8 +59,16 @@ def agent(server: str, socket_buffer_mb: float | None, url: str) -> None:
             if socket_buffer_mb is not None:
                 stack.enter_context(send_buffers(int(socket_buffer_mb * BYTES_PER_MB)))
             sockets = stack.enter_context(SocketReader())
+
+            def schedule(prefixes: Mapping[str, Sequence[str]]) -> OutputScheduler:
+                return stack.enter_context(OutputScheduler(str(interface), prefixes))
+
             one = Agent(
-                resource("/v1/agents", server), client, sockets, (UnreachableError, CommandError)
+                resource("/v1/agents", server),
+                client,
+                sockets,
+                (UnreachableError, CommandError),
+                None if interface is None else schedule,
             )
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda *_: one.stop())

@@ -61,6 +61,10 @@ class AgentSetup(Document):
         description="From here on a connection is an elephant. Null: nobody wants to know."
     )
     elephant_idle_s: float = Field(description="Without anything to send it is one for so long.")
+    link_mbps: float
+    optical_share: float = Field(
+        description="Of the link, for racks that circuits lead to. 0: no output scheduling."
+    )
     revision: str = Field(description="Another one after anything here has changed.")
 
 
@@ -162,6 +166,8 @@ def get_setup(server: _OwnServer, service: Service) -> AgentSetup:
         repeat_s=setup.repeat_s,
         elephant_mb=setup.elephant_mb,
         elephant_idle_s=setup.elephant_idle_s,
+        link_mbps=setup.link_mbps,
+        optical_share=setup.optical_share,
         revision=setup.revision,
     )
 

@@ -171,6 +171,7 @@ class AgentsSection(_Section):
     repeat_s: Positive = _POLICY.agents.repeat_s
     empty_within_s: Positive = _POLICY.agents.empty_within_s
     confirmed_times: NotNegative = _POLICY.agents.confirmed_times
+    optical_share: Annotated[float, Field(ge=0, le=0.99)] = _POLICY.agents.optical_share
     elephant_mb: NotNegative = _POLICY.agents.elephant_mb
     elephant_idle_s: Positive = _POLICY.agents.elephant_idle_s
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import sys
+
 import pytest
 import yaml
 
 from mininet_scenarios.agents import AgentStage, agent_stage
-from mininet_scenarios.stage import Stage, tcp_transfer
+from mininet_scenarios.stage import ScenarioError, Stage, tcp_transfer
+from mininet_scenarios.testbed import Testbed
 from mininet_scenarios.testbed.shell import run
 
 from .live import DEMO_CONFIG, wait_until
@@ -20,7 +24,9 @@ POLICY = {
     "demand_window_s": 1.0,
     "minimum_circuit_life_s": 0.0,
     "elephant_mbps": 20.0,  # twice what the electrical network lets through
+    "agents": {"optical_share": 0.9},
 }
+OPTICAL, OTHERS = "5:10", "5:20"
 
 
 def test_what_waits_brings_a_circuit_and_a_lie_does_not(demo_testbed, tmp_path):
@@ -38,7 +44,8 @@ def test_what_waits_brings_a_circuit_and_a_lie_does_not(demo_testbed, tmp_path):
                 for path in agents.ask("GET", "/v1/topology").json()["paths"]
             }
 
-        with agents.agent("h11", "--socket-buffer-mb", "40") as job:
+        options = ("--socket-buffer-mb", "40", "--interface", "h11-eth0")
+        with agents.agent("h11", *options) as job:
             wait_until(lambda: "reports to the controller" in job.text())
             lie = {"backlog_mb": {"r4": 900.0}}
             said = agents.ask("PUT", "/v1/agents/h31/backlog", who="h31", json=lie)
@@ -46,6 +53,10 @@ def test_what_waits_brings_a_circuit_and_a_lie_does_not(demo_testbed, tmp_path):
             with tcp_transfer(stage, "h11", "h21", 5201, 20):
                 wait_until(lambda: (pair("r1", "r2") or {}).get("backlog_mbps", 0) > 20)
                 wait_until(lambda: joined() == {("r1", "r2")}, 20)
+                wait_until(lambda: sent_bytes(demo_testbed, OPTICAL) > 5_000_000, 20)
+                before = sent_bytes(demo_testbed, OTHERS)
+                demo_testbed.host("h11").cmd("ping -c 3 -i 0.1 -s 1000 10.0.3.1")
+                assert 3000 < sent_bytes(demo_testbed, OTHERS) - before < 100_000
             for answer in (
                 agents.ask("PUT", "/v1/agents/h11/backlog", who="h31", json=lie),
                 agents.ask("PUT", "/v1/agents/h31/backlog", who="h31", json=[]),
@@ -59,6 +70,7 @@ def test_what_waits_brings_a_circuit_and_a_lie_does_not(demo_testbed, tmp_path):
         assert joined() == {("r1", "r2")}
     host = demo_testbed.host("h11")
     assert host.cmd("cat /proc/sys/net/ipv4/tcp_wmem").split()[1] != "40000000", "restored"
+    assert "htb" not in host.cmd("tc qdisc show dev h11-eth0"), "restored"
 
 
 def test_on_demand_only_elephants_take_circuits(demo_testbed, tmp_path):
@@ -76,6 +88,27 @@ def test_on_demand_only_elephants_take_circuits(demo_testbed, tmp_path):
             wait_until(lambda: counted("hyv-h11", "electrical") >= before + 5)  # mice
             assert agents.ask("GET", "/v1/drift").json()["items"] == []
         wait_until(lambda: counted("hyv-h11", "tcp") is None, 20)
+
+
+def test_queues_of_somebody_elses_are_left_alone(demo_testbed, tmp_path):
+    stage = Stage(demo_testbed, demo_testbed.fabric, {}, tmp_path)
+    host = demo_testbed.host("h12")
+    host.cmd("tc qdisc add dev h12-eth0 root handle 7: htb")
+    program = "from apps.agent.scheduler import OutputScheduler; OutputScheduler('h12-eth0', {})"
+    with (
+        stage.job("h12", "scheduler", [sys.executable, "-c", program]) as job,
+        pytest.raises(ScenarioError, match="queues of its own"),
+    ):
+        job.finish(10)
+    assert "htb 7:" in host.cmd("tc qdisc show dev h12-eth0")
+    host.cmd("tc qdisc del dev h12-eth0 root")
+
+
+def sent_bytes(testbed: Testbed, name: str) -> int:
+    """Of one class of h11's queues."""
+    shown = testbed.host("h11").cmd("tc -s class show dev h11-eth0")
+    found = re.search(rf"class htb {name} .*?Sent (\d+) bytes", shown, re.DOTALL)
+    return int(found[1]) if found else 0
 
 
 def optical_mbps(agents: AgentStage, src: str, dst: str) -> float:

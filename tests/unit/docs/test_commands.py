@@ -44,6 +44,7 @@ OF_THE_MACHINE = {
     "apt-get install",
     "pip install .",
     "export",
+    "tc",
     "python3 -m venv /opt/hydra",
     "install",
     "systemctl",

@@ -108,7 +108,7 @@ def test_numbers_carry_their_unit(description):
     plain = {"status", "vlan", "epoch", "current_epoch", "rules", "rules_pushed"}
     plain |= {"retagged_ports", "ports_retagged", "ingress", "egress", "port", "id"}
     plain |= {"max_reservations", "reservations", "waiting", "delivered", "refused", "missed"}
-    plain |= {"times", "priority", "max_priority", "src_port", "dst_port"}
+    plain |= {"times", "priority", "max_priority", "src_port", "dst_port", "optical_share"}
     for name, schema in description["components"]["schemas"].items():
         for field, kind in schema.get("properties", {}).items():
             kinds = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}
