@@ -32,8 +32,10 @@ def heaviest_assignment(
     matrix; it decides how long the search takes, and which of several optima is found. The same
     arguments give the same result: columns are taken in ascending order wherever they tie.
 
-    Shortest augmenting paths after augmenting row reduction (Jonker and
-    Volgenant, Computing 38, 1987), in terms of gains and prices; O(N³) at worst.
+    Shortest augmenting paths after augmenting row reduction (Jonker and Volgenant, Computing 38,
+    1987), in terms of gains and prices; where that leaves many rows free, after an auction on
+    several levels (Bertsekas and Castañón, Parallel Computing 17, 1991), which brings the prices
+    near the optimum. O(N³) at worst.
     """
     weight = np.ascontiguousarray(weight, dtype=np.float64)
     n = len(weight)

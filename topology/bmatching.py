@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from topology import _native
 
-_CANDIDATES = 1.1
-"""Pairs per unit of degree that the first search looks at."""
-_DESCENTS = 4
+_CANDIDATES, _DESCENTS = 1.1, 4
+"""Pairs per unit of degree that the first search looks at, and the steps of the guess at them."""
+_CANDIDATES_IF_SKEWED, _DESCENTS_IF_SKEWED = 2.0, 8
+_SKEWED = 2.0
+"""How far the mean is above the median where guesses miss more."""
 _DENSE = 2.5
 """With fewer pairs per unit of degree the first search looks at all of them."""
 
@@ -51,8 +53,10 @@ def heaviest_b_matching(
     degree = int(most.max(initial=0))
     new = first > 0
     if np.count_nonzero(new) > _DENSE * degree * max(first.shape):
-        guess = _guessed_prices(first, degree)
-        new &= _largest_of_lines(first - guess, round(_CANDIDATES * degree) + 4)
+        skewed = float(first.mean()) > _SKEWED * float(np.median(first))
+        guess = _guessed_prices(first, degree, _DESCENTS_IF_SKEWED if skewed else _DESCENTS)
+        few = degree * (_CANDIDATES_IF_SKEWED if skewed else _CANDIDATES)
+        new &= _largest_of_lines(first - guess, round(few) + 4)
     network = _Network(row_degree, column_degree)
     seen = np.zeros(first.shape, dtype=bool)
     while True:
@@ -66,12 +70,12 @@ def heaviest_b_matching(
         new &= _largest_of_lines(surplus, 2 * degree)
 
 
-def _guessed_prices(first: NDArray[np.int64], degree: int) -> NDArray[np.int64]:
+def _guessed_prices(first: NDArray[np.int64], degree: int, descents: int) -> NDArray[np.int64]:
     """Row plus column prices, by descent along rows and columns in turn: near the optimum."""
     transposed = np.ascontiguousarray(first.T)
     rows = _nth_largest(first, degree) // 2
     columns = np.zeros(first.shape[1], dtype=np.int64)
-    for _ in range(_DESCENTS):
+    for _ in range(descents):
         columns = np.maximum(_nth_largest(transposed - rows, degree), 0)
         rows = np.maximum(_nth_largest(first - columns, degree), 0)
     return rows[:, None] + columns

@@ -4,8 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of augmenting row reduction: more cost time on easy matrices, fewer on skewed ones. */
-enum { SWEEPS = 6, NOBODY = -1 };
+/* Of augmenting row reduction; LOOKS of them tell easy matrices from skewed ones. */
+enum { SWEEPS = 6, LOOKS = 2, NOBODY = -1 };
+
+/* Skewed are those that leave more rows free than this, and one in MANY. */
+enum { FEW = 32, MANY = 8 };
+
+/* Of the auction: its bids start at a part of the largest weight, and get finer, level by level. */
+static const double FIRST_BID = 0.25, LAST_BID = 1e-9;
+enum { FINER = 12, BIDS_PER_ROW = 12 };
 
 typedef struct {
     int32_t n;
@@ -68,6 +75,49 @@ static void sweep(Search *s)
             s->free[still_free++] = loser;
     }
     s->n_free = still_free;
+}
+
+static void set_all_free(Search *s)
+{
+    for (int32_t i = 0; i < s->n; i++) {
+        s->column_of[i] = s->row_of[i] = NOBODY;
+        s->free[i] = i;
+    }
+    s->n_free = s->n;
+}
+
+/* Free rows bid for their best columns: what these gain them more than any other, and a bit. */
+static void hold_auction(Search *s, double bit)
+{
+    set_all_free(s);
+    for (int64_t bids = (int64_t)BIDS_PER_ROW * s->n; s->n_free > 0 && bids > 0; bids--) {
+        int32_t row = s->free[s->n_free - 1];
+        double ahead;
+        int32_t column = best_column(s, row, &ahead), loser = s->row_of[column];
+        s->price[column] += ahead + bit;
+        s->row_of[column] = row;
+        s->column_of[row] = column;
+        if (loser == NOBODY) {
+            s->n_free--;
+        } else {
+            s->column_of[loser] = NOBODY;
+            s->free[s->n_free - 1] = loser;
+        }
+    }
+}
+
+/* Prices near the optimum by an auction (Bertsekas and Castanon, Parallel Computing 17, 1991, on
+   its levels), where row reduction leaves nearly all the work to the search for paths: products of
+   weights of rows and columns are such matrices. Bits are whole, so that whole weights have whole
+   prices. Only prices stay. */
+static void find_prices(Search *s)
+{
+    double largest = 0;
+    for (int64_t i = 0; i < (int64_t)s->n * s->n; i++)
+        largest = s->weight[i] > largest ? s->weight[i] : largest;
+    for (double bit = largest * FIRST_BID; bit > largest * LAST_BID && bit >= 1; bit /= FINER)
+        hold_auction(s, floor(bit));
+    set_all_free(s);
 }
 
 static void swap(int32_t *order, int32_t one, int32_t other)
@@ -154,10 +204,11 @@ int assign_rows(int32_t n, const double *weight, double *price, int32_t *column_
     if (rooms && loss) {
         Search s = {n, weight, price, column_of, rooms, rooms + size, n,
                     loss, rooms + 2 * size, rooms + 3 * size};
-        for (int32_t i = 0; i < n; i++) {
-            s.column_of[i] = s.row_of[i] = NOBODY;
-            s.free[i] = i;
-        }
+        set_all_free(&s);
+        for (int i = 0; i < LOOKS; i++)
+            sweep(&s);
+        if (s.n_free > FEW && s.n_free > n / MANY)
+            find_prices(&s);
         for (int i = 0; i < SWEEPS; i++)
             sweep(&s);
         for (int32_t i = 0; i < s.n_free; i++)

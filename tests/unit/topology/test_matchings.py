@@ -43,6 +43,24 @@ def test_assignments_are_as_heavy_as_scipys_and_prove_it(n, high):
             assert found.profit.sum() + found.price.sum() == value
 
 
+@pytest.mark.parametrize("most", [10**4, 10**9])
+@pytest.mark.parametrize("n", [33, 150])
+def test_assignments_of_skewed_weights_are_as_heavy_as_scipys_and_prove_it(n, most):
+    """Products of weights, also capped ones: prices come from an auction."""
+    random = np.random.default_rng(n)
+    for _ in range(5):
+        sends, receives = random.lognormal(0.0, 1.5, (2, n))
+        weight = np.minimum(np.rint(1e6 * np.outer(sends, receives)), most)
+        found = heaviest_assignment(weight)
+        rows, columns = linear_sum_assignment(weight, maximize=True)
+        assert sorted(found.column_of.tolist()) == list(range(n))
+        assert weight[np.arange(n), found.column_of].sum() == weight[rows, columns].sum()
+        slack = found.profit[:, None] + found.price - weight
+        assert slack.min() == 0.0
+        assert (slack[np.arange(n), found.column_of] == 0.0).all()
+        assert (found.price == np.rint(found.price)).all()
+
+
 def test_no_rows_have_no_columns():
     assert heaviest_assignment(np.zeros((0, 0))).column_of.size == 0
 
