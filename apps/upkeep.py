@@ -197,6 +197,7 @@ class Upkeep:
                 if self._switch_of[entry[0].name] in changes
             ]
         )
+        self._tidy_relays_if_due()
 
     def _is_ours(self, datapath: DatapathId) -> bool:
         ours = datapath in self._owned or datapath in self._fabric.rack_by_tor_datapath
@@ -246,7 +247,10 @@ class Upkeep:
         if dead == old:
             return
         LOG.warning("uplinks to ToRs down: %s", ", ".join(sorted(dead)) or "none")
-        self.synchronise([datapath for datapath in ready if datapath in self._owned])
+        if self._substrate.detours:
+            self.synchronise([datapath for datapath in ready if datapath in self._owned])
+        else:
+            self.announcer.announce(self._reachable())
 
     # -- circuits that die ------------------------------------------------------------------------
 
@@ -302,9 +306,14 @@ class Upkeep:
         due = [datapath for datapath in late if self._retries.due(f"switch {datapath:#x}")]
         if due:
             self.synchronise(due)
-        deaf = self._owned.keys() - self.ready_switches()
+        self._tidy_relays_if_due()
+
+    def _tidy_relays_if_due(self) -> None:
+        """Once every switch is brought to the state, or has had its time."""
         until_s = self._spares_relays_until_s
-        if until_s is not None and (not deaf or time.monotonic() >= until_s):
+        if until_s is None:
+            return
+        if self.ready_switches() >= self._owned.keys() or time.monotonic() >= until_s:
             self.tidy_relays()
 
     def tidy_relays(self) -> None:
@@ -488,6 +497,8 @@ class Upkeep:
     def not_ready(self) -> Sequence[str]:
         """What is still missing before the controller can do its job; empty when ready."""
         missing = [] if self._reconciled else ["devices have not been read yet"]
+        if self._spares_relays_until_s is not None:
+            missing.append("relays of an earlier state are still there")
         with self._lock:
             ready = self._synchronised & self._fleet.connected()
         missing += [

@@ -60,6 +60,10 @@ class SingleHomedOpenFlow:
     def retags(self) -> bool:
         return False
 
+    @property
+    def detours(self) -> bool:
+        return False
+
     # -- switches ---------------------------------------------------------------------------------
 
     def owned(self) -> Mapping[DatapathId, str]:

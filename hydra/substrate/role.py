@@ -65,6 +65,10 @@ class Substrate(Protocol):
         Otherwise it is a label by which ToRs tell apart what comes from a circuit.
         """
 
+    @property
+    def detours(self) -> bool:
+        """Whether servers with a dead uplink have another way, by rules that others hold."""
+
     def owned(self) -> Mapping[DatapathId, str]:
         """Switches that hold our rules and no others, with their names."""
 

@@ -115,6 +115,10 @@ class DualHomedVlan(_TaggingServers):
     def dead_uplink(self) -> str:
         return "optical uplink down"
 
+    @property
+    def detours(self) -> bool:
+        return True
+
     def rules(
         self, datapath: DatapathId, state: NetworkState, dead: Collection[str]
     ) -> Iterator[FlowRule]:
@@ -157,6 +161,10 @@ class SingleHomedVlan(_TaggingServers):
     @property
     def dead_uplink(self) -> str:
         return "uplink down"
+
+    @property
+    def detours(self) -> bool:
+        return False
 
     def rules(
         self, datapath: DatapathId, state: NetworkState, _dead: Collection[str]

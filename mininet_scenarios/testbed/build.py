@@ -87,7 +87,11 @@ class Testbed:
 
     def queues(self) -> Mapping[str, QueueCounters]:
         """Counters of every rate-limited transmitter, by interface name."""
-        return links.queue_counters()
+        queues = dict(links.queue_counters())
+        for server in self.fabric.servers:
+            if server.vswitch is None:  # its own interface has the rate of its link
+                queues |= links.queue_counters(self.host(server.name).pid)
+        return queues
 
     def unread_frames(self) -> int:
         """Frames that a busy machine gave Open vSwitch no time to read: in no queue's counters."""

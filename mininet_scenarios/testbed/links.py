@@ -80,13 +80,14 @@ def set_up(name: str, *, up: bool) -> None:
     run(["ip", "link", "set", "dev", name, "up" if up else "down"])
 
 
-def queue_counters() -> Mapping[str, QueueCounters]:
-    """Counters of every rate-limited transmitter, by interface name."""
+def queue_counters(namespace_pid: int | None = None) -> Mapping[str, QueueCounters]:
+    """Counters of every rate-limited transmitter here, or in the namespace of a process."""
+    enter = [] if namespace_pid is None else ["mnexec", "-a", str(namespace_pid)]
     return {
         queue["dev"]: QueueCounters(
             queue["packets"], queue["bytes"], queue["drops"], queue["backlog"]
         )
-        for queue in json.loads(run(["tc", "-s", "-j", "qdisc", "show"]))
+        for queue in json.loads(run([*enter, "tc", "-s", "-j", "qdisc", "show"]))
         if queue["kind"] == "pfifo_head_drop" and queue["handle"] == _LEAF
     }
 

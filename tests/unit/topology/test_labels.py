@@ -58,7 +58,9 @@ def test_a_path_keeps_its_label_and_a_label_given_up_rests_for_an_epoch():
 
 def test_a_range_too_small_is_named():
     labels = VlanRange(VlanId(100), VlanId(100))
-    with pytest.raises(PlanError, match=r"range 100-100 does not suffice: path 0-1 .* widen"):
+    with pytest.raises(
+        PlanError, match=r"range 100-100 does not suffice: paths over .* path 0-1 .* widen"
+    ):
         assign_labels(NetworkState(), topology_of(DIRECT, RELAYED), labels)
 
 
