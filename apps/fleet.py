@@ -49,6 +49,9 @@ from hydra.substrate import substrate_of
 
 _FIRST_XID = 0x4000_0000
 _XIDS = 0x4000_0000
+_BUNDLE = 1
+"""A connection has one bundle at a time, sent from open to commit in one piece: all may have the
+same id, and are encoded by what was compiled for it."""
 
 
 @dataclass(slots=True)
@@ -258,7 +261,7 @@ class Fleet:
         """
 
         def encode(datapath: DatapathId, ports: SwitchPorts, xid: int) -> bytes:
-            bundle = encode_changes(changes[datapath], ports, xid, bundle_id=xid)
+            bundle = encode_changes(changes[datapath], ports, xid, _BUNDLE)
             return bundle + encode_barrier(xid)
 
         results = self._request(changes, encode, timeout_s)

@@ -82,7 +82,7 @@ def main(argv: Sequence[str] = ()) -> int:
             executable_path="/usr/bin/chromium", args=["--no-sandbox"]
         )
         with (
-            serving("reference.yaml") as server,
+            serving("reference.yaml") as (server, _),
             opened(browser, server.url, DESKTOP, "light") as page,
         ):
             page.wait_for_selector("#circuits meter")

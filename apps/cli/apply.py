@@ -6,13 +6,12 @@ import time
 from typing import Any, Final
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from apps.cli.client import WAIT_S, ControllerClient, JsonObject, resource
 from apps.cli.command import Command
 from apps.cli.network import print_reconfiguration
 from apps.cli.output import CommandError, print_json
+from apps.cli.patience import progress_bar
 from apps.cli.planning import body_with_demand, planning_options, print_plan, with_options
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 
@@ -47,9 +46,7 @@ def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
 
 def _followed(client: ControllerClient, identifier: str) -> JsonObject:
     """A reconfiguration once it is over; on a terminal, with a bar of its substeps."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with progress_bar() as bar:
         task = bar.add_task("queued", total=len(_COURSE))
         while True:
             document = client.get(resource(_PATH, identifier))

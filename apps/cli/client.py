@@ -6,7 +6,7 @@ import json
 import os
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -17,6 +17,7 @@ import httpx
 from httpx_sse import connect_sse
 
 from apps.cli.output import CommandError, UnreachableError
+from apps.cli.patience import Progress
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 WAIT_S: Final = 60
@@ -168,7 +169,8 @@ class ControllerClient:
     ) -> httpx.Response:
         headers = {"Prefer": f"wait={WAIT_S}"} if wait else {}
         timeout = _TIMEOUT_S + (WAIT_S if wait else 0)
-        with self._errors(timeout):
+        told = Progress(f"waiting for the controller, {timeout:g} s at most") if wait else None
+        with told or nullcontext(), self._errors(timeout):
             return self._http.request(method, path, json=body, headers=headers, timeout=timeout)
 
     @contextmanager

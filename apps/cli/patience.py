@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from rich import progress
+from rich.console import Console
+
 _AFTER_S: Final = 1.0
 _EVERY_S: Final = 0.2
 _ERASE: Final = "\r\x1b[K"
@@ -58,6 +61,17 @@ class Progress:
     def _write(text: str) -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
+
+
+def progress_bar() -> progress.Progress:
+    """For work whose length is known: a bar on stderr, where that is a terminal."""
+    console = Console(stderr=True)
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.TimeElapsedColumn(),
+    )
+    return progress.Progress(*columns, console=console, disable=not console.is_terminal)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import click
+from rich import progress
 
 from apps.cli.client import ControllerClient, JsonObject, url_option
 from apps.cli.command import Command
@@ -20,7 +21,7 @@ from apps.cli.output import (
     print_table,
     warn,
 )
-from apps.cli.patience import Progress, ended_by_ctrl_c
+from apps.cli.patience import Progress, ended_by_ctrl_c, progress_bar
 from apps.demand_trace import Entry, TraceFull, TraceWriter, read_trace
 from apps.offline import read_fabric
 from apps.replay import KEYS, Run, Variant, document_of, read_variant
@@ -73,8 +74,8 @@ def record(
             writer = TraceWriter(
                 path, network["fabric"], network["racks"], time.time(), max_mib * _MIB
             )
-            with writer:
-                readings = _record(client, writer, position, interval_s, end_s)
+            with writer, progress_bar() as bar:
+                readings = _record(client, writer, position, interval_s, end_s, bar)
         except HydraError as error:
             raise CommandError(str(error)) from error
     if as_json:
@@ -89,12 +90,15 @@ def _record(
     position: dict[str, int],
     interval_s: float,
     end_s: float | None,
+    bar: progress.Progress,
 ) -> int:
+    task = bar.add_task("recording", total=None if end_s is None else end_s - time.monotonic())
     readings = 0
-    due_s = time.monotonic()
+    due_s = started_s = time.monotonic()
     try:
         while end_s is None or due_s <= end_s:
             time.sleep(max(0.0, due_s - time.monotonic()))
+            bar.update(task, completed=due_s - started_s, description=f"{readings} readings")
             due_s = max(due_s + interval_s, time.monotonic())
             try:
                 document = client.get("/v1/demand")

@@ -1,8 +1,13 @@
 """``hydra apply``: the dry run, the question, and the way to the end."""
 
 import json
+import os
+import pty
+import subprocess
+import sys
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -46,3 +51,25 @@ def test_it_waits_for_the_end(call, service, carried_out):
 def test_json_is_the_reconfiguration_alone(call, service, carried_out):
     result = call("apply", "--yes", "--json")
     assert json.loads(result.stdout)["state"] == "partial"
+
+
+def test_a_terminal_gets_a_bar_of_the_substeps(rest, service, carried_out):
+    master, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "apps.cli", "apply", "--yes", "--json", "--url", rest.url],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
+    )
+    os.close(terminal)
+    shown = b""
+    with suppress(OSError):  # Linux: the other end was closed
+        while part := os.read(master, 4096):
+            shown += part
+    os.close(master)
+    out, _ = process.communicate(timeout=20)
+    assert json.loads(out)["state"] == "partial"
+    assert "queued" in shown.decode()
+    assert "partial" in shown.decode()
+    assert "━" in shown.decode()
