@@ -1,0 +1,104 @@
+"""From the start of a hot transfer to its bytes on a circuit, with counters and with agents.
+
+``python -m benchmarks.reaction`` (root). TCP at full speed between racks of the demo fabric that
+have no circuit; the controller decides every second from counters that it reads twice a second. The
+electrical network takes 10 Mb/s: with elephants from 1 Mb/s on, counters see one at once; from
+20 Mb/s on they never do, however much waits.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import yaml
+
+from apps.configuration import load_configuration
+from benchmarks._report import Result, report
+from mininet_scenarios.agents import AgentStage, agent_stage
+from mininet_scenarios.stage import Stage, tcp_transfer
+from mininet_scenarios.testbed import Testbed
+
+CONFIG: Final = Path(__file__).parents[1] / "configs" / "demo.yaml"
+PAIRS: Final = (("h11", "h21"), ("h31", "h41"), ("h12", "h32"), ("h22", "h42"))
+"""No rack has more pairs than planes: each finds a free port."""
+POLICY: Final = {
+    "mode": "periodic",
+    "epoch_s": 1.0,
+    "poll_interval_s": 0.5,
+    "demand_window_s": 1.0,
+    "minimum_circuit_life_s": 0.0,
+}
+PATIENCE_S: Final = 10.0
+PORT: Final = 5201
+ENOUGH_BYTES: Final = 100_000
+LOOK_S: Final = 0.01
+BUFFER_MB: Final = 20
+
+
+def optical_bytes(stage: Stage, sender: str) -> int:
+    """What the sender's ToR has sent into circuits."""
+    fabric = stage.fabric
+    ports = fabric.ports_of(fabric.server_by_name[sender].rack)
+    counters = (Path(f"/sys/class/net/{one.tor_port}/statistics/tx_bytes") for one in ports)
+    return sum(int(counter.read_text()) for counter in counters)
+
+
+def reaction_s(stage: Stage, sender: str, receiver: str) -> float:
+    """``PATIENCE_S`` where nothing came within that."""
+    before = optical_bytes(stage, sender)
+    with tcp_transfer(stage, sender, receiver, PORT, PATIENCE_S + 5) as transfer:
+        started_s = transfer.client.started_s
+        while time.monotonic() - started_s < PATIENCE_S:
+            if optical_bytes(stage, sender) - before > ENOUGH_BYTES:
+                return time.monotonic() - started_s
+            time.sleep(LOOK_S)
+    return PATIENCE_S
+
+
+def reactions_s(agents: AgentStage, with_agents: bool) -> list[float]:
+    with ExitStack() as stack:
+        if with_agents:
+            for sender, _ in PAIRS:
+                stack.enter_context(agents.agent(sender, "--socket-buffer-mb", str(BUFFER_MB)))
+            time.sleep(3)
+        return [reaction_s(agents.stage, *pair) for pair in PAIRS]
+
+
+def measure(stage: Stage, threshold_mbps: float) -> Result:
+    policy = {**POLICY, "elephant_mbps": threshold_mbps}
+    found = {}
+    for with_agents in (False, True):
+        with agent_stage(stage, [sender for sender, _ in PAIRS], policy) as agents:
+            found[with_agents] = reactions_s(agents, with_agents)
+    never = min(found[False]) >= PATIENCE_S
+    return Result(
+        f"elephants from {threshold_mbps:g} Mb/s on",
+        f"first bytes on a circuit, median of {len(PAIRS)}",
+        "s",
+        "lower",
+        median(found[True]),
+        median(found[False]),
+        f"counters alone: never in {PATIENCE_S:g} s" if never else "counters alone",
+    )
+
+
+def main() -> None:
+    loaded = load_configuration(CONFIG)
+    document = yaml.safe_load(CONFIG.read_text())
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        Testbed(loaded.fabric, loaded.controller) as testbed,
+    ):
+        stage = Stage(testbed, loaded.fabric, document, Path(directory))
+        results = [measure(stage, threshold_mbps) for threshold_mbps in (1.0, 20.0)]
+    report("reaction", results)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
