@@ -33,6 +33,7 @@ _COMMANDS: Final = {
     "reconfigure": ("apply", "Change the topology to suit a demand."),
     "reserve": ("planning", "Reserve bandwidth between two racks or two servers."),
     "commit": ("planning", "Make a reservation that is only held one that stays."),
+    "modify": ("planning", "Change a reservation without an interruption."),
     "reservations": ("planning", "List reservations."),
     "release": ("planning", "Give the bandwidth of a reservation back."),
     "quotas": ("quotas", "Show what tenants may have at a time, and what they have."),
