@@ -15,6 +15,7 @@ from hydra.calendar import Ground
 from hydra.errors import AdmissionError, DeviceUnavailable, HydraError, QuotaExceeded
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState
+from hydra.modification import Modification
 from hydra.plan import Pair, paths_by_pair
 from hydra.reservations import Pin, Reservation, ReservationRequest
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
@@ -169,6 +170,17 @@ class Bookings:
         """
         reservation = self._ledger.commit(reservation_id, seen)
         self._enqueue(lambda: self._activate([reservation_id]))
+        return reservation
+
+    def modify(
+        self, reservation_id: str, change: Modification, seen: Reservation | None = None
+    ) -> Reservation:
+        """Change it without an interruption, if it is still as it was ``seen``.
+
+        Raises UnknownName, LifecycleError, Changed, AdmissionError (NotHitless among them).
+        """
+        reservation = self._ledger.modify(reservation_id, change, self._ground(), seen)
+        self._enqueue(self._upkeep.hold_reserved)
         return reservation
 
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:

@@ -161,6 +161,23 @@ class HydraClient:
     def reservation(self, reservation_id: str) -> models.Reservation:
         return self._read("GET", _member("/v1/reservations", reservation_id), models.Reservation)
 
+    def modify(
+        self,
+        reservation_id: str,
+        *,
+        bandwidth_mbps: float | None = None,
+        end_unix_s: float | None = None,
+        src: str | None = None,
+        dst: str | None = None,
+    ) -> models.Reservation:
+        """Change it without an interruption; Refused with type ``not-hitless`` if that can't be."""
+        body = models.ModificationBody(
+            bandwidth_mbps=bandwidth_mbps, end_unix_s=end_unix_s, src=src, dst=dst
+        )
+        content = body.model_dump(mode="json", exclude_defaults=True)
+        path = _member("/v1/reservations", reservation_id)
+        return self._read("PATCH", path, models.Reservation, content=content)
+
     def delivery(self, reservation_id: str) -> models.Delivery:
         """What it gets beside what it was promised, by counters."""
         path = f"{_member('/v1/reservations', reservation_id)}/delivery"

@@ -56,6 +56,7 @@ from hydra.model import (
     PortId,
     RackId,
 )
+from hydra.modification import Modification
 from hydra.plan import Pair, Plan, paths_by_pair
 from hydra.policy import Mode, Policy, Sharing
 from hydra.quarantine import Quarantined
@@ -606,6 +607,12 @@ class Controller:
     def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         """Make a held reservation one that stays. Raises UnknownName, LifecycleError, Changed."""
         return self._bookings.commit(reservation_id, seen)
+
+    def modify(
+        self, reservation_id: str, change: Modification, seen: Reservation | None = None
+    ) -> Reservation:
+        """Change a reservation without an interruption. Raises what is in its way."""
+        return self._bookings.modify(reservation_id, change, seen)
 
     def group(self, group: str) -> Sequence[Reservation]:
         """Raises UnknownName."""

@@ -23,6 +23,7 @@ from hydra.journal import Journal, JournalError
 from hydra.journal_format import FINISHED, INTENDED, read_state, state_record
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
+from hydra.modification import Modification
 from hydra.plan import Pair, paths_by_pair
 from hydra.quotas import Usage
 from hydra.reservations import Pin, Reservation, ReservationRequest
@@ -336,6 +337,18 @@ class Ledger:
             self._tell_of([committed])
             self._save(reservation)
             return reservation
+
+    def modify(
+        self, reservation_id: str, change: Modification, ground: Ground, seen: Reservation | None
+    ) -> Reservation:
+        """Raises what :meth:`ReservationBook.modify` raises, and Changed."""
+        with self._lock:
+            self.check_unchanged(seen)
+            old = self._book.get(reservation_id)
+            new = self._book.modify(reservation_id, change, time.time(), ground)
+            if new != old:
+                self._save(new)
+            return new
 
     def place(self, pair: Pair) -> bool:
         """Note with the pair's reservations that their path stands; False if it does not."""

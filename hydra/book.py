@@ -17,6 +17,7 @@ from hydra.calendar import Booking, Calendar, Ground, peak_mbps
 from hydra.errors import AdmissionError, KeyReused, LifecycleError, UnknownName
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, check_transition
 from hydra.model import Circuit, Fabric, Path, RackId, VlanId
+from hydra.modification import Modification, modified, place_again
 from hydra.names import rack_of
 from hydra.preemption import lower_ranks, make_room
 from hydra.quotas import Usage, within_quota_mbps
@@ -308,6 +309,30 @@ class ReservationBook:
         if path is not None:
             self.place(path, vlan)
         return self._by_id[reservation_id]
+
+    def modify(
+        self, reservation_id: str, change: Modification, now: float, ground: Ground = _NO_GROUND
+    ) -> Reservation:
+        """Change a reservation where it is, or, while it has no circuits, where it fits.
+
+        Raises UnknownName, LifecycleError, and AdmissionError (NotHitless where only its path is
+        in the way); the book is unchanged then.
+        """
+        old = self.get(reservation_id)
+        self._stretch_overdue(now)
+        new = modified(self._fabric, old, change, now)
+        ask = _ask(self._fabric, new, now)
+        self._calendar.remove(old.id)
+        try:
+            if old.owner is not None and change.quota is not None:
+                mine = [booking for booking in self._bookings_of(old.owner) if booking.id != old.id]
+                within_quota_mbps(change.quota, mine, ask.mbps, ask.start_unix_s, ask.end_unix_s)
+            new = place_again(self._calendar, new, ask, ground)
+        finally:
+            self._put(old)
+        if new.expires_unix_s is not None and new.expires_unix_s != old.expires_unix_s:
+            heapq.heappush(self._ends, (new.expires_unix_s, new.id))
+        return self._put(new)
 
     def begin(self, reservation_id: str, now: float) -> Reservation:
         """On from ``committed``: to ``scheduled``, or to ``activating`` if its time has come."""

@@ -80,6 +80,10 @@ class QuotaExceeded(AdmissionError):
     """A reservation that would exceed what its tenant may have."""
 
 
+class NotHitless(AdmissionError):
+    """What can't be changed without an interruption."""
+
+
 class LifecycleError(HydraError):
     """A transition that the state of a resource does not allow."""
 

@@ -20,6 +20,7 @@ from hydra.events import EventLog
 from hydra.explanation import Explanation
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
+from hydra.modification import Modification
 from hydra.policy import Policy, Sharing
 from hydra.quarantine import Quarantined
 from hydra.quotas import Usage
@@ -236,6 +237,15 @@ class ReservationService(Protocol):
         """Make a held reservation one that stays.
 
         Raises UnknownName, LifecycleError, and Changed if it is not as it was ``seen``.
+        """
+
+    def modify(
+        self, reservation_id: str, change: Modification, seen: Reservation | None = None
+    ) -> Reservation:
+        """Change a reservation without an interruption, if it is still as it was ``seen``.
+
+        Raises UnknownName, LifecycleError, Changed, AdmissionError; NotHitless among them, where
+        its circuits would have to change.
         """
 
     def group(self, group: str) -> Sequence[Reservation]:

@@ -34,6 +34,10 @@ declare -A NEEDS=(
   [/usr/bin/ssh-keygen]=openssh-client
   [/usr/bin/yanglint]=libyang2-tools
   [/usr/bin/chromium]=chromium
+  [/usr/sbin/slurmctld]=slurmctld
+  [/usr/sbin/slurmd]=slurmd
+  [/usr/bin/sbatch]=slurm-client
+  [/usr/sbin/munged]=munge
   [/etc/ssl/certs/ca-certificates.crt]=ca-certificates
   [/usr/bin/systemd-analyze]=systemd
 )

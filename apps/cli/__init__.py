@@ -33,6 +33,7 @@ _COMMANDS: Final = {
     "reconfigure": ("apply", "Change the topology to suit a demand."),
     "reserve": ("planning", "Reserve bandwidth between two racks or two servers."),
     "commit": ("planning", "Make a reservation that is only held one that stays."),
+    "modify": ("planning", "Change a reservation without an interruption."),
     "reservations": ("planning", "List reservations."),
     "release": ("planning", "Give the bandwidth of a reservation back."),
     "quotas": ("quotas", "Show what tenants may have at a time, and what they have."),
@@ -40,6 +41,7 @@ _COMMANDS: Final = {
     "quarantine": ("maintenance", "List the ToR ports that planning leaves out."),
     "with-bandwidth": ("bandwidth", "Run a command with bandwidth, and give it back."),
     "mpirun": ("mpirun", "Run an mpirun with bandwidth for its communication, and give it back."),
+    "slurm": ("slurm", "Reserve what Slurm's jobs need, and give it back."),
     "watch": ("watch", "Print what happens to circuits, reservations and changes, as it happens."),
     "price": (
         "price",

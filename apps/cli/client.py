@@ -137,6 +137,9 @@ class ControllerClient:
     def put(self, path: str, body: Mapping[str, object]) -> JsonObject:
         return self._accepted(self._send("PUT", path, body=body))
 
+    def patch(self, path: str, body: Mapping[str, object]) -> JsonObject:
+        return self._accepted(self._send("PATCH", path, body=body))
+
     def delete(self, path: str, *, wait: bool = False) -> JsonObject:
         return self._accepted(self._send("DELETE", path, wait=wait))
 

@@ -487,6 +487,36 @@ def commit(identifier: str, wait: bool, url: str, as_json: bool) -> None:
         raise CommandError(_not_reached("active", document))
 
 
+@click.command(
+    cls=Command,
+    examples=["hydra modify 7f3a --mbps 60", "hydra modify 7f3a --to h22 --end 2026-12-01T10:00"],
+)
+@click.argument("identifier", metavar="ID")
+@click.option("--mbps", "rate", metavar="RATE", callback=_read_positive, help="In both directions.")
+@click.option("--end", metavar="TIME", callback=_read_moment, help="Earlier, or later.")
+@click.option("--from", "src", metavar="NAME", help="Another server of its rack, or the rack.")
+@click.option("--to", "dst", metavar="NAME", help="The same at the other end.")
+@url_option
+@json_option
+def modify(
+    identifier: str,
+    rate: float | None,
+    end: float | None,
+    src: str | None,
+    dst: str | None,
+    url: str,
+    as_json: bool,
+) -> None:
+    """Change reservation ID without an interruption, or not at all."""
+    given = {"bandwidth_mbps": rate, "end_unix_s": end, "src": src, "dst": dst}
+    change = {name: value for name, value in given.items() if value is not None}
+    if not change:
+        raise click.UsageError("nothing to change: give --mbps, --end, --from or --to")
+    with ControllerClient(url) as client:
+        document = client.patch(resource(_RESERVATIONS, identifier), change)
+    _print_reservation(document, as_json)
+
+
 @click.command(cls=Command, examples=["hydra reservations --json | jq '.reservations[].state'"])
 @click.argument("identifier", metavar="[ID]", required=False)
 @url_option

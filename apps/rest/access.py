@@ -28,6 +28,7 @@ _TENANTS: Final = frozenset(
         ("GET", "/v1/reservations/{reservation_id}"),
         ("GET", "/v1/reservations/{reservation_id}/delivery"),
         ("POST", "/v1/reservations/{reservation_id}/commit"),
+        ("PATCH", "/v1/reservations/{reservation_id}"),
         ("DELETE", "/v1/reservations/{reservation_id}"),
         ("POST", "/v1/groups"),
         ("GET", "/v1/groups/{group_id}"),

@@ -11,6 +11,7 @@ from apps.rest.conditional import retry_key
 from apps.rest.problems import INVALID_REQUEST, UNKNOWN_NAME, EntriesError, json_pointer
 from hydra.errors import AdmissionError
 from hydra.model import DemandMatrix, Fabric, PlaneId, RackId
+from hydra.modification import Modification
 from hydra.names import did_you_mean
 from hydra.reservations import ReservationRequest
 from hydra.service import PlanRequest
@@ -30,6 +31,10 @@ def reservation_request(body: models.ReservationBody, key: str | None) -> Reserv
         priority=body.priority,
         service=body.service,
     )
+
+
+def modification(body: models.ModificationBody) -> Modification:
+    return Modification(body.bandwidth_mbps, body.src, body.dst, body.end_unix_s)
 
 
 def group_requests(body: models.GroupBody, key: str | None) -> list[ReservationRequest]:

@@ -97,6 +97,15 @@ class ReservationBody(Span):
     dry_run: bool = Field(default=False, description="Only say what would come of it.")
 
 
+class ModificationBody(Body):
+    """What is to be different; what is left out, or null, stays."""
+
+    bandwidth_mbps: float | None = Field(default=None, gt=0)
+    src: Name | None = Field(default=None, description="A rack, or another server of its rack.")
+    dst: Name | None = None
+    end_unix_s: float | None = Field(default=None, gt=0, le=LATEST_UNIX_S)
+
+
 class MatrixEntry(Body):
     """A bandwidth between two racks, or between two servers, as part of a whole."""
 

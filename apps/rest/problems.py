@@ -26,6 +26,7 @@ from hydra.errors import (
     HydraError,
     KeyReused,
     LifecycleError,
+    NotHitless,
     PlanError,
     QuotaExceeded,
     UnknownName,
@@ -85,6 +86,13 @@ QUOTA_EXCEEDED: Final = ProblemType(
     409,
     "The tenant's quota does not allow this",
     "The tenant has, or would have, more at a time than its quota; the detail says what is left.",
+)
+NOT_HITLESS: Final = ProblemType(
+    "not-hitless",
+    409,
+    "Hitless modification not possible",
+    "The change needs other circuits, or more of them than is left; reserve anew beside it, then "
+    "release this one.",
 )
 LIFECYCLE_CONFLICT: Final = ProblemType(
     "lifecycle-conflict",
@@ -178,6 +186,7 @@ CATALOGUE: Final[tuple[ProblemType, ...]] = (
     METHOD_NOT_ALLOWED,
     ADMISSION_REFUSED,
     QUOTA_EXCEEDED,
+    NOT_HITLESS,
     LIFECYCLE_CONFLICT,
     NO_PLAN,
     INVALID_CONFIGURATION,
@@ -198,6 +207,11 @@ CATALOGUE: Final[tuple[ProblemType, ...]] = (
 class BusyError(HydraError):
     """There are as many clients of this kind as there may be."""
 
+
+_REFUSALS: Final[Mapping[type[AdmissionError], ProblemType]] = {
+    QuotaExceeded: QUOTA_EXCEEDED,
+    NotHitless: NOT_HITLESS,
+}
 
 _BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {
     UnknownName: UNKNOWN_NAME,
@@ -341,7 +355,9 @@ async def _on_hydra(request: Request, error: Exception) -> Response:
         return problem_response(error.problem, str(error), path, errors=error.errors)
     if isinstance(error, AdmissionError):
         alternatives = error.alternatives
-        kind = QUOTA_EXCEEDED if isinstance(error, QuotaExceeded) else ADMISSION_REFUSED
+        kind = next(
+            (kind for one, kind in _REFUSALS.items() if isinstance(error, one)), ADMISSION_REFUSED
+        )
         return problem_response(kind, str(error), path, alternatives=alternatives)
     for one in type(error).__mro__:
         if (problem := _BY_ERROR.get(one)) is not None:

@@ -22,6 +22,7 @@ from apps.rest.problems import (
     KEY_REUSED,
     LIFECYCLE_CONFLICT,
     MALFORMED,
+    NOT_HITLESS,
     PRECONDITION_FAILED,
     QUOTA_EXCEEDED,
     UNKNOWN_NAME,
@@ -193,6 +194,39 @@ def get_reservation(
 def get_delivery(reservation_id: str, service: Reservations) -> models.Delivery:
     """What the reservation gets, by the counters at its ends, and what it was promised."""
     return render.delivery(service.delivery(reservation_id))
+
+
+@router.patch(
+    "/{reservation_id}",
+    responses=responses(
+        MALFORMED,
+        UNKNOWN_NAME,
+        ADMISSION_REFUSED,
+        QUOTA_EXCEEDED,
+        NOT_HITLESS,
+        LIFECYCLE_CONFLICT,
+        PRECONDITION_FAILED,
+        BODY_TOO_LARGE,
+        UNSUPPORTED_MEDIA_TYPE,
+        INVALID_REQUEST,
+    ),
+)
+async def modify_reservation(
+    reservation_id: str,
+    body: models.ModificationBody,
+    response: Response,
+    service: Reservations,
+    if_match: IfMatch,
+) -> models.Reservation:
+    """Change a reservation without an interruption: its rate, its end, or a server at an end.
+
+    One that has circuits keeps them; where they do not allow the change, it is refused and nothing
+    is different.
+    """
+    change = bodies.modification(body)
+    seen = _as_seen(service, reservation_id, if_match)
+    changed = await run_in_threadpool(service.modify, reservation_id, change, seen)
+    return _answer(service, changed, response, None)
 
 
 @router.delete(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from hydra.errors import AdmissionError, UnknownName
 from hydra.events import EventLog
 from hydra.model import Fabric
+from hydra.modification import Modification
 from hydra.quotas import Quota, Usage
 from hydra.reservations import Reservation, ReservationRequest
 from hydra.service import (
@@ -72,6 +73,14 @@ class TenantService:
     def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         self._check(reservation_id)
         return self._service.commit(reservation_id, seen)
+
+    def modify(
+        self, reservation_id: str, change: Modification, seen: Reservation | None = None
+    ) -> Reservation:
+        self._check(reservation_id)
+        with self._discreet():
+            own = replace(change, quota=self._quota)
+            return self._service.modify(reservation_id, own, seen)
 
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         self._check(reservation_id)

@@ -221,3 +221,12 @@ def test_a_class_of_service_and_what_it_gets(call, service):
     assert "guaranteed" in shown
     assert "38.5 Mb/s there, not known back; nothing holds back h12" in shown
     assert "are v0's alone" in call("reserve", "r1", "r2", "--mbps", "1").stderr
+
+
+def test_a_reservation_is_modified(call, service):
+    call("reserve", "h11", "r2", "--mbps", "30")
+    assert "60.0 Mb/s" in call("modify", "v0", "--mbps", "60", "--from", "h12").stdout
+    refused = call("modify", "v0", "--to", "r3")
+    assert refused.exit_code == 1
+    assert "hitless modification not possible" in refused.stderr
+    assert call("modify", "v0").exit_code == 2

@@ -155,3 +155,11 @@ def test_what_a_reservation_gets(client, service):
     delivery = client.delivery(reservation.id)
     assert (delivery.promised_mbps, delivery.there_mbps, delivery.back_mbps) == (0, 38.5, None)
     assert delivery.unheld == ["h12"]
+
+
+def test_a_modification(client):
+    reservation = client.reserve("h11", "r2", 40)
+    assert client.modify(reservation.id, bandwidth_mbps=50).bandwidth_mbps == 50
+    with pytest.raises(Refused) as refused:
+        client.modify(reservation.id, dst="r3")
+    assert refused.value.problem.type == "/problems/not-hitless"

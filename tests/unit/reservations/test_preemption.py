@@ -14,7 +14,7 @@ from hydra.errors import AdmissionError, QuotaExceeded
 from hydra.journal import Journal
 from hydra.lifecycle import ReservationState as State
 from hydra.quotas import Quota
-from hydra.reservations import HOLDING_STATES, ReservationRequest
+from hydra.reservations import HOLDING_STATES, ReservationRequest, ServiceClass
 
 from .test_calendar import over_committed
 
@@ -175,7 +175,9 @@ def check_displaced(book, before, new, earliest):
 
 def booking(one):
     end = math.inf if one.expires_unix_s is None else one.expires_unix_s
-    return Booking(one.id, one.booked, one.bandwidth_mbps, one.starts_unix_s, end)
+    own = one.service is ServiceClass.GUARANTEED
+    mbps = one.promised_mbps
+    return Booking(one.id, one.booked, mbps, one.starts_unix_s, end, exclusive=own)
 
 
 @settings(deadline=None)

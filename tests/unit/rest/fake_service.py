@@ -312,6 +312,11 @@ class FakeService:
         with self._lock:
             return self._book.members(group)
 
+    def modify(self, reservation_id: str, change, seen=None):
+        with self._lock:
+            self._check_seen(seen)
+            return self._book.modify(reservation_id, change, CREATED_UNIX_S)
+
     def delivery(self, reservation_id: str):
         return Delivery(self.reservation(reservation_id), 38.5, None, ("h12",))
 

@@ -39,6 +39,7 @@ OWN_READ |= {"GET /v1/groups/{group_id}", "GET /v1/events", "GET /v1/quotas"}
 OWN_READ |= {"GET /v1/servers", "GET /v1/reservations/{reservation_id}/delivery"}
 OWN_WRITE = {"POST /v1/reservations", "POST /v1/reservations/{reservation_id}/commit"}
 OWN_WRITE |= {"DELETE /v1/reservations/{reservation_id}", "POST /v1/groups"}
+OWN_WRITE |= {"PATCH /v1/reservations/{reservation_id}"}
 OWN_WRITE |= {"DELETE /v1/groups/{group_id}"}
 READ |= {"GET /v1/webhooks", "GET /v1/webhooks/{webhook_id}"}
 READ |= {"GET /v1/agents", "GET /v1/agents/{server}", "GET /v1/sharing"}

@@ -212,7 +212,7 @@ def test_a_defect_is_logged_and_not_shown(client, service, caplog, method, path,
     ("method", "path", "allowed"),
     [
         ("PATCH", RESERVATIONS, "GET, HEAD, POST"),
-        ("PUT", RESERVATIONS + "/v0", "DELETE, GET, HEAD"),
+        ("PUT", RESERVATIONS + "/v0", "DELETE, GET, HEAD, PATCH"),
         ("POST", "/v1/topology", "GET, HEAD"),
         ("GET", PLAN, "POST"),
         ("HEAD", PLAN, "POST"),
@@ -267,6 +267,7 @@ def test_every_problem_type_is_met_in_these_tests():
     tested = {case.slug for case in CASES} | {
         "lifecycle-conflict",
         "quota-exceeded",
+        "not-hitless",
         "precondition-failed",
         "key-reused",
         "too-many-subscribers",

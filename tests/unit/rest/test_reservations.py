@@ -376,3 +376,28 @@ def test_the_list_can_be_filtered_by_rack_and_group(client):
     assert ids(rack="r4") == ids(group=group) == ["v1"]
     assert ids(rack="r4", group="other") == []
     assert client.get("/v1/reservations", params={"rack": "r9"}).status_code == 404
+
+
+def test_a_reservation_is_modified_where_it_is_or_not_at_all(client, service):
+    made = client.post("/v1/reservations", json={"src": "h11", "dst": "r2", "bandwidth_mbps": 40})
+    path, tag = f"/v1/reservations/{made.json()['id']}", made.headers["ETag"]
+    changed = client.patch(path, json={"bandwidth_mbps": 60, "src": "h12"})
+    assert changed.status_code == 200
+    assert (changed.json()["bandwidth_mbps"], changed.json()["src"]) == (60, "h12")
+    assert changed.headers["ETag"] == client.get(path).headers["ETag"] != tag
+    late = client.patch(path, json={"bandwidth_mbps": 10}, headers={"If-Match": tag})
+    assert late.status_code == 412
+    client.post("/v1/reservations", json={"src": "r1", "dst": "r2", "bandwidth_mbps": 30})
+    refused = client.patch(path, json={"bandwidth_mbps": 80})
+    assert refused.status_code == 409
+    assert refused.json()["type"] == "/problems/not-hitless"
+    assert "hitless modification not possible" in refused.json()["detail"]
+    assert refused.json()["alternatives"] == [{"bandwidth_mbps": 70}]
+    assert client.get(path).json() == changed.json()
+    assert client.patch(path, json={"dst": "r3"}).json()["type"] == "/problems/not-hitless"
+    assert client.patch(path, json={"state": "active"}).status_code == 422
+    assert client.patch("/v1/reservations/none", json={}).status_code == 404
+    client.delete(path)
+    assert client.patch(path, json={"bandwidth_mbps": 1}).json()["type"] == (
+        "/problems/lifecycle-conflict"
+    )

@@ -1,0 +1,105 @@
+"""Changes of reservations that are promised already, without an interruption.
+
+A change is hitless where the path stays: another rate, another end of its time, another server of
+the same rack. What has no circuits yet may also get another path.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hydra.admission import Ask, admit, moment, takes
+from hydra.calendar import Calendar, Ground, peak_mbps
+from hydra.errors import AdmissionError, Alternative, LifecycleError, NotHitless
+from hydra.model import Fabric
+from hydra.names import rack_of
+from hydra.quotas import Quota
+from hydra.requests import check
+from hydra.reservations import Reservation, ReservationRequest
+
+_IMPOSSIBLE: Final = "hitless modification not possible"
+
+
+@dataclass(frozen=True, slots=True)
+class Modification:
+    """What is to be different; None: as it is."""
+
+    bandwidth_mbps: float | None = None
+    src: str | None = None
+    dst: str | None = None
+    end_unix_s: float | None = None
+    quota: Quota | None = None
+    """Of the owner, as it is now."""
+
+
+def modified(fabric: Fabric, old: Reservation, change: Modification, now: float) -> Reservation:
+    """``old`` as it would be, whether it fits or not.
+
+    Raises UnknownName, AdmissionError, and LifecycleError for what is over or about to be.
+    """
+    if not old.is_booked:
+        raise LifecycleError(f"reservation {old.id} is {old.state.value}: nothing can be changed")
+    if old.preempted_by is not None:
+        raise LifecycleError(f"reservation {old.id} {old.reason}: nothing can be changed")
+    src, dst = change.src or old.src, change.dst or old.dst
+    if (rack_of(fabric, src), rack_of(fabric, dst)) != (old.src_rack, old.dst_rack):
+        racks = " and ".join(fabric.racks[rack].name for rack in (old.src_rack, old.dst_rack))
+        raise NotHitless(
+            f"{_IMPOSSIBLE}: its circuits join {racks}, so its ends can only move within them; "
+            "reserve anew, then release this one"
+        )
+    mbps = old.bandwidth_mbps if change.bandwidth_mbps is None else change.bandwidth_mbps
+    check(
+        fabric,
+        ReservationRequest(src, dst, mbps, priority=old.priority, service=old.service),
+    )
+    end = old.expires_unix_s if change.end_unix_s is None else change.end_unix_s
+    start = old.starts_unix_s
+    if end is not None and end <= max(start, now):
+        when = "has passed" if end <= now else f"is not after its start ({moment(start)})"
+        raise AdmissionError(f"end_unix_s {end:.15g} {when}: give a later one, or release it")
+    ranged = change.bandwidth_mbps is None
+    return replace(
+        old,
+        src=src,
+        dst=dst,
+        bandwidth_mbps=mbps,
+        expires_unix_s=end,
+        duration_s=None if end is None else end - start,
+        wanted_mbps=old.wanted_mbps if ranged else None,
+        minimum_mbps=old.minimum_mbps if ranged else None,
+    )
+
+
+def place_again(calendar: Calendar, new: Reservation, ask: Ask, ground: Ground) -> Reservation:
+    """``new`` where it fits; its old booking is not in ``calendar``. Raises AdmissionError."""
+    if new.booked is not None and takes(calendar, ask, new.booked, Ground(ground.max_hops)):
+        return new
+    if not new.holds_capacity:
+        return replace(new, booked=admit(calendar, ask, Ground(ground.max_hops)))
+    raise _not_on_its_path(calendar, new, ask)
+
+
+def _not_on_its_path(calendar: Calendar, new: Reservation, ask: Ask) -> NotHitless:
+    """Says what there is on the path, in all of the time."""
+    window = calendar.window(ask.start_unix_s, ask.end_unix_s, Ground())
+    circuits = () if new.booked is None else new.booked.circuits
+    spare_mbps = min((window.spare_mbps(circuit) for circuit in circuits), default=0.0)
+    server_mbps = calendar.fabric.server_rate_mbps
+    for server in ask.servers:
+        booked = calendar.of_server(server)
+        held_mbps = peak_mbps(booked, ask.start_unix_s, ask.end_unix_s)
+        spare_mbps = min(spare_mbps, server_mbps - held_mbps)
+    until = "" if math.isinf(ask.end_unix_s) else f" until {moment(ask.end_unix_s)}"
+    if spare_mbps <= 0:
+        return NotHitless(
+            f"{_IMPOSSIBLE}: others have its circuits{until}; reserve anew beside it, then release "
+            "this one"
+        )
+    return NotHitless(
+        f"{_IMPOSSIBLE}: its circuits have {spare_mbps:g} Mb/s for it{until}; ask for at most "
+        f"{spare_mbps:g} Mb/s, or reserve anew beside it, then release this one",
+        [Alternative(spare_mbps, None)],
+    )

@@ -1,0 +1,229 @@
+"""``hydra slurm`` as a real slurmctld runs it, before and after the jobs of real slurmds."""
+
+import os
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from apps.slurm import Job, Wish, hostnames, read_wish
+from hydra.errors import HydraError
+from hydra.lifecycle import ReservationState as State
+
+from .jobs import all_over, states, wait_for
+
+NODES = ("h11", "h12", "h21")
+CONFIGURATION = """\
+ClusterName=lab
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={home}/munge.sock
+StateSaveLocation={home}/state
+SlurmdSpoolDir={home}/spool-%n
+SlurmctldPidFile={home}/ctld.pid
+SlurmdPidFile={home}/slurmd-%n.pid
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SelectType=select/linear
+SchedulerType=sched/builtin
+MpiDefault=none
+ReturnToService=2
+PrologSlurmctld={home}/prolog
+EpilogSlurmctld={home}/epilog
+"""
+
+
+def free_ports(count):
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+@contextmanager
+def daemon(home, name, *command):
+    log = home / f"{name}.log"
+    with log.open("wb") as sink:
+        process = subprocess.Popen(command, stdout=sink, stderr=sink, cwd=home)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+class Cluster:
+    """Slurm with a controller, and a slurmd for each of three servers, all on this machine."""
+
+    def __init__(self, home: Path, url: str) -> None:
+        self.home = home
+        host, ports = socket.gethostname(), free_ports(1 + len(NODES))
+        text = CONFIGURATION.format(host=host, home=home, ports=ports)
+        for name, port in zip(NODES, ports[1:], strict=True):
+            text += f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=1\n"
+        text += "PartitionName=all Nodes=ALL Default=YES State=UP\n"
+        (home / "slurm.conf").write_text(text)
+        for name in ("prolog", "epilog"):
+            script = home / name
+            command = f"{sys.executable} -m apps.cli slurm {name} --state {home}/jobs --url {url}"
+            script.write_text(f"#!/bin/sh\nexec {command} >> {home}/{name}.out 2>&1\n")
+            script.chmod(0o755)
+        (home / "key").write_bytes(os.urandom(1024))
+        (home / "key").chmod(0o600)
+        self.environment = {**os.environ, "SLURM_CONF": str(home / "slurm.conf")}
+
+    @contextmanager
+    def running(self):
+        home, conf = self.home, str(self.home / "slurm.conf")
+        files = ("key-file", "socket", "pid-file", "seed-file", "log-file")
+        names = ("key", "munge.sock", "munge.pid", "munge.seed", "munge.out")
+        options = [f"--{a}={home / b}" for a, b in zip(files, names, strict=True)]
+        with ExitStack() as stack:
+            munged = ["/usr/sbin/munged", "--foreground", "--force", *options]
+            stack.enter_context(daemon(home, "munged", *munged))
+            wait_for((home / "munge.sock").exists)
+            stack.enter_context(daemon(home, "slurmctld", "/usr/sbin/slurmctld", "-D", "-f", conf))
+            for name in NODES:
+                slurmd = ["/usr/sbin/slurmd", "-D", "-N", name, "-f", conf]
+                stack.enter_context(daemon(home, f"slurmd-{name}", *slurmd))
+            wait_for(lambda: self.ask("sinfo", "-h", "-t", "idle", "-o", "%D") == str(len(NODES)))
+            yield self
+
+    def ask(self, *command):
+        done = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, check=False, timeout=30
+        )
+        return done.stdout.strip()
+
+    def run(self, comment, *command):
+        """A job on all nodes, until it has ended."""
+        wish = ["--comment", comment] if comment else []
+        return self.ask("srun", "-N", str(len(NODES)), *wish, *command)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory, rest):
+    with Cluster(tmp_path_factory.mktemp("slurm"), rest.url).running() as running:
+        yield running
+
+
+@pytest.fixture
+def idle(cluster, network, service):
+    """Of the jobs of earlier tests, nothing is left."""
+    wait_for(lambda: cluster.ask("squeue", "-h") == "")
+    return cluster
+
+
+def test_a_job_has_its_bandwidth_while_it_runs_and_no_longer(idle, service, tmp_path):
+    seen = tmp_path / "seen"
+    job = f"touch {seen}-$SLURM_NODEID; sleep 1"
+    process = subprocess.Popen(
+        ["srun", "-N", "3", "--comment", "mine hydra:all-to-all=10", "sh", "-c", job],
+        env=idle.environment,
+    )
+    wait_for(lambda: len(list(tmp_path.glob("seen-*"))) == 3)
+    promised = {(one.src, one.dst): one.bandwidth_mbps for one in service.reservations()}
+    assert promised == {("h11", "h21"): 10, ("h12", "h21"): 10}
+    assert set(states(service)) == {State.ACTIVE}
+    assert process.wait(20) == 0
+    wait_for(lambda: all_over(service))
+    assert set(states(service)) == {State.RELEASED}
+    wait_for(lambda: not list((idle.home / "jobs").iterdir()))
+
+
+def test_a_job_that_is_cancelled_gives_it_back(idle, service, tmp_path):
+    started = tmp_path / "started"
+    script = tmp_path / "job"
+    script.write_text(f"#!/bin/sh\ntouch {started}\nsleep 60\n")
+    number = idle.ask(
+        "sbatch", "--parsable", "-N", "3", "--comment", "hydra:ring=5", "-o", "/dev/null", script
+    )
+    wait_for(started.exists)
+    assert set(states(service)) == {State.ACTIVE}
+    idle.ask("scancel", number)
+    wait_for(lambda: all_over(service))
+
+
+def test_a_job_that_asks_for_nothing_gets_nothing(idle, service):
+    assert idle.run("", "echo", "ran").splitlines() == ["ran"] * 3
+    assert service.reservations() == []
+
+
+def test_a_job_does_not_run_without_what_it_asks_for(idle, service):
+    assert idle.run("hydra:all-to-all=500", "echo", "never") == ""
+    assert service.reservations() == []
+    assert "ask for at most 100 Mb/s" in (idle.home / "prolog.out").read_text()
+
+
+@pytest.mark.parametrize(
+    ("comment", "wish"),
+    [
+        ("hydra:all-to-all=5", Wish("all-to-all", 5.0)),
+        ("for bob, hydra:ring=2.5 urgent", Wish("ring", 2.5)),
+        ("", None),
+        ("(null)", None),
+        ("nothydra:ring=5", None),
+    ],
+)
+def test_wishes(comment, wish):
+    assert read_wish(comment) == wish
+
+
+@pytest.mark.parametrize("comment", ["hydra:", "hydra:ring", "hydra:ring=", "hydra:ring=-1",
+                                     "hydra:ring=nan", "hydra:some=5"])  # fmt: skip
+def test_wishes_that_make_no_sense(comment):
+    with pytest.raises(HydraError, match="is not hydra:PATTERN=MBPS with a pattern of all-to-all"):
+        read_wish(comment)
+
+
+@pytest.mark.parametrize(
+    ("listed", "names"),
+    [
+        ("h11", ["h11"]),
+        ("h[11-12,21],login", ["h11", "h12", "h21", "login"]),
+        ("n[08-11]", ["n08", "n09", "n10", "n11"]),
+        ("r[1-2]-h[1,3]", ["r1-h1", "r1-h3", "r2-h1", "r2-h3"]),
+        ("", []),
+    ],
+)
+def test_host_lists(listed, names):
+    assert list(hostnames(listed)) == names
+
+
+def test_slurms_own_reading_of_host_lists(cluster):
+    listed = "h[11-12,21],n[098-101],r[1-2]-s[5,7]"
+    assert list(hostnames(listed)) == cluster.ask("scontrol", "show", "hostnames", listed).split()
+
+
+def test_processors_of_each_host():
+    job = Job.from_environment(
+        {
+            "SLURM_JOB_ID": "7",
+            "SLURM_JOB_NODELIST": "h[1-4]",
+            "SLURM_JOB_CPUS_PER_NODE": "4,2(x3)",
+            "SLURM_JOB_COMMENT": "(null)",
+        }
+    )
+    assert [(host.name, host.slots) for host in job.hosts] == [
+        ("h1", 4),
+        ("h2", 2),
+        ("h3", 2),
+        ("h4", 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{}, {"SLURM_JOB_ID": "../7"}, {"SLURM_JOB_ID": "7"},
+     {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "h1", "SLURM_JOB_CPUS_PER_NODE": "1,1"}],
+)  # fmt: skip
+def test_variables_that_are_not_slurms(variables):
+    with pytest.raises(HydraError):
+        Job.from_environment(variables)
