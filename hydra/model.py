@@ -103,6 +103,8 @@ class Tor:
     """What only its driver understands."""
     electrical_port: str | None = None
     """Towards the electrical network, where servers have no uplink of their own there."""
+    most_vlans: int = 4094
+    """How many it can hold."""
 
 
 @dataclass(frozen=True, slots=True)

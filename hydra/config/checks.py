@@ -516,6 +516,16 @@ def check_vlans(
             )
         elif native and native == parking:
             log.add(where, "VLAN {} is the parking VLAN", native, at=at)
+        needed = len(circuits) + 2  # native and parking
+        if needed > rack.tor.most_vlans:
+            log.add(
+                (*path, "tor", "most_vlans"),
+                "is {}: with {} for circuits, {} VLANs are needed; narrow vlans.circuits",
+                rack.tor.most_vlans,
+                len(circuits),
+                needed,
+                at=at,
+            )
     if document.substrate == SubstrateKind.SINGLE_HOMED_VLAN.value:
         _check_one_native_vlan(expansion, log)
     labels = document.substrate == SubstrateKind.SINGLE_HOMED_OPENFLOW.value

@@ -88,6 +88,7 @@ class TorEntry(_Section):
     """Only where ToR ports have VLANs."""
     electrical_port: Text | None = None
     """Only where servers have a single uplink: the electrical network is behind the ToR."""
+    most_vlans: Annotated[int, Field(ge=1, le=4094)] = 4094
     login: LoginSection | None = None
     options: dict[str, Any] = {}
     """Keys that the driver defines."""

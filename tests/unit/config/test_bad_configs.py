@@ -219,6 +219,8 @@ CASES = [
     (("vlans", "parking"), 150, "vlans.parking", "VLAN 150 is in the range for circuits (100-199)"),
     (("vlans", "parking"), 4095, "vlans.parking", "between 1 and 4094, got 4095"),
     ((*T, "native_vlan"), 100, "racks[0].tor.native_vlan", "VLAN 100 is in the range for circuits"),
+    ((*T, "most_vlans"), 101, "racks[0].tor.most_vlans", "is 101: with 100 for circuits, 102"),
+    ((*T, "most_vlans"), 0, "racks[0].tor.most_vlans", "must be at least 1, got 0"),
     ((*T, "native_vlan"), 4000, "racks[0].tor.native_vlan", "is the parking VLAN"),
     ((*T, "native_vlan"), 0, "racks[0].tor.native_vlan", "between 1 and 4094, got 0"),
     # --- policy
