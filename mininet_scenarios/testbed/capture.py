@@ -18,6 +18,7 @@ from mininet_scenarios.testbed.shell import TestbedError, member_environment
 
 _START_TIMEOUT_S: Final = 5.0
 _STOP_TIMEOUT_S: Final = 5.0
+_CATCH_UP_S: Final = 2.0
 _BUFFER_KIB: Final = 64 * 1024
 _FILE_HEADER: Final = struct.Struct("<IHHiIII")
 _FRAME_HEADER: Final = struct.Struct("<IIII")
@@ -131,7 +132,21 @@ class JointCapture:
         return tuple(sorted(every, key=lambda frame: frame.time_s))
 
 
+def _let_it_catch_up(process: subprocess.Popen[bytes]) -> None:
+    """Wait until it sleeps: what it has not read when it is told to end would be missing.
+
+    On a busy machine frames wait in its socket for the processor, and it is runnable meanwhile.
+    """
+    deadline = time.monotonic() + _CATCH_UP_S
+    while process.poll() is None and time.monotonic() < deadline:
+        state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        if state == "S":
+            return
+        time.sleep(0.005)
+
+
 def _stop(process: subprocess.Popen[bytes]) -> None:
+    _let_it_catch_up(process)
     process.send_signal(signal.SIGINT)
     try:
         process.wait(_STOP_TIMEOUT_S)

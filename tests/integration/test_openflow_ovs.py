@@ -60,7 +60,7 @@ from hydra.substrate import DualHomedVlan, SingleHomedOpenFlow, SingleHomedVlan
 from tests.integration.bare_switch import BareSwitch, bare_switch
 from tests.integration.conftest import CONFIGS
 from tests.unit.core.fabrics import circuit_between, path_of, state_of
-from tests.unit.core.sample_rules import reservation_rules
+from tests.unit.core.sample_rules import elephant_rules, reservation_rules
 
 pytestmark = pytest.mark.ovs
 METER = 5
@@ -103,6 +103,7 @@ def rules_of_a_vswitch(fabric: Fabric) -> list[FlowRule]:
         *emulated_rules(20, VlanId(4094), 3),
         *DualHomedVlan(fabric).tor_rules(),
         *reservation_rules(fabric, server, METER),
+        *elephant_rules(),
     ]
     return list({match_key(rule): rule for rule in rules}.values())
 
@@ -136,6 +137,8 @@ def human(name: str, value: int) -> str:
         return str(IPv4Address(value))
     if name in {"ipv6_src", "ipv6_dst"}:
         return str(IPv6Address(value))
+    if name in {"tcp_src", "tcp_dst"}:
+        return str(value)
     return hex(value)
 
 

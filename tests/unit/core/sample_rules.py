@@ -28,11 +28,16 @@ def every_rule(fabric: Fabric) -> Iterator[FlowRule]:
             yield from substrate.rules(datapath, state, {"h11", "h31"})
         yield from substrate.tor_rules()
         yield from reservation_rules(fabric, fabric.servers[0], 5)
-    yield from class_rules(
-        [Connection(ip_address("10.0.2.1"), 40000, 5201), Connection(ip_address("fd00::2"), 1, 2)]
-    )
+    yield from elephant_rules()
     yield divert_rule(RackId(1), 3)
     yield from emulated_rules(3, VlanId(100), 3)
+
+
+def elephant_rules() -> Iterator[FlowRule]:
+    """Of every kind that the class table has where circuits are for elephants."""
+    return class_rules(
+        [Connection(ip_address("10.0.2.1"), 40000, 5201), Connection(ip_address("fd00::2"), 1, 2)]
+    )
 
 
 def reservation_rules(fabric: Fabric, server: Server, meter: int) -> Iterator[FlowRule]:
