@@ -35,6 +35,7 @@ from apps.quarantine import Quarantine
 from apps.rounds import TURN, Rounds
 from apps.runner import Runner
 from apps.stats_poller import StatsPoller
+from apps.tor_counters import TorCounters
 from apps.tracing import Traces
 from apps.upkeep import Upkeep
 from hydra.agents import AgentService
@@ -116,6 +117,7 @@ class Controller:
         self._planner = Planner(fabric, policy)
         self._elephants = self._planning.elephant_watch()
         self._poller = StatsPoller(fabric, policy, self.fleet)
+        self._tor_counters = TorCounters(fabric, policy, self._devices)
         self._ledger = Ledger(fabric, journal, self.metrics, traces)
         self._agents = AgentDesk(fabric, policy.agents, self.state)
         self._quarantine = Quarantine(fabric, journal, policy.quarantine_s)
@@ -189,6 +191,7 @@ class Controller:
         self._thread.start()
         self._upkeep.announcer.start()
         self._poller.start()
+        self._tor_counters.start()
         self._prober.start()
         self._policing.start()
 
@@ -197,6 +200,7 @@ class Controller:
         self._policing.stop()
         self._prober.stop()
         self._poller.stop()
+        self._tor_counters.stop()
         self._upkeep.announcer.stop()
         self._devices.stop_waiting()
         if self._thread.is_alive():
@@ -418,11 +422,15 @@ class Controller:
         with self.metrics.stage("estimate"):
             backlog = self._agents.backlog_mbps(self._poller.counted)
             estimated = self._planning.estimate(self._elephants.elephants(rates + backlog))
-        troubles = {**self._poller.troubles(), **self._agents.troubles()}
+        troubles = {
+            **self._tor_counters.troubles(),
+            **self._poller.troubles(),
+            **self._agents.troubles(),
+        }
         return DemandReport(source, rates, estimated, age_s, stale, troubles, backlog)
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
-        return self._poller.port_rates_mbps()
+        return {**self._poller.port_rates_mbps(), **self._tor_counters.rates_mbps()}
 
     def _wanted(self, request: PlanRequest) -> DemandMatrix:
         """The request's demand, or the measured one; reserved pairs at least as reserved."""

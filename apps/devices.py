@@ -19,7 +19,9 @@ from hydra.roles import (
     Alarm,
     AlarmSource,
     Claimable,
+    CounterReader,
     OpticalSwitch,
+    PortCounters,
     PortVlans,
     Task,
     TaskBoard,
@@ -85,6 +87,18 @@ class _Slot(Generic[_DeviceT]):
         finally:
             self.lock.release()
 
+    def peek(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT | None:
+        """Ask a device that is connected and not in use; None: it is not. Raises DeviceError."""
+        if not self.lock.acquire(blocking=False):
+            return None
+        try:
+            return action(self.device) if self.connected else None
+        except DeviceError as error:
+            self._lost(error)
+            raise
+        finally:
+            self.lock.release()
+
     def keep(self) -> None:
         """Keep the session of a claimed device alive, unless it is in use anyway."""
         if not isinstance(self.device, Claimable) or not self.lock.acquire(blocking=False):
@@ -117,6 +131,10 @@ def _named(alarm: Alarm) -> str:
 def _claim(tor: TorSwitch) -> None:
     if isinstance(tor, Claimable):
         tor.claim()
+
+
+def _counters(tor: TorSwitch, ports: Collection[str]) -> Mapping[str, PortCounters] | None:
+    return tor.counters(ports) if isinstance(tor, CounterReader) else None
 
 
 def _answer(future: Future[_ResultT]) -> _ResultT | None:
@@ -221,6 +239,18 @@ class Devices:
         if slot is None:
             raise DeviceUnavailable(self._fabric.racks[rack].name, "not connected by OpenFlow")
         return slot.use(lambda device: device.link_up(ports))
+
+    def counters_age_s(self, rack: RackId) -> float | None:
+        """How old a ToR's port counters may be; None where its driver has none."""
+        slot = self._tors.get(rack)
+        if slot is None or not slot.device.capabilities.counters:
+            return None
+        return slot.device.capabilities.counters_age_s
+
+    def counters(self, rack: RackId) -> Mapping[str, PortCounters] | None:
+        """Of a ToR's optical ports; None while it is away, or in use."""
+        ports = [port.tor_port for port in self._fabric.ports_of(rack)]
+        return self._tors[rack].peek(lambda tor: _counters(tor, ports))
 
     def tasks(self, plane: PlaneId) -> tuple[Task, ...]:
         """What people were asked to do; nothing, for a device that needs none."""
