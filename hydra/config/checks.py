@@ -8,16 +8,14 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from ipaddress import ip_address
 from typing import Final
 
+from hydra.config.attachment import check_known, check_parking
 from hydra.config.devices import PlaneCheck, RackCheck, parse_endpoint
-from hydra.config.expand import LAST_VLAN, Expansion, check_vlan
-from hydra.config.patterns import suggest
+from hydra.config.expand import LAST_VLAN, Expansion
 from hydra.config.problems import ProblemLog
 from hydra.config.schema import (
     ControllerSection,
     Document,
     PolicySection,
-    RackEntry,
-    VSwitchEntry,
 )
 from hydra.config.source import Path
 from hydra.errors import Problem
@@ -35,113 +33,6 @@ _VLAN_RANGE = re.compile(r"\s*([0-9]+)\s*-\s*([0-9]+)\s*")
 
 
 # --- single sections ------------------------------------------------------------------------
-
-
-def check_substrate(document: Document, broken: frozenset[str], log: ProblemLog) -> None:
-    known = [kind.value for kind in SubstrateKind]
-    _check_known("substrate", document.substrate, known, ("substrate",), log)
-    if document.substrate in known and "racks" not in broken:
-        _check_attachment(document, SubstrateKind(document.substrate), log)
-    if "circuits" not in broken and document.circuits == "unidirectional":
-        log.add(
-            ("circuits",),
-            "unidirectional circuits can't be used on learning ToR switches: a ToR learns a "
-            "server on the circuit it hears it from and would send the answers back on that one, "
-            "which leads elsewhere; they need an OpenFlow substrate, and even there this release "
-            "plans both directions alike. Write `bidirectional`",
-        )
-
-
-_TWO_UPLINKS: Final = ("optical_port", "electrical_port")
-_ONE_UPLINK: Final = ("uplink_port",)
-_OPENFLOW_TOR: Final = "openflow"
-
-
-def _check_attachment(document: Document, substrate: SubstrateKind, log: ProblemLog) -> None:
-    """Whether racks and servers have the ports that the substrate attaches them by."""
-    tagging = substrate is not SubstrateKind.SINGLE_HOMED_OPENFLOW
-    for index, rack in enumerate(document.racks):
-        path: Path = ("racks", index)
-        _check_electrical_port(rack, substrate, path, log)
-        _check_tor_driver(rack, substrate, path, log)
-        has_vlan = rack.tor.native_vlan is not None
-        _check_presence(has_vlan, tagging, (*path, "tor", "native_vlan"), substrate, log)
-        for number, server in enumerate(rack.servers):
-            where: Path = (*path, "servers", number, "vswitch")
-            _check_presence(server.vswitch is not None, tagging, where, substrate, log)
-            if server.vswitch is not None and tagging:
-                _check_uplinks(server.vswitch, substrate, where, log)
-
-
-def _check_presence(
-    given: bool, wanted: bool, where: Path, substrate: SubstrateKind, log: ProblemLog
-) -> None:
-    if wanted and not given:
-        log.add(where, "is missing: substrate {} needs it", substrate.value)
-    if given and not wanted:
-        log.add(
-            where,
-            "does not belong on substrate {}: its ToRs do without VLANs on ports, and its servers "
-            "without vswitches",
-            substrate.value,
-        )
-
-
-def _check_uplinks(
-    vswitch: VSwitchEntry, substrate: SubstrateKind, where: Path, log: ProblemLog
-) -> None:
-    dual = substrate is SubstrateKind.DUAL_HOMED_VLAN
-    wanted, needless = (_TWO_UPLINKS, _ONE_UPLINK) if dual else (_ONE_UPLINK, _TWO_UPLINKS)
-    for key in wanted:
-        if getattr(vswitch, key) is None:
-            log.add((*where, key), "is missing: substrate {} needs it", substrate.value)
-    for key in needless:
-        if getattr(vswitch, key) is not None:
-            log.add(
-                (*where, key),
-                "does not belong on substrate {}, where a vswitch has {}",
-                substrate.value,
-                " and ".join(f"`{other}`" for other in wanted),
-            )
-
-
-def _check_tor_driver(
-    rack: RackEntry, substrate: SubstrateKind, path: Path, log: ProblemLog
-) -> None:
-    """Rules or VLANs: a ToR is driven by the one or the other."""
-    by_rules = substrate is SubstrateKind.SINGLE_HOMED_OPENFLOW
-    if (rack.tor.driver == _OPENFLOW_TOR) != by_rules:
-        log.add(
-            (*path, "tor", "driver"),
-            "{!r} can't drive the ToRs of substrate {}: {}",
-            rack.tor.driver,
-            substrate.value,
-            f"there, that is `{_OPENFLOW_TOR}`"
-            if by_rules
-            else "there, ports have VLANs, which OpenFlow does not set",
-        )
-
-
-def _check_electrical_port(
-    rack: RackEntry, substrate: SubstrateKind, path: Path, log: ProblemLog
-) -> None:
-    where: Path = (*path, "tor", "electrical_port")
-    given = rack.tor.electrical_port is not None
-    wanted = substrate is not SubstrateKind.DUAL_HOMED_VLAN and rack.kind == "rack"
-    if wanted and not given:
-        log.add(
-            where,
-            "is missing: on substrate {} servers reach the electrical network through their ToR",
-            substrate.value,
-        )
-    if given and not wanted:
-        log.add(
-            where,
-            "does not belong here: {}",
-            "a spine only joins circuits"
-            if rack.kind == "spine"
-            else f"on substrate {substrate.value} each server has an uplink of its own",
-        )
 
 
 def check_not_empty(document: Document, broken: frozenset[str], log: ProblemLog) -> None:
@@ -225,7 +116,7 @@ def _check_endpoint(text: str, path: Path, log: ProblemLog) -> tuple[str, int]:
 def check_policy(
     policy: PolicySection, algorithms: Collection[str], log: ProblemLog, warnings: ProblemLog
 ) -> None:
-    _check_known("algorithm", policy.algorithm, algorithms, ("policy", "algorithm"), log)
+    check_known("algorithm", policy.algorithm, algorithms, ("policy", "algorithm"), log)
     shortest = policy.drain.reads * policy.drain.interval_ms
     if policy.drain.bound_ms < shortest:
         log.add(
@@ -264,15 +155,10 @@ def check_drivers(
 ) -> None:
     for index, rack in enumerate(document.racks):
         path: Path = ("racks", index, "tor", "driver")
-        _check_known("ToR driver", rack.tor.driver, tor_drivers, path, log)
+        check_known("ToR driver", rack.tor.driver, tor_drivers, path, log)
     for index, plane in enumerate(document.planes):
         path = ("planes", index, "driver")
-        _check_known("optical driver", plane.driver, optical_drivers, path, log)
-
-
-def _check_known(kind: str, name: str, known: Collection[str], path: Path, log: ProblemLog) -> None:
-    if name not in known:
-        log.add(path, "unknown {} {!r}; {}", kind, name, suggest(name, sorted(known)))
+        check_known("optical driver", plane.driver, optical_drivers, path, log)
 
 
 # --- uniqueness -----------------------------------------------------------------------------
@@ -491,7 +377,7 @@ def check_vlans(
     """The range for circuits and the parking VLAN."""
     if "vlans" in broken:
         return _NO_VLANS, VlanId(0)
-    parking = _check_parking(document, log)
+    parking = check_parking(document, log)
     circuits = _read_vlan_range(document.vlans.circuits, log)
     if circuits is None:
         return _NO_VLANS, parking
@@ -532,17 +418,6 @@ def check_vlans(
     if "wiring" not in broken and not labels:
         _check_vlan_count(circuits, expansion, log)
     return circuits, parking
-
-
-def _check_parking(document: Document, log: ProblemLog) -> VlanId:
-    """The parking VLAN; 0 where there is none."""
-    where: Path = ("vlans", "parking")
-    parking = document.vlans.parking
-    if document.substrate in {kind.value for kind in SubstrateKind}:
-        substrate = SubstrateKind(document.substrate)
-        wanted = substrate is not SubstrateKind.SINGLE_HOMED_OPENFLOW
-        _check_presence(parking is not None, wanted, where, substrate, log)
-    return VlanId(0) if parking is None else check_vlan(parking, where, log)
 
 
 def _check_one_native_vlan(expansion: Expansion, log: ProblemLog) -> None:

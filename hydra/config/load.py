@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from hydra.config import addresses, checks
+from hydra.config import addresses, attachment, checks
 from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.config.expand import Expansion, expand
 from hydra.config.problems import ProblemLog
@@ -114,7 +114,7 @@ def _check_fabric(
     log: ProblemLog,
     warnings: ProblemLog,
 ) -> tuple[Addressing, VlanRange, VlanId]:
-    checks.check_substrate(document, broken, log)
+    attachment.check_substrate(document, broken, log)
     checks.check_not_empty(document, broken, log)
     checks.check_rack_kinds(document, log)
     checks.check_unique(expansion, log)
