@@ -34,7 +34,7 @@ ROUNDS = 10
 ENDS = ("h11", "h21")
 RIVALS = ("h12", "h22")
 RESERVATIONS = "/v1/reservations"
-ALL = socket.htons(3)
+ALL = 3
 PATIENCE_S = 20.0
 
 
@@ -71,9 +71,9 @@ class FirstFrame(threading.Thread):
     def __init__(self, ports: Sequence[str]) -> None:
         super().__init__(daemon=True)
         self.seen_unix_s = 0.0
-        self._taps = [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, ALL) for _ in ports]
+        self._taps = [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) for _ in ports]
         for port, tap in zip(ports, self._taps, strict=True):
-            tap.bind((port, 0))
+            tap.bind((port, ALL))  # not before: it would hear all interfaces
 
     def run(self) -> None:
         while not self.seen_unix_s:
