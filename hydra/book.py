@@ -178,17 +178,14 @@ class ReservationBook:
     # --- giving way -----------------------------------------------------------------------------
 
     def _give_way(self, one: Reservation, other: Reservation) -> None:
-        """What has circuits keeps them until ``other`` begins; what has none ends now.
-
-        So does best effort, which was promised nothing.
-        """
+        """What has circuits keeps them until ``other`` begins; what has none ends now."""
         reason = (
             f"gives way to a reservation of priority {other.priority}"
             if one.rank >= 0
             else f"best effort gives way to {other.service.value} reservations"
         )
         changed = replace(one, preempted_by=other.id, reason=reason)
-        if one.holds_capacity and one.rank >= 0:
+        if one.holds_capacity and other.state is not ReservationState.ACTIVATING:
             end = other.starts_unix_s
             changed = replace(changed, expires_unix_s=end, reason=f"{reason} at {moment(end)}")
             heapq.heappush(self._ends, (end, one.id))

@@ -47,12 +47,13 @@ def contest(
     steady: tuple[str, str],
     steady_mbps: float,
     greedy: tuple[str, str],
+    greedy_streams: int = 1,
 ) -> Iterator[Contest]:
     """TCP that offers ``steady_mbps`` for ``seconds``, from the first of two servers to the second;
     and, already under way, TCP as fast as it goes between two others.
     """
     both = seconds + 2 * _HEAD_START_S
-    with tcp_transfer(stage, *greedy, _GREEDY_PORT, both) as rival:
+    with tcp_transfer(stage, *greedy, _GREEDY_PORT, both, streams=greedy_streams) as rival:
         time.sleep(_HEAD_START_S)
         with tcp_transfer(stage, *steady, _STEADY_PORT, seconds, average_mbps=steady_mbps) as own:
             yield Contest(own, rival)

@@ -108,11 +108,15 @@ class Live:
 
 @contextmanager
 def live(
-    testbed: Testbed, directory: Path, policy: Mapping[str, Any] | None = None
+    testbed: Testbed,
+    directory: Path,
+    policy: Mapping[str, Any] | None = None,
+    changes: Mapping[str, Any] | None = None,
 ) -> Iterator[Live]:
-    """A controller with an empty journal and these changes to the shipped file's policy."""
+    """A controller with an empty journal and these changes to the shipped file, and its policy."""
     directory.mkdir(exist_ok=True)
     document = yaml.safe_load((CONFIGS / f"{testbed.fabric.name}.yaml").read_text())
+    document |= changes or {}
     document["controller"]["journal"] = str(directory / "journal.db")
     document["policy"] = {**document["policy"], **(policy or {})}
     config = directory / "fabric.yaml"

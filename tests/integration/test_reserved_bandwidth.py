@@ -6,30 +6,46 @@ import subprocess
 import time
 
 import pytest
+import yaml
 
+from apps.configuration import load_configuration
 from mininet_scenarios.contest import contest
+from mininet_scenarios.testbed import Testbed
 
-from .live import live, wait_until
+from .live import DEMO_CONFIG, live, wait_until
 
 pytestmark = pytest.mark.ovs
 SECONDS = 8.0
 ATTEMPTS = 3
-"""A machine that is busy with other things does not send 97 Mb/s at all."""
+"""A machine that is busy with other things does not always send as fast as its circuits go."""
+CIRCUIT_MBPS = 20.0
+"""A fifth of the demo's, for the same reason; `benchmarks.reserved` has the demo's own."""
+RESERVED_MBPS = 8.0
 
 
 @pytest.fixture(scope="module")
-def network(demo_testbed, tmp_path_factory):
-    with live(demo_testbed, tmp_path_factory.mktemp("reserved")) as running:
+def network(machine, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("reserved")
+    document = yaml.safe_load(DEMO_CONFIG.read_text())
+    planes = [{**plane, "rate_mbps": CIRCUIT_MBPS} for plane in document["planes"]]
+    changes = {"planes": planes, "electrical": {"rate_mbps": 2}}
+    path = directory / "demo.yaml"
+    path.write_text(yaml.safe_dump(document | changes, sort_keys=False))
+    slow = load_configuration(path)
+    with (
+        Testbed(slow.fabric, slow.controller, fdb_age_s=slow.policy.fdb_age_s) as testbed,
+        live(testbed, directory / "controller", changes=changes) as running,
+    ):
         yield running
 
 
 @pytest.fixture
 def reserve(network):
-    """Reserve 40 Mb/s between h11 and h21 until the end of the test."""
+    """Reserve bandwidth between h11 and h21 until the end of the test."""
     made = []
 
     def make(**more):
-        made.append(network.reserve("h11", "h21", 40, **more))
+        made.append(network.reserve("h11", "h21", RESERVED_MBPS, **more))
         assert made[-1]["state"] == "active", made[-1]["reason"]
         return made[-1]
 
@@ -49,9 +65,9 @@ def ofctl(command: str, bridge: str) -> str:
 
 
 def contend(network, reservation):
-    """(what h11 delivered of 40 Mb/s, what h12 took of the rest, what was reported meanwhile)"""
+    """(what h11 delivered, what h12 took of the rest, what was reported meanwhile)"""
     ends = {"steady": ("h11", "h21"), "greedy": ("h12", "h22")}
-    with contest(network.stage, SECONDS, steady_mbps=40, **ends) as under_way:
+    with contest(network.stage, SECONDS, steady_mbps=RESERVED_MBPS, **ends) as under_way:
         time.sleep(SECONDS - 2)
         delivery = network.get(f"/v1/reservations/{reservation['id']}/delivery")
         outcome = under_way.finish(SECONDS)
@@ -62,12 +78,13 @@ def test_a_reservation_is_kept_against_greedy_tcp_which_uses_the_rest(network, r
     reservation = reserve()
     for _ in range(ATTEMPTS):
         steady_mbps, greedy_mbps, delivery = contend(network, reservation)
-        if steady_mbps >= 0.95 * 40:
+        if steady_mbps >= 0.95 * RESERVED_MBPS:
             break
-    assert steady_mbps >= 0.95 * 40
-    assert greedy_mbps > 0.4 * 57, "what is left, as far as TCP gets through a meter"
-    assert delivery["promised_mbps"] == 40
-    assert delivery["there_mbps"] > 0.8 * 40
+    assert steady_mbps >= 0.95 * RESERVED_MBPS
+    left_mbps = 0.97 * CIRCUIT_MBPS - RESERVED_MBPS
+    assert greedy_mbps > 0.5 * left_mbps, "as far as TCP gets through a meter"
+    assert delivery["promised_mbps"] == RESERVED_MBPS
+    assert delivery["there_mbps"] > 0.8 * RESERVED_MBPS
     assert delivery["unheld"] == []
     assert network.get("/v1/drift") == {"items": [], "silent": []}
 

@@ -149,3 +149,13 @@ def test_classes_survive_a_restart_and_older_journals_have_shared_ones(fabric, t
     del records[0]["service"]
     old = ReservationBook.from_records(records[:1], fabric)
     assert old.get(kept[0].id).service is SHARED
+
+
+def test_best_effort_goes_on_until_what_it_gives_way_to_begins(book):
+    fill(book, BEST_EFFORT)
+    later = request(SHARED, 100.0, start_unix_s=60.0)
+    book.add("c", later, 5.0, Ground(max_hops=1))
+    (one,) = book.displaced("c")
+    assert (one.state, one.expires_unix_s, one.preempted_by) == (State.ACTIVE, 60.0, "c")
+    assert book.expired(59.0) == ()
+    assert book.expired(60.0) == (one.id,)

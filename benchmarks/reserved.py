@@ -1,0 +1,173 @@
+"""Reserved bandwidth on the demo's fabric: what is kept of it, and how soon it is there.
+
+``python -m benchmarks.reserved [--seconds N]`` (root). 40 Mb/s are reserved between h11 and h21 on
+a circuit of 100 Mb/s, and sent by TCP, against greedy TCP of four streams from h12 to h22 for a
+minute; beside it stands the same contest on the same circuit without a reservation. Before that,
+reservations are made and released while h11 sends to h21 all the time: from the request until the
+first frame leaves by a circuit, by part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import select
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from statistics import median
+
+import httpx
+
+from benchmarks._demo import demo_stage
+from benchmarks._report import Result, report
+from mininet_scenarios.contest import Outcome, contest
+from mininet_scenarios.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.stage import Stage
+from mininet_scenarios.testbed import testbed_lock
+
+RESERVED_MBPS = 40.0
+STREAMS = 4
+ROUNDS = 10
+ENDS = ("h11", "h21")
+RIVALS = ("h12", "h22")
+RESERVATIONS = "/v1/reservations"
+ALL = 3
+PATIENCE_S = 20.0
+
+
+@contextmanager
+def running() -> Iterator[tuple[Stage, httpx.Client, ControllerClient]]:
+    """The demo's data plane, with a controller on it."""
+    with testbed_lock(), demo_stage() as on, on.controller({}) as client:
+        url = f"http://{on.config['controller']['rest']}"
+        with httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
+            yield on, http, client
+
+
+def reserve(http: httpx.Client, seconds: int = 30) -> dict:
+    body = {"src": ENDS[0], "dst": ENDS[1], "bandwidth_mbps": RESERVED_MBPS}
+    answer = http.post(RESERVATIONS, json=body, headers={"Prefer": f"wait={seconds}"})
+    answer.raise_for_status()
+    return answer.json()
+
+
+def release(http: httpx.Client, reservation: dict) -> None:
+    path = f"{RESERVATIONS}/{reservation['id']}"
+    http.delete(path, headers={"Prefer": "wait=30"}).raise_for_status()
+
+
+def contend(on: Stage, seconds: float) -> Outcome:
+    ends = {"steady": ENDS, "greedy": RIVALS, "greedy_streams": STREAMS}
+    with contest(on, seconds, steady_mbps=RESERVED_MBPS, **ends) as under_way:
+        return under_way.finish(seconds)
+
+
+class FirstFrame(threading.Thread):
+    """Waits for the first IPv4 frame with a tag that leaves one of a ToR's optical ports."""
+
+    def __init__(self, ports: Sequence[str]) -> None:
+        super().__init__(daemon=True)
+        self.seen_unix_s = 0.0
+        self._taps = [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) for _ in ports]
+        for port, tap in zip(ports, self._taps, strict=True):
+            tap.bind((port, ALL))  # not before: it would hear all interfaces
+
+    def run(self) -> None:
+        while not self.seen_unix_s:
+            ready, _, _ = select.select(self._taps, (), (), PATIENCE_S)
+            if not ready:
+                return
+            for tap in ready:
+                if is_tagged_ipv4(tap.recv(64)):
+                    self.seen_unix_s = time.time()
+        for tap in self._taps:
+            tap.close()
+
+
+def is_tagged_ipv4(frame: bytes) -> bool:
+    """The kernel takes the tag off before a tap sees the frame, where a vswitch had it put on."""
+    at = 16 if frame[12:14] == b"\x81\x00" else 12
+    return frame[at : at + 2] == b"\x08\x00"
+
+
+def first_byte(on: Stage, http: httpx.Client, client: ControllerClient) -> dict[str, float]:
+    """ms from the request, by part."""
+    ports = [port.tor_port for port in on.fabric.ports_of(on.fabric.racks[0].id)]
+    watch = FirstFrame(ports)
+    watch.start()
+    asked_s = time.time()
+    body = {"src": ENDS[0], "dst": ENDS[1], "bandwidth_mbps": RESERVED_MBPS}
+    made = http.post(RESERVATIONS, json=body)
+    answered_s = time.time()
+    made.raise_for_status()
+    watch.join()
+    path = f"{RESERVATIONS}/{made.json()['id']}"
+    while http.get(path).json()["state"] == "activating":
+        time.sleep(0.01)
+    change = client.reconfigurations()[0]
+    began_s = change.started_unix_s or asked_s
+    steps = {
+        one.step: (one.started_ms, one.finished_ms) for one in change.timeline if not one.device
+    }
+    parts = {"POST until answered": (answered_s - asked_s) * 1000}
+    parts["until the first step"] = (began_s - answered_s) * 1000
+    for name, (started_ms, finished_ms) in steps.items():
+        parts[f"step {name}"] = finished_ms - started_ms
+    parts["POST until the first frame"] = (watch.seen_unix_s - asked_s) * 1000
+    release(http, made.json())
+    return parts
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each contest")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of request to first frame")
+    options = parser.parse_args(arguments)
+    results = []
+    with running() as (on, http, client):
+        rounds = []
+        with on.job(ENDS[0], "ping", ["ping", "-i", "0.002", on.address(ENDS[1])]):
+            time.sleep(1)
+            rounds = [first_byte(on, http, client) for _ in range(options.rounds)]
+        whole = median(one["POST until the first frame"] for one in rounds)
+        for part in rounds[0]:
+            ours = median(one.get(part, 0.0) for one in rounds)
+            results.append(
+                Result("request to first frame", part, "ms", "lower", ours, whole, "the whole")
+            )
+        client.reconfigure([PairDemand("r1", "r2", 80)])
+        without = contend(on, options.seconds)
+        reservation = reserve(http)
+        kept = contend(on, options.seconds)
+        release(http, reservation)
+    case = f"{RESERVED_MBPS:g} of 100 Mb/s, {options.seconds:g} s"
+    results += [
+        Result(
+            case,
+            "reserved, delivered",
+            "Mb/s",
+            "higher",
+            kept.steady.average_mbps,
+            without.steady.average_mbps,
+            "without a reservation",
+            0.95 * RESERVED_MBPS,
+        ),
+        Result(
+            case,
+            "best effort beside it",
+            "Mb/s",
+            "higher",
+            kept.greedy_mbps,
+            without.greedy_mbps,
+            "without a reservation",
+        ),
+    ]
+    report("reserved", results)
+    return 0 if all(one.meets_target for one in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
