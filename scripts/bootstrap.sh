@@ -42,6 +42,14 @@ declare -A NEEDS=(
   [/usr/bin/systemd-analyze]=systemd
 )
 
+# daemon that only tests start -> its unit
+declare -A ONLY_FOR_TESTS=(
+  [/usr/sbin/sshd]=ssh.service
+  [/usr/sbin/slurmctld]=slurmctld.service
+  [/usr/sbin/slurmd]=slurmd.service
+  [/usr/sbin/munged]=munge.service
+)
+
 say() { echo "bootstrap: $*"; }
 fail() { echo "bootstrap: $*" >&2; exit 1; }
 
@@ -60,19 +68,24 @@ install_debian_packages() {
   ((EUID == 0)) || fail "${missing[*]} must be installed: run this as root"
   say "installing Debian packages: ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
-  # Tests start an sshd of their own. One for everybody is not ours to open: where there was none,
-  # the package's must neither start now nor at the next boot.
-  local new_sshd=
-  [[ -e /usr/sbin/sshd ]] || new_sshd=yes
-  [[ -z $new_sshd ]] || systemctl --quiet mask --runtime ssh.service 2>/dev/null || true
+  # Tests start daemons of their own. Those for everybody are not ours to open: where there was
+  # none, the package's must neither start now nor at the next boot.
+  local new=() unit
+  for path in "${!ONLY_FOR_TESTS[@]}"; do
+    [[ -e $path ]] || new+=("${ONLY_FOR_TESTS[$path]}")
+  done
+  for unit in "${new[@]}"; do
+    systemctl --quiet mask --runtime "$unit" 2>/dev/null || true
+  done
   # Package lists may be absent (containers) or too old to match the archive any more.
   apt_install "${missing[@]}" ||
     { say "again, with fresh package lists" && apt-get -q update && apt_install "${missing[@]}"; } ||
     fail "apt-get could not install ${missing[*]}: its messages are above"
-  if [[ -n $new_sshd ]] && command -v systemctl >/dev/null; then
-    systemctl --quiet disable ssh.service 2>/dev/null || true
-    systemctl --quiet unmask --runtime ssh.service 2>/dev/null || true
-  fi
+  command -v systemctl >/dev/null || return 0
+  for unit in "${new[@]}"; do
+    systemctl --quiet disable "$unit" 2>/dev/null || true
+    systemctl --quiet unmask --runtime "$unit" 2>/dev/null || true
+  done
 }
 
 apt_install() {
