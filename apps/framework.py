@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import struct
+import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -49,6 +50,9 @@ LOG = logging.getLogger("hydra.framework")
 _HANDSHAKE_S = 10.0
 
 
+_STOPPING_LOOK_S = 0.01
+
+
 def _no_patch(**_modules: bool) -> None:
     """Stands in for ``hub.patch``: sockets, threads and select stay the system's own."""
 
@@ -65,16 +69,43 @@ def run_manager(arguments: list[str]) -> None:
 
     main = eventlet.getcurrent()
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        """Ryu swallows what is raised in its green threads: only the main one closes its apps."""
-        loop = eventlet.hubs.get_hub()
-        if eventlet.getcurrent() in (main, loop.greenlet):
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        """Only in the main green thread: others swallow it, and the hub would lose what it does."""
+        if eventlet.getcurrent() is main:
             raise KeyboardInterrupt
-        loop.schedule_call_global(0, main.throw, KeyboardInterrupt)
+        impatient = bool(signals)
+        signals.append(number)
+        eventlet.hubs.get_hub().schedule_call_global(0, leave if impatient else end)
 
+    def end() -> None:
+        hub.spawn(wind_up)
+
+    def wind_up() -> None:
+        """Ryu closes apps when it serves no switch any more, and a change under way needs them."""
+        for app in list(app_manager.AppManager.get_instance().applications.values()):
+            if isinstance(app, OpenFlowApp):
+                app.wind_up()
+        eventlet.hubs.get_hub().schedule_call_global(0, leave)
+
+    def leave() -> None:
+        main.throw(KeyboardInterrupt)
+
+    signals: list[int] = []
+    reader, writer = os.pipe()
+    for pipe in (reader, writer):
+        os.set_blocking(pipe, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    eventlet.spawn(_keep_empty, reader)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
     manager.main(args=arguments, prog="ryu-manager")
+
+
+def _keep_empty(pipe: int) -> None:
+    """What a signal writes here ends the hub's wait for events, so that it looks at its timers."""
+    while True:
+        eventlet.hubs.trampoline(pipe, read=True)
+        os.read(pipe, 4096)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +330,7 @@ class OpenFlowApp(app_manager.RyuApp):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._mailbox = HubMailbox()
+        self._stopping: threading.Thread | None = None
         self._application = self.compose(self._mailbox.post)
         self._events = self._application.events
         host, port = self._application.openflow_address
@@ -318,8 +350,16 @@ class OpenFlowApp(app_manager.RyuApp):
         self._mailbox.close()  # first: Ryu waits for this app's green threads before it closes it
         super().stop()
 
+    def wind_up(self) -> None:
+        """Stop the application; the hub goes on meanwhile, for what is under way."""
+        if self._stopping is None:
+            self._stopping = threading.Thread(target=self._application.stop, name="stopping")
+            self._stopping.start()
+        while self._stopping.is_alive():
+            hub.sleep(_STOPPING_LOOK_S)
+
     def close(self) -> None:
-        self._application.stop()
+        self.wind_up()
 
     @set_ev_cls(ofp_event.EventOFPStateChange, [MAIN_DISPATCHER, DEAD_DISPATCHER])
     def _state_changed(self, event: Any) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+
 import pytest
 
+from hydra.policy import Policy
 from mininet_scenarios.streams import paced_stream
 
 from .live import live, wait_until
@@ -46,6 +51,27 @@ def test_killed_in_each_phase(network, phase):
     assert network.planes_between("r3", "r4") != ()
     network.change("r1", "r2", "p1")
     assert network.planes_between("r1", "r2") == ("p1",)
+    assert network.everyone_reaches_everyone()
+
+
+def test_ctrl_c_in_the_middle_of_a_change_waits_for_its_end(network):
+    """It talks to switches until it is done, in far less time than one silent switch would take."""
+    network.change("r1", "r2", "p1")
+    body = {
+        "demand": [{"src": a, "dst": b, "mbps": 80} for a, b in (("r1", "r2"), ("r2", "r1"))],
+        "use_planes": ["p2"],
+        "racks": ["r1", "r2"],
+    }
+    change = network.api("POST", "/v1/reconfigurations", json=body).json()
+    while state_of(network, change) == "queued":
+        pass
+    started_s = time.monotonic()
+    os.killpg(network.process.pid, signal.SIGINT)
+    wait_until(lambda: not network.process.running, 30)
+    assert time.monotonic() - started_s < Policy().timeouts.vswitch_s
+    assert network.process.stop() == 0
+    network.process.start()
+    assert network.planes_between("r1", "r2") == ("p2",)
     assert network.everyone_reaches_everyone()
 
 

@@ -9,9 +9,13 @@ import pytest
 from mininet_scenarios.streams import paced_stream
 from mininet_scenarios.testbed import Testbed
 
-from .live import live, on_each_substrate
+from .live import live
 
-pytestmark = [pytest.mark.ovs, on_each_substrate]
+pytestmark = [
+    pytest.mark.ovs,
+    # ToRs that OpenFlow alone controls learn nothing, forget nothing and never flood.
+    pytest.mark.parametrize("shipped", ["demo", "single-homed"], indirect=True, scope="module"),
+]
 
 PACKETS_PER_S = 200
 
