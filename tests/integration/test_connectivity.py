@@ -16,10 +16,17 @@ ECHO = f"{ANY_ECHO} and not vlan"
 TAGGED = "vlan and (ip or ip6)"
 
 
-@pytest.fixture
-def network(demo_testbed, tmp_path):
-    with live(demo_testbed, tmp_path) as network:
+@pytest.fixture(scope="module")
+def running(demo_testbed, tmp_path_factory):
+    with live(demo_testbed, tmp_path_factory.mktemp("live")) as network:
         yield network
+
+
+@pytest.fixture
+def network(running):
+    """One controller for all of the module; each test leaves it as it was found."""
+    yield running
+    running.give_everything_back()
 
 
 def test_all_pairs_before_and_with_a_circuit(network):
@@ -80,6 +87,7 @@ def test_two_hops_over_two_planes(network):
     assert network.everyone_reaches_everyone()
 
 
+@pytest.mark.alike
 def test_every_pair_of_servers_with_and_without_circuits(network):
     pairs = list(combinations([server.name for server in network.fabric.servers], 2))
     assert len(pairs) == 28

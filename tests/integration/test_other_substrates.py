@@ -19,7 +19,10 @@ from .test_periodic import PERIODIC, hot_pair
 pytestmark = [
     pytest.mark.ovs,
     pytest.mark.parametrize(
-        "shipped", ["single-homed", "openflow-only"], indirect=True, scope="module"
+        "shipped",
+        [pytest.param("single-homed", marks=pytest.mark.alike), "openflow-only"],
+        indirect=True,
+        scope="module",
     ),
 ]
 POLICY = {"audit_interval_s": 0, "probe_interval_s": 0.4}
