@@ -15,9 +15,9 @@ expect.set_options(timeout=PATIENCE_MS)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--long",
+        "--every-substrate",
         action="store_true",
-        help="also run each test on every substrate, and kills in every phase (8 minutes more)",
+        help="also run on every substrate what does not depend on it (5 minutes more)",
     )
     group = parser.getgroup("device", "run the conformance suite against real hardware")
     group.addoption("--device-driver", metavar="NAME", help="an optical driver's name")

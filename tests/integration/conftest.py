@@ -19,15 +19,10 @@ DEMO_CONFIG = CONFIGS / "demo.yaml"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out, unless asked, what takes long or is the same on the other substrates."""
-    if config.getoption("--long"):
+    """Leave out, unless asked, what is the same on the other substrates."""
+    if config.getoption("--every-substrate"):
         return
-    left_out = [
-        item
-        for item in items
-        if item.get_closest_marker("long")
-        or (item.get_closest_marker("alike") and _is_repeated(item))
-    ]
+    left_out = [item for item in items if item.get_closest_marker("alike") and _is_repeated(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]

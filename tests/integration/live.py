@@ -65,6 +65,13 @@ class Live:
         """Give two racks a circuit on one of these planes; the finished reconfiguration."""
         return self.client.reconfigure([PairDemand(a, b, 80)], use_planes=planes or None)
 
+    def begin_change(self, a: str, b: str, plane: str) -> str:
+        """Ask for a circuit between two racks on this plane, touching no others; its number."""
+        return self.client.request([PairDemand(a, b, 80)], racks=(a, b), use_planes=(plane,))
+
+    def state_of(self, change: str) -> str:
+        return self.client.reconfiguration(change).state
+
     def devices_are_connected(self) -> bool:
         return all(device["connected"] for device in self.get("/v1/devices")["devices"])
 

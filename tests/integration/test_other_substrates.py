@@ -11,7 +11,7 @@ from hydra.substrate import substrate_of
 from mininet_scenarios.streams import paced_stream
 
 from .live import live, wait_until
-from .test_crash import consistent, state_of
+from .test_crash import consistent
 from .test_dead_direction import kill_direction
 from .test_drift import drift, flows, reconcile
 from .test_periodic import PERIODIC, hot_pair
@@ -77,14 +77,9 @@ def test_killed_while_a_pair_moves(network):
     assert network.reserve("r3", "r4")["state"] == "active"
     network.change("r1", "r2", "p1")
     dark = network.dark_frames()
-    body = {
-        "demand": [{"src": a, "dst": b, "mbps": 80} for a, b in (("r1", "r2"), ("r2", "r1"))],
-        "use_planes": ["p2"],
-        "racks": ["r1", "r2"],
-    }
     with paced_stream(network.stage, "h31", "h41", pps=500, payload_bytes=200, count=1500) as udp:
-        change = network.api("POST", "/v1/reconfigurations", json=body).json()
-        while state_of(network, change) not in ("moving", "gating", "activating", "done"):
+        change = network.begin_change("r1", "r2", "p2")
+        while network.state_of(change) not in ("moving", "gating", "activating", "done"):
             pass
         network.process.kill()
         assert network.everyone_reaches_everyone()
