@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
 PATIENCE_MS = 20_000
 """A busy machine."""
 expect.set_options(timeout=PATIENCE_MS)
+
+# A busy machine is no defect, and a submission meets what its author met: the same examples.
+_PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("repeatable", _PATIENT, derandomize=True)
+settings.register_profile("explore", _PATIENT, max_examples=2000)
+settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,6 +7,7 @@ one directory and on one port of the loopback interface; nothing of the system i
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -156,6 +157,13 @@ class Netconfd:
         self._processes[0].send_signal(number)
 
     @property
+    def _environment(self) -> dict[str, str]:
+        """With a home of its own: netconfd refuses to start when an end in the middle of a write
+        left half a file in ``~/.yuma``.
+        """
+        return os.environ | {"HOME": str(self._directory)}
+
+    @property
     def _socket(self) -> Path:
         return self._directory / "ncx.sock"
 
@@ -178,9 +186,17 @@ class Netconfd:
         log = self._directory / f"{Path(command[0]).name}.out"
         with log.open("ab") as output:
             process = subprocess.Popen(
-                command, stdout=output, stderr=output, stdin=subprocess.DEVNULL
+                command,
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                env=self._environment,
             )
         self._processes.append(process)
+
+    @property
+    def _logs(self) -> list[Path]:
+        return sorted([*self._directory.glob("*.out"), *self._directory.glob("*.log")])
 
     def _accepts(self) -> bool:
         with socket.socket() as probe:
@@ -191,7 +207,7 @@ class Netconfd:
         while not condition():
             ended = any(process.poll() is not None for process in self._processes)
             if ended or time.monotonic() > deadline:
-                logs = "\n".join(path.read_text() for path in sorted(self._directory.glob("*.out")))
+                logs = "\n".join(path.read_text() for path in self._logs)
                 raise NetconfdError(f"the NETCONF server does not start: {logs[-2000:]}")
             time.sleep(_POLL_S)
 

@@ -32,6 +32,18 @@ def test_a_server_that_ends_is_unavailable_and_found_again(tmp_path):
         transport.close()
 
 
+def test_what_an_earlier_server_left_half_written_is_not_met(tmp_path, monkeypatch):
+    left = tmp_path / ".yuma" / "startup-cfg-txid.txt"
+    left.parent.mkdir()
+    left.touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    directory = tmp_path / "netconfd"
+    directory.mkdir()
+    with Netconfd(directory) as server:
+        server.become_polatis(16)
+    assert left.read_text() == ""
+
+
 def test_a_peer_that_speaks_no_ssh_costs_one_time_out():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"

@@ -473,7 +473,12 @@ def test_successive_partial_plans_stay_sound(data):
     for _ in range(5):
         budget = data.draw(budgets(fabric))
         pinned_ports = {p for path_, _ in reserved.pinned for c in path_.circuits for p in _ends(c)}
-        budget = replace(budget, blocked_ports=budget.blocked_ports - pinned_ports)
+        per_pair = Counter((path_.src, path_.dst) for path_, _ in reserved.pinned)
+        budget = replace(
+            budget,
+            blocked_ports=budget.blocked_ports - pinned_ports,
+            paths_per_pair=max([budget.paths_per_pair, *per_pair.values()]),
+        )
         demand = data.draw(demands(n))
         result = plan_hydra_bfs(fabric, demand, current, reserved, budget)
         again = plan_hydra_bfs(fabric, demand.copy(), current, reserved, budget)
