@@ -14,8 +14,10 @@ bootstrap:  ## install what is missing: Debian packages, .venv, the project (roo
 demo: bootstrap  ## the main job on an emulated fabric: HydRA's Fig. 9 (root, a few minutes)
 	$(PYTHON) -m mininet_scenarios.demo
 
+# Open vSwitch is there once: its tests go one after another, and alone.
 test: lint  ## lint, then all tests, on real Open vSwitch and Mininet (root)
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -m "not ovs" -n 3 --dist loadfile
+	$(PYTHON) -m pytest -m ovs
 
 lint: bootstrap  ## formatting, lint, types and the direction of imports
 	$(PYTHON) -m ruff format --check .

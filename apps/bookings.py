@@ -157,11 +157,8 @@ class Bookings:
                 if server is None or server in switch.servers
             ]
             if ready.isdisjoint(switches):
-                names = self._substrate.owned()
-                who = ", ".join(names[datapath] for datapath in switches)
-                raise DeviceUnavailable(
-                    name, f"switch {who} is not connected: check its controller setting"
-                )
+                problems = map(self._upkeep.why_not_ready, switches)
+                raise DeviceUnavailable(name, "; ".join(problems))
 
     def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         """Make a held reservation one that stays, if it is still as it was ``seen``.

@@ -102,8 +102,11 @@ class Controller:
         post: Post,
         read_file: Callable[[], Loaded],
         traces: Traces | None = None,
+        give_up: Callable[[HydraError], None] = LOG.critical,
     ) -> None:
-        """``read_file`` reads the configuration file again, for :meth:`reload`."""
+        """``read_file`` reads the configuration file again, for :meth:`reload`; ``give_up`` ends
+        the process: this controller is one too many.
+        """
         fabric, policy = loaded.fabric, loaded.policy
         self._loaded = loaded
         self._read_file = read_file
@@ -130,6 +133,7 @@ class Controller:
             self._ledger,
             self._quarantine,
             self._policing,
+            give_up,
         )
         self._classifier = Classifier(
             fabric, self.fleet, self._agents.elephants, policy.timeouts.vswitch_s, policy.sharing
@@ -206,6 +210,7 @@ class Controller:
         if self._thread.is_alive():
             self._jobs.put(None)
             self._thread.join()
+        self._upkeep.mastership.stop()
         self._planner.close()
         self._runner.close()
         self._devices.close()
@@ -358,6 +363,8 @@ class Controller:
         return done
 
     def _audit(self) -> None:
+        if not self._upkeep.in_command:
+            return
         before = self._ledger.state
         self._auditor.audit()
         if self._ledger.state != before:

@@ -296,32 +296,40 @@ class Fleet:
             }
         )
 
-    def become_master(
+    def generations(
         self, datapaths: Collection[DatapathId], timeout_s: float
-    ) -> dict[DatapathId, str | None]:
-        """Fence off a controller that had these switches before (OpenFlow 1.3.5, section 6.3.6).
-
-        Each switch is asked for the generation that it knows, and told the next: whoever was its
-        master can't change its rules any more. Returns what stood in the way, as :meth:`apply`.
+    ) -> dict[DatapathId, int | str]:
+        """The generation that each switch knows (OpenFlow 1.3.5, section 6.3.6), or what stood in
+        the way of an answer.
         """
-        known = self._request(
+        answers = self._request(
             datapaths,
             lambda _datapath, _ports, xid: encode_role_request(ROLE_NO_CHANGE, 0, xid),
             timeout_s,
         )
-        generations = {
-            datapath: int.from_bytes(result, "big")
-            for datapath, result in known.items()
-            if isinstance(result, bytes)
+        return {
+            datapath: int.from_bytes(answer, "big") if isinstance(answer, bytes) else answer
+            for datapath, answer in answers.items()
         }
+
+    def become_master(
+        self, generations: Mapping[DatapathId, int], timeout_s: float
+    ) -> dict[DatapathId, str | None]:
+        """Fence off a controller that had these switches before, by a generation beyond its own.
+
+        Whoever was a switch's master can't change its rules any more. Returns what stood in the
+        way, as :meth:`apply`.
+        """
         told = self._request(
             generations,
-            lambda dp, _ports, xid: encode_role_request(ROLE_MASTER, generations[dp] + 1, xid),
+            lambda datapath, _ports, xid: encode_role_request(
+                ROLE_MASTER, generations[datapath], xid
+            ),
             timeout_s,
         )
         return {
             datapath: None if isinstance(result, bytes) else result
-            for datapath, result in {**known, **told}.items()
+            for datapath, result in told.items()
         }
 
     def ask_for_counters(self, questions: Collection[Question]) -> dict[Question, Future[bytes]]:

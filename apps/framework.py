@@ -45,6 +45,7 @@ with warnings.catch_warnings():
     from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 
 from apps.openflow import TAKEN_OVER
+from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.framework")
 _HANDSHAKE_S = 10.0
@@ -63,7 +64,8 @@ hub.patch = _no_patch  # before ryu.cmd.manager is imported, which calls it
 def run_manager(arguments: list[str]) -> None:
     """Ryu's own ``ryu-manager`` main, in a prepared process; SIGINT and SIGTERM end it.
 
-    Raises KeyboardInterrupt if that happens before Ryu's main loop runs.
+    Raises KeyboardInterrupt if that happens before Ryu's main loop runs, and the HydraError that
+    was given to :func:`give_up`.
     """
     from ryu.cmd import manager  # parses flags at import
 
@@ -99,6 +101,17 @@ def run_manager(arguments: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
     manager.main(args=arguments, prog="ryu-manager")
+    if _given_up:
+        raise _given_up[0]
+
+
+_given_up: list[HydraError] = []
+
+
+def give_up(error: HydraError) -> None:
+    """End the process as Ctrl-C does, and have it say why; callable from any thread."""
+    _given_up.append(error)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _keep_empty(pipe: int) -> None:

@@ -14,7 +14,14 @@ from pathlib import Path
 from apps import logs
 from apps.configuration import load_configuration
 from apps.controller import Controller
-from apps.framework import Application, OpenFlowApp, OpenFlowTls, Post, SwitchEvents
+from apps.framework import (
+    Application,
+    OpenFlowApp,
+    OpenFlowTls,
+    Post,
+    SwitchEvents,
+    give_up,
+)
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog, Limiter
 from apps.rest.server import RestServer, Tls
@@ -62,6 +69,7 @@ class HydraApplication:
             post,
             lambda: load_configuration(Path(loaded.source)),
             self._traces,
+            give_up,
         )
         self._webhooks = Webhooks(loaded.fabric, self._controller.events, journal)
         app = create_app(

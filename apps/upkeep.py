@@ -14,10 +14,11 @@ from apps.announcer import Announced, Announcer, reachable_on
 from apps.devices import Devices
 from apps.fleet import Fleet
 from apps.ledger import Ledger
+from apps.mastership import Mastership
 from apps.openflow import TAKEN_OVER
 from apps.policing import Policing
 from apps.quarantine import Quarantine
-from hydra.errors import DeviceError, DeviceUnavailable
+from hydra.errors import DeviceError, DeviceUnavailable, HeldElsewhere, HydraError
 from hydra.executor import Conditions, Execution
 from hydra.model import (
     Circuit,
@@ -80,7 +81,9 @@ class Upkeep:
         ledger: Ledger,
         quarantine: Quarantine,
         policing: Policing,
+        give_up: Callable[[HydraError], None],
     ) -> None:
+        """``give_up`` ends the controller: it is one too many."""
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
         self._owned = self._substrate.owned()
@@ -100,10 +103,14 @@ class Upkeep:
         self._ledger = ledger
         self._quarantine = quarantine
         self._policing = policing
+        self._give_up = give_up
+        self.in_command = False
+        """No other controller is at work: devices and switches may be touched."""
         self._lock = threading.Lock()
         self._synchronised: set[DatapathId] = set()
-        self._mastered: set[DatapathId] = set()
-        """Switches that know this controller as their master, since they connected."""
+        self.mastership = Mastership(
+            fleet, self._owned, policy.timeouts.vswitch_s, counts=not self._substrate.retags
+        )
         self._dead_uplinks: frozenset[str] = frozenset()
         self._uncertain_planes: set[PlaneId] = set()
         self._settled = False
@@ -139,12 +146,19 @@ class Upkeep:
         """It connected anew, with whatever rules it holds."""
         with self._lock:
             self._synchronised.discard(datapath)
-            self._mastered.discard(datapath)
+        self.mastership.forget(datapath)
 
     def ready_switches(self) -> frozenset[DatapathId]:
         """Connected, and holding exactly the rules that they should."""
         with self._lock:
             return frozenset(self._synchronised) & self._fleet.connected()
+
+    def why_not_ready(self, datapath: DatapathId) -> str:
+        if datapath in self._fleet.connected():
+            return (
+                f"switch {self._owned[datapath]} is being brought to the present state: ask again"
+            )
+        return f"switch {self._owned[datapath]} is not connected: check its controller setting"
 
     def on_circuits(self) -> frozenset[DatapathId]:
         """Steering switches that can send and receive on circuits now."""
@@ -176,7 +190,13 @@ class Upkeep:
         if not self._settled:
             return  # the devices come first; every connected switch is synchronised after
         known = [dp for dp in datapaths if self._is_ours(dp)]
-        self._become_master(known)
+        try:
+            self.mastership.take(known)
+        except HeldElsewhere as held:
+            LOG.error("%s: it is left alone", held)
+            for datapath in known:
+                self._retries.note(f"switch {datapath:#x}", well=False)
+            return
         self._policing.prepare([datapath for datapath in known if datapath in self._owned])
         changes = {datapath: self._all_rules(datapath) for datapath in known}
         errors = self._fleet.apply(changes, self._policy.timeouts.vswitch_s)
@@ -187,7 +207,7 @@ class Upkeep:
                 else:
                     LOG.error("switch %#x was not synchronised: %s", datapath, error)
                     if error == TAKEN_OVER:
-                        self._mastered.discard(datapath)
+                        self.mastership.forget(datapath)
                 self._retries.note(f"switch {datapath:#x}", error is None)
         self.update_dead_uplinks()
         self.announcer.announce(
@@ -217,17 +237,6 @@ class Upkeep:
             )
         spare = self._spares_relays_until_s is not None
         return [*wipe(spare_relays=spare), *map(Install, self.rules_for(datapath))]
-
-    def _become_master(self, datapaths: Collection[DatapathId]) -> None:
-        with self._lock:
-            new = [datapath for datapath in datapaths if datapath not in self._mastered]
-        errors = self._fleet.become_master(new, self._policy.timeouts.vswitch_s)
-        with self._lock:
-            for datapath, error in errors.items():
-                if error is None:
-                    self._mastered.add(datapath)
-                else:
-                    LOG.error("switch %#x did not take this controller: %s", datapath, error)
 
     def _uplink_down(self, server: Server) -> bool:
         """Known to be down, at either end; a switch that is silent says nothing."""
@@ -287,6 +296,10 @@ class Upkeep:
 
     def look_after(self) -> None:
         """Reconcile once at the start; afterwards open again what was lost, and tidy up."""
+        if not self.in_command:
+            self._take_command()
+        if not self.in_command:
+            return
         if not self._reconciled:
             self._reconcile()
             return
@@ -307,6 +320,22 @@ class Upkeep:
         if due:
             self.synchronise(due)
         self._tidy_relays_if_due()
+
+    def _take_command(self) -> None:
+        """Before anything is touched, a switch has to say that nobody else commands it."""
+        if self._substrate.retags:
+            self.in_command = True  # the claims on ToRs have seen to that
+            return
+        self._fleet.await_connected(self._owned, _CONNECT_S)
+        connected = self._fleet.connected() & self._owned.keys()
+        try:
+            self.mastership.take(connected)
+        except HeldElsewhere as error:
+            self._give_up(HydraError(f"a controller is at work on this fabric already: {error}"))
+            return
+        self.in_command = bool(connected)
+        if self.in_command:
+            self.mastership.start()
 
     def _tidy_relays_if_due(self) -> None:
         """Once every switch is brought to the state, or has had its time."""

@@ -231,7 +231,7 @@ def test_a_switch_that_is_not_connected(network):
         assert network.everyone_reaches_everyone()
     finally:
         subprocess.run(["ovs-vsctl", "set-controller", bridge, target], check=True)
-    wait_until(lambda: not gone())
+    wait_until(lambda: not gone() and network.api("GET", "/readyz").status_code == 200)
     assert network.reserve("h11", "h21")["state"] == "active"
 
 

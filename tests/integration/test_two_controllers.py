@@ -167,6 +167,25 @@ def test_a_second_controller_is_refused_with_one_error(network, tmp_path):
     assert network.everyone_reaches_everyone()
 
 
+@pytest.mark.parametrize("shipped", ["openflow-only"], indirect=True)
+def test_a_second_one_on_another_host_leaves_openflow_tors_to_the_first(network, tmp_path):
+    """Nothing but OpenFlow keeps them apart: other addresses, another journal, the same ToRs."""
+    port = 6699
+    for rack in network.fabric.racks:
+        targets = ["tcp:127.0.0.1:6653", f"tcp:127.0.0.1:{port}"]
+        subprocess.run(["ovs-vsctl", "set-controller", rack.tor.bridge, *targets], check=True)
+    wait_until(lambda: network.api("GET", "/readyz").status_code == 200, 20)
+    elsewhere = {"openflow": f"127.0.0.1:{port}", "rest": "127.0.0.1:8099"}
+    done = start_another(network, tmp_path, journal=str(tmp_path / "other.db"), **elsewhere)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert "a controller is at work on this fabric already: r" in last
+    assert "another controller commands it" in last
+    assert network.planes_between("r1", "r2") == ("p1",)
+    assert network.reserve("r3", "r4")["state"] == "active"
+    assert network.everyone_reaches_everyone()
+
+
 @contextmanager
 def master_of(network, server):
     """Take a vswitch over as another controller would, on a real connection from it."""

@@ -339,15 +339,16 @@ def tells_generations(generation):
     return answer
 
 
-def test_a_master_comes_with_the_next_generation(fleet):
+def test_generations_are_read_and_told(fleet):
     first = Switch(fleet, V1, tells_generations(41))
     fresh = Switch(fleet, V2, tells_generations(2**64 - 1))
-    assert fleet.become_master([V1, V2], 1.0) == {V1: None, V2: None}
+    assert fleet.generations([V1, V2], 1.0) == {V1: 41, V2: 2**64 - 1}
+    assert fleet.become_master({V1: 42, V2: 0}, 1.0) == {V1: None, V2: None}
     told = [struct.unpack("!IxxxxQ", switch.sent[-1][8:]) for switch in (first, fresh)]
-    assert told == [(2, 42), (2, 0)], "2**64 - 1 stands for no generation yet"
+    assert told == [(2, 42), (2, 0)]
 
 
 def test_a_switch_that_does_not_answer_has_no_new_master(fleet):
     Switch(fleet, V1)
-    errors = fleet.become_master([V1, V2], 0.05)
+    errors = fleet.become_master({V1: 1, V2: 1}, 0.05)
     assert errors == {V1: "no answer within 0.05 s: outcome unknown", V2: "not connected"}

@@ -1,0 +1,114 @@
+"""Two controllers at one switch, which keeps the generation as OpenFlow says."""
+
+from __future__ import annotations
+
+import struct
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from apps.fleet import Fleet
+from apps.framework import PortInfo
+from apps.mastership import NO_GENERATION, Mastership
+from apps.openflow import ROLE_MASTER, TAKEN_OVER
+from hydra.errors import HeldElsewhere
+from tests.unit.core.fabrics import small_fabric
+
+FABRIC = small_fabric(racks=2, planes=1, servers=1)
+V1 = FABRIC.servers[0].vswitch.datapath_id
+
+
+class SharedSwitch:
+    """A switch with several controllers (OpenFlow 1.3.5, section 6.3.6)."""
+
+    def __init__(self):
+        self.generation = NO_GENERATION
+        self.master = None
+
+    def serve(self, fleet):
+        fleet.switch_connected(V1, _Connection(self, fleet), {1: PortInfo(1, "host", True)})
+
+
+class _Connection:
+    def __init__(self, switch, fleet):
+        self.switch, self.fleet = switch, fleet
+
+    def send(self, message):
+        xid, role, told = struct.unpack("!4xIIxxxxQ", message)
+        if role == ROLE_MASTER:
+            if self.switch.generation != NO_GENERATION and told < self.switch.generation:
+                self.fleet.error_replied(V1, xid, TAKEN_OVER)
+            else:
+                self.switch.generation, self.switch.master = told, self.fleet
+        self.fleet.role_replied(V1, xid, self.switch.generation)
+
+
+@contextmanager
+def commanding(switch, *, counts=True):
+    fleet = Fleet(FABRIC, lambda function: function())
+    switch.serve(fleet)
+    mastership = Mastership(fleet, {V1: "h11"}, 1.0, counts=counts)
+    try:
+        mastership.take([V1])
+        mastership.start()
+        yield mastership, fleet
+    finally:
+        mastership.stop()
+
+
+def test_a_fresh_switch_is_taken_at_once():
+    switch = SharedSwitch()
+    started = time.monotonic()
+    with commanding(switch) as (_, fleet):
+        assert time.monotonic() - started < 1
+        assert switch.master is fleet
+
+
+def test_a_living_master_is_left_alone():
+    switch = SharedSwitch()
+    with commanding(switch) as (_, first):
+        with (
+            pytest.raises(HeldElsewhere, match="h11: another controller commands it"),
+            commanding(switch),
+        ):
+            pass
+        assert switch.master is first
+
+
+def test_one_that_ended_is_followed_and_takes_nothing_back():
+    switch = SharedSwitch()
+    with commanding(switch) as (old, _):
+        old.stop()
+        with commanding(switch) as (_, second):
+            assert switch.master is second
+            old.forget(V1)
+            old.take([V1])
+            assert switch.master is second
+
+
+def test_one_that_was_only_stopped_hears_that_it_is_not_the_master_any_more(caplog):
+    switch = SharedSwitch()
+    with commanding(switch) as (_, first):
+        switch.generation += 1 << 16  # as somebody else told it
+        deadline = time.monotonic() + 5
+        while TAKEN_OVER not in caplog.text:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert first.generations([V1], 1.0) == {V1: switch.generation}
+
+
+def test_its_own_switch_comes_back_without_delay():
+    switch = SharedSwitch()
+    with commanding(switch) as (mastership, fleet):
+        mastership.forget(V1)
+        switch.serve(fleet)
+        started = time.monotonic()
+        mastership.take([V1])
+        assert time.monotonic() - started < 1
+
+
+def test_where_devices_are_claimed_the_later_one_wins_at_once():
+    switch = SharedSwitch()
+    with commanding(switch, counts=False), commanding(switch, counts=False) as (_, second):
+        assert switch.master is second
