@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from mininet_scenarios.testbed import testbed_lock
 
 CHROMIUM = "/usr/bin/chromium"
 PATIENCE_MS = 20_000
@@ -20,12 +23,17 @@ settings.register_profile("explore", _PATIENT, max_examples=2000)
 settings.load_profile("repeatable")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers have an Open vSwitch of their own, but not processors: others wait for all of them."""
+    if hasattr(config, "workerinput"):
+        return
+    if any("own_network" in worker for worker in config.getoption("tx")):
+        stack = ExitStack()
+        stack.enter_context(testbed_lock())
+        config.add_cleanup(stack.close)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--every-substrate",
-        action="store_true",
-        help="also run on every substrate what does not depend on it (5 minutes more)",
-    )
     group = parser.getgroup("device", "run the conformance suite against real hardware")
     group.addoption("--device-driver", metavar="NAME", help="an optical driver's name")
     group.addoption("--device-address", metavar="ADDRESS", help="as in planes[].address")

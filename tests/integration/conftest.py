@@ -18,20 +18,6 @@ CONFIGS = REPOSITORY / "configs"
 DEMO_CONFIG = CONFIGS / "demo.yaml"
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out, unless asked, what is the same on the other substrates."""
-    if config.getoption("--every-substrate"):
-        return
-    left_out = [item for item in items if item.get_closest_marker("alike") and _is_repeated(item)]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
-
-
-def _is_repeated(item: pytest.Item) -> bool:
-    return isinstance(item, pytest.Function) and item.callspec.params["shipped"] != "demo"
-
-
 @pytest.fixture(scope="session")
 def machine() -> Iterator[None]:
     """This session has the machine's Open vSwitch for itself."""

@@ -33,14 +33,7 @@ def network(running):
 
 
 @pytest.mark.parametrize(
-    "fault",
-    [
-        FaultKind.REFUSE,
-        *(
-            pytest.param(fault, marks=pytest.mark.alike)
-            for fault in (FaultKind.SILENT, FaultKind.NO_LIGHT, FaultKind.MUTE)
-        ),
-    ],
+    "fault", [FaultKind.REFUSE, FaultKind.SILENT, FaultKind.NO_LIGHT, FaultKind.MUTE]
 )
 def test_a_plane_that_fails_is_passed_over(network, fault):
     network.testbed.ocs("p1").admin.fault(fault)
@@ -52,7 +45,6 @@ def test_a_plane_that_fails_is_passed_over(network, fault):
     assert network.everyone_reaches_everyone()
 
 
-@pytest.mark.alike
 def test_both_planes_refuse(network):
     for plane in ("p1", "p2"):
         network.testbed.ocs(plane).admin.fault(FaultKind.REFUSE)
@@ -64,14 +56,12 @@ def test_both_planes_refuse(network):
     assert network.everyone_reaches_everyone()
 
 
-@pytest.mark.alike
 def test_a_lost_reply_is_settled_by_reading_back(network):
     network.testbed.ocs("p1").admin.fault(FaultKind.LOSE_REPLY, times=1)
     assert network.reserve("r1", "r2")["state"] == "active"
     assert network.reaches("h11", "h21")
 
 
-@pytest.mark.alike
 def test_planes_that_are_down(network):
     for plane in ("p1", "p2"):
         network.testbed.ocs(plane).admin.fault(FaultKind.DEAD)
@@ -86,7 +76,6 @@ def test_planes_that_are_down(network):
     assert network.everyone_reaches_everyone()
 
 
-@pytest.mark.alike
 def test_an_ocs_that_dies_with_a_circuit(network):
     """Its mirrors stand, so its circuit stays in use; what is new goes to the other plane."""
     first = network.reserve("r1", "r2")
@@ -114,7 +103,6 @@ def test_an_ocs_that_dies_with_a_circuit(network):
     assert network.everyone_reaches_everyone()
 
 
-@pytest.mark.alike
 def test_what_nobody_reserved_stays_on_an_ocs_that_died(network):
     def ask(src, dst, **options):
         body = {"demand": [{"src": src, "dst": dst, "mbps": 80}], **options}
@@ -144,7 +132,6 @@ def kept_path(network, reservation):
     return tuple(hop["plane"] for hop in found["path"]["hops"])
 
 
-@pytest.mark.alike
 def test_somebody_elses_cross_connect_is_left_alone(network):
     ocs = network.testbed.ocs("p1").admin
     ocs.block_port(1)
@@ -195,7 +182,6 @@ def test_a_killed_controller_is_not_missed(network):
     assert network.get(f"/v1/reservations/{reservation['id']}")["state"] == "active"
 
 
-@pytest.mark.alike
 def test_the_data_plane_outlives_a_stopped_controller(network):
     network.reserve("r1", "r2")
     assert network.process.stop() == 0
@@ -235,7 +221,6 @@ def test_a_switch_that_is_not_connected(network):
     assert network.reserve("h11", "h21")["state"] == "active"
 
 
-@pytest.mark.alike
 def test_ctrl_c_ends_it_cleanly(network):
     os.kill(network.process.pid, signal.SIGINT)
     wait_until(lambda: not network.process.running)

@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.ovs,
     pytest.mark.parametrize(
         "shipped",
-        [pytest.param("single-homed", marks=pytest.mark.alike), "openflow-only"],
+        ["single-homed", "openflow-only"],
         indirect=True,
         scope="module",
     ),

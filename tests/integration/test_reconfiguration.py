@@ -8,7 +8,7 @@ from mininet_scenarios.streams import paced_stream
 
 from .live import live, on_each_substrate
 
-pytestmark = [pytest.mark.ovs, on_each_substrate]
+pytestmark = [pytest.mark.ovs, pytest.mark.alone, on_each_substrate]
 
 ORDER = ["divert", "drain", "move", "carrier", "announce", "probe", "activate"]
 
@@ -56,7 +56,6 @@ def test_order_on_the_wire_and_no_loss(network):
     assert len(runs) == 1 + len(records), runs
 
 
-@pytest.mark.alike
 def test_an_unaffected_pair_loses_nothing(network):
     assert network.reserve("r3", "r4")["state"] == "active"
     network.change("r1", "r2", "p1")
@@ -69,7 +68,6 @@ def test_an_unaffected_pair_loses_nothing(network):
     assert network.client.path_between("r3", "r4") == before
 
 
-@pytest.mark.alike
 def test_rules_beyond_the_fabric_are_pushed_and_removed(demo_testbed, tmp_path):
     with live(demo_testbed, tmp_path / "padded", {"emulated_rules": 400}) as network:
         for plane in ("p1", "p2", "p1"):
@@ -77,7 +75,6 @@ def test_rules_beyond_the_fabric_are_pushed_and_removed(demo_testbed, tmp_path):
         assert network.reaches("h11", "h21")
 
 
-@pytest.mark.alike
 def test_a_dry_run_changes_nothing(network):
     demand = [{"src": "r1", "dst": "r4", "mbps": 50}]
     answer = network.api("POST", "/v1/plan", json={"demand": demand})

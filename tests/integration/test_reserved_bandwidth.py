@@ -14,7 +14,7 @@ from mininet_scenarios.testbed import Testbed
 
 from .live import DEMO_CONFIG, live, wait_until
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.alone]
 SECONDS = 8.0
 ATTEMPTS = 3
 """A machine that is busy with other things does not always send as fast as its circuits go."""

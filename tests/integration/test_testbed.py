@@ -17,7 +17,7 @@ from mininet_scenarios.testbed.shell import run
 
 from . import static_rules as rules
 
-pytestmark = pytest.mark.ovs
+pytestmark = [pytest.mark.ovs, pytest.mark.alone]
 
 CIRCUIT_VLAN = VlanId(100)
 
