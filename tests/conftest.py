@@ -24,7 +24,7 @@ settings.load_profile("repeatable")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Workers have an Open vSwitch of their own, but not processors: others wait for all of them."""
+    """Workers have an Open vSwitch of their own, but no processors: others wait for them all."""
     if hasattr(config, "workerinput"):
         return
     if any("own_network" in worker for worker in config.getoption("tx")):
