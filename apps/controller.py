@@ -634,6 +634,10 @@ class Controller:
         """Raises UnknownName."""
         return self._policing.delivery(self._ledger.reservation(reservation_id))
 
+    def deliveries(self) -> Sequence[Delivery]:
+        """Of all that have, or are getting, circuits."""
+        return self._policing.deliveries(self._ledger.active())
+
     def usage(self, owner: str) -> Usage:
         """What a tenant has, to be held against its quota."""
         return self._ledger.usage(owner)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -39,6 +39,7 @@ from hydra.policing import (
     Claim,
     Flow,
     Holdings,
+    Link,
     Tally,
     claim_rules,
     electrical_rule,
@@ -70,6 +71,29 @@ class _Table:
     meters: Mapping[Claim, int] = field(default_factory=dict)
     tallies: Mapping[Tally, int] = field(default_factory=dict)
     electrical: frozenset[Claim] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """Who has to do with what."""
+
+    by_reservation: Mapping[str, Sequence[Flow]] = field(default_factory=dict)
+    by_tally: Mapping[Tally, Sequence[Flow]] = field(default_factory=dict)
+    senders: Mapping[Link, Collection[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, held: Holdings) -> _Shared:
+        by_reservation: defaultdict[str, list[Flow]] = defaultdict(list)
+        by_tally: defaultdict[Tally, list[Flow]] = defaultdict(list)
+        senders: defaultdict[Link, set[str]] = defaultdict(set)
+        for flow in held.flows:
+            by_reservation[flow.reservation].append(flow)
+            for tally in flow.tallies:
+                by_tally[tally].append(flow)
+        for claim, links in held.routes.items():
+            for link in links:
+                senders[link].add(claim.sender)
+        return cls(by_reservation, by_tally, senders)
 
 
 class _Rates:
@@ -120,6 +144,7 @@ class Policing:
         """Freed of the meters of an earlier controller since they were synchronised."""
         self._lock = threading.Lock()
         self._holdings = Holdings()
+        self._shared = _Shared()
         self._tables: Mapping[DatapathId, _Table] = {}
         self._allowed_mbps: dict[Claim, float] = {}
         self._unmetered: dict[DatapathId, str] = {}
@@ -173,6 +198,7 @@ class Policing:
         after = {dp: _numbered(table, before.get(dp, _Table())) for dp, table in self._sort(wanted)}
         with self._lock:
             self._holdings, self._tables = wanted, after
+            self._shared = _Shared.of(wanted)
             self._rates.keep_only(wanted.tallies)
             self._allowed_mbps = shares(wanted, {})
         return before, after
@@ -361,16 +387,22 @@ class Policing:
 
     def delivery(self, reservation: Reservation) -> Delivery:
         """What ``reservation`` gets, as last read."""
+        (one,) = self.deliveries([reservation])
+        return one
+
+    def deliveries(self, reservations: Iterable[Reservation]) -> tuple[Delivery, ...]:
+        """What each of them gets, as last read."""
         with self._lock:
-            flows = [one for one in self._holdings.flows if one.reservation == reservation.id]
-            there = [flow for flow in flows if flow.source == reservation.src_rack]
-            back = [flow for flow in flows if flow.source != reservation.src_rack]
-            return Delivery(
-                reservation,
-                self._delivered_mbps(there),
-                self._delivered_mbps(back),
-                self._unheld(flows),
-            )
+            return tuple(map(self._delivery, reservations))
+
+    def _delivery(self, reservation: Reservation) -> Delivery:
+        flows = self._shared.by_reservation.get(reservation.id, ())
+        return Delivery(
+            reservation,
+            self._delivered_mbps(one for one in flows if one.source == reservation.src_rack),
+            self._delivered_mbps(one for one in flows if one.source != reservation.src_rack),
+            self._unheld(flows),
+        )
 
     def _delivered_mbps(self, flows: Iterable[Flow]) -> float | None:
         """None: not known yet. What counts for several reservations is theirs in proportion."""
@@ -383,7 +415,7 @@ class Policing:
         return total_mbps
 
     def _part(self, flow: Flow, tally: Tally) -> float:
-        sharing = [one for one in self._holdings.flows if tally in one.tallies]
+        sharing = self._shared.by_tally[tally]
         promised_mbps = sum(one.mbps for one in sharing)
         return flow.mbps / promised_mbps if promised_mbps else 1 / len(sharing)
 
@@ -391,7 +423,7 @@ class Policing:
         """Servers whose vswitches hold nothing back from these flows' circuits."""
         routes = self._holdings.routes
         links = {link for flow in flows for claim in flow.claims for link in routes[claim]}
-        senders = {claim.sender for claim, met in routes.items() if not links.isdisjoint(met)}
+        senders = {name for link in links for name in self._shared.senders.get(link, ())}
         metered = self._tables.keys() - self._unmetered.keys()
         return tuple(name for name in sorted(senders) if self._datapath(name) not in metered)
 

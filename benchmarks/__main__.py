@@ -9,6 +9,7 @@ from benchmarks import (
     dashboard,
     detection,
     fuzz_codecs,
+    kills,
     matchings,
     multihop,
     netconf,
@@ -27,6 +28,7 @@ from benchmarks import (
     statistics,
     sweep,
     topology,
+    undisturbed,
 )
 
 BENCHMARKS = (
@@ -43,12 +45,14 @@ BENCHMARKS = (
     reaction,
     retag,
     rest,
+    undisturbed,
     reserved,
     dashboard,
     calendars,
     cross_connects,
     netconf,
     fuzz_codecs,
+    kills,
     probing,
     processor,
     detection,

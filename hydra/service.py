@@ -259,6 +259,9 @@ class ReservationService(Protocol):
     def delivery(self, reservation_id: str) -> Delivery:
         """What it gets beside what it was promised. Raises UnknownName."""
 
+    def deliveries(self) -> Sequence[Delivery]:
+        """The same of all that have, or are getting, circuits."""
+
     def usage(self, owner: str) -> Usage:
         """What a tenant has, to be held against its quota."""
 

@@ -381,6 +381,10 @@ class Delivery(Document):
     )
 
 
+class Deliveries(Document):
+    deliveries: list[Delivery]
+
+
 class ReservationPreview(Document):
     """What a reservation would become."""
 

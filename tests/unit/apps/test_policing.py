@@ -241,6 +241,7 @@ def test_what_counts_for_two_is_theirs_in_proportion(policing, vswitches, clock)
 
     for _ in range(2):
         a_second(policing, clock, traffic)
+    assert [d.reservation for d in policing.deliveries([other, one])] == [other, one]
     assert policing.delivery(one).there_mbps == pytest.approx(30.0)
     assert policing.delivery(other).there_mbps == pytest.approx(10.0)
 

@@ -58,19 +58,15 @@ class Play:
             if self.chance.random() < 0.7:  # else the conductor is late
                 self.keep_time()
             step()
-            broken = self.referee.broken(self.from_now_on())
+            broken = self.referee.broken(self.promises(), self.now)
             assert not broken, f"promised twice: {broken}"
         return self.counts
 
     def booked(self):
         return [one for one in self.book if one.is_booked]
 
-    def from_now_on(self):
-        """What is promised from this moment on: what has passed can't be had twice any more."""
-        promised = [self.referee.promise(one) for one in self.booked()]
-        return [
-            replace(one, start=max(one.start, self.now)) for one in promised if one.end > self.now
-        ]
+    def promises(self):
+        return [self.referee.promise(one) for one in self.booked()]
 
     def snapshot(self):
         return {one.id: one for one in self.book}
@@ -236,7 +232,7 @@ class Play:
         }
         if rank is None:
             assert not displaced
-        beside = self.from_now_on()
+        beside = self.promises()
         for name in displaced:
             old, one = before[name], after[name]
             best_effort = old.service is ServiceClass.BEST_EFFORT
@@ -247,9 +243,8 @@ class Play:
             else:
                 assert one.state is State.PREEMPTED
             kept = [other for other in beside if other.id != name]
-            assert self.referee.broken([*kept, self.referee.promise(old, self.now)]), (
-                f"need not have given way: {old}"
-            )
+            both = [*kept, self.referee.promise(old, self.now)]
+            assert self.referee.broken(both, self.now), f"need not have given way: {old}"
 
     def check_alternatives(self, request, ground, error):
         """What a refusal offers is there to be had, and no lower rate than it has to be."""

@@ -4,7 +4,7 @@ It shares no code with :mod:`hydra.calendar` and :mod:`hydra.admission`, and kno
 was promised to whom. Every path of a fabric is written down once, with what it clashes with.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, nextafter
 
@@ -118,8 +118,9 @@ class Referee:
             for circuit in self.circuits[path]
         )
 
-    def broken(self, promised):
-        """Those that can't have what they were promised beside the others."""
+    def broken(self, promised, now=-inf):
+        """Those that can't have what they were promised beside the others, from ``now`` on."""
+        promised = [replace(one, start=max(one.start, now)) for one in promised if one.end > now]
         return [
             one
             for one in promised

@@ -320,6 +320,9 @@ class FakeService:
     def delivery(self, reservation_id: str):
         return Delivery(self.reservation(reservation_id), 38.5, None, ("h12",))
 
+    def deliveries(self):
+        return [self.delivery(one.id) for one in self.reservations() if one.holds_capacity]
+
     def usage(self, owner):
         with self._lock:
             return self._book.usage(owner, CREATED_UNIX_S)

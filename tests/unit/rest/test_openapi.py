@@ -13,6 +13,7 @@ ROUTES = {
     ("DELETE", "/v1/reservations/{reservation_id}"),
     ("POST", "/v1/reservations/{reservation_id}/commit"),
     ("GET", "/v1/reservations/{reservation_id}/delivery"),
+    ("GET", "/v1/deliveries"),
     ("PATCH", "/v1/reservations/{reservation_id}"),
     ("POST", "/v1/groups"),
     ("GET", "/v1/groups/{group_id}"),
