@@ -239,7 +239,8 @@ class Controller:
             if audit_interval_s and time.monotonic() >= audit_s + audit_interval_s:
                 self._safely(self._audit, "audit")
                 audit_s = time.monotonic()
-            self._safely(self._bookings.keep_time, "bookings")
+            if resume_s is None:  # until then there may be no switches to begin or end with
+                self._safely(self._bookings.keep_time, "bookings")
             self._safely(self._upkeep.hold_reserved, "policing")
             try:
                 job = self._jobs.get(timeout=_HOUSEKEEPING_S)

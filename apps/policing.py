@@ -49,6 +49,7 @@ from hydra.policing import (
 from hydra.reservations import Reservation
 from hydra.rules import FlowRule, Install, Remove, RuleChange, match_key
 from hydra.service import Delivery
+from hydra.substrate import substrate_of
 
 LOG = logging.getLogger("hydra.policing")
 _INTERVAL_S: Final = 1.0
@@ -135,6 +136,13 @@ class Policing:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fabric = fabric
+        self._substrate = substrate_of(fabric)
+        self._switch_of = {
+            server.name: switch.datapath
+            for rack in fabric.racks
+            for switch in self._substrate.steering(rack.id)
+            for server in switch.servers
+        }
         self._fleet = fleet
         self._timeout_s = timeout_s
         self._patience_s = min(timeout_s, _PATIENCE_S)
@@ -205,25 +213,22 @@ class Policing:
 
     def _sort(self, wanted: Holdings) -> Iterable[tuple[DatapathId, _Table]]:
         """What each vswitch is to hold, its numbers yet to be given."""
-        claims: dict[str, list[Claim]] = {}
-        tallies: dict[str, list[Tally]] = {}
-        electrical: dict[str, list[Claim]] = {}
+        claims: dict[DatapathId, list[Claim]] = {}
+        tallies: dict[DatapathId, list[Tally]] = {}
+        electrical: dict[DatapathId, list[Claim]] = {}
         for claim in sorted(wanted.routes):
-            claims.setdefault(claim.sender, []).append(claim)
+            claims.setdefault(self._switch_of[claim.sender], []).append(claim)
         for tally in sorted(wanted.tallies):
-            tallies.setdefault(tally.receiver, []).append(tally)
+            tallies.setdefault(self._switch_of[tally.receiver], []).append(tally)
         for claim in wanted.electrical:
-            electrical.setdefault(claim.sender, []).append(claim)
-        for name in claims.keys() | tallies.keys() | electrical.keys():
-            datapath = self._datapath(name)
-            if datapath is None:
-                continue
+            electrical.setdefault(self._switch_of[claim.sender], []).append(claim)
+        for datapath in claims.keys() | tallies.keys() | electrical.keys():
             yield (
                 datapath,
                 _Table(
-                    dict.fromkeys(claims.get(name, ()), 0),
-                    dict.fromkeys(tallies.get(name, ()), 0),
-                    frozenset(electrical.get(name, ())),
+                    dict.fromkeys(claims.get(datapath, ()), 0),
+                    dict.fromkeys(tallies.get(datapath, ()), 0),
+                    frozenset(electrical.get(datapath, ())),
                 ),
             )
 
@@ -287,11 +292,15 @@ class Policing:
         table = tables.get(datapath, _Table())
         if datapath not in self._unmetered:
             for claim, meter in table.meters.items():
-                yield from claim_rules(self._fabric, claim, meter)
+                yield from self._own(claim.sender, claim_rules(self._fabric, claim, meter))
         for claim in sorted(table.electrical):
-            yield electrical_rule(claim)
+            yield from self._own(claim.sender, [electrical_rule(claim)])
         for tally, number in table.tallies.items():
-            yield from tally_rules(self._fabric, tally, number)
+            yield from self._own(tally.receiver, tally_rules(self._fabric, tally, number))
+
+    def _own(self, server: str, rules: Iterable[FlowRule]) -> Iterator[FlowRule]:
+        for rule in rules:
+            yield self._substrate.for_server(rule, self._fabric.server_by_name[server])
 
     # -- the pacer's thread -----------------------------------------------------------------------
 
@@ -318,13 +327,8 @@ class Policing:
         """Vswitches whose server meets others."""
         routes = self._holdings.routes
         senders = {claim.sender for claim, links in routes.items() if links}
-        datapaths = {dp for name in senders if (dp := self._datapath(name)) is not None}
+        datapaths = {self._switch_of[name] for name in senders}
         return sorted(datapaths - self._unmetered.keys())
-
-    def _datapath(self, server: str) -> DatapathId | None:
-        """None: a ToR does what its vswitch would."""
-        vswitch = self._fabric.server_by_name[server].vswitch
-        return None if vswitch is None else vswitch.datapath_id
 
     def _read_meters(self, datapaths: Collection[DatapathId]) -> _Metered:
         counters = self._fleet.meter_counters(datapaths, self._patience_s) if datapaths else {}
@@ -376,8 +380,8 @@ class Policing:
     def _by_switch(self, claims: Iterable[Claim]) -> dict[DatapathId, list[MeterChange]]:
         changes: dict[DatapathId, list[MeterChange]] = {}
         for claim in claims:
-            datapath = self._datapath(claim.sender)
-            if datapath is not None and datapath not in self._unmetered:
+            datapath = self._switch_of[claim.sender]
+            if datapath not in self._unmetered:
                 number = self._tables[datapath].meters[claim]
                 change = SetMeter(number, self._allowed_mbps[claim], _burst(claim))
                 changes.setdefault(datapath, []).append(change)
@@ -425,7 +429,7 @@ class Policing:
         links = {link for flow in flows for claim in flow.claims for link in routes[claim]}
         senders = {name for link in links for name in self._shared.senders.get(link, ())}
         metered = self._tables.keys() - self._unmetered.keys()
-        return tuple(name for name in sorted(senders) if self._datapath(name) not in metered)
+        return tuple(name for name in sorted(senders) if self._switch_of[name] not in metered)
 
 
 def _burst(claim: Claim) -> Burst:

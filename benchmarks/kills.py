@@ -19,7 +19,7 @@ from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
 from hydra.model import Fabric
 from hydra.reservations import Reservation
-from mininet_scenarios.kills import POLICY, DoubleBooked, Kills, Outcome
+from mininet_scenarios.kills import POLICY, UNHURRIED, DoubleBooked, Kills, Outcome
 from tests.unit.reservations.referee import Referee
 
 LIVES = 200
@@ -44,7 +44,7 @@ def tell(outcome: Outcome) -> None:
 def main(argv: Sequence[str] = ()) -> int:
     lives = int(argv[0]) if argv else LIVES
     seed = int(argv[1]) if len(argv) > 1 else 1
-    with demo_stage() as stage, stage.process(POLICY) as process:
+    with demo_stage() as stage, stage.process(POLICY, UNHURRIED) as process:
         outcome = Kills(stage, process, seed, double_booked(stage.fabric)).run(lives, tell)
     for violation in outcome.violations:
         print(violation)

@@ -27,6 +27,7 @@ from benchmarks._report import Result, report
 from benchmarks._wrk import CLIENTS, SECONDS, load
 from benchmarks.rest import RESERVATIONS, filled_ledger
 from mininet_scenarios.controller_process import ControllerProcess
+from mininet_scenarios.kills import UNHURRIED
 
 SPAN_S = 365 * 86_400.0
 POLICY = {"mode": "on-request", "poll_interval_s": 1.0}
@@ -124,7 +125,7 @@ def main(_: Sequence[str] = ()) -> int:
         known = [one.id for one in ledger.reservations()]
         ledger.close()
         racks = [rack.name for rack in stage.fabric.racks]
-        with stage.process(POLICY) as process:
+        with stage.process(POLICY, UNHURRIED) as process:
             with watched(process) as quiet:
                 time.sleep(SECONDS)
             for kind, name in (

@@ -26,8 +26,11 @@ from mininet_scenarios.controller_process import ControllerProcess
 from mininet_scenarios.stage import ScenarioError, Stage
 
 POLICY: Final[Mapping[str, Any]] = {"mode": "on-request", "preemption_notice_s": 1.0}
+UNHURRIED: Final[Mapping[str, Any]] = {"requests_per_s": 10_000}
+"""For the controller's section: customers may ask as fast as they are answered."""
 CUSTOMERS: Final = 3
 _LONGEST_LIFE_S: Final = 1.5
+_LONGEST_PAUSE_S: Final = 0.15
 _SETTLED_S: Final = 30.0
 _POLL_S: Final = 0.05
 _TIMEOUT_S: Final = 10.0
@@ -115,6 +118,7 @@ class Customer:
                 return
 
     def _step(self, http: httpx.Client) -> None:
+        time.sleep(self._chance.uniform(0, _LONGEST_PAUSE_S))
         mine = [one for one, told in self.told.items() if told.state not in FINAL_STATES]
         if not mine or self._chance.random() < (0.2 if len(mine) > _MANY else 0.6):
             order = self._order()

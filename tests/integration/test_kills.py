@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from benchmarks.kills import double_booked
-from mininet_scenarios.kills import POLICY, Kills
+from mininet_scenarios.kills import POLICY, UNHURRIED, Kills
+from mininet_scenarios.stage import Stage
 
-from .live import live
+from .live import DEMO_CONFIG
 
 pytestmark = pytest.mark.ovs
 
-LIVES = 3
+LIVES = 2
 
 
 def test_nothing_acknowledged_is_lost_and_nothing_double_booked(demo_testbed, tmp_path):
-    with live(demo_testbed, tmp_path, POLICY) as network:
-        check = double_booked(network.fabric)
-        outcome = Kills(network.stage, network.process, 1, check).run(LIVES)
+    document = yaml.safe_load(DEMO_CONFIG.read_text())
+    stage = Stage(demo_testbed, demo_testbed.fabric, document, tmp_path)
+    with stage.process(POLICY, UNHURRIED) as process:
+        outcome = Kills(stage, process, 1, double_booked(stage.fabric)).run(LIVES)
     assert outcome.violations == []
     assert outcome.checked > 5
     assert outcome.answers["POST"] > 5
