@@ -40,7 +40,7 @@ from apps.tracing import Traces
 from apps.upkeep import Upkeep
 from hydra.agents import AgentService
 from hydra.config import Loaded
-from hydra.config.reload import Reload, reload
+from hydra.config.reload import Reload, amended, reload
 from hydra.decisions import Action, Decision, Verdict, seen_demand
 from hydra.errors import DeviceUnavailable, HydraError, PlanError, UnknownName
 from hydra.events import EventLog
@@ -297,13 +297,30 @@ class Controller:
         """For a signal handler, which can't wait: the log says what came of it."""
         self._jobs.put(lambda: self._log_reload(self._take_over(self._read_file())))
 
+    def amend(self, changes: Mapping[str, object]) -> None:
+        """Go on with these values of the policy, until the next start or reload.
+
+        Raises DeviceUnavailable if changes under way take too long.
+        """
+        self._ask(lambda: self._amend(changes))
+
+    def _amend(self, changes: Mapping[str, object]) -> None:
+        policy, done = amended(self._policy, changes)
+        for change in done:
+            LOG.info("asked for: %s is %s, was %s", change.key, change.after, change.before)
+        self._follow(policy)
+
     def _take_over(self, file: Loaded) -> Reload:
-        self._policy, done = reload(self._loaded, self._policy, file)
+        policy, done = reload(self._loaded, self._policy, file)
+        self._follow(policy)
+        return done
+
+    def _follow(self, policy: Policy) -> None:
+        self._policy = policy
         self._auditor.policy = self._mover.policy = self._policy
         self._quarantine.length_s = self._policy.quarantine_s
         self._agents.policy = self._policy.agents
         self._share(self._policy.sharing)
-        return done
 
     # -- sharing ----------------------------------------------------------------------------------
 

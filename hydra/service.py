@@ -318,6 +318,12 @@ class ControllerService(ReservationService, Protocol):
         Raises DeviceUnavailable if changes under way take too long.
         """
 
+    def amend(self, changes: Mapping[str, object]) -> None:
+        """Go on with these values of the policy, until the next start or reload.
+
+        Raises DeviceUnavailable if changes under way take too long.
+        """
+
     def reload(self, *, dry_run: bool = False) -> Reload:
         """Read the configuration file again and apply what touches no traffic, or only say what.
 

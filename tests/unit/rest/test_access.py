@@ -48,7 +48,7 @@ AGENT = {"GET /v1/agents/{server}", "PUT /v1/agents/{server}/backlog"}
 PLAN = {"POST /v1/plan", "POST /v1/reconfigurations"}
 OPERATE = (
     PLAN
-    | {"PUT /v1/sharing", "POST /v1/reconcile", "POST /v1/reload"}
+    | {"PATCH /v1/policy", "PUT /v1/sharing", "POST /v1/reconcile", "POST /v1/reload"}
     | {"POST /v1/webhooks", "PUT /v1/webhooks/{webhook_id}", "DELETE /v1/webhooks/{webhook_id}"}
     | AGENT
     | {"PUT /v1/quarantine/{rack}/{port}", "DELETE /v1/quarantine/{rack}/{port}"}

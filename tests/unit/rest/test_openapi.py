@@ -39,6 +39,7 @@ ROUTES = {
     ("PUT", "/v1/quarantine/{rack}/{port}"),
     ("DELETE", "/v1/quarantine/{rack}/{port}"),
     ("GET", "/v1/policy"),
+    ("PATCH", "/v1/policy"),
     ("GET", "/v1/devices"),
     ("GET", "/v1/devices/{name}/tasks"),
     ("POST", "/v1/devices/{name}/tasks/{task_id}"),
@@ -109,7 +110,15 @@ def test_numbers_carry_their_unit(description):
     """Or count something, or name one: an HTTP status, a VLAN-ID, a port of a panel, a task."""
     plain = {"status", "vlan", "epoch", "current_epoch", "rules", "rules_pushed"}
     plain |= {"retagged_ports", "ports_retagged", "ingress", "egress", "port", "id"}
-    plain |= {"max_reservations", "reservations", "waiting", "delivered", "refused", "missed"}
+    plain |= {
+        "gain_factor",
+        "max_reservations",
+        "reservations",
+        "waiting",
+        "delivered",
+        "refused",
+        "missed",
+    }
     plain |= {"times", "priority", "max_priority", "src_port", "dst_port", "optical_share"}
     for name, schema in description["components"]["schemas"].items():
         for field, kind in schema.get("properties", {}).items():
