@@ -183,6 +183,10 @@ class HydraClient:
         path = f"{_member('/v1/reservations', reservation_id)}/delivery"
         return self._read("GET", path, models.Delivery)
 
+    def deliveries(self) -> list[models.Delivery]:
+        """The same of all that have, or are getting, circuits now."""
+        return self._read("GET", "/v1/deliveries", models.Deliveries).deliveries
+
     def reservations(self, *states: ReservationState) -> Iterator[models.Reservation]:
         """Oldest first, page by page; all of them, or those in these states."""
         query: _Query = [("state", state.value) for state in states]

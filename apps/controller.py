@@ -40,7 +40,7 @@ from apps.tracing import Traces
 from apps.upkeep import Upkeep
 from hydra.agents import AgentService
 from hydra.config import Loaded
-from hydra.config.reload import Reload, reload
+from hydra.config.reload import Reload, amended, reload
 from hydra.decisions import Action, Decision, Verdict, seen_demand
 from hydra.errors import DeviceUnavailable, HydraError, PlanError, UnknownName
 from hydra.events import EventLog
@@ -244,7 +244,8 @@ class Controller:
             if audit_interval_s and time.monotonic() >= audit_s + audit_interval_s:
                 self._safely(self._audit, "audit")
                 audit_s = time.monotonic()
-            self._safely(self._bookings.keep_time, "bookings")
+            if resume_s is None:  # until then there may be no switches to begin or end with
+                self._safely(self._bookings.keep_time, "bookings")
             self._safely(self._upkeep.hold_reserved, "policing")
             try:
                 job = self._jobs.get(timeout=_HOUSEKEEPING_S)
@@ -301,13 +302,30 @@ class Controller:
         """For a signal handler, which can't wait: the log says what came of it."""
         self._jobs.put(lambda: self._log_reload(self._take_over(self._read_file())))
 
+    def amend(self, changes: Mapping[str, object]) -> None:
+        """Go on with these values of the policy, until the next start or reload.
+
+        Raises DeviceUnavailable if changes under way take too long.
+        """
+        self._ask(lambda: self._amend(changes))
+
+    def _amend(self, changes: Mapping[str, object]) -> None:
+        policy, done = amended(self._policy, changes)
+        for change in done:
+            LOG.info("asked for: %s is %s, was %s", change.key, change.after, change.before)
+        self._follow(policy)
+
     def _take_over(self, file: Loaded) -> Reload:
-        self._policy, done = reload(self._loaded, self._policy, file)
+        policy, done = reload(self._loaded, self._policy, file)
+        self._follow(policy)
+        return done
+
+    def _follow(self, policy: Policy) -> None:
+        self._policy = policy
         self._auditor.policy = self._mover.policy = self._policy
         self._quarantine.length_s = self._policy.quarantine_s
         self._agents.policy = self._policy.agents
         self._share(self._policy.sharing)
-        return done
 
     # -- sharing ----------------------------------------------------------------------------------
 
@@ -640,6 +658,10 @@ class Controller:
     def delivery(self, reservation_id: str) -> Delivery:
         """Raises UnknownName."""
         return self._policing.delivery(self._ledger.reservation(reservation_id))
+
+    def deliveries(self) -> Sequence[Delivery]:
+        """Of all that have, or are getting, circuits."""
+        return self._policing.deliveries(self._ledger.active())
 
     def usage(self, owner: str) -> Usage:
         """What a tenant has, to be held against its quota."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -39,6 +39,7 @@ from hydra.policing import (
     Claim,
     Flow,
     Holdings,
+    Link,
     Tally,
     claim_rules,
     electrical_rule,
@@ -48,6 +49,7 @@ from hydra.policing import (
 from hydra.reservations import Reservation
 from hydra.rules import FlowRule, Install, Remove, RuleChange, match_key
 from hydra.service import Delivery
+from hydra.substrate import substrate_of
 
 LOG = logging.getLogger("hydra.policing")
 _INTERVAL_S: Final = 1.0
@@ -70,6 +72,29 @@ class _Table:
     meters: Mapping[Claim, int] = field(default_factory=dict)
     tallies: Mapping[Tally, int] = field(default_factory=dict)
     electrical: frozenset[Claim] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """Who has to do with what."""
+
+    by_reservation: Mapping[str, Sequence[Flow]] = field(default_factory=dict)
+    by_tally: Mapping[Tally, Sequence[Flow]] = field(default_factory=dict)
+    senders: Mapping[Link, Collection[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, held: Holdings) -> _Shared:
+        by_reservation: defaultdict[str, list[Flow]] = defaultdict(list)
+        by_tally: defaultdict[Tally, list[Flow]] = defaultdict(list)
+        senders: defaultdict[Link, set[str]] = defaultdict(set)
+        for flow in held.flows:
+            by_reservation[flow.reservation].append(flow)
+            for tally in flow.tallies:
+                by_tally[tally].append(flow)
+        for claim, links in held.routes.items():
+            for link in links:
+                senders[link].add(claim.sender)
+        return cls(by_reservation, by_tally, senders)
 
 
 class _Rates:
@@ -111,6 +136,13 @@ class Policing:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fabric = fabric
+        self._substrate = substrate_of(fabric)
+        self._switch_of = {
+            server.name: switch.datapath
+            for rack in fabric.racks
+            for switch in self._substrate.steering(rack.id)
+            for server in switch.servers
+        }
         self._fleet = fleet
         self._timeout_s = timeout_s
         self._patience_s = min(timeout_s, _PATIENCE_S)
@@ -120,6 +152,7 @@ class Policing:
         """Freed of the meters of an earlier controller since they were synchronised."""
         self._lock = threading.Lock()
         self._holdings = Holdings()
+        self._shared = _Shared()
         self._tables: Mapping[DatapathId, _Table] = {}
         self._allowed_mbps: dict[Claim, float] = {}
         self._unmetered: dict[DatapathId, str] = {}
@@ -173,31 +206,29 @@ class Policing:
         after = {dp: _numbered(table, before.get(dp, _Table())) for dp, table in self._sort(wanted)}
         with self._lock:
             self._holdings, self._tables = wanted, after
+            self._shared = _Shared.of(wanted)
             self._rates.keep_only(wanted.tallies)
             self._allowed_mbps = shares(wanted, {})
         return before, after
 
     def _sort(self, wanted: Holdings) -> Iterable[tuple[DatapathId, _Table]]:
         """What each vswitch is to hold, its numbers yet to be given."""
-        claims: dict[str, list[Claim]] = {}
-        tallies: dict[str, list[Tally]] = {}
-        electrical: dict[str, list[Claim]] = {}
+        claims: dict[DatapathId, list[Claim]] = {}
+        tallies: dict[DatapathId, list[Tally]] = {}
+        electrical: dict[DatapathId, list[Claim]] = {}
         for claim in sorted(wanted.routes):
-            claims.setdefault(claim.sender, []).append(claim)
+            claims.setdefault(self._switch_of[claim.sender], []).append(claim)
         for tally in sorted(wanted.tallies):
-            tallies.setdefault(tally.receiver, []).append(tally)
+            tallies.setdefault(self._switch_of[tally.receiver], []).append(tally)
         for claim in wanted.electrical:
-            electrical.setdefault(claim.sender, []).append(claim)
-        for name in claims.keys() | tallies.keys() | electrical.keys():
-            datapath = self._datapath(name)
-            if datapath is None:
-                continue
+            electrical.setdefault(self._switch_of[claim.sender], []).append(claim)
+        for datapath in claims.keys() | tallies.keys() | electrical.keys():
             yield (
                 datapath,
                 _Table(
-                    dict.fromkeys(claims.get(name, ()), 0),
-                    dict.fromkeys(tallies.get(name, ()), 0),
-                    frozenset(electrical.get(name, ())),
+                    dict.fromkeys(claims.get(datapath, ()), 0),
+                    dict.fromkeys(tallies.get(datapath, ()), 0),
+                    frozenset(electrical.get(datapath, ())),
                 ),
             )
 
@@ -261,11 +292,15 @@ class Policing:
         table = tables.get(datapath, _Table())
         if datapath not in self._unmetered:
             for claim, meter in table.meters.items():
-                yield from claim_rules(self._fabric, claim, meter)
+                yield from self._own(claim.sender, claim_rules(self._fabric, claim, meter))
         for claim in sorted(table.electrical):
-            yield electrical_rule(claim)
+            yield from self._own(claim.sender, [electrical_rule(claim)])
         for tally, number in table.tallies.items():
-            yield from tally_rules(self._fabric, tally, number)
+            yield from self._own(tally.receiver, tally_rules(self._fabric, tally, number))
+
+    def _own(self, server: str, rules: Iterable[FlowRule]) -> Iterator[FlowRule]:
+        for rule in rules:
+            yield self._substrate.for_server(rule, self._fabric.server_by_name[server])
 
     # -- the pacer's thread -----------------------------------------------------------------------
 
@@ -292,13 +327,8 @@ class Policing:
         """Vswitches whose server meets others."""
         routes = self._holdings.routes
         senders = {claim.sender for claim, links in routes.items() if links}
-        datapaths = {dp for name in senders if (dp := self._datapath(name)) is not None}
+        datapaths = {self._switch_of[name] for name in senders}
         return sorted(datapaths - self._unmetered.keys())
-
-    def _datapath(self, server: str) -> DatapathId | None:
-        """None: a ToR does what its vswitch would."""
-        vswitch = self._fabric.server_by_name[server].vswitch
-        return None if vswitch is None else vswitch.datapath_id
 
     def _read_meters(self, datapaths: Collection[DatapathId]) -> _Metered:
         counters = self._fleet.meter_counters(datapaths, self._patience_s) if datapaths else {}
@@ -350,8 +380,8 @@ class Policing:
     def _by_switch(self, claims: Iterable[Claim]) -> dict[DatapathId, list[MeterChange]]:
         changes: dict[DatapathId, list[MeterChange]] = {}
         for claim in claims:
-            datapath = self._datapath(claim.sender)
-            if datapath is not None and datapath not in self._unmetered:
+            datapath = self._switch_of[claim.sender]
+            if datapath not in self._unmetered:
                 number = self._tables[datapath].meters[claim]
                 change = SetMeter(number, self._allowed_mbps[claim], _burst(claim))
                 changes.setdefault(datapath, []).append(change)
@@ -361,16 +391,22 @@ class Policing:
 
     def delivery(self, reservation: Reservation) -> Delivery:
         """What ``reservation`` gets, as last read."""
+        (one,) = self.deliveries([reservation])
+        return one
+
+    def deliveries(self, reservations: Iterable[Reservation]) -> tuple[Delivery, ...]:
+        """What each of them gets, as last read."""
         with self._lock:
-            flows = [one for one in self._holdings.flows if one.reservation == reservation.id]
-            there = [flow for flow in flows if flow.source == reservation.src_rack]
-            back = [flow for flow in flows if flow.source != reservation.src_rack]
-            return Delivery(
-                reservation,
-                self._delivered_mbps(there),
-                self._delivered_mbps(back),
-                self._unheld(flows),
-            )
+            return tuple(map(self._delivery, reservations))
+
+    def _delivery(self, reservation: Reservation) -> Delivery:
+        flows = self._shared.by_reservation.get(reservation.id, ())
+        return Delivery(
+            reservation,
+            self._delivered_mbps(one for one in flows if one.source == reservation.src_rack),
+            self._delivered_mbps(one for one in flows if one.source != reservation.src_rack),
+            self._unheld(flows),
+        )
 
     def _delivered_mbps(self, flows: Iterable[Flow]) -> float | None:
         """None: not known yet. What counts for several reservations is theirs in proportion."""
@@ -383,7 +419,7 @@ class Policing:
         return total_mbps
 
     def _part(self, flow: Flow, tally: Tally) -> float:
-        sharing = [one for one in self._holdings.flows if tally in one.tallies]
+        sharing = self._shared.by_tally[tally]
         promised_mbps = sum(one.mbps for one in sharing)
         return flow.mbps / promised_mbps if promised_mbps else 1 / len(sharing)
 
@@ -391,9 +427,9 @@ class Policing:
         """Servers whose vswitches hold nothing back from these flows' circuits."""
         routes = self._holdings.routes
         links = {link for flow in flows for claim in flow.claims for link in routes[claim]}
-        senders = {claim.sender for claim, met in routes.items() if not links.isdisjoint(met)}
+        senders = {name for link in links for name in self._shared.senders.get(link, ())}
         metered = self._tables.keys() - self._unmetered.keys()
-        return tuple(name for name in sorted(senders) if self._datapath(name) not in metered)
+        return tuple(name for name in sorted(senders) if self._switch_of[name] not in metered)
 
 
 def _burst(claim: Claim) -> Burst:

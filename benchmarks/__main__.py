@@ -8,7 +8,9 @@ from benchmarks import (
     cross_connects,
     dashboard,
     detection,
+    fuzz_api,
     fuzz_codecs,
+    kills,
     matchings,
     multihop,
     netconf,
@@ -27,6 +29,7 @@ from benchmarks import (
     statistics,
     sweep,
     topology,
+    undisturbed,
 )
 
 BENCHMARKS = (
@@ -43,12 +46,15 @@ BENCHMARKS = (
     reaction,
     retag,
     rest,
+    undisturbed,
     reserved,
     dashboard,
     calendars,
     cross_connects,
     netconf,
+    fuzz_api,
     fuzz_codecs,
+    kills,
     probing,
     processor,
     detection,

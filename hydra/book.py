@@ -6,14 +6,16 @@ arguments.
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
 from hydra.admission import Ask, admit_most, moment
+from hydra.agenda import Agenda
 from hydra.calendar import Booking, Calendar, Ground, peak_mbps
+from hydra.entries import ask_of, booking_of, pin_of, servers_among
 from hydra.errors import AdmissionError, KeyReused, LifecycleError, UnknownName
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, check_transition
 from hydra.model import Circuit, Fabric, Path, RackId, VlanId
@@ -50,9 +52,10 @@ class ReservationBook:
         """Ids of what is booked, by owner."""
         self._displaced: dict[str, list[Reservation]] = {}
         """What gave way, as it was, by the id of what it gave way to; until that is settled."""
-        self._ends: list[tuple[float, str]] = []
-        """A heap of when reservations are to end."""
-        self._overdue: set[str] = set()
+        self._agenda = Agenda()
+        self._active: dict[str, None] = {}
+        """Ids of those that have, or are getting, circuits."""
+        self._over: set[str] = set()
         for reservation in reservations:
             self._insert(reservation)
 
@@ -108,7 +111,7 @@ class ReservationBook:
             mbps=min(request.most_mbps, self._allowed_mbps(request, start, end)),
             start_unix_s=start,
             end_unix_s=math.inf if end is None else end,
-            servers=_servers(self._fabric, request.src, request.dst),
+            servers=servers_among(self._fabric, request.src, request.dst),
             exclusive=request.service is ServiceClass.GUARANTEED,
         )
         ask, path, displaced = self._find_place(ask, request, ground, now, notice_s)
@@ -188,7 +191,6 @@ class ReservationBook:
         if one.holds_capacity and other.state is not ReservationState.ACTIVATING:
             end = other.starts_unix_s
             changed = replace(changed, expires_unix_s=end, reason=f"{reason} at {moment(end)}")
-            heapq.heappush(self._ends, (end, one.id))
             self._put(changed)
         else:
             self._put(changed)
@@ -223,15 +225,20 @@ class ReservationBook:
         if reservation.retry is not None:
             key = reservation.owner, reservation.retry.key
             self._by_key.setdefault(key, []).append(reservation.id)
-        if reservation.expires_unix_s is not None:
-            heapq.heappush(self._ends, (reservation.expires_unix_s, reservation.id))
         self._put(reservation)
 
     def _put(self, reservation: Reservation) -> Reservation:
         """Keep the calendar true to the reservation."""
         self._by_id[reservation.id] = reservation
+        if reservation.state in FINAL_STATES:
+            self._over.add(reservation.id)
+        else:
+            self._over.discard(reservation.id)
         if reservation.is_booked and reservation.booked is not None:
-            self._calendar.add(_booking(self._fabric, reservation, reservation.booked))
+            self._agenda.note(reservation.id, _next_moment(reservation))
+            if reservation.holds_capacity:
+                self._active[reservation.id] = None
+            self._calendar.add(booking_of(self._fabric, reservation, reservation.booked))
             if reservation.owner is not None:
                 self._booked_by.setdefault(reservation.owner, set()).add(reservation.id)
         else:
@@ -240,6 +247,8 @@ class ReservationBook:
 
     def _unbook(self, reservation: Reservation) -> None:
         self._calendar.remove(reservation.id)
+        self._agenda.drop(reservation.id)
+        self._active.pop(reservation.id, None)
         if reservation.owner is not None and (mine := self._booked_by.get(reservation.owner)):
             mine.discard(reservation.id)
             if not mine:
@@ -247,22 +256,11 @@ class ReservationBook:
 
     def _stretch_overdue(self, now: float) -> None:
         """What is past its end has its circuits until it has let go of them."""
-        while self._ends and self._ends[0][0] <= now:
-            self._overdue.add(heapq.heappop(self._ends)[1])
-        for reservation_id in tuple(self._overdue):
-            reservation, booking = (
-                self._by_id.get(reservation_id),
-                self._calendar.get(reservation_id),
-            )
-            if (
-                reservation is None
-                or booking is None
-                or not reservation.holds_capacity
-                or reservation.expires_unix_s is None
-                or reservation.expires_unix_s > now
-            ):
-                self._overdue.discard(reservation_id)
-            else:
+        for reservation_id in self._agenda.reached(now):
+            reservation, booking = self._by_id[reservation_id], self._calendar.get(reservation_id)
+            if booking is None or not reservation.holds_capacity:
+                continue
+            if reservation.expires_unix_s is not None and reservation.expires_unix_s <= now:
                 self._calendar.add(replace(booking, end_unix_s=math.nextafter(now, math.inf)))
 
     def remove(self, reservation_id: str) -> None:
@@ -273,6 +271,7 @@ class ReservationBook:
 
     def _forget(self, reservation: Reservation) -> None:
         del self._by_id[reservation.id]
+        self._over.discard(reservation.id)
         self._unbook(reservation)
         if reservation.retry is not None:
             key = reservation.owner, reservation.retry.key
@@ -318,7 +317,7 @@ class ReservationBook:
         old = self.get(reservation_id)
         self._stretch_overdue(now)
         new = modified(self._fabric, old, change, now)
-        ask = _ask(self._fabric, new, now)
+        ask = ask_of(self._fabric, new, now)
         self._calendar.remove(old.id)
         try:
             if old.owner is not None and change.quota is not None:
@@ -327,8 +326,6 @@ class ReservationBook:
             new = place_again(self._calendar, new, ask, ground)
         finally:
             self._put(old)
-        if new.expires_unix_s is not None and new.expires_unix_s != old.expires_unix_s:
-            heapq.heappush(self._ends, (new.expires_unix_s, new.id))
         return self._put(new)
 
     def begin(self, reservation_id: str, now: float) -> Reservation:
@@ -365,7 +362,7 @@ class ReservationBook:
         changed: list[Reservation] = []
         refused: dict[str, AdmissionError] = {}
         for reservation in mine:
-            ask = _ask(self._fabric, reservation, now)
+            ask = ask_of(self._fabric, reservation, now)
             around = ground if reservation.holds_capacity else Ground(ground.max_hops)
             least_mbps = min(ask.mbps, reservation.minimum_mbps or ask.mbps)
             try:
@@ -381,10 +378,10 @@ class ReservationBook:
 
     def prune(self, keep: int) -> tuple[str, ...]:
         """Forget the oldest reservations that are over, all but ``keep``; returns their ids."""
-        if len(self._by_id) - len(self._calendar) <= keep:
+        too_many = len(self._over) - keep
+        if too_many <= 0:
             return ()
-        over = [r.id for r in self if r.state in FINAL_STATES]
-        forgotten = tuple(over[: max(0, len(over) - keep)])
+        forgotten = tuple(islice((one for one in self._by_id if one in self._over), too_many))
         for reservation_id in forgotten:
             self._forget(self._by_id[reservation_id])
         return forgotten
@@ -393,10 +390,7 @@ class ReservationBook:
 
     def active(self) -> tuple[Reservation, ...]:
         """Those that have, or are getting, circuits: ``activating`` and ``active``."""
-        return tuple(r for r in self._booked() if r.holds_capacity)
-
-    def _booked(self) -> Iterator[Reservation]:
-        return (self._by_id[booking.id] for booking in self._calendar)
+        return tuple(self._by_id[reservation_id] for reservation_id in self._active)
 
     def on(self, circuit: Circuit) -> tuple[Reservation, ...]:
         """Those that have, or are getting, this circuit now."""
@@ -434,15 +428,18 @@ class ReservationBook:
 
     def expired(self, now: float) -> tuple[str, ...]:
         """Ids of those past their end, or held for too long; ``now`` in Unix seconds."""
-        return tuple(r.id for r in self._booked() if _is_over(r, now))
+        return tuple(r.id for r in self._reached(now) if _is_over(r, now))
 
     def due(self, now: float) -> tuple[str, ...]:
         """Ids of the scheduled ones whose time has come."""
         return tuple(
             r.id
-            for r in self._booked()
+            for r in self._reached(now)
             if r.state is ReservationState.SCHEDULED and r.starts_unix_s <= now
         )
+
+    def _reached(self, now: float) -> Iterator[Reservation]:
+        return (self._by_id[reservation_id] for reservation_id in self._agenda.reached(now))
 
     def pinned(self, leaving_out: frozenset[str] = frozenset()) -> tuple[Pin, ...]:
         """What the planner must keep or make now, one pin per rack pair, sorted by pair."""
@@ -450,7 +447,7 @@ class ReservationBook:
         for reservation in self.active():
             if reservation.id not in leaving_out:
                 by_pair.setdefault(reservation.pair, []).append(reservation)
-        return tuple(_pin(self._fabric, pair, by_pair[pair]) for pair in sorted(by_pair))
+        return tuple(pin_of(self._fabric, pair, by_pair[pair]) for pair in sorted(by_pair))
 
     # --- persistence ----------------------------------------------------------------------------
 
@@ -473,37 +470,14 @@ def _begun(starts_unix_s: float, now: float) -> ReservationState:
     return ReservationState.SCHEDULED if late else ReservationState.ACTIVATING
 
 
+def _next_moment(reservation: Reservation) -> float | None:
+    """When something is to become of it by itself."""
+    moments = [reservation.expires_unix_s, reservation.held_until_unix_s]
+    if reservation.state is ReservationState.SCHEDULED:
+        moments.append(reservation.starts_unix_s)
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
 def _is_over(reservation: Reservation, now: float) -> bool:
     ends = (reservation.expires_unix_s, reservation.held_until_unix_s)
     return any(end is not None and end <= now for end in ends)
-
-
-def _servers(fabric: Fabric, *names: str) -> frozenset[str]:
-    return frozenset(name for name in names if name not in fabric.rack_by_name)
-
-
-def _ask(fabric: Fabric, reservation: Reservation, now: float) -> Ask:
-    """For what is left of a reservation's time."""
-    end = reservation.expires_unix_s
-    return Ask(
-        src=reservation.src,
-        dst=reservation.dst,
-        pair=reservation.pair,
-        mbps=reservation.promised_mbps,
-        start_unix_s=max(reservation.starts_unix_s, now),
-        end_unix_s=math.inf if end is None else end,
-        servers=_servers(fabric, reservation.src, reservation.dst),
-        exclusive=reservation.service is ServiceClass.GUARANTEED,
-    )
-
-
-def _booking(fabric: Fabric, reservation: Reservation, path: Path) -> Booking:
-    return _ask(fabric, reservation, reservation.starts_unix_s).booking(reservation.id, path)
-
-
-def _pin(fabric: Fabric, pair: tuple[RackId, RackId], reservations: Sequence[Reservation]) -> Pin:
-    path = next((r.booked for r in reservations if r.booked is not None), None)
-    mbps = math.fsum(r.promised_mbps for r in reservations)
-    if path is not None and any(r.service is ServiceClass.GUARANTEED for r in reservations):
-        mbps = max(mbps, *(fabric.rate_of(circuit) for circuit in path.circuits))
-    return Pin(pair[0], pair[1], path, mbps, tuple(r.id for r in reservations))

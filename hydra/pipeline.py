@@ -1,6 +1,6 @@
 """The pipeline: which rules a switch that steers holds, as data.
 
-Five tables; a packet from a server walks them in order:
+Six tables; a packet from a server walks them in order:
 
 ====== ============ =====================================================================
 table  name         holds
@@ -8,8 +8,9 @@ table  name         holds
 0      ingress      own unicast in; broadcast, ARP and IPv6 ND electrical; own rack local
 1      account      one rule per destination prefix: counts the demand, names the rack
 2      divert       substep 3-1: affected destination racks go electrical
-3      class        what reservations hold, and hold others to (:mod:`hydra.policing`)
-4      circuits     destination rack to VLAN and optical uplink; otherwise electrical
+3      class        what is reserved (:mod:`hydra.policing`); which of the rest may use circuits
+4      best effort  what reservations hold the rest to
+5      circuits     destination rack to VLAN and optical uplink; otherwise electrical
 ====== ============ =====================================================================
 
 The account table writes the destination rack into the OpenFlow ``metadata`` field, so later tables
@@ -20,8 +21,8 @@ same rule fits them all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from typing import Final
 
@@ -36,7 +37,8 @@ class Table(IntEnum):
     ACCOUNT = 1
     DIVERT = 2
     CLASS = 3
-    CIRCUITS = 4
+    BEST_EFFORT = 4
+    CIRCUITS = 5
 
 
 class Port(IntEnum):
@@ -203,11 +205,23 @@ class RuleKind(Enum):
     BEST_EFFORT_V4 = 45
     BEST_EFFORT_V6 = 46
     BEST_EFFORT_ELECTRICAL = 47
+    BEST_EFFORT_ALL = 48
+    TOR_RESERVED_V4 = 81
+    TOR_RESERVED_V6 = 82
+    TOR_RESERVED_HOST_V4 = 83
+    TOR_RESERVED_HOST_V6 = 84
+    TOR_BEST_EFFORT_V4 = 85
+    TOR_BEST_EFFORT_V6 = 86
+    TOR_BEST_EFFORT_ELECTRICAL = 87
     # From 0x70 to 0x7f: those whose counters tell what reservations get.
     DELIVERED_V4 = 0x70
     DELIVERED_V6 = 0x71
     DELIVERED_HOST_V4 = 0x72
     DELIVERED_HOST_V6 = 0x73
+    TOR_DELIVERED_V4 = 0x74
+    TOR_DELIVERED_V6 = 0x75
+    TOR_DELIVERED_HOST_V4 = 0x76
+    TOR_DELIVERED_HOST_V6 = 0x77
 
 
 _GROUP_BIT: Final = 0x010000000000
@@ -235,7 +249,7 @@ _ELECTRICAL: Final = (Output(Port.ELECTRICAL),)
 _TO_HOST: Final = (Output(Port.HOST),)
 
 # The arguments of each kind stand in the comment beside it, in order.
-SHAPES: Final[Mapping[RuleKind, Shape]] = {
+_SHAPES: Final[dict[RuleKind, Shape]] = {
     # From the optical uplink. (mac,)
     RuleKind.UPLINK_PROBE: Shape(
         Table.INGRESS,
@@ -410,27 +424,6 @@ SHAPES: Final[Mapping[RuleKind, Shape]] = {
         goto=Table.CIRCUITS,
         meter=Arg(1),
     ),
-    # Beside reservations; no server marks its own. (destination rack's metadata, meter)
-    RuleKind.BEST_EFFORT_V4: Shape(
-        Table.CLASS,
-        100,
-        (Field("metadata", Arg(0)), _IS_IPV4),
-        (SetDscp(0),),
-        goto=Table.CIRCUITS,
-        meter=Arg(1),
-    ),
-    RuleKind.BEST_EFFORT_V6: Shape(
-        Table.CLASS,
-        100,
-        (Field("metadata", Arg(0)), _IS_IPV6),
-        (SetDscp(0),),
-        goto=Table.CIRCUITS,
-        meter=Arg(1),
-    ),
-    # Reservations leave too little of the circuits. (destination rack's metadata,)
-    RuleKind.BEST_EFFORT_ELECTRICAL: Shape(
-        Table.CLASS, 110, (Field("metadata", Arg(0)),), _ELECTRICAL
-    ),
     # A connection that may use circuits where others may not. (address, source and target port)
     RuleKind.CLASS_ELEPHANT_V4: Shape(
         Table.CLASS,
@@ -442,7 +435,7 @@ SHAPES: Final[Mapping[RuleKind, Shape]] = {
             Field("tcp_src", Arg(1)),
             Field("tcp_dst", Arg(2)),
         ),
-        goto=Table.CIRCUITS,
+        goto=Table.BEST_EFFORT,
     ),
     RuleKind.CLASS_ELEPHANT_V6: Shape(
         Table.CLASS,
@@ -454,11 +447,34 @@ SHAPES: Final[Mapping[RuleKind, Shape]] = {
             Field("tcp_src", Arg(1)),
             Field("tcp_dst", Arg(2)),
         ),
-        goto=Table.CIRCUITS,
+        goto=Table.BEST_EFFORT,
     ),
     # All others, where circuits are for elephants. ()
     RuleKind.CLASS_MICE: Shape(Table.CLASS, 10, actions=_ELECTRICAL),
-    RuleKind.CLASS_ALL: Shape(Table.CLASS, 0, goto=Table.CIRCUITS),
+    RuleKind.CLASS_ALL: Shape(Table.CLASS, 0, goto=Table.BEST_EFFORT),
+    # Beside reservations; no server marks its own. (destination rack's metadata, meter)
+    RuleKind.BEST_EFFORT_V4: Shape(
+        Table.BEST_EFFORT,
+        100,
+        (Field("metadata", Arg(0)), _IS_IPV4),
+        (SetDscp(0),),
+        goto=Table.CIRCUITS,
+        meter=Arg(1),
+    ),
+    RuleKind.BEST_EFFORT_V6: Shape(
+        Table.BEST_EFFORT,
+        100,
+        (Field("metadata", Arg(0)), _IS_IPV6),
+        (SetDscp(0),),
+        goto=Table.CIRCUITS,
+        meter=Arg(1),
+    ),
+    # Reservations leave too little of the circuits. (destination rack's metadata,)
+    RuleKind.BEST_EFFORT_ELECTRICAL: Shape(
+        Table.BEST_EFFORT, 110, (Field("metadata", Arg(0)),), _ELECTRICAL
+    ),
+    # ()
+    RuleKind.BEST_EFFORT_ALL: Shape(Table.BEST_EFFORT, 0, goto=Table.CIRCUITS),
     # (destination rack's metadata, vlan)
     RuleKind.CIRCUIT: Shape(
         Table.CIRCUITS,
@@ -533,6 +549,44 @@ SHAPES: Final[Mapping[RuleKind, Shape]] = {
         (Field("metadata", Arg(0)),),
         (PushVlan(Arg(1)), Output(Arg(2))),
     ),
+}
+
+FOR_ONE_SERVER: Final[Mapping[RuleKind, RuleKind]] = {
+    RuleKind.RESERVED_V4: RuleKind.TOR_RESERVED_V4,
+    RuleKind.RESERVED_V6: RuleKind.TOR_RESERVED_V6,
+    RuleKind.RESERVED_HOST_V4: RuleKind.TOR_RESERVED_HOST_V4,
+    RuleKind.RESERVED_HOST_V6: RuleKind.TOR_RESERVED_HOST_V6,
+    RuleKind.BEST_EFFORT_V4: RuleKind.TOR_BEST_EFFORT_V4,
+    RuleKind.BEST_EFFORT_V6: RuleKind.TOR_BEST_EFFORT_V6,
+    RuleKind.BEST_EFFORT_ELECTRICAL: RuleKind.TOR_BEST_EFFORT_ELECTRICAL,
+    RuleKind.DELIVERED_V4: RuleKind.TOR_DELIVERED_V4,
+    RuleKind.DELIVERED_V6: RuleKind.TOR_DELIVERED_V6,
+    RuleKind.DELIVERED_HOST_V4: RuleKind.TOR_DELIVERED_HOST_V4,
+    RuleKind.DELIVERED_HOST_V6: RuleKind.TOR_DELIVERED_HOST_V6,
+}
+"""What a vswitch holds for its server, and what a ToR holds for one of several: with one argument
+more, the server's port."""
+
+
+def _for_one_server(shape: Shape) -> Shape:
+    """From the port, or, of what comes in from elsewhere, to it."""
+    port = Arg(1 + max(arg.index for arg in _arguments(shape)))
+    if shape.table is not Table.INGRESS:
+        return replace(shape, match=(Field("in_port", port), *shape.match))
+    match = tuple(field for field in shape.match if field != _FROM_OPTICAL)
+    actions = tuple(Output(port) if one in _TO_HOST else one for one in shape.actions)
+    return replace(shape, match=match, actions=actions)
+
+
+def _arguments(shape: Shape) -> Iterator[Arg]:
+    for field in shape.match:
+        yield from (value for value in (field.value, field.mask) if isinstance(value, Arg))
+    if isinstance(shape.meter, Arg):
+        yield shape.meter
+
+
+SHAPES: Final[Mapping[RuleKind, Shape]] = _SHAPES | {
+    here: _for_one_server(_SHAPES[kind]) for kind, here in FOR_ONE_SERVER.items()
 }
 
 # --- cookies: tag (8 bits) | kind (8) | epoch (16) | subject (32) ---------------------------

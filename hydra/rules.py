@@ -91,7 +91,12 @@ def host_rules(server: Server, from_uplinks: Collection[RuleKind]) -> Iterator[F
 
 def default_rules() -> Iterator[FlowRule]:
     """What the tables behind the account table do with what they have no rule for."""
-    for kind in (RuleKind.DIVERT_NONE, RuleKind.CLASS_ALL, RuleKind.CIRCUIT_NONE):
+    for kind in (
+        RuleKind.DIVERT_NONE,
+        RuleKind.CLASS_ALL,
+        RuleKind.BEST_EFFORT_ALL,
+        RuleKind.CIRCUIT_NONE,
+    ):
         yield constant(kind)
 
 

@@ -259,6 +259,9 @@ class ReservationService(Protocol):
     def delivery(self, reservation_id: str) -> Delivery:
         """What it gets beside what it was promised. Raises UnknownName."""
 
+    def deliveries(self) -> Sequence[Delivery]:
+        """The same of all that have, or are getting, circuits."""
+
     def usage(self, owner: str) -> Usage:
         """What a tenant has, to be held against its quota."""
 
@@ -311,6 +314,12 @@ class ControllerService(ReservationService, Protocol):
 
     def share(self, sharing: Sharing) -> None:
         """Share circuits like this from now on, until the next start or reload.
+
+        Raises DeviceUnavailable if changes under way take too long.
+        """
+
+    def amend(self, changes: Mapping[str, object]) -> None:
+        """Go on with these values of the policy, until the next start or reload.
 
         Raises DeviceUnavailable if changes under way take too long.
         """

@@ -99,17 +99,20 @@ class Stage:
             yield client
 
     @contextmanager
-    def process(self, policy: Mapping[str, Any]) -> Iterator[ControllerProcess]:
-        """A controller with these changes to the policy, ready to work; it ends with the block.
+    def process(
+        self, policy: Mapping[str, Any], settings: Mapping[str, Any] | None = None
+    ) -> Iterator[ControllerProcess]:
+        """A controller with these changes to the policy, and to its own section of the file, ready
+        to work; it ends with the block.
 
         The data plane stays as it is when a controller ends, and the next one takes it over.
         """
         self._jobs += 1
         path = self.work_dir / f"fabric-{self._jobs}.yaml"
-        settings = self.config.get("controller", {})
+        own = {**self.config.get("controller", {}), **(settings or {})}
         document = {
             **self.config,
-            "controller": {**settings, "journal": str(self.work_dir / "journal.db")},
+            "controller": {**own, "journal": str(self.work_dir / "journal.db")},
             "policy": {**self.config.get("policy", {}), **policy},
         }
         path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")

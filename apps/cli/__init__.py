@@ -61,6 +61,8 @@ _COMMANDS: Final = {
     "device": ("device", "Work on optical switches and ToRs directly, without a controller."),
 }
 """Name → (module in this package, what it does in a line)."""
+_ALSO: Final = {"list": "reservations"}
+"""Other names of commands."""
 _CONTRIBUTED: Final = "hydra.commands"
 """Entry points of this group add commands: see docs/decisions/0010-contributed-commands.md."""
 _EXIT_STATUS: Final = (
@@ -75,9 +77,10 @@ _EXAMPLE: Final = ("hydra check fabric.yaml && hydra run --config fabric.yaml",)
 
 class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return [*_COMMANDS, *sorted(_contributed())]
+        return [*_COMMANDS, *_ALSO, *sorted(_contributed())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        cmd_name = _ALSO.get(cmd_name, cmd_name)
         if cmd_name not in _COMMANDS:
             return _load(cmd_name)
         module = import_module(f"{__name__}.{_COMMANDS[cmd_name][0]}")
@@ -100,7 +103,7 @@ class _LazyGroup(click.Group):
 def _contributed() -> dict[str, EntryPoint]:
     """Commands of other packages by name; ours can't be replaced."""
     found = entry_points(group=_CONTRIBUTED)
-    return {point.name: point for point in found if point.name not in _COMMANDS}
+    return {point.name: point for point in found if point.name not in {*_COMMANDS, *_ALSO}}
 
 
 def _load(name: str) -> click.Command | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable
 from datetime import datetime
@@ -111,16 +112,43 @@ def devices(down: bool, url: str, as_json: bool) -> None:
         _print_devices(many)
 
 
-@click.command(cls=Command, examples=["hydra policy", "hydra policy --json"])
+def _read_values(
+    _ctx: click.Context, _param: click.Parameter, texts: Iterable[str]
+) -> dict[str, object]:
+    """Values as JSON has them, or words."""
+    values: dict[str, object] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE, such as epoch_s=30")
+        try:
+            values[key.removeprefix("policy.")] = json.loads(value)
+        except ValueError:
+            values[key.removeprefix("policy.")] = value
+    return values
+
+
+@click.command(
+    cls=Command,
+    examples=["hydra policy", "hydra policy --set mode=periodic --set epoch_s=30"],
+)
+@click.option(
+    "--set",
+    "values",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=_read_values,
+    help="Go on with this value, until the next start or reload; repeatable.",
+)
 @url_option
 @json_option
-def policy(url: str, as_json: bool) -> None:
-    """Show the policy that is in force.
+def policy(values: dict[str, object], url: str, as_json: bool) -> None:
+    """Show the policy that is in force, or change it.
 
     `hydra reload --dry-run` shows how the configuration file differs.
     """
     with ControllerClient(url) as client:
-        document = client.get("/v1/policy")
+        document = client.patch("/v1/policy", values) if values else client.get("/v1/policy")
     if as_json:
         print_json(document)
         return
@@ -128,7 +156,7 @@ def policy(url: str, as_json: bool) -> None:
         "Policy",
         ("key", "value", "changes"),
         (
-            (one["key"], one["value"], "by a reload" if one["at_once"] else "at the next start")
+            (one["key"], one["value"], "at run time" if one["at_once"] else "at the next start")
             for one in document["values"]
         ),
     )

@@ -27,6 +27,7 @@ _TENANTS: Final = frozenset(
         ("POST", "/v1/reservations"),
         ("GET", "/v1/reservations/{reservation_id}"),
         ("GET", "/v1/reservations/{reservation_id}/delivery"),
+        ("GET", "/v1/deliveries"),
         ("POST", "/v1/reservations/{reservation_id}/commit"),
         ("PATCH", "/v1/reservations/{reservation_id}"),
         ("DELETE", "/v1/reservations/{reservation_id}"),

@@ -13,6 +13,7 @@ from apps.rest import (
     agents,
     dashboard,
     decisions,
+    deliveries,
     docs,
     events,
     groups,
@@ -37,6 +38,7 @@ from hydra.service import ControllerService
 API_VERSION: Final = "1.0"
 _ROUTERS: Final = (
     reservations.router,
+    deliveries.router,
     groups.router,
     quotas.router,
     events.router,

@@ -73,6 +73,18 @@ def get_policy(service: Service) -> models.PolicyInForce:
     return render.policy(service.policy)
 
 
+@router.patch(
+    "/policy",
+    responses=responses(
+        MALFORMED, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST, DEVICE_UNAVAILABLE
+    ),
+)
+def amend_policy(body: models.PolicyBody, service: Service) -> models.PolicyInForce:
+    """Go on with other values, until the next start or reload; what is left out stays."""
+    service.amend(body.model_dump(exclude_unset=True))
+    return render.policy(service.policy)
+
+
 @router.post(
     "/reload",
     responses=responses(

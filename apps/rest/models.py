@@ -13,12 +13,14 @@ from hydra.decisions import Action
 from hydra.drift import DriftKind
 from hydra.events import EventKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
+from hydra.policy import Mode, OnDrift, Policy, Sharing
 from hydra.reservations import LATEST_UNIX_S, ServiceClass
 from hydra.roles import Severity, TaskState
 from hydra.service import DemandSource
 
 LONGEST_HOLD_S: Final = 3600.0
 MOST_ENTRIES: Final = 10_000
+_POLICY: Final = Policy()
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 
@@ -187,6 +189,23 @@ class PlanBody(Body):
 
 class ReconcileBody(Body):
     """Nothing can be chosen."""
+
+
+class PolicyBody(Body):
+    """Values of the policy that only later decisions rest on, as in the configuration file."""
+
+    mode: Mode = Field(default=Mode.ON_REQUEST, strict=False)
+    sharing: Sharing = Field(default=Sharing.BY_DEMAND, strict=False)
+    epoch_s: float = Field(default=_POLICY.epoch_s, gt=0)
+    gain_horizon_s: float = Field(default=_POLICY.gain_horizon_s, gt=0)
+    gain_factor: float = Field(default=_POLICY.gain_factor, ge=0)
+    minimum_gain_mbps: float = Field(default=_POLICY.minimum_gain_mbps, ge=0)
+    minimum_circuit_life_s: float = Field(default=_POLICY.minimum_circuit_life_s, ge=0)
+    audit_interval_s: float = Field(default=_POLICY.audit_interval_s, ge=0)
+    on_drift: OnDrift = Field(default=OnDrift.MEND, strict=False)
+    quarantine_s: float | None = Field(
+        default=_POLICY.quarantine_s, gt=0, description="Null: until somebody clears it."
+    )
 
 
 class ReloadBody(Body):
@@ -379,6 +398,10 @@ class Delivery(Document):
     unheld: list[str] = Field(
         description="Servers on the same circuits whose vswitches can't hold them to their part."
     )
+
+
+class Deliveries(Document):
+    deliveries: list[Delivery]
 
 
 class ReservationPreview(Document):

@@ -90,6 +90,10 @@ class TenantService:
         self._check(reservation_id)
         return self._service.delivery(reservation_id)
 
+    def deliveries(self) -> Sequence[Delivery]:
+        everybody = self._service.deliveries()
+        return [one for one in everybody if one.reservation.owner == self._tenant]
+
     def usage(self, owner: str) -> Usage:
         if owner != self._tenant:
             raise UnknownName(f"no tenant {owner!r}")

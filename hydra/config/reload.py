@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
 from typing import Any, Final
 
 from hydra.config.load import Loaded
+from hydra.errors import HydraError
 from hydra.policy import Policy
 
 AT_ONCE: Final = frozenset(
@@ -62,6 +63,21 @@ def reload(running: Loaded, policy: Policy, file: Loaded) -> tuple[Policy, Reloa
         *_fabric_changes(running, file),
     ]
     return wanted, Reload(tuple(applied), tuple(later))
+
+
+def amended(policy: Policy, changes: Mapping[str, object]) -> tuple[Policy, tuple[Change, ...]]:
+    """The policy with these values, by key of :data:`AT_ONCE`, and what that changes.
+
+    Raises HydraError for any other key.
+    """
+    if others := sorted(changes.keys() - AT_ONCE):
+        raise HydraError(
+            f"policy.{', policy.'.join(others)} can't be changed at run time: change the "
+            "configuration file, and start again"
+        )
+    values: dict[str, Any] = dict(changes)
+    wanted = replace(policy, **values)
+    return wanted, tuple(_changes("policy", asdict(policy), asdict(wanted)))
 
 
 def in_force(policy: Policy) -> Iterator[tuple[str, str, bool]]:

@@ -25,11 +25,13 @@ from hydra.model import (
     VlanId,
 )
 from hydra.pipeline import (
+    FOR_ONE_SERVER,
     ND_TYPES,
     VLAN_PRESENT,
     Port,
     RuleKind,
     cookie,
+    cookie_subject,
     server_port,
     wired_port,
 )
@@ -148,6 +150,12 @@ class SingleHomedOpenFlow:
 
     def unsteer(self, to: RackId) -> FlowRule:
         return FlowRule(RuleKind.TOR_CIRCUIT, (rack_metadata(to), 0, 0))
+
+    def for_server(self, rule: FlowRule, server: Server) -> FlowRule:
+        kind = FOR_ONE_SERVER[rule.kind]
+        place = self.fabric.racks[server.rack].servers.index(server)
+        subject = cookie_subject(rule.cookie)
+        return FlowRule(kind, (*rule.args, server_port(place)), cookie(kind, subject=subject))
 
     def relays(self, path: Path, vlan: VlanId, epoch: int) -> Mapping[DatapathId, list[FlowRule]]:
         found: dict[DatapathId, list[FlowRule]] = {}

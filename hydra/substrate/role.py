@@ -101,6 +101,9 @@ class Substrate(Protocol):
     def unsteer(self, to: RackId) -> FlowRule:
         """What any :meth:`steer` towards ``to`` has in common: remove it, and that one is gone."""
 
+    def for_server(self, rule: FlowRule, server: Server) -> FlowRule:
+        """``rule`` of a vswitch, as the switch that steers for ``server`` holds it for that one."""
+
     def relays(self, path: Path, vlan: VlanId, epoch: int) -> Mapping[DatapathId, list[FlowRule]]:
         """By switch, the rules that pass on what others send along ``path``."""
 

@@ -77,6 +77,9 @@ class _TaggingServers:
     def unsteer(self, to: RackId) -> FlowRule:
         return circuit_rule(to, VlanId(1), 0)
 
+    def for_server(self, rule: FlowRule, _server: Server) -> FlowRule:
+        return rule
+
     def relays(
         self, _path: Path, _vlan: VlanId, _epoch: int
     ) -> Mapping[DatapathId, list[FlowRule]]:

@@ -68,7 +68,7 @@ def test_a_network_that_nobody_touched_shows_none(network):
 def test_rules_are_compared_and_mended_in_one_bundle(network):
     bridge = network.fabric.server_by_name["h11"].vswitch.bridge
     other = network.fabric.server_by_name["h21"].vswitch.bridge
-    flows(bridge, "del-flows", "table=4,metadata=2")
+    flows(bridge, "del-flows", "table=5,metadata=2")
     flows(bridge, "add-flow", "table=0,priority=999,arp,actions=drop")
     flows(other, "mod-flows", "table=2,priority=0,actions=drop")
     items = [(item["device"], item["subject"], item["actual"]) for item in drift(network)]

@@ -50,9 +50,9 @@ def test_rules_are_compared_and_mended(network):
     bridge, device = steering_bridge(network, "h11")
     expected = [(device, "circuit", "nothing")]
     if substrate_of(network.fabric).retags:
-        flows(bridge, "del-flows", "table=4,metadata=2")
+        flows(bridge, "del-flows", "table=5,metadata=2")
     else:
-        flows(bridge, "del-flows", "table=4,metadata=2")
+        flows(bridge, "del-flows", "table=5,metadata=2")
         flows(bridge, "del-flows", "table=0,in_port=hyt-r1-p1,vlan_tci=0x1000/0x1000")
         expected = [(device, "tor-relay", "nothing"), (device, "tor-circuit", "nothing")]
     found = [(i["device"], i["subject"].split(", ")[-1], i["actual"]) for i in drift(network)]

@@ -26,6 +26,7 @@ const READS = {
   demand: ["/v1/demand", (document) => document],
   reconfigurations: ["/v1/reconfigurations", (document) => document.reconfigurations],
   reservations: ["/v1/reservations?limit=1000", (document) => document.reservations],
+  deliveries: ["/v1/deliveries", (document) => new Map(document.deliveries.map((one) => [one.reservation, one]))],
   devices: ["/v1/devices", (document) => document.devices],
   quarantine: ["/v1/quarantine", (document) => document.ports],
   decisions: ["/v1/decisions", (document) => document.decisions],
@@ -192,12 +193,17 @@ function renderReconfiguration() {
   by("timeline").replaceChildren(gantt(one, isOver));
 }
 
+function delivered(one) {
+  const ways = one ? [one.there_mbps, one.back_mbps] : [];
+  return ways.map((way) => (way === null ? "–" : mbps(way))).join(" / ");
+}
+
 function renderReservations() {
   const now = Date.now() / 1000;
   const current = seen.reservations.filter((one) => !["released", "cancelled", "expired"].includes(one.state));
   const limits = span(current, now);
   rows(by("reservations"), current.map((one) => {
-    const cells = row(`${one.src} to ${one.dst}`, mbps(one.bandwidth_mbps), one.state, calendar(one, limits, now));
+    const cells = row(`${one.src} to ${one.dst}`, mbps(one.bandwidth_mbps), one.state, delivered(seen.deliveries.get(one.id)), calendar(one, limits, now));
     cells.title = [one.id, one.reason, one.booked && along(one.booked)].filter(Boolean).join("\n");
     return cells;
   }), "No reservations.");

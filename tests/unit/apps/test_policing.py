@@ -16,13 +16,19 @@ from drivers.codecs.openflow import (
     TYPE_EXPERIMENTER,
     TYPE_MULTIPART_REQUEST,
 )
-from hydra.pipeline import cookie_subject
+from hydra.pipeline import (
+    DELIVERY_COUNTERS,
+    DELIVERY_COUNTERS_MASK,
+    cookie_subject,
+    server_port,
+)
 from tests.unit.apps.ryu_reference import split
 from tests.unit.core.fabrics import openflow_only
 from tests.unit.core.test_policing import DIRECT, FABRIC, reserved
 
 SERVERS = {server.name: server.vswitch.datapath_id for server in FABRIC.servers}
-PORTS = {n: PortInfo(n, name, True) for n, name in enumerate(("host", "optical", "electrical"), 1)}
+NAMES = ("host", "optical", "electrical", "s1", "s2", "o1.1", "o2.1", "up")
+PORTS = {number: PortInfo(number, name, True) for number, name in enumerate(NAMES, 1)}
 ALL, NOBODY = frozenset(SERVERS.values()), frozenset()
 
 
@@ -44,10 +50,11 @@ class Vswitch:
     delivered: dict[int, int] = field(default_factory=dict)
     """By cookie."""
     log: list[str] = field(default_factory=list)
+    at: int | None = None
 
     @property
     def datapath(self):
-        return SERVERS[self.name]
+        return SERVERS[self.name] if self.at is None else self.at
 
     def __post_init__(self):
         self.fleet.switch_connected(self.datapath, self, PORTS)
@@ -241,6 +248,7 @@ def test_what_counts_for_two_is_theirs_in_proportion(policing, vswitches, clock)
 
     for _ in range(2):
         a_second(policing, clock, traffic)
+    assert [d.reservation for d in policing.deliveries([other, one])] == [other, one]
     assert policing.delivery(one).there_mbps == pytest.approx(30.0)
     assert policing.delivery(other).there_mbps == pytest.approx(10.0)
 
@@ -268,14 +276,33 @@ def test_a_vswitch_that_returns_is_given_all_of_it(policing, vswitches, fleet):
     assert {rule.args[-1] for rule in policing.rules_for(SERVERS["h11"])} >= numbers
 
 
-def test_servers_without_a_vswitch_are_named(clock):
+def test_a_tor_holds_each_of_its_servers_to_its_part(clock):
     fabric = openflow_only(FABRIC)
-    policing = Policing(fabric, Fleet(fabric, post=lambda function: function()), 1.0, clock)
+    fleet = Fleet(fabric, post=lambda function: function())
+    tors = [Vswitch(fleet, rack.name, at=rack.tor.datapath_id) for rack in fabric.racks]
+    policing = Policing(fabric, fleet, 1.0, clock)
     reservation = reserved("h11", "h21")
-    assert hold(policing, reservation) == NOBODY
-    assert policing.delivery(reservation).unheld == ("h11", "h12", "h21", "h22")
+    datapaths = frozenset(tor.datapath for tor in tors)
+    assert hold(policing, reservation, ready=datapaths) == NOBODY
+    assert len(tors[0].meters) == 3, "what h11 reserved, and best effort of h11 and of h12"
+    assert sum(mbps(tors[0])) == pytest.approx(97.0, abs=0.01)
+    ports = {rule.args[-1] for rule in policing.rules_for(tors[0].datapath)}
+    assert ports == {server_port(0), server_port(1)}
+    delivered = [
+        rule.cookie
+        for rule in policing.rules_for(tors[1].datapath)
+        if rule.cookie & DELIVERY_COUNTERS_MASK == DELIVERY_COUNTERS
+    ]
+    tors[1].delivered = dict.fromkeys(delivered, 0)
     a_second(policing, clock)
-    assert policing.delivery(reservation).there_mbps is None
+    tors[1].delivered[delivered[0]] += 5_000_000
+    a_second(policing, clock)
+    delivery = policing.delivery(reservation)
+    assert delivery.there_mbps == pytest.approx(40.0)
+    assert delivery.unheld == ()
+    tors[0].takes_meters = False
+    policing.prepare([tors[0].datapath])
+    assert policing.delivery(reservation).unheld == ("h11", "h12")
 
 
 def test_one_that_does_not_answer_has_to_be_synchronised(policing, vswitches):

@@ -54,6 +54,12 @@ def test_reload_by_rest_and_by_signal(controller, change):
     change(epoch_s=8.5)
     assert reload(controller).json()["applied"] == []
 
+    told = controller.http.patch("/v1/policy", json={"epoch_s": 9.5}).json()
+    assert {"key": "policy.epoch_s", "value": "9.5", "at_once": True} in told["values"]
+    assert "asked for: policy.epoch_s is 9.5, was 8.5" in controller.log.read_text()
+    back = reload(controller).json()["applied"]
+    assert back == [{"key": "policy.epoch_s", "before": "9.5", "after": "8.5"}]
+
 
 def test_a_controller_without_devices_shows_its_metrics_and_logs_lines(controller):
     text = controller.http.get("/metrics").text

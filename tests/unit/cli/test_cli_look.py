@@ -1,6 +1,7 @@
 """hydra top, topology as a picture, history, completion and the manual pages."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -176,3 +177,8 @@ def test_the_policy_in_force(call):
     assert "policy.epoch_s" in text
     assert "at the next start" in text
     assert json.loads(call("policy", "--json").stdout)["values"][0]["key"] == "policy.mode"
+    text = call("policy", "--set", "epoch_s=30", "--set", "policy.on_drift=report").stdout
+    assert re.search(r"policy.epoch_s +│ 30.0 ", text)
+    assert re.search(r"policy.on_drift +│ report ", text)
+    assert "max_hops" in call("policy", "--set", "max_hops=2").stderr
+    assert call("policy", "--set", "epoch_s").exit_code == 2

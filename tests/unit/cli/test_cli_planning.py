@@ -1,6 +1,7 @@
 """Commands that ask for circuits, against the real REST API over HTTP."""
 
 import json
+import re
 import threading
 import time
 
@@ -31,7 +32,12 @@ def test_reserve_and_release(call, service):
     reservation = json.loads(result.stdout)
     assert (reservation["bandwidth_mbps"], reservation["duration_s"]) == (30, 60)
     assert reservation["state"] == "activating"
-    assert "30.0" in call("reservations").stdout
+    listed = call("list").stdout
+    assert listed == call("reservations").stdout
+    assert re.search(r"30\.0 │ +38\.5 │ +│ activating", listed), "of back nothing is known"
+    document = json.loads(call("list", "--json").stdout)
+    assert document["reservations"] == [reservation]
+    assert [one["there_mbps"] for one in document["deliveries"]] == [38.5]
     assert "r1 and h21" in call("reservations", reservation["id"]).stdout
     released = call("release", reservation["id"])
     assert released.exit_code == 0

@@ -155,6 +155,7 @@ def test_what_a_reservation_gets(client, service):
     delivery = client.delivery(reservation.id)
     assert (delivery.promised_mbps, delivery.there_mbps, delivery.back_mbps) == (0, 38.5, None)
     assert delivery.unheld == ["h12"]
+    assert client.deliveries() == [delivery]
 
 
 def test_a_modification(client):

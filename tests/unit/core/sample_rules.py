@@ -27,7 +27,9 @@ def every_rule(fabric: Fabric) -> Iterator[FlowRule]:
         for datapath in substrate.owned():
             yield from substrate.rules(datapath, state, {"h11", "h31"})
         yield from substrate.tor_rules()
-        yield from reservation_rules(fabric, fabric.servers[0], 5)
+        first = kind.servers[0]
+        for rule in reservation_rules(kind, first, 5):
+            yield substrate.for_server(rule, first)
     yield from elephant_rules()
     yield divert_rule(RackId(1), 3)
     yield from emulated_rules(3, VlanId(100), 3)

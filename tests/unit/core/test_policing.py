@@ -2,9 +2,10 @@
 
 import pytest
 
+from hydra.classes import Connection, class_rules
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState, RackId
-from hydra.pipeline import EXPEDITED, SHAPES, Port, RuleKind
+from hydra.pipeline import EXPEDITED, SHAPES, Port, server_port, wired_port
 from hydra.policing import (
     USABLE,
     Claim,
@@ -16,10 +17,17 @@ from hydra.policing import (
 )
 from hydra.reservations import Reservation, ServiceClass
 from hydra.substrate import substrate_of
-from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
+from tests.unit.core.fabrics import (
+    circuit_between,
+    openflow_only,
+    path_of,
+    small_fabric,
+    state_of,
+)
 from tests.unit.core.packets import IPV4, IPV6, forward, packet
 
 FABRIC = small_fabric(racks=3, planes=2, servers=2)
+TORS = openflow_only(FABRIC)
 R1, R2, R3 = (RackId(number) for number in range(3))
 H11, H12, H21, H22, H31, _ = FABRIC.servers
 ONE_HOP = path_of(FABRIC, 0, 1)
@@ -139,28 +147,47 @@ def test_best_effort_reservations_hold_nothing_and_are_counted():
 # --- rules --------------------------------------------------------------------------------------
 
 
-class Vswitch:
-    """That of ``server``; each claim has a meter of its own."""
+class Switch:
+    """The one that steers what ``server`` sends: its own, or the ToR for it and its neighbours.
 
-    def __init__(self, server, holding):
-        rules = [*substrate_of(FABRIC).rules(server.vswitch.datapath_id, DIRECT, ())]
+    Each claim has a meter of its own.
+    """
+
+    def __init__(self, fabric, server, holding, *more):
+        substrate = substrate_of(fabric)
+        self.server = fabric.server_by_name[server]
+        steering = substrate.steering(self.server.rack)
+        (switch,) = (one for one in steering if self.server in one.servers)
+        own = {one.name: one for one in switch.servers}
+        self.rules = [*substrate.rules(switch.datapath, DIRECT, ()), *more]
         self.meters = {}
-        claims = [claim for claim in holding.routes if claim.sender == server.name]
+
+        def hold(name, rules):
+            self.rules += [substrate.for_server(rule, own[name]) for rule in rules]
+
+        claims = [claim for claim in holding.routes if claim.sender in own]
         for number, claim in enumerate(claims, start=1):
             self.meters[number] = claim
-            rules += claim_rules(FABRIC, claim, number)
-        rules += map(electrical_rule, [c for c in holding.electrical if c.sender == server.name])
+            hold(claim.sender, claim_rules(fabric, claim, number))
+        for claim in holding.electrical:
+            if claim.sender in own:
+                hold(claim.sender, [electrical_rule(claim)])
         for number, tally in enumerate(sorted(holding.tallies), start=1):
-            if tally.receiver == server.name:
-                rules += tally_rules(FABRIC, tally, number)
-        self.rules = rules
+            if tally.receiver in own:
+                hold(tally.receiver, tally_rules(fabric, tally, number))
+        place = fabric.racks[self.server.rack].servers.index(self.server)
+        is_tor = len(own) > 1
+        self.host = server_port(place) if is_tor else Port.HOST
+        self.optical = wired_port(0) if is_tor else Port.OPTICAL
 
     def metered(self, sent):
         """What the packet is taken for, and the code point that it leaves with."""
         passed = []
-        out = forward(self.rules, sent, Port.HOST, passed=passed)
+        out = forward(self.rules, sent, self.host, passed=passed)
         claims = [
-            self.meters[rule.args[-1]] for rule in passed if SHAPES[rule.kind].meter is not None
+            self.meters[rule.args[SHAPES[rule.kind].meter.index]]
+            for rule in passed
+            if SHAPES[rule.kind].meter is not None
         ]
         marks = [
             action.codepoint
@@ -171,55 +198,74 @@ class Vswitch:
         return out, claims, marks
 
 
+@pytest.mark.parametrize("fabric", [FABRIC, TORS], ids=["vswitches", "ToRs"])
 @pytest.mark.parametrize("eth_type", [IPV4, IPV6])
-def test_reserved_packets_are_marked_and_metered_and_so_are_others_apart(eth_type):
-    vswitch = Vswitch(H11, held(reserved("h11", "h21")))
-    vlan = DIRECT.vlans[path_of(FABRIC, 0, 1)]
-    out, claims, marks = vswitch.metered(packet(H21, eth_type))
-    assert out == [(Port.OPTICAL, vlan)]
-    assert claims == [Claim("h11", R2, "h21", reserved=True)]
-    assert marks == [EXPEDITED]
-    out, claims, marks = vswitch.metered(packet(H22, eth_type))
-    assert out == [(Port.OPTICAL, vlan)]
-    assert claims == [Claim("h11", R2)]
-    assert marks == [0], "what a server marks itself does not count"
-    assert vswitch.metered(packet(H31, eth_type)) == ([(Port.ELECTRICAL, None)], [], [])
+class TestRules:
+    def test_reserved_packets_are_marked_and_metered_and_so_are_others_apart(
+        self, fabric, eth_type
+    ):
+        holding = held(reserved("h11", "h21"))
+        switch = Switch(fabric, "h11", holding)
+        vlan = DIRECT.vlans[path_of(FABRIC, 0, 1)]
+        out, claims, marks = switch.metered(packet(H21, eth_type))
+        assert out == [(switch.optical, vlan)]
+        assert claims == [Claim("h11", R2, "h21", reserved=True)]
+        assert marks == [EXPEDITED]
+        out, claims, marks = switch.metered(packet(H22, eth_type))
+        assert out == [(switch.optical, vlan)]
+        assert claims == [Claim("h11", R2)]
+        assert marks == [0], "what a server marks itself does not count"
+        assert switch.metered(packet(H31, eth_type)) == ([(Port.ELECTRICAL, None)], [], [])
+        neighbour = Switch(fabric, "h12", holding)
+        assert neighbour.metered(packet(H21, eth_type))[1:] == ([Claim("h12", R2)], [0])
 
+    def test_what_has_to_stay_off_the_circuit_leaves_electrically(self, fabric, eth_type):
+        switch = Switch(fabric, "h11", held(reserved("h11", "h21", 40.0, ServiceClass.GUARANTEED)))
+        assert switch.metered(packet(H22, eth_type))[0] == [(Port.ELECTRICAL, None)]
+        assert switch.metered(packet(H21, eth_type))[0][0][0] == switch.optical
 
-@pytest.mark.parametrize("eth_type", [IPV4, IPV6])
-def test_what_has_to_stay_off_the_circuit_leaves_electrically(eth_type):
-    vswitch = Vswitch(H11, held(reserved("h11", "h21", 40.0, ServiceClass.GUARANTEED)))
-    assert vswitch.metered(packet(H22, eth_type))[0] == [(Port.ELECTRICAL, None)]
-    assert vswitch.metered(packet(H21, eth_type))[0][0][0] == Port.OPTICAL
+    def test_a_reservation_of_racks_is_for_all_of_their_servers(self, fabric, eth_type):
+        holding = held(reserved("r1", "r2"), reserved("h12", "h22", name="b"))
+        for name in ("h11", "h12"):
+            switch = Switch(fabric, name, holding)
+            assert switch.metered(packet(H21, eth_type))[1] == [Claim(name, R2, reserved=True)]
+        assert switch.metered(packet(H22, eth_type))[1] == [Claim("h12", R2, "h22", reserved=True)]
 
+    def test_where_circuits_are_for_elephants_mice_stay_off_what_reservations_leave(
+        self, fabric, eth_type
+    ):
+        version = 4 if eth_type == IPV4 else 6
+        (address,) = (one.ip for one in H22.addresses if one.version == version)
+        elephants = class_rules([Connection(address, 40000, 5201)])
+        switch = Switch(fabric, "h11", held(reserved("h11", "h21")), *elephants)
+        elephant = {"ip_proto": 6, "tcp_src": 40000, "tcp_dst": 5201}
+        out, claims, _ = switch.metered(packet(H22, eth_type, **elephant))
+        assert (out[0][0], claims) == (switch.optical, [Claim("h11", R2)])
+        mouse = elephant | {"tcp_src": 40001}
+        assert switch.metered(packet(H22, eth_type, **mouse)) == ([(Port.ELECTRICAL, None)], [], [])
+        out, claims, marks = switch.metered(packet(H21, eth_type, **mouse))
+        assert (out[0][0], marks) == (switch.optical, [EXPEDITED]), "what is reserved is no mouse"
+        assert claims == [Claim("h11", R2, "h21", reserved=True)]
 
-@pytest.mark.parametrize("eth_type", [IPV4, IPV6])
-def test_a_reservation_of_racks_is_for_all_of_their_servers(eth_type):
-    holding = held(reserved("r1", "r2"), reserved("h12", "h22", name="b"))
-    for server in (H11, H12):
-        vswitch = Vswitch(server, holding)
-        assert vswitch.metered(packet(H21, eth_type))[1] == [Claim(server.name, R2, reserved=True)]
-    assert vswitch.metered(packet(H22, eth_type))[1] == [Claim("h12", R2, "h22", reserved=True)]
+    def test_what_comes_by_circuit_is_counted_where_it_ends(self, fabric, eth_type):
+        holding = held(reserved("h11", "h21"), reserved("r1", "h21", name="b"))
+        switch = Switch(fabric, "h21", holding)
+
+        def counted(sender, vlan, port=switch.optical):
+            passed = []
+            sent = packet(H21, eth_type, vlan, **source(sender, eth_type))
+            assert forward(switch.rules, sent, port, passed=passed) == [(switch.host, None)]
+            return passed[0].kind.name.removeprefix("TOR_")
+
+        version = "V4" if eth_type == IPV4 else "V6"
+        assert counted(H11, 100) == f"DELIVERED_HOST_{version}"
+        assert counted(H12, 100) == f"DELIVERED_{version}"
+        assert not counted(H31, 100).startswith("DELIVERED")
+        untagged = Port.ELECTRICAL if fabric is TORS else Port.OPTICAL
+        assert not counted(H11, None, untagged).startswith("DELIVERED"), "that came by no circuit"
 
 
 def source(server, eth_type):
     version = 4 if eth_type == IPV4 else 6
     (address,) = (int(a.ip) for a in server.addresses if a.version == version)
     return {f"ipv{version}_src": address}
-
-
-@pytest.mark.parametrize("eth_type", [IPV4, IPV6])
-def test_what_comes_by_circuit_is_counted_where_it_ends(eth_type):
-    vswitch = Vswitch(H21, held(reserved("h11", "h21"), reserved("r1", "h21", name="b")))
-
-    def counted(sender, vlan):
-        passed = []
-        sent = packet(H21, eth_type, vlan, **source(sender, eth_type))
-        assert forward(vswitch.rules, sent, Port.OPTICAL, passed=passed) == [(Port.HOST, None)]
-        return passed[0].kind
-
-    version = "V4" if eth_type == IPV4 else "V6"
-    assert counted(H11, 100) is RuleKind[f"DELIVERED_HOST_{version}"]
-    assert counted(H12, 100) is RuleKind[f"DELIVERED_{version}"]
-    assert counted(H31, 100) is RuleKind.UPLINK_TAGGED
-    assert counted(H11, None) is RuleKind.UPLINK_UNTAGGED, "that came by no circuit"

@@ -11,7 +11,7 @@ import numpy as np
 from apps.agent_desk import AgentDesk
 from drivers.optical.panel_store import PanelStore
 from hydra.book import ReservationBook
-from hydra.config.reload import Change, Reload
+from hydra.config.reload import Change, Reload, amended
 from hydra.decisions import Action, Decision, SeenDemand, Verdict
 from hydra.decisions import Proposal as ProposedChange
 from hydra.drift import Drift, DriftKind
@@ -72,6 +72,7 @@ class FakeService:
         self.events = EventLog("run", capacity=50)
         self.missing: list[str] = []
         self.shared = Sharing.BY_DEMAND
+        self.amendments = {}
         self.drifting = [
             Drift(DriftKind.CROSS_CONNECT, "p1", "1 to 18", "connected", "nothing"),
             Drift(DriftKind.VLANS, "r1", "hyt-r1-p1", "100", "4000"),
@@ -102,7 +103,7 @@ class FakeService:
 
     @property
     def policy(self) -> Policy:
-        return Policy(sharing=self.shared)
+        return replace(Policy(sharing=self.shared), **self.amendments)
 
     def share(self, sharing: Sharing) -> None:
         self._may_fail()
@@ -320,6 +321,9 @@ class FakeService:
     def delivery(self, reservation_id: str):
         return Delivery(self.reservation(reservation_id), 38.5, None, ("h12",))
 
+    def deliveries(self):
+        return [self.delivery(one.id) for one in self.reservations() if one.holds_capacity]
+
     def usage(self, owner):
         with self._lock:
             return self._book.usage(owner, CREATED_UNIX_S)
@@ -356,6 +360,11 @@ class FakeService:
         found = self.drift()
         self.drifting = self.unmendable
         return Reconciliation(found, self.drift(), ("c0", "c1"))
+
+    def amend(self, changes):
+        self._may_fail()
+        amended(self.policy, changes)  # raises for what can't be changed
+        self.amendments |= changes
 
     def reload(self, *, dry_run=False):
         self._may_fail()

@@ -54,7 +54,7 @@ def test_everything_is_shown(server, network, page):
     expect(page.locator("#demand-summary")).to_contain_text("15.5 Mb/s measured")
     expect(page.locator("#timeline")).to_contain_text("h11")
     expect(page.locator("#reconfiguration-facts")).to_contain_text("no light at r3")
-    expect(page.locator("#reservations tbody")).to_contain_text("active")
+    expect(page.locator("#reservations tbody")).to_contain_text("r1 to r240active38.5 / –")
     expect(page.locator("#devices tbody tr").first).to_contain_text("never connected")
     expect(page.locator("#quarantine tbody tr")).to_have_count(2)
     expect(page.locator("#decisions li")).to_have_text(

@@ -86,6 +86,20 @@ def test_a_dry_run_of_a_reload_takes_nothing_over(client, service):
     assert service.reloads == 1
 
 
+def test_the_policy_can_be_changed_at_run_time(client, service):
+    changed = client.patch("/v1/policy", json={"epoch_s": 5, "mode": "periodic"})
+    assert changed.status_code == 200
+    assert changed.json() == client.get("/v1/policy").json()
+    values = {one["key"]: one["value"] for one in changed.json()["values"]}
+    assert (values["policy.epoch_s"], values["policy.mode"]) == ("5.0", "periodic")
+    before = service.policy
+    for body in ({"max_hops": 2}, {"epoch_s": 0}, {"mode": "often"}, {"quarantine_s": -1}):
+        assert client.patch("/v1/policy", json={"epoch_s": 9, **body}).status_code == 422
+    assert service.policy == before
+    client.patch("/v1/policy", json={"quarantine_s": None})
+    assert service.policy.quarantine_s is None
+
+
 def test_the_policy_in_force_says_what_a_reload_changes(client):
     values = {one["key"]: one for one in client.get("/v1/policy").json()["values"]}
     assert values["policy.mode"] == {"key": "policy.mode", "value": "on-request", "at_once": True}

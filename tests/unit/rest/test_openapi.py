@@ -13,6 +13,7 @@ ROUTES = {
     ("DELETE", "/v1/reservations/{reservation_id}"),
     ("POST", "/v1/reservations/{reservation_id}/commit"),
     ("GET", "/v1/reservations/{reservation_id}/delivery"),
+    ("GET", "/v1/deliveries"),
     ("PATCH", "/v1/reservations/{reservation_id}"),
     ("POST", "/v1/groups"),
     ("GET", "/v1/groups/{group_id}"),
@@ -38,6 +39,7 @@ ROUTES = {
     ("PUT", "/v1/quarantine/{rack}/{port}"),
     ("DELETE", "/v1/quarantine/{rack}/{port}"),
     ("GET", "/v1/policy"),
+    ("PATCH", "/v1/policy"),
     ("GET", "/v1/devices"),
     ("GET", "/v1/devices/{name}/tasks"),
     ("POST", "/v1/devices/{name}/tasks/{task_id}"),
@@ -108,7 +110,15 @@ def test_numbers_carry_their_unit(description):
     """Or count something, or name one: an HTTP status, a VLAN-ID, a port of a panel, a task."""
     plain = {"status", "vlan", "epoch", "current_epoch", "rules", "rules_pushed"}
     plain |= {"retagged_ports", "ports_retagged", "ingress", "egress", "port", "id"}
-    plain |= {"max_reservations", "reservations", "waiting", "delivered", "refused", "missed"}
+    plain |= {
+        "gain_factor",
+        "max_reservations",
+        "reservations",
+        "waiting",
+        "delivered",
+        "refused",
+        "missed",
+    }
     plain |= {"times", "priority", "max_priority", "src_port", "dst_port", "optical_share"}
     for name, schema in description["components"]["schemas"].items():
         for field, kind in schema.get("properties", {}).items():

@@ -1,0 +1,70 @@
+"""A controller killed at random moments while customers reserve, change and release.
+
+``python -m benchmarks.kills [LIVES] [SEED]`` (root; 200 lives unless told). The demo fabric's
+controller serves three customers that hold, commit, reserve for now and for later, alone and in
+groups, at recurring times, with priorities that make others give way, modify and release, as fast
+as they are answered. SIGKILL comes at a random moment of its first 1.5 s. What its journal holds,
+and what the next one makes of it, is held against what the customers were told: see
+:mod:`mininet_scenarios.kills`. Nothing may be promised twice: a referee tries it, that tests of
+admission rest on, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from statistics import median
+
+from benchmarks._demo import demo_stage
+from benchmarks._report import Result, report
+from hydra.model import Fabric
+from hydra.reservations import Reservation
+from mininet_scenarios.kills import POLICY, UNHURRIED, DoubleBooked, Kills, Outcome
+from tests.unit.reservations.referee import Referee
+
+LIVES = 200
+MAX_HOPS = 3
+
+
+def double_booked(fabric: Fabric) -> DoubleBooked:
+    referee = Referee(fabric, MAX_HOPS)
+
+    def check(reservations: Collection[Reservation], now: float) -> Collection[object]:
+        promised = [referee.promise(one) for one in reservations if one.is_booked]
+        return referee.broken(promised, now)
+
+    return check
+
+
+def tell(outcome: Outcome) -> None:
+    if outcome.lives % 10 == 0:
+        print(f"{outcome.lives} lives, {len(outcome.violations)} violations", flush=True)
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    lives = int(argv[0]) if argv else LIVES
+    seed = int(argv[1]) if len(argv) > 1 else 1
+    with demo_stage() as stage, stage.process(POLICY, UNHURRIED) as process:
+        outcome = Kills(stage, process, seed, double_booked(stage.fabric)).run(lives, tell)
+    for violation in outcome.violations:
+        print(violation)
+    told = ", ".join(f"{number} {what}" for what, number in sorted(outcome.answers.items()))
+    print(f"answers: {told}; requests without one: {outcome.unanswered}")
+    states = {state.value: number for state, number in outcome.states.most_common()}
+    print(f"states at death: {states}; restart: {median(outcome.restart_s):.1f} s")
+    case = f"{lives} lives, {outcome.checked} reservations told of"
+    results = [
+        Result(
+            *(case, "lost, doubled or promised twice", "reservations", "lower"),
+            len(outcome.violations),
+            outcome.checked,
+            "checked",
+            0,
+        )
+    ]
+    report("kills", results)
+    return 0 if all(result.meets_target for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,165 @@
+"""OpenFlow and polling of a whole controller while its REST API is kept busy.
+
+``python -m benchmarks.undisturbed`` (root). The controller of the demo fabric, on four ToRs and
+eight vswitches of Open vSwitch that it polls once a second, has 10,000 reservations in its
+calendar. wrk keeps four connections busy, with one kind of request after the other. Meanwhile a
+switch asks for an echo ten times a second, which is what keeps an OpenFlow connection alive, and
+the controller says how old the counters are that it plans by. The baseline is the same controller
+with nothing to serve.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks._demo import demo_stage
+from benchmarks._report import Result, report
+from benchmarks._wrk import CLIENTS, SECONDS, load
+from benchmarks.rest import RESERVATIONS, filled_ledger
+from mininet_scenarios.controller_process import ControllerProcess
+from mininet_scenarios.kills import UNHURRIED
+
+SPAN_S = 365 * 86_400.0
+POLICY = {"mode": "on-request", "poll_interval_s": 1.0}
+ECHO_EVERY_S = 0.1
+LOOK_EVERY_S = 0.5
+_HEADER = struct.Struct("!BBHI")
+_HELLO, _ECHO_REQUEST, _ECHO_REPLY = 0, 2, 3
+_VERSION = 4
+
+
+@dataclass
+class Watched:
+    echoes_ms: list[float] = field(default_factory=list)
+    ages_s: list[float] = field(default_factory=list)
+    """Of the newest counters."""
+    stale: float = 0.0
+    """Vswitches whose counters were late, at most."""
+    connections: set[float] = field(default_factory=set)
+
+
+class Switch:
+    """Says hello, and then asks now and then whether anybody is there."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._socket = socket.create_connection(address, timeout=30)
+        self._stream = self._socket.makefile("rb")
+        self._socket.sendall(_HEADER.pack(_VERSION, _HELLO, _HEADER.size, 1))
+
+    def echo_ms(self, xid: int) -> float:
+        asked_s = time.perf_counter()
+        self._socket.sendall(_HEADER.pack(_VERSION, _ECHO_REQUEST, _HEADER.size, xid))
+        while self._receive() != (_ECHO_REPLY, xid):
+            pass
+        return (time.perf_counter() - asked_s) * 1000
+
+    def _receive(self) -> tuple[int, int]:
+        _, kind, length, xid = _HEADER.unpack(self._stream.read(_HEADER.size))
+        self._stream.read(length - _HEADER.size)
+        return kind, xid
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@contextmanager
+def watched(process: ControllerProcess) -> Iterator[Watched]:
+    """What a switch and a scrape see of the controller until the block ends."""
+    seen, over = Watched(), threading.Event()
+    settings = process.settings
+    threads = [
+        threading.Thread(target=_ask_for_echoes, args=(settings.openflow_host,
+                         settings.openflow_port, seen, over)),
+        threading.Thread(target=_look, args=(process.base_url, seen, over)),
+    ]  # fmt: skip
+    for thread in threads:
+        thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def _ask_for_echoes(host: str, port: int, seen: Watched, over: threading.Event) -> None:
+    switch = Switch((host, port))
+    while not over.wait(ECHO_EVERY_S):
+        seen.echoes_ms.append(switch.echo_ms(len(seen.echoes_ms) + 2))
+    switch.close()
+
+
+def _look(url: str, seen: Watched, over: threading.Event) -> None:
+    with httpx.Client(base_url=url, timeout=30, trust_env=False) as http:
+        while not over.wait(LOOK_EVERY_S):
+            text = http.get("/metrics").raise_for_status().text
+            found = {
+                sample.name: sample.value
+                for family in text_string_to_metric_families(text)
+                for sample in family.samples
+                if not sample.labels
+            }
+            seen.ages_s.append(found["hydra_demand_age_seconds"])
+            seen.stale = max(seen.stale, found["hydra_stale_vswitches"])
+            seen.connections.add(found["hydra_openflow_connections"])
+
+
+def p99(values: Sequence[float]) -> float:
+    return sorted(values)[int(0.99 * len(values))]
+
+
+def main(_: Sequence[str] = ()) -> int:
+    results = []
+    with demo_stage() as stage:
+        ledger = filled_ledger(stage.fabric, str(stage.work_dir / "journal.db"), SPAN_S)
+        known = [one.id for one in ledger.reservations()]
+        ledger.close()
+        racks = [rack.name for rack in stage.fabric.racks]
+        with stage.process(POLICY, UNHURRIED) as process:
+            with watched(process) as quiet:
+                time.sleep(SECONDS)
+            for kind, name in (
+                ("healthz", "/healthz"),
+                ("read", "GET one"),
+                ("page", "GET 100"),
+                ("reserve", "POST"),
+            ):
+                with watched(process) as seen:
+                    wrk = load(process.base_url, kind, known if kind == "read" else racks, SPAN_S)
+                results += rows(f"{name}, {CLIENTS} connections", wrk, seen, quiet)
+                print(
+                    f"{name}: {wrk.created} answered, {wrk.refused} refused, {seen.stale:.0f} "
+                    f"vswitches stale, connections {sorted(seen.connections)}",
+                    flush=True,
+                )
+    print(f"{RESERVATIONS} reservations in the calendar")
+    report("undisturbed", results)
+    return 0 if all(result.meets_target for result in results) else 1
+
+
+def rows(case: str, wrk, seen: Watched, quiet: Watched) -> list[Result]:
+    idle = "nothing to serve"
+    return [
+        Result(case, "requests", "/s", "higher", wrk.rate, wrk.rate, "itself"),
+        Result(case, "p99", "ms", "lower", wrk.p99_ms, wrk.p99_ms, "itself"),
+        Result(case, "OpenFlow echo, p99", "ms", "lower", p99(seen.echoes_ms),
+               p99(quiet.echoes_ms), idle),
+        Result(case, "OpenFlow echo, worst", "ms", "lower", max(seen.echoes_ms),
+               max(quiet.echoes_ms), idle),
+        Result(case, "age of the newest counters, worst", "s", "lower", max(seen.ages_s),
+               max(quiet.ages_s), idle),
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

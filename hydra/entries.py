@@ -1,0 +1,45 @@
+"""How reservations stand in the calendar, and in what the planner has to keep."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hydra.admission import Ask
+from hydra.calendar import Booking
+from hydra.model import Fabric, Path, RackId
+from hydra.reservations import Pin, Reservation, ServiceClass
+
+
+def servers_among(fabric: Fabric, *names: str) -> frozenset[str]:
+    """Those of the names that are no racks'."""
+    return frozenset(name for name in names if name not in fabric.rack_by_name)
+
+
+def ask_of(fabric: Fabric, reservation: Reservation, now: float) -> Ask:
+    """For what is left of a reservation's time."""
+    end = reservation.expires_unix_s
+    return Ask(
+        src=reservation.src,
+        dst=reservation.dst,
+        pair=reservation.pair,
+        mbps=reservation.promised_mbps,
+        start_unix_s=max(reservation.starts_unix_s, now),
+        end_unix_s=math.inf if end is None else end,
+        servers=servers_among(fabric, reservation.src, reservation.dst),
+        exclusive=reservation.service is ServiceClass.GUARANTEED,
+    )
+
+
+def booking_of(fabric: Fabric, reservation: Reservation, path: Path) -> Booking:
+    """What ``reservation`` takes of ``path``, for all of its time."""
+    return ask_of(fabric, reservation, reservation.starts_unix_s).booking(reservation.id, path)
+
+
+def pin_of(fabric: Fabric, pair: tuple[RackId, RackId], reservations: Sequence[Reservation]) -> Pin:
+    """What ``pair``'s reservations want of the planner."""
+    path = next((r.booked for r in reservations if r.booked is not None), None)
+    mbps = math.fsum(r.promised_mbps for r in reservations)
+    if path is not None and any(r.service is ServiceClass.GUARANTEED for r in reservations):
+        mbps = max(mbps, *(fabric.rate_of(circuit) for circuit in path.circuits))
+    return Pin(pair[0], pair[1], path, mbps, tuple(r.id for r in reservations))

@@ -1,0 +1,352 @@
+"""Customers that ask for reservations without a pause, and a controller that is killed meanwhile.
+
+Each of its lives ends by SIGKILL at a random moment. What its journal holds then, and what the next
+controller makes of it, is held against what the customers were told: what was acknowledged is
+there; what was not, is there as a whole or not at all; a request that is repeated brings about
+nothing twice.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import httpx
+
+from hydra.journal import Journal
+from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
+from hydra.reservations import FINAL_STATES, Reservation
+from mininet_scenarios.controller_process import ControllerProcess
+from mininet_scenarios.stage import ScenarioError, Stage
+
+POLICY: Final[Mapping[str, Any]] = {"mode": "on-request", "preemption_notice_s": 1.0}
+UNHURRIED: Final[Mapping[str, Any]] = {"requests_per_s": 10_000}
+"""For the controller's section: customers may ask as fast as they are answered."""
+CUSTOMERS: Final = 3
+_LONGEST_LIFE_S: Final = 1.5
+_LONGEST_PAUSE_S: Final = 0.15
+_SETTLED_S: Final = 30.0
+_POLL_S: Final = 0.05
+_TIMEOUT_S: Final = 10.0
+_MANY: Final = 4
+"""Reservations from which on a customer would rather give one back."""
+
+_ENDS: Final = ("from", "to")
+
+_S = ReservationState
+_UNSETTLED: Final = frozenset({_S.COMMITTED, _S.ACTIVATING, _S.RELEASING})
+_ASKED_FOR: Final = {_S.COMMITTED: "commit", _S.RELEASING: "release", _S.CANCELLED: "release"}
+"""Steps that a reservation takes only where its customer wants it."""
+_REFUSALS: Final = frozenset(
+    {httpx.codes.NOT_FOUND, httpx.codes.CONFLICT, httpx.codes.SERVICE_UNAVAILABLE}
+)
+
+DoubleBooked = Callable[[Collection[Reservation], float], Collection[object]]
+"""What can't be kept beside the rest of what is promised from this Unix time on."""
+
+
+@dataclass(slots=True)
+class Told:
+    """What a customer was told last of a reservation, and has asked for since."""
+
+    state: ReservationState
+    mbps: float
+    wished: str = ""
+    wished_mbps: float | None = None
+
+    def contradicts(self, found: Reservation) -> str:
+        """What is wrong with what is there now; empty: nothing."""
+        if found.state not in self._reachable():
+            return f"{found.id} was {self.state.value} and is {found.state.value}: {found.reason}"
+        if found.bandwidth_mbps not in (self.mbps, self.wished_mbps):
+            return f"{found.id} had {self.mbps:g} Mb/s and has {found.bandwidth_mbps:g}"
+        if found.state is _S.FAILED:
+            return f"{found.id} failed: {found.reason}"
+        if found.state is _S.PREEMPTED and found.preempted_by is None:
+            return f"{found.id} gave way to nobody"
+        return ""
+
+    def _reachable(self) -> set[ReservationState]:
+        reached, new = {self.state}, [self.state]
+        while new:
+            for state in RESERVATION_TRANSITIONS[new.pop()] - reached:
+                if _ASKED_FOR.get(state, self.wished) == self.wished:
+                    reached.add(state)
+                    new.append(state)
+        return reached
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A request that makes reservations."""
+
+    path: str
+    body: Mapping[str, Any]
+    makes: int
+    """How many, unless it is refused."""
+    key: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def send(self, http: httpx.Client) -> httpx.Response:
+        headers = {"Idempotency-Key": self.key}
+        return http.post(self.path, json=dict(self.body), headers=headers)
+
+
+class Customer:
+    """Asks for whatever there is to ask for; keeps what it was told."""
+
+    def __init__(self, stage: Stage, chance: random.Random) -> None:
+        self._racks = stage.fabric.racks
+        self._chance = chance
+        self.told: dict[str, Told] = {}
+        self.unanswered: list[Order] = []
+        self.answers: Counter[str] = Counter()
+        self.complaints: list[str] = []
+
+    def shop(self, url: str) -> None:
+        """Until nobody answers any more."""
+        with httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as http:
+            try:
+                while not self.complaints:
+                    self._step(http)
+            except httpx.TransportError:
+                return
+
+    def _step(self, http: httpx.Client) -> None:
+        time.sleep(self._chance.uniform(0, _LONGEST_PAUSE_S))
+        mine = [one for one, told in self.told.items() if told.state not in FINAL_STATES]
+        if not mine or self._chance.random() < (0.2 if len(mine) > _MANY else 0.6):
+            order = self._order()
+            self.unanswered.append(order)
+            self.hear(order, order.send(http))
+        else:
+            self._change(http, self._chance.choice(mine))
+
+    def _order(self) -> Order:
+        pick = self._chance.choice
+        src, dst, other = self._chance.sample(self._racks, 3)
+        mbps = float(pick([10, 20, 40, 60]))
+        pair = {
+            "src": pick([src.name, src.servers[0].name]),
+            "dst": pick([dst.name, dst.servers[0].name]),
+            "bandwidth_mbps": mbps,
+        }
+        now_s = time.time()
+        span: dict[str, Any] = {"duration_s": pick([1.0, 3.0, 10.0])}
+        if pick([True, False]):
+            span["start_unix_s"] = now_s + pick([0.5, 1.0, 3.0])
+        if self._chance.random() < 0.3:
+            entries = [pair, {"src": src.name, "dst": other.name, "bandwidth_mbps": mbps}]
+            if pick([True, False]):
+                return Order("/v1/groups", {"entries": entries, **span}, 2)
+            times = {"start_unix_s": now_s + 30, "duration_s": 5.0}
+            repeat = {"every_s": 60.0, "times": 3}
+            return Order("/v1/groups", {"entries": entries, "repeat": repeat, **times}, 6)
+        more: dict[str, Any] = pick([{}, {}, {"hold_s": 20.0}, {"priority": 5}])
+        service = pick(["shared", "shared", "shared", "guaranteed", "best-effort"])
+        return Order("/v1/reservations", {**pair, **span, **more, "service": service}, 1)
+
+    def hear(self, order: Order, answer: httpx.Response) -> None:
+        """An answer has come at last."""
+        if self._is_answer(answer):
+            document = answer.json()
+            for one in document.get("reservations", [document]):
+                self._note(one)
+        self.unanswered.remove(order)
+
+    def _change(self, http: httpx.Client, reservation_id: str) -> None:
+        told = self.told[reservation_id]
+        path = f"/v1/reservations/{reservation_id}"
+        if told.state is _S.HELD and self._chance.random() < 0.5:
+            told.wished = "commit"
+            answer = http.post(f"{path}/commit")
+        elif self._chance.random() < 0.4:
+            told.wished_mbps = self._chance.choice([5.0, 15.0, 50.0])
+            answer = http.patch(path, json={"bandwidth_mbps": told.wished_mbps})
+        else:
+            told.wished = "release"
+            answer = http.delete(path)
+        if self._is_answer(answer):
+            self._note(answer.json())
+        told.wished, told.wished_mbps = "", None
+
+    def _is_answer(self, answer: httpx.Response) -> bool:
+        kind = answer.request.method if answer.is_success else "refused"
+        self.answers[kind] += 1
+        if not answer.is_success and answer.status_code not in _REFUSALS:
+            self.complaints.append(f"{answer.request.url}: {answer.status_code} {answer.text}")
+        return answer.is_success
+
+    def _note(self, document: Mapping[str, Any]) -> None:
+        state, mbps = ReservationState(document["state"]), float(document["bandwidth_mbps"])
+        self.told[document["id"]] = Told(state, mbps)
+
+    # -- afterwards --------------------------------------------------------------------------------
+
+    def contradictions(self, found: Mapping[str, Reservation]) -> Iterator[str]:
+        """What is not as this customer was told; what has come about since is taken note of."""
+        for name, told in tuple(self.told.items()):
+            if name not in found:
+                yield f"{name} was {told.state.value} and is gone"
+                continue
+            if complaint := told.contradicts(found[name]):
+                yield complaint
+            self.told[name] = Told(found[name].state, found[name].bandwidth_mbps)
+        for order in self.unanswered:
+            made = [one for one in found.values() if one.retry and one.retry.key == order.key]
+            if len(made) not in (0, order.makes):
+                yield f"{len(made)} of {order.makes} of {order.body} are there"
+            self.told.update((one.id, Told(one.state, one.bandwidth_mbps)) for one in made)
+
+    def repeat(self, http: httpx.Client) -> None:
+        """What was never answered is asked for again."""
+        for order in tuple(self.unanswered):
+            self.hear(order, order.send(http))
+
+    def forget_what_is_over(self) -> None:
+        self.told = {n: told for n, told in self.told.items() if told.state not in FINAL_STATES}
+
+
+@dataclass(slots=True)
+class Outcome:
+    lives: int = 0
+    answers: Counter[str] = field(default_factory=Counter)
+    """What customers were told, by HTTP method; and how often they were refused."""
+    unanswered: int = 0
+    states: Counter[ReservationState] = field(default_factory=Counter)
+    """In which states reservations were when the controller died."""
+    checked: int = 0
+    """Reservations that were held against what customers had been told."""
+    restart_s: list[float] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+
+
+class Kills:
+    """Lives of controllers on ``stage``, whose journal goes from one to the next."""
+
+    def __init__(
+        self, stage: Stage, process: ControllerProcess, seed: int, double_booked: DoubleBooked
+    ) -> None:
+        self._stage = stage
+        self._process = process
+        self._double_booked = double_booked
+        self._chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
+        self._customers = [
+            Customer(stage, random.Random(f"{seed} {number}"))  # noqa: S311
+            for number in range(CUSTOMERS)
+        ]
+
+    def run(self, lives: int, tell: Callable[[Outcome], None] | None = None) -> Outcome:
+        """So many lives; ends with a running controller."""
+        outcome = Outcome()
+        for _ in range(lives):
+            outcome.violations += self._life(outcome)
+            outcome.lives += 1
+            if tell is not None:
+                tell(outcome)
+        for customer in self._customers:
+            outcome.answers += customer.answers
+        return outcome
+
+    def _life(self, outcome: Outcome) -> Iterator[str]:
+        url = self._process.base_url
+        shopping = [
+            threading.Thread(target=customer.shop, args=(url,)) for customer in self._customers
+        ]
+        for thread in shopping:
+            thread.start()
+        time.sleep(self._chance.uniform(0.02, _LONGEST_LIFE_S))
+        self._process.kill()
+        for thread in shopping:
+            thread.join()
+        found = self._found()
+        outcome.unanswered += sum(len(customer.unanswered) for customer in self._customers)
+        alive = [one for one in found.values() if one.state not in FINAL_STATES]
+        outcome.states.update(one.state for one in alive)
+        outcome.checked += sum(len(customer.told) for customer in self._customers)
+        yield from self._judge(found)
+        started_s = time.monotonic()
+        self._process.start()
+        outcome.restart_s.append(time.monotonic() - started_s)
+        with httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as http:
+            self._wait_until_settled()
+            yield from self._judge(self._found())
+            yield from self._not_there(http)
+            for customer in self._customers:
+                customer.repeat(http)
+            yield from self._judge(self._found())
+        for customer in self._customers:
+            yield from customer.complaints
+            customer.complaints.clear()
+            customer.forget_what_is_over()
+
+    def _found(self) -> dict[str, Reservation]:
+        """What the journal holds."""
+        journal = Journal(str(self._process.settings.journal), read_only=True)
+        try:
+            records = journal.load_reservations()
+        finally:
+            journal.close()
+        return {one.id: one for one in map(Reservation.from_record, records)}
+
+    def _judge(self, found: Mapping[str, Reservation]) -> Iterator[str]:
+        for customer in self._customers:
+            yield from customer.contradictions(found)
+        for one in found.values():
+            if one.preempted_by is not None and one.preempted_by not in found:
+                yield f"{one.id} gives way to {one.preempted_by}, which is not there"
+        for twice in self._double_booked(list(found.values()), time.time()):
+            yield f"promised twice: {twice}"
+
+    def _wait_until_settled(self) -> None:
+        deadline_s = time.monotonic() + _SETTLED_S
+        while any(one.state in _UNSETTLED for one in self._found().values()):
+            if time.monotonic() > deadline_s:
+                raise ScenarioError(f"reservations did not settle within {_SETTLED_S:.0f} s")
+            time.sleep(_POLL_S)
+
+    def _not_there(self, http: httpx.Client) -> Iterator[str]:
+        """What the next controller does not know, or does not have the network for."""
+        for customer in self._customers:
+            for name in customer.told:
+                if (answer := http.get(f"/v1/reservations/{name}")).is_error:
+                    yield f"{name}: {answer.text}"
+        before = _active(http)
+        paths = http.get("/v1/topology").json()["paths"]
+        standing = {_circuits(path) for path in paths}
+        for name in before.keys() & _active(http).keys():
+            if _circuits(before[name]["booked"]) not in standing:
+                yield f"{name} is active, and its path does not stand"
+        if not self._mirrors_agree(http):
+            yield "mirrors join what is in no topology"
+
+    def _mirrors_agree(self, http: httpx.Client) -> bool:
+        """Each circuit is two cross-connects, and there are no others; some may be moving."""
+        deadline_s = time.monotonic() + _SETTLED_S
+        while time.monotonic() < deadline_s:
+            circuits = Counter(one["plane"] for one in http.get("/v1/topology").json()["circuits"])
+            if all(
+                self._stage.testbed.ocs(plane.name).counters().cross_connects
+                == 2 * circuits[plane.name]
+                for plane in self._stage.fabric.planes
+            ):
+                return True
+        return False
+
+
+def _active(http: httpx.Client) -> dict[str, Any]:
+    answer = http.get("/v1/reservations", params={"state": "active", "limit": 1000})
+    return {one["id"]: one for one in answer.raise_for_status().json()["reservations"]}
+
+
+def _circuits(path: Mapping[str, Any]) -> frozenset[tuple[str, frozenset[tuple[str, str]]]]:
+    """Of a path, whichever way it is told."""
+    return frozenset(
+        (hop["plane"], frozenset({(hop[f"{end}_rack"], hop[f"{end}_port"]) for end in _ENDS}))
+        for hop in path["hops"]
+    )
