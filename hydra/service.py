@@ -26,6 +26,7 @@ from hydra.quarantine import Quarantined
 from hydra.quotas import Usage
 from hydra.reservations import Reservation, ReservationRequest
 from hydra.roles import Alarm, Task, TaskState
+from hydra.slots import Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,8 +313,12 @@ class ControllerService(ReservationService, Protocol):
     def share(self, sharing: Sharing) -> None:
         """Share circuits like this from now on, until the next start or reload.
 
-        Raises DeviceUnavailable if changes under way take too long.
+        Raises PlanError for slots that leave no day, DeviceUnavailable if changes under way take
+        too long.
         """
+
+    def schedule(self) -> Schedule:
+        """Where the slotted mode is."""
 
     def reload(self, *, dry_run: bool = False) -> Reload:
         """Read the configuration file again and apply what touches no traffic, or only say what.

@@ -23,6 +23,7 @@ from apps.rest import (
     problems,
     quotas,
     reservations,
+    schedule,
     sharing,
     webhooks,
 )
@@ -47,6 +48,7 @@ _ROUTERS: Final = (
     decisions.router,
     agents.router,
     sharing.router,
+    schedule.router,
     metrics.router,
     docs.router,
     dashboard.router,
