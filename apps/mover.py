@@ -21,7 +21,7 @@ from hydra.policy import Policy
 from hydra.service import CircuitFailure, Reconfiguration, StepTiming
 
 LOG = logging.getLogger("hydra.mover")
-_FIRST_OUTAGE_S: Final = 0.3
+FIRST_OUTAGE_S: Final = 0.3
 """Assumed cost of a reconfiguration until one has been measured."""
 _OUTAGE_WEIGHT: Final = 0.3
 
@@ -44,7 +44,7 @@ class Mover:
         self._runner = runner
         self._upkeep = upkeep
         self._ledger = ledger
-        self._outage_s = _FIRST_OUTAGE_S
+        self._outage_s = FIRST_OUTAGE_S
 
     @property
     def outage_s(self) -> float:

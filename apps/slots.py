@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Final
 
 from apps.ledger import Ledger
-from apps.mover import Mover, outage_of
+from apps.mover import FIRST_OUTAGE_S, Mover, outage_of
 from apps.planning import SCHEDULER
 from hydra.decisions import Action, Decision, Proposal, SeenDemand, Verdict
 from hydra.errors import HydraError, PlanError
@@ -28,6 +30,9 @@ from hydra.worth import no_plan
 
 LOG = logging.getLogger("hydra.slots")
 TRIGGER: Final = "slotted"
+_FEW: Final = 3
+_MANY: Final = 15
+"""Nights that say what the next ones will take."""
 _LOOK_S: Final = 1.0
 """How often a demand is looked for while there is none."""
 
@@ -73,15 +78,18 @@ class Slots:
         self._began_s = self._due_s = 0.0
         self._began_unix_s = 0.0
         self._duty = DutyCycle()
+        self._nights_s: deque[float] = deque(maxlen=_MANY)
 
     # -- from any thread --------------------------------------------------------------------------
 
     def schedule(self) -> Schedule:
         with self._lock:
+            week, draft = self._week, self._ahead
+            ahead = None if week is None or self._goes_on(week, draft) else draft
             return Schedule(
-                Night.of(self._fabric, self.policy, self._mover.outage_s),
-                self._week,
-                None if self._ahead is None else self._ahead.week,
+                Night.of(self._fabric, self.policy, self._expected_night_s),
+                week,
+                None if ahead is None else ahead.week,
                 self._index,
                 self._began_unix_s,
                 self._duty.measured,
@@ -90,8 +98,11 @@ class Slots:
     # -- the clock --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raises PlanError if slots of the present length leave no day."""
-        problem = too_short(self._fabric, self.policy, self._mover.outage_s)
+        """Raises PlanError if slots of the present length leave no day after the last changes."""
+        self._check(self._mover.outage_s)
+
+    def _check(self, night_s: float) -> None:
+        problem = too_short(self._fabric, self.policy, night_s)
         if problem is not None:
             raise PlanError(problem)
 
@@ -134,20 +145,31 @@ class Slots:
             standing = self._ledger.state.topology.circuits
             self._ledger.decide(no_plan(str(error), standing, (), TRIGGER, time.time()))
             self._forget()
+            with self._lock:  # without changes nothing would ever be measured again
+                self._nights_s.clear()
             self._wait(self.policy.slots.week_s)
             return
         if draft is None and week is None:
             self._wait(_LOOK_S)
-        elif week is not None and (
-            draft is None or draft.week.much_like(week, self.policy.slots.slot_s)
-        ):
-            self._turn(week, 0)
+        elif week is not None and self._goes_on(week, draft):
+            self._turn(week if draft is None else week.judged_as(draft.week), 0)
         elif draft is not None:
             self._adopt(draft)
 
+    def _goes_on(self, week: Week, draft: Draft | None) -> bool:
+        return draft is None or draft.week.much_like(week, self.policy.slots.slot_s)
+
     def _draft(self) -> Draft | None:
-        self.check()
-        return self._plan(self._mover.outage_s)
+        night_s = self._expected_night_s
+        self._check(night_s)
+        return self._plan(night_s)
+
+    @property
+    def _expected_night_s(self) -> float:
+        """One night that took long makes no longer ones."""
+        if len(self._nights_s) >= _FEW:
+            return median(self._nights_s)
+        return min(self._mover.outage_s, FIRST_OUTAGE_S)
 
     def _adopt(self, draft: Draft) -> None:
         """Begin another week with its first slot."""
@@ -157,7 +179,11 @@ class Slots:
         self._ledger.events.publish(EventKind.SCHEDULE, time.time(), reason=decision.reason)
         self._forget()
         self._begin(week, 0)
-        self._stand(self._mover.move(entry, week.slots[0].state))
+        try:
+            self._stand(self._mover.move(entry, week.slots[0].state))
+        except PlanError as error:
+            self._ledger.refuse(entry, str(error))
+            raise
 
     def _turn(self, week: Week, index: int) -> None:
         """To another slot of the same week."""
@@ -170,7 +196,7 @@ class Slots:
         entry = self._ledger.enter(TRIGGER, f"slot {index + 1} of {len(week.slots)}")
         self._stand(self._mover.move(entry, plan.target, plan))
         if index == len(week.slots) - 1:
-            self._look_ahead(week)
+            self._look_ahead()
 
     def _begin(self, week: Week, index: int) -> None:
         with self._lock:
@@ -183,9 +209,12 @@ class Slots:
     def _stand(self, execution: Execution) -> None:
         """The night is over."""
         self._night_s = outage_of(execution) or 0.0
+        if self._night_s:
+            with self._lock:
+                self._nights_s.append(self._night_s)
         self._ledger.claim_standing()
 
-    def _look_ahead(self, week: Week) -> None:
+    def _look_ahead(self) -> None:
         """Plan the next week in time, by the day."""
         try:
             draft = self._draft()
@@ -193,9 +222,8 @@ class Slots:
             LOG.debug("no week yet: %s", error)  # it is tried again when it is needed
             return
         self._looked_ahead = True
-        if draft is not None and not draft.week.much_like(week, self.policy.slots.slot_s):
-            with self._lock:
-                self._ahead = draft
+        with self._lock:
+            self._ahead = draft
 
     def _forget(self) -> None:
         with self._lock:
@@ -221,8 +249,8 @@ def _decision(draft: Draft, state: NetworkState) -> Decision:
         draft.demand,
         Proposal(
             SCHEDULER,
-            connect=frozenset().union(*slots) - standing,
-            disconnect=standing - frozenset.intersection(*slots),
+            connect=frozenset.union(*slots) - standing,
+            disconnect=standing - frozenset.union(*slots),
             served_mbps=week.served_mbps,
             verdict=Verdict(True, _words(week), gain_mbps, gain_mbps * week.period_s, 0.0),
         ),

@@ -96,6 +96,16 @@ class Week:
         plan = self.changes[index - 1]
         return replace(plan, current=current, target=replace(plan.target, epoch=current.epoch + 1))
 
+    def judged_as(self, other: Week) -> Week:
+        """The same slots, with what is known of nights and demands by now."""
+        return replace(
+            self,
+            night_s=other.night_s,
+            served_mbps=other.served_mbps,
+            served_before_mbps=other.served_before_mbps,
+            demand_mbps=other.demand_mbps,
+        )
+
     @property
     def period_s(self) -> float:
         return sum(slot.length_s for slot in self.slots)

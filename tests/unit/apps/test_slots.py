@@ -2,6 +2,7 @@
 
 import random
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -210,6 +211,19 @@ def test_slots_that_leave_no_day_are_not_begun(stage):
     assert stage.changes() == []
     (decision,) = stage.ledger.decisions()
     assert decision.action is Action.NO_PLAN
+
+
+def test_nights_that_grow_too_long_end_it_and_it_is_tried_again(stage):
+    """Here by reads of counters that take more than a second."""
+    stage.slots.policy = replace(POLICY, slots=SlotPolicy(slot_s=1.0, week_s=8.0))
+    slow = replace(POLICY, drain=DrainPolicy(reads=100, interval_ms=12.0, bound_ms=1500.0))
+    stage.mover.policy = slow
+    stage.pass_time(40.0)
+    refused = [one for one in stage.ledger.decisions() if one.action is Action.NO_PLAN]
+    assert refused
+    assert "leaves no day after its night of" in refused[0].reason
+    stage.mover.policy = POLICY
+    assert len(set(stage.pass_time(40.0)[-160:])) == 2
 
 
 def test_a_circuit_that_fails_ends_the_week(stage):
