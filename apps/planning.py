@@ -123,7 +123,8 @@ class Planning:
         expired: Callable[[], bool] = _never,
     ) -> Proposal:
         """:meth:`for_demand`, checked, and what it is worth. Raises PlanError, UnknownName."""
-        target = self.for_demand(current, request, demand, pins, blocked, expired=expired)
+        wanted = demand if request.weights is None else request.weights
+        target = self.for_demand(current, request, wanted, pins, blocked, expired=expired)
         plan = self.diff(current, target)
         now = self.served(current.topology, demand)
         then = self.served(target.topology, demand)

@@ -19,14 +19,14 @@ from typing import Final
 from apps.ledger import Ledger
 from apps.mover import FIRST_OUTAGE_S, Mover, outage_of
 from apps.planning import SCHEDULER
-from hydra.decisions import Action, Decision, Proposal, SeenDemand, Verdict
+from hydra.decisions import SeenDemand
 from hydra.errors import HydraError, PlanError
 from hydra.events import EventKind
 from hydra.executor import Execution
-from hydra.model import Fabric, NetworkState
+from hydra.model import Fabric
 from hydra.policy import Policy
 from hydra.slots import DutyCycle, Night, Schedule, Week, too_short
-from hydra.worth import no_plan
+from hydra.worth import decide_week, no_plan
 
 LOG = logging.getLogger("hydra.slots")
 TRIGGER: Final = "slotted"
@@ -173,7 +173,8 @@ class Slots:
 
     def _adopt(self, draft: Draft) -> None:
         """Begin another week with its first slot."""
-        week, decision = draft.week, _decision(draft, self._ledger.state)
+        week, standing = draft.week, self._ledger.state.topology.circuits
+        decision = decide_week(week, SCHEDULER, standing, draft.demand, TRIGGER, time.time())
         entry = self._ledger.enter(TRIGGER, decision.reason)
         self._ledger.decide(replace(decision, reconfiguration=entry.id))
         self._ledger.events.publish(EventKind.SCHEDULE, time.time(), reason=decision.reason)
@@ -233,33 +234,3 @@ class Slots:
 
     def _wait(self, seconds: float) -> None:
         self._due_s = self._clock() + seconds
-
-
-def _decision(draft: Draft, state: NetworkState) -> Decision:
-    week, standing = draft.week, state.topology.circuits
-    slots = [slot.state.topology.circuits for slot in week.slots]
-    gain_mbps = week.served_mbps - week.served_before_mbps
-    return Decision(
-        time.time(),
-        TRIGGER,
-        Action.CHANGE,
-        _words(week),
-        standing,
-        week.demand_mbps,
-        draft.demand,
-        Proposal(
-            SCHEDULER,
-            connect=frozenset.union(*slots) - standing,
-            disconnect=standing - frozenset.union(*slots),
-            served_mbps=week.served_mbps,
-            verdict=Verdict(True, _words(week), gain_mbps, gain_mbps * week.period_s, 0.0),
-        ),
-    )
-
-
-def _words(week: Week) -> str:
-    return (
-        f"a week of {len(week.slots)} slot{'s' * (len(week.slots) != 1)} in {week.period_s:g} s, "
-        f"duty cycle {week.duty_cycle:.3f}: circuits carry {week.served_mbps:.1f} of "
-        f"{week.demand_mbps:.1f} Mbps"
-    )

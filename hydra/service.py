@@ -47,6 +47,8 @@ class PlanRequest:
     only_if_it_pays: bool = False
     hold: frozenset[tuple[RackId, RackId]] = frozenset()
     """Rack pairs, lower first, whose paths stay where they are."""
+    weights: DemandMatrix | None = None
+    """What to plan for instead of ``demand``, in no unit; gain and cost are told of ``demand``."""
 
 
 @dataclass(frozen=True, slots=True)
