@@ -34,6 +34,7 @@ from apps.prober import Prober
 from apps.quarantine import Quarantine
 from apps.rounds import TURN, Rounds
 from apps.runner import Runner
+from apps.slots import Draft, Slots
 from apps.stats_poller import StatsPoller
 from apps.tor_counters import TorCounters
 from apps.tracing import Traces
@@ -78,6 +79,7 @@ from hydra.service import (
     Reconfiguration,
     ReservationPreview,
 )
+from hydra.slots import Schedule
 from hydra.substrate import substrate_of
 from hydra.surveillance import LostPath
 from hydra.worth import decide, judge, no_plan
@@ -151,6 +153,8 @@ class Controller:
         self._mover = Mover(
             fabric, policy, self._planning, self._runner, self._upkeep, self._ledger
         )
+        self._slots = Slots(fabric, policy, self._mover, self._ledger, self._draft_week)
+        self._keep_slots()
         self._prober = Prober(
             fabric,
             policy,
@@ -238,7 +242,7 @@ class Controller:
                 epoch_s = max(
                     epoch_s + self._policy.epoch_s, time.monotonic() - self._policy.epoch_s
                 )
-                if self._policy.mode is Mode.PERIODIC:
+                if self._policy.mode is Mode.PERIODIC and not self._slotted:
                     self._safely(self._periodic, "periodic")
             audit_interval_s = self._policy.audit_interval_s
             if audit_interval_s and time.monotonic() >= audit_s + audit_interval_s:
@@ -247,8 +251,9 @@ class Controller:
             if resume_s is None:  # until then there may be no switches to begin or end with
                 self._safely(self._bookings.keep_time, "bookings")
             self._safely(self._upkeep.hold_reserved, "policing")
+            self._safely(self._slots.keep_time, "slots")
             try:
-                job = self._jobs.get(timeout=_HOUSEKEEPING_S)
+                job = self._jobs.get(timeout=self._slots.patience_s(_HOUSEKEEPING_S))
             except queue.Empty:
                 continue
             if job is None:
@@ -332,8 +337,11 @@ class Controller:
     def share(self, sharing: Sharing) -> None:
         """Share circuits like this from now on, until the next start or reload.
 
-        Raises DeviceUnavailable if changes under way take too long.
+        Raises PlanError for slots that leave no day, DeviceUnavailable if changes under way take
+        too long.
         """
+        if sharing is Sharing.SLOTTED:
+            self._slots.check()
         self._ask(lambda: self._share(sharing))
 
     def _share(self, sharing: Sharing) -> None:
@@ -344,7 +352,38 @@ class Controller:
         self._auditor.policy = self._mover.policy = self._policy
         self._classifier.sharing = sharing
         self._agents.elephants_wanted = sharing.elephants_only
+        self._keep_slots()
         self._classify_all()
+
+    @property
+    def _slotted(self) -> bool:
+        return self._policy.mode is Mode.PERIODIC and self._policy.sharing is Sharing.SLOTTED
+
+    def _keep_slots(self) -> None:
+        """Follow the policy as it is now."""
+        self._slots.policy = self._policy
+        self._slots.run(self._slotted)
+
+    def schedule(self) -> Schedule:
+        return self._slots.schedule()
+
+    def _draft_week(self, night_s: float) -> Draft | None:
+        """Raises PlanError."""
+        seen = self.demand()
+        if seen.source is DemandSource.NONE or not seen.estimated_mbps.any():
+            return None
+        request = self._upkeep.within_reach(PlanRequest())
+        with self.metrics.stage("plan"):
+            week = self._planner.week(
+                self._ledger.state,
+                request,
+                seen.estimated_mbps,
+                self._ledger.pins(),
+                self._upkeep.blocked_ports(),
+                self._policy.slots,
+                night_s,
+            )
+        return Draft(week, seen_demand(seen.rate_mbps, seen.estimated_mbps))
 
     def _classify_all(self) -> None:
         self._classify(self._classifier.switches)

@@ -24,6 +24,7 @@ from hydra.commands import Command, Outcome, Status
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState
 from hydra.service import ControllerService, DemandReport, Reconfiguration
+from hydra.slots import Schedule
 
 _BYTES_PER_MBIT: Final = 1e6 / 8
 _STAGE_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -195,6 +196,7 @@ class ServiceCollector(Collector):
         yield from _demand(service.demand(), state)
         yield from _devices(service)
         yield _reservations(service)
+        yield from _schedule(service.schedule())
 
 
 def _circuits(service: ControllerService, state: NetworkState) -> Metric:
@@ -297,3 +299,23 @@ def _reservations(service: ControllerService) -> Metric:
     for state in ReservationState:
         family.add_metric([state.value], count[state])
     return family
+
+
+def _schedule(schedule: Schedule) -> Iterable[Metric]:
+    """Nothing of a week where there is none."""
+    yield GaugeMetricFamily(
+        "hydra_night_seconds", "What a change of circuits takes.", value=schedule.night.total_s
+    )
+    if schedule.week is None:
+        return
+    duty = GaugeMetricFamily(
+        "hydra_duty_cycle",
+        "Part of the slots of a week that is day: by the formula, and as measured.",
+        labels=["what"],
+    )
+    duty.add_metric(["formula"], schedule.week.duty_cycle)
+    if schedule.measured_duty_cycle is not None:
+        duty.add_metric(["measured"], schedule.measured_duty_cycle)
+    yield duty
+    yield GaugeMetricFamily("hydra_slots", "Slots of a week.", value=len(schedule.week.slots))
+    yield GaugeMetricFamily("hydra_slot", "The slot that is on, from 1.", value=schedule.slot + 1)

@@ -16,11 +16,12 @@ from hydra.commands import Batch
 from hydra.executor import Execution
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Fabric, NetworkState
+from hydra.plan import Plan
 from hydra.policy import Policy
 from hydra.service import CircuitFailure, Reconfiguration, StepTiming
 
 LOG = logging.getLogger("hydra.mover")
-_FIRST_OUTAGE_S: Final = 0.3
+FIRST_OUTAGE_S: Final = 0.3
 """Assumed cost of a reconfiguration until one has been measured."""
 _OUTAGE_WEIGHT: Final = 0.3
 
@@ -43,23 +44,25 @@ class Mover:
         self._runner = runner
         self._upkeep = upkeep
         self._ledger = ledger
-        self._outage_s = _FIRST_OUTAGE_S
+        self._outage_s = FIRST_OUTAGE_S
 
     @property
     def outage_s(self) -> float:
         """How long a reconfiguration keeps the pairs it moves off circuits, as measured."""
         return self._outage_s
 
-    def move(self, entry: Reconfiguration, target: NetworkState) -> Execution:
-        """Take the network to ``target``.
+    def move(
+        self, entry: Reconfiguration, target: NetworkState, prepared: Plan | None = None
+    ) -> Execution:
+        """Take the network to ``target``, by the plan that was ``prepared`` for it, if any.
 
         Raises HydraError where it can't be begun, or broke off; the ledger's entry says so too.
         """
         with about(entry.id):
-            return self._move(entry, target)
+            plan = prepared or self._planning.diff(self._ledger.state, target)
+            return self._move(entry, plan)
 
-    def _move(self, entry: Reconfiguration, target: NetworkState) -> Execution:
-        plan = self._planning.diff(self._ledger.state, target)
+    def _move(self, entry: Reconfiguration, plan: Plan) -> Execution:
         self._upkeep.tidy_relays()
         execution = Execution(
             self._fabric,
@@ -121,9 +124,8 @@ class Mover:
 
     def _finish(self, entry: Reconfiguration, execution: Execution, started_s: float) -> None:
         self._ledger.save("reconfigured")
-        diverted = [step for step in execution.steps if step.name in ("divert", "activate")]
-        if len(diverted) == 2 and not execution.failures:
-            outage_s = diverted[1].finished_s - diverted[0].started_s
+        outage_s = outage_of(execution)
+        if outage_s is not None and not execution.failures:
             self._outage_s += _OUTAGE_WEIGHT * (outage_s - self._outage_s)
         self._ledger.update(
             entry.id,
@@ -153,6 +155,13 @@ class Mover:
             "".join(f"; {reason}" for reason in sorted(set(execution.failures.values()))),
             extra={"state": execution.state.value, "epoch": execution.result.epoch},
         )
+
+
+def outage_of(execution: Execution) -> float | None:
+    """How long it kept the pairs that it moved off circuits; None if it moved none to the end."""
+    began = [s.started_s for s in execution.steps if s.name in ("divert", "move")]
+    ended = [s.finished_s for s in execution.steps if s.name == "activate"]
+    return ended[0] - min(began) if began and ended else None
 
 
 def _timeline(execution: Execution, started_s: float) -> tuple[StepTiming, ...]:

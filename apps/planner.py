@@ -27,9 +27,10 @@ from typing import Any, Final, TypeVar
 from apps.planning import Proposal
 from hydra.errors import HydraError, PlanError
 from hydra.model import DemandMatrix, Fabric, NetworkState, PortId
-from hydra.policy import Policy
+from hydra.policy import Policy, SlotPolicy
 from hydra.reservations import Pin
 from hydra.service import PlanRequest
+from hydra.slots import Week
 
 LOG = logging.getLogger("hydra.planner")
 _START_S: Final = 60.0
@@ -202,6 +203,20 @@ class Planner:
         """
         arguments = (current, request, demand, tuple(pins), frozenset(blocked))
         return self._ask(Proposal, "propose", arguments, urgent=urgent)
+
+    def week(
+        self,
+        current: NetworkState,
+        request: PlanRequest,
+        demand: DemandMatrix,
+        pins: Sequence[Pin],
+        blocked: Collection[PortId],
+        slots: SlotPolicy,
+        night_s: float,
+    ) -> Week:
+        """:meth:`apps.planning.Planning.week`, before what is not urgent. Raises PlanError."""
+        arguments = (current, request, demand, tuple(pins), frozenset(blocked), slots, night_s)
+        return self._ask(Week, "week", arguments, urgent=True)
 
     def _ask(
         self, kind: type[_AnswerT], method: str, arguments: tuple[Any, ...], *, urgent: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -22,17 +22,23 @@ from hydra.model import (
     Topology,
 )
 from hydra.plan import Pair, Plan, diff, pair_of, paths_by_pair
-from hydra.policy import Policy
+from hydra.policy import Policy, SlotPolicy
 from hydra.reservations import Pin
 from hydra.service import PlanRequest
+from hydra.slots import Week, WeekSlot
 from hydra.substrate import substrate_of
 from topology.algorithms import algorithm, objection
+from topology.carried import carried_mbps
 from topology.checks import check_topology
 from topology.demand import estimate_maxmin, served_mbps
+from topology.duplex import topologies
 from topology.marks import marks_of
 from topology.plan_checks import check_result
-from topology.problem import Budget, FabricArrays, PlanResult, Reserved
+from topology.problem import Budget, FabricArrays, PlanResult, Reserved, Timing
+from topology.weeks import week_states
 
+SCHEDULER: Final = "tms-duplex"
+"""What plans the schedules of slotted sharing."""
 _FAINT_MBPS: Final = 1e-3
 """A demand that is served last and keeps out nobody."""
 
@@ -117,7 +123,8 @@ class Planning:
         expired: Callable[[], bool] = _never,
     ) -> Proposal:
         """:meth:`for_demand`, checked, and what it is worth. Raises PlanError, UnknownName."""
-        target = self.for_demand(current, request, demand, pins, blocked, expired=expired)
+        wanted = demand if request.weights is None else request.weights
+        target = self.for_demand(current, request, wanted, pins, blocked, expired=expired)
         plan = self.diff(current, target)
         now = self.served(current.topology, demand)
         then = self.served(target.topology, demand)
@@ -149,30 +156,79 @@ class Planning:
         """
         check_spines(self._fabric, demand)
         reserved = _reserved(pins, current, blocked)
+        budget = self._budget(request, reserved, blocked, expired)
+        chosen = request.algorithm or self._policy.algorithm
+        reason = objection(chosen, self._arrays)
+        if reason is not None:
+            raise PlanError(f"{chosen} can't plan for this fabric: {reason}")
+        result = self._planned(chosen, demand, current.topology, reserved, budget)
+        return self._allocate(current, result.topology)
+
+    def week(
+        self,
+        current: NetworkState,
+        request: PlanRequest,
+        demand: DemandMatrix,
+        pins: Sequence[Pin],
+        blocked: Collection[PortId],
+        slots: SlotPolicy,
+        night_s: float,
+        *,
+        expired: Callable[[], bool] = _never,
+    ) -> Week:
+        """A schedule by which pairs with a demand share circuits, with the plan of every change.
+
+        Reserved paths stand in all of its slots. Each plan is checked as :meth:`diff` says. Raises
+        PlanError, also if a week can't hold a night.
+        """
+        check_spines(self._fabric, demand)
+        reserved = _reserved(pins, current, blocked)
+        budget = replace(
+            self._budget(request, reserved, blocked, expired),
+            timing=Timing(slots.week_s, night_s, slots.slot_s),
+        )
+        result = self._planned(SCHEDULER, demand, current.topology, reserved, budget)
+        states = week_states(self._marks, current, topologies(self._arrays, result))
+        before = carried_mbps(self._arrays, demand, current.topology, reserved)
+        nights_s = night_s if len(states) > 1 else 0.0
+        changes = zip(states, (*states[1:], states[0]), strict=True)
+        return Week(
+            slots=tuple(
+                WeekSlot(state, nights_s + slot.duration_s)
+                for state, slot in zip(states, result.slots, strict=True)
+            ),
+            changes=tuple(self.diff(old, new) for old, new in changes),
+            night_s=night_s,
+            served_mbps=result.served_share * float(demand.sum()),
+            served_before_mbps=float(np.minimum(demand, before).sum()),
+            demand_mbps=float(demand.sum()),
+        )
+
+    def _budget(
+        self,
+        request: PlanRequest,
+        reserved: Reserved,
+        blocked: Collection[PortId],
+        expired: Callable[[], bool],
+    ) -> Budget:
         off_limits = self._off_limits(request.use_planes)
-        budget = Budget(
+        return Budget(
             self._policy.max_hops,
             racks=request.racks,
             planes=request.planes,
             blocked_ports=(off_limits | frozenset(blocked)) - _ends(reserved),
             expired=expired,
         )
-        result = self._planned(request.algorithm, demand, current.topology, reserved, budget)
-        return self._allocate(current, result.topology)
 
     def _planned(
         self,
-        name: str | None,
+        chosen: str,
         demand: DemandMatrix,
         current: Topology,
         reserved: Reserved,
         budget: Budget,
     ) -> PlanResult:
         """What the algorithm makes of it, checked. Raises PlanError, UnknownName."""
-        chosen = name or self._policy.algorithm
-        reason = objection(chosen, self._arrays)
-        if reason is not None:
-            raise PlanError(f"{chosen} can't plan for this fabric: {reason}")
         result = algorithm(chosen)(self._arrays, demand, current, reserved, budget)
         problems = check_result(self._arrays, demand, current, reserved, budget, result)
         if problems:

@@ -15,12 +15,13 @@ from apps.rehearsal import Rehearsal
 from hydra.config.schema import PolicySection
 from hydra.decisions import Action, Decision
 from hydra.errors import PlanError
-from hydra.model import DemandMatrix, Fabric, NetworkState
+from hydra.model import EMPTY_TOPOLOGY, DemandMatrix, Fabric
 from hydra.names import did_you_mean
-from hydra.policy import Policy
+from hydra.policy import Policy, Sharing
 
 KEYS: Final = (
     "algorithm",
+    "sharing",
     "max_hops",
     "planning_budget_ms",
     "epoch_s",
@@ -104,7 +105,10 @@ def read_variant(text: str, base: Policy) -> Variant:
     except ValidationError as error:
         first = error.errors()[0]
         raise PlanError(f"{first['loc'][0]}: {first['input']!r}: {first['msg']}") from None
-    return Variant(text, replace(base, **{key: getattr(section, key) for key in given}))
+    changed = {key: getattr(section, key) for key in given}
+    if "sharing" in changed:
+        changed["sharing"] = Sharing(changed["sharing"])
+    return Variant(text, replace(base, **changed))
 
 
 def replay(fabric: Fabric, base: Policy, trace: Trace, variant: Variant, outage_s: float) -> Run:
@@ -115,22 +119,24 @@ def replay(fabric: Fabric, base: Policy, trace: Trace, variant: Variant, outage_
     """
     judge = Planning(fabric, base)
     elephants = judge.elephant_watch()
-    standing = NetworkState()
     actor = None if variant.policy is None else Rehearsal(fabric, variant.policy, outage_s)
     moments: list[Moment] = []
     wanted_mbit = served_mbit = cost_mbit = 0.0
     refused = ""
     for at_s, lasts_s, rates in _steps(trace, len(fabric.racks)):
         decision = None
-        if actor is not None and _is_due(moments, actor.policy, at_s):
+        if actor is not None and _is_due(moments, actor.period_s, at_s):
             decision = actor.step(at_s, rates)
             refused = decision.reason if decision.action is Action.NO_PLAN else ""
             if decision.action is Action.CHANGE and decision.proposal is not None:
                 cost_mbit += decision.proposal.verdict.cost_mbit
-            standing = actor.state
         wanted = judge.estimate(elephants.elephants(rates))
         wanted_mbps = float(wanted.sum())
-        served_mbps = float(judge.served(standing.topology, wanted).sum())
+        served_mbps = (
+            float(judge.served(EMPTY_TOPOLOGY, wanted).sum())
+            if actor is None
+            else actor.served_mbps(judge, wanted)
+        )
         moments.append(Moment(at_s, wanted_mbps, served_mbps, decision))
         wanted_mbit += wanted_mbps * lasts_s
         served_mbit += served_mbps * lasts_s
@@ -150,9 +156,13 @@ def _steps(trace: Trace, racks: int) -> Iterator[tuple[float, float, DemandMatri
         yield reading.at_s, following_s - reading.at_s, reading.matrix(racks)
 
 
-def _is_due(moments: Sequence[Moment], policy: Policy, at_s: float) -> bool:
+def _is_due(moments: Sequence[Moment], period_s: float, at_s: float) -> bool:
     last = next((m.at_s for m in reversed(moments) if m.decision is not None), None)
-    return last is None or at_s - last >= policy.epoch_s
+    return last is None or at_s - last >= period_s
+
+
+def _plain(value: object) -> object:
+    return value.value if isinstance(value, Sharing) else value
 
 
 def document_of(run: Run) -> Mapping[str, object]:
@@ -160,7 +170,7 @@ def document_of(run: Run) -> Mapping[str, object]:
     policy = run.variant.policy
     return {
         "variant": run.variant.name,
-        "policy": None if policy is None else {key: getattr(policy, key) for key in KEYS},
+        "policy": None if policy is None else {key: _plain(getattr(policy, key)) for key in KEYS},
         "served_share": run.served_share,
         "wanted_gb": run.wanted_gb,
         "served_gb": run.served_gb,

@@ -35,7 +35,10 @@ class Rounds:
         if not sharing.in_turn:
             return PlanRequest(seen.estimated_mbps, only_if_it_pays=True)
         wanting = elephants if sharing.elephants_only else seen.rate_mbps > _FAINT_MBPS
-        return PlanRequest(self._turns.demand(wanting)) if wanting.any() else None
+        if not wanting.any():
+            return None
+        demand = np.where(elephants, seen.estimated_mbps, seen.rate_mbps * wanting)
+        return PlanRequest(demand, weights=self._turns.demand(wanting))
 
     def begun(self, sharing: Sharing, state: NetworkState) -> None:
         """A round is over: these circuits stand until the next."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import Counter
@@ -17,6 +18,8 @@ from hydra.roles import PortCounters
 
 LOG = logging.getLogger("hydra.counters")
 _NO_ANSWER: Final = "no port counters"
+_STALE: Final = 3
+"""Intervals after which what a ToR said last is not known any more."""
 
 
 class CounterSource(Protocol):
@@ -54,6 +57,7 @@ class TorCounters:
         self._interval_s = max([policy.poll_interval_s, *ages_s.values()])
         self._enabled = bool(ages_s) and policy.poll_interval_s > 0
         self._ports = PortMeter()
+        self._heard_s: dict[RackId, float] = {}
         self._failures: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -83,9 +87,13 @@ class TorCounters:
         except DeviceError as error:
             self._note_failure(rack, str(error))
             found = {}
-        if found is None:
-            return  # what it said last is not old yet, and nobody else may ask
         now_s = self._clock()
+        if found is None:  # away, or in use by somebody else: what it said last holds for a while
+            if now_s - self._heard_s.get(rack, -math.inf) < _STALE * self._interval_s:
+                return
+            found = {}
+        else:
+            self._heard_s[rack] = now_s
         with self._lock:
             for port in self._fabric.ports_of(rack):
                 if port.tor_port in found:

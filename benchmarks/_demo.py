@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -17,12 +18,21 @@ CONFIG = Path(__file__).parents[1] / "configs" / "demo.yaml"
 
 
 @contextmanager
-def demo_stage() -> Iterator[Stage]:
-    """Needs root, and the machine's testbed for itself."""
-    loaded = load_configuration(CONFIG)
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        Testbed(loaded.fabric, loaded.controller, fdb_age_s=loaded.policy.fdb_age_s) as testbed,
-    ):
-        document = yaml.safe_load(CONFIG.read_text())
-        yield Stage(testbed, loaded.fabric, document, Path(directory))
+def demo_stage(optical_mbps: float | None = None) -> Iterator[Stage]:
+    """Needs root, and the machine's testbed for itself.
+
+    Servers and circuits can be slowed down to ``optical_mbps``, the electrical network to a tenth
+    of that, for machines that have other work, too.
+    """
+    document: dict[str, Any] = yaml.safe_load(CONFIG.read_text())
+    if optical_mbps is not None:
+        document["planes"][0]["rate_mbps"] = document["server_rate_mbps"] = optical_mbps
+        document["electrical"]["rate_mbps"] = optical_mbps / 10
+    with tempfile.TemporaryDirectory() as directory:
+        config = Path(directory) / "fabric.yaml"
+        config.write_text(yaml.safe_dump(document, sort_keys=False))
+        loaded = load_configuration(config)
+        with Testbed(
+            loaded.fabric, loaded.controller, fdb_age_s=loaded.policy.fdb_age_s
+        ) as testbed:
+            yield Stage(testbed, loaded.fabric, document, Path(directory))

@@ -27,6 +27,8 @@ class EventKind(Enum):
     """About to be taken down on purpose: what it carries goes another way from now on."""
     RECONFIGURATION = "reconfiguration"
     """Queued, in its next substep, or over."""
+    SCHEDULE = "schedule"
+    """A week of slots begins: which circuits stand when is known ahead."""
 
 
 @dataclass(frozen=True, slots=True)

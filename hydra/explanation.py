@@ -8,7 +8,7 @@ from typing import Final
 
 from hydra.decisions import Action, Decision, SeenDemand
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Path, RackId, VlanId
-from hydra.policy import Mode, Policy
+from hydra.policy import Mode, Policy, Sharing
 from hydra.reservations import Reservation
 
 _MOST_DECISIONS: Final = 5
@@ -142,6 +142,9 @@ class _Words:
         elif not set(found.path.circuits) <= set(found.circuits):
             way = self._circuits(found.path.circuits)
             yield f"traffic between {pair} takes {found.path.hops} hops: {way}"
+        policy = self.evidence.policy
+        if policy.mode is Mode.PERIODIC and policy.sharing is Sharing.SLOTTED:
+            yield "circuits are shared by a schedule: `hydra schedule` says who has one when"
 
     def _who_built(self, circuits: Iterable[Circuit]) -> Iterator[str]:
         for circuit in circuits:

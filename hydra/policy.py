@@ -36,6 +36,8 @@ class Sharing(Enum):
     """All pairs with elephants in turn, an epoch each; only elephants."""
     ON_DEMAND = "on-demand"
     """A pair with an elephant, until that ends; only elephants."""
+    SLOTTED = "slotted"
+    """By a schedule that is computed ahead and repeats (Mordia, 2013); all of their traffic."""
 
     @property
     def elephants_only(self) -> bool:
@@ -107,6 +109,16 @@ class AgentPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotPolicy:
+    """The schedule of :attr:`Sharing.SLOTTED` (Mordia, SIGCOMM 2013, sections 3.4 and 5.1)."""
+
+    slot_s: float = 1.0
+    """The shortest slot: a night, while mirrors move, and the day after it."""
+    week_s: float = 10.0
+    """A period of the schedule."""
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     mode: Mode = Mode.ON_REQUEST
     sharing: Sharing = Sharing.BY_DEMAND
@@ -148,6 +160,7 @@ class Policy:
     transition: Transition = Transition.HITLESS
     """Anything else loses packets, and is refused where mirrors are not emulated."""
     agents: AgentPolicy = AgentPolicy()
+    slots: SlotPolicy = SlotPolicy()
     emulated_rules: int = 0
     """Experiments only: pad substep 3-2 to this many rules, as HydRA section V.B does."""
 

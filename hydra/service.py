@@ -26,6 +26,7 @@ from hydra.quarantine import Quarantined
 from hydra.quotas import Usage
 from hydra.reservations import Reservation, ReservationRequest
 from hydra.roles import Alarm, Task, TaskState
+from hydra.slots import Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class PlanRequest:
     only_if_it_pays: bool = False
     hold: frozenset[tuple[RackId, RackId]] = frozenset()
     """Rack pairs, lower first, whose paths stay where they are."""
+    weights: DemandMatrix | None = None
+    """What to plan for instead of ``demand``, in no unit; gain and cost are told of ``demand``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +318,8 @@ class ControllerService(ReservationService, Protocol):
     def share(self, sharing: Sharing) -> None:
         """Share circuits like this from now on, until the next start or reload.
 
-        Raises DeviceUnavailable if changes under way take too long.
+        Raises PlanError for slots that leave no day, DeviceUnavailable if changes under way take
+        too long.
         """
 
     def amend(self, changes: Mapping[str, object]) -> None:
@@ -323,6 +327,9 @@ class ControllerService(ReservationService, Protocol):
 
         Raises DeviceUnavailable if changes under way take too long.
         """
+
+    def schedule(self) -> Schedule:
+        """Where the slotted mode is."""
 
     def reload(self, *, dry_run: bool = False) -> Reload:
         """Read the configuration file again and apply what touches no traffic, or only say what.

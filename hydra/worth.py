@@ -9,6 +9,7 @@ from hydra.decisions import Action, Decision, Proposal, SeenDemand, Verdict
 from hydra.model import Circuit
 from hydra.policy import Policy
 from hydra.service import PlanReport
+from hydra.slots import Week
 
 
 def judge(
@@ -75,6 +76,43 @@ def decide(
         demand,
         proposal,
     )
+
+
+def decide_week(
+    week: Week,
+    algorithm: str,
+    standing: frozenset[Circuit],
+    demand: tuple[SeenDemand, ...],
+    trigger: str,
+    unix_s: float,
+) -> Decision:
+    """To share circuits by this schedule from now on."""
+    circuits = frozenset.union(*(slot.state.topology.circuits for slot in week.slots))
+    gain_mbps = week.served_mbps - week.served_before_mbps
+    reason = (
+        f"a week of {len(week.slots)} slot{'s' * (len(week.slots) != 1)} in {week.period_s:g} s, "
+        f"duty cycle {week.duty_cycle:.3f}: circuits carry {week.served_mbps:.1f} of "
+        f"{week.demand_mbps:.1f} Mbps"
+    )
+    verdict = Verdict(True, reason, gain_mbps, gain_mbps * week.period_s, 0.0)
+    proposal = Proposal(
+        algorithm, circuits - standing, standing - circuits, week.served_mbps, verdict
+    )
+    return Decision(
+        unix_s, trigger, Action.CHANGE, reason, standing, week.demand_mbps, demand, proposal
+    )
+
+
+def keep(
+    reason: str,
+    standing: frozenset[Circuit],
+    demand: tuple[SeenDemand, ...],
+    trigger: str,
+    unix_s: float,
+) -> Decision:
+    """Nothing was weighed: what stands may stay."""
+    total_mbps = sum(one.estimated_mbps for one in demand)
+    return Decision(unix_s, trigger, Action.KEEP, reason, standing, total_mbps, demand, None)
 
 
 def no_plan(

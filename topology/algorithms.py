@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from hydra.errors import UnknownName
 from hydra.model import Topology
 from topology.bipartite import plan_b_matching, plan_helios
+from topology.duplex import plan_tms_duplex
 from topology.eclipse import plan_eclipse
 from topology.multihop import keep_current, plan_hydra_bfs, plan_hydra_bfs_plus
 from topology.pairing import plan_edmonds, plan_edmonds_perfect
@@ -103,6 +104,13 @@ ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
             plan_tms,
             "the demand scaled and taken apart into permutations, the longest slots first",
             "Mordia, SIGCOMM 2013, section 3",
+            Product.SCHEDULE,
+            needs_one_rate_per_rack,
+        ),
+        "tms-duplex": Entry(
+            plan_tms_duplex,
+            "the same for duplex circuits, by matchings: what slotted sharing plans",
+            "Mordia, SIGCOMM 2013, section 3; the matchings are this project's",
             Product.SCHEDULE,
             needs_one_rate_per_rack,
         ),

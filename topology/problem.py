@@ -121,6 +121,8 @@ class Timing:
     """The demand is what wants to be carried, on average, in each window of this length."""
     switching_s: float
     """Dark time before every slot: the mirrors move, and nothing is carried."""
+    shortest_s: float = 0.0
+    """Slots that would be shorter, with their switching time, are left out where several stand."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.switching_s < self.window_s < float("inf"):

@@ -65,7 +65,7 @@ def plan_tms(
     and where :func:`needs_one_rate_per_rack` objects.
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
-    seconds, racks = _seconds_of_light(problem)
+    seconds, racks = seconds_of_light(problem)
     pieces = longest_first(scaled(seconds[np.ix_(racks, racks)]))
     groups = _in_parallel(problem, _split(pieces, WHOLE, problem), racks, seconds)
     chosen: list[Configuration] = []
@@ -102,7 +102,7 @@ def plan_solstice(
     :func:`plan_tms`.
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
-    seconds, racks = _seconds_of_light(problem)
+    seconds, racks = seconds_of_light(problem)
     most_s = len(problem.layers) * budget.timing.window_s
     feasible = admissible(seconds[np.ix_(racks, racks)], most_s)
     matrix = stuffed(np.rint(feasible * (_QUANTA / budget.timing.window_s)).astype(np.int64))
@@ -144,7 +144,7 @@ def plan_round_robin(
     return problem.result(_filling_the_window(problem, slots) or [_dark(problem)])
 
 
-def _seconds_of_light(problem: OneWayProblem) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def seconds_of_light(problem: OneWayProblem) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """How long a light path would carry each pair's demand of a window; and the racks with ports.
 
     At most all planes for the whole window.

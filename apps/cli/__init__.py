@@ -55,6 +55,7 @@ _COMMANDS: Final = {
     "completion": ("completion", "Print what makes a shell complete commands."),
     "webhooks": ("webhooks", "List the addresses that events are posted to, and how that goes."),
     "sharing": ("sharing", "Show or set who gets circuits, and which traffic takes them."),
+    "schedule": ("schedule", "Show the slots that circuits are shared by, and which is on."),
     "agent": ("agent", "Tell the controller what waits in this server's sockets."),
     "token": ("token", "Make, list and revoke tokens for the REST API."),
     "ca": ("ca", "Make a certificate authority for a lab, and certificates."),

@@ -24,6 +24,7 @@ from apps.rest import (
     problems,
     quotas,
     reservations,
+    schedule,
     sharing,
     webhooks,
 )
@@ -49,6 +50,7 @@ _ROUTERS: Final = (
     decisions.router,
     agents.router,
     sharing.router,
+    schedule.router,
     metrics.router,
     docs.router,
     dashboard.router,

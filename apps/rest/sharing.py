@@ -12,6 +12,7 @@ from apps.rest.problems import (
     DEVICE_UNAVAILABLE,
     INVALID_REQUEST,
     MALFORMED,
+    NO_PLAN,
     UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
@@ -36,7 +37,12 @@ def get_sharing(service: Service) -> SharingState:
 @router.put(
     "",
     responses=responses(
-        MALFORMED, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST, DEVICE_UNAVAILABLE
+        MALFORMED,
+        BODY_TOO_LARGE,
+        UNSUPPORTED_MEDIA_TYPE,
+        INVALID_REQUEST,
+        NO_PLAN,
+        DEVICE_UNAVAILABLE,
     ),
 )
 def set_sharing(body: SharingBody, service: Service) -> SharingState:

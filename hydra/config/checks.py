@@ -20,7 +20,8 @@ from hydra.config.schema import (
 from hydra.config.source import Path
 from hydra.errors import Problem
 from hydra.model import Fabric, Rack, RackId, SubstrateKind, Tor, VlanId, VlanRange
-from hydra.policy import Transition
+from hydra.policy import Policy, Sharing, Transition
+from hydra.slots import too_short
 
 VLAN_GENERATIONS: Final = 3
 """VLAN-IDs held at once for one optical port: in use, being set up, and resting."""
@@ -145,6 +146,22 @@ def check_algorithm(
     reason = algorithms[name](fabric)
     if reason is not None:
         log.add(("policy", "algorithm"), "{} can't plan for this fabric: {}", name, reason)
+
+
+def check_slots(policy: Policy, fabric: Fabric, log: ProblemLog) -> None:
+    """Whether slots hold a night and more, and weeks a slot, where policy asks for them."""
+    if policy.sharing is not Sharing.SLOTTED:
+        return
+    problem = too_short(fabric, policy)
+    if problem is not None:
+        log.add(("policy", "slots", "slot_s"), "{}", problem)
+    if policy.slots.week_s < policy.slots.slot_s:
+        log.add(
+            ("policy", "slots", "week_s"),
+            "a week of {:g} s holds no slot of {:g} s: make it longer",
+            policy.slots.week_s,
+            policy.slots.slot_s,
+        )
 
 
 def check_drivers(

@@ -23,6 +23,7 @@ from hydra.policy import (
     OnDrift,
     Policy,
     Sharing,
+    SlotPolicy,
     Timeouts,
     Transition,
 )
@@ -78,12 +79,14 @@ def load(
     if log:
         raise ConfigError(source, log.problems(yaml))
     fabric = _freeze_fabric(document, expansion, addressing, vlans, parking)
+    policy = _freeze_policy(document.policy)
     checks.check_algorithm(document.policy.algorithm, algorithms, fabric, log)
+    checks.check_slots(policy, fabric, log)
     if log:
         raise ConfigError(source, log.problems(yaml))
     return Loaded(
         fabric=fabric,
-        policy=_freeze_policy(document.policy),
+        policy=policy,
         controller=ControllerSettings(
             *openflow, *rest, **document.controller.model_dump(exclude={"openflow", "rest"})
         ),
@@ -151,7 +154,7 @@ def _freeze_fabric(
 
 
 def _freeze_policy(section: PolicySection) -> Policy:
-    apart = {"mode", "sharing", "on_drift", "drain", "timeouts", "transition", "agents"}
+    apart = {"mode", "sharing", "on_drift", "drain", "timeouts", "transition", "agents", "slots"}
     values = section.model_dump(exclude=apart)
     return Policy(
         mode=Mode(section.mode),
@@ -161,5 +164,6 @@ def _freeze_policy(section: PolicySection) -> Policy:
         timeouts=Timeouts(**section.timeouts.model_dump()),
         transition=Transition(section.transition),
         agents=AgentPolicy(**section.agents.model_dump()),
+        slots=SlotPolicy(**section.slots.model_dump()),
         **values,
     )

@@ -25,6 +25,7 @@ AT_ONCE: Final = frozenset(
         "quarantine_s",
         "drain",
         "agents",
+        "slots",
     }
 )
 """Keys of the policy that only later decisions rest on; no circuit, rule or session does.

@@ -177,9 +177,16 @@ class AgentsSection(_Section):
     elephant_idle_s: Positive = _POLICY.agents.elephant_idle_s
 
 
+class SlotsSection(_Section):
+    slot_s: Positive = _POLICY.slots.slot_s
+    week_s: Positive = _POLICY.slots.week_s
+
+
 class PolicySection(_Section):
     mode: Literal["on-request", "periodic"] = "on-request"
-    sharing: Literal["by-demand", "undifferentiated", "differentiated", "on-demand"] = "by-demand"
+    sharing: Literal["by-demand", "undifferentiated", "differentiated", "on-demand", "slotted"] = (
+        "by-demand"
+    )
     algorithm: Text = _POLICY.algorithm
     max_hops: Annotated[int, Field(ge=1, le=16)] = _POLICY.max_hops
     planning_budget_ms: Positive = _POLICY.planning_budget_ms
@@ -203,6 +210,7 @@ class PolicySection(_Section):
     timeouts: TimeoutsSection = TimeoutsSection()
     transition: Literal["hitless", "as-published"] = "hitless"
     agents: AgentsSection = AgentsSection()
+    slots: SlotsSection = SlotsSection()
     emulated_rules: Annotated[int, Field(ge=0, le=1_000_000)] = _POLICY.emulated_rules
 
 

@@ -4,7 +4,7 @@ import pytest
 from apps.demand_trace import Reading, Trace
 from apps.replay import Variant, document_of, read_variant, replay
 from hydra.errors import PlanError, UnknownName
-from hydra.policy import Policy
+from hydra.policy import Policy, SlotPolicy
 from tests.unit.core.fabrics import small_fabric
 
 FABRIC = small_fabric(racks=4, planes=2, servers=2)
@@ -43,6 +43,26 @@ def test_a_policy_that_clings_to_circuits_changes_less():
     clinging = replay(FABRIC, BASE, MOVING, read_variant("minimum_circuit_life_s=600", BASE), 0.3)
     assert clinging.changes < eager.changes
     assert clinging.served_share < eager.served_share
+
+
+def test_ways_of_sharing_side_by_side():
+    """Three pairs want the only port of a rack: one has it, all in turn, or by slots."""
+    one_plane = small_fabric(racks=4, planes=1, servers=2)
+    base = Policy(epoch_s=2.0, slots=SlotPolicy(slot_s=1.0, week_s=6.0))
+    wanted = trace([(0, 1), (0, 2), (0, 3)], lasts_s=60)
+    runs = {
+        sharing: replay(one_plane, base, wanted, read_variant(f"sharing={sharing}", base), 0.1)
+        for sharing in ("by-demand", "differentiated", "on-demand", "slotted")
+    }
+    assert runs["by-demand"].changes == runs["on-demand"].changes == 1
+    assert runs["differentiated"].changes > 20
+    slotted = runs["slotted"]
+    assert slotted.changes == 1, "a week that goes on is no change"
+    assert slotted.moments[0].decision.reason.startswith("a week of 3 slots in 6 s")
+    # A circuit of 100 Mbps all the time, in one case less three nights in 6 s; 10 electrically.
+    assert runs["by-demand"].served_share == pytest.approx(runs["on-demand"].served_share)
+    assert slotted.served_share < runs["by-demand"].served_share
+    assert document_of(slotted)["policy"]["sharing"] == "slotted"
 
 
 def test_changes_cost_what_they_disturb():

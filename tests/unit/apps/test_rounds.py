@@ -34,7 +34,8 @@ def step(rounds, sharing, report, state):
         return state
     paths = paths_by_pair(state)
     pins = [Pin(*pair, paths[pair], 0.0, ()) for pair in request.hold if pair in paths]
-    after = PLANNING.for_demand(state, request, request.demand, pins, ())
+    wanted = request.demand if request.weights is None else request.weights
+    after = PLANNING.for_demand(state, request, wanted, pins, ())
     rounds.begun(sharing, after)
     return after
 
@@ -52,6 +53,13 @@ def test_every_pair_gets_its_turn(sharing):
     assert len(turns[0]) == 4
     assert turns[0] | turns[1] == {(a, b) for a, b, _ in ALL_PAIRS}
     assert turns[0] != turns[1]
+
+
+@pytest.mark.parametrize("sharing", [Sharing.UNDIFFERENTIATED, Sharing.DIFFERENTIATED])
+def test_gains_are_told_of_the_traffic_not_of_whose_turn_it_is(sharing):
+    request = Rounds().request(sharing, seen((0, 1, 50.0), (2, 3, 20.0)))
+    proposal = PLANNING.propose(NetworkState(), request, request.demand, (), ())
+    assert proposal.served_then_mbps == pytest.approx(70.0)
 
 
 def test_mice_get_turns_only_where_nothing_is_told_apart():

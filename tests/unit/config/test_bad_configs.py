@@ -257,6 +257,24 @@ def test_what_loses_packets_is_for_emulated_mirrors_only(demo, problems_of, load
     assert f"p1 at {address} may be a real switch" in problem.message
 
 
+@pytest.mark.parametrize(
+    ("slots", "path", "words"),
+    [
+        ({"slot_s": 0.04}, "policy.slots.slot_s", "40 ms leaves no day after its night of 49 ms"),
+        ({"slot_s": 3, "week_s": 2}, "policy.slots.week_s", "2 s holds no slot of 3 s"),
+        ({"slot_s": 0}, "policy.slots.slot_s", "greater than 0"),
+    ],
+)
+def test_slots_that_can_not_be(demo, problems_of, load_data, slots, path, words):
+    """Only where they are asked for: elsewhere nobody has set them."""
+    demo["policy"]["slots"] = slots
+    if slots["slot_s"]:
+        load_data(demo)
+    demo["policy"]["sharing"] = "slotted"
+    problem = next(one for one in problems_of(demo) if one.path == path)
+    assert words in problem.message
+
+
 def test_all_problems_come_at_once_in_the_order_of_the_file(demo, problems_of):
     for where, value in [
         (("policy", "max_hopps"), 3),

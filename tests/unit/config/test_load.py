@@ -15,6 +15,8 @@ from hydra.policy import (
     Mode,
     OnDrift,
     Policy,
+    Sharing,
+    SlotPolicy,
     Timeouts,
     Transition,
 )
@@ -95,6 +97,8 @@ def test_every_setting_arrives(demo, load_data):
         "emulated_rules": 5000,
         "drain": {"reads": 4, "interval_ms": 5.0, "bound_ms": 200.0},
         "timeouts": {"vswitch_s": 1, "tor_s": 2, "ocs_s": 3, "port_up_s": 4, "probe_s": 6},
+        "sharing": "slotted",
+        "slots": {"slot_s": 0.5, "week_s": 5},
     }
     loaded = load_data(demo)
     assert loaded.controller == ControllerSettings(
@@ -122,6 +126,8 @@ def test_every_setting_arrives(demo, load_data):
         emulated_rules=5000,
         drain=DrainPolicy(4, 5.0, 200.0),
         timeouts=Timeouts(1.0, 2.0, 3.0, 4.0, 6.0),
+        sharing=Sharing.SLOTTED,
+        slots=SlotPolicy(0.5, 5.0),
     )
 
 

@@ -7,7 +7,7 @@ from apps.rehearsal import Rehearsal
 from hydra.decisions import Action, seen_demand
 from hydra.explanation import Builder, Evidence, explain
 from hydra.model import Circuit, NetworkState, Path, RackId, Topology, VlanId
-from hydra.policy import Mode, Policy
+from hydra.policy import Mode, Policy, Sharing
 from hydra.worth import no_plan
 from tests.unit.core.fabrics import small_fabric
 
@@ -100,6 +100,13 @@ def test_a_circuit_that_was_taken_down():
     newest, oldest = found.decisions
     assert (newest.unix_s, oldest.unix_s) == (60.0, 0.0)
     assert "  it took down r1 =p1= r2" in found.lines
+
+
+def test_slots_are_pointed_to():
+    told = "circuits are shared by a schedule: `hydra schedule` says who has one when"
+    slotted = replace(POLICY, sharing=Sharing.SLOTTED)
+    assert told in explain(evidence(rates(r1_r2=40), policy=slotted), R1, R3).lines
+    assert told not in explain(evidence(rates(r1_r2=40)), R1, R3).lines
 
 
 def test_a_relay_is_described_by_its_hops():

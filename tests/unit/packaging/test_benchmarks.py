@@ -11,7 +11,12 @@ NAMES = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
 
 def test_all_are_run_by_make_bench():
     public = {name for name in NAMES if not name.startswith("_")}
-    apart = {"screenshots", "reconfigurations", "soak"}  # pictures; as long as they are told to
+    apart = {
+        "screenshots",
+        "reconfigurations",
+        "soak",
+        "stability",
+    }  # pictures; as long as they are told to
     run = {module.__name__.removeprefix("benchmarks.") for module in everything.BENCHMARKS}
     assert run | apart == public
     for name in NAMES:

@@ -49,6 +49,7 @@ from hydra.service import (
     ReservationPreview,
     StepTiming,
 )
+from hydra.slots import Night, Schedule, Week
 
 CREATED_UNIX_S = 1_700_000_000.0
 ALARM = Alarm(Severity.MAJOR, 3, "LOS", "no light at the input")
@@ -73,6 +74,7 @@ class FakeService:
         self.missing: list[str] = []
         self.shared = Sharing.BY_DEMAND
         self.amendments = {}
+        self.week: Week | None = None
         self.drifting = [
             Drift(DriftKind.CROSS_CONNECT, "p1", "1 to 18", "connected", "nothing"),
             Drift(DriftKind.VLANS, "r1", "hyt-r1-p1", "100", "4000"),
@@ -108,6 +110,9 @@ class FakeService:
     def share(self, sharing: Sharing) -> None:
         self._may_fail()
         self.shared = sharing
+
+    def schedule(self) -> Schedule:
+        return Schedule(Night.of(self.fabric, self.policy, 0.125), self.week, None, 1, 1e9, 0.8)
 
     def _may_fail(self) -> None:
         if self.fails_with is not None:

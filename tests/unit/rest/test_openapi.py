@@ -47,6 +47,7 @@ ROUTES = {
     ("GET", "/v1/explanations/circuits/{a}/{b}"),
     ("GET", "/v1/sharing"),
     ("PUT", "/v1/sharing"),
+    ("GET", "/v1/schedule"),
     ("GET", "/v1/agents"),
     ("GET", "/v1/agents/{server}"),
     ("PUT", "/v1/agents/{server}/backlog"),
@@ -107,7 +108,9 @@ def test_requests_refuse_unknown_fields(description):
 
 
 def test_numbers_carry_their_unit(description):
-    """Or count something, or name one: an HTTP status, a VLAN-ID, a port of a panel, a task."""
+    """Or count something, or name one: an HTTP status, a VLAN-ID, a port of a panel, a task, a day;
+    or are parts of a whole.
+    """
     plain = {"status", "vlan", "epoch", "current_epoch", "rules", "rules_pushed"}
     plain |= {"retagged_ports", "ports_retagged", "ingress", "egress", "port", "id"}
     plain |= {
@@ -120,6 +123,7 @@ def test_numbers_carry_their_unit(description):
         "missed",
     }
     plain |= {"times", "priority", "max_priority", "src_port", "dst_port", "optical_share"}
+    plain |= {"slot", "duty_cycle", "measured_duty_cycle"}
     for name, schema in description["components"]["schemas"].items():
         for field, kind in schema.get("properties", {}).items():
             kinds = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}

@@ -176,7 +176,7 @@ def test_a_demand_that_one_configuration_serves_takes_one_slot(name):
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_several_planes_serve_one_large_demand(name):
     result = plan(name, full(3, 4), demand_of(3, {(0, 1): 300.0}))
-    if name == "round-robin":
+    if name in {"round-robin", "tms-duplex"}:  # the latter gives a pair one circuit
         assert result.served_share < 1.0
     else:
         assert result.served_share > 0.95

@@ -1,0 +1,72 @@
+"""``hydra schedule``: what stands when in the slotted mode."""
+
+from __future__ import annotations
+
+import click
+
+from apps.cli.client import ControllerClient, JsonObject, url_option
+from apps.cli.command import Command
+from apps.cli.output import json_option, mbps, print_facts, print_json, print_table
+
+
+@click.command(cls=Command, examples=["hydra schedule", "hydra schedule --json | jq .week.slots"])
+@url_option
+@json_option
+def schedule(url: str, as_json: bool) -> None:
+    """Show the week of slots that circuits are shared by, and which of them is on.
+
+    That is for `hydra sharing slotted`, in periodic mode. A slot is a night, while circuits move,
+    and a day. The duty cycle is the part of the time that is day: by the formula, from what a night
+    is expected to take, and as measured over the last week.
+    """
+    with ControllerClient(url) as client:
+        document = client.get("/v1/schedule")
+    if as_json:
+        print_json(document)
+        return
+    week = document["week"]
+    print_facts([*_facts(document), *(_week_facts(document, week) if week else ())])
+    if week:
+        _print_slots("This week", week, document["slot"])
+    if document["ahead"]:
+        _print_slots("Next week", document["ahead"], None)
+
+
+def _facts(document: JsonObject) -> list[tuple[str, str]]:
+    night = document["night"]
+    return [
+        ("shortest slot", f"{document['slot_s']:g} s"),
+        (
+            "night now",
+            f"{night['total_s'] * 1000:.0f} ms: {night['mirrors_s'] * 1000:.0f} for the mirrors of "
+            f"{night['plane']}, {night['drain_s'] * 1000:.0f} to drain, "
+            f"{night['rest_s'] * 1000:.0f} for all else",
+        ),
+        ("week", f"{document['week']['period_s']:.3f} s" if document["week"] else "none"),
+    ]
+
+
+def _week_facts(document: JsonObject, week: JsonObject) -> list[tuple[str, str]]:
+    measured = document["measured_duty_cycle"]
+    return [
+        ("slot", f"{document['slot']} of {len(week['slots'])}"),
+        ("duty cycle", f"{week['duty_cycle']:.4f} by the formula"),
+        ("", "not measured yet" if measured is None else f"{measured:.4f} measured"),
+        ("carried", f"{mbps(week['served_mbps'])} of {mbps(week['demand_mbps'])} Mbps on circuits"),
+    ]
+
+
+def _print_slots(title: str, week: JsonObject, current: int | None) -> None:
+    print_table(
+        title,
+        ("slot>", "on", "ms>", "pairs"),
+        (
+            (
+                number,
+                "now" if number == current else "",
+                f"{slot['length_s'] * 1000:.0f}",
+                ", ".join(f"{pair['src']}-{pair['dst']}" for pair in slot["pairs"]) or "none",
+            )
+            for number, slot in enumerate(week["slots"], start=1)
+        ),
+    )

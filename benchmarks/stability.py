@@ -1,0 +1,115 @@
+"""Nothing to do: circuits that a demand moves which does not change, and mice.
+
+``python -m benchmarks.stability [MINUTES]`` (root; 10 unless told, twice). The periodic mode as it
+is by default, a decision every 10 s, on the demo fabric at a fifth of its rates (20 and 2 Mb/s).
+First two pairs of racks send TCP at full speed, and mice run besides: once the circuits stand that
+these pairs need, nothing is to move. Then only mice: seven of eight servers send bursts of random
+size at random times to random racks, half the elephants' limit a rack pair on average.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from benchmarks._demo import demo_stage
+from benchmarks._report import Result, report
+from hydra.policy import Policy
+from mininet_scenarios.controller_client import ControllerClient
+from mininet_scenarios.stage import Stage, tcp_transfer
+
+MINUTES = 10.0
+OPTICAL_MBPS = 20
+HOT = (("h11", "h21"), ("h31", "h41"))
+PORT = 5201
+SETTLE_S = 40.0
+"""For the first circuits: the demand has to be seen, and an epoch to pass."""
+SAMPLE_S = 2.0
+
+
+@contextmanager
+def mice(stage: Stage, mbps_per_pair: float) -> Iterator[None]:
+    """From every server to the first of each other rack, as many as make this a pair of racks."""
+    with ExitStack() as stack:
+        for number, server in enumerate(stage.fabric.servers):
+            others = [rack for rack in stage.fabric.racks if rack.id != server.rack]
+            to = ",".join(stage.address(rack.servers[0].name) for rack in others)
+            share = mbps_per_pair * len(others) / len(stage.fabric.racks[server.rack].servers)
+            arguments = ["--to", to, "--mbps", f"{share:.3f}", "--seed", str(number)]
+            stack.enter_context(stage.workload(server.name, "mice", arguments))
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    changes: int
+    decisions: int
+    largest_mouse_mbps: float
+    """The largest average of a rack pair without an elephant that the controller saw."""
+
+
+def watch(stage: Stage, seconds: float, hot: Sequence[tuple[str, str]]) -> Watched:
+    """What happened after the first circuits stood."""
+    with ExitStack() as stack:
+        process = stack.enter_context(stage.process({"mode": "periodic"}))
+        client = stack.enter_context(ControllerClient(process.base_url))
+        client.reconfigure([])
+        for number, pair in enumerate(hot):
+            length_s = int(SETTLE_S + seconds + 10)
+            stack.enter_context(tcp_transfer(stage, *pair, PORT + number, length_s))
+        stack.enter_context(mice(stage, Policy().elephant_mbps / 2))
+        time.sleep(SETTLE_S)
+        if bool(client.circuits_per_plane()) != bool(hot):
+            raise SystemExit(f"circuits after {SETTLE_S:g} s: {client.circuits_per_plane()}")
+        before, began_s = len(client.reconfigurations()), time.time()
+        ask = stack.enter_context(httpx.Client(base_url=process.base_url, trust_env=False))
+        largest_mbps, elephants = 0.0, {frozenset(racks_of(stage, pair)) for pair in hot}
+        while time.time() < began_s + seconds:
+            time.sleep(SAMPLE_S)
+            seen = largest_mouse(ask.get("/v1/demand").json(), elephants)
+            largest_mbps = max(largest_mbps, seen)
+        decisions = ask.get("/v1/decisions").json()["records"]
+        changes = len(client.reconfigurations()) - before
+    made = sum(one["unix_s"] >= began_s for one in decisions)
+    return Watched(changes, made, largest_mbps)
+
+
+def racks_of(stage: Stage, servers: Collection[str]) -> list[str]:
+    fabric = stage.fabric
+    return [fabric.racks[fabric.server_by_name[name].rack].name for name in servers]
+
+
+def largest_mouse(demand: Mapping[str, Any], elephants: Collection[frozenset[str]]) -> float:
+    mice = [e for e in demand["entries"] if frozenset((e["src"], e["dst"])) not in elephants]
+    return max((float(one["rate_mbps"]) for one in mice), default=0.0)
+
+
+def rows(case: str, run: Watched) -> list[Result]:
+    limit_mbps = Policy().elephant_mbps
+    decisions = f"reconfigurations, in {run.decisions} decisions"
+    return [
+        Result(case, decisions, "", "lower", run.changes, 0, "none", 0),
+        Result(case, "largest mouse seen", "Mb/s", "higher", run.largest_mouse_mbps, limit_mbps,
+               "an elephant is one from"),
+    ]  # fmt: skip
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    minutes = float(argv[0]) if argv else MINUTES
+    with demo_stage(OPTICAL_MBPS) as stage:
+        stable = watch(stage, 60 * minutes, HOT)
+        noisy = watch(stage, 60 * minutes, ())
+    results = rows(f"stable demand, {minutes:g} min", stable)
+    results += rows(f"mice, {minutes:g} min", noisy)
+    report("stability", results)
+    return 0 if all(result.meets_target for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

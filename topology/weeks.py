@@ -1,0 +1,49 @@
+"""VLANs for a schedule that repeats: handed out once, for all of its slots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hydra.model import NetworkState, Path, Topology, VlanId
+from topology.marks import Marks
+
+
+def week_states(
+    marks: Marks, current: NetworkState, slots: Sequence[Topology]
+) -> tuple[NetworkState, ...]:
+    """The state of each slot, in which a path has the same VLAN-ID whenever it stands.
+
+    Paths share one only if they come and go together, so no path ever joins a VLAN that another is
+    leaving; and what ToRs still remember of a VLAN from its last day is true again on its next. A
+    path of ``current`` that stands all week keeps its own. The others take IDs that are neither in
+    use nor resting; those of the whole week rest while they are not in use, so that no other change
+    takes them.
+
+    Raises PlanError if there are too few.
+    """
+    together: dict[tuple[int, ...], list[Path]] = {}
+    for path in sorted({path for topology in slots for path in topology.paths}):
+        when = tuple(number for number, topology in enumerate(slots) if path in topology.paths)
+        together.setdefault(when, []).append(path)
+    always = tuple(range(len(slots)))
+    vlans = {
+        path: current.vlans[path] for path in together.get(always, ()) if path in current.vlans
+    }
+    barred = current.resting.union(current.vlans.values())
+    for paths in together.values():
+        fresh = tuple(path for path in paths if path not in vlans)
+        if not fresh:
+            continue
+        circuits = frozenset(circuit for path in fresh for circuit in path.circuits)
+        marked = marks.state(NetworkState(resting=barred), Topology(circuits, fresh))
+        vlans |= marked.vlans
+        barred = barred.union(marked.vlans.values())
+    resting = frozenset(vlans.values()).union(current.vlans.values())
+    return tuple(_state(current.epoch + 1, topology, vlans, resting) for topology in slots)
+
+
+def _state(
+    epoch: int, topology: Topology, vlans: dict[Path, VlanId], resting: frozenset[VlanId]
+) -> NetworkState:
+    own = {path: vlans[path] for path in topology.paths}
+    return NetworkState(epoch, topology, own, resting.difference(own.values()))
