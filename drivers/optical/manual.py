@@ -14,6 +14,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from drivers.exclusive import exclusive
 from drivers.optical.changes import (
     Difference,
     check_numbers,
@@ -21,7 +22,6 @@ from drivers.optical.changes import (
     difference,
     unconfirmed,
 )
-from drivers.optical.exclusive import exclusive
 from drivers.optical.panel_store import PanelError, PanelStore, PendingError
 from hydra.config.devices import no_login_problems, option_problems
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem

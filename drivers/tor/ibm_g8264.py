@@ -10,6 +10,7 @@ trunk without an untagged VLAN keeps VLAN 1 as the one it does not carry.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
@@ -18,6 +19,7 @@ from pydantic import Field
 
 from drivers.codecs import iscli
 from drivers.codecs.iscli import IscliError
+from drivers.exclusive import exclusive
 from drivers.tor import membership
 from drivers.transports.iscli_session import IscliSession
 from drivers.transports.serial_line import SerialOptions, SerialStream
@@ -70,6 +72,7 @@ class G8264Tor:
 
     def __init__(self, name: str, cli: IscliSession) -> None:
         self._name = name
+        self._lock = threading.RLock()
         self._cli = cli
 
     @property
@@ -80,14 +83,17 @@ class G8264Tor:
     def capabilities(self) -> TorCapabilities:
         return CAPABILITIES
 
+    @exclusive
     def open(self) -> None:
         """Log in; a second call on an open device does nothing. Raises DeviceUnavailable."""
         self._cli.open()
 
+    @exclusive
     def close(self) -> None:
         """Drop the session; safe to repeat. The next use logs in again."""
         self._cli.close()
 
+    @exclusive
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
         """Membership as configured."""
         numbers = self.numbers(ports)
@@ -101,6 +107,7 @@ class G8264Tor:
             for port, number in numbers.items()
         }
 
+    @exclusive
     def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
         """Replace the membership of these ports, and read it back.
 
@@ -112,6 +119,7 @@ class G8264Tor:
             self._cli.configure(commands)
             self.check_result(wanted)
 
+    @exclusive
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
         """Whether each port's link is up."""
         self.numbers(ports)

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from drivers.codecs import openflow
 from drivers.codecs.openflow import OpenFlowError, PortDescription
-from drivers.optical.exclusive import exclusive
+from drivers.exclusive import exclusive
 from drivers.transports.openflow_session import OpenFlowSession
 from drivers.transports.tcp import UNIX_PREFIX, TcpStream, UnixStream
 from hydra.config.devices import NoOptions, endpoint_problems, no_login_problems, option_problems
