@@ -213,6 +213,9 @@ class TorSwitch(Protocol):
 
     def close(self) -> None: ...
 
+    def ports(self) -> tuple[str, ...]:
+        """Names of all ports that the device has, in its own order."""
+
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
         """Read from the device."""
 

@@ -84,6 +84,10 @@ class G8264NetconfTor:
         self._reader.close()
         self._netconf.close()
 
+    def ports(self) -> tuple[str, ...]:
+        """As the command line lists them."""
+        return self._reader.ports()
+
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
         """Membership as configured."""
         return self._reader.vlans(ports)

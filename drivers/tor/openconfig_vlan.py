@@ -89,6 +89,14 @@ class OpenconfigTor:
         self._netconf.close()
 
     @exclusive
+    def ports(self) -> tuple[str, ...]:
+        """All interfaces, in the switch's order."""
+        root = etree.Element(f"{{{_INTERFACES}}}interfaces")
+        interface = etree.SubElement(root, f"{{{_INTERFACES}}}interface")
+        etree.SubElement(interface, f"{{{_INTERFACES}}}name")
+        return tuple(self._listed(root))
+
+    @exclusive
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
         """Membership as configured; a trunk without a list carries all VLANs."""
         found = self._read(ports, f"{{{_ETHERNET}}}ethernet", f"{{{_VLAN}}}switched-vlan", _CONFIG)
@@ -133,13 +141,17 @@ class OpenconfigTor:
             node = _interface(root, port)
             for tag in path:
                 node = etree.SubElement(node, tag)
-        data = self._netconf.get(root)
-        listed = data.findall(f"{{{_INTERFACES}}}interfaces/{{{_INTERFACES}}}interface")
-        found = {_text(entry.find(f"{{{_INTERFACES}}}name")): entry for entry in listed}
+        found = self._listed(root)
         missing = sorted(set(ports) - found.keys())
         if missing:
             raise DeviceError(self._name, f"the switch has no interface {', '.join(missing)}")
         return {port: found[port].find("/".join(path)) for port in ports}
+
+    def _listed(self, root: Element) -> dict[str, Element]:
+        """The interfaces that a request is answered with, by name."""
+        data = self._netconf.get(root)
+        listed = data.findall(f"{{{_INTERFACES}}}interfaces/{{{_INTERFACES}}}interface")
+        return {_text(entry.find(f"{{{_INTERFACES}}}name")): entry for entry in listed}
 
     def _membership(self, port: str, config: Element | None) -> PortVlans:
         if config is None:

@@ -194,6 +194,13 @@ class OvsTor:
                 self._lock.release()
 
     @exclusive
+    def ports(self) -> tuple[str, ...]:
+        """Sorted, without the bridge's own."""
+        self._synchronise(self._deadline())
+        bridge = self._bridge_row()
+        return tuple(sorted(row.name for row in bridge.ports if row.name != self._bridge))
+
+    @exclusive
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
         """Membership as the database has it now; a trunk without a list carries all VLANs."""
         self._synchronise(self._deadline())

@@ -159,6 +159,14 @@ def test_ports_without_vlans_refuse_any(bench, tor, vlans):
 # --- links and counters -------------------------------------------------------------------------
 
 
+def test_it_lists_its_ports(bench, tor):
+    listed = tor.ports()
+    assert set(bench.ports) <= set(listed)
+    assert len(set(listed)) == len(listed)
+    assert listed == tor.ports()
+    assert set(tor.link_up(listed)) == set(listed)
+
+
 def test_ports_that_do_not_exist_are_named(bench, tor):
     for call in (tor.vlans, tor.link_up):
         with pytest.raises(DeviceError, match="nonesuch"):
