@@ -13,10 +13,11 @@ from apps.planning import Planning
 from apps.upkeep import Upkeep
 from hydra.calendar import Ground
 from hydra.errors import AdmissionError, DeviceUnavailable, HydraError, QuotaExceeded
+from hydra.journal import JournalError
 from hydra.lifecycle import ReservationState
-from hydra.model import Fabric, NetworkState
+from hydra.model import Fabric, NetworkState, Path, Topology
 from hydra.modification import Modification
-from hydra.plan import Pair, paths_by_pair
+from hydra.plan import Pair, pair_of, paths_by_pair
 from hydra.reservations import Pin, Reservation, ReservationRequest
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
 from hydra.substrate import substrate_of
@@ -220,6 +221,31 @@ class Bookings:
                 LOG.warning("stays electrical: %s", error)
         self._ledger.claim_standing()
 
+    def join(self, paths: Collection[Path], why: str) -> None:
+        """Bring up paths that were planned before, and nobody reserved, where they still fit."""
+        state = self._ledger.state
+        joined = paths_by_pair(state)
+        user = {end: c for c in state.topology.circuits for end in (c.a, c.b)}
+        fitting = [
+            path
+            for path in paths
+            if pair_of(path) not in joined
+            and all(user.get(end, c) == c for c in path.circuits for end in (c.a, c.b))
+        ]
+        wanted = tuple(sorted([*state.topology.paths, *fitting]))
+        topology = Topology(frozenset(c for path in wanted for c in path.circuits), wanted)
+        target = self._planning.restored(state, topology, self._upkeep.blocked_ports())
+        if target == state:
+            return
+        entry = self._ledger.enter("people", why)
+        try:
+            self._mover.move(entry, target)
+        except JournalError:
+            raise  # recorded where it happened
+        except HydraError as error:
+            self._ledger.refuse(entry, str(error))
+        self._ledger.claim_standing()
+
     def keep_time(self) -> None:
         """End the reservations whose time is up, and begin those whose time has come."""
         for reservation_id in self._ledger.expired():
@@ -255,12 +281,16 @@ class Bookings:
             self._ledger.change(reservation.id, ReservationState.FAILED, why or "no path came up")
 
     def _not_placed(self, ids: Sequence[str]) -> list[Reservation]:
-        """Those of them that should have a path now, and whose path does not stand."""
+        """Those of them that should have a path now, and whose path does not stand.
+
+        Those whose path people are at work on have to wait, and nothing is to be done for them.
+        """
         standing = self._ledger.state.vlans
         return [
             reservation
             for reservation in map(self._ledger.reservation, ids)
             if reservation.holds_capacity
+            and not self._upkeep.people.awaited(reservation.booked)
             and (
                 reservation.booked not in standing
                 or reservation.state is ReservationState.ACTIVATING

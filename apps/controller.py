@@ -210,7 +210,6 @@ class Controller:
         self._poller.stop()
         self._tor_counters.stop()
         self._upkeep.announcer.stop()
-        self._devices.stop_waiting()
         if self._thread.is_alive():
             self._jobs.put(None)
             self._thread.join()
@@ -232,6 +231,7 @@ class Controller:
         while True:
             if time.monotonic() >= upkeep_s:
                 self._safely(self._upkeep.look_after, "upkeep")
+                self._safely(self._hear_people, "people")
                 if self._policy.sharing.elephants_only:  # agents fall silent, too
                     self._safely(self._classify_all, "upkeep")
                 upkeep_s = time.monotonic() + _UPKEEP_S
@@ -588,14 +588,16 @@ class Controller:
                     self._ledger.refuse(entry, f"does not pay: {report.verdict.reason}")
                     return
                 self._ledger.decide(replace(decision, reconfiguration=entry.id))
-            self._adopt(entry, report.target)
+            self._adopt(entry, report.target, request)
         except JournalError:
             raise  # recorded where it happened
         except HydraError as error:
             self._ledger.refuse(entry, str(error))
 
-    def _adopt(self, entry: Reconfiguration, target: NetworkState) -> None:
-        self._mover.move(entry, target)
+    def _adopt(self, entry: Reconfiguration, target: NetworkState, request: PlanRequest) -> None:
+        execution = self._mover.move(entry, target)
+        everything = request.racks is None and request.planes is None
+        self._upkeep.people.wish(execution, alone=everything)
         self._ledger.claim_standing()
 
     def _periodic(self) -> None:
@@ -620,7 +622,7 @@ class Controller:
         else:
             entry = self._ledger.enter(_PERIODIC, decision.reason)
             self._ledger.decide(replace(decision, reconfiguration=entry.id))
-            self._adopt(entry, report.target)
+            self._adopt(entry, report.target, request)
         self._rounds.begun(sharing, self._ledger.state)
 
     def _decide(self, report: PlanReport, request: PlanRequest, trigger: str) -> Decision:
@@ -726,7 +728,22 @@ class Controller:
 
     def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
         """A person says what became of a task."""
-        return self._devices.settle_task(self._plane(device), task_id, state, note)
+        settled = self._devices.settle_task(self._plane(device), task_id, state, note)
+        self._jobs.put(self._hear_people)
+        return settled
+
+    def _hear_people(self) -> None:
+        """Go on with what waited for people, and around what they could not do."""
+        people = self._upkeep.people
+        settled = people.settled()
+        if not settled:
+            return
+        for one in settled:
+            if one.task.state is TaskState.FAILED:
+                self._quarantine.put(people.ports_of(one), one.told)
+        self._bookings.restore()
+        told = "; ".join(one.told for one in settled)
+        self._bookings.join(people.ready(), told)
 
     def _plane(self, name: str) -> PlaneId:
         plane = self._fabric.plane_by_name.get(name)

@@ -11,7 +11,14 @@ from typing import Final, Generic, TypeVar
 
 from apps.metrics import Metrics
 from drivers.registry import optical_switch, tor_switch
-from hydra.errors import DeviceError, DeviceUnavailable, HeldElsewhere, HydraError, UnknownName
+from hydra.errors import (
+    AwaitsPeople,
+    DeviceError,
+    DeviceUnavailable,
+    HeldElsewhere,
+    HydraError,
+    UnknownName,
+)
 from hydra.model import CrossConnect, Fabric, PlaneId, RackId
 from hydra.policy import Policy
 from hydra.reconcile import Actual
@@ -137,6 +144,16 @@ def _counters(tor: TorSwitch, ports: Collection[str]) -> Mapping[str, PortCounte
     return tor.counters(ports) if isinstance(tor, CounterReader) else None
 
 
+def _in_the_way(panel: OpticalSwitch, connect: Collection[CrossConnect]) -> frozenset[CrossConnect]:
+    """What people left plugged at these ports, which no circuit uses."""
+    ingress, egress = {c.ingress for c in connect}, {c.egress for c in connect}
+    return frozenset(
+        c
+        for c in panel.cross_connects() - set(connect)
+        if c.ingress in ingress or c.egress in egress
+    )
+
+
 def _answer(future: Future[_ResultT]) -> _ResultT | None:
     try:
         return future.result()
@@ -225,7 +242,19 @@ class Devices:
         disconnect: Collection[CrossConnect],
         connect: Collection[CrossConnect],
     ) -> None:
-        self._planes[plane].use(lambda device: device.change(disconnect, connect))
+        """Raises AwaitsPeople at once where the mirrors are people's hands."""
+        slot = self._planes[plane]
+        board = slot.device
+        if not isinstance(board, TaskBoard):
+            slot.use(lambda device: device.change(disconnect, connect))
+            return
+        task = slot.use(
+            lambda panel: board.ask({*disconnect, *_in_the_way(panel, connect)}, connect)
+        )
+        if task is not None:
+            raise AwaitsPeople(
+                board.name, f"task {task.id} waits for a person: see `hydra device tasks`"
+            )
 
     def vlans(self, rack: RackId, ports: Collection[str]) -> Mapping[str, PortVlans]:
         return self._tors[rack].use(lambda device: device.vlans(ports))
@@ -264,11 +293,9 @@ class Devices:
             raise UnknownName(f"{device.name} has no tasks: it is worked without people")
         return device.settle(task_id, state, note)
 
-    def stop_waiting(self) -> None:
-        """Don't wait for people any longer, now or later."""
-        for slot in self._planes.values():
-            if isinstance(slot.device, TaskBoard):
-                slot.device.stop_waiting()
+    def worked_by_people(self, plane: PlaneId) -> bool:
+        """Whether changes of a plane are tasks."""
+        return isinstance(self._planes[plane].device, TaskBoard)
 
     def plane_problem(self, plane: PlaneId) -> str | None:
         """Why a plane can't be used now; None if its last command went well."""

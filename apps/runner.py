@@ -31,7 +31,7 @@ from hydra.commands import (
     SetVlans,
     Status,
 )
-from hydra.errors import DeviceError, OutcomeUnknown
+from hydra.errors import AwaitsPeople, DeviceError, OutcomeUnknown
 from hydra.executor import Steps
 from hydra.frames import probe
 from hydra.journal import Journal
@@ -107,6 +107,8 @@ class Runner:
         status, value, error = Status.CONFIRMED, None, ""
         try:
             value = self._handlers[type(command)](command)
+        except AwaitsPeople as asked:
+            status, error = Status.ASKED, str(asked)
         except OutcomeUnknown as unknown:
             status, error = Status.UNKNOWN, str(unknown)
         except DeviceError as failure:

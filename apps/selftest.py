@@ -196,6 +196,11 @@ def read_tor(
         return None
     optical = [port.tor_port for port in fabric.ports_of(rack.id)]
     ports = tuple(behind_tor_ports(fabric, rack))
+    had = probe.attempt("ports", tor.ports, lambda had: f"{len(had)}")
+    if had is not None:
+        lost = ", ".join(sorted(set(ports) - set(had)))
+        complaint = f"the configuration names {lost}, which the switch has not" if lost else None
+        probe.judge("as configured", complaint, f"{len(ports)} of them")
     vlans = None
     if not tor.capabilities.labels:
         vlans = probe.attempt("VLANs", lambda: tor.vlans(ports), lambda v: f"of {len(v)} ports")

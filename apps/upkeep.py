@@ -16,6 +16,7 @@ from apps.fleet import Fleet
 from apps.ledger import Ledger
 from apps.mastership import Mastership
 from apps.openflow import TAKEN_OVER
+from apps.people import People
 from apps.policing import Policing
 from apps.quarantine import Quarantine
 from hydra.errors import DeviceError, DeviceUnavailable, HeldElsewhere, HydraError
@@ -106,6 +107,7 @@ class Upkeep:
         self._give_up = give_up
         self.in_command = False
         """No other controller is at work: devices and switches may be touched."""
+        self.people = People(fabric, devices)
         self._lock = threading.Lock()
         self._synchronised: set[DatapathId] = set()
         self.mastership = Mastership(
@@ -378,6 +380,8 @@ class Upkeep:
         for rack, ports in found.retag.items():
             self.attempt(partial(self._devices.set_vlans, rack, ports))
         for plane, move in found.mirrors.items():
+            if self._devices.worked_by_people(plane):
+                continue  # what waits for it may be brought up yet
             action = partial(self._devices.change_mirrors, plane, move.disconnect, move.connect)
             self.attempt(action)
         self._ledger.save("reconciled")
@@ -404,7 +408,13 @@ class Upkeep:
             LOG.error("%s", error)
 
     def _tidy_plane(self, plane: PlaneId) -> None:
-        """Take down what stands on our ports of a plane and belongs to no circuit."""
+        """Take down what stands on our ports of a plane and belongs to no circuit.
+
+        People are not sent to unplug what is in nobody's way.
+        """
+        if self._devices.worked_by_people(plane):
+            self._uncertain_planes.discard(plane)
+            return
         try:
             present = self._devices.cross_connects(plane)
             stray = stray_mirrors(self._fabric, self._ledger.state, {plane: present})
@@ -442,8 +452,10 @@ class Upkeep:
                 for datapath, name in self._owned.items()
                 if not execution.unconfirmed.isdisjoint((name, self._steering_name(datapath)))
             }
+        waiting = self.people.waiting(execution)
         for circuit, reason in execution.failures.items():
-            self._quarantine.put((circuit.a, circuit.b), reason)
+            if circuit not in waiting:
+                self._quarantine.put((circuit.a, circuit.b), reason)
         passed = {circuit for path in execution.result.topology.paths for circuit in path.circuits}
         self._quarantine.passed(
             [end for circuit in passed & execution.plan.connect for end in (circuit.a, circuit.b)]
@@ -456,9 +468,11 @@ class Upkeep:
     # -- what there is ----------------------------------------------------------------------------
 
     def blocked_ports(self) -> frozenset[PortId]:
-        """Ports that no plan may use: quarantined, or on a device that can't be commanded."""
+        """Ports that no plan may use: quarantined, in people's hands, or on a device that can't be
+        commanded.
+        """
         planes, racks = self._out_of_reach()
-        quarantined = self._quarantine.blocked()
+        quarantined = self._quarantine.blocked() | self.people.ports()
         return frozenset(
             port.id
             for port in self._fabric.ports
@@ -509,7 +523,7 @@ class Upkeep:
             )
             for dp, name in self._owned.items()
         ]
-        return [*self._devices.statuses(), *switches]
+        return [*map(self.people.described, self._devices.statuses()), *switches]
 
     def _kind(self, owned: DatapathId) -> str:
         return "tor" if owned in self._fabric.rack_by_tor_datapath else "vswitch"

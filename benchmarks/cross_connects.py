@@ -1,7 +1,8 @@
 """Set cross-connects through every optical driver, in bulk and one by one; many planes at once.
 
-``python -m benchmarks.cross_connects``. Devices are emulators on loopback sockets, whose mirrors
-take 25 ms. Every way ends when the driver has read the device back and found what it asked for.
+``python -m benchmarks.cross_connects`` (root). Devices are emulators on loopback sockets, whose
+mirrors take 25 ms; for ``openflow-xc`` a bridge of Open vSwitch, whose rules take no such time.
+Every way ends when the driver has read the device back and found what it asked for.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from drivers.registry import OPTICAL, optical_switch
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from hydra.roles import OpticalSwitch
 from mininet_scenarios.emulators.craft_terminal import LOGIN
+from mininet_scenarios.testbed import open_vswitch
 
 REPOSITORY = Path(__file__).parents[1]
 PORTS = 192
 SWITCHING_MS = 25.0
 RUNS = 5
 PLANES = 32
+PLANE_RUNS = 30
 TIMEOUT_S = 60.0
 PARALLEL_TARGET = 1.5
 LOGIN_VARIABLE = "HYDRA_BENCHMARK_LOGIN"
@@ -53,6 +56,30 @@ def options(driver: str) -> dict[str, object]:
 
 
 @contextmanager
+def driven(
+    driver: str, number: int, address: str, login: Login | None = None
+) -> Iterator[OpticalSwitch]:
+    """An open driver of the device at ``address``."""
+    plane = Plane(
+        PlaneId(number),
+        f"p{number}",
+        driver,
+        address,
+        PORTS,
+        SWITCHING_MS,
+        1.0,
+        login,
+        options(driver),
+    )
+    switch = optical_switch(plane, TIMEOUT_S)
+    switch.open()
+    try:
+        yield switch
+    finally:
+        switch.close()
+
+
+@contextmanager
 def emulated(driver: str, number: int = 0, *, serial: bool = False) -> Iterator[OpticalSwitch]:
     """A driver, and an emulator of its own to talk to."""
     module, login = EMULATORS[driver]
@@ -62,24 +89,28 @@ def emulated(driver: str, number: int = 0, *, serial: bool = False) -> Iterator[
     command += ["--switching-ms", f"{SWITCHING_MS:g}", *(["--serial", line] if serial else [])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as process:
         address = process.stdout.readline().split()[2]
-        plane = Plane(
-            PlaneId(number),
-            f"p{number}",
-            driver,
-            f"serial:{line}" if serial else address,
-            PORTS,
-            SWITCHING_MS,
-            1.0,
-            login,
-            options(driver),
-        )
-        switch = optical_switch(plane, TIMEOUT_S)
-        switch.open()
         try:
-            yield switch
+            with driven(driver, number, f"serial:{line}" if serial else address, login) as switch:
+                yield switch
         finally:
-            switch.close()
             process.terminate()
+
+
+@contextmanager
+def bridge() -> Iterator[OpticalSwitch]:
+    """An Open vSwitch bridge as a cross-connect, its ports connected to nothing."""
+    name = "hyBxc"
+    made = ["--", "set", "bridge", name, "datapath_type=netdev", "fail_mode=secure"]
+    for port in range(1, PORTS + 1):
+        made += ["--", "add-port", name, f"hyBx{port}", "--", "set", "interface", f"hyBx{port}"]
+        made += ["type=internal", f"ofport_request={port}"]
+    with open_vswitch():
+        subprocess.run(["ovs-vsctl", "add-br", name, *made], check=True)
+        try:
+            with driven("openflow-xc", 0, f"unix:/var/run/openvswitch/{name}.mgmt") as switch:
+                yield switch
+        finally:
+            subprocess.run(["ovs-vsctl", "del-br", name], check=True)
 
 
 def layout(turn: int, size: int) -> list[CrossConnect]:
@@ -113,67 +144,87 @@ def time_ms(way, switch: OpticalSwitch, turns: range, size: int) -> float:
 
 
 def driver_results() -> list[Result]:
+    devices = {driver: emulated(driver) for driver in OPTICAL if driver in EMULATORS}
+    devices["polatis-scpi on a pseudo-terminal"] = emulated("polatis-scpi", serial=True)
+    devices["openflow-xc"] = bridge()
     results = []
-    for driver in OPTICAL:
-        if driver in EMULATORS:
-            with emulated(driver) as switch:
-                ours = time_ms(in_bulk, switch, range(RUNS + 1), PORTS)
-                alone = time_ms(one_by_one, switch, range(RUNS, RUNS + 2), PORTS)
-            case = f"{driver}, {PORTS} moved"
-            results.append(
-                Result(case, f"median of {RUNS}", "ms", "lower", ours, alone, "one at a time")
-            )
-    with emulated("polatis-scpi", serial=True) as switch:
-        ours = time_ms(in_bulk, switch, range(RUNS + 1), PORTS)
-        alone = time_ms(one_by_one, switch, range(RUNS, RUNS + 2), PORTS)
-    results.append(
-        Result(
-            f"polatis-scpi on a pseudo-terminal, {PORTS} moved",
-            f"median of {RUNS}",
-            "ms",
-            "lower",
-            ours,
-            alone,
-            "one at a time",
+    for name, device in devices.items():
+        with device as switch:
+            ours = time_ms(in_bulk, switch, range(RUNS + 1), PORTS)
+            alone = time_ms(one_by_one, switch, range(RUNS, RUNS + 2), PORTS)
+        case = f"{name}, {PORTS} moved"
+        results.append(
+            Result(case, f"median of {RUNS}", "ms", "lower", ours, alone, "one at a time")
         )
-    )
     return results
 
 
-def plane_results() -> list[Result]:
-    """All planes at once, each in a thread of its own, as the controller does it."""
+@contextmanager
+def planes_in_one_process() -> Iterator[list[OpticalSwitch]]:
+    """All planes, emulated by one process beside this one."""
+    command = [sys.executable, "-m", "benchmarks._planes", f"{PLANES}", f"{PORTS}"]
+    command += [f"{SWITCHING_MS:g}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as process:
+        try:
+            addresses = process.stdout.readline().split()
+            with ExitStack() as stack:
+                yield [
+                    stack.enter_context(driven("polatis-scpi", number, address))
+                    for number, address in enumerate(addresses)
+                ]
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def planes_apart() -> Iterator[list[OpticalSwitch]]:
+    """All planes, each emulated by a process of its own."""
     with ExitStack() as stack:
-        switches = [
-            stack.enter_context(emulated("polatis-scpi", number)) for number in range(PLANES)
-        ]
-        pool = stack.enter_context(ThreadPoolExecutor(PLANES))
-        results = []
-        for size in (8, PORTS):
-            alone, together = [], []
-            for switch in switches:
-                switch.change(switch.cross_connects(), layout(0, size))
-            for turn in range(1, RUNS + 2):
-                before, after = layout(turn - 1, size), layout(turn, size)
-                started = time.perf_counter()
-                switches[0].change(before, after)
-                alone.append((time.perf_counter() - started) * 1000)
-                switches[0].change(after, before)
-                started = time.perf_counter()
-                list(pool.map(lambda s, b=before, a=after: s.change(b, a), switches))
-                together.append((time.perf_counter() - started) * 1000)
-            target = PARALLEL_TARGET * median(alone) if size == 8 else None
-            results.append(
-                Result(
-                    f"{PLANES} planes at once, {size} moved in each",
-                    f"median of {RUNS + 1}",
-                    "ms",
-                    "lower",
-                    median(together),
-                    median(alone),
-                    "one plane",
-                    target,
+        yield [stack.enter_context(emulated("polatis-scpi", n)) for n in range(PLANES)]
+
+
+def at_once(switches: Sequence[OpticalSwitch], size: int) -> tuple[float, float]:
+    """Median time in ms of a change of one plane, and of all, each in a thread of its own, as the
+    controller does it."""
+    alone, together = [], []
+    with ThreadPoolExecutor(len(switches)) as pool:
+        for switch in switches:
+            switch.change(switch.cross_connects(), layout(0, size))
+        for turn in range(1, PLANE_RUNS + 1):
+            before, after = layout(turn - 1, size), layout(turn, size)
+            started = time.perf_counter()
+            switches[0].change(before, after)
+            alone.append((time.perf_counter() - started) * 1000)
+            switches[0].change(after, before)
+            started = time.perf_counter()
+            list(pool.map(lambda s, b=before, a=after: s.change(b, a), switches))
+            together.append((time.perf_counter() - started) * 1000)
+    return median(alone), median(together)
+
+
+def plane_results() -> list[Result]:
+    """All planes at once against one."""
+    results = []
+    for emulators, where, sizes in (
+        (planes_in_one_process, "one process", (8, PORTS)),
+        (planes_apart, "a process each", (8,)),
+    ):
+        with emulators() as switches:
+            for size in sizes:
+                alone, together = at_once(switches, size)
+                counts = size == 8 and emulators is planes_in_one_process
+                results.append(
+                    Result(
+                        f"{PLANES} planes at once ({where}), {size} moved in each",
+                        f"median of {PLANE_RUNS}",
+                        "ms",
+                        "lower",
+                        together,
+                        alone,
+                        "one plane",
+                        PARALLEL_TARGET * alone if counts else None,
+                    )
                 )
-            )
     return results
 
 

@@ -24,6 +24,8 @@ class Status(Enum):
     """Known not to have taken effect."""
     UNKNOWN = "unknown"
     """Sent, and no answer: may or may not have taken effect."""
+    ASKED = "asked"
+    """People were asked to do it, and have not said yet what became of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,3 +121,7 @@ class OutcomeUnknown(DeviceError):
 
     Never treat this as failure; read the device back.
     """
+
+
+class AwaitsPeople(OutcomeUnknown):
+    """People were asked to make the change, and have not said yet what became of it."""

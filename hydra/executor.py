@@ -32,6 +32,7 @@ from hydra.commands import (
     ReadPortPackets,
     Record,
     SetVlans,
+    Status,
 )
 from hydra.journal_format import FINISHED, INTENDED, state_record
 from hydra.lifecycle import (
@@ -121,9 +122,13 @@ class Execution:
     """Devices that did not confirm something, by name."""
     uncertain_planes: set[PlaneId] = field(default_factory=set)
     """Planes whose mirrors may differ from the resulting state."""
+    asked_planes: set[PlaneId] = field(default_factory=set)
+    """Those of them whose people were asked: what was to move there may stand later."""
     rules_pushed: int = 0
     ports_retagged: int = 0
     reason: str = ""
+    wanted: NetworkState = field(init=False)
+    """What was planned, whatever had to be given up since."""
     result: NetworkState = field(init=False)
     """The state that the network is in; valid at any time."""
     _diverted: dict[Steering, set[RackId]] = field(default_factory=dict)
@@ -136,6 +141,7 @@ class Execution:
     """Switches that missed a push: they stay diverted until they are synchronised."""
 
     def __post_init__(self) -> None:
+        self.wanted = self.plan.target
         self.result = self.plan.current
         self._substrate = substrate_of(self.fabric)
 
@@ -521,6 +527,8 @@ class Execution:
         if not outcome.confirmed:
             self.unconfirmed.add(plane.name)
             self.uncertain_planes.add(plane.id)
+            if outcome.status is Status.ASKED:
+                self.asked_planes.add(plane.id)
             for circuit in self.plan.connect:
                 if circuit.plane == plane.id:
                     self._fail(circuit, f"OCS {outcome.error}")

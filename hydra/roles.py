@@ -153,10 +153,13 @@ class TaskBoard(Protocol):
         way.
         """
 
-    def stop_waiting(self) -> None:
-        """End changes that wait for a person, now and later, with OutcomeUnknown.
+    def ask(
+        self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
+    ) -> Task | None:
+        """Ask people for a change, and wait for nobody.
 
-        Their tasks stay.
+        Returns the task that has to be done before the change is made: one that was entered now,
+        one that asks for the same already, or one that is about its ports. None: it is made.
         """
 
 
@@ -209,6 +212,9 @@ class TorSwitch(Protocol):
     def open(self) -> None: ...
 
     def close(self) -> None: ...
+
+    def ports(self) -> tuple[str, ...]:
+        """Names of all ports that the device has, in its own order."""
 
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
         """Read from the device."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,7 +30,8 @@ MAX_POWER_PORTS: Final = 256
 _CR: Final = 0x0D
 _LF: Final = 0x0A
 _TEXT: Final = re.compile(r"[\x20-\x7e]*", re.ASCII)
-_UNPRINTABLE: Final = re.compile(rb"[^\x20-\x7e]")
+_PRINTABLE: Final = bytes(range(0x20, 0x7F))
+_MAX_NUMBER: Final = 999_999
 _NUMBER: Final = r"(?:0|[1-9][0-9]{0,5})"
 _PORTS: Final = re.compile(rf"\(@({_NUMBER}(?:,{_NUMBER})*)?\)", re.ASCII)
 _SIZE: Final = re.compile(rf"({_NUMBER}),({_NUMBER})", re.ASCII)
@@ -112,10 +113,10 @@ class ReplyDecoder:
 
     def _extend(self, chunk: bytes) -> None:
         room = MAX_LINE_BYTES - len(self._partial)
-        bad = _UNPRINTABLE.search(chunk[:room])
-        if bad is not None:
-            where = len(self._partial) + bad.start()
-            self._fail(f"byte 0x{bad[0][0]:02x} at position {where} of a reply")
+        bad = chunk[:room].translate(None, _PRINTABLE)
+        if bad:
+            where = len(self._partial) + chunk.index(bad[:1])
+            self._fail(f"byte 0x{bad[0]:02x} at position {where} of a reply")
         elif len(chunk) > room:
             self._fail(f"a reply of more than {MAX_LINE_BYTES} bytes without CR")
         else:
@@ -145,6 +146,11 @@ SIZE_QUERY: Final = ":oxc:swit:size?"
 CONNECTIONS_QUERY: Final = ":oxc:swit:conn:stat?"
 DISCONNECT_ALL: Final = ":oxc:swit:disc:all"
 
+CLEARED_CONNECTIONS_QUERY: Final = f"{CLEAR};{CONNECTIONS_QUERY}"
+"""Empty the error queue, and ask for the cross-connects, in one exchange."""
+RESULT_QUERY: Final = f"{ERRORS_QUERY};{CONNECTIONS_QUERY}"
+"""What went wrong, and the cross-connects, in one exchange."""
+
 _Pairs = Collection[tuple[int, int]]
 
 
@@ -163,17 +169,24 @@ def disconnect_command(pairs: _Pairs) -> str:
     return f":oxc:swit:conn:sub {format_connections(pairs)}"
 
 
+def change_command(disconnect: _Pairs, connect: _Pairs) -> str:
+    """Remove cross-connects, then add others, in one line that is answered when both are done."""
+    removal = [disconnect_command(disconnect)] if disconnect else []
+    addition = [connect_command(connect)] if connect else []
+    return synchronised(";".join(removal + addition))
+
+
 def peer_query(port: int) -> str:
     """Ask which port the given one is connected to."""
-    return f":oxc:swit:conn:port? {_format_number(port)}"
+    return f":oxc:swit:conn:port? {_format_numbers([port])}"
 
 
-def port_state_query(ports: Iterable[int]) -> str:
+def port_state_query(ports: Collection[int]) -> str:
     """Ask for the states of some ports, answered in the order given."""
     return f":oxc:swit:port:stat? {format_ports(ports)}"
 
 
-def power_query(ports: Iterable[int]) -> str:
+def power_query(ports: Collection[int]) -> str:
     """Ask for optical power at at most :data:`MAX_POWER_PORTS` ports, in the order given."""
     return f":pmon:pow? {format_ports(ports)}"
 
@@ -186,15 +199,16 @@ def synchronised(command: str) -> str:
 # --- values -------------------------------------------------------------------------------------
 
 
-def _format_number(number: int) -> str:
-    if not 0 <= number <= 999_999:
-        raise ScpiError(f"{number} is no port number (0..999999)")
-    return str(number)
+def _format_numbers(numbers: Collection[int]) -> str:
+    for number in (min(numbers, default=0), max(numbers, default=0)):
+        if not 0 <= number <= _MAX_NUMBER:
+            raise ScpiError(f"{number} is no port number (0..{_MAX_NUMBER})")
+    return ",".join(map(str, numbers))
 
 
-def format_ports(ports: Iterable[int]) -> str:
+def format_ports(ports: Collection[int]) -> str:
     """``(1, 2, 3)`` → ``(@1,2,3)``; no ports → ``(@)``."""
-    return f"(@{','.join(map(_format_number, ports))})"
+    return f"(@{_format_numbers(ports)})"
 
 
 def parse_ports(text: str) -> tuple[int, ...]:
@@ -207,7 +221,7 @@ def parse_ports(text: str) -> tuple[int, ...]:
 
 def format_connections(pairs: _Pairs) -> str:
     """``[(1, 17), (2, 18)]`` → ``(@1,2),(@17,18)``."""
-    return f"{format_ports(a for a, _ in pairs)},{format_ports(b for _, b in pairs)}"
+    return f"{format_ports([a for a, _ in pairs])},{format_ports([b for _, b in pairs])}"
 
 
 def parse_connections(text: str) -> tuple[tuple[int, int], ...]:
@@ -223,7 +237,7 @@ def parse_connections(text: str) -> tuple[tuple[int, int], ...]:
 
 def format_size(size: tuple[int, int]) -> str:
     """``(16, 16)`` → ``16,16``."""
-    return ",".join(map(_format_number, size))
+    return _format_numbers(size)
 
 
 def parse_size(text: str) -> tuple[int, int]:
@@ -236,7 +250,7 @@ def parse_size(text: str) -> tuple[int, int]:
 
 def format_peer(port: int | None) -> str:
     """``18`` → ``"18"``; not connected → ``""``."""
-    return '""' if port is None else f'"{_format_number(port)}"'
+    return '""' if port is None else f'"{_format_numbers([port])}"'
 
 
 def parse_peer(text: str) -> int | None:
@@ -317,6 +331,18 @@ def parse_faults(text: str) -> tuple[DeviceFault, ...]:
             return tuple(faults)
         position += 1 if text[position] == "," else len(text)
     raise ScpiError(f"not an error queue: {_shown(text)}")
+
+
+def format_result(faults: Sequence[DeviceFault], pairs: _Pairs) -> str:
+    """Reply to :data:`RESULT_QUERY`: the two replies in one line (SCPI-99 volume 1, 6.2.6.1)."""
+    return f"{format_faults(faults)};{format_connections(pairs)}"
+
+
+def parse_result(text: str) -> tuple[tuple[DeviceFault, ...], tuple[tuple[int, int], ...]]:
+    """The error queue, and the cross-connects."""
+    # The text of an error may hold a semicolon, port lists never do.
+    faults, _, connections = text.rpartition(";")
+    return parse_faults(faults), parse_connections(connections)
 
 
 def parse_complete(text: str) -> None:

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from drivers.codecs import tl1, tl1_calient
 from drivers.codecs.tl1_calient import Connection, PortSide
+from drivers.exclusive import exclusive
 from drivers.optical.changes import Difference, check_numbers, shown
-from drivers.optical.exclusive import exclusive
 from drivers.optical.tl1_switch import WORKS, Standing, Standings, Tl1Switch
 from drivers.transports.stream import Stream
 from drivers.transports.tcp import TcpStream

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from hydra.errors import DeviceError, OutcomeUnknown
@@ -54,9 +55,11 @@ def check_numbers(
     device: str, ports: Iterable[int], first: int, last: int, kind: str = "port"
 ) -> None:
     """Raises DeviceError for a port outside ``first``..``last``."""
-    for port in ports:
-        if not first <= port <= last:
-            raise DeviceError(device, f"there is no {kind} {port}: this switch has {first}..{last}")
+    outside = [port for port in ports if not first <= port <= last]
+    if outside:
+        raise DeviceError(
+            device, f"there is no {kind} {outside[0]}: this switch has {first}..{last}"
+        )
 
 
 def shortfall(change: Difference, present: Set[CrossConnect]) -> list[str]:
@@ -94,15 +97,16 @@ def _check_free(
 ) -> None:
     peers = {c.ingress: c.egress for c in kept} | {c.egress: c.ingress for c in kept}
     claimed: set[int] = set()
-    for new in sorted(added):
+    for new in sorted(added, key=attrgetter("ingress", "egress")):
         for port in (new.ingress, new.egress):
-            what = f"can't connect {new.ingress} to {new.egress}: port {port}"
-            if port in peers:
-                raise DeviceError(
-                    device,
-                    f"{what} is connected to {peers[port]}; disconnect it in the same change, "
-                    "or find out who uses it",
+            if port in peers or port in claimed:
+                why = (
+                    f"connected to {peers[port]}; disconnect it in the same change, or find out "
+                    "who uses it"
+                    if port in peers
+                    else "used twice in this change"
                 )
-            if port in claimed:
-                raise DeviceError(device, f"{what} is used twice in this change")
+                raise DeviceError(
+                    device, f"can't connect {new.ingress} to {new.egress}: port {port} is {why}"
+                )
             claimed.add(port)

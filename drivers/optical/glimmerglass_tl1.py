@@ -7,8 +7,8 @@ from typing import Final
 
 from drivers.codecs import tl1, tl1_glimmerglass
 from drivers.codecs.tl1_glimmerglass import INPUTS, OUTPUTS, Connection
+from drivers.exclusive import exclusive
 from drivers.optical.changes import Difference, check_numbers
-from drivers.optical.exclusive import exclusive
 from drivers.optical.tl1_switch import WORKS, Standing, Standings, Tl1Switch
 from drivers.transports.tcp import TcpStream
 from hydra.config.devices import (

@@ -14,6 +14,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from drivers.exclusive import exclusive
 from drivers.optical.changes import (
     Difference,
     check_numbers,
@@ -21,7 +22,6 @@ from drivers.optical.changes import (
     difference,
     unconfirmed,
 )
-from drivers.optical.exclusive import exclusive
 from drivers.optical.panel_store import PanelError, PanelStore, PendingError
 from hydra.config.devices import no_login_problems, option_problems
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem
@@ -88,7 +88,6 @@ class ManualPanel:
         self._options = options
         self._lock = threading.RLock()
         self._store = PanelStore(options.state.replace("{name}", name))
-        self._hurry = threading.Event()
 
     @property
     def name(self) -> str:
@@ -126,11 +125,14 @@ class ManualPanel:
 
         Raises DeviceError if they say that it can't be done, OutcomeUnknown if they say nothing.
         """
-        check_ports(self._name, self.size(), {*disconnect, *connect})
-        change = difference(self._name, self.cross_connects(), disconnect, connect)
+        change = self._difference(disconnect, connect)
         if not change:
             return
-        task = self._ask(change)
+        try:
+            with self._file():
+                task = self._store.ask(change.removed, change.added, time.time())
+        except PendingError as error:
+            raise DeviceError(self._name, str(error)) from error
         try:
             task = self._await(task)
         except DeviceUnavailable as error:
@@ -139,6 +141,18 @@ class ManualPanel:
             raise DeviceError(
                 self._name, f"task {task.id} could not be done: {task.note or 'no reason given'}"
             )
+
+    def ask(
+        self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
+    ) -> Task | None:
+        change = self._difference(disconnect, connect)
+        if not change:
+            return None
+        try:
+            with self._file():
+                return self._store.ask(change.removed, change.added, time.time())
+        except PendingError as error:
+            return error.task
 
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
         """UNKNOWN: nobody looks into a panel."""
@@ -153,32 +167,25 @@ class ManualPanel:
         with self._file():
             return self._store.settle(task_id, state, note, time.time())
 
-    def stop_waiting(self) -> None:
-        self._hurry.set()
-
-    def _ask(self, change: Difference) -> Task:
-        try:
-            with self._file():
-                return self._store.ask(change.removed, change.added, time.time())
-        except PendingError as error:
-            raise DeviceError(self._name, str(error)) from error
+    def _difference(
+        self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
+    ) -> Difference:
+        check_ports(self._name, self.size(), {*disconnect, *connect})
+        return difference(self._name, self.cross_connects(), disconnect, connect)
 
     def _await(self, task: Task) -> Task:
         deadline = time.monotonic() + self._options.timeout_s
         while task.state is TaskState.PENDING:
-            if self._hurry.wait(_LOOK_S):
-                raise self._unsettled(task, "the controller stops")
             if time.monotonic() > deadline:
-                raise self._unsettled(task, f"{self._options.timeout_s:g} s have passed")
+                raise OutcomeUnknown(
+                    self._name,
+                    f"task {task.id} is not confirmed, {self._options.timeout_s:g} s have passed: "
+                    f"see `hydra device tasks {self._name}`",
+                )
+            time.sleep(_LOOK_S)
             with self._file():
                 task = self._store.task(task.id)
         return task
-
-    def _unsettled(self, task: Task, reason: str) -> OutcomeUnknown:
-        return OutcomeUnknown(
-            self._name,
-            f"task {task.id} is not confirmed, {reason}: see `hydra device tasks {self._name}`",
-        )
 
     @contextmanager
     def _file(self) -> Iterator[None]:

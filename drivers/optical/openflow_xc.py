@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from drivers.codecs import openflow
 from drivers.codecs.openflow import FlowEntry, OpenFlowError, PortPair, RuleAddress
+from drivers.exclusive import exclusive
 from drivers.optical.changes import (
     Difference,
     check_numbers,
@@ -24,7 +25,6 @@ from drivers.optical.changes import (
     shortfall,
     unconfirmed,
 )
-from drivers.optical.exclusive import exclusive
 from drivers.transports.openflow_session import OpenFlowSession
 from drivers.transports.tcp import UNIX_PREFIX, TcpStream, UnixStream
 from hydra.config.devices import endpoint_problems, no_login_problems, option_problems

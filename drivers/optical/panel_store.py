@@ -49,6 +49,13 @@ class PanelError(Exception):
 class PendingError(Exception):
     """A port is part of a task that nobody has settled."""
 
+    def __init__(self, task: Task, port: int) -> None:
+        self.task = task
+        super().__init__(
+            f"task {task.id} is about port {port}, and nobody has said whether it was done: "
+            "confirm it first"
+        )
+
 
 class PanelStore:
     """The file at ``path``; made, with nothing plugged, where there is none."""
@@ -91,10 +98,7 @@ class PanelStore:
                 if (task.disconnect, task.connect) == wanted:
                     return task
                 if shared := sorted(ports & _ports(task.disconnect, task.connect)):
-                    raise PendingError(
-                        f"task {task.id} is about port {shared[0]}, and nobody has said whether it "
-                        "was done: confirm it first"
-                    )
+                    raise PendingError(task, shared[0])
             cursor = db.execute(
                 "INSERT INTO tasks (created_unix_s, disconnect, connect, state, note) "
                 "VALUES (?, ?, ?, ?, '')",

@@ -17,6 +17,7 @@ from typing import Final, Literal
 
 from lxml import etree
 
+from drivers.exclusive import exclusive
 from drivers.optical.changes import (
     Difference,
     check_numbers,
@@ -25,7 +26,6 @@ from drivers.optical.changes import (
     not_made,
     shortfall,
 )
-from drivers.optical.exclusive import exclusive
 from drivers.transports.netconf import NETCONF_NS, OPERATION, Element, NetconfTransport
 from drivers.transports.ssh import SshOptions
 from hydra.config.devices import endpoint_problems, login_problems, option_problems

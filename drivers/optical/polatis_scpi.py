@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import starmap
 from typing import Final, TypeVar
 
 from drivers.codecs import scpi
+from drivers.exclusive import exclusive
 from drivers.optical.changes import (
     Difference,
     check_numbers,
@@ -16,7 +18,6 @@ from drivers.optical.changes import (
     shortfall,
     unconfirmed,
 )
-from drivers.optical.exclusive import exclusive
 from drivers.transports.addresses import address_problems, stream_to
 from drivers.transports.lines import LineTransport
 from drivers.transports.stream import Stream
@@ -49,9 +50,11 @@ def check(plane: Plane) -> Iterator[Problem]:
 class PolatisScpi:
     """An :class:`~hydra.roles.OpticalSwitch`.
 
-    Ingress ports are 1..N, egress ports N+1..N+M. A change is one ``sub`` and one ``add``, whatever
-    its size. The device answers nothing to either, so each is followed by ``*opc?``, then the error
-    queue and the cross-connects are read: a set command that did nothing looks like success.
+    Ingress ports are 1..N, egress ports N+1..N+M. A change is three exchanges, whatever its size.
+    The first reads what stands, and empties the error queue, or what an earlier client left there
+    would be taken for ours. The second is one ``sub``, one ``add``, and ``*opc?``, since the device
+    answers nothing to set commands. The third reads the error queue and what stands now: a set
+    command that did nothing looks like success.
 
     ``timeout_s`` covers one command, the mirrors' switching time included. ``stream`` is the way to
     the device where that is not TCP to ``address``.
@@ -105,8 +108,7 @@ class PolatisScpi:
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
         """Read from the device, never from memory."""
-        pairs = self._query(scpi.CONNECTIONS_QUERY, scpi.parse_connections)
-        return frozenset(CrossConnect(ingress, egress) for ingress, egress in pairs)
+        return _cross_connects(self._query(scpi.CONNECTIONS_QUERY, scpi.parse_connections))
 
     @exclusive
     def change(
@@ -116,10 +118,11 @@ class PolatisScpi:
 
         What is already as wanted is left alone, so repeating a change moves nothing.
         """
-        check_ports(self._name, self.size(), {*disconnect, *connect})
-        change = difference(self._name, self.cross_connects(), disconnect, connect)
+        disconnect, connect = frozenset(disconnect), frozenset(connect)
+        check_ports(self._name, self.size(), disconnect | connect)
+        change = difference(self._name, self._present_without_errors(), disconnect, connect)
         if change:
-            self._carry_out(change)
+            self._write(scpi.change_command(_pairs(change.removed), _pairs(change.added)))
             self._check_result(change)
 
     @exclusive
@@ -167,27 +170,17 @@ class PolatisScpi:
             )
         return dict(zip(ports, readings, strict=True))
 
-    def _carry_out(self, change: Difference) -> None:
-        # An error left in the queue by an earlier client would be taken for ours.
-        self._query(scpi.synchronised(scpi.CLEAR), scpi.parse_complete)
-        if change.removed:
-            self._write(scpi.disconnect_command(_pairs(change.removed)))
-        if change.added:
-            try:
-                self._write(scpi.connect_command(_pairs(change.added)))
-            except DeviceUnavailable as error:
-                if change.removed:  # half of the change is made
-                    raise unconfirmed(self._name, error) from error
-                raise
+    def _present_without_errors(self) -> frozenset[CrossConnect]:
+        """What stands now; the error queue is empty afterwards."""
+        return _cross_connects(self._query(scpi.CLEARED_CONNECTIONS_QUERY, scpi.parse_connections))
 
     def _check_result(self, change: Difference) -> None:
         try:
-            told = self._query(scpi.ERRORS_QUERY, scpi.parse_faults)
-            present = self.cross_connects()
+            told, pairs = self._query(scpi.RESULT_QUERY, scpi.parse_result)
         except (DeviceUnavailable, ProtocolError) as error:
             raise unconfirmed(self._name, error) from error
         faults = [fault for fault in told if fault.code != 0]
-        problems = shortfall(change, present)
+        problems = shortfall(change, _cross_connects(pairs))
         if faults or problems:
             reported = ", ".join(f"{f.code} {f.message}" for f in faults[:_SHOWN]) or "no error"
             raise not_made(self._name, [f"the device reports {reported}", *problems])
@@ -202,7 +195,7 @@ class PolatisScpi:
             raise ProtocolError(self._name, f"{command}: {error}") from error
 
     def _write(self, command: str) -> None:
-        reply = self._transport.write(scpi.encode_line(scpi.synchronised(command)))
+        reply = self._transport.write(scpi.encode_line(command))
         try:
             scpi.parse_complete(reply)
         except scpi.ScpiError as error:
@@ -210,5 +203,9 @@ class PolatisScpi:
             raise unconfirmed(self._name, ProtocolError(self._name, str(error))) from error
 
 
+def _cross_connects(pairs: Iterable[tuple[int, int]]) -> frozenset[CrossConnect]:
+    return frozenset(starmap(CrossConnect, pairs))
+
+
 def _pairs(cross_connects: Collection[CrossConnect]) -> list[tuple[int, int]]:
-    return [(c.ingress, c.egress) for c in sorted(cross_connects)]
+    return sorted((c.ingress, c.egress) for c in cross_connects)

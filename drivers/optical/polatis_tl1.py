@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from drivers.codecs import tl1, tl1_polatis
+from drivers.exclusive import exclusive
 from drivers.optical.changes import Difference, check_numbers
-from drivers.optical.exclusive import exclusive
 from drivers.optical.tl1_switch import WORKS, Standings, Tl1Switch
 from drivers.transports.addresses import address_problems, stream_to
 from hydra.config.devices import login_problems

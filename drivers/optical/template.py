@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from drivers.codecs.terminal import End, TerminalDecoder, TerminalError, encode_line
 from drivers.credentials import secret
+from drivers.exclusive import exclusive
 from drivers.optical.changes import (
     Difference,
     check_numbers,
@@ -24,7 +25,6 @@ from drivers.optical.changes import (
     shortfall,
     unconfirmed,
 )
-from drivers.optical.exclusive import exclusive
 from drivers.optical.template_language import Language, LanguageError, matches, short
 from drivers.optical.template_options import TemplateOptions, placeholders
 from drivers.transports.lines import LineTransport

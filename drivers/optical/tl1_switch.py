@@ -11,6 +11,7 @@ from typing import ClassVar, Final, TypeVar
 
 from drivers.codecs import tl1
 from drivers.credentials import secret
+from drivers.exclusive import exclusive
 from drivers.optical.changes import (
     Difference,
     check_ports,
@@ -19,7 +20,6 @@ from drivers.optical.changes import (
     shortfall,
     unconfirmed,
 )
-from drivers.optical.exclusive import exclusive
 from drivers.transports.stream import Stream
 from drivers.transports.tl1_session import Ask, Tl1Session
 from hydra.errors import DeviceError, DeviceUnavailable, ProtocolError

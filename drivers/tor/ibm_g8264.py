@@ -10,6 +10,7 @@ trunk without an untagged VLAN keeps VLAN 1 as the one it does not carry.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
@@ -18,6 +19,7 @@ from pydantic import Field
 
 from drivers.codecs import iscli
 from drivers.codecs.iscli import IscliError
+from drivers.exclusive import exclusive
 from drivers.tor import membership
 from drivers.transports.iscli_session import IscliSession
 from drivers.transports.serial_line import SerialOptions, SerialStream
@@ -70,6 +72,7 @@ class G8264Tor:
 
     def __init__(self, name: str, cli: IscliSession) -> None:
         self._name = name
+        self._lock = threading.RLock()
         self._cli = cli
 
     @property
@@ -80,14 +83,22 @@ class G8264Tor:
     def capabilities(self) -> TorCapabilities:
         return CAPABILITIES
 
+    @exclusive
     def open(self) -> None:
         """Log in; a second call on an open device does nothing. Raises DeviceUnavailable."""
         self._cli.open()
 
+    @exclusive
     def close(self) -> None:
         """Drop the session; safe to repeat. The next use logs in again."""
         self._cli.close()
 
+    @exclusive
+    def ports(self) -> tuple[str, ...]:
+        """Those of ``show interface status`` that carry VLANs: not the management port."""
+        return tuple(filter(_is_port, self._links()))
+
+    @exclusive
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
         """Membership as configured."""
         numbers = self.numbers(ports)
@@ -101,6 +112,7 @@ class G8264Tor:
             for port, number in numbers.items()
         }
 
+    @exclusive
     def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
         """Replace the membership of these ports, and read it back.
 
@@ -112,18 +124,22 @@ class G8264Tor:
             self._cli.configure(commands)
             self.check_result(wanted)
 
+    @exclusive
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
         """Whether each port's link is up."""
         self.numbers(ports)
-        lines = self._cli.show("show interface status")
-        try:
-            found = iscli.parse_links(lines)
-        except IscliError as error:
-            raise ProtocolError(self._name, f"show interface status: {error}") from error
+        found = self._links()
         missing = sorted(set(ports) - found.keys())
         if missing:
             raise DeviceError(self._name, f"the switch shows no port {', '.join(missing)}")
         return {port: found[port] for port in ports}
+
+    def _links(self) -> Mapping[str, bool]:
+        lines = self._cli.show("show interface status")
+        try:
+            return iscli.parse_links(lines)
+        except IscliError as error:
+            raise ProtocolError(self._name, f"show interface status: {error}") from error
 
     def commands(self, wanted: Mapping[str, PortVlans]) -> list[str]:
         """What has to be configured; empty if all is as wanted. Raises DeviceError."""
@@ -154,7 +170,7 @@ class G8264Tor:
     def numbers(self, ports: Collection[str]) -> dict[str, int]:
         """Port numbers by name. Raises DeviceError for names that are none."""
         for port in ports:
-            if not (port.isascii() and port.isdigit() and 1 <= int(port) <= _PORTS):
+            if not _is_port(port):
                 raise DeviceError(
                     self._name, f"there is no port {port}: this switch has 1..{_PORTS}"
                 )
@@ -168,6 +184,10 @@ class G8264Tor:
                     f"port {port}: this switch can't tag VLAN {_UNUSED_NATIVE} on a trunk without "
                     "an untagged VLAN; use another VLAN",
                 )
+
+
+def _is_port(name: str) -> bool:
+    return name.isascii() and name.isdigit() and 1 <= int(name) <= _PORTS
 
 
 def _console(address: str) -> str | None:

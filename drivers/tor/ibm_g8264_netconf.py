@@ -7,11 +7,13 @@ is read by the command line over SSH, as :mod:`drivers.tor.ibm_g8264` does.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Final
 
 from pydantic import Field
 
+from drivers.exclusive import exclusive
 from drivers.tor.ibm_g8264 import G8264Tor
 from drivers.transports.iscli_session import IscliSession
 from drivers.transports.netconf import NetconfTransport
@@ -59,6 +61,7 @@ class G8264NetconfTor:
 
     def __init__(self, reader: G8264Tor, netconf: NetconfTransport) -> None:
         self._reader = reader
+        self._lock = threading.RLock()
         self._netconf = netconf
 
     @property
@@ -69,20 +72,27 @@ class G8264NetconfTor:
     def capabilities(self) -> TorCapabilities:
         return CAPABILITIES
 
+    @exclusive
     def open(self) -> None:
         """Log in on both ways; a second call on an open device does nothing."""
         self._reader.open()
         self._netconf.open()
 
+    @exclusive
     def close(self) -> None:
         """Drop both sessions; safe to repeat. The next use logs in again."""
         self._reader.close()
         self._netconf.close()
 
+    def ports(self) -> tuple[str, ...]:
+        """As the command line lists them."""
+        return self._reader.ports()
+
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
         """Membership as configured."""
         return self._reader.vlans(ports)
 
+    @exclusive
     def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
         """Replace the membership of these ports in one edit, and read it back.
 

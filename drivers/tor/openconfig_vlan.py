@@ -8,11 +8,13 @@ container is replaced as a whole. Neighbouring VLANs are written as ranges (``30
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, Literal
 
 from lxml import etree
 
+from drivers.exclusive import exclusive
 from drivers.tor import membership
 from drivers.transports.netconf import NETCONF_NS, OPERATION, Element, NetconfTransport
 from drivers.transports.ssh import SshOptions
@@ -63,6 +65,7 @@ class OpenconfigTor:
         self, name: str, address: str, login: Login, options: Options, *, timeout_s: float
     ) -> None:
         self._name = name
+        self._lock = threading.RLock()
         self._netconf = NetconfTransport(
             name, address, login, options, timeout_s=timeout_s, datastore=options.datastore
         )
@@ -75,19 +78,31 @@ class OpenconfigTor:
     def capabilities(self) -> TorCapabilities:
         return CAPABILITIES
 
+    @exclusive
     def open(self) -> None:
         """Connect; a second call on an open device does nothing. Raises DeviceUnavailable."""
         self._netconf.open()
 
+    @exclusive
     def close(self) -> None:
         """Drop the session; safe to repeat. The next use connects again."""
         self._netconf.close()
 
+    @exclusive
+    def ports(self) -> tuple[str, ...]:
+        """All interfaces, in the switch's order."""
+        root = etree.Element(f"{{{_INTERFACES}}}interfaces")
+        interface = etree.SubElement(root, f"{{{_INTERFACES}}}interface")
+        etree.SubElement(interface, f"{{{_INTERFACES}}}name")
+        return tuple(self._listed(root))
+
+    @exclusive
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
         """Membership as configured; a trunk without a list carries all VLANs."""
         found = self._read(ports, f"{{{_ETHERNET}}}ethernet", f"{{{_VLAN}}}switched-vlan", _CONFIG)
         return {port: self._membership(port, element) for port, element in found.items()}
 
+    @exclusive
     def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
         """Replace the membership of these ports in one edit, and read it back.
 
@@ -99,12 +114,14 @@ class OpenconfigTor:
         if changed:
             self._netconf.edit(_edit(changed), lambda: self._check_result(changed))
 
+    @exclusive
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
         """Whether each port's ``oper-status`` is UP."""
         state = f"{{{_INTERFACES}}}state"
         found = self._read(ports, state, f"{{{_INTERFACES}}}oper-status")
         return {port: _text(element) == "UP" for port, element in found.items()}
 
+    @exclusive
     def counters(self, ports: Collection[str]) -> Mapping[str, PortCounters]:
         """Frames and octets per port; frames are added up where only their kinds are counted."""
         found = self._read(ports, f"{{{_INTERFACES}}}state", f"{{{_INTERFACES}}}counters")
@@ -124,13 +141,17 @@ class OpenconfigTor:
             node = _interface(root, port)
             for tag in path:
                 node = etree.SubElement(node, tag)
-        data = self._netconf.get(root)
-        listed = data.findall(f"{{{_INTERFACES}}}interfaces/{{{_INTERFACES}}}interface")
-        found = {_text(entry.find(f"{{{_INTERFACES}}}name")): entry for entry in listed}
+        found = self._listed(root)
         missing = sorted(set(ports) - found.keys())
         if missing:
             raise DeviceError(self._name, f"the switch has no interface {', '.join(missing)}")
         return {port: found[port].find("/".join(path)) for port in ports}
+
+    def _listed(self, root: Element) -> dict[str, Element]:
+        """The interfaces that a request is answered with, by name."""
+        data = self._netconf.get(root)
+        listed = data.findall(f"{{{_INTERFACES}}}interfaces/{{{_INTERFACES}}}interface")
+        return {_text(entry.find(f"{{{_INTERFACES}}}name")): entry for entry in listed}
 
     def _membership(self, port: str, config: Element | None) -> PortVlans:
         if config is None:

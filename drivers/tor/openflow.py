@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from drivers.codecs import openflow
 from drivers.codecs.openflow import OpenFlowError, PortDescription
-from drivers.optical.exclusive import exclusive
+from drivers.exclusive import exclusive
 from drivers.transports.openflow_session import OpenFlowSession
 from drivers.transports.tcp import UNIX_PREFIX, TcpStream, UnixStream
 from hydra.config.devices import NoOptions, endpoint_problems, no_login_problems, option_problems
@@ -70,6 +70,11 @@ class OpenFlowTor:
         self._session.close()
 
     @exclusive
+    def ports(self) -> tuple[str, ...]:
+        """In the order of their OpenFlow numbers."""
+        return tuple(port.name for port in sorted(self._every_port(), key=lambda p: p.number))
+
+    @exclusive
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
         """None at all; raises DeviceError for a port that the switch has not."""
         self._described(ports)
@@ -101,9 +106,12 @@ class OpenFlowTor:
             raise ProtocolError(self._name, f"no counters of port {missing[0]} came")
         return {name: PortCounters(*by_number[described[name].number]) for name in ports}
 
-    def _described(self, names: Collection[str]) -> dict[str, PortDescription]:
+    def _every_port(self) -> tuple[PortDescription, ...]:
         body = self._session.query(openflow.MULTIPART_PORT_DESC)
-        known = {port.name: port for port in self._decoded(openflow.decode_port_descriptions, body)}
+        return self._decoded(openflow.decode_port_descriptions, body)
+
+    def _described(self, names: Collection[str]) -> dict[str, PortDescription]:
+        known = {port.name: port for port in self._every_port()}
         for name in names:
             if name not in known:
                 raise DeviceError(self._name, f"the switch has no port {name}")

@@ -13,6 +13,7 @@ import errno
 import os
 import select
 import socket
+import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
+from drivers.exclusive import exclusive
 from drivers.tor import membership
 from hydra.config.devices import (
     NoOptions,
@@ -143,6 +145,7 @@ class OvsTor:
 
     def __init__(self, name: str, address: str, bridge: str, *, timeout_s: float) -> None:
         self._name = name
+        self._lock = threading.RLock()
         self._address = address
         self._bridge = bridge
         self._timeout_s = timeout_s
@@ -157,17 +160,20 @@ class OvsTor:
     def capabilities(self) -> TorCapabilities:
         return CAPABILITIES
 
+    @exclusive
     def open(self) -> None:
         """Connect and check that the bridge exists. Raises DeviceUnavailable or DeviceError."""
         self._synchronise(self._deadline())
         self._bridge_row()
 
+    @exclusive
     def close(self) -> None:
         """Drop the session; safe to repeat. The next use connects again."""
         if self._idl is not None:
             self._idl.close()
             self._idl = None
 
+    @exclusive
     def claim(self) -> None:
         """Hold the bridge by a lock of the database (RFC 7047, section 4.1.8).
 
@@ -180,14 +186,27 @@ class OvsTor:
 
     def keep(self) -> None:
         """Answer the server's inactivity probes: it drops a silent session after some seconds."""
-        if self._idl is not None:
-            self._idl.run()
+        if self._lock.acquire(blocking=False):  # a session in use is alive
+            try:
+                if self._idl is not None:
+                    self._idl.run()
+            finally:
+                self._lock.release()
 
+    @exclusive
+    def ports(self) -> tuple[str, ...]:
+        """Sorted, without the bridge's own."""
+        self._synchronise(self._deadline())
+        bridge = self._bridge_row()
+        return tuple(sorted(row.name for row in bridge.ports if row.name != self._bridge))
+
+    @exclusive
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
         """Membership as the database has it now; a trunk without a list carries all VLANs."""
         self._synchronise(self._deadline())
         return {name: self._membership(row) for name, row in self._rows(ports).items()}
 
+    @exclusive
     def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
         """Replace the membership of these ports in one transaction.
 
@@ -204,6 +223,7 @@ class OvsTor:
         present = {port: self._membership(row) for port, row in self._rows(wanted).items()}
         membership.check_result(self._name, wanted, present)
 
+    @exclusive
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
         """Whether each port has carrier; a bond has it when any member has."""
         self._synchronise(self._deadline())
@@ -212,6 +232,7 @@ class OvsTor:
             for name, row in self._rows(ports).items()
         }
 
+    @exclusive
     def counters(self, ports: Collection[str]) -> Mapping[str, PortCounters]:
         """As ovs-vswitchd last wrote them into the database: up to five seconds old.
 
@@ -236,6 +257,7 @@ class OvsTor:
             raise DeviceError(self._name, f"the database does not tell counters: {status}")
         return {name: _counters(row) for name, row in rows.items()}
 
+    @exclusive
     def flush(self) -> None:
         """Forget all addresses that the bridge has learned.
 

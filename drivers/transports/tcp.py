@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -58,6 +59,7 @@ class SocketStream(ABC):
             raise DeviceUnavailable(
                 self._device, f"can't connect to {self._address}: {deadline.reason(error)}"
             ) from error
+        self._socket.setblocking(False)
 
     def close(self) -> None:
         if self._socket is not None:
@@ -66,9 +68,13 @@ class SocketStream(ABC):
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         connection = self._connection()
+        left = memoryview(data)
         try:
-            connection.settimeout(deadline.remaining())
-            connection.sendall(data)
+            while left:
+                try:
+                    left = left[connection.send(left) :]
+                except BlockingIOError:
+                    _wait(connection, select.POLLOUT, deadline)
         except OSError as error:
             self.close()
             raise ConnectionLostError(deadline.reason(error)) from error
@@ -76,7 +82,7 @@ class SocketStream(ABC):
     def receive(self, deadline: Deadline) -> bytes:
         connection = self._connection()
         try:
-            connection.settimeout(deadline.remaining())
+            _wait(connection, select.POLLIN, deadline)
             data = connection.recv(_RECEIVE_BYTES)
         except OSError as error:
             self.close()
@@ -86,7 +92,6 @@ class SocketStream(ABC):
     def waiting(self) -> bytes:
         connection = self._connection()
         try:
-            connection.settimeout(0)
             data = connection.recv(_RECEIVE_BYTES)
         except BlockingIOError:
             return b""
@@ -105,6 +110,16 @@ class SocketStream(ABC):
             self.close()
             raise ConnectionLostError("the device closed the connection")
         return data
+
+
+def _wait(connection: socket.socket, event: int, deadline: Deadline) -> None:
+    """Raises TimeoutError. One system call, where a socket with a time-out of its own makes two for
+    each read or write, and threads of other devices wait for the interpreter after each.
+    """
+    poll = select.poll()
+    poll.register(connection, event)
+    if not poll.poll(deadline.remaining() * 1000):
+        raise TimeoutError
 
 
 class TcpStream(SocketStream):

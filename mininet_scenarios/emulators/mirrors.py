@@ -44,6 +44,10 @@ class MirrorCounters:
 class Mirrors(Protocol):
     """Called from one thread, in order; each call returns when the effect is there."""
 
+    @property
+    def blocking(self) -> bool:
+        """Whether calls take long enough to keep other sessions waiting."""
+
     def start(self) -> CrossConnects:
         """The cross-connects that stand already: a restarted emulator moves nothing."""
 
@@ -70,6 +74,10 @@ class MemoryMirrors:
 
     aimed: dict[int, int] = field(default_factory=dict)
     _lit: set[int] = field(default_factory=set)
+
+    @property
+    def blocking(self) -> bool:
+        return False
 
     def start(self) -> CrossConnects:
         return dict(self.aimed)
@@ -115,6 +123,10 @@ class OvsMirrors:
         self._received_when_unaimed: dict[int, int] = {}
         self._unaimed_before = dict.fromkeys(self._fibre, 0)
         self._vanished_before = 0
+
+    @property
+    def blocking(self) -> bool:
+        return True
 
     def start(self) -> CrossConnects:
         ingress = {number: port for port, number in self._in_port.items()}

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, TypeVar
 
 from mininet_scenarios.emulators.faults import FaultKind, Faults
@@ -145,8 +146,7 @@ class EmulatedOcs:
 
     def disconnect_ingress(self, ingress: Collection[int]) -> None:
         """Remove whatever these ingress ports are connected to."""
-        for port in ingress:
-            self._check_side(port, 1, "ingress")
+        self._check_side(ingress, 1, "ingress")
         present = self._cross_connects
         self.disconnect([(port, present[port]) for port in ingress if port in present])
 
@@ -184,7 +184,7 @@ class EmulatedOcs:
 
     def set_input_power(self, ingress: int, dbm: float | None) -> None:
         """What reaches an ingress port from now on; None: no light."""
-        self._check_side(ingress, 1, "ingress")
+        self._check_side([ingress], 1, "ingress")
         self._input_dbm[ingress] = dbm
 
     def power_dbm(self, port: int) -> float | None:
@@ -236,14 +236,14 @@ class EmulatedOcs:
 
     def _checked(self, pairs: Pairs) -> list[tuple[int, int]]:
         checked = list(pairs)
-        for ingress, egress in checked:
-            self._check_side(ingress, 1, "ingress")
-            self._check_side(egress, self.size + 1, "egress")
+        self._check_side([ingress for ingress, _ in checked], 1, "ingress")
+        self._check_side([egress for _, egress in checked], self.size + 1, "egress")
         return checked
 
-    def _check_side(self, port: int, first: int, side: str) -> None:
-        if not first <= port < first + self.size:
-            raise NoSuchPortError(f"there is no {side} port {port}")
+    def _check_side(self, ports: Iterable[int], first: int, side: str) -> None:
+        for port in ports:
+            if not first <= port < first + self.size:
+                raise NoSuchPortError(f"there is no {side} port {port}")
 
     def _check_distinct(self, pairs: list[tuple[int, int]]) -> None:
         if len({a for a, _ in pairs}) < len(pairs) or len({b for _, b in pairs}) < len(pairs):
@@ -281,8 +281,7 @@ class EmulatedOcs:
         moved = {ingress for ingress, _ in (*removed, *added)}
         self._broken -= moved
         self._aimed -= moved
-        for port in (port for pair in (*removed, *added) for port in pair):
-            self._generation[port] = self.moves
+        self._generation.update(dict.fromkeys(chain(*removed, *added), self.moves))
         broken = self.faults.strikes(FaultKind.NO_LIGHT) if added else False
         if broken:
             self._broken |= {ingress for ingress, _ in added}
@@ -312,13 +311,16 @@ class EmulatedOcs:
         self._aimed |= aimed.keys()
         if broken:
             return
-        lighting = asyncio.create_task(self._light(aimed, generation))
-        self._track(self._unlit, lighting)
         if self._timing.debounce_s == 0:
-            await lighting
+            await self._light(aimed, generation)
+        else:
+            self._track(self._unlit, asyncio.create_task(self._debounce(aimed, generation)))
+
+    async def _debounce(self, aimed: Mapping[int, int], generation: int) -> None:
+        await asyncio.sleep(self._timing.debounce_s)
+        await self._light(aimed, generation)
 
     async def _light(self, aimed: Mapping[int, int], generation: int) -> None:
-        await asyncio.sleep(self._timing.debounce_s)
         lit = {b for a, b in aimed.items() if self._current(a, b, generation)}
         await self._in_worker(lambda: self._mirrors.light(lit))
 
@@ -331,7 +333,12 @@ class EmulatedOcs:
         task.add_done_callback(_log_failure)
 
     async def _in_worker(self, call: Callable[[], _T]) -> _T:
-        """Calls go to one thread, so they happen in the order in which commands came."""
+        """Calls go to one thread, so they happen in the order in which commands came.
+
+        Those that never block are made at once, which keeps that order too.
+        """
+        if not self._mirrors.blocking:
+            return call()
         return await asyncio.get_running_loop().run_in_executor(self._worker, call)
 
 

@@ -80,7 +80,7 @@ def one_number(argument: str) -> int:
 
 def port_list(ports: Iterable[int]) -> str:
     """``[1, 2]`` → ``(@1,2)``."""
-    return "(@" + ",".join(str(port) for port in ports) + ")"
+    return "(@" + ",".join(map(str, ports)) + ")"
 
 
 def error_queue(errors: Iterable[tuple[int, str]]) -> str:
@@ -98,6 +98,6 @@ def _port_lists(argument: str) -> list[list[int]]:
 
 def _numbers(inner: str) -> list[int]:
     try:
-        return [int(number) for number in inner.split(",")] if inner.strip() else []
+        return list(map(int, inner.split(","))) if inner.strip() else []
     except ValueError:
         raise GrammarError(SYNTAX_ERROR, "Syntax error") from None

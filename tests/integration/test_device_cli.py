@@ -105,7 +105,9 @@ def test_a_tor_that_openflow_controls(bridge, tmp_path):
     result = device("selftest", "r1", "--yes", "--json")
     assert result.exit_code == 0, result.output
     tested = json.loads(result.stdout)
-    assert [step["name"] for step in tested["steps"]] == ["connect", "links", "counters"]
+    steps = {step["name"]: step["detail"] for step in tested["steps"]}
+    assert list(steps) == ["connect", "ports", "as configured", "links", "counters"]
+    assert steps["as configured"] == f"{len(ports)} of them"
     assert tested["round_trip_skipped"] == "its ports have no VLANs"
     absent = device("show", "r2")
     assert absent.exit_code != 0

@@ -1,10 +1,13 @@
-"""What the conformance suite of ToR switches needs to know of a driver: how to get a device."""
+"""What the conformance suite of ToR switches needs to know of a driver: how to get a device, and
+its quirks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
 import pytest
 
@@ -13,6 +16,17 @@ from hydra.model import Rack
 from hydra.roles import TorSwitch
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
+
+
+class TorDeviation(Enum):
+    """A way in which a switch may differ from the contract; a candidate says why.
+
+    Tests assert what the deviating switch does instead: nothing is skipped.
+    """
+
+    NO_VLANS = "ports have no VLANs: none are read, and any that are asked for are refused"
+    NO_COUNTERS = "no counters come: asking for them says so"
+    NO_SECOND_SESSION = "the switch serves one session at a time"
 
 
 @dataclass(frozen=True)
@@ -26,8 +40,6 @@ class TorBench:
     timeout_s: float = 5.0
     admin: AdminClient | None = None
     """Of an emulator: makes it fail, and counts its changes. None for others."""
-    one_session: str = ""
-    """Why the switch serves one session at a time, where it does."""
 
     def driver(self, *, timeout_s: float | None = None) -> TorSwitch:
         """A driver of the switch, not connected yet."""
@@ -54,6 +66,8 @@ class TorCandidate:
     start: Callable[[], AbstractContextManager[TorBench]]
     faults: frozenset[FaultKind] = frozenset()
     """Those that ``TorBench.admin`` can arm; tests of others don't run."""
+    deviations: Mapping[TorDeviation, str] = field(default_factory=dict)
+    """Each with its reason."""
     marks: tuple[pytest.MarkDecorator, ...] = ()
     variant: str = ""
     """Tells apart candidates of one driver."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import yaml
 
+from drivers.registry import TOR
 from hydra.model import Login
 from hydra.roles import TorSwitch
 from mininet_scenarios.emulators.admin import AdminClient
-from tests.conformance.tor.candidate import TorBench, TorCandidate
-from tests.conformance.tor.devices import CANDIDATES, rack
+from tests.conformance.tor.candidate import TorBench, TorCandidate, TorDeviation
+from tests.conformance.tor.devices import CANDIDATES, LABELS_NOT_VLANS, SERIAL, rack
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -30,11 +32,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_beyond(item: pytest.Item) -> bool:
-    fault = item.get_closest_marker("tor_fault")
-    if fault is None:
+    asked = {what: item.get_closest_marker(f"tor_{what}") for what in _ASKED}
+    if not any(asked.values()):
         return False
     candidate: TorCandidate = item.callspec.params["tor_candidate"]
-    return fault.args[0] not in candidate.faults
+    return not all(
+        _ASKED[what](candidate, mark.args[0]) for what, mark in asked.items() if mark is not None
+    )
+
+
+_ASKED: dict[str, Callable[[TorCandidate, Any], bool]] = {
+    "fault": lambda candidate, kind: kind in candidate.faults,
+    "ability": lambda candidate, name: getattr(TOR[candidate.driver].capabilities, name),
+    "deviates": lambda candidate, deviation: deviation in candidate.deviations,
+    "conforms": lambda candidate, deviation: deviation not in candidate.deviations,
+}
+"""By marker ``tor_…``, whether a candidate is what a test needs."""
 
 
 def _candidates(config: pytest.Config) -> list[TorCandidate]:
@@ -48,7 +61,9 @@ def _candidates(config: pytest.Config) -> list[TorCandidate]:
     loaded = {key: yaml.safe_load(value) for key, value in options.items()}
     wanted = rack(driver, address, login=login, options=loaded)
     bench = TorBench(wanted, tuple(ports), config.getoption("--device-timeout"))
-    return [TorCandidate(driver, lambda: nullcontext(bench))]
+    deviations = LABELS_NOT_VLANS if TOR[driver].capabilities.labels else {}
+    deviations |= SERIAL if address.startswith("serial:") else {}
+    return [TorCandidate(driver, lambda: nullcontext(bench), deviations=deviations)]
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +71,11 @@ def running(tor_candidate: TorCandidate) -> Iterator[TorBench]:
     """The switch, started once per module."""
     with tor_candidate.start() as bench:
         yield bench
+
+
+@pytest.fixture
+def deviations(tor_candidate: TorCandidate) -> Mapping[TorDeviation, str]:
+    return tor_candidate.deviations
 
 
 @pytest.fixture

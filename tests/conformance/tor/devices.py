@@ -6,17 +6,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
-from hydra.model import Login, Rack, RackId, Tor, VlanId
+from hydra.model import DatapathId, Login, Rack, RackId, Tor, VlanId
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.netconfd import Netconfd
 from mininet_scenarios.testbed import open_vswitch
-from tests.conformance.tor.candidate import TorBench, TorCandidate
+from tests.conformance.tor.candidate import TorBench, TorCandidate, TorDeviation
 
 REPOSITORY = Path(__file__).parents[3]
 BRIDGE = "hyKtor"
@@ -45,7 +46,7 @@ def rack(
     login: Login | None = None,
     options: Mapping[str, object] | None = None,
 ) -> Rack:
-    tor = Tor(driver, address, bridge, None, VlanId(1), login, options or {})
+    tor = Tor(driver, address, bridge, DatapathId(1), VlanId(1), login, options or {})
     return Rack(RackId(0), "r1", (), tor, ())
 
 
@@ -54,7 +55,7 @@ def run(*command: str) -> None:
 
 
 @contextmanager
-def open_vswitch_bridge() -> Iterator[TorBench]:
+def open_vswitch_bridge(driver: str, address: str) -> Iterator[TorBench]:
     """A bridge of the machine's Open vSwitch."""
     ports = tuple(f"hyKp{number}" for number in range(4))
     with open_vswitch():
@@ -64,8 +65,9 @@ def open_vswitch_bridge() -> Iterator[TorBench]:
             added = [word for port in ports for word in ("--", "add-port", BRIDGE, port)]
             kind = ["--", "set", "bridge", BRIDGE, "datapath_type=netdev"]
             run("ovs-vsctl", "add-br", BRIDGE, *kind, *added)
-            address = "unix:/var/run/openvswitch/db.sock"
-            yield TorBench(rack("ovs-ovsdb", address, bridge=BRIDGE), ports)
+            yield TorBench(
+                rack(driver, f"unix:/var/run/openvswitch/{address}", bridge=BRIDGE), ports
+            )
         finally:
             run("ovs-vsctl", "--if-exists", "del-br", BRIDGE)
             for port in ports:
@@ -113,7 +115,6 @@ def emulated(
                         ("1", "2", "3", "64"),
                         5.0,
                         AdminClient(host, int(port)),
-                        "a serial line has one user at a time" if console else "",
                     )
                 finally:
                     server.terminate()
@@ -122,12 +123,30 @@ def emulated(
     return start
 
 
+SERIAL = {TorDeviation.NO_SECOND_SESSION: "a serial line has one user at a time"}
+LABELS_NOT_VLANS = {TorDeviation.NO_VLANS: "paths are labels in the rules that OpenFlow writes"}
 CANDIDATES = [
-    TorCandidate("ovs-ovsdb", open_vswitch_bridge, marks=(pytest.mark.ovs,)),
-    TorCandidate("openconfig-vlan", netconfd),
+    TorCandidate(
+        "ovs-ovsdb", partial(open_vswitch_bridge, "ovs-ovsdb", "db.sock"), marks=(pytest.mark.ovs,)
+    ),
+    TorCandidate(
+        "openflow",
+        partial(open_vswitch_bridge, "openflow", f"{BRIDGE}.mgmt"),
+        deviations=LABELS_NOT_VLANS,
+        marks=(pytest.mark.ovs,),
+    ),
+    TorCandidate(
+        "openconfig-vlan",
+        netconfd,
+        deviations={TorDeviation.NO_COUNTERS: "a NETCONF server that has no switch behind it"},
+    ),
     TorCandidate("ibm-g8264", emulated("ibm-g8264"), faults=EMULATED),
     TorCandidate(
-        "ibm-g8264", emulated("ibm-g8264", console=True), faults=EMULATED, variant="console"
+        "ibm-g8264",
+        emulated("ibm-g8264", console=True),
+        faults=EMULATED,
+        deviations=SERIAL,
+        variant="console",
     ),
     TorCandidate("ibm-g8264-netconf", emulated("ibm-g8264-netconf"), faults=EMULATED),
 ]

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
+from functools import partial
 
 import pytest
 
+from drivers.registry import tor_switch
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import VlanId
 from hydra.roles import AddressFlush, CounterReader, PortVlans
 from mininet_scenarios.emulators.faults import FaultKind
+from tests.conformance.tor.candidate import TorDeviation
+
+retags = pytest.mark.tor_conforms(TorDeviation.NO_VLANS)
 
 
 def trunk(*vlans: int, native: int | None = None) -> PortVlans:
@@ -41,6 +48,7 @@ def test_what_it_can_do_is_what_it_declares(bench, tor):
 # --- VLANs --------------------------------------------------------------------------------------
 
 
+@retags
 def test_membership_is_replaced_not_added_to(bench, tor):
     port = bench.ports[0]
     for vlans in (trunk(300, 301, 302), trunk(302, 17), trunk(4094)):
@@ -48,6 +56,7 @@ def test_membership_is_replaced_not_added_to(bench, tor):
         assert tor.vlans([port]) == {port: vlans}
 
 
+@retags
 def test_an_untagged_vlan_comes_and_goes(bench, tor):
     port = bench.ports[0]
     for vlans in (trunk(300, native=10), trunk(300), trunk(10, 300, native=11), trunk(11)):
@@ -55,6 +64,7 @@ def test_an_untagged_vlan_comes_and_goes(bench, tor):
         assert tor.vlans([port]) == {port: vlans}
 
 
+@retags
 def test_ports_that_differ_change_at_once(bench, tor):
     for first in (100, 2100):
         wanted = {
@@ -65,21 +75,24 @@ def test_ports_that_differ_change_at_once(bench, tor):
         assert tor.vlans(bench.ports) == wanted
 
 
+@retags
 def test_ports_that_are_not_named_stay(bench, tor):
     tor.set_vlans({port: trunk(400) for port in bench.ports})
     tor.set_vlans({bench.ports[0]: trunk(401)})
     assert tor.vlans(bench.ports[1:]) == {port: trunk(400) for port in bench.ports[1:]}
 
 
-def test_another_session_sees_what_this_one_wrote(bench, tor):
+@retags
+def test_another_session_sees_what_this_one_wrote(bench, tor, deviations):
     tor.set_vlans({bench.ports[0]: trunk(500, 4000)})
-    if bench.one_session:
+    if TorDeviation.NO_SECOND_SESSION in deviations:
         tor.close()
     other = bench.driver()
     assert other.vlans(bench.ports[:1]) == {bench.ports[0]: trunk(500, 4000)}
     other.close()
 
 
+@retags
 def test_the_same_again_changes_nothing(bench, tor):
     wanted = {port: trunk(600, native=3) for port in bench.ports}
     tor.set_vlans(wanted)
@@ -106,6 +119,7 @@ def test_nothing_asked_is_nothing_done(tor):
         (trunk(10, native=10), "VLAN 10 can't be both native and tagged"),
     ],
 )
+@retags
 def test_meaningless_memberships_are_refused_and_nothing_is_written(bench, tor, vlans, message):
     tor.set_vlans({port: trunk(700) for port in bench.ports})
     changes = bench.changes()
@@ -115,22 +129,64 @@ def test_meaningless_memberships_are_refused_and_nothing_is_written(bench, tor, 
     assert tor.vlans(bench.ports) == {port: trunk(700) for port in bench.ports}
 
 
+@retags
 def test_a_port_that_does_not_exist_is_named_and_nothing_is_written(bench, tor):
     tor.set_vlans({bench.ports[0]: trunk(800)})
-    for call in (
-        lambda: tor.set_vlans({bench.ports[0]: trunk(801), "nonesuch": trunk(801)}),
-        lambda: tor.vlans(["nonesuch"]),
-        lambda: tor.link_up(["nonesuch"]),
-    ):
-        with pytest.raises(DeviceError, match="nonesuch"):
-            call()
+    with pytest.raises(DeviceError, match="nonesuch"):
+        tor.set_vlans({bench.ports[0]: trunk(801), "nonesuch": trunk(801)})
     assert tor.vlans(bench.ports[:1]) == {bench.ports[0]: trunk(800)}
 
 
-def test_links_are_up_or_down(bench, tor):
-    links = tor.link_up(bench.ports)
-    assert set(links) == set(bench.ports)
-    assert all(isinstance(up, bool) for up in links.values())
+@pytest.mark.tor_deviates(TorDeviation.NO_VLANS)
+def test_ports_without_vlans_read_as_such_and_may_be_left_so(bench, tor):
+    none = dict.fromkeys(bench.ports, trunk())
+    assert tor.vlans(bench.ports) == none
+    tor.set_vlans(none)
+    assert tor.vlans(bench.ports) == none
+
+
+@pytest.mark.tor_deviates(TorDeviation.NO_VLANS)
+@pytest.mark.parametrize("vlans", [trunk(300), trunk(native=10), trunk(0), trunk(10, native=10)])
+def test_ports_without_vlans_refuse_any(bench, tor, vlans):
+    wanted = {bench.ports[0]: trunk(), bench.ports[1]: vlans}
+    with pytest.raises(DeviceError, match=f"r1: port {bench.ports[1]}: .*have no VLANs to set"):
+        tor.set_vlans(wanted)
+    with pytest.raises(DeviceError, match="nonesuch"):
+        tor.set_vlans({"nonesuch": trunk()})
+    assert tor.vlans(bench.ports) == dict.fromkeys(bench.ports, trunk())
+
+
+# --- links and counters -------------------------------------------------------------------------
+
+
+def test_it_lists_its_ports(bench, tor):
+    listed = tor.ports()
+    assert set(bench.ports) <= set(listed)
+    assert len(set(listed)) == len(listed)
+    assert listed == tor.ports()
+    assert set(tor.link_up(listed)) == set(listed)
+
+
+def test_ports_that_do_not_exist_are_named(bench, tor):
+    for call in (tor.vlans, tor.link_up):
+        with pytest.raises(DeviceError, match="nonesuch"):
+            call([bench.ports[0], "nonesuch"])
+
+
+@pytest.mark.tor_ability("counters")
+def test_counters_are_of_the_ports_that_were_named(bench, tor, deviations):
+    if TorDeviation.NO_COUNTERS in deviations:
+        with pytest.raises(DeviceError, match=f"counts nothing at port {bench.ports[0]}"):
+            tor.counters(bench.ports[:1])
+        return
+    earlier, later = tor.counters(bench.ports[:2]), tor.counters(bench.ports[:2])
+    assert set(earlier) == set(bench.ports[:2])
+    for port, counted in earlier.items():
+        pairs = zip(astuple(counted), astuple(later[port]), strict=True)
+        assert all(0 <= before <= after for before, after in pairs)
+    assert tor.counters([]) == {}
+    with pytest.raises(DeviceError, match="nonesuch"):
+        tor.counters([bench.ports[0], "nonesuch"])
 
 
 # --- sessions -----------------------------------------------------------------------------------
@@ -145,9 +201,33 @@ def test_open_and_close_may_be_repeated(tor):
 
 
 def test_use_after_close_connects_again(bench, tor):
-    tor.set_vlans({bench.ports[0]: trunk(900)})
+    before = tor.vlans(bench.ports)
     tor.close()
-    assert tor.vlans(bench.ports[:1]) == {bench.ports[0]: trunk(900)}
+    assert tor.vlans(bench.ports) == before
+    tor.close()
+    assert set(tor.link_up(bench.ports)) == set(bench.ports)
+
+
+def test_a_switch_that_is_not_there_is_unavailable(bench):
+    """Nothing listens at port 1, no line is plugged in there."""
+    serial = bench.rack.tor.address.startswith("serial:")
+    address = "serial:/dev/hydra-nonesuch" if serial else "127.0.0.1:1"
+    options = dict(bench.rack.tor.options)
+    options |= {"cli_port": 1} if "cli_port" in options else {}
+    driver = tor_switch(bench.with_tor(address=address, options=options), 1.0)
+    for call in (driver.open, partial(driver.vlans, bench.ports)):
+        with pytest.raises(DeviceUnavailable):
+            call()
+    driver.close()
+
+
+def test_threads_that_use_one_driver_take_turns(bench, tor):
+    before = tor.vlans(bench.ports)
+    with ThreadPoolExecutor(4) as pool:
+        reads = [pool.submit(tor.vlans, bench.ports) for _ in range(8)]
+        looks = [pool.submit(tor.link_up, bench.ports) for _ in range(8)]
+    assert all(read.result() == before for read in reads)
+    assert all(set(look.result()) == set(bench.ports) for look in looks)
 
 
 # --- faults -------------------------------------------------------------------------------------

@@ -242,7 +242,7 @@ def test_a_circuit_that_has_to_go_first_does():
     assert execution.result == target
 
 
-@pytest.mark.parametrize("status", [Status.FAILED, Status.UNKNOWN])
+@pytest.mark.parametrize("status", [Status.FAILED, Status.UNKNOWN, Status.ASKED])
 def test_nothing_is_retagged_while_a_circuit_that_goes_first_may_stand(status):
     lost, old, target = an_old_circuit_that_goes_first()
     network = Scripted(FABRIC, old)

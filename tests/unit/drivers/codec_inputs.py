@@ -194,6 +194,7 @@ CODECS = [
             scpi.parse_port_states,
             scpi.parse_powers,
             scpi.parse_powers_if_any,
+            scpi.parse_result,
             scpi.parse_size,
         ),
         scpi.ScpiError,

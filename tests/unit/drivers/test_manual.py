@@ -119,16 +119,16 @@ def test_a_restart_forgets_nothing(path):
     assert store.cross_connects() == {FIRST}
 
 
-def test_a_controller_that_stops_does_not_wait_for_people(path):
+def test_who_only_asks_waits_for_nobody(path):
     driver = panel(path, timeout_s=600)
-    timer = threading.Timer(0.1, driver.stop_waiting)
-    timer.start()
-    started = time.monotonic()
-    with pytest.raises(OutcomeUnknown, match="the controller stops"):
-        driver.change([], [FIRST])
-    assert time.monotonic() - started < 20
-    timer.join()
-    assert [task.state for task in driver.tasks()] == [PENDING]
+    assert driver.ask([FIRST], []) is None  # it is not plugged
+    task = driver.ask([], [FIRST])
+    assert (task.id, task.connect, task.state) == (1, (FIRST,), PENDING)
+    assert driver.ask([], [FIRST]) == task
+    assert driver.ask([], [SECOND, CrossConnect(1, 12)]) == task  # port 1 is in its hands
+    driver.settle(1, DONE, "")
+    assert driver.ask([], [FIRST]) is None
+    assert len(driver.tasks()) == 1
 
 
 def test_saying_it_twice_and_saying_the_opposite(path):

@@ -106,6 +106,11 @@ def test_commands_as_in_the_manual(command, sent):
                 scpi.DeviceFault(-113, "Undefined, header"),
             ),
         ),
+        (
+            scpi.parse_result,
+            '-222,"Data out of range; port 99";(@1),(@17)',
+            ((scpi.DeviceFault(-222, "Data out of range; port 99"),), ((1, 17),)),
+        ),
     ],
 )
 def test_replies_as_in_the_manual(parse, text, value):
@@ -120,6 +125,7 @@ CODECS = [
     (scpi.parse_port_states, scpi.format_port_states),
     (scpi.parse_identity, scpi.format_identity),
     (scpi.parse_faults, scpi.format_faults),
+    (scpi.parse_result, lambda result: scpi.format_result(*result)),
 ]
 LIKELY = st.text('(@),0123456789"DEF- N', max_size=40)
 
@@ -159,6 +165,9 @@ def test_error_queues_survive(faults):
         (scpi.parse_faults, '-221,"Settings'),
         (scpi.parse_faults, '-221,"a"-113,"b"'),
         (scpi.parse_complete, "0"),
+        (scpi.parse_result, '0,"No error"'),
+        (scpi.parse_result, "(@1),(@17)"),
+        (scpi.parse_result, '0,"No error";'),
     ],
 )
 def test_bad_replies_are_refused(parse, text):

@@ -59,12 +59,15 @@ def test_polatis_scpi_change(play):
         "polatis-scpi",
         [
             (b":oxc:swit:size?\r\n", b"16,16\r"),
-            (b":oxc:swit:conn:stat?\r\n", b"(@1,4),(@18,20)\r"),
-            (b"*cls;*opc?\r\n", b"1\r"),
-            (b":oxc:swit:conn:sub (@1),(@18);*opc?\r\n", b"1\r"),
-            (b":oxc:swit:conn:add (@1,2),(@17,18);*opc?\r\n", b"1\r"),
-            (b":syst:err:all?\r\n", b'0,"No error"\r'),
-            (b":oxc:swit:conn:stat?\r\n", b"(@1,2,4),(@17,18,20)\r"),
+            (b"*cls;:oxc:swit:conn:stat?\r\n", b"(@1,4),(@18,20)\r"),
+            (
+                b":oxc:swit:conn:sub (@1),(@18);:oxc:swit:conn:add (@1,2),(@17,18);*opc?\r\n",
+                b"1\r",
+            ),
+            (
+                b":syst:err:all?;:oxc:swit:conn:stat?\r\n",
+                b'0,"No error";(@1,2,4),(@17,18,20)\r',
+            ),
         ],
     )
     switch.change([CrossConnect(1, 18)], [CrossConnect(1, 17), CrossConnect(2, 18)])
