@@ -22,6 +22,7 @@ from hydra.policy import Policy
 KEYS: Final = (
     "algorithm",
     "max_hops",
+    "paths_per_pair",
     "planning_budget_ms",
     "epoch_s",
     "elephant_mbps",

@@ -1,6 +1,6 @@
 """The pipeline: which rules a switch that steers holds, as data.
 
-Five tables; a packet from a server walks them in order:
+Six tables; a packet from a server walks them in order:
 
 ====== ============ =====================================================================
 table  name         holds
@@ -10,6 +10,7 @@ table  name         holds
 2      divert       substep 3-1: affected destination racks go electrical
 3      class        what reservations hold, and hold others to (:mod:`hydra.policing`)
 4      circuits     destination rack to VLAN and optical uplink; otherwise electrical
+5      spread       of destination racks with several paths: which of them, to its VLAN
 ====== ============ =====================================================================
 
 The account table writes the destination rack into the OpenFlow ``metadata`` field, so later tables
@@ -37,6 +38,7 @@ class Table(IntEnum):
     DIVERT = 2
     CLASS = 3
     CIRCUITS = 4
+    SPREAD = 5
 
 
 class Port(IntEnum):
@@ -127,7 +129,18 @@ class SetDscp:
     codepoint: int
 
 
-Action = Output | ToController | PushVlan | PopVlan | SetDscp
+@dataclass(frozen=True, slots=True)
+class PickPath:
+    """Write the number of a path, from 0 to ``last``, into :data:`PATH_REGISTER`.
+
+    By a hash over addresses and TCP ports that is the same in both directions, so that a flow stays
+    on its path and comes back on it: ``multipath(symmetric_l3l4, 0, hrw, …)`` of Open vSwitch.
+    """
+
+    last: Value
+
+
+Action = Output | ToController | PushVlan | PopVlan | SetDscp | PickPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +195,10 @@ class RuleKind(Enum):
     CIRCUIT_NONE = 51
     EMULATED_CIRCUIT = 52
     TOR_CIRCUIT = 53
+    SPREAD = 54
+    SPREAD_PATH = 55
+    SPREAD_NONE = 56
+    TOR_SPREAD_PATH = 57
     TOR_NORMAL = 60
     TOR_TAGGED_DROP = 61
     TOR_RELAY = 62
@@ -210,6 +227,7 @@ class RuleKind(Enum):
     DELIVERED_HOST_V6 = 0x73
 
 
+PATH_REGISTER: Final = "reg0"
 _GROUP_BIT: Final = 0x010000000000
 _IPV4: Final = 0x0800
 _IPV6: Final = 0x86DD
@@ -466,6 +484,23 @@ SHAPES: Final[Mapping[RuleKind, Shape]] = {
         (Field("metadata", Arg(0)),),
         (PushVlan(Arg(1)), Output(Port.OPTICAL)),
     ),
+    # Several paths: each flow picks one. (destination rack's metadata, the last one's number)
+    RuleKind.SPREAD: Shape(
+        Table.CIRCUITS,
+        110,
+        (Field("metadata", Arg(0)),),
+        (PickPath(Arg(1)),),
+        goto=Table.SPREAD,
+    ),
+    # (destination rack's metadata, number of the path from 0, vlan)
+    RuleKind.SPREAD_PATH: Shape(
+        Table.SPREAD,
+        100,
+        (Field("metadata", Arg(0)), Field(PATH_REGISTER, Arg(1))),
+        (PushVlan(Arg(2)), Output(Port.OPTICAL)),
+    ),
+    # ()
+    RuleKind.SPREAD_NONE: Shape(Table.SPREAD, 0, actions=_ELECTRICAL),
     # ()
     RuleKind.CIRCUIT_NONE: Shape(Table.CIRCUITS, 0, actions=_ELECTRICAL),
     # Like CIRCUIT, for racks that do not exist (HydRA section V.B). (metadata, vlan)
@@ -532,6 +567,13 @@ SHAPES: Final[Mapping[RuleKind, Shape]] = {
         100,
         (Field("metadata", Arg(0)),),
         (PushVlan(Arg(1)), Output(Arg(2))),
+    ),
+    # (destination rack's metadata, number of the path from 0, label, out port)
+    RuleKind.TOR_SPREAD_PATH: Shape(
+        Table.SPREAD,
+        100,
+        (Field("metadata", Arg(0)), Field(PATH_REGISTER, Arg(1))),
+        (PushVlan(Arg(2)), Output(Arg(3))),
     ),
 }
 

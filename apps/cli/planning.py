@@ -163,9 +163,8 @@ _offline_options: _Options = (
     click.option(
         "--paths-per-pair",
         type=click.IntRange(1, MOST_PATHS_PER_PAIR),
-        default=1,
-        show_default=True,
-        help="Further paths, of circuits of their own or over others, for what one can't carry.",
+        help="Instead of the configured number: further paths, of circuits of their own or over "
+        "others, for what one can't carry.",
     ),
     click.option("--weighted", is_flag=True, help="Pairs count as served only with all they want."),
     click.option(
@@ -259,7 +258,7 @@ def _plan_offline(as_json: bool, given: AbstractSet[str], options: JsonObject) -
         )
     if not options["demand"]:
         raise click.UsageError("--fabric has no measured demand: add --demand")
-    if options["weighted"] and options["paths_per_pair"] > 1:
+    if options["weighted"] and (options["paths_per_pair"] or 1) > 1:
         raise click.UsageError(
             "--weighted serves a pair whole, on one path: leave out --paths-per-pair"
         )

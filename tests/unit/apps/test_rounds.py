@@ -33,7 +33,7 @@ def step(rounds, sharing, report, state):
     if request is None:
         return state
     paths = paths_by_pair(state)
-    pins = [Pin(*pair, paths[pair], 0.0, ()) for pair in request.hold if pair in paths]
+    pins = [Pin(*pair, path, 0.0, ()) for pair in request.hold for path in paths.get(pair, ())]
     after = PLANNING.for_demand(state, request, request.demand, pins, ())
     rounds.begun(sharing, after)
     return after

@@ -164,6 +164,16 @@ def test_several_paths_of_a_pair_are_shown_checked_and_explained(run):
     assert len({p["vlan"] for p in document["paths"]}) == document["vlans"] == 3
 
 
+def test_what_the_configuration_says_of_several_paths_holds_unless_told_otherwise(run, tmp_path):
+    document = yaml.safe_load(DEMO.read_text())
+    document.setdefault("policy", {}).update(algorithm="hydra-bfs+", paths_per_pair=2)
+    configured = tmp_path / "fabric.yaml"
+    configured.write_text(yaml.safe_dump(document))
+    arguments = ("plan", "--fabric", str(configured), "--demand", "r1:r2=180", "--json")
+    assert len(json.loads(run(*arguments).stdout)["paths"]) == 2
+    assert len(json.loads(run(*arguments, "--paths-per-pair", "1").stdout)["paths"]) == 1
+
+
 def test_a_plan_starts_from_what_stands(run, tmp_path):
     now = tmp_path / "now.json"
     arguments = ("plan", "--fabric", "4x2@100", "--check", "--demand")
