@@ -154,6 +154,7 @@ class Planning:
         budget = Budget(
             self._policy.max_hops,
             paths_per_pair=self._policy.paths_per_pair,
+            disturbance_mbps=self._policy.disturbance_mbps,
             racks=request.racks,
             planes=request.planes,
             blocked_ports=(off_limits | frozenset(blocked)) - _ends(reserved),

@@ -41,6 +41,7 @@ _OFFLINE: Final = frozenset(
         "load",
         "max_hops",
         "paths_per_pair",
+        "disturbance_mbps",
         "weighted",
         "budget_ms",
         "window_ms",
@@ -59,6 +60,10 @@ def _rate(text: str) -> float:
     if not (math.isfinite(number) and number >= 0):
         raise click.BadParameter(f"{text} must be finite and not negative")
     return number
+
+
+def _read_rate(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    return None if value is None else _rate(value)
 
 
 def _read_positive(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
@@ -165,6 +170,13 @@ _offline_options: _Options = (
         type=click.IntRange(1, MOST_PATHS_PER_PAIR),
         help="Instead of the configured number: further paths, of circuits of their own or over "
         "others, for what one can't carry.",
+    ),
+    click.option(
+        "--disturbance-mbps",
+        metavar="MBPS",
+        callback=_read_rate,
+        help="Instead of the configured one: demand to be gained before a circuit that carries "
+        "some is given up.",
     ),
     click.option("--weighted", is_flag=True, help="Pairs count as served only with all they want."),
     click.option(

@@ -183,6 +183,7 @@ class PolicySection(_Section):
     algorithm: Text = _POLICY.algorithm
     max_hops: Annotated[int, Field(ge=1, le=16)] = _POLICY.max_hops
     paths_per_pair: Annotated[int, Field(ge=1, le=MOST_PATHS_PER_PAIR)] = _POLICY.paths_per_pair
+    disturbance_mbps: NotNegative = _POLICY.disturbance_mbps
     planning_budget_ms: Positive = _POLICY.planning_budget_ms
     planning_grace_ms: Positive = _POLICY.planning_grace_ms
     epoch_s: Positive = _POLICY.epoch_s

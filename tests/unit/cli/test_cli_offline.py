@@ -186,6 +186,11 @@ def test_a_plan_starts_from_what_stands(run, tmp_path):
     assert "1 (+1 -2)" in moved.stdout, moved.output
     kept = run(*arguments, "r1:r3=60", "--current", str(now), "--algorithm", "static")
     assert "2 (+0 -0)" in kept.stdout, kept.output
+    crowd = (*arguments, "r1:r2=80", "--demand", "r1:r3=100", "--use-plane", "p1", "--current")
+    moved = run(*crowd, str(now))
+    assert "1 (+1 -2)" in moved.stdout, moved.output
+    cautious = run(*crowd, str(now), "--disturbance-mbps", "60")
+    assert "1 (+0 -1)" in cautious.stdout, cautious.output
     partial = run(*arguments, "r1:r3=60", "--current", str(now), "--plane", "p2", "--json")
     assert json.loads(partial.stdout)["disconnect"] == 0
 
