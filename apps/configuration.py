@@ -23,4 +23,5 @@ def load_configuration(path: Path) -> Loaded:
         optical_drivers=plane_checks(),
         tor_drivers=rack_checks(),
         algorithms={name: partial(_objection, name) for name in ENTRIES},
+        sparing={name for name, entry in ENTRIES.items() if entry.spares},
     )

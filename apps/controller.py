@@ -548,12 +548,16 @@ class Controller:
         )
 
     def _held(self, pairs: Collection[Pair]) -> list[Pin]:
-        """What keeps the paths of these pairs that stand where they are."""
+        """What keeps the paths of these pairs that stand where they are.
+
+        As many of them as a pair may have: the policy can have become stricter since.
+        """
         reserved = {(pin.src, pin.dst) for pin in self._ledger.pins()}
         return [
             Pin(*pair, path, 0.0, ())
-            for pair, path in paths_by_pair(self._ledger.state).items()
+            for pair, paths in paths_by_pair(self._ledger.state).items()
             if pair in pairs and pair not in reserved
+            for path in paths[: self._policy.paths_per_pair]
         ]
 
     def _rules(self, plan: Plan) -> int:

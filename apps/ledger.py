@@ -24,7 +24,7 @@ from hydra.journal_format import FINISHED, INTENDED, read_state, state_record
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
 from hydra.modification import Modification
-from hydra.plan import Pair, paths_by_pair
+from hydra.plan import Pair, pair_of, paths_by_pair
 from hydra.quotas import Usage
 from hydra.reservations import Pin, Reservation, ReservationRequest
 from hydra.service import Reconfiguration
@@ -353,11 +353,11 @@ class Ledger:
     def place(self, pair: Pair) -> bool:
         """Note with the pair's reservations that their path stands; False if it does not."""
         with self._lock:
-            path = paths_by_pair(self._state).get(pair)
+            paths = paths_by_pair(self._state).get(pair, ())
             promised = {r.booked for r in self._book.active() if r.pair == pair}
-            if path is None or promised != {path}:
+            if not paths or promised != set(paths):
                 return False
-            self.keep(self._book.place(path, self._state.vlans[path]))
+            self.keep(self._book.place(paths[0], self._state.vlans[paths[0]]))
             return True
 
     def reroute(self, pair: Pair, ground: Ground, tried: Sequence[str] = ()) -> None:
@@ -389,8 +389,8 @@ class Ledger:
         """Paths that stand, and that no reservation has."""
         with self._lock:
             reserved = {reservation.pair for reservation in self._book.active()}
-            paths = paths_by_pair(self._state).items()
-            return tuple(path for pair, path in paths if pair not in reserved)
+            paths = self._state.topology.paths
+            return tuple(path for path in paths if pair_of(path) not in reserved)
 
     def claimed(self, pair: Pair) -> bool:
         """Whether somebody has a claim to the pair's path."""

@@ -114,6 +114,7 @@ class Limits:
     use_planes: frozenset[PlaneId] | None = None
     weighted: bool = False
     paths_per_pair: int = 1
+    disturbance_mbps: float = 0.0
     window_s: float = 1.0
     seconds: float = float("inf")
     """Time for planning: an algorithm that tries several plans returns the best until then."""
@@ -203,6 +204,7 @@ class Study:
             ),
             boolean=not limits.weighted,
             paths_per_pair=limits.paths_per_pair,
+            disturbance_mbps=limits.disturbance_mbps,
             timing=Timing(limits.window_s, switching_s),
             expired=lambda: time.monotonic() > deadline_s,
         )

@@ -41,10 +41,12 @@ from drivers.codecs.openflow import (
     port_stats_body,
 )
 from hydra.pipeline import (
+    PATH_REGISTER,
     SHAPES,
     Arg,
     Field,
     Output,
+    PickPath,
     Port,
     PushVlan,
     RuleKind,
@@ -107,8 +109,11 @@ _OXM: Final[Mapping[str, tuple[int, int]]] = {  # name: (field code, bytes)
     "ipv6_src": (26, 16),
     "ipv6_dst": (27, 16),
     "icmpv6_type": (29, 1),
+    PATH_REGISTER: (0, 4),
 }
 _OXM_CLASS: Final = 0x8000
+_NXM_1: Final = 0x0001
+"""The class of Open vSwitch's registers, each of 4 bytes (ovs-fields(7))."""
 _HOLE_FORMAT: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _COOKIE: Final = -1
 _XID: Final = -2
@@ -145,7 +150,8 @@ def _value(value: int | Arg, size: int, *, is_port: bool = False, offset: int = 
 def _oxm(field: Field, ports: SwitchPorts) -> list[_Piece]:
     code, size = _OXM[field.name]
     masked = field.mask is not None
-    header = struct.pack("!HBB", _OXM_CLASS, code << 1 | masked, size * (1 + masked))
+    its_class = _NXM_1 if field.name == PATH_REGISTER else _OXM_CLASS
+    header = struct.pack("!HBB", its_class, code << 1 | masked, size * (1 + masked))
     value = field.value
     is_port = field.name == "in_port"
     if is_port and isinstance(value, int):
@@ -181,6 +187,22 @@ def _set_field(name: str, value: int | Arg, *, offset: int = 0) -> list[_Piece]:
     return [header, _value(value, size, offset=offset), bytes(8 - size)]
 
 
+_SYMMETRIC_L3L4: Final = 2
+_HIGHEST_RANDOM_WEIGHT: Final = 2
+
+
+def _pick_path(action: PickPath) -> list[_Piece]:
+    """The action ``multipath`` of Open vSwitch, into all bits of the register (nicira-ext.h)."""
+    code, size = _OXM[PATH_REGISTER]
+    return [
+        struct.pack(
+            "!HHIHHHxxH", 0xFFFF, 32, 0x2320, 10, _SYMMETRIC_L3L4, 0, _HIGHEST_RANDOM_WEIGHT
+        ),
+        _value(action.last, 2),
+        struct.pack("!IxxHHBB", 0, 8 * size - 1, _NXM_1, code << 1, size),
+    ]
+
+
 def _actions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
     pieces: list[_Piece] = []
     for action in shape.actions:
@@ -192,6 +214,8 @@ def _actions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
             pieces += _push_vlan(action)
         elif isinstance(action, SetDscp):
             pieces += _set_field("ip_dscp", action.codepoint)
+        elif isinstance(action, PickPath):
+            pieces += _pick_path(action)
         else:
             pieces.append(struct.pack("!HHxxxx", 18, 8))
     return pieces

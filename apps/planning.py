@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -214,6 +215,8 @@ class Planning:
         off_limits = self._off_limits(request.use_planes)
         return Budget(
             self._policy.max_hops,
+            paths_per_pair=self._policy.paths_per_pair,
+            disturbance_mbps=self._policy.disturbance_mbps,
             racks=request.racks,
             planes=request.planes,
             blocked_ports=(off_limits | frozenset(blocked)) - _ends(reserved),
@@ -285,7 +288,10 @@ class Planning:
             demand[low, high] = _FAINT_MBPS
         fixed = Reserved((*reserved.pinned, *((path, 0.0) for path in kept)))
         closed = frozenset(blocked) - _ends(fixed)
-        budget = Budget(self._policy.max_hops, blocked_ports=closed, boolean=False)
+        most = max([self._policy.paths_per_pair, *Counter(map(pair_of, kept)).values()])
+        budget = Budget(
+            self._policy.max_hops, blocked_ports=closed, boolean=False, paths_per_pair=most
+        )
         plan = algorithm(self._policy.algorithm)
         try:
             return plan(self._arrays, demand, current.topology, fixed, budget).topology
@@ -336,8 +342,8 @@ class Planning:
         return self._allocate(current, Topology(circuits, paths))
 
     def without_pair(self, current: NetworkState, pair: tuple[RackId, RackId]) -> NetworkState:
-        """``current`` less the path of ``pair`` and the circuits that only it used."""
-        paths = tuple(path for path in current.topology.paths if (path.src, path.dst) != pair)
+        """``current`` less the paths of ``pair`` and the circuits that only they used."""
+        paths = tuple(path for path in current.topology.paths if pair_of(path) != pair)
         circuits = frozenset(circuit for path in paths for circuit in path.circuits)
         return self._allocate(current, Topology(circuits, paths))
 
@@ -358,8 +364,12 @@ class Planning:
         Raises PlanError if any check fails: nothing has moved then.
         """
         plan = diff(self._fabric, current, target, self.order_of)
+        # What stands may stay, though the policy has become stricter since.
+        most = max([self._policy.paths_per_pair, *map(len, paths_by_pair(current).values())])
         problems = [
-            *check_topology(self._fabric, target.topology, self._policy.max_hops),
+            *check_topology(
+                self._fabric, target.topology, self._policy.max_hops, paths_per_pair=most
+            ),
             *self._marks.problems(target),
             *self._marks.transit_problems(
                 current, target, plan.disconnect_first, plan.connect_last

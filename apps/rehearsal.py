@@ -128,8 +128,9 @@ class Rehearsal:
             raise PlanError("nothing was measured")
         held = [
             Pin(*pair, path, 0.0, ())
-            for pair, path in paths_by_pair(self.state).items()
+            for pair, paths in paths_by_pair(self.state).items()
             if pair in request.hold
+            for path in paths
         ]
         proposal = self.planning.propose(
             self.state, request, demand, pins=held, blocked=(), expired=self._deadline()

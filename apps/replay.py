@@ -23,6 +23,8 @@ KEYS: Final = (
     "algorithm",
     "sharing",
     "max_hops",
+    "paths_per_pair",
+    "disturbance_mbps",
     "planning_budget_ms",
     "epoch_s",
     "elephant_mbps",

@@ -171,13 +171,13 @@ def _in_the_way(calendar: Calendar, window: Window, ask: Ask, ground: Ground) ->
             )
     names = " and ".join(fabric.racks[rack].name for rack in ask.pair)
     paths = window.pair_paths(ask.pair)
-    if len(paths) > 1:
+    if len(window.booked_paths(ask.pair)) > 1:
         return (
             f"the path between {names} changes meanwhile (reservations "
             f"{_ids(_of_pair(calendar, window, ask.pair))}), and one reservation has one path"
         )
     if paths:
-        (path,) = paths
+        path = min(paths, key=lambda path: (path.hops, path))
         held_mbps = max(window.load_mbps(circuit) for circuit in path.circuits)
         rate_mbps = min(fabric.rate_of(circuit) for circuit in path.circuits)
         holders = {b.id: b for circuit in path.circuits for b in window.bookings(circuit)}

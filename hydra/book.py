@@ -336,7 +336,7 @@ class ReservationBook:
     def place(self, path: Path, vlan: VlanId | None) -> tuple[Reservation, ...]:
         """Give this path to all reservations that hold capacity between its racks; returns them.
 
-        All, because there is one path per rack pair.
+        All, because a pair with reservations has one path.
         """
         return tuple(
             self._put(replace(r, path=path, booked=path, vlan=vlan))

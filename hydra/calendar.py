@@ -217,26 +217,37 @@ class Window:
 
     def pair_paths(self, pair: Pair) -> frozenset[Path]:
         """The paths that the pair has at some moment of the window."""
-        start, end = self.start_unix_s, self.end_unix_s
-        booked = {b.path for b in self._calendar.of_pair(pair) if b.overlaps(start, end)}
-        return frozenset(booked) or frozenset(
+        return self.booked_paths(pair) or frozenset(
             path for path in self._ground.standing if (path.src, path.dst) == pair
         )
+
+    def booked_paths(self, pair: Pair) -> frozenset[Path]:
+        """Those of :meth:`pair_paths` that are promised to somebody."""
+        start, end = self.start_unix_s, self.end_unix_s
+        return frozenset(b.path for b in self._calendar.of_pair(pair) if b.overlaps(start, end))
 
     # --- what fits ------------------------------------------------------------------------------
 
     def find(self, pair: Pair, need: Need) -> Path | None:
-        """A path with as few circuits as possible that fits, by the rule above; None: none does."""
+        """A path with as few circuits as possible that fits, by the rule above; None: none does.
+
+        Of several that stand, one; the others go when it is reserved.
+        """
+        if len(self.booked_paths(pair)) > 1:
+            return None
         present = self.pair_paths(pair)
         if present:
             fitting = [p for p in present if all(self._usable(c, need) for c in p.circuits)]
-            return fitting[0] if len(present) == len(fitting) == 1 else None
+            return min(fitting, key=lambda path: (path.hops, path), default=None)
         return self._search(pair, need)
 
     def takes(self, path: Path, need: Need) -> bool:
         """Whether this very path fits."""
-        return self.pair_paths((path.src, path.dst)) <= {path} and all(
-            self._usable(circuit, need) for circuit in path.circuits
+        pair = path.src, path.dst
+        return (
+            self.booked_paths(pair) <= {path}
+            and path in (self.pair_paths(pair) or {path})
+            and all(self._usable(circuit, need) for circuit in path.circuits)
         )
 
     def _usable(self, circuit: Circuit, need: Need) -> bool:

@@ -58,6 +58,7 @@ from hydra.plan import (
     Pair,
     Plan,
     PortsToTag,
+    changed_pairs,
     diff,
     hold,
     merged,
@@ -70,6 +71,7 @@ from hydra.plan import (
 )
 from hydra.policy import Policy, Transition
 from hydra.relaying import abandoned, joining, leaving, only, unrelayed
+from hydra.resteering import Resteering
 from hydra.roles import PortVlans
 from hydra.rules import (
     FlowRule,
@@ -248,7 +250,7 @@ class Execution:
             if switch.name in self.conditions.dead_uplinks:
                 continue  # its ToR port is down: nothing of it is on a circuit
             pairs = {pair for pair in self.plan.affected if switch.rack in pair}
-            held |= {pair for pair in pairs if pair in paths_by_pair(self.plan.current)}
+            held |= pairs & paths_by_pair(self.plan.current).keys()
             self._explain(f"{switch.name} did not confirm its divert ({error})")
         if held:
             self._replan(held, ())
@@ -313,14 +315,15 @@ class Execution:
         old = paths_by_pair(self.plan.current)
         busy = {
             circuit
-            for pair, path in old.items()
+            for pair, paths in old.items()
             if pair not in self.plan.affected
+            for path in paths
             for circuit in path.circuits
         }
         left = set(self.plan.disconnect)
         hidden = False
-        for pair in self.plan.affected & old.keys():
-            own = set(old[pair].circuits) - busy
+        for path in (path for pair in self.plan.affected for path in old.get(pair, ())):
+            own = set(path.circuits) - busy
             left |= own
             hidden |= not own
         return left, hidden
@@ -461,21 +464,15 @@ class Execution:
         """Circuit rules of the affected pairs, for every switch that confirmed its divert; and
         those of their relays.
         """
-        new = paths_by_pair(self.plan.target)
-        epoch = self.plan.target.epoch
         relays = joining(self._substrate, self.plan)
         changes = {dp: relays[dp] for dp in relays if dp in self._taking}
+        steer = Resteering.between(self._substrate, self.plan.current, self.plan.target)
         for switch, racks in self._steering(self.plan.affected).items():
             if switch not in self._diverted:
                 continue
             mine = changes.setdefault(switch.datapath, [])
             for rack in sorted(racks):
-                path = new.get((min(switch.rack, rack), max(switch.rack, rack)))
-                if path is None:
-                    mine.append(Remove(self._substrate.unsteer(rack)))
-                else:
-                    vlan = self.plan.target.vlans[path]
-                    mine.append(Install(self._substrate.steer(switch.rack, path, vlan, epoch)))
+                mine += steer.changes(switch.rack, rack)
         self._pad(changes)
         return {datapath: tuple(mine) for datapath, mine in changes.items() if mine}
 
@@ -562,7 +559,9 @@ class Execution:
         """Give up one path, and none of its circuits."""
         self._lost_paths.add(path)
         names = " - ".join(self.fabric.racks[rack].name for rack in pair_of(path))
-        self._explain(f"{names} stays electrical: {reason}")
+        several = sum(pair_of(one) == pair_of(path) for one in self.plan.target.topology.paths) > 1
+        fate = "does without one of its paths" if several else "stays electrical"
+        self._explain(f"{names} {fate}: {reason}")
 
     def _serving(self) -> frozenset[Circuit]:
         """Circuits under pairs that keep their path: in use, since those are not diverted."""
@@ -701,7 +700,8 @@ class Execution:
 
     def _activate(self) -> Steps:
         self.result = without(self.plan.target, self.failures, self._lost_paths)
-        lost = self._lost_pairs()
+        lost = changed_pairs(self.plan.target, self.result)
+        steer = Resteering.between(self._substrate, self.plan.target, self.result)
         changes: dict[DatapathId, list[RuleChange]] = {}
         epoch = self.plan.target.epoch
         for switch, racks in self._diverted.items():
@@ -710,7 +710,7 @@ class Execution:
             mine = changes.setdefault(switch.datapath, [])
             for rack in sorted(racks):
                 if (min(switch.rack, rack), max(switch.rack, rack)) in lost:
-                    mine.append(Remove(self._substrate.unsteer(rack)))
+                    mine += steer.changes(switch.rack, rack)
                 if self._hitless:
                     mine.append(Remove(self._substrate.divert(rack, epoch)))
         frozen = {datapath: tuple(mine) for datapath, mine in changes.items() if mine}
@@ -721,10 +721,6 @@ class Execution:
             switch.name for switch in self._diverted if errors.get(switch.datapath) is not None
         }
         yield from self._tidy()
-
-    def _lost_pairs(self) -> set[Pair]:
-        """Pairs that were to get a path and got none."""
-        return set(paths_by_pair(self.plan.target)) - set(paths_by_pair(self.result))
 
     def _tidy(self) -> Steps:
         """Untag what failed, relay it no more, and remove the last epoch's emulated rules."""

@@ -22,9 +22,8 @@ class Explanation:
     b: RackId
     circuits: tuple[Circuit, ...]
     """Those that stand between the two themselves."""
-    path: Path | None
-    """What their traffic takes; None: the electrical network."""
-    vlan: VlanId | None
+    paths: Mapping[Path, VlanId]
+    """What their traffic takes; empty: the electrical network."""
     users: tuple[Path, ...]
     """Every path that runs over one of ``circuits``."""
     demand: tuple[SeenDemand, SeenDemand]
@@ -66,7 +65,8 @@ def explain(evidence: Evidence, a: RackId, b: RackId) -> Explanation:
     ends = {a, b}
     circuits = tuple(sorted(_between(evidence.fabric, topology.circuits, ends)))
     low, high = min(a, b), max(a, b)
-    path = next((p for p in topology.paths if (p.src, p.dst) == (low, high)), None)
+    vlans = evidence.state.vlans
+    paths = {p: vlans[p] for p in topology.paths if (p.src, p.dst) == (low, high)}
     users = tuple(p for p in topology.paths if not set(circuits).isdisjoint(p.circuits))
     reserved = tuple(
         one.id
@@ -80,8 +80,7 @@ def explain(evidence: Evidence, a: RackId, b: RackId) -> Explanation:
         a,
         b,
         circuits,
-        path,
-        None if path is None else evidence.state.vlans.get(path),
+        paths,
         users,
         (_demand(evidence, a, b), _demand(evidence, b, a)),
         reserved,
@@ -137,11 +136,14 @@ class _Words:
             yield from self._who_built(found.circuits)
         else:
             yield f"no circuit joins {pair} directly"
-        if found.path is None:
+        if not found.paths:
             yield f"traffic between {pair} takes the electrical network"
-        elif not set(found.path.circuits) <= set(found.circuits):
-            way = self._circuits(found.path.circuits)
-            yield f"traffic between {pair} takes {found.path.hops} hops: {way}"
+        if len(found.paths) > 1:
+            yield f"traffic between {pair} is spread over {len(found.paths)} paths"
+        for path in found.paths:
+            if not set(path.circuits) <= set(found.circuits):
+                way = self._circuits(path.circuits)
+                yield f"traffic between {pair} takes {path.hops} hops: {way}"
         policy = self.evidence.policy
         if policy.mode is Mode.PERIODIC and policy.sharing is Sharing.SLOTTED:
             yield "circuits are shared by a schedule: `hydra schedule` says who has one when"

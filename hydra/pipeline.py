@@ -1,6 +1,6 @@
 """The pipeline: which rules a switch that steers holds, as data.
 
-Six tables; a packet from a server walks them in order:
+Seven tables; a packet from a server walks them in order:
 
 ====== ============ =====================================================================
 table  name         holds
@@ -11,6 +11,7 @@ table  name         holds
 3      class        what is reserved (:mod:`hydra.policing`); which of the rest may use circuits
 4      best effort  what reservations hold the rest to
 5      circuits     destination rack to VLAN and optical uplink; otherwise electrical
+6      spread       of destination racks with several paths: which of them, to its VLAN
 ====== ============ =====================================================================
 
 The account table writes the destination rack into the OpenFlow ``metadata`` field, so later tables
@@ -39,6 +40,7 @@ class Table(IntEnum):
     CLASS = 3
     BEST_EFFORT = 4
     CIRCUITS = 5
+    SPREAD = 6
 
 
 class Port(IntEnum):
@@ -129,7 +131,18 @@ class SetDscp:
     codepoint: int
 
 
-Action = Output | ToController | PushVlan | PopVlan | SetDscp
+@dataclass(frozen=True, slots=True)
+class PickPath:
+    """Write the number of a path, from 0 to ``last``, into :data:`PATH_REGISTER`.
+
+    By a hash over addresses and TCP ports that is the same in both directions, so that a flow stays
+    on its path and comes back on it: ``multipath(symmetric_l3l4, 0, hrw, …)`` of Open vSwitch.
+    """
+
+    last: Value
+
+
+Action = Output | ToController | PushVlan | PopVlan | SetDscp | PickPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +179,8 @@ class RuleKind(Enum):
     HOST_V4 = 15
     HOST_V6 = 16
     HOST_OTHER = 17
+    HOST_MARKED_V4 = 24
+    HOST_MARKED_V6 = 25
     UPLINK_ANNOUNCE_DROP = 18
     UPLINK_GROUP = 19
     ACCOUNT_V4 = 20
@@ -184,6 +199,10 @@ class RuleKind(Enum):
     CIRCUIT_NONE = 51
     EMULATED_CIRCUIT = 52
     TOR_CIRCUIT = 53
+    SPREAD = 54
+    SPREAD_PATH = 55
+    SPREAD_NONE = 56
+    TOR_SPREAD_PATH = 57
     TOR_NORMAL = 60
     TOR_TAGGED_DROP = 61
     TOR_RELAY = 62
@@ -198,6 +217,8 @@ class RuleKind(Enum):
     TOR_V4 = 71
     TOR_V6 = 72
     TOR_OTHER = 73
+    TOR_MARKED_V4 = 74
+    TOR_MARKED_V6 = 75
     RESERVED_V4 = 41
     RESERVED_V6 = 42
     RESERVED_HOST_V4 = 43
@@ -224,6 +245,7 @@ class RuleKind(Enum):
     TOR_DELIVERED_HOST_V6 = 0x77
 
 
+PATH_REGISTER: Final = "reg0"
 _GROUP_BIT: Final = 0x010000000000
 _IPV4: Final = 0x0800
 _IPV6: Final = 0x86DD
@@ -245,6 +267,7 @@ _ANY_VLAN: Final = Field("vlan_vid", VLAN_PRESENT, VLAN_PRESENT)
 _UNTAGGED: Final = Field("vlan_vid", 0)
 _IS_IPV4: Final = Field("eth_type", _IPV4)
 _IS_IPV6: Final = Field("eth_type", _IPV6)
+_EXPEDITED: Final = Field("ip_dscp", EXPEDITED)
 _ELECTRICAL: Final = (Output(Port.ELECTRICAL),)
 _TO_HOST: Final = (Output(Port.HOST),)
 
@@ -357,6 +380,14 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         (Output(Arg(2)),),
     ),
     # ()
+    # They do what the next two do, and make the switch tell marked frames from others whether
+    # anything is reserved or not: see docs/decisions/0013.
+    RuleKind.HOST_MARKED_V4: Shape(
+        Table.INGRESS, 210, (_FROM_HOST, _IS_IPV4, _EXPEDITED), goto=Table.ACCOUNT
+    ),
+    RuleKind.HOST_MARKED_V6: Shape(
+        Table.INGRESS, 210, (_FROM_HOST, _IS_IPV6, _EXPEDITED), goto=Table.ACCOUNT
+    ),
     RuleKind.HOST_V4: Shape(Table.INGRESS, 200, (_FROM_HOST, _IS_IPV4), goto=Table.ACCOUNT),
     RuleKind.HOST_V6: Shape(Table.INGRESS, 200, (_FROM_HOST, _IS_IPV6), goto=Table.ACCOUNT),
     RuleKind.HOST_OTHER: Shape(Table.INGRESS, 100, (_FROM_HOST,), _ELECTRICAL),
@@ -482,6 +513,23 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         (Field("metadata", Arg(0)),),
         (PushVlan(Arg(1)), Output(Port.OPTICAL)),
     ),
+    # Several paths: each flow picks one. (destination rack's metadata, the last one's number)
+    RuleKind.SPREAD: Shape(
+        Table.CIRCUITS,
+        110,
+        (Field("metadata", Arg(0)),),
+        (PickPath(Arg(1)),),
+        goto=Table.SPREAD,
+    ),
+    # (destination rack's metadata, number of the path from 0, vlan)
+    RuleKind.SPREAD_PATH: Shape(
+        Table.SPREAD,
+        100,
+        (Field("metadata", Arg(0)), Field(PATH_REGISTER, Arg(1))),
+        (PushVlan(Arg(2)), Output(Port.OPTICAL)),
+    ),
+    # ()
+    RuleKind.SPREAD_NONE: Shape(Table.SPREAD, 0, actions=_ELECTRICAL),
     # ()
     RuleKind.CIRCUIT_NONE: Shape(Table.CIRCUITS, 0, actions=_ELECTRICAL),
     # Like CIRCUIT, for racks that do not exist (HydRA section V.B). (metadata, vlan)
@@ -539,6 +587,8 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         _ELECTRICAL,
     ),
     # ()
+    RuleKind.TOR_MARKED_V4: Shape(Table.INGRESS, 210, (_IS_IPV4, _EXPEDITED), goto=Table.ACCOUNT),
+    RuleKind.TOR_MARKED_V6: Shape(Table.INGRESS, 210, (_IS_IPV6, _EXPEDITED), goto=Table.ACCOUNT),
     RuleKind.TOR_V4: Shape(Table.INGRESS, 200, (_IS_IPV4,), goto=Table.ACCOUNT),
     RuleKind.TOR_V6: Shape(Table.INGRESS, 200, (_IS_IPV6,), goto=Table.ACCOUNT),
     RuleKind.TOR_OTHER: Shape(Table.INGRESS, 100, actions=_ELECTRICAL),
@@ -548,6 +598,13 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         100,
         (Field("metadata", Arg(0)),),
         (PushVlan(Arg(1)), Output(Arg(2))),
+    ),
+    # (destination rack's metadata, number of the path from 0, label, out port)
+    RuleKind.TOR_SPREAD_PATH: Shape(
+        Table.SPREAD,
+        100,
+        (Field("metadata", Arg(0)), Field(PATH_REGISTER, Arg(1))),
+        (PushVlan(Arg(2)), Output(Arg(3))),
     ),
 }
 

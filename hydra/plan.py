@@ -80,8 +80,12 @@ def pair_of(path: Path) -> Pair:
     return path.src, path.dst
 
 
-def paths_by_pair(state: NetworkState) -> dict[Pair, Path]:
-    return {pair_of(path): path for path in state.topology.paths}
+def paths_by_pair(state: NetworkState) -> dict[Pair, tuple[Path, ...]]:
+    """The paths of each pair that has any, sorted."""
+    found: dict[Pair, tuple[Path, ...]] = {}
+    for path in state.topology.paths:
+        found[pair_of(path)] = (*found.get(pair_of(path), ()), path)
+    return found
 
 
 def port_trunks(fabric: Fabric, state: NetworkState) -> Mapping[PortId, PortVlans]:
@@ -89,13 +93,12 @@ def port_trunks(fabric: Fabric, state: NetworkState) -> Mapping[PortId, PortVlan
     return substrate_of(fabric).trunks(state)
 
 
-def _changed_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair]:
-    old, new = paths_by_pair(current), paths_by_pair(target)
-    return frozenset(
-        pair
-        for pair in old.keys() | new.keys()
-        if old.get(pair) != new.get(pair) or current.vlans[old[pair]] != target.vlans[new[pair]]
-    )
+def changed_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair]:
+    """The pairs of which any path comes, goes, or changes its VLAN."""
+    kept = current.vlans.items() & target.vlans.items()
+    old = {pair_of(path) for path, vlan in current.vlans.items() if (path, vlan) not in kept}
+    new = {pair_of(path) for path, vlan in target.vlans.items() if (path, vlan) not in kept}
+    return frozenset(old | new)
 
 
 def mirror_moves(
@@ -175,7 +178,7 @@ def diff(fabric: Fabric, current: NetworkState, target: NetworkState, order_of: 
     first, last = order_of(current, target)
     disconnect = current.topology.circuits - target.topology.circuits
     connect = target.topology.circuits - current.topology.circuits
-    affected = _changed_pairs(current, target)
+    affected = changed_pairs(current, target)
     in_use = frozenset(
         vlan for path, vlan in current.vlans.items() if pair_of(path) not in affected
     )
@@ -203,10 +206,12 @@ def hold(plan: Plan, pairs: Collection[Pair], circuits: Collection[Circuit]) -> 
     """
     current, target = plan.current, plan.target
     old = paths_by_pair(current)
-    kept_paths = {old[pair] for pair in pairs if pair in old}
-    kept_paths |= {
-        path for path in current.topology.paths if not set(circuits).isdisjoint(path.circuits)
+    untouchable = set(pairs) | {
+        pair_of(path)
+        for path in current.topology.paths
+        if not set(circuits).isdisjoint(path.circuits)
     }
+    kept_paths = {path for pair in untouchable for path in old.get(pair, ())}
     fixed = {circuit for path in kept_paths for circuit in path.circuits}
     fixed |= set(circuits) & current.topology.circuits
     taken = {port for circuit in fixed for port in (circuit.a, circuit.b)}
@@ -215,7 +220,6 @@ def hold(plan: Plan, pairs: Collection[Pair], circuits: Collection[Circuit]) -> 
         for circuit in target.topology.circuits - fixed
         if circuit.a not in taken and circuit.b not in taken
     } | fixed
-    untouchable = {pair_of(path) for path in kept_paths} | set(pairs)
     new_paths = [
         path
         for path in target.topology.paths
@@ -273,10 +277,7 @@ def describe(fabric: Fabric, plan: Plan) -> Iterator[str]:
     new = paths_by_pair(plan.target)
     for pair in sorted(plan.affected):
         names = " - ".join(fabric.racks[rack].name for rack in pair)
-        path = new.get(pair)
-        where = (
-            "electrical"
-            if path is None
-            else f"{path.hops} hop(s) on VLAN {plan.target.vlans[path]}"
-        )
-        yield f"move {names} to {where}"
+        ways = [
+            f"{path.hops} hop(s) on VLAN {plan.target.vlans[path]}" for path in new.get(pair, ())
+        ]
+        yield f"move {names} to {' and '.join(ways) or 'electrical'}"

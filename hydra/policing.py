@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Interface
+from math import inf
 from typing import Final
 
 from hydra.model import Circuit, Fabric, NetworkState, Path, RackId, Server
@@ -126,16 +127,19 @@ def _left_mbps(fabric: Fabric, ways: Collection[_Way]) -> dict[Link, float]:
 
 
 def _meeting(fabric: Fabric, ways: Collection[_Way], left_mbps: Mapping[Link, float]) -> Holdings:
-    electrical: set[Claim] = set()
+    """What is best effort between racks with several paths counts wholly on each of them, and is
+    kept off all if one has no room: which flow takes which is the switches' choice.
+    """
+    electrical = frozenset(
+        claim
+        for way in ways
+        if any(left_mbps.get(link, inf) < fabric.electrical_rate_mbps for link in way.links)
+        for claim in way.best_effort
+    )
     parties = dict.fromkeys(left_mbps, 0)
     for way in ways:
-        links = [link for link in way.links if link in left_mbps]
-        joining = len(way.promising)
-        if any(left_mbps[link] < fabric.electrical_rate_mbps for link in links):
-            electrical.update(way.best_effort)
-        else:
-            joining += len(way.best_effort)
-        for link in links:
+        joining = len(way.promising) + len(set(way.best_effort) - electrical)
+        for link in parties.keys() & set(way.links):
             parties[link] += joining
     met = {link: left_mbps[link] for link, count in parties.items() if count > 1}
     routes: dict[Claim, tuple[Link, ...]] = {}
@@ -144,11 +148,11 @@ def _meeting(fabric: Fabric, ways: Collection[_Way], left_mbps: Mapping[Link, fl
         for flow in way.promising:
             routes.update(dict.fromkeys(flow.claims, links_met))
         if links_met:
-            routes.update(
-                (claim, links_met) for claim in way.best_effort if claim not in electrical
-            )
+            for claim in sorted(set(way.best_effort) - electrical):
+                elsewhere = routes.get(claim, ())
+                routes[claim] = tuple(dict.fromkeys((*elsewhere, *links_met)))
     flows = tuple(flow for way in ways for flow in way.flows)
-    return Holdings(flows, routes, met, frozenset(electrical))
+    return Holdings(flows, routes, met, electrical)
 
 
 def _both_ways(fabric: Fabric, path: Path, users: Collection[Reservation]) -> Iterator[_Way]:

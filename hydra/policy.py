@@ -125,6 +125,10 @@ class Policy:
     algorithm: str = "hydra-bfs+"
     max_hops: int = 3
     """H of the HydRA heuristic."""
+    paths_per_pair: int = 1
+    """How many paths two racks may have; their flows are spread over them."""
+    disturbance_mbps: float = 0.0
+    """Demand that must be gained before a circuit that carries some is given up."""
     planning_budget_ms: float = 2000.0
     """Time for a plan: an algorithm that tries several returns the best found until then."""
     planning_grace_ms: float = 5000.0

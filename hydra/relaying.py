@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from hydra.model import DatapathId, NetworkState, Path
 from hydra.pipeline import COOKIE_KIND_MASK, COOKIE_TAG, COOKIE_TAG_MASK, RuleKind, cookie
-from hydra.plan import Plan, pair_of
+from hydra.plan import Plan
 from hydra.rules import FlowRule, Install, Remove, RemoveByCookie, RuleChange
 from hydra.substrate import Substrate
 
@@ -19,13 +19,13 @@ RelayChanges = dict[DatapathId, list[RuleChange]]
 
 
 def leaving(substrate: Substrate, plan: Plan) -> RelayChanges:
-    """What relays of the affected pairs' old paths hold for them, to be removed."""
-    return _changes(substrate, plan.current, affected_paths(plan, plan.current), Remove)
+    """What relays hold for paths that go, to be removed."""
+    return _changes(substrate, plan.current, _only_in(plan.current, plan.target), Remove)
 
 
 def joining(substrate: Substrate, plan: Plan) -> RelayChanges:
-    """What relays of the affected pairs' new paths need."""
-    return _changes(substrate, plan.target, affected_paths(plan, plan.target), Install)
+    """What relays of new paths need."""
+    return _changes(substrate, plan.target, _only_in(plan.target, plan.current), Install)
 
 
 def abandoned(substrate: Substrate, target: NetworkState, result: NetworkState) -> RelayChanges:
@@ -34,19 +34,20 @@ def abandoned(substrate: Substrate, target: NetworkState, result: NetworkState) 
     return _changes(substrate, target, lost, Remove)
 
 
-def affected_paths(plan: Plan, state: NetworkState) -> list[Path]:
-    return [path for path in state.topology.paths if pair_of(path) in plan.affected]
+def _only_in(state: NetworkState, other: NetworkState) -> list[Path]:
+    """A pair with several paths may change one and keep the others, with all their relays hold."""
+    return [path for path, vlan in state.vlans.items() if other.vlans.get(path) != vlan]
 
 
 def unrelayed(
     substrate: Substrate, plan: Plan, deaf: Callable[[DatapathId], str | None]
 ) -> Iterator[tuple[Path, str]]:
-    """New paths of affected pairs that a relay does not serve, and why.
+    """New paths that a relay does not serve, and why.
 
     ``deaf`` says why a switch did not take its rules; None if it did.
     """
     names = substrate.owned()
-    for path in affected_paths(plan, plan.target):
+    for path in _only_in(plan.target, plan.current):
         for datapath in substrate.relays(path, plan.target.vlans[path], plan.target.epoch):
             error = deaf(datapath)
             if error is not None:

@@ -3,8 +3,8 @@
 What is asked for, what became of it, and how that is written down. :mod:`hydra.book` keeps them.
 
 A reservation holds its bandwidth in both directions, because a circuit is bidirectional and the
-way back takes the same path. Reservations between the same two racks have the same path, and add
-up.
+way back takes the same path. A pair with reservations has one path: those between the same two
+racks share it, and add up.
 """
 
 from __future__ import annotations

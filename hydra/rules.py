@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv4Network, IPv6Network
+from typing import Final
 
-from hydra.model import Fabric, NetworkState, RackId, Server, VlanId
+from hydra.model import Fabric, Path, RackId, Server, VlanId
 from hydra.pipeline import ND_TYPES, SHAPES, Arg, Port, RuleKind, cookie
 
 _EMULATED_RACKS = 0x1_0000
@@ -46,6 +47,23 @@ class RemoveByCookie:
 
 RuleChange = Install | Remove | RemoveByCookie
 
+Lane = tuple[Path, VlanId]
+"""A path, and the VLAN-ID that leads along it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitKinds:
+    """Rules that put traffic on the only path to a rack, and on one of several."""
+
+    alone: RuleKind
+    one_of_several: RuleKind
+
+
+BY_UPLINK: Final = CircuitKinds(RuleKind.CIRCUIT, RuleKind.SPREAD_PATH)
+"""At a vswitch: by VLAN."""
+BY_PORT: Final = CircuitKinds(RuleKind.TOR_CIRCUIT, RuleKind.TOR_SPREAD_PATH)
+"""At a ToR: by label, and the port at which the path begins."""
+
 
 def rack_metadata(rack: RackId) -> int:
     """What the account table writes for a destination rack; 0 means no rack."""
@@ -80,6 +98,8 @@ def host_rules(server: Server, from_uplinks: Collection[RuleKind]) -> Iterator[F
     for kind in (
         RuleKind.HOST_GROUP,
         RuleKind.HOST_ARP,
+        RuleKind.HOST_MARKED_V4,
+        RuleKind.HOST_MARKED_V6,
         RuleKind.HOST_V4,
         RuleKind.HOST_V6,
         RuleKind.HOST_OTHER,
@@ -96,6 +116,7 @@ def default_rules() -> Iterator[FlowRule]:
         RuleKind.CLASS_ALL,
         RuleKind.BEST_EFFORT_ALL,
         RuleKind.CIRCUIT_NONE,
+        RuleKind.SPREAD_NONE,
     ):
         yield constant(kind)
 
@@ -147,18 +168,43 @@ def divert_rule(destination: RackId, epoch: int) -> FlowRule:
     return FlowRule(RuleKind.DIVERT, (metadata,), cookie(RuleKind.DIVERT, epoch, metadata))
 
 
+def in_lanes(
+    paths: Iterable[Path], vlans: Mapping[Path, VlanId]
+) -> dict[tuple[RackId, RackId], list[Lane]]:
+    """By pair, its paths with their VLAN-IDs, in the order in which both ends number them.
+
+    That is by VLAN-ID; ``paths`` are sorted, and those with the same ID keep their order.
+    """
+    lanes: dict[tuple[RackId, RackId], list[Lane]] = {}
+    for path in sorted(paths, key=vlans.__getitem__):
+        lanes.setdefault((path.src, path.dst), []).append((path, vlans[path]))
+    return lanes
+
+
 def circuit_rule(destination: RackId, vlan: VlanId, epoch: int) -> FlowRule:
     """Substep 3-2: ``destination`` is reached on ``vlan`` through the optical uplink."""
+    (rule,) = circuit_rules(BY_UPLINK, destination, [(vlan,)], epoch)
+    return rule
+
+
+def circuit_rules(
+    kinds: CircuitKinds, destination: RackId, ways: Sequence[tuple[int, ...]], epoch: int
+) -> tuple[FlowRule, ...]:
+    """Substep 3-2: ``destination`` is reached by one way, or each flow takes one of several.
+
+    A way is what its rule's kind has for arguments behind those that are matched.
+    """
     metadata = rack_metadata(destination)
-    return FlowRule(RuleKind.CIRCUIT, (metadata, vlan), cookie(RuleKind.CIRCUIT, epoch, metadata))
 
+    def rule(kind: RuleKind, *args: int) -> FlowRule:
+        return FlowRule(kind, (metadata, *args), cookie(kind, epoch, metadata))
 
-def circuit_rules(state: NetworkState, server: Server) -> Iterator[FlowRule]:
-    """The circuit rules of ``server`` in ``state``: one per rack that it has a path to."""
-    for path in state.topology.paths:
-        if server.rack in (path.src, path.dst):
-            destination = path.dst if server.rack == path.src else path.src
-            yield circuit_rule(destination, state.vlans[path], state.epoch)
+    if len(ways) <= 1:
+        return tuple(rule(kinds.alone, *way) for way in ways)
+    return (
+        rule(RuleKind.SPREAD, len(ways) - 1),
+        *(rule(kinds.one_of_several, number, *way) for number, way in enumerate(ways)),
+    )
 
 
 def emulated_rules(count: int, vlan: VlanId, epoch: int) -> Sequence[FlowRule]:

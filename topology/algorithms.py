@@ -64,6 +64,8 @@ class Entry:
     product: Product = Product.CIRCUITS
     objection: Callable[[FabricArrays], str | None] = _any_fabric
     """Why it can't plan for a fabric, in words; None where it can."""
+    spares: bool = False
+    """Whether it is loath to give up circuits in use (``Budget.disturbance_mbps``)."""
 
 
 ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
@@ -77,16 +79,19 @@ ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
             plan_hydra_bfs_plus,
             "hydra-bfs by several rules for relays and port use: the plan that serves most",
             "HydRA, JOCN 2015, section III.B.3; the rules are this project's",
+            spares=True,
         ),
         "edmonds": Entry(
             plan_edmonds,
             "a maximum-weight matching of the racks on each plane in turn",
             "c-Through, SIGCOMM 2010, section 3.2",
+            spares=True,
         ),
         "edmonds-perfect": Entry(
             plan_edmonds_perfect,
             "the same, joining as many racks as it can, also without a demand",
             "c-Through, SIGCOMM 2010, section 3.2",
+            spares=True,
         ),
         "helios": Entry(
             plan_helios,
@@ -133,7 +138,9 @@ ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
             "RotorNet, SIGCOMM 2017; baseline of comparisons",
             Product.SCHEDULE,
         ),
-        "static": Entry(keep_current, "keeps the present topology", "baseline of comparisons"),
+        "static": Entry(
+            keep_current, "keeps the present topology", "baseline of comparisons", spares=True
+        ),
     }
 )
 

@@ -12,6 +12,8 @@ from topology.assignment import heaviest_assignment
 
 _CANDIDATES = 4
 """Edges per node, the cheapest by reduced cost, that the first search looks at."""
+_COMMON = 0.9
+"""The part of those edges whose reduced costs are below the prices that are told apart at first."""
 _MOST_EDGES = 50_000
 """Beyond so many a search would take seconds: the result is returned with what it lacks."""
 
@@ -31,11 +33,16 @@ def heaviest_matching(weight: NDArray[np.int64]) -> Matching:
     """The matching of the largest weight, shape (N, N), symmetric; only positive edges count.
 
     The assignment of nodes to nodes is the same problem without its odd-cycle constraints: half
-    its weight is a bound, and its prices give every edge a reduced cost. Nothing heavier than a
-    matching that is D below the bound contains an edge whose reduced cost is above D. So the
-    search (Galil's O(N³) form of Edmonds' algorithm, by rustworkx) begins with the few cheapest
-    edges of each node, equal ones by distance in node numbers, and is repeated with those that D
-    admits, until there are no more of them, which proves the optimum, or too many.
+    its weight is a bound, and its prices give every edge a reduced cost. A matching is below the
+    bound by the reduced costs of its edges and the prices of the nodes that it leaves out. So
+    nothing heavier than one that is D below contains an edge whose reduced cost is above D, or
+    leaves out a node whose price is. The search (Galil's O(N³) form of Edmonds' algorithm, by
+    rustworkx) begins with the few cheapest edges of each node, equal ones by distance in node
+    numbers, and is repeated with those that D admits, until there are no more of them, which proves
+    the optimum, or too many.
+
+    It is given reduced costs, and prices cut off above 2 D, where they decide nothing: most edges
+    of the assignment are worth the same then, and taken at once.
     """
     n = len(weight)
     assigned = heaviest_assignment(np.maximum(weight, 0))
@@ -48,17 +55,22 @@ def heaviest_matching(weight: NDArray[np.int64]) -> Matching:
     chosen[np.arange(n), assigned.column_of] = True
     chosen |= chosen.T
     chosen &= np.isfinite(reduced)
+    decisive = _first_limit(reduced[chosen])
     while True:
-        mate = _search(weight, chosen)
+        mate = _search(reduced, np.minimum(price, decisive), chosen)
         ends = np.flatnonzero(mate > np.arange(n))
         total = int(weight[ends, mate[ends]].sum())
-        missing = (reduced <= 2 * (bound - total)) & ~chosen
+        short = 2 * (bound - total)
+        missing = (reduced <= short) & ~chosen
         n_missing = np.count_nonzero(missing) // 2
-        if not n_missing:
-            return Matching(mate, total, total)
-        if n_missing > _MOST_EDGES:
-            return Matching(mate, total, bound)
-        chosen |= missing
+        if decisive > short:
+            if not n_missing:
+                return Matching(mate, total, total)
+            if n_missing > _MOST_EDGES:
+                return Matching(mate, total, bound)
+        if n_missing <= _MOST_EDGES:
+            chosen |= missing
+        decisive = max(decisive, short + 1)
 
 
 def _cheapest(reduced: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -74,13 +86,20 @@ def _cheapest(reduced: NDArray[np.float64]) -> NDArray[np.bool_]:
     return chosen
 
 
-def _search(weight: NDArray[np.int64], edges: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _first_limit(reduced: NDArray[np.float64]) -> int:
+    """Prices up to which the first search tells nodes apart: few of its edges cost more."""
+    return 1 + int(np.quantile(reduced, _COMMON)) if reduced.size else 1
+
+
+def _search(
+    reduced: NDArray[np.float64], price: NDArray[np.float64], edges: NDArray[np.bool_]
+) -> NDArray[np.int64]:
     rows, columns = np.nonzero(np.triu(edges, 1))
-    weights = weight[rows, columns].tolist()
+    worth = (price[rows] + price[columns] - reduced[rows, columns]).astype(np.int64).tolist()
     graph = rustworkx.PyGraph(multigraph=False)
-    graph.add_nodes_from(range(len(weight)))
-    graph.add_edges_from(list(zip(rows.tolist(), columns.tolist(), weights, strict=True)))
-    mate = np.full(len(weight), -1, dtype=np.int64)
+    graph.add_nodes_from(range(len(price)))
+    graph.add_edges_from(list(zip(rows.tolist(), columns.tolist(), worth, strict=True)))
+    mate = np.full(len(price), -1, dtype=np.int64)
     for one, other in rustworkx.max_weight_matching(graph, weight_fn=int):
         mate[one], mate[other] = other, one
     return mate

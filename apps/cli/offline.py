@@ -45,7 +45,8 @@ class Job:
     seed: int
     load: float
     max_hops: int | None
-    paths_per_pair: int
+    paths_per_pair: int | None
+    disturbance_mbps: float | None
     weighted: bool
     budget_ms: float | None
     window_ms: float
@@ -87,7 +88,10 @@ def _study(job: Job) -> tuple[Study, str]:
         planes=_planes(fabric, job.planes),
         use_planes=_planes(fabric, job.use_planes),
         weighted=job.weighted,
-        paths_per_pair=job.paths_per_pair,
+        paths_per_pair=job.paths_per_pair or policy.paths_per_pair,
+        disturbance_mbps=(
+            policy.disturbance_mbps if job.disturbance_mbps is None else job.disturbance_mbps
+        ),
         window_s=job.window_ms / 1000,
         seconds=float("inf") if job.budget_ms is None else job.budget_ms / 1000,
     )

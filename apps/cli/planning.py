@@ -41,6 +41,7 @@ _OFFLINE: Final = frozenset(
         "load",
         "max_hops",
         "paths_per_pair",
+        "disturbance_mbps",
         "weighted",
         "budget_ms",
         "window_ms",
@@ -59,6 +60,10 @@ def _rate(text: str) -> float:
     if not (math.isfinite(number) and number >= 0):
         raise click.BadParameter(f"{text} must be finite and not negative")
     return number
+
+
+def _read_rate(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    return None if value is None else _rate(value)
 
 
 def _read_positive(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
@@ -163,9 +168,15 @@ _offline_options: _Options = (
     click.option(
         "--paths-per-pair",
         type=click.IntRange(1, MOST_PATHS_PER_PAIR),
-        default=1,
-        show_default=True,
-        help="Further paths, of circuits of their own or over others, for what one can't carry.",
+        help="Instead of the configured number: further paths, of circuits of their own or over "
+        "others, for what one can't carry.",
+    ),
+    click.option(
+        "--disturbance-mbps",
+        metavar="MBPS",
+        callback=_read_rate,
+        help="Instead of the configured one: demand to be gained before a circuit that carries "
+        "some is given up.",
     ),
     click.option("--weighted", is_flag=True, help="Pairs count as served only with all they want."),
     click.option(
@@ -259,7 +270,7 @@ def _plan_offline(as_json: bool, given: AbstractSet[str], options: JsonObject) -
         )
     if not options["demand"]:
         raise click.UsageError("--fabric has no measured demand: add --demand")
-    if options["weighted"] and options["paths_per_pair"] > 1:
+    if options["weighted"] and (options["paths_per_pair"] or 1) > 1:
         raise click.UsageError(
             "--weighted serves a pair whole, on one path: leave out --paths-per-pair"
         )

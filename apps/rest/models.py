@@ -717,7 +717,7 @@ class Decisions(Document):
 
 class Explanation(Document):
     circuits: list[Circuit] = Field(description="Those that join the two racks directly.")
-    path: Path | None = Field(description="What their traffic takes; null: the electrical network.")
+    paths: list[Path] = Field(description="What their traffic takes; none: the electrical network.")
     users: list[RackPair] = Field(description="Whose paths run over `circuits`.")
     demand: list[SeenDemand] = Field(description="There and back, now.")
     reservations: list[str]

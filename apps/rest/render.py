@@ -413,7 +413,7 @@ def _seen(fabric: Fabric, many: Iterable[SeenDemand]) -> list[models.SeenDemand]
 def explanation(fabric: Fabric, found: Explanation) -> models.Explanation:
     return models.Explanation(
         circuits=circuits(fabric, found.circuits),
-        path=None if found.path is None else path(fabric, found.path, found.vlan),
+        paths=[path(fabric, one, vlan) for one, vlan in found.paths.items()],
         users=[
             models.RackPair(src=fabric.racks[one.src].name, dst=fabric.racks[one.dst].name)
             for one in found.users

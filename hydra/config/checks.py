@@ -114,6 +114,18 @@ def _check_endpoint(text: str, path: Path, log: ProblemLog) -> tuple[str, int]:
     return endpoint or ("", 0)
 
 
+def warn_of_disturbance(
+    policy: PolicySection, sparing: Collection[str], warnings: ProblemLog
+) -> None:
+    if policy.disturbance_mbps and policy.algorithm not in sparing:
+        warnings.add(
+            ("policy", "disturbance_mbps"),
+            "has no effect: {} gives up circuits that carry demand freely; choose one of {}",
+            policy.algorithm,
+            ", ".join(sorted(sparing)),
+        )
+
+
 def check_policy(
     policy: PolicySection, algorithms: Collection[str], log: ProblemLog, warnings: ProblemLog
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -48,9 +48,11 @@ def load(
     optical_drivers: Mapping[str, PlaneCheck],
     tor_drivers: Mapping[str, RackCheck],
     algorithms: Mapping[str, checks.Objection],
+    sparing: Collection[str] = (),
 ) -> Loaded:
     """Read and check ``path``; the arguments hold the names that it may use, for drivers what they
-    check of a device, and for algorithms why one can't plan for a fabric.
+    check of a device, and for algorithms why one can't plan for a fabric. ``sparing`` are those
+    that respect ``policy.disturbance_mbps``.
 
     Raises ConfigError with every problem found, each with its path and line in the file.
     """
@@ -71,6 +73,7 @@ def load(
     checks.check_drivers(document, optical_drivers, tor_drivers, log)
     if "policy" not in broken:
         checks.check_policy(document.policy, algorithms, log, warnings)
+        checks.warn_of_disturbance(document.policy, sparing, warnings)
     openflow, rest = checks.check_controller(document, log, warnings)
     expansion = expand(document, broken, log)
     addressing, vlans, parking = _check_fabric(document, broken, expansion, log, warnings)

@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 from hydra.config.patterns import suggest
 from hydra.config.source import Path
 from hydra.model import SubstrateKind
-from hydra.policy import ControllerSettings, Policy
+from hydra.policy import MOST_PATHS_PER_PAIR, ControllerSettings, Policy
 
 _POLICY: Final = Policy()
 _CONTROLLER: Final = ControllerSettings()
@@ -189,6 +189,8 @@ class PolicySection(_Section):
     )
     algorithm: Text = _POLICY.algorithm
     max_hops: Annotated[int, Field(ge=1, le=16)] = _POLICY.max_hops
+    paths_per_pair: Annotated[int, Field(ge=1, le=MOST_PATHS_PER_PAIR)] = _POLICY.paths_per_pair
+    disturbance_mbps: NotNegative = _POLICY.disturbance_mbps
     planning_budget_ms: Positive = _POLICY.planning_budget_ms
     planning_grace_ms: Positive = _POLICY.planning_grace_ms
     epoch_s: Positive = _POLICY.epoch_s

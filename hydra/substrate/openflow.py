@@ -8,7 +8,7 @@ nothing learns, and groups leave by the electrical port and to neighbours only.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -37,15 +37,18 @@ from hydra.pipeline import (
 )
 from hydra.roles import PortVlans
 from hydra.rules import (
+    BY_PORT,
     FlowRule,
+    Lane,
     account_rules,
+    circuit_rules,
     constant,
     default_rules,
     divert_rule,
     mac_as_int,
     rack_metadata,
 )
-from hydra.substrate.role import PortNames, Steering
+from hydra.substrate.role import PortNames, Steering, steering_rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +107,11 @@ class SingleHomedOpenFlow:
 
     def path_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
         rack = self.fabric.rack_by_tor_datapath[datapath]
+        yield from steering_rules(self.steer, state, rack.id)
         for path in state.topology.paths:
-            vlan = state.vlans[path]
-            if rack.id in (path.src, path.dst):
-                yield self.steer(rack.id, path, vlan, state.epoch)
-            elif path.hops > 1:
-                yield from self.relays(path, vlan, state.epoch).get(datapath, ())
+            if path.hops > 1 and rack.id not in (path.src, path.dst):
+                relays = self.relays(path, state.vlans[path], state.epoch)
+                yield from relays.get(datapath, ())
 
     def _ingress_rules(self, rack: Rack) -> Iterator[FlowRule]:
         places = range(len(rack.servers))
@@ -129,6 +131,8 @@ class SingleHomedOpenFlow:
             RuleKind.TOR_ELECTRICAL_GROUP,
             RuleKind.TOR_ELECTRICAL_DROP,
             RuleKind.TOR_GROUP,
+            RuleKind.TOR_MARKED_V4,
+            RuleKind.TOR_MARKED_V6,
             RuleKind.TOR_V4,
             RuleKind.TOR_V6,
             RuleKind.TOR_OTHER,
@@ -141,15 +145,11 @@ class SingleHomedOpenFlow:
     def divert(self, to: RackId, epoch: int) -> FlowRule:
         return divert_rule(to, epoch)
 
-    def steer(self, rack: RackId, path: Path, vlan: VlanId, epoch: int) -> FlowRule:
-        metadata = rack_metadata(path.dst if rack == path.src else path.src)
-        kind = RuleKind.TOR_CIRCUIT
-        return FlowRule(
-            kind, (metadata, vlan, self._entry(rack, path)), cookie(kind, epoch, metadata)
-        )
-
-    def unsteer(self, to: RackId) -> FlowRule:
-        return FlowRule(RuleKind.TOR_CIRCUIT, (rack_metadata(to), 0, 0))
+    def steer(
+        self, rack: RackId, to: RackId, lanes: Sequence[Lane], epoch: int
+    ) -> Sequence[FlowRule]:
+        ways = [(label, self._entry(rack, path)) for path, label in lanes]
+        return circuit_rules(BY_PORT, to, ways, epoch)
 
     def for_server(self, rule: FlowRule, server: Server) -> FlowRule:
         kind = FOR_ONE_SERVER[rule.kind]

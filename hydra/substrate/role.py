@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from hydra.model import (
     VlanId,
 )
 from hydra.roles import PortVlans
-from hydra.rules import FlowRule
+from hydra.rules import FlowRule, Lane, in_lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,12 @@ class Substrate(Protocol):
     def divert(self, to: RackId, epoch: int) -> FlowRule:
         """At a steering switch: all that its rack sends to another goes electrical."""
 
-    def steer(self, rack: RackId, path: Path, vlan: VlanId, epoch: int) -> FlowRule:
-        """At a steering switch of ``rack``: what it sends to the other end takes ``path``."""
-
-    def unsteer(self, to: RackId) -> FlowRule:
-        """What any :meth:`steer` towards ``to`` has in common: remove it, and that one is gone."""
+    def steer(
+        self, rack: RackId, to: RackId, lanes: Sequence[Lane], epoch: int
+    ) -> Sequence[FlowRule]:
+        """At a steering switch of ``rack``: each flow to another takes one of ``lanes``, which
+        stand in the same order at both ends (:func:`hydra.rules.in_lanes`). Without any, none.
+        """
 
     def for_server(self, rule: FlowRule, server: Server) -> FlowRule:
         """``rule`` of a vswitch, as the switch that steers for ``server`` holds it for that one."""
@@ -125,3 +126,17 @@ class Substrate(Protocol):
 
     def electrical_mbps(self, rack: Rack) -> float:
         """Between a rack and the electrical network, in each direction."""
+
+
+def steering_rules(
+    steer: Callable[[RackId, RackId, Sequence[Lane], int], Sequence[FlowRule]],
+    state: NetworkState,
+    rack: RackId,
+) -> Iterator[FlowRule]:
+    """What a switch that steers for ``rack`` holds for the paths that begin or end there.
+
+    ``steer`` is the substrate's (:meth:`Substrate.steer`).
+    """
+    mine = (path for path in state.topology.paths if rack in (path.src, path.dst))
+    for (low, high), lanes in in_lanes(mine, state.vlans).items():
+        yield from steer(rack, high if rack == low else low, lanes, state.epoch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,9 +21,10 @@ from hydra.model import (
 from hydra.pipeline import Port, RuleKind
 from hydra.roles import PortVlans
 from hydra.rules import (
+    BY_UPLINK,
     FlowRule,
+    Lane,
     account_rules,
-    circuit_rule,
     circuit_rules,
     constant,
     default_rules,
@@ -32,7 +33,7 @@ from hydra.rules import (
     own_rack_rules,
     uplink_exceptions,
 )
-from hydra.substrate.role import PortNames, Steering
+from hydra.substrate.role import PortNames, Steering, steering_rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class _TaggingServers:
         return PortNames(vswitch.host_port, vswitch.optical_port, vswitch.electrical_port)
 
     def path_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
-        yield from circuit_rules(state, self.fabric.server_by_datapath[datapath])
+        yield from steering_rules(self.steer, state, self.fabric.server_by_datapath[datapath].rack)
 
     def tor_rules(self) -> Iterator[FlowRule]:
         yield constant(RuleKind.TOR_NORMAL)
@@ -71,11 +72,10 @@ class _TaggingServers:
     def divert(self, to: RackId, epoch: int) -> FlowRule:
         return divert_rule(to, epoch)
 
-    def steer(self, rack: RackId, path: Path, vlan: VlanId, epoch: int) -> FlowRule:
-        return circuit_rule(path.dst if rack == path.src else path.src, vlan, epoch)
-
-    def unsteer(self, to: RackId) -> FlowRule:
-        return circuit_rule(to, VlanId(1), 0)
+    def steer(
+        self, _rack: RackId, to: RackId, lanes: Sequence[Lane], epoch: int
+    ) -> Sequence[FlowRule]:
+        return circuit_rules(BY_UPLINK, to, [(vlan,) for _, vlan in lanes], epoch)
 
     def for_server(self, rule: FlowRule, _server: Server) -> FlowRule:
         return rule

@@ -191,6 +191,7 @@ class Netconfd:
                 stderr=output,
                 stdin=subprocess.DEVNULL,
                 env=self._environment,
+                cwd=self._directory,
             )
         self._processes.append(process)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 
 import pytest
@@ -34,8 +34,10 @@ from hydra.pipeline import (
     COOKIE_TAG,
     COOKIE_TAG_MASK,
     SHAPES,
+    Action,
     Arg,
     Output,
+    PickPath,
     Port,
     PushVlan,
     RuleKind,
@@ -47,11 +49,14 @@ from hydra.pipeline import (
     wired_port,
 )
 from hydra.rules import (
+    BY_PORT,
+    BY_UPLINK,
     FlowRule,
     Install,
     Remove,
     RemoveByCookie,
     circuit_rule,
+    circuit_rules,
     divert_rule,
     emulated_rules,
     match_key,
@@ -100,6 +105,7 @@ def rules_of_a_vswitch(fabric: Fabric) -> list[FlowRule]:
         *SingleHomedVlan(fabric).server_rules(server),
         *(divert_rule(RackId(rack), 3) for rack in (1, 2)),
         *(circuit_rule(RackId(rack), VlanId(100 + rack), 3) for rack in (1, 2, 3)),
+        *circuit_rules(BY_UPLINK, RackId(4), [(104,), (204,), (304,)], 3),
         *emulated_rules(20, VlanId(4094), 3),
         *DualHomedVlan(fabric).tor_rules(),
         *reservation_rules(fabric, server, METER),
@@ -117,7 +123,8 @@ def rules_of_a_tor() -> list[FlowRule]:
     datapath = fabric.racks[0].tor.datapath_id
     assert datapath is not None
     tor = SingleHomedOpenFlow(fabric)
-    return [*tor.rules(datapath, state, ()), tor.divert(RackId(2), 3)]
+    several = circuit_rules(BY_PORT, RackId(3), [(103, wired_port(0)), (203, wired_port(1))], 3)
+    return [*tor.rules(datapath, state, ()), tor.divert(RackId(2), 3), *several]
 
 
 @pytest.fixture(params=["vswitch", "tor"])
@@ -142,6 +149,22 @@ def human(name: str, value: int) -> str:
     return hex(value)
 
 
+def action_in_words(action: Action, number: Callable[[int | Arg], int]) -> str:
+    if isinstance(action, Output):
+        return f"output:{NAMES[number(action.port)]}"
+    if isinstance(action, ToController):
+        return "CONTROLLER:65535"
+    if isinstance(action, SetDscp):
+        return f"set_field:{action.codepoint}->ip_dscp"
+    if isinstance(action, PushVlan):
+        tag = number(action.vlan) | 0x1000
+        return f"push_vlan:0x8100,set_field:{tag}->vlan_vid"
+    if isinstance(action, PickPath):
+        links = number(action.last) + 1
+        return f"multipath(symmetric_l3l4,0,hrw,{links},0,NXM_NX_REG0[])"
+    return "pop_vlan"
+
+
 def in_words(rule: FlowRule) -> str:
     """The rule in the syntax of ovs-ofctl, written from its shape alone."""
     shape = SHAPES[rule.kind]
@@ -163,18 +186,7 @@ def in_words(rule: FlowRule) -> str:
             name = {"ipv4_src": "ip_src", "ipv4_dst": "ip_dst"}.get(field.name, field.name)
             words.append(f"{name}={human(field.name, value)}{tail}")
     actions = [] if shape.meter is None else [f"meter:{number(shape.meter)}"]
-    for action in shape.actions:
-        if isinstance(action, Output):
-            actions.append(f"output:{NAMES[number(action.port)]}")
-        elif isinstance(action, ToController):
-            actions.append("CONTROLLER:65535")
-        elif isinstance(action, SetDscp):
-            actions.append(f"set_field:{action.codepoint}->ip_dscp")
-        elif isinstance(action, PushVlan):
-            tag = number(action.vlan) | 0x1000
-            actions.append(f"push_vlan:0x8100,set_field:{tag}->vlan_vid")
-        else:
-            actions.append("pop_vlan")
+    actions += [action_in_words(action, number) for action in shape.actions]
     if shape.write_metadata is not None:
         actions.append(f"write_metadata:{number(shape.write_metadata):#x}")
     if shape.goto is not None:

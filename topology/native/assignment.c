@@ -10,9 +10,15 @@ enum { SWEEPS = 6, LOOKS = 2, NOBODY = -1 };
 /* Skewed are those that leave more rows free than this, and one in MANY. */
 enum { FEW = 32, MANY = 8 };
 
+/* Columns that are remembered of each row. */
+enum { LISTED = 3 };
+
+/* Columns whose gains are compared at once. */
+enum { BLOCK = 8 };
+
 /* Of the auction: its bids start at a part of the largest weight, and get finer, level by level. */
 static const double FIRST_BID = 0.25, LAST_BID = 1e-9;
-enum { FINER = 12, BIDS_PER_ROW = 12 };
+enum { FINER = 4, BIDS_PER_ROW = 4 };
 
 typedef struct {
     int32_t n;
@@ -25,28 +31,88 @@ typedef struct {
        columns: settled ones, then those at the least loss, then the rest */
     double *loss;
     int32_t *via, *order;
+    /* of each row: the columns that gained it most when all were looked at, and what the best of
+       the others gained: no more by now, since prices only rise */
+    int32_t *shortlist;
+    double *beyond;
 } Search;
 
-/* The column that gains a row most, and by how much more than any other. */
-static int32_t best_column(const Search *s, int32_t row, double *ahead)
+/* The first of the columns that gain a row most, and by how much more than any other; -1 if one
+   that is not on the row's shortlist may gain it as much. */
+static int32_t best_listed(const Search *s, int32_t row, double *ahead)
 {
     const double *weight = s->weight + (int64_t)row * s->n;
+    const int32_t *listed = s->shortlist + (int64_t)row * LISTED;
     double best = -INFINITY, second = -INFINITY;
-    int32_t column = 0;
-    for (int32_t j = 0; j < s->n; j++) {
+    int32_t column = NOBODY;
+    for (int32_t k = 0; k < LISTED && k < s->n; k++) {
+        int32_t j = listed[k];
         double gain = weight[j] - s->price[j];
-        if (gain > second) {
-            if (gain > best) {
-                second = best;
-                best = gain;
-                column = j;
-            } else {
-                second = gain;
-            }
+        if (gain > best || (gain == best && j < column)) {
+            second = best;
+            best = gain;
+            column = j;
+        } else if (gain > second) {
+            second = gain;
         }
     }
     *ahead = s->n > 1 ? best - second : 0;
-    return column;
+    return best > s->beyond[row] && second >= s->beyond[row] ? column : NOBODY;
+}
+
+/* The largest of BLOCK gains, without a branch. */
+static double most(const double *weight, const double *price)
+{
+    double gain[BLOCK];
+    for (int32_t k = 0; k < BLOCK; k++)
+        gain[k] = weight[k] - price[k];
+    for (int32_t half = BLOCK / 2; half > 0; half /= 2)
+        for (int32_t k = 0; k < half; k++)
+            gain[k] = gain[k] > gain[k + half] ? gain[k] : gain[k + half];
+    return gain[0];
+}
+
+/* Puts a column into a shortlist, and the gain that falls out of it behind its end. */
+static void enter(int32_t column, double gain, int32_t *columns, double *gains)
+{
+    int32_t k = LISTED;
+    if (gain <= gains[k])
+        return;
+    for (; k > 0 && gains[k - 1] < gain; k--) {
+        gains[k] = gains[k - 1];
+        columns[k] = columns[k - 1];
+    }
+    gains[k] = gain;
+    columns[k] = column;
+}
+
+/* The same from a look at all columns, which makes the row's shortlist; the first of equal ones
+   come first. */
+static int32_t list_best(Search *s, int32_t row, double *ahead)
+{
+    const double *weight = s->weight + (int64_t)row * s->n;
+    double gains[LISTED + 1];
+    int32_t columns[LISTED + 1] = {0};
+    for (int32_t k = 0; k <= LISTED; k++)
+        gains[k] = -INFINITY;
+    for (int32_t first = 0; first < s->n; first += BLOCK) {
+        int32_t size = s->n - first < BLOCK ? s->n - first : BLOCK;
+        if (size == BLOCK && most(weight + first, s->price + first) <= gains[LISTED])
+            continue;
+        for (int32_t j = first; j < first + size; j++)
+            enter(j, weight[j] - s->price[j], columns, gains);
+    }
+    memcpy(s->shortlist + (int64_t)row * LISTED, columns, LISTED * sizeof *columns);
+    s->beyond[row] = gains[LISTED];
+    *ahead = s->n > 1 ? gains[0] - gains[1] : 0;
+    return columns[0];
+}
+
+/* The first of the columns that gain a row most, and by how much more than any other. */
+static int32_t best_column(Search *s, int32_t row, double *ahead)
+{
+    int32_t column = best_listed(s, row, ahead);
+    return column != NOBODY ? column : list_best(s, row, ahead);
 }
 
 /* Augmenting row reduction: a free row takes its best column and raises the price to where its
@@ -199,11 +265,13 @@ static void augment(Search *s, int32_t start)
 int assign_rows(int32_t n, const double *weight, double *price, int32_t *column_of)
 {
     size_t size = (size_t)n + 1;
-    int32_t *rooms = malloc(4 * size * sizeof *rooms);
-    double *loss = malloc(size * sizeof *loss);
-    if (rooms && loss) {
+    int32_t *rooms = calloc((4 + LISTED) * size, sizeof *rooms);
+    double *losses = malloc(2 * size * sizeof *losses);
+    if (rooms && losses) {
         Search s = {n, weight, price, column_of, rooms, rooms + size, n,
-                    loss, rooms + 2 * size, rooms + 3 * size};
+                    losses, rooms + 2 * size, rooms + 3 * size, rooms + 4 * size, losses + size};
+        for (int32_t i = 0; i < n; i++)
+            s.beyond[i] = INFINITY; /* not looked at yet */
         set_all_free(&s);
         for (int i = 0; i < LOOKS; i++)
             sweep(&s);
@@ -214,8 +282,8 @@ int assign_rows(int32_t n, const double *weight, double *price, int32_t *column_
         for (int32_t i = 0; i < s.n_free; i++)
             augment(&s, s.free[i]);
     }
-    int failed = !rooms || !loss;
+    int failed = !rooms || !losses;
     free(rooms);
-    free(loss);
+    free(losses);
     return failed ? -1 : 0;
 }

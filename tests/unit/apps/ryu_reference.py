@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from apps.framework import ofproto_v1_3, ofproto_v1_3_parser
 from apps.openflow import SwitchPorts
 from hydra.pipeline import (
+    PATH_REGISTER,
     SHAPES,
+    Action,
     Arg,
     Output,
+    PickPath,
     Port,
     PushVlan,
     SetDscp,
@@ -23,7 +26,11 @@ from hydra.pipeline import (
 from hydra.rules import FlowRule
 
 # isort: split
-from ryu.ofproto import ofproto_parser, ofproto_protocol  # once apps.framework has prepared it
+from ryu.ofproto import (
+    nicira_ext,
+    ofproto_parser,
+    ofproto_protocol,
+)  # once apps.framework has prepared it
 
 DATAPATH = ofproto_protocol.ProtocolDesc(version=4)
 
@@ -63,6 +70,38 @@ def _human(name: str, value: int) -> int | str:
     return value
 
 
+def _actions(
+    action: Action,
+    number: Callable[[int | Arg], int],
+    ports: SwitchPorts,
+    real: Mapping[int, int],
+) -> Iterator[Any]:
+    parser, proto = ofproto_v1_3_parser, ofproto_v1_3
+    if isinstance(action, Output):
+        port = number(action.port)
+        for one in ports.servers if port == Port.SERVERS else (real[port],):
+            yield parser.OFPActionOutput(one, 0)
+    elif isinstance(action, ToController):
+        yield parser.OFPActionOutput(proto.OFPP_CONTROLLER, proto.OFPCML_NO_BUFFER)
+    elif isinstance(action, PushVlan):
+        yield parser.OFPActionPushVlan(0x8100)
+        yield parser.OFPActionSetField(vlan_vid=number(action.vlan) | proto.OFPVID_PRESENT)
+    elif isinstance(action, SetDscp):
+        yield parser.OFPActionSetField(ip_dscp=action.codepoint)
+    elif isinstance(action, PickPath):
+        yield parser.NXActionMultipath(
+            fields=2,  # NX_HASH_FIELDS_SYMMETRIC_L3L4, newer than Ryu
+            basis=0,
+            algorithm=nicira_ext.NX_MP_ALG_HRW,
+            max_link=number(action.last),
+            arg=0,
+            ofs_nbits=nicira_ext.ofs_nbits(0, 31),
+            dst=PATH_REGISTER,
+        )
+    else:
+        yield parser.OFPActionPopVlan()
+
+
 def flow_mod(rule: FlowRule, ports: SwitchPorts, command: int) -> Any:
     """The same rule built from Ryu's own classes and serialised by them."""
     shape, parser, proto = SHAPES[rule.kind], ofproto_v1_3_parser, ofproto_v1_3
@@ -85,21 +124,7 @@ def flow_mod(rule: FlowRule, ports: SwitchPorts, command: int) -> Any:
             value = real[number(field.value)]
         mask = None if field.mask is None else _human(field.name, number(field.mask))
         fields[field.name] = value if mask is None else (value, mask)
-    actions: list[Any] = []
-    for action in shape.actions:
-        if isinstance(action, Output):
-            port = number(action.port)
-            every = ports.servers if port == Port.SERVERS else (real[port],)
-            actions += [parser.OFPActionOutput(one, 0) for one in every]
-        elif isinstance(action, ToController):
-            actions.append(parser.OFPActionOutput(proto.OFPP_CONTROLLER, proto.OFPCML_NO_BUFFER))
-        elif isinstance(action, PushVlan):
-            vid = number(action.vlan) | proto.OFPVID_PRESENT
-            actions += [parser.OFPActionPushVlan(0x8100), parser.OFPActionSetField(vlan_vid=vid)]
-        elif isinstance(action, SetDscp):
-            actions.append(parser.OFPActionSetField(ip_dscp=action.codepoint))
-        else:
-            actions.append(parser.OFPActionPopVlan())
+    actions = [one for action in shape.actions for one in _actions(action, number, ports, real)]
     instructions: list[Any] = []
     if shape.meter is not None:
         instructions.append(parser.OFPInstructionMeter(number(shape.meter)))

@@ -33,7 +33,7 @@ def step(rounds, sharing, report, state):
     if request is None:
         return state
     paths = paths_by_pair(state)
-    pins = [Pin(*pair, paths[pair], 0.0, ()) for pair in request.hold if pair in paths]
+    pins = [Pin(*pair, path, 0.0, ()) for pair in request.hold for path in paths.get(pair, ())]
     wanted = request.demand if request.weights is None else request.weights
     after = PLANNING.for_demand(state, request, wanted, pins, ())
     rounds.begun(sharing, after)

@@ -11,7 +11,7 @@ def test_a_circuit_is_explained_in_words(call):
 def test_a_program_gets_the_facts(call):
     document = json.loads(call("explain", "circuit", "r1", "r2", "--json").stdout)
     assert document["decisions"][0]["proposal"]["algorithm"] == "hydra-bfs"
-    assert document["path"] is None
+    assert document["paths"] == []
 
 
 def test_a_rack_that_is_not_there(call):

@@ -164,6 +164,16 @@ def test_several_paths_of_a_pair_are_shown_checked_and_explained(run):
     assert len({p["vlan"] for p in document["paths"]}) == document["vlans"] == 3
 
 
+def test_what_the_configuration_says_of_several_paths_holds_unless_told_otherwise(run, tmp_path):
+    document = yaml.safe_load(DEMO.read_text())
+    document.setdefault("policy", {}).update(algorithm="hydra-bfs+", paths_per_pair=2)
+    configured = tmp_path / "fabric.yaml"
+    configured.write_text(yaml.safe_dump(document))
+    arguments = ("plan", "--fabric", str(configured), "--demand", "r1:r2=180", "--json")
+    assert len(json.loads(run(*arguments).stdout)["paths"]) == 2
+    assert len(json.loads(run(*arguments, "--paths-per-pair", "1").stdout)["paths"]) == 1
+
+
 def test_a_plan_starts_from_what_stands(run, tmp_path):
     now = tmp_path / "now.json"
     arguments = ("plan", "--fabric", "4x2@100", "--check", "--demand")
@@ -176,6 +186,11 @@ def test_a_plan_starts_from_what_stands(run, tmp_path):
     assert "1 (+1 -2)" in moved.stdout, moved.output
     kept = run(*arguments, "r1:r3=60", "--current", str(now), "--algorithm", "static")
     assert "2 (+0 -0)" in kept.stdout, kept.output
+    crowd = (*arguments, "r1:r2=80", "--demand", "r1:r3=100", "--use-plane", "p1", "--current")
+    moved = run(*crowd, str(now))
+    assert "1 (+1 -2)" in moved.stdout, moved.output
+    cautious = run(*crowd, str(now), "--disturbance-mbps", "60")
+    assert "1 (+0 -1)" in cautious.stdout, cautious.output
     partial = run(*arguments, "r1:r3=60", "--current", str(now), "--plane", "p2", "--json")
     assert json.loads(partial.stdout)["disconnect"] == 0
 

@@ -5,7 +5,9 @@ from dataclasses import fields
 from ipaddress import IPv4Interface
 
 import pytest
+import yaml
 
+from apps.configuration import load_configuration
 from hydra.config import schema
 from hydra.errors import ConfigError
 from hydra.model import Addressing
@@ -254,6 +256,20 @@ def test_periodic_mode_without_polling_is_mentioned(demo, load_data):
     demo["policy"] = {"mode": "periodic", "poll_interval_s": 0}
     (warning,) = load_data(demo).warnings
     assert warning.path == "policy.poll_interval_s"
+
+
+def test_a_disturbance_cost_that_the_algorithm_does_not_heed_is_mentioned(demo, tmp_path):
+    path = tmp_path / "fabric.yaml"
+    said = {}
+    for algorithm in ("hydra-bfs", "hydra-bfs+", "edmonds"):
+        demo["policy"] = {"algorithm": algorithm, "disturbance_mbps": 20}
+        path.write_text(yaml.safe_dump(demo))
+        said[algorithm] = [warning.message for warning in load_configuration(path).warnings]
+    assert said.pop("hydra-bfs") == [
+        "has no effect: hydra-bfs gives up circuits that carry demand freely; "
+        "choose one of edmonds, edmonds-perfect, hydra-bfs+, static"
+    ]
+    assert not any(said.values())
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost", "127.9.9.9"])

@@ -208,3 +208,9 @@ def test_a_spine_has_no_electrical_port(single, problems_of):
         "racks[1].tor.electrical_port",
         "does not belong here: a spine only joins circuits",
     ) in (found(problems_of(single)))
+
+
+@pytest.mark.parametrize("wrong", [0, 9, "two"])
+def test_how_many_paths_there_may_be(single, problems_of, wrong):
+    single.setdefault("policy", {})["paths_per_pair"] = wrong
+    assert [problem.path for problem in problems_of(single)] == ["policy.paths_per_pair"]

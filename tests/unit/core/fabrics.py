@@ -158,6 +158,13 @@ def path_of(fabric: Fabric, src: int, dst: int, *circuits: Circuit) -> Path:
     return Path(RackId(src), RackId(dst), circuits or (circuit_between(fabric, src, dst),))
 
 
+def parallel_paths(fabric: Fabric) -> tuple[Path, ...]:
+    """Racks 0 and 1, joined by a circuit on each plane."""
+    return tuple(
+        path_of(fabric, 0, 1, circuit_between(fabric, 0, 1, plane.id)) for plane in fabric.planes
+    )
+
+
 def topology_of(*paths: Path) -> Topology:
     return Topology(frozenset(c for p in paths for c in p.circuits), tuple(sorted(paths)))
 
@@ -220,16 +227,17 @@ def random_topology(fabric: Fabric, current: Topology, rng: random.Random) -> To
     stay = rng.choice((0.0, 0.5, 0.8))
     kept = {circuit for circuit in sorted(current.circuits) if rng.random() < stay}
     circuits = _random_circuits(fabric, rng, kept)
-    old = {(path.src, path.dst): path for path in current.paths}
-    paths = []
+    paths = {
+        path for path in current.paths if circuits.issuperset(path.circuits) and rng.random() < 0.7
+    }
+    joined = {(path.src, path.dst) for path in paths}
     for src in range(len(fabric.racks)):
         for dst in range(src + 1, len(fabric.racks)):
-            before = old.get((RackId(src), RackId(dst)))
-            if before and circuits.issuperset(before.circuits) and rng.random() < 0.7:
-                paths.append(before)
-            elif rng.random() < 0.7:
+            more = 0.2 if (src, dst) in joined else 0.7
+            while rng.random() < more:
                 path = _random_path(fabric, rng, circuits, src, dst, hops=3)
-                paths += [path] if path else []
+                paths |= {path} if path else set()
+                more = 0.2
     return Topology(frozenset(circuits), tuple(sorted(paths)))
 
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 from hydra.model import Server
 from hydra.pipeline import (
+    PATH_REGISTER,
     SHAPES,
     Arg,
     Field,
     Output,
+    PickPath,
     PopVlan,
     Port,
     PushVlan,
@@ -70,10 +72,10 @@ def forward(
         return Port.OPTICAL if one_uplink and number == Port.ELECTRICAL else number
 
     out: list[Emitted] = []
-    metadata = 0
+    metadata = path = 0
     table: Table | None = Table.INGRESS
     while table is not None:
-        known = {**sent.fields, "metadata": metadata, "in_port": port(in_port)}
+        known = {**sent.fields, "metadata": metadata, PATH_REGISTER: path, "in_port": port(in_port)}
         rule = _best(rules, table, replace(sent, fields=known), port)
         if rule is None:
             return out
@@ -97,6 +99,8 @@ def forward(
             elif isinstance(action, SetDscp):
                 assert sent.fields["eth_type"] in {IPV4, IPV6}, "no IP packet to mark"
                 sent = replace(sent, fields={**sent.fields, "ip_dscp": action.codepoint})
+            elif isinstance(action, PickPath):
+                path = sent.fields["flow"] % (_number(action.last, rule) + 1)
             else:
                 out.append((CONTROLLER, sent.vlan))
         if shape.write_metadata is not None:

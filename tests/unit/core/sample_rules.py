@@ -11,6 +11,7 @@ from hydra.substrate import substrate_of
 from tests.unit.core.fabrics import (
     circuit_between,
     openflow_only,
+    parallel_paths,
     path_of,
     single_homed,
     state_of,
@@ -20,12 +21,13 @@ from tests.unit.core.fabrics import (
 def every_rule(fabric: Fabric) -> Iterator[FlowRule]:
     """At least one rule of every kind that switches hold; many are the same on several."""
     one, other = circuit_between(fabric, 0, 1), circuit_between(fabric, 1, 2, 1)
-    relayed = path_of(fabric, 0, 2, one, other)
+    relayed = path_of(fabric, 0, 1), path_of(fabric, 0, 2, one, other)
     for kind in (fabric, single_homed(fabric), openflow_only(fabric)):
-        state = state_of(kind, NetworkState(), path_of(fabric, 0, 1), relayed)
         substrate = substrate_of(kind)
-        for datapath in substrate.owned():
-            yield from substrate.rules(datapath, state, {"h11", "h31"})
+        for paths in (relayed, parallel_paths(fabric)):
+            state = state_of(kind, NetworkState(), *paths)
+            for datapath in substrate.owned():
+                yield from substrate.rules(datapath, state, {"h11", "h31"})
         yield from substrate.tor_rules()
         first = kind.servers[0]
         for rule in reservation_rules(kind, first, 5):

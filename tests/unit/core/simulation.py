@@ -48,6 +48,8 @@ from hydra.plan import port_trunks
 from hydra.reconcile import stray_mirrors
 from hydra.roles import PortVlans
 from hydra.rules import (
+    BY_PORT,
+    BY_UPLINK,
     FlowRule,
     Install,
     Remove,
@@ -145,17 +147,20 @@ class Network:
             return set()
         datapath = self.switch_of[server.name].datapath
         tables = (self.tables[datapath], *self._cached(datapath))
-        found = (self._sends(to, table) for table in tables)
-        return {way for way in found if way is not None}
+        return set().union(*(self._sends(to, table) for table in tables))
 
-    def _sends(self, to: RackId, table: Mapping[object, FlowRule]) -> Way | None:
-        metadata = (rack_metadata(to),)
-        if (RuleKind.DIVERT, metadata) in table:
-            return None
-        rule = table.get((RuleKind.CIRCUIT, metadata)) or table.get(
-            (RuleKind.TOR_CIRCUIT, metadata)
-        )
-        return None if rule is None else (VlanId(rule.args[1]), (*rule.args, Port.OPTICAL)[2])
+    def _sends(self, to: RackId, table: Mapping[object, FlowRule]) -> set[Way]:
+        metadata = rack_metadata(to)
+        if (RuleKind.DIVERT, (metadata,)) in table:
+            return set()
+        kinds = BY_UPLINK if self.substrate.retags else BY_PORT
+        spread = table.get((RuleKind.SPREAD, (metadata,)))
+        if spread is None:
+            alone = table.get((kinds.alone, (metadata,)))
+            return set() if alone is None else {_way(*alone.args[1:])}
+        numbers = range(spread.args[1] + 1)
+        rules = (table[kinds.one_of_several, (metadata, number)] for number in numbers)
+        return {_way(*rule.args[2:]) for rule in rules}
 
     def arrives(self, way: Way, here: RackId, there: RackId) -> bool:
         """Whether what a rack sends in this way reaches another, and answers can come back."""
@@ -512,6 +517,10 @@ class Network:
         }
         for kind, args in sorted(wanted ^ held, key=str):
             yield FlowRule(kind, args)
+
+
+def _way(vlan: int, port: int = Port.OPTICAL) -> Way:
+    return VlanId(vlan), port
 
 
 def root(tree: dict[RackId, RackId], rack: RackId) -> RackId:

@@ -12,7 +12,8 @@ import pytest
 
 from hydra.executor import Execution
 from hydra.lifecycle import ReconfigurationState
-from hydra.plan import diff
+from hydra.model import SubstrateKind
+from hydra.plan import diff, paths_by_pair
 from hydra.policy import DrainPolicy, Policy
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
 from tests.unit.core.seeds import chunks, hold
@@ -65,6 +66,12 @@ def test_the_seeds_reach_every_corner():
     }
     assert any(execution.plan.connect_last for execution in executions)
     assert any(execution.uncertain_planes for execution in executions)
+    several = {
+        execution.fabric.substrate
+        for execution in executions
+        if any(len(paths) > 1 for paths in paths_by_pair(execution.result).values())
+    }
+    assert several == set(SubstrateKind)
     reasons = " ".join(e.reason + " ".join(e.failures.values()) for e in executions)
     for words in (
         "did not confirm its divert",

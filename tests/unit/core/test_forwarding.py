@@ -6,7 +6,13 @@ from hydra.classes import Connection, class_rules
 from hydra.model import NetworkState, RackId
 from hydra.pipeline import ANNOUNCE_ETHERTYPE, PROBE_ETHERTYPE, Port
 from hydra.substrate import substrate_of
-from tests.unit.core.fabrics import path_of, single_homed, small_fabric, state_of
+from tests.unit.core.fabrics import (
+    parallel_paths,
+    path_of,
+    single_homed,
+    small_fabric,
+    state_of,
+)
 from tests.unit.core.packets import ARP, CONTROLLER, IPV4, IPV6, forward, packet
 
 DUAL = small_fabric(racks=3, planes=2, servers=2)
@@ -49,6 +55,21 @@ def test_a_rack_with_a_circuit_is_reached_tagged_and_others_electrically(vswitch
     to_h21, to_h31 = (packet(vswitch.servers[to], eth_type) for to in (H21, H31))
     assert vswitch.sends(to_h21) == [(Port.OPTICAL, VLAN)]
     assert vswitch.sends(to_h31) == [(vswitch.electrical, None)]
+
+
+@pytest.mark.parametrize("eth_type", [IPV4, IPV6])
+def test_flows_to_a_rack_with_several_paths_are_spread_over_them(vswitch, eth_type):
+    paths = parallel_paths(DUAL)
+    state = state_of(DUAL, NetworkState(), *paths)
+    vlans = sorted(state.vlans.values())
+    vswitch.state = state
+    vswitch.rules = vswitch.held()
+    to_h21 = [packet(vswitch.servers[H21], eth_type, flow=flow) for flow in range(4)]
+    assert [vswitch.sends(sent) for sent in to_h21] == [
+        [(Port.OPTICAL, vlans[flow % 2])] for flow in range(4)
+    ]
+    vswitch.rules.append(vswitch.substrate.divert(RackId(1), 7))
+    assert vswitch.sends(to_h21[0]) == [(vswitch.electrical, None)]
 
 
 @pytest.mark.parametrize("eth_type", [IPV4, IPV6])

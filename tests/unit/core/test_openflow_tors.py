@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -15,7 +16,7 @@ from hydra.pipeline import (
     server_port,
     wired_port,
 )
-from hydra.rules import match_key
+from hydra.rules import in_lanes, match_key
 from hydra.substrate import substrate_of
 from tests.unit.core.fabrics import (
     circuit_between,
@@ -83,25 +84,26 @@ def along(fabric, path, src):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_every_server_reaches_every_other_along_the_path_of_their_racks(seed):
+def test_every_server_reaches_every_other_along_the_paths_of_their_racks(seed):
     rng = random.Random(seed)
     fabric = openflow_only(small_fabric(rng.randint(2, 6), rng.randint(1, 3), rng.choice((1, 2))))
     state = random_state(fabric, first_state(fabric, rng), rng)
     tors = Tors(fabric, state)
-    paths = {(p.src, p.dst): p for p in state.topology.paths}
+    lanes = in_lanes(state.topology.paths, state.vlans)
     for src in fabric.servers:
         for dst in fabric.servers:
             if src.rack == dst.rack:
                 continue
-            path = paths.get((min(src.rack, dst.rack), max(src.rack, dst.rack)))
+            its = lanes.get((min(src.rack, dst.rack), max(src.rack, dst.rack)), ())
             in_port = server_port(place_of(fabric, src))
-            for eth_type in (IPV4, IPV6):
-                end, left_by = tors.follow(src.rack, packet(dst, eth_type), in_port)
-                if path is None:
-                    assert (end, left_by) == ((src.rack, Port.ELECTRICAL, None), [])
-                else:
+            for eth_type, flow in product((IPV4, IPV6), range(len(its) or 1)):
+                end, left_by = tors.follow(src.rack, packet(dst, eth_type, flow=flow), in_port)
+                if its:
+                    path, _ = its[flow]
                     assert end == (dst.rack, server_port(place_of(fabric, dst)), None)
                     assert left_by == along(fabric, path, src.rack)
+                else:
+                    assert (end, left_by) == ((src.rack, Port.ELECTRICAL, None), [])
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -118,6 +118,30 @@ def test_those_that_pass_through_are_held_too():
     assert Claim("h21", R3) not in holding.routes
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_best_effort_counts_on_each_of_its_paths_and_takes_none_if_one_has_no_room(swapped):
+    """r1-r3 twice by way of r2: r1-r2 has a reservation on one path's circuit, r2-r3 on the
+    other's.
+    """
+    fabric = small_fabric(racks=3, planes=4, servers=2)
+    near = [circuit_between(fabric, 0, 1, plane) for plane in (0, 2)]
+    far = [circuit_between(fabric, 1, 2, plane) for plane in (1, 3)]
+    one, other = path_of(fabric, 0, 1, near[swapped]), path_of(fabric, 1, 2, far[not swapped])
+    both = [path_of(fabric, 0, 2, *circuits) for circuits in zip(near, far, strict=True)]
+    state = state_of(fabric, NetworkState(), one, other, *both)
+    shared = reserved("r1", "r2", booked=one)
+    holding = holdings(fabric, state, [shared, reserved("r2", "r3", name="b", booked=other)])
+    assert set(holding.routes[Claim("h11", R3)]) == {
+        (near[swapped], True),
+        (far[not swapped], True),
+    }
+    alone = reserved("r2", "r3", service=ServiceClass.GUARANTEED, name="b", booked=other)
+    holding = holdings(fabric, state, [shared, alone])
+    assert Claim("h11", R3) in holding.electrical
+    assert Claim("h11", R3) not in holding.routes
+    assert holding.routes[Claim("h11", R2, reserved=True)] == (), "it meets nobody any more"
+
+
 def test_a_reservation_by_way_of_another_rack_holds_every_circuit():
     first, second, paths = relayed()
     state = state_of(FABRIC, NetworkState(), *paths)

@@ -12,6 +12,7 @@ from hydra.pipeline import (
     SHAPES,
     Arg,
     Output,
+    PickPath,
     Port,
     PushVlan,
     RuleKind,
@@ -20,6 +21,7 @@ from hydra.pipeline import (
     cookie_subject,
 )
 from hydra.rules import (
+    BY_UPLINK,
     account_rules,
     circuit_rule,
     circuit_rules,
@@ -32,7 +34,7 @@ from hydra.rules import (
     uplink_exceptions,
 )
 from hydra.substrate import substrate_of
-from tests.unit.core.fabrics import path_of, small_fabric, state_of
+from tests.unit.core.fabrics import parallel_paths, path_of, small_fabric, state_of
 from tests.unit.core.sample_rules import every_rule
 
 FABRIC = small_fabric(racks=3, planes=2, servers=2)
@@ -41,6 +43,10 @@ SUBSTRATE = substrate_of(FABRIC)
 
 def rules_of(server, dead=()):
     return list(SUBSTRATE.rules(server.vswitch.datapath_id, NetworkState(), dead))
+
+
+def path_rules(state, server):
+    return list(SUBSTRATE.path_rules(server.vswitch.datapath_id, state))
 
 
 H11, H12, H21 = FABRIC.servers[0], FABRIC.servers[1], FABRIC.servers[2]
@@ -57,6 +63,7 @@ def arguments(kind):
     values += [shape.write_metadata, shape.meter]
     values += [action.port for action in shape.actions if isinstance(action, Output)]
     values += [action.vlan for action in shape.actions if isinstance(action, PushVlan)]
+    values += [action.last for action in shape.actions if isinstance(action, PickPath)]
     return {value.index for value in values if isinstance(value, Arg)}
 
 
@@ -161,9 +168,17 @@ def test_servers_with_dead_uplinks_are_reached_electrically():
 def test_each_end_of_a_path_has_a_rule_for_the_other():
     path = path_of(FABRIC, 0, 1)
     state = replace(state_of(FABRIC, NetworkState(), path), epoch=5)
-    assert list(circuit_rules(state, H11)) == [circuit_rule(RackId(1), VlanId(100), 5)]
-    assert list(circuit_rules(state, H21)) == [circuit_rule(RackId(0), VlanId(100), 5)]
-    assert list(circuit_rules(state, FABRIC.racks[2].servers[0])) == []
+    assert path_rules(state, H11) == [circuit_rule(RackId(1), VlanId(100), 5)]
+    assert path_rules(state, H21) == [circuit_rule(RackId(0), VlanId(100), 5)]
+    assert path_rules(state, FABRIC.racks[2].servers[0]) == []
+
+
+def test_both_ends_number_several_paths_alike():
+    state = state_of(FABRIC, NetworkState(), *parallel_paths(FABRIC))
+    for server, other in ((H11, RackId(1)), (H21, RackId(0))):
+        rules = path_rules(state, server)
+        assert rules == list(circuit_rules(BY_UPLINK, other, [(100,), (101,)], state.epoch))
+        assert len({match_key(rule) for rule in rules}) == 3
 
 
 def test_a_rack_and_its_metadata():

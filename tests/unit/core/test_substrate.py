@@ -5,12 +5,20 @@ import pytest
 from hydra.model import NetworkState, RackId, VlanId
 from hydra.pipeline import SHAPES, Port, RuleKind, Table
 from hydra.roles import PortVlans
-from hydra.rules import match_key
+from hydra.rules import in_lanes, match_key
 from hydra.substrate import substrate_of
-from tests.unit.core.fabrics import NATIVE_VLAN, path_of, single_homed, small_fabric, state_of
+from tests.unit.core.fabrics import (
+    NATIVE_VLAN,
+    openflow_only,
+    parallel_paths,
+    single_homed,
+    small_fabric,
+    state_of,
+)
 
 DUAL = small_fabric(racks=3, planes=2, servers=2)
 SINGLE = single_homed(DUAL)
+OPENFLOW = openflow_only(DUAL)
 
 
 def rules_of_h11(fabric, dead=()):
@@ -86,22 +94,26 @@ def test_vswitches_steer_what_their_rack_sends(fabric):
     assert steering == set(substrate.owned())
 
 
-@pytest.mark.parametrize("fabric", [DUAL, SINGLE])
-def test_a_switch_steers_by_path_and_diverts_by_pair(fabric):
+@pytest.mark.parametrize("fabric", [DUAL, SINGLE, OPENFLOW])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_switch_steers_by_path_and_diverts_by_pair(fabric, count):
     substrate = substrate_of(fabric)
-    state = state_of(fabric, NetworkState(), path_of(fabric, 0, 1))
-    (vlan,) = state.vlans.values()
+    state = state_of(fabric, NetworkState(), *parallel_paths(fabric)[:count])
     held = {
         switch.name: set(substrate.rules(switch.datapath, state, ()))
         for rack in fabric.racks
         for switch in substrate.steering(rack.id)
     }
-    (path,) = state.topology.paths
-    steer = substrate.steer(RackId(0), path, vlan, state.epoch)
-    assert {name for name, rules in held.items() if steer in rules} == {"h11", "h12"}
+    (lanes,) = in_lanes(state.topology.paths, state.vlans).values()
+    steer = substrate.steer(RackId(0), RackId(1), lanes, state.epoch)
+    assert len(steer) == (1 if count == 1 else 1 + count)
+    first = {switch.name for switch in substrate.steering(RackId(0))}
+    assert {name for name, rules in held.items() if rules.issuperset(steer)} == first
     assert not any(substrate.divert(RackId(1), state.epoch) in rules for rules in held.values())
-    elsewhere = substrate.steer(RackId(0), path, VlanId(1), state.epoch + 1)
-    assert match_key(elsewhere) == match_key(substrate.unsteer(RackId(1))) == match_key(steer)
+    other_ids = [(path, VlanId(vlan + 9)) for path, vlan in lanes]
+    elsewhere = substrate.steer(RackId(0), RackId(1), other_ids, state.epoch + 1)
+    assert list(map(match_key, elsewhere)) == list(map(match_key, steer))
+    assert list(substrate.steer(RackId(0), RackId(1), (), state.epoch)) == []
 
 
 def test_there_is_no_way_around_a_single_uplink():

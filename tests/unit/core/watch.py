@@ -62,7 +62,7 @@ class Watch:
         self.start = execution.plan.current
         self.diverted: set[tuple[DatapathId, RackId]] = set()
         """What vswitches have confirmed: (vswitch, destination rack)."""
-        self.passed: set[tuple[tuple[RackId, RackId], VlanId]] = set()
+        self.passed: set[tuple[Path, VlanId]] = set()
         self.carrier: set[PortId] = set()
         self.steps: list[str] = []
 
@@ -186,7 +186,7 @@ class Watch:
             if isinstance(command, ApplyRules):
                 self._learn_rules(command, outcome)
             elif isinstance(command, ProbePath) and outcome.confirmed and not outcome.value:
-                self.passed.add((pair_of(command.path), command.vlan))
+                self.passed.add((command.path, command.vlan))
             elif isinstance(command, AwaitPortsUp) and outcome.confirmed:
                 up = set(command.ports) - set(outcome.value)
                 self.carrier |= {self.network.port_named[command.rack, n].id for n in up}
@@ -215,8 +215,7 @@ class Watch:
         for path, vlan in self.execution.result.vlans.items():
             if self.start.vlans.get(path) == vlan:
                 continue
-            passed = (pair_of(path), vlan) in self.passed
-            self._demand(passed, f"{path} is in use and was not probed")
+            self._demand((path, vlan) in self.passed, f"{path} is in use and was not probed")
             for circuit in set(path.circuits) - self.start.topology.circuits:
                 lit = {circuit.a, circuit.b} <= self.carrier
                 self._demand(lit, f"{circuit} is in use without carrier")

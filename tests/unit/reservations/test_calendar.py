@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hydra.calendar import ROUNDING_MBPS, Booking, Calendar, Ground, Need, peak_mbps
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
-from tests.unit.core.fabrics import small_fabric
+from tests.unit.core.fabrics import circuit_between, path_of, small_fabric
 
 RATES = (100.0, 40.0)
 
@@ -173,6 +173,21 @@ def test_the_peak_of_what_overlaps(spans, peak):
         for number, (start, end, mbps) in enumerate(spans)
     ]
     assert peak_mbps(bookings, 2.0, 9.0) == peak
+
+
+def test_of_several_standing_paths_the_shortest_that_fits_is_taken():
+    fabric = small_fabric(racks=3, planes=4, servers=1)
+    direct = [path_of(fabric, 0, 1, circuit_between(fabric, 0, 1, plane)) for plane in (0, 1)]
+    around = path_of(
+        fabric, 0, 1, circuit_between(fabric, 0, 2, 2), circuit_between(fabric, 1, 2, 3)
+    )
+    calendar = Calendar(fabric)
+    ground = Ground(standing=(around, *direct))
+    window = calendar.window(0.0, 9.0, ground)
+    assert window.find((RackId(0), RackId(1)), Need(10.0)) == direct[0]
+    assert all(window.takes(path, Need(10.0)) for path in direct)
+    blocked = Ground(standing=tuple(direct), blocked=frozenset({direct[0].circuits[0].a}))
+    assert calendar.window(0.0, 9.0, blocked).find((RackId(0), RackId(1)), Need(10.0)) == direct[1]
 
 
 def test_standing_paths_are_shared_rather_than_cut():

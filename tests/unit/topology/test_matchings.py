@@ -83,6 +83,20 @@ def test_matchings_are_as_heavy_as_networkxs(high):
         assert (weight[partners, found.mate[partners]] > 0).all()
 
 
+def test_of_skewed_weights_too():
+    """Some nodes are left out for what others' prices are too small to tell."""
+    random = np.random.default_rng(3)
+    for _ in range(300):
+        n = int(random.integers(2, 24))
+        size = random.lognormal(0.0, 2.0, n)
+        weight = np.rint(1000 * np.outer(size, size)).astype(np.int64)
+        weight *= symmetric(random, n, 2, density=0.8)
+        found = heaviest_matching(weight)
+        graph = nx.from_numpy_array(weight)
+        oracle = sum(int(weight[a, b]) for a, b in nx.max_weight_matching(graph))
+        assert weight_of(found.mate, weight) == found.weight == found.bound == oracle
+
+
 def test_all_matchings_of_all_graphs_of_five_nodes():
     nodes = 5
     edges = list(itertools.combinations(range(nodes), 2))

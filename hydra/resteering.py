@@ -1,0 +1,39 @@
+"""What the switches that steer are told when the paths of pairs change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hydra.model import NetworkState, RackId
+from hydra.plan import Pair
+from hydra.rules import FlowRule, Install, Lane, Remove, RuleChange, in_lanes, match_key
+from hydra.substrate import Substrate
+
+_Lanes = Mapping[Pair, Sequence[Lane]]
+
+
+@dataclass(frozen=True, slots=True)
+class Resteering:
+    """From the circuit rules of one state to those of another."""
+
+    substrate: Substrate
+    before: _Lanes
+    after: _Lanes
+    epoch: int
+
+    @classmethod
+    def between(cls, substrate: Substrate, before: NetworkState, after: NetworkState) -> Resteering:
+        old, new = (in_lanes(state.topology.paths, state.vlans) for state in (before, after))
+        return cls(substrate, old, new, after.epoch)
+
+    def changes(self, rack: RackId, to: RackId) -> Iterator[RuleChange]:
+        """At a switch that steers what ``rack`` sends to another."""
+        old, new = (self._rules(lanes, rack, to) for lanes in (self.before, self.after))
+        matched = {match_key(rule) for rule in new}
+        yield from (Remove(rule) for rule in old if match_key(rule) not in matched)
+        yield from map(Install, new)
+
+    def _rules(self, lanes: _Lanes, rack: RackId, to: RackId) -> Sequence[FlowRule]:
+        its = lanes.get((min(rack, to), max(rack, to)), ())
+        return self.substrate.steer(rack, to, its, self.epoch)
