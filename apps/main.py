@@ -15,6 +15,7 @@ from apps import logs
 from apps.configuration import load_configuration
 from apps.controller import Controller
 from apps.framework import Application, OpenFlowApp, OpenFlowTls, Post, SwitchEvents
+from apps.garbage import spare_what_stays
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog, Limiter
 from apps.rest.server import RestServer, Tls
@@ -88,6 +89,7 @@ class HydraApplication:
         self._rest.start()
         signal.signal(signal.SIGHUP, lambda *_: self._controller.reload_soon())
         self._heart.start()
+        spare_what_stays()
         LOG.info("OpenFlow on %s:%s, REST on %s", *self.openflow_address, self._rest.url)
 
     def stop(self) -> None:
