@@ -22,6 +22,7 @@ from apps.framework import (
     SwitchEvents,
     give_up,
 )
+from apps.garbage import spare_what_stays
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog, Limiter
 from apps.rest.server import RestServer, Tls
@@ -96,6 +97,7 @@ class HydraApplication:
         self._rest.start()
         signal.signal(signal.SIGHUP, lambda *_: self._controller.reload_soon())
         self._heart.start()
+        spare_what_stays()
         LOG.info("OpenFlow on %s:%s, REST on %s", *self.openflow_address, self._rest.url)
 
     def stop(self) -> None:

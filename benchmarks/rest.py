@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import median
 
 from apps.configuration import load_configuration
+from apps.garbage import spare_what_stays
 from apps.ledger import Ledger
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
@@ -107,6 +108,7 @@ def server(fabric: Fabric, directory: str) -> Iterator[tuple[RestServer, list[st
     known = [reservation.id for reservation in ledger.reservations()]
     running = RestServer(create_app(LedgerService(fabric, ledger)), "127.0.0.1", 0)
     running.start()
+    spare_what_stays()
     try:
         yield running, known
     finally:

@@ -144,16 +144,9 @@ def _lower_rate(window: Window, calendar: Calendar, ask: Ask) -> Alternative | N
 def _later_start(calendar: Calendar, ask: Ask, ground: Ground) -> Alternative | None:
     """The first end of a booking from which on all of it fits, among the next few."""
     ports = {port.id for rack in ask.pair for port in calendar.fabric.ports_of(rack)}
-    near = [
-        booking
-        for port in ports
-        for circuit in calendar.circuits_at(port)
-        for booking in calendar.of_circuit(circuit)
-    ]
-    near += [booking for server in ask.servers for booking in calendar.of_server(server)]
-    ends = {b.end_unix_s for b in near if ask.start_unix_s < b.end_unix_s < float("inf")}
     length_s = ask.end_unix_s - ask.start_unix_s
-    for end_unix_s in sorted(ends)[:_LATER_STARTS_TRIED]:
+    ends = calendar.ends_after(ask.start_unix_s, ports, ask.servers, _LATER_STARTS_TRIED)
+    for end_unix_s in ends:
         later = replace(ask, start_unix_s=end_unix_s, end_unix_s=end_unix_s + length_s)
         if _fit(calendar, later, ground) is not None:
             return Alternative(ask.mbps, end_unix_s)
@@ -197,8 +190,7 @@ def _in_the_way(calendar: Calendar, window: Window, ask: Ask, ground: Ground) ->
 
 
 def _of_pair(calendar: Calendar, window: Window, pair: Pair) -> list[Booking]:
-    start, end = window.start_unix_s, window.end_unix_s
-    return [booking for booking in calendar.of_pair(pair) if booking.overlaps(start, end)]
+    return calendar.pair_meets(pair, window.start_unix_s, window.end_unix_s)
 
 
 def _describe_rack(fabric: Fabric, window: Window, rack: RackId, ground: Ground) -> str:

@@ -16,12 +16,15 @@ are half-open intervals, so one may begin in the moment in which another ends.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
 from math import inf
 from typing import Final, TypeVar
 
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
+from hydra.timetable import Timetable
 
 ROUNDING_MBPS: Final = 1e-6
 """Sums of bandwidths are compared with this slack, so that 0.1 + 0.2 fits into 0.3."""
@@ -90,17 +93,17 @@ class Calendar:
         self.ports_on: dict[PlaneId, list[PortId]] = {plane.id: [] for plane in fabric.planes}
         for port in fabric.ports:
             self.ports_on[port.plane].append(port.id)
-        self._bookings: dict[str, Booking] = {}
-        self._by_circuit: dict[Circuit, dict[str, Booking]] = {}
-        self._by_pair: dict[Pair, dict[str, Booking]] = {}
-        self._by_server: dict[str, dict[str, Booking]] = {}
+        self._bookings: Timetable[Booking] = Timetable()
+        self._by_circuit: dict[Circuit, Timetable[Booking]] = {}
+        self._by_pair: dict[Pair, Timetable[Booking]] = {}
+        self._by_server: dict[str, Timetable[Booking]] = {}
         self._circuits_at: dict[PortId, set[Circuit]] = {}
 
     def __len__(self) -> int:
         return len(self._bookings)
 
     def __iter__(self) -> Iterator[Booking]:
-        return iter(self._bookings.values())
+        return iter(self._bookings)
 
     def get(self, booking_id: str) -> Booking | None:
         return self._bookings.get(booking_id)
@@ -109,22 +112,23 @@ class Calendar:
         """Enter it, whether it fits or not; replaces one of the same id."""
         if (old := self._bookings.get(booking.id)) is not None:
             self._take_out(old)
-        self._bookings[booking.id] = booking
-        self._by_pair.setdefault((booking.path.src, booking.path.dst), {})[booking.id] = booking
+        self._bookings.add(booking)
+        self._by_pair.setdefault((booking.path.src, booking.path.dst), Timetable()).add(booking)
         for circuit in booking.path.circuits:
-            self._by_circuit.setdefault(circuit, {})[booking.id] = booking
+            self._by_circuit.setdefault(circuit, Timetable()).add(booking)
             for port in (circuit.a, circuit.b):
                 self._circuits_at.setdefault(port, set()).add(circuit)
         for server in booking.servers:
-            self._by_server.setdefault(server, {})[booking.id] = booking
+            self._by_server.setdefault(server, Timetable()).add(booking)
 
     def remove(self, booking_id: str) -> None:
         """Does nothing if there is no such booking."""
-        booking = self._bookings.pop(booking_id, None)
+        booking = self._bookings.get(booking_id)
         if booking is not None:
             self._take_out(booking)
 
     def _take_out(self, booking: Booking) -> None:
+        self._bookings.remove(booking.id)
         _drop(self._by_pair, (booking.path.src, booking.path.dst), booking.id)
         for circuit in booking.path.circuits:
             if _drop(self._by_circuit, circuit, booking.id):
@@ -134,13 +138,47 @@ class Calendar:
             _drop(self._by_server, server, booking.id)
 
     def of_pair(self, pair: Pair) -> Sequence[Booking]:
-        return tuple(self._by_pair.get(pair, {}).values())
+        return tuple(self._by_pair.get(pair, ()))
 
     def of_server(self, server: str) -> Sequence[Booking]:
-        return tuple(self._by_server.get(server, {}).values())
+        return tuple(self._by_server.get(server, ()))
 
     def of_circuit(self, circuit: Circuit) -> Sequence[Booking]:
-        return tuple(self._by_circuit.get(circuit, {}).values())
+        return tuple(self._by_circuit.get(circuit, ()))
+
+    def meeting(self, start_unix_s: float, end_unix_s: float) -> list[Booking]:
+        """All at any moment of [start, end)."""
+        return self._bookings.meeting(start_unix_s, end_unix_s)
+
+    def pair_meets(self, pair: Pair, start_unix_s: float, end_unix_s: float) -> list[Booking]:
+        """Those of ``pair`` at any moment of [start, end)."""
+        return _meeting(self._by_pair.get(pair), start_unix_s, end_unix_s)
+
+    def server_meets(self, server: str, start_unix_s: float, end_unix_s: float) -> list[Booking]:
+        """Those on a server's uplink at any moment of [start, end)."""
+        return _meeting(self._by_server.get(server), start_unix_s, end_unix_s)
+
+    def circuit_meets(
+        self, circuit: Circuit, start_unix_s: float, end_unix_s: float
+    ) -> list[Booking]:
+        """Those on ``circuit`` at any moment of [start, end)."""
+        return _meeting(self._by_circuit.get(circuit), start_unix_s, end_unix_s)
+
+    def ends_after(
+        self, unix_s: float, ports: Iterable[PortId], servers: Iterable[str], most: int
+    ) -> list[float]:
+        """The next moments, so many at most, at which something ends at these ports or servers."""
+        tables = [self._by_circuit[circuit] for port in ports for circuit in self.circuits_at(port)]
+        tables += [self._by_server[server] for server in servers if server in self._by_server]
+        ends: list[float] = []
+        coming = [table.ending_after(unix_s) for table in tables]
+        for booking in merge(*coming, key=lambda one: one.start_unix_s):
+            if len(ends) >= most and booking.start_unix_s >= ends[most - 1]:
+                break
+            place = bisect_left(ends, booking.end_unix_s)
+            if place == len(ends) or ends[place] != booking.end_unix_s:
+                ends.insert(place, booking.end_unix_s)
+        return ends[:most]
 
     def circuits_at(self, port: PortId) -> Collection[Circuit]:
         """Circuits that some booking has at this port, at any time."""
@@ -151,10 +189,16 @@ class Calendar:
         return Window(self, start_unix_s, end_unix_s, ground)
 
 
-def _drop(index: dict[_KeyT, dict[str, Booking]], key: _KeyT, booking_id: str) -> bool:
+def _meeting(
+    entries: Timetable[Booking] | None, start_unix_s: float, end_unix_s: float
+) -> list[Booking]:
+    return [] if entries is None else entries.meeting(start_unix_s, end_unix_s)
+
+
+def _drop(index: dict[_KeyT, Timetable[Booking]], key: _KeyT, booking_id: str) -> bool:
     """Remove an entry; True if it was the key's last."""
     entries = index[key]
-    del entries[booking_id]
+    entries.remove(booking_id)
     if entries:
         return False
     del index[key]
@@ -185,8 +229,7 @@ class Window:
 
     def bookings(self, circuit: Circuit) -> list[Booking]:
         """Those on ``circuit`` at any moment of the window."""
-        start, end = self.start_unix_s, self.end_unix_s
-        return [one for one in self._calendar.of_circuit(circuit) if one.overlaps(start, end)]
+        return self._calendar.circuit_meets(circuit, self.start_unix_s, self.end_unix_s)
 
     def users(self, port: PortId) -> frozenset[Circuit]:
         """The circuits that ``port`` ends at some moment of the window."""
@@ -213,7 +256,8 @@ class Window:
 
     def server_mbps(self, server: str) -> float:
         """The most that is booked on a server's uplink at any moment."""
-        return peak_mbps(self._calendar.of_server(server), self.start_unix_s, self.end_unix_s)
+        start, end = self.start_unix_s, self.end_unix_s
+        return peak_mbps(self._calendar.server_meets(server, start, end), start, end)
 
     def pair_paths(self, pair: Pair) -> frozenset[Path]:
         """The paths that the pair has at some moment of the window."""
@@ -224,7 +268,7 @@ class Window:
     def booked_paths(self, pair: Pair) -> frozenset[Path]:
         """Those of :meth:`pair_paths` that are promised to somebody."""
         start, end = self.start_unix_s, self.end_unix_s
-        return frozenset(b.path for b in self._calendar.of_pair(pair) if b.overlaps(start, end))
+        return frozenset(b.path for b in self._calendar.pair_meets(pair, start, end))
 
     # --- what fits ------------------------------------------------------------------------------
 
@@ -338,11 +382,9 @@ class Window:
 
     def levels_mbps(self) -> list[float]:
         """Every bandwidth at which the answer of :meth:`find` may change, sorted."""
-        calendar = self._calendar
         spare = {
             self.spare_mbps(circuit)
-            for booking in calendar
-            if booking.overlaps(self.start_unix_s, self.end_unix_s)
+            for booking in self._calendar.meeting(self.start_unix_s, self.end_unix_s)
             for circuit in booking.path.circuits
         }
         return sorted(spare | {port.rate_mbps for port in self._fabric.ports})

@@ -17,15 +17,16 @@ def servers_among(fabric: Fabric, *names: str) -> frozenset[str]:
 
 
 def ask_of(fabric: Fabric, reservation: Reservation, now: float) -> Ask:
-    """For what is left of a reservation's time."""
-    end = reservation.expires_unix_s
+    """For what is left of a reservation's time: at least this moment."""
+    start = max(reservation.starts_unix_s, now)
+    end = math.inf if reservation.expires_unix_s is None else reservation.expires_unix_s
     return Ask(
         src=reservation.src,
         dst=reservation.dst,
         pair=reservation.pair,
         mbps=reservation.promised_mbps,
-        start_unix_s=max(reservation.starts_unix_s, now),
-        end_unix_s=math.inf if end is None else end,
+        start_unix_s=start,
+        end_unix_s=max(end, math.nextafter(start, math.inf)),
         servers=servers_among(fabric, reservation.src, reservation.dst),
         exclusive=reservation.service is ServiceClass.GUARANTEED,
     )

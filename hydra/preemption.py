@@ -19,9 +19,8 @@ def lower_ranks(
     """What is of lower rank at the same time as ``ask``, the lowest and latest last."""
     lower = [
         (reservation, booking)
-        for booking in calendar
-        if booking.overlaps(ask.start_unix_s, ask.end_unix_s)
-        and (reservation := reservations[booking.id]).rank < rank
+        for booking in calendar.meeting(ask.start_unix_s, ask.end_unix_s)
+        if (reservation := reservations[booking.id]).rank < rank
     ]
     lower.sort(key=lambda one: (-one[0].rank, one[0].created_unix_s))
     return lower

@@ -174,7 +174,14 @@ TOO_MANY_SUBSCRIBERS: Final = ProblemType(
     "too-many-subscribers",
     503,
     "Too many follow the events",
-    "There are as many clients, or webhooks, as there may be: end some, or try again later.",
+    "There are as many clients as there may be: end some, or try again later.",
+)
+
+TOO_MANY_WEBHOOKS: Final = ProblemType(
+    "too-many-webhooks",
+    409,
+    "Too many webhooks",
+    "There are as many webhooks as there may be: delete some.",
 )
 
 CATALOGUE: Final[tuple[ProblemType, ...]] = (
@@ -201,6 +208,7 @@ CATALOGUE: Final[tuple[ProblemType, ...]] = (
     DEVICE_UNAVAILABLE,
     NOT_READY,
     TOO_MANY_SUBSCRIBERS,
+    TOO_MANY_WEBHOOKS,
 )
 
 
@@ -224,7 +232,7 @@ _BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {
     ForeignServer: FORBIDDEN,
     TooOften: TOO_MANY_REQUESTS,
     WrongReport: INVALID_REQUEST,
-    TooManyWebhooks: TOO_MANY_SUBSCRIBERS,
+    TooManyWebhooks: TOO_MANY_WEBHOOKS,
     DeviceUnavailable: DEVICE_UNAVAILABLE,
     DeviceError: DEVICE_ERROR,
 }

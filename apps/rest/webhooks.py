@@ -10,7 +10,7 @@ from apps.rest.problems import (
     BODY_TOO_LARGE,
     INVALID_REQUEST,
     MALFORMED,
-    TOO_MANY_SUBSCRIBERS,
+    TOO_MANY_WEBHOOKS,
     UNKNOWN_NAME,
     UNSUPPORTED_MEDIA_TYPE,
     responses,
@@ -24,7 +24,7 @@ _BODY_PROBLEMS = (MALFORMED, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_REQ
 @router.post(
     "",
     status_code=status.HTTP_201_CREATED,
-    responses=responses(*_BODY_PROBLEMS, TOO_MANY_SUBSCRIBERS),
+    responses=responses(*_BODY_PROBLEMS, TOO_MANY_WEBHOOKS),
 )
 def create_webhook(
     body: models.WebhookBody, response: Response, hooks: Hooks

@@ -124,7 +124,9 @@ def rules_of_a_tor() -> list[FlowRule]:
     assert datapath is not None
     tor = SingleHomedOpenFlow(fabric)
     several = circuit_rules(BY_PORT, RackId(3), [(103, wired_port(0)), (203, wired_port(1))], 3)
-    return [*tor.rules(datapath, state, ()), tor.divert(RackId(2), 3), *several]
+    first = fabric.servers[0]
+    reserved = [tor.for_server(rule, first) for rule in reservation_rules(fabric, first, METER)]
+    return [*tor.rules(datapath, state, ()), tor.divert(RackId(2), 3), *several, *reserved]
 
 
 @pytest.fixture(params=["vswitch", "tor"])
@@ -271,7 +273,7 @@ def test_a_rule_that_makes_no_sense_is_refused(empty: BareSwitch) -> None:
 def test_the_counters_of_a_real_reply_are_what_ryu_reads(empty: BareSwitch) -> None:
     rules = emulated_rules(3000, VlanId(100), 1)
     assert empty.confirm(encode_changes(map(Install, rules), PORTS, 1, 1), 1) == []
-    replies = empty.statistics(encode_flow_stats_request(4, 0, 0, 2))
+    replies = empty.statistics(encode_flow_stats_request(Table.CIRCUITS, 0, 0, 2))
     assert len(replies) > 1  # one message does not hold them
     body = b"".join(reply[16:] for reply in replies)
     found = decode_flow_stats(body)
@@ -289,7 +291,7 @@ def test_a_request_for_one_cookie_brings_that_alone(empty: BareSwitch) -> None:
     rules = [circuit_rule(RackId(rack), VlanId(100), 1) for rack in range(5)]
     assert empty.confirm(encode_changes(map(Install, rules), PORTS, 1, 1), 1) == []
     wanted = rules[3].cookie
-    (reply,) = empty.statistics(encode_flow_stats_request(4, wanted, 2**64 - 1, 2))
+    (reply,) = empty.statistics(encode_flow_stats_request(Table.CIRCUITS, wanted, 2**64 - 1, 2))
     assert decode_flow_stats(reply[16:]).cookie.tolist() == [wanted]
 
 

@@ -181,7 +181,7 @@ class Play:
         ]
         moments = {start, *(one.start for one in meeting if one.start > start)}
         peak = max(sum(o.mbps for o in meeting if o.start <= at < o.end) for at in moments)
-        left = request.quota.max_mbps - peak
+        left = max(0.0, request.quota.max_mbps - peak)
         return None if left < request.least_mbps - SLACK_MBPS else min(most, left)
 
     # -- what is done ------------------------------------------------------------------------------

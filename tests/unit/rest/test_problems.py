@@ -271,6 +271,7 @@ def test_every_problem_type_is_met_in_these_tests():
         "precondition-failed",
         "key-reused",
         "too-many-subscribers",
+        "too-many-webhooks",
         "too-many-requests",
         "unauthenticated",
         "forbidden",

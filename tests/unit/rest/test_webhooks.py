@@ -285,7 +285,7 @@ def test_there_are_only_so_many(api, monkeypatch):
     monkeypatch.setattr("apps.webhooks.MOST_WEBHOOKS", 1)
     body = {"url": "http://127.0.0.1:9/"}
     assert api.post("/v1/webhooks", json=body).status_code == 201
-    assert api.post("/v1/webhooks", json=body).json()["type"] == "/problems/too-many-subscribers"
+    assert api.post("/v1/webhooks", json=body).json()["type"] == "/problems/too-many-webhooks"
 
 
 # --- secrets, records, pauses ---------------------------------------------------------------

@@ -1,0 +1,88 @@
+"""What occupies one thing, by time: what meets a window is found without looking at the rest.
+
+What begins before a window can only reach into it if it lasts long enough, so nobody looks further
+back than the longest has lasted. What has no end is kept apart.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from math import isfinite
+from typing import Generic, Protocol, TypeVar
+
+
+class Timed(Protocol):
+    """From one moment until, and without, another; the latter may be infinite."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def start_unix_s(self) -> float: ...
+
+    @property
+    def end_unix_s(self) -> float: ...
+
+
+_TimedT = TypeVar("_TimedT", bound=Timed)
+
+
+class Timetable(Generic[_TimedT]):
+    """Iterates in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, _TimedT] = {}
+        self._starts: list[tuple[float, str]] = []
+        """Of those that end, sorted."""
+        self._longest_s = 0.0
+        """No less than any of them lasts."""
+        self._endless: dict[str, _TimedT] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[_TimedT]:
+        return iter(self._by_id.values())
+
+    def get(self, one_id: str) -> _TimedT | None:
+        return self._by_id.get(one_id)
+
+    def add(self, one: _TimedT) -> None:
+        """There is none of the same id."""
+        self._by_id[one.id] = one
+        if isfinite(one.end_unix_s):
+            insort(self._starts, (one.start_unix_s, one.id))
+            self._longest_s = max(self._longest_s, one.end_unix_s - one.start_unix_s)
+        else:
+            self._endless[one.id] = one
+
+    def remove(self, one_id: str) -> None:
+        """Raises KeyError if it is not there."""
+        one = self._by_id.pop(one_id)
+        if isfinite(one.end_unix_s):
+            del self._starts[bisect_left(self._starts, (one.start_unix_s, one_id))]
+        else:
+            del self._endless[one_id]
+
+    def meeting(self, start_unix_s: float, end_unix_s: float) -> list[_TimedT]:
+        """Those that occupy it at any moment of [start, end); by their beginning, then the endless.
+
+        Empty where the window is.
+        """
+        if start_unix_s >= end_unix_s:
+            return []
+        first = bisect_left(self._starts, (start_unix_s - self._longest_s, ""))
+        last = bisect_left(self._starts, (end_unix_s, ""))
+        near = (self._by_id[one_id] for _, one_id in self._starts[first:last])
+        found = [one for one in near if one.end_unix_s > start_unix_s]
+        found += [one for one in self._endless.values() if one.start_unix_s < end_unix_s]
+        return found
+
+    def ending_after(self, unix_s: float) -> Iterator[_TimedT]:
+        """Those that end, later than that, by their beginning."""
+        first = bisect_left(self._starts, (unix_s - self._longest_s, ""))
+        for place in range(first, len(self._starts)):
+            one = self._by_id[self._starts[place][1]]
+            if one.end_unix_s > unix_s:
+                yield one

@@ -1,0 +1,40 @@
+"""What stays is not looked at again, and garbage is still collected."""
+
+import gc
+import weakref
+
+import pytest
+
+from apps import garbage
+
+
+class Node:
+    def __init__(self):
+        self.me = self
+
+
+@pytest.fixture
+def spared():
+    garbage.spare_what_stays()
+    yield gc.get_freeze_count()
+    gc.callbacks.remove(garbage._spare_survivors)
+    gc.unfreeze()
+
+
+def test_what_is_there_at_the_start_is_spared_and_what_piles_up(spared):
+    assert spared > 10_000
+    assert len(gc.get_objects(generation=2)) < 10_000
+    few = [[number] for number in range(1000)]
+    gc.collect()
+    assert gc.get_freeze_count() <= spared, "not for so few"
+    many = [[number] for number in range(100_000)]
+    gc.collect()
+    assert gc.get_freeze_count() > spared + 0.9 * len(many)
+    assert len(gc.get_objects(generation=2)) < 10_000
+    assert (len(few), len(many)) == (1000, 100_000)
+
+
+def test_cycles_are_collected(spared):
+    node = weakref.ref(Node())
+    gc.collect()
+    assert node() is None

@@ -1,0 +1,43 @@
+"""What meets a window, held against looking at everything."""
+
+from dataclasses import dataclass
+from math import inf
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hydra.timetable import Timetable
+
+
+@dataclass(frozen=True)
+class Span:
+    id: str
+    start_unix_s: float
+    end_unix_s: float
+
+
+moments = st.integers(0, 30).map(float)
+lengths = st.integers(1, 12).map(float) | st.just(inf)
+steps = st.lists(
+    st.tuples(moments, lengths) | st.integers(0, 40), max_size=60
+)  # one that comes, or the number of one that goes
+
+
+@given(steps=steps, start=moments, length=lengths)
+def test_whatever_meets_a_window_is_found(steps, start, length):
+    timetable, present = Timetable(), {}
+    for number, step in enumerate(steps):
+        if isinstance(step, int):
+            if present.pop(str(step), None) is not None:
+                timetable.remove(str(step))
+        else:
+            span = Span(str(number), step[0], step[0] + step[1])
+            timetable.add(span)
+            present[span.id] = span
+    assert list(timetable) == list(present.values())
+    end = start + length
+    meeting = {one for one in present.values() if one.start_unix_s < end and start < one.end_unix_s}
+    found = timetable.meeting(start, end)
+    assert set(found) == meeting
+    assert len(found) == len(meeting)
+    assert timetable.meeting(start, start) == []
