@@ -104,6 +104,7 @@ def main(argv: Sequence[str] = ()) -> int:
     minutes = float(argv[0]) if argv else MINUTES
     with demo_stage(OPTICAL_MBPS) as stage:
         stable = watch(stage, 60 * minutes, HOT)
+        print(f"stable demand: {stable}", flush=True)
         noisy = watch(stage, 60 * minutes, ())
     results = rows(f"stable demand, {minutes:g} min", stable)
     results += rows(f"mice, {minutes:g} min", noisy)
