@@ -190,7 +190,7 @@ class Slots:
         """To another slot of the same week."""
         plan = week.change_to(index, self._ledger.state)
         with self._lock:
-            self._duty.count(self._night_s, self._clock() - self._began_s, len(week.slots))
+            self._duty.count(self._night_s, self._clock() - self._began_s)
         self._begin(week, index)
         if plan.empty:
             return

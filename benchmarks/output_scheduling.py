@@ -3,7 +3,9 @@
 ``python -m benchmarks.output_scheduling [ROUNDS]`` (root; 5 unless told). TCP at full speed between
 two servers of the demo fabric, at a fiftieth of the paper's rates, which a busy machine forwards,
 too: 20 Mb/s on a circuit, 2 Mb/s electrically; with queues as the kernel has them, and with an
-agent that schedules. Then both at once: two transfers of one server. What the machine does besides
+agent that schedules. Then both at once: two transfers of one server; and a transfer on the circuit
+while the server floods the electrical network with datagrams at the rate of its own link, which is
+a queue of that rate where nothing is scheduled. What the machine does besides
 moves single figures by more than scheduling does, so both cases are measured in every round, now
 the one first and now the other, and the medians of all rounds are compared.
 """
@@ -21,6 +23,8 @@ from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
 from mininet_scenarios.agents import AgentStage, agent_stage
 from mininet_scenarios.stage import Stage, tcp_transfer
+from mininet_scenarios.streams import paced_stream
+from mininet_scenarios.testbed.servers import run_in
 
 ROUNDS: Final = 5
 SECONDS: Final = 8
@@ -37,11 +41,17 @@ NOISE: Final = 0.95
 Figures = Mapping[str, float]
 
 
+LINK: Final = f"{SENDER}-eth0"
+FLOOD_PPS: Final = OPTICAL_MBPS * 1e6 / 8 / 1442
+FLOOD_BYTES: Final = 1400
+"""Of payload: 1442 in all."""
+
+
 @contextmanager
 def scheduled(agents: AgentStage, wanted: bool) -> Iterator[None]:
     with ExitStack() as stack:
         if wanted:
-            stack.enter_context(agents.agent(SENDER, "--interface", f"{SENDER}-eth0"))
+            stack.enter_context(agents.agent(SENDER, "--interface", LINK))
             time.sleep(SETTLE_S + 2)
         yield
 
@@ -62,12 +72,43 @@ def together(stage: Stage) -> Figures:
     return {kind: run.average_between(SETTLE_S, SECONDS - 1) for kind, run in found.items()}
 
 
+@contextmanager
+def plain_queue(stage: Stage, wanted: bool) -> Iterator[None]:
+    """The server's link with nothing but its rate: first come, first served."""
+    if not wanted:
+        yield
+        return
+    host = stage.testbed.host(SENDER)
+    run_in(host, *f"tc qdisc add dev {LINK} root handle 9: htb default 1".split())
+    rate = f"rate {OPTICAL_MBPS}mbit burst 32k quantum 15140"
+    run_in(host, *f"tc class add dev {LINK} parent 9: classid 9:1 htb {rate}".split())
+    try:
+        yield
+    finally:
+        run_in(host, *f"tc qdisc del dev {LINK} root".split())
+
+
+def crowded(stage: Stage) -> float:
+    """Mb/s on the circuit beside a flood elsewhere."""
+    flood = paced_stream(
+        stage, SENDER, RECEIVERS["electrical"], pps=FLOOD_PPS, payload_bytes=FLOOD_BYTES,
+        count=int(FLOOD_PPS * (SECONDS + 4)),
+    )  # fmt: skip
+    with flood as stream:
+        received = alone(stage, "optical")
+        stream.sender.stop()
+    return received
+
+
 def look(agents: AgentStage, wanted: bool) -> Figures:
     """Mb/s of each row, with or without scheduling."""
     with scheduled(agents, wanted):
         figures = {kind: alone(agents.stage, kind) for kind in RECEIVERS}
         both = together(agents.stage)
-    return figures | {f"{kind}, both at once": mbps for kind, mbps in both.items()}
+        with plain_queue(agents.stage, not wanted):
+            flooded = crowded(agents.stage)
+    figures |= {f"{kind}, both at once": mbps for kind, mbps in both.items()}
+    return figures | {"optical, beside a flood": flooded}
 
 
 def measure(agents: AgentStage, rounds: int) -> list[Result]:

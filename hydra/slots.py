@@ -17,7 +17,7 @@ from hydra.plan import Pair, Plan, pair_of
 from hydra.policy import Policy, Transition
 
 _MEASURED: Final = 64
-"""Slots that the measured duty cycle is taken over, at most; else a week of them."""
+"""Slots that the measured duty cycle is taken over, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,20 +137,18 @@ class Week:
 class DutyCycle:
     """Nights held against the slots that they were part of, as they were."""
 
-    _slots: deque[tuple[float, float]] = field(default_factory=deque)
+    _slots: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_MEASURED))
 
-    def count(self, night_s: float, length_s: float, n_slots: int) -> None:
-        """A slot is over; ``n_slots`` make a week."""
+    def count(self, night_s: float, length_s: float) -> None:
+        """A slot is over."""
         self._slots.append((night_s, length_s))
-        while len(self._slots) > min(n_slots, _MEASURED):
-            self._slots.popleft()
 
     def forget(self) -> None:
         self._slots.clear()
 
     @property
     def measured(self) -> float | None:
-        """Over the last week; None before the first slot has ended."""
+        """Over the last slots; None before the first has ended."""
         total_s = sum(length_s for _, length_s in self._slots)
         return 1.0 - sum(night_s for night_s, _ in self._slots) / total_s if total_s else None
 

@@ -125,6 +125,8 @@ class _Search:
             ends = _matching(light_s * capacity)
             light_s[ends] = 0.0  # one circuit a pair
             found.append(ends)
+            if self._expired():
+                break  # the other planes stay dark
         self._left_s -= np.where(light_s > 0, 0.0, np.minimum(self._left_s, length_s))
         return _configuration(length_s, found)
 

@@ -21,10 +21,13 @@ def week_states(
 
     Raises PlanError if there are too few.
     """
+    when: dict[Path, tuple[int, ...]] = {}
+    for number, topology in enumerate(slots):
+        for path in topology.paths:
+            when[path] = (*when.get(path, ()), number)
     together: dict[tuple[int, ...], list[Path]] = {}
-    for path in sorted({path for topology in slots for path in topology.paths}):
-        when = tuple(number for number, topology in enumerate(slots) if path in topology.paths)
-        together.setdefault(when, []).append(path)
+    for path in sorted(when):
+        together.setdefault(when[path], []).append(path)
     always = tuple(range(len(slots)))
     vlans = {
         path: current.vlans[path] for path in together.get(always, ()) if path in current.vlans

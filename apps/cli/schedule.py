@@ -17,7 +17,7 @@ def schedule(url: str, as_json: bool) -> None:
 
     That is for `hydra sharing slotted`, in periodic mode. A slot is a night, while circuits move,
     and a day. The duty cycle is the part of the time that is day: by the formula, from what a night
-    is expected to take, and as measured over the last week.
+    is expected to take, and as measured over the last slots.
     """
     with ControllerClient(url) as client:
         document = client.get("/v1/schedule")

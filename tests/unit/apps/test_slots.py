@@ -148,7 +148,7 @@ def test_the_duty_cycle_is_measured_beside_the_formula(stage):
         - min(s.started_ms for s in one.timeline if s.step == "divert")
         for one in stage.changes()
     ]
-    expected = 1 - sum(nights_s[-3:-1]) / 1000 / 4.0
+    expected = 1 - sum(nights_s[:-1]) / 1000 / (2.0 * len(nights_s[:-1]))
     assert schedule.measured_duty_cycle == pytest.approx(expected, abs=0.01)
     assert schedule.week.duty_cycle == pytest.approx(1 - 2 * schedule.week.night_s / 4.0)
 

@@ -69,13 +69,15 @@ def test_weeks_that_differ_by_less_than_a_slot_are_alike():
     assert not week.much_like(week_of(10.0), 100.0), "another pair has light"
 
 
-def test_the_measured_duty_cycle_is_that_of_the_last_week():
+def test_the_measured_duty_cycle_is_that_of_the_last_slots():
     duty = DutyCycle()
     assert duty.measured is None
-    duty.count(0.5, 1.0, 2)
+    duty.count(0.5, 1.0)
     assert duty.measured == 0.5
-    for _ in range(2):
-        duty.count(0.1, 1.0, 2)
+    duty.count(0.1, 3.0)
+    assert duty.measured == pytest.approx(1 - 0.6 / 4)
+    for _ in range(64):
+        duty.count(0.1, 1.0)
     assert duty.measured == pytest.approx(0.9)
     duty.forget()
     assert duty.measured is None
