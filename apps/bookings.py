@@ -15,9 +15,9 @@ from hydra.calendar import Ground
 from hydra.errors import AdmissionError, DeviceUnavailable, HydraError, QuotaExceeded
 from hydra.journal import JournalError
 from hydra.lifecycle import ReservationState
-from hydra.model import Fabric, NetworkState, Path, Topology
+from hydra.model import Fabric, NetworkState, Path
 from hydra.modification import Modification
-from hydra.plan import Pair, pair_of, paths_by_pair
+from hydra.plan import Pair, paths_by_pair
 from hydra.reservations import Pin, Reservation, ReservationRequest
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
 from hydra.substrate import substrate_of
@@ -223,19 +223,8 @@ class Bookings:
 
     def join(self, paths: Collection[Path], why: str) -> None:
         """Bring up paths that were planned before, and nobody reserved, where they still fit."""
-        state = self._ledger.state
-        joined = paths_by_pair(state)
-        user = {end: c for c in state.topology.circuits for end in (c.a, c.b)}
-        fitting = [
-            path
-            for path in paths
-            if pair_of(path) not in joined
-            and all(user.get(end, c) == c for c in path.circuits for end in (c.a, c.b))
-        ]
-        wanted = tuple(sorted([*state.topology.paths, *fitting]))
-        topology = Topology(frozenset(c for path in wanted for c in path.circuits), wanted)
-        target = self._planning.restored(state, topology, self._upkeep.blocked_ports())
-        if target == state:
+        target = self._planning.joined(self._ledger.state, paths, self._upkeep.blocked_ports())
+        if target == self._ledger.state:
             return
         entry = self._ledger.enter("people", why)
         try:

@@ -124,6 +124,7 @@ class Controller:
         self._poller = StatsPoller(fabric, policy, self.fleet)
         self._tor_counters = TorCounters(fabric, policy, self._devices)
         self._ledger = Ledger(fabric, journal, self.metrics, traces)
+        self._devices.tell_alarm = self._ledger.tell_alarm
         self._agents = AgentDesk(fabric, policy.agents, self.state)
         self._quarantine = Quarantine(fabric, journal, policy.quarantine_s)
         self._policing = Policing(fabric, self.fleet, policy.timeouts.vswitch_s)

@@ -11,6 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from apps.metrics import Metrics
 from drivers.registry import optical_switch, tor_switch
+from hydra.alarms import news
 from hydra.errors import (
     AwaitsPeople,
     DeviceError,
@@ -19,6 +20,7 @@ from hydra.errors import (
     HydraError,
     UnknownName,
 )
+from hydra.events import DeviceAlarm
 from hydra.model import CrossConnect, Fabric, PlaneId, RackId
 from hydra.policy import Policy
 from hydra.reconcile import Actual
@@ -30,6 +32,7 @@ from hydra.roles import (
     OpticalSwitch,
     PortCounters,
     PortVlans,
+    Severity,
     Task,
     TaskBoard,
     TaskState,
@@ -79,15 +82,17 @@ class _Slot(Generic[_DeviceT]):
         self.alarms = ()
         self.device.close()
 
-    def look_for_alarms(self) -> None:
-        """Ask a device that is connected, and not in use, what it complains of."""
+    def look_for_alarms(self, tell: Callable[[DeviceAlarm], None]) -> None:
+        """Ask a device that is connected, and not in use, for its alarms; tell what is new."""
         device = self.device
         if not isinstance(device, AlarmSource) or not self.lock.acquire(blocking=False):
             return
         try:
             if self.connected:
                 before, self.alarms = self.alarms, device.alarms()
-                _tell_alarms(self.device.name, before, self.alarms)
+                for alarm in news(before, device.reports(), self.alarms):
+                    _log_alarm(self.device.name, alarm)
+                    tell(DeviceAlarm(self.device.name, alarm))
         except DeviceError as error:
             LOG.error("%s", error)
             self._lost(error)
@@ -121,18 +126,11 @@ class _Slot(Generic[_DeviceT]):
             self.connected = False
 
 
-def _tell_alarms(name: str, before: Collection[Alarm], now: Collection[Alarm]) -> None:
-    for alarm in now:
-        if alarm not in before:
-            LOG.warning("%s: alarm %s: %s", name, _named(alarm), alarm.text)
-    for alarm in before:
-        if alarm not in now:
-            LOG.info("%s: alarm %s is over", name, _named(alarm))
-
-
-def _named(alarm: Alarm) -> str:
+def _log_alarm(name: str, alarm: Alarm) -> None:
+    level = logging.INFO if alarm.severity is Severity.CLEARED else logging.WARNING
     where = "" if alarm.port is None else f" at port {alarm.port}"
-    return f"{alarm.code} ({alarm.severity.value}){where}"
+    severity = alarm.severity.value
+    LOG.log(level, "%s: alarm %s (%s)%s: %s", name, alarm.code, severity, where, alarm.text)
 
 
 def _claim(tor: TorSwitch) -> None:
@@ -169,6 +167,8 @@ class Devices:
         self._fabric = fabric
         metrics = metrics or Metrics()
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
+        self.tell_alarm: Callable[[DeviceAlarm], None] = lambda _alarm: None
+        """Hears what is new of alarms, in a reader's thread."""
         self._closing = threading.Event()
         self._keeper = threading.Thread(target=self._keep_claims, name="keeper", daemon=True)
         self._watchman = threading.Thread(target=self._watch, name="watchman", daemon=True)
@@ -213,7 +213,7 @@ class Devices:
         slots = [slot for slot in self._planes.values() if slot.device.capabilities.alarms]
         while slots and not self._closing.wait(_ALARMS_S):
             for slot in slots:
-                self._pool.submit(slot.look_for_alarms)
+                self._pool.submit(slot.look_for_alarms, self.tell_alarm)
 
     def read(self, ports: Mapping[RackId, Collection[str]]) -> tuple[Actual, list[str]]:
         """All mirrors, and the VLANs of these ports, in parallel; with the names of the silent."""

@@ -18,7 +18,7 @@ from hydra.calendar import Ground
 from hydra.decision_records import decision_record, read_decision
 from hydra.decisions import Decision
 from hydra.errors import Changed, UnknownName
-from hydra.events import EventKind, EventLog, Progress
+from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
 from hydra.journal import Journal, JournalError
 from hydra.journal_format import FINISHED, INTENDED, read_state, state_record
 from hydra.lifecycle import ReconfigurationState, ReservationState
@@ -140,6 +140,10 @@ class Ledger:
                 self.events.publish(
                     kind, time.time(), circuit=circuit, served=served, reason=reason
                 )
+
+    def tell_alarm(self, alarm: DeviceAlarm) -> None:
+        """A device has news of an alarm."""
+        self.events.publish(EventKind.ALARM, time.time(), alarm=alarm)
 
     def _tell_of(self, reservations: Iterable[Reservation]) -> None:
         for reservation in reservations:

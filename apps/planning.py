@@ -341,6 +341,28 @@ class Planning:
         circuits = frozenset(circuit for path in paths for circuit in path.circuits)
         return self._allocate(current, Topology(circuits, paths))
 
+    def joined(
+        self, current: NetworkState, wished: Collection[Path], blocked: Collection[PortId]
+    ) -> NetworkState:
+        """``current`` with those of the ``wished`` paths that fit beside what stands: on ports that
+        are free and not ``blocked``, of pairs that may have one more.
+        """
+        paths = list(current.topology.paths)
+        user = {end: c for c in current.topology.circuits for end in (c.a, c.b)}
+        having = Counter(map(pair_of, paths))
+        for path in sorted(set(wished).difference(paths)):
+            ends = {end: circuit for circuit in path.circuits for end in (circuit.a, circuit.b)}
+            if (
+                having[pair_of(path)] < self._policy.paths_per_pair
+                and not _touches(path, blocked)
+                and all(user.get(end, circuit) == circuit for end, circuit in ends.items())
+            ):
+                paths.append(path)
+                user |= ends
+                having[pair_of(path)] += 1
+        circuits = frozenset(circuit for path in paths for circuit in path.circuits)
+        return self._allocate(current, Topology(circuits, tuple(sorted(paths))))
+
     def without_pair(self, current: NetworkState, pair: tuple[RackId, RackId]) -> NetworkState:
         """``current`` less the paths of ``pair`` and the circuits that only they used."""
         paths = tuple(path for path in current.topology.paths if pair_of(path) != pair)

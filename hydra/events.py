@@ -16,6 +16,7 @@ from enum import Enum
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit
 from hydra.reservations import Reservation
+from hydra.roles import Alarm
 
 
 class EventKind(Enum):
@@ -29,6 +30,8 @@ class EventKind(Enum):
     """Queued, in its next substep, or over."""
     SCHEDULE = "schedule"
     """A week of slots begins: which circuits stand when is known ahead."""
+    ALARM = "alarm"
+    """A device began to complain of something, ceased to, or did so in passing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,13 @@ class Progress:
 
     id: str
     state: ReconfigurationState
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAlarm:
+    device: str
+    alarm: Alarm
+    """Of severity CLEARED where it is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,7 @@ class Event:
     """The reservations that were promised this circuit."""
     reason: str = ""
     progress: Progress | None = None
+    alarm: DeviceAlarm | None = None
 
 
 class EventLog:
@@ -80,12 +91,21 @@ class EventLog:
         served: Sequence[Reservation] = (),
         reason: str = "",
         progress: Progress | None = None,
+        alarm: DeviceAlarm | None = None,
     ) -> None:
         with self._lock:
             self._last += 1
             self._events.append(
                 Event(
-                    self._last, kind, unix_s, reservation, circuit, tuple(served), reason, progress
+                    self._last,
+                    kind,
+                    unix_s,
+                    reservation,
+                    circuit,
+                    tuple(served),
+                    reason,
+                    progress,
+                    alarm,
                 )
             )
             listeners = tuple(self._listeners)

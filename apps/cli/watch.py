@@ -38,7 +38,7 @@ _RECONNECT_S: Final = 1.0
 @url_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def watch(kinds: Sequence[str], count: int | None, url: str, as_json: bool) -> None:
-    """Print what happens to circuits, reservations and reconfigurations, until Ctrl-C.
+    """Print what happens to circuits, reservations, changes and devices, until Ctrl-C.
 
     Connects again when the controller was away, and goes on where it was; says so where it missed
     something.
@@ -79,6 +79,8 @@ def _describe(event: JsonObject) -> str:
 def _about(event: JsonObject) -> str:
     if event["reconfiguration"] is not None:
         return "{id} {state}".format_map(event["reconfiguration"])
+    if event["alarm"] is not None:
+        return _alarm(event["alarm"])
     return _reservation(event) if event["circuit"] is None else _circuit(event)
 
 
@@ -87,6 +89,11 @@ def _reservation(event: JsonObject) -> str:
     path = one["path"] or one["booked"]
     where = f"{one['src']} to {one['dst']}" if path is None else describe_path(path)
     return f"{one['id']} {one['state']}  {where}, {mbps(one['bandwidth_mbps'])} Mb/s"
+
+
+def _alarm(alarm: JsonObject) -> str:
+    where = "" if alarm["port"] is None else f" at port {alarm['port']}"
+    return f"{alarm['device']}{where} {alarm['code']} {alarm['severity']}: {alarm['text']}"
 
 
 def _circuit(event: JsonObject) -> str:

@@ -525,6 +525,19 @@ class Progress(Document):
     state: ReconfigurationState
 
 
+class Alarm(Document):
+    severity: Severity
+    port: int | None = Field(description="Null: the device as a whole.")
+    code: str
+    text: str
+
+
+class DeviceAlarm(Alarm):
+    """News of an alarm; of severity `cleared` where it is over."""
+
+    device: str
+
+
 class Event(Document):
     """What ``data`` of a server-sent event holds."""
 
@@ -534,6 +547,7 @@ class Event(Document):
     circuit: Circuit | None
     reservations: list[str] = Field(description="Ids of those that have the circuit.")
     reconfiguration: Progress | None = None
+    alarm: DeviceAlarm | None = None
     reason: str
 
 
@@ -579,13 +593,6 @@ class Webhooks(Document):
 
 
 # --- operations -----------------------------------------------------------------------------
-
-
-class Alarm(Document):
-    severity: Severity
-    port: int | None = Field(description="Null: the device as a whole.")
-    code: str
-    text: str
 
 
 class Device(Document):

@@ -12,7 +12,7 @@ from hydra.access import Caller
 from hydra.config.reload import Change, Reload, in_force
 from hydra.decisions import Decision, SeenDemand, Verdict
 from hydra.errors import Alternative
-from hydra.events import Event, Progress
+from hydra.events import DeviceAlarm, Event, Progress
 from hydra.explanation import Explanation
 from hydra.model import (
     Circuit,
@@ -234,7 +234,21 @@ def event(fabric: Fabric, one: Event, caller: Caller) -> models.Event | None:
         circuit=None if one.circuit is None else circuit(fabric, one.circuit),
         reservations=mine,
         reconfiguration=_progress(one.progress),
+        alarm=_device_alarm(one.alarm),
         reason=one.reason,
+    )
+
+
+def _device_alarm(one: DeviceAlarm | None) -> models.DeviceAlarm | None:
+    if one is None:
+        return None
+    alarm = one.alarm
+    return models.DeviceAlarm(
+        device=one.device,
+        severity=alarm.severity,
+        port=alarm.port,
+        code=alarm.code,
+        text=alarm.text,
     )
 
 

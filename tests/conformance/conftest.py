@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 import pytest
 import yaml
@@ -16,6 +17,16 @@ from tests.conformance.candidate import Bench, Candidate, Deviation, Slots
 from tests.conformance.devices import CANDIDATES
 
 SLOTS = 4
+HERE = Path(__file__).parent
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A device of somebody's is held against the suite of its role, and nothing else runs."""
+    driver = config.getoption("--device-driver")
+    if driver is None:
+        return None
+    others = HERE / ("tor" if driver in OPTICAL else "test_optical_switch.py")
+    return True if collection_path in (others, HERE / "test_every_driver.py") else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

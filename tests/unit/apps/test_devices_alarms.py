@@ -25,6 +25,8 @@ def watched(monkeypatch):
         _, other = loaded.fabric.planes
         fabric = replace(loaded.fabric, planes=(bench.plane, other))
         devices = Devices(fabric, loaded.policy)
+        devices.told = []
+        devices.tell_alarm = devices.told.append
         devices.cross_connects(bench.plane.id)
         devices._watchman.start()
         yield devices, bench.admin
@@ -48,5 +50,17 @@ def test_an_alarm_is_seen_and_told_once_and_its_end_too(watched, caplog):
     told = [record.message for record in caplog.records if "alarm" in record.message]
     assert [words.split(": ")[1] for words in told] == [
         "alarm LOS (critical) at port 3",
-        "alarm LOS (critical) at port 3 is over",
+        "alarm LOS (cleared) at port 3",
     ]
+    severities = [(one.device, one.alarm.severity.value) for one in devices.told]
+    assert severities == [("p1", "critical"), ("p1", "cleared")]
+
+
+def test_what_came_and_went_between_two_looks_is_told(watched):
+    devices, switch = watched
+    with devices._planes[0].lock:  # in use: the watchman passes it by
+        switch.alarm(3, "CR", "LOS", "fibre cut")
+        switch.alarm(3, "CL", "LOS")
+    wait_until(lambda: len(devices.told) == 2, 10)
+    assert [one.alarm.severity for one in devices.told] == [Severity.CRITICAL, Severity.CLEARED]
+    assert alarms(devices) == ()

@@ -10,11 +10,13 @@ import yaml
 from apps.configuration import load_configuration
 from apps.devices import Devices
 from apps.people import People
+from apps.planning import Planning
 from drivers.optical.panel_store import PanelStore
 from hydra.commands import MoveMirrors, Outcome, Status
 from hydra.errors import AwaitsPeople, UnknownName
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import CrossConnect, NetworkState, PlaneId
+from hydra.policy import Policy
 from hydra.roles import TaskState
 from hydra.service import DeviceStatus
 from tests.unit.core.fabrics import circuit_between, path_of, state_of
@@ -173,3 +175,19 @@ def test_a_restart_finds_what_is_pending(fabric, devices, people):
     after = People(fabric, devices)
     assert after.settled() == []
     assert after.awaited(wanted)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_wish_is_fulfilled_where_it_fits_beside_what_stands(fabric, most):
+    planning = Planning(fabric, Policy(paths_per_pair=most))
+    standing = path_of(fabric, 0, 1)
+    state = state_of(fabric, NetworkState(), standing)
+    second = path_of(fabric, 0, 1, circuit_between(fabric, 0, 1, plane=1))  # of the same pair
+    free = path_of(fabric, 2, 3, circuit_between(fabric, 2, 3, plane=1))
+    taken = path_of(fabric, 0, 2)  # r1's port on p1 is in use
+    found = planning.joined(state, {standing, second, free, taken}, ())
+    expected = {standing, free, *([second] if most > 1 else [])}
+    assert set(found.topology.paths) == expected
+    planning.diff(state, found)  # and it is sound
+    assert planning.joined(state, {free}, {free.circuits[0].a}) == state
+    assert planning.joined(state, {standing, taken}, ()) == state

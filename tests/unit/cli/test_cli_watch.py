@@ -1,12 +1,14 @@
+import functools
 import json
 import threading
 import time
 
 import pytest
 
-from hydra.events import EventKind
+from hydra.events import DeviceAlarm, EventKind
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations import ReservationRequest
+from hydra.roles import Alarm, Severity
 from tests.unit.rest.fake_service import relay_path
 
 
@@ -48,6 +50,16 @@ def test_a_reconfiguration_is_told_by_its_states(call, service, happenings):
     result = call("watch", "--count", "1", "--kind", "reconfiguration")
     timer.join()
     assert "reconfiguration  c0 queued" in result.stdout
+
+
+def test_an_alarm_is_told_in_the_devices_words(call, service):
+    alarm = DeviceAlarm("p1", Alarm(Severity.CRITICAL, 3, "LOS", "fibre cut"))
+    told = functools.partial(service.events.publish, EventKind.ALARM, time.time(), alarm=alarm)
+    timer = threading.Timer(0.3, told)
+    timer.start()
+    result = call("watch", "--count", "1", "--kind", "alarm")
+    timer.join()
+    assert "alarm            p1 at port 3 LOS critical: fibre cut" in result.stdout
 
 
 def test_json_lines_of_one_kind(call, happenings):
