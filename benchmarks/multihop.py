@@ -24,7 +24,14 @@ from hydra.model import EMPTY_TOPOLOGY, NetworkState, Path, VlanId, VlanRange
 from topology.bounds import served_share_bound
 from topology.drafts import Ground
 from topology.multihop import plan_hydra_bfs, plan_hydra_bfs_plus
-from topology.problem import Budget, FabricArrays, PairDemands, Reserved
+from topology.problem import (
+    Budget,
+    FabricArrays,
+    PairDemands,
+    Reserved,
+    pair_demands,
+    validate_demand,
+)
 from topology.rounds import Rule
 from topology.vlan import allocate
 
@@ -199,7 +206,7 @@ def search_rows(kind: str, fabric: FabricArrays, ground: Ground) -> list[Result]
             "plan+": lambda _: plan_hydra_bfs_plus(
                 fabric, demand, EMPTY_TOPOLOGY, NOTHING_RESERVED, budget
             ),
-            "in order": lambda _: np.argsort(-ground.pairs.mbps, kind="stable"),
+            "read": lambda _: pair_demands(validate_demand(demand, racks)),
         },
         RUNS,
         process_time,
@@ -210,8 +217,8 @@ def search_rows(kind: str, fabric: FabricArrays, ground: Ground) -> list[Result]
     if (kind, racks) in NETWORKX_BFS:
         baselines["networkx, BFS"] = NetworkxBfsRounds
     hops = np.bincount(ground.draft(rule).hops, minlength=MAX_HOPS + 1).tolist()
-    least = "putting the pairs in order, numpy"
-    rows = [Result(case, "pass", "ms", "lower", ours["pass"], ours["in order"], least)]
+    least = "checking the demand and putting its pairs in order"
+    rows = [Result(case, "pass", "ms", "lower", ours["pass"], ours["read"], least)]
     for name, baseline in baselines.items():
         found: list[list[int]] = []
         began = process_time()
