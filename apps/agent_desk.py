@@ -171,10 +171,10 @@ class AgentDesk:
         return known[1].get(rack, ())
 
     def _neighbours(self, state: NetworkState) -> dict[RackId, tuple[str, ...]]:
-        found: dict[RackId, list[str]] = {}
+        found: dict[RackId, set[str]] = {}
         for path in state.topology.paths:
             for one, other in ((path.src, path.dst), (path.dst, path.src)):
-                found.setdefault(one, []).append(self._fabric.racks[other].name)
+                found.setdefault(one, set()).add(self._fabric.racks[other].name)
         return {rack: tuple(sorted(names)) for rack, names in found.items()}
 
     def note(self, trouble: AgentTrouble, who: str, detail: str) -> None:

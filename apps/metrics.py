@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 from hydra.commands import Command, Outcome, Status
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState
+from hydra.plan import paths_by_pair
 from hydra.service import ControllerService, DemandReport, Reconfiguration
 from hydra.slots import Schedule
 
@@ -246,9 +247,7 @@ def _optical_load(service: ControllerService) -> Metric:
 
 
 def _demand(report: DemandReport, state: NetworkState) -> Iterable[Metric]:
-    paths = state.topology.paths
-    src = np.array([path.src for path in paths], dtype=np.intp)
-    dst = np.array([path.dst for path in paths], dtype=np.intp)
+    src, dst = np.array(list(paths_by_pair(state)), dtype=np.intp).reshape(-1, 2).T
     rate = report.rate_mbps
     optical = float(rate[src, dst].sum() + rate[dst, src].sum())
     measured = GaugeMetricFamily(

@@ -16,12 +16,14 @@ export function explain(circuit, { topology, demand, reservations, reconfigurati
   const promised = reservations.filter((one) => (one.path ?? one.booked) && uses(one.path ?? one.booked, circuit) && !["expired", "failed", "cancelled", "released"].includes(one.state));
   const made = reconfigurations.find((one) => one.connected.some((other) => ends(other) === ends(circuit)));
   const rate = (src, dst) => demand.entries.find((one) => one.src === src && one.dst === dst)?.rate_mbps ?? 0;
+  const beside = (path) => topology.paths.filter((one) => one.src === path.src && one.dst === path.dst).length;
+  const shared = (path) => (beside(path) > 1 ? `, on ${beside(path)} paths together` : "");
   const list = (many) => el("ul", {}, ...many.map((text) => el("li", {}, text)));
   const parts = [
     el("p", {}, `${describe(circuit)}, ports ${circuit.a.port} and ${circuit.b.port}, ${mbps(circuit.rate_mbps)} Mb/s each way.`),
     el("h3", {}, "Paths that it carries"),
     paths.length
-      ? list(paths.map((path) => `${along(path)}, VLAN ${path.vlan}: ${mbps(rate(path.src, path.dst))} Mb/s there, ${mbps(rate(path.dst, path.src))} back`))
+      ? list(paths.map((path) => `${along(path)}, VLAN ${path.vlan}: ${mbps(rate(path.src, path.dst))} Mb/s there, ${mbps(rate(path.dst, path.src))} back${shared(path)}`))
       : el("p", {}, "None: it is idle, and free for the next plan."),
     el("h3", {}, "Reservations that were promised it"),
     promised.length ? list(promised.map((one) => `${one.id} ${one.state}: ${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s`)) : el("p", {}, "None."),

@@ -10,7 +10,7 @@ from hydra.agents import AgentTrouble, TooOften, WrongReport
 from hydra.errors import UnknownName
 from hydra.model import NetworkState
 from hydra.policy import AgentPolicy
-from tests.unit.core.fabrics import small_fabric
+from tests.unit.core.fabrics import parallel_paths, small_fabric, state_of
 
 FABRIC = small_fabric(racks=3, planes=1, servers=1)
 POLICY = AgentPolicy(sample_s=0.25, repeat_s=5.0)
@@ -46,6 +46,13 @@ def test_a_confirmed_backlog_is_demand(desk):
     demand = desk.backlog_mbps(counting(5.0))
     assert demand[0, 1] == pytest.approx(min(80, FABRIC.server_rate_mbps - 5))
     assert np.count_nonzero(demand) == 1
+
+
+def test_a_rack_that_several_paths_lead_to_is_named_once(clock):
+    fabric = small_fabric(racks=3, planes=2, servers=1)
+    state = state_of(fabric, NetworkState(), *parallel_paths(fabric))
+    desk = AgentDesk(fabric, POLICY, lambda: state, clock)
+    assert desk.hear(FIRST, {}).optical == (R2,)
 
 
 def test_a_lie_moves_nothing_and_is_counted_once(desk, clock, caplog):

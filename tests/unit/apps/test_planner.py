@@ -265,6 +265,18 @@ def test_the_best_plan_in_time_is_taken(monkeypatch):
     assert not planning.propose(*arguments, expired=lambda: True).target.topology.paths
 
 
+@pytest.mark.parametrize(("cost_mbps", "joined"), [(0.0, (0, 2)), (30.0, (0, 1))])
+def test_a_circuit_in_use_is_given_up_for_more_than_it_costs(cost_mbps, joined):
+    """The second rack wants 80 Mb/s, the third 100, and there is one circuit."""
+    one_plane = plain_fabric(3, 1, 100.0)
+    planning = Planning(one_plane, replace(POLICY, disturbance_mbps=cost_mbps))
+    demand = DEMAND[:3, :3].copy()
+    standing = planning.for_demand(NetworkState(), PlanRequest(), demand, (), ())
+    demand[0, 2] = 100.0
+    after = planning.for_demand(standing, PlanRequest(), demand, (), ())
+    assert [(path.src, path.dst) for path in after.topology.paths] == [joined]
+
+
 def test_an_unsound_plan_is_refused(monkeypatch):
     def boast(*arguments):
         return replace(plan_hydra_bfs(*arguments), served_share=0.5)

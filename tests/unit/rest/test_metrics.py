@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -15,7 +16,7 @@ from apps.rest.server import RestServer
 from hydra.commands import Outcome, Pause, Status
 from hydra.errors import DeviceUnavailable
 from hydra.lifecycle import ReconfigurationState
-from hydra.model import NetworkState, Topology, VlanId
+from hydra.model import Circuit, NetworkState, PlaneId, PortId, Topology, VlanId
 from hydra.service import Reconfiguration, StepTiming
 
 from .fake_service import relay_path
@@ -89,6 +90,16 @@ def test_the_network_s_state(url):
     assert shown["hydra_device_connected", "p1", "optical-switch"] == 1
     assert shown["hydra_vswitches", "no"] == 1
     assert shown["hydra_reservations", "active"] == 0
+
+
+def test_the_traffic_of_two_paths_is_counted_once(url, service):
+    circuits = [Circuit(PlaneId(plane), PortId(plane), PortId(2 + plane)) for plane in (0, 1)]
+    paths = tuple(replace(relay_path(), circuits=(circuit,)) for circuit in circuits)
+    vlans = dict(zip(paths, (VlanId(7), VlanId(8)), strict=True))
+    service.network = NetworkState(4, Topology(frozenset(circuits), paths), vlans)
+    shown = samples(httpx.get(url, trust_env=False).text)
+    assert shown["hydra_demand_bytes_per_second", "optical"] == 12.5e6 / 8
+    assert shown["hydra_demand_bytes_per_second", "electrical"] == 3e6 / 8
 
 
 def test_what_the_controller_did(url):
