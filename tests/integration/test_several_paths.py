@@ -37,19 +37,20 @@ def test_flows_are_spread_and_each_comes_back_as_it_goes(network):
     vlans_of_flow = defaultdict(set)
     with (
         network.testbed.frames_at("h11", "optical", expression="vlan and ip and tcp") as frames,
-        tcp_transfer(network.stage, "h11", "h21", 5201, 1.0, streams=8, rate_mbps=2) as tcp,
+        tcp_transfer(network.stage, "h11", "h21", 5201, 1.0, streams=16, rate_mbps=1) as tcp,
     ):
         tcp.finish(30)
     for frame in frames.frames():
         vlan = int.from_bytes(frame.data[14:16], "big") & 0xFFF
         flow = frozenset((frame.data[38:40], frame.data[40:42]))  # the two ports
         vlans_of_flow[flow].add(vlan)
-    assert len(vlans_of_flow) >= 8
+    assert len(vlans_of_flow) >= 16
     assert all(len(its) == 1 for its in vlans_of_flow.values())
     assert set().union(*vlans_of_flow.values()) == vlans
     assert network.everyone_reaches_everyone()
 
 
+@pytest.mark.parametrize("shipped", ["demo", "openflow-only"], indirect=True, scope="module")
 def test_nothing_is_lost_when_one_goes_and_comes_again(network):
     join_twice(network)
     dark = network.dark_frames()
