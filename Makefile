@@ -15,11 +15,11 @@ demo: bootstrap  ## the main job on an emulated fabric: HydRA's Fig. 9 (root, a 
 	$(PYTHON) -m mininet_scenarios.demo
 
 # Those with Open vSwitch: two at a time, each with a network and an Open vSwitch of its own; then,
-# one by one, those that look at what the machine can carry.
+# one by one, those that look at what the machine can do.
 test: lint  ## lint, then all tests, on real Open vSwitch and Mininet (root)
-	$(PYTHON) -m pytest -m "not ovs" -n 3 --dist loadfile
+	$(PYTHON) -m pytest -m "not ovs and not alone" -n 3 --dist loadfile
 	$(PYTHON) -m pytest -m "ovs and not alone" --dist loadfile --tx '2*popen//python=tests/own_network.sh'
-	$(PYTHON) -m pytest -m "ovs and alone"
+	$(PYTHON) -m pytest -m alone
 
 lint: bootstrap  ## formatting, lint, types and the direction of imports
 	$(PYTHON) -m ruff format --check .

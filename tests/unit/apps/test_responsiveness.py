@@ -21,6 +21,7 @@ import yaml
 
 from .test_planner import ROOT, gone, planner_of, wait_until
 
+pytestmark = pytest.mark.alone
 SLOW_S = 2.0
 PROMPT_S = 0.5
 _OFP = struct.Struct("!BBHI")
