@@ -152,17 +152,20 @@ class Calendar:
 
     def pair_meets(self, pair: Pair, start_unix_s: float, end_unix_s: float) -> list[Booking]:
         """Those of ``pair`` at any moment of [start, end)."""
-        return _meeting(self._by_pair.get(pair), start_unix_s, end_unix_s)
+        table = self._by_pair.get(pair)
+        return [] if table is None else table.meeting(start_unix_s, end_unix_s)
 
     def server_meets(self, server: str, start_unix_s: float, end_unix_s: float) -> list[Booking]:
         """Those on a server's uplink at any moment of [start, end)."""
-        return _meeting(self._by_server.get(server), start_unix_s, end_unix_s)
+        table = self._by_server.get(server)
+        return [] if table is None else table.meeting(start_unix_s, end_unix_s)
 
     def circuit_meets(
         self, circuit: Circuit, start_unix_s: float, end_unix_s: float
     ) -> list[Booking]:
         """Those on ``circuit`` at any moment of [start, end)."""
-        return _meeting(self._by_circuit.get(circuit), start_unix_s, end_unix_s)
+        table = self._by_circuit.get(circuit)
+        return [] if table is None else table.meeting(start_unix_s, end_unix_s)
 
     def ends_after(
         self, unix_s: float, ports: Iterable[PortId], servers: Iterable[str], most: int
@@ -187,12 +190,6 @@ class Calendar:
     def window(self, start_unix_s: float, end_unix_s: float, ground: Ground) -> Window:
         """What [start, end) looks like; valid until the calendar changes."""
         return Window(self, start_unix_s, end_unix_s, ground)
-
-
-def _meeting(
-    entries: Timetable[Booking] | None, start_unix_s: float, end_unix_s: float
-) -> list[Booking]:
-    return [] if entries is None else entries.meeting(start_unix_s, end_unix_s)
 
 
 def _drop(index: dict[_KeyT, Timetable[Booking]], key: _KeyT, booking_id: str) -> bool:
@@ -235,7 +232,8 @@ class Window:
         """The circuits that ``port`` ends at some moment of the window."""
         known = self._users.get(port)
         if known is None:
-            booked = [c for c in self._calendar.circuits_at(port) if self.bookings(c)]
+            start, end, meets = self.start_unix_s, self.end_unix_s, self._calendar.circuit_meets
+            booked = [c for c in self._calendar.circuits_at(port) if meets(c, start, end)]
             standing = self._standing.get(port)
             known = frozenset(booked if standing is None else [*booked, standing])
             self._users[port] = known

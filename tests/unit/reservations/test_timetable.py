@@ -19,7 +19,7 @@ class Span:
 moments = st.integers(0, 30).map(float)
 lengths = st.integers(1, 12).map(float) | st.just(inf)
 steps = st.lists(
-    st.tuples(moments, lengths) | st.integers(0, 40), max_size=60
+    st.tuples(moments, lengths) | st.integers(0, 40), max_size=80
 )  # one that comes, or the number of one that goes
 
 
