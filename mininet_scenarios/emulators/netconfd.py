@@ -20,6 +20,7 @@ from lxml import etree
 
 from drivers.transports.netconf import NETCONF_NS, NetconfTransport
 from drivers.transports.ssh import SshOptions
+from hydra.errors import DeviceUnavailable, OutcomeUnknown
 from hydra.model import Login
 
 YANG: Final = Path(__file__).parent / "yang"
@@ -36,6 +37,8 @@ _YUMA_MODULES: Final = Path("/usr/share/yuma/modules")
 _SUBSYSTEM: Final = "/usr/sbin/netconf-subsystem"
 _NEEDS: Final = ("/usr/sbin/netconfd", _SUBSYSTEM, "/usr/sbin/sshd", "/usr/bin/ssh-keygen")
 _START_S: Final = 20.0
+_ANSWER_S: Final = 5.0
+_ATTEMPTS: Final = 4
 _STOP_S: Final = 5.0
 _POLL_S: Final = 0.02
 
@@ -115,14 +118,25 @@ class Netconfd:
         self._socket.unlink(missing_ok=True)
 
     def write(self, config: str) -> None:
-        """Merge these XML elements into the configuration, as an experimenter beside the driver."""
-        if self._client is None:
-            options = SshOptions(host_key=self.host_key)
-            self._client = NetconfTransport(
-                "netconfd", self.address, self.login, options, timeout_s=_START_S
-            )
+        """Merge these XML elements into the configuration, as an experimenter beside the driver.
+
+        Now and then netconfd leaves a request of a new session unanswered: another session asks.
+        """
         root = etree.fromstring(f'<config xmlns="{NETCONF_NS}">{config}</config>')
-        self._client.edit(root, lambda: None)
+        for attempt in range(1, _ATTEMPTS + 1):
+            if self._client is None:
+                options = SshOptions(host_key=self.host_key)
+                self._client = NetconfTransport(
+                    "netconfd", self.address, self.login, options, timeout_s=_ANSWER_S
+                )
+            try:
+                self._client.edit(root, lambda: None)
+                return
+            except (DeviceUnavailable, OutcomeUnknown):
+                self._client.close()
+                self._client = None
+                if attempt == _ATTEMPTS:
+                    raise
 
     def become_polatis(self, size: int, dbm: float = -3.5) -> None:
         """Report to have ``size`` ports on each side, all enabled, and ``dbm`` at each."""
