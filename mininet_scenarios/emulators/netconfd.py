@@ -131,12 +131,13 @@ class Netconfd:
                 )
             try:
                 self._client.edit(root, lambda: None)
-                return
             except (DeviceUnavailable, OutcomeUnknown):
                 self._client.close()
                 self._client = None
                 if attempt == _ATTEMPTS:
                     raise
+            else:
+                return
 
     def become_polatis(self, size: int, dbm: float = -3.5) -> None:
         """Report to have ``size`` ports on each side, all enabled, and ``dbm`` at each."""
