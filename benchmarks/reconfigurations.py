@@ -77,7 +77,7 @@ def udp_run(stage: Stage, client: ControllerClient, number: int) -> UdpRun:
     ):
         switching_ms = stage.fabric.planes[0].switching_ms
         changes = _perform(client, number, switching_ms, moved.sender.started_s)
-        results = tuple(stream.finish(seconds) for stream in (moved, kept, electrical))
+        results = tuple(stream.finish(seconds + 10) for stream in (moved, kept, electrical))
     return UdpRun(changes, *results, stage.losses().since(before))
 
 
@@ -94,7 +94,7 @@ def tcp_run(stage: Stage, client: ControllerClient, number: int) -> TcpRun:
         switching_ms = stage.fabric.planes[0].switching_ms
         changes = _perform(client, number, switching_ms, tcp.client.started_s)
         received, sent = tcp.finish(seconds + 10)
-        bystander = kept.finish(seconds)
+        bystander = kept.finish(seconds + 10)
     return TcpRun(
         changes,
         sent.retransmits or 0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,8 @@ from mininet_scenarios.workloads import paced_udp
 from mininet_scenarios.workloads.paced_udp import ReceiveReport, SendReport
 from mininet_scenarios.workloads.reports import read_report
 
-_PORT: Final = 5300
+_PORTS: Final = cycle(range(5300, 5800))
+"""One for each stream: several may lead to the same server."""
 _CLOSING_S: Final = 2.0
 """For the last datagrams and the sender's closing word to arrive."""
 
@@ -90,13 +92,13 @@ def paced_stream(
 
     Ended with the block at the latest.
     """
-    address = stage.address(destination)
+    address, port = stage.address(destination), str(next(_PORTS))
     _introduce(stage, source, address)
     listening, sending = stage.file("udp-listening", ""), stage.file("udp-sending", "")
     received, sent = stage.file("udp-received", ".json"), stage.file("udp-sent", ".json")
-    receive = ["receive", "--bind", address, "--port", str(_PORT)]
+    receive = ["receive", "--bind", address, "--port", port]
     receive += ["--ready", str(listening), "--report", str(received)]
-    send = ["send", "--to", address, "--port", str(_PORT), "--pps", f"{pps:.3f}"]
+    send = ["send", "--to", address, "--port", port, "--pps", f"{pps:.3f}"]
     send += ["--payload", str(payload_bytes), "--count", str(count)]
     send += ["--ready", str(sending), "--report", str(sent)]
     with ExitStack() as stack:
