@@ -16,8 +16,6 @@ from apps.planning import Planning
 from apps.rule_tables import RuleTable, foreign, intended_table, rule_drift
 from apps.upkeep import Upkeep
 from hydra.drift import Drift, broken_circuits, device_drift
-from hydra.errors import HydraError
-from hydra.journal import JournalError
 from hydra.model import DatapathId, Fabric, NetworkState, RackId
 from hydra.policy import OnDrift, Policy
 from hydra.reconcile import Actual, stray_mirrors, wanted_vlans, wrong_vlans
@@ -105,17 +103,8 @@ class Auditor:
 
     def _move(self, target: NetworkState, reason: str) -> list[str]:
         """Go to ``target``; the id of the reconfiguration, if one ran."""
-        if target == self._ledger.state:
-            return []
-        entry = self._ledger.enter(TRIGGER, reason)
-        try:
-            self._mover.move(entry, target)
-        except JournalError:
-            raise  # recorded where it happened
-        except HydraError as error:
-            self._ledger.refuse(entry, str(error))
-            LOG.error("%s", error)
-        return [entry.id]
+        entry = self._mover.go(target, TRIGGER, reason)
+        return [] if entry is None else [entry.id]
 
     def _restored(self, before: NetworkState) -> NetworkState:
         return self._planning.restored(

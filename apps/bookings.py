@@ -13,7 +13,6 @@ from apps.planning import Planning
 from apps.upkeep import Upkeep
 from hydra.calendar import Ground
 from hydra.errors import AdmissionError, DeviceUnavailable, HydraError, QuotaExceeded
-from hydra.journal import JournalError
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Path
 from hydra.modification import Modification
@@ -224,16 +223,8 @@ class Bookings:
     def join(self, paths: Collection[Path], why: str) -> None:
         """Bring up paths that were planned before, and nobody reserved, where they still fit."""
         target = self._planning.joined(self._ledger.state, paths, self._upkeep.blocked_ports())
-        if target == self._ledger.state:
-            return
-        entry = self._ledger.enter("people", why)
-        try:
-            self._mover.move(entry, target)
-        except JournalError:
-            raise  # recorded where it happened
-        except HydraError as error:
-            self._ledger.refuse(entry, str(error))
-        self._ledger.claim_standing()
+        if self._mover.go(target, "people", why) is not None:
+            self._ledger.claim_standing()
 
     def keep_time(self) -> None:
         """End the reservations whose time is up, and begin those whose time has come."""

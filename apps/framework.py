@@ -49,8 +49,6 @@ from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.framework")
 _HANDSHAKE_S = 10.0
-
-
 _STOPPING_LOOK_S = 0.01
 
 

@@ -13,7 +13,9 @@ from apps.planning import Planning
 from apps.runner import Runner
 from apps.upkeep import Upkeep
 from hydra.commands import Batch
+from hydra.errors import HydraError
 from hydra.executor import Execution
+from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Fabric, NetworkState
 from hydra.plan import Plan
@@ -61,6 +63,23 @@ class Mover:
         with about(entry.id):
             plan = prepared or self._planning.diff(self._ledger.state, target)
             return self._move(entry, plan)
+
+    def go(self, target: NetworkState, trigger: str, reason: str) -> Reconfiguration | None:
+        """Enter and :meth:`move`, unless the network is there already; the entry, if there is one.
+
+        What stands in the way is told by the entry and the log. Raises JournalError.
+        """
+        if target == self._ledger.state:
+            return None
+        entry = self._ledger.enter(trigger, reason)
+        try:
+            self.move(entry, target)
+        except JournalError:
+            raise  # recorded where it happened
+        except HydraError as error:
+            self._ledger.refuse(entry, str(error))
+            LOG.error("%s", error)
+        return entry
 
     def _move(self, entry: Reconfiguration, plan: Plan) -> Execution:
         self._upkeep.tidy_relays()

@@ -235,10 +235,9 @@ class Kills:
         self._stage = stage
         self._process = process
         self._double_booked = double_booked
-        self._chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
+        self._chance = random.Random(seed)
         self._customers = [
-            Customer(stage, random.Random(f"{seed} {number}"))  # noqa: S311
-            for number in range(CUSTOMERS)
+            Customer(stage, random.Random(f"{seed} {number}")) for number in range(CUSTOMERS)
         ]
 
     def run(self, lives: int, tell: Callable[[Outcome], None] | None = None) -> Outcome:

@@ -104,7 +104,7 @@ class Soak:
     def __init__(self, stage: Stage, process: ControllerProcess, seed: int) -> None:
         self._stage = stage
         self._process = process
-        self._chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
+        self._chance = random.Random(seed)
         self._racks = [rack.name for rack in stage.fabric.racks]
         self._planes = [plane.name for plane in stage.fabric.planes]
         self._changes = self._reservations = self._restarts = 0
