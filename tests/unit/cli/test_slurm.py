@@ -56,7 +56,11 @@ def daemon(home, name, *command):
         yield process
     finally:
         process.terminate()
-        process.wait(10)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:  # slurmctld may wait long for answers of its slurmds
+            process.kill()
+            process.wait()
 
 
 class Cluster:

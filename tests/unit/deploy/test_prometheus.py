@@ -102,9 +102,11 @@ def prometheus(controller, tmp_path):
             stderr=log,
         )
     with httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", trust_env=False) as client:
-        yield client
-    process.terminate()
-    process.wait(20)
+        try:
+            yield client
+        finally:
+            process.kill()  # how it ends is its own affair, and nobody reads its data again
+            process.wait()
 
 
 def ask(client, expression):
