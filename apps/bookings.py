@@ -215,9 +215,10 @@ class Bookings:
                 target = self._planning.rejoined(
                     self._ledger.state, pair, self._ledger.pins(), self._upkeep.blocked_ports()
                 )
-                self._mover.move(self._ledger.enter("circuit lost", "planned around it"), target)
             except AdmissionError as error:
                 LOG.warning("stays electrical: %s", error)
+            else:
+                self._mover.go(target, "circuit lost", "planned around it")
         self._ledger.claim_standing()
 
     def join(self, paths: Collection[Path], why: str) -> None:

@@ -234,6 +234,9 @@ class Ledger:
         )
 
     def refuse(self, entry: Reconfiguration, reason: str) -> None:
+        """It can't be begun; one that has, or was refused before, stays as it is."""
+        if self.reconfiguration(entry.id).state is not ReconfigurationState.QUEUED:
+            return
         LOG.warning("refused: %s", reason, extra={"reconfiguration": entry.id})
         self.update(entry.id, state=ReconfigurationState.REFUSED, reason=reason)
 

@@ -61,7 +61,11 @@ class Mover:
         Raises HydraError where it can't be begun, or broke off; the ledger's entry says so too.
         """
         with about(entry.id):
-            plan = prepared or self._planning.diff(self._ledger.state, target)
+            try:
+                plan = prepared or self._planning.diff(self._ledger.state, target)
+            except HydraError as error:
+                self._ledger.refuse(entry, str(error))
+                raise
             return self._move(entry, plan)
 
     def go(self, target: NetworkState, trigger: str, reason: str) -> Reconfiguration | None:

@@ -1,7 +1,8 @@
 """Flow rules to OpenFlow 1.3 bytes and back; no sockets and no Ryu.
 
 A rule's shape (:data:`hydra.pipeline.SHAPES`) is compiled once per switch port layout into a
-``struct`` with holes; each rule then only fills the holes. Statistics replies are read from the raw
+message with holes; each rule then only fills the holes, those of a long run of rules of one kind
+column by column. Statistics replies are read from the raw
 bytes into arrays. Layouts: OpenFlow Switch Specification 1.3.5, sections 7.2 and 7.3; bundles: ONF
 extension EXT-230.
 """
@@ -9,10 +10,12 @@ extension EXT-230.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +59,7 @@ from hydra.pipeline import (
     place_of_server,
     place_of_wired,
 )
-from hydra.rules import FlowRule, Install, Remove, RuleChange
+from hydra.rules import FlowRule, Install, RemoveByCookie, RuleChange
 
 TAKEN_OVER: Final = "another controller has taken this switch over: stop one of the two"
 """What a switch means that refuses a controller which is not its master any more."""
@@ -117,6 +120,8 @@ _NXM_1: Final = 0x0001
 _HOLE_FORMAT: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _COOKIE: Final = -1
 _XID: Final = -2
+_LONG_RUN: Final = 16
+"""Rules of one kind from which on it is quicker to fill columns than messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,9 +262,6 @@ def _bundled(bundle_id: int, message: list[_Piece]) -> list[_Piece]:
     return [before, _Hole(_XID, 4), after, *message]
 
 
-_Packer = Callable[[FlowRule, int], bytes]
-
-
 def _merge(pieces: Iterable[_Piece]) -> list[_Piece]:
     """Join neighbouring constants."""
     merged: list[_Piece] = []
@@ -271,19 +273,36 @@ def _merge(pieces: Iterable[_Piece]) -> list[_Piece]:
     return merged
 
 
-def _packer(pieces: Iterable[_Piece], ports: SwitchPorts) -> _Packer:
-    merged = _merge(pieces)
-    layout = struct.Struct(
-        "!"
-        + "".join(
-            f"{len(p)}s" if isinstance(p, bytes) else _HOLE_FORMAT.get(p.size, f"{p.size}s")
-            for p in merged
-        )
-    )
+class _Packer:
+    """Messages of one shape: what is constant written down, the holes filled from each rule."""
 
-    def pack(rule: FlowRule, xid: int) -> bytes:
+    def __init__(self, pieces: Iterable[_Piece], ports: SwitchPorts) -> None:
+        self._pieces = _merge(pieces)
+        self._ports = ports
+        self._layout = struct.Struct(
+            "!"
+            + "".join(
+                f"{len(p)}s" if isinstance(p, bytes) else _HOLE_FORMAT.get(p.size, f"{p.size}s")
+                for p in self._pieces
+            )
+        )
+        self._holes: list[tuple[str, _Hole]] = []
+        names, formats, offsets, at = ["bytes"], [f"V{self._layout.size}"], [0], 0
+        for piece in self._pieces:
+            if isinstance(piece, _Hole):
+                self._holes.append((f"hole{at}", piece))
+                names.append(f"hole{at}")
+                wide = piece.size not in _HOLE_FORMAT
+                formats.append(f"V{piece.size}" if wide else f">u{piece.size}")
+                offsets.append(at)
+            at += _length([piece])
+        self._rows = np.dtype({"names": names, "formats": formats, "offsets": offsets})
+        blank = [p if isinstance(p, bytes) else bytes(p.size) for p in self._pieces]
+        self._template = np.void(b"".join(blank))
+
+    def one(self, rule: FlowRule, xid: int) -> bytes:
         values: list[int | bytes] = []
-        for piece in merged:
+        for piece in self._pieces:
             if isinstance(piece, bytes):
                 values.append(piece)
             elif piece.index == _XID:
@@ -293,18 +312,46 @@ def _packer(pieces: Iterable[_Piece], ports: SwitchPorts) -> _Packer:
             else:
                 number = rule.args[piece.index] + piece.offset
                 if piece.is_port:
-                    number = ports.number(number)
+                    number = self._ports.number(number)
                 narrow = piece.size in _HOLE_FORMAT
                 values.append(number if narrow else number.to_bytes(piece.size, "big"))
-        return layout.pack(*values)
+        return self._layout.pack(*values)
 
-    return pack
+    def many(self, rules: Sequence[FlowRule], xid: int) -> bytes:
+        """The same, a column of all rules at a time."""
+        rows = np.empty(len(rules), self._rows)
+        rows["bytes"] = self._template
+        columns = tuple(zip(*map(_ARGS, rules), strict=True))
+        for name, hole in self._holes:
+            if hole.index == _XID:
+                rows[name] = xid
+            elif hole.index == _COOKIE:
+                rows[name] = np.fromiter(map(_COOKIE_OF, rules), np.uint64, len(rules))
+            else:
+                rows[name] = self._column(columns[hole.index], hole)
+        return rows.tobytes()
+
+    def _column(self, values: Iterable[int], hole: _Hole) -> NDArray[np.generic]:
+        if hole.is_port:
+            values = map(self._ports.number, values)
+        if hole.offset:
+            values = map(hole.offset.__add__, values)
+        if hole.size in _HOLE_FORMAT:
+            return np.fromiter(values, f"u{hole.size}")
+        wide = b"".join(value.to_bytes(hole.size, "big") for value in values)
+        return np.frombuffer(wide, f"V{hole.size}")
+
+
+_ARGS: Final = attrgetter("args")
+_COOKIE_OF: Final = attrgetter("cookie")
+_KIND: Final = attrgetter("kind")
+_RULE: Final = attrgetter("rule")
 
 
 @lru_cache(maxsize=4096)
 def _compiled(kind: RuleKind, ports: SwitchPorts, command: int, bundle_id: int | None) -> _Packer:
     pieces = _flow_mod_pieces(kind, ports, command)
-    return _packer(pieces if bundle_id is None else _bundled(bundle_id, pieces), ports)
+    return _Packer(pieces if bundle_id is None else _bundled(bundle_id, pieces), ports)
 
 
 # --- encoding --------------------------------------------------------------------------------
@@ -319,6 +366,23 @@ def _delete_by_cookie(cookie: int, mask: int, xid: int) -> bytes:
     return encode(TYPE_FLOW_MOD, xid, body)
 
 
+def _whatever_cookie(rule: FlowRule) -> FlowRule:
+    """Cookie and mask zero: it is removed whatever cookie it was installed with."""
+    return FlowRule(rule.kind, rule.args)
+
+
+def _flow_mods(
+    rules: Iterable[FlowRule], ports: SwitchPorts, command: int, xid: int, bundle_id: int | None
+) -> Iterator[bytes]:
+    for kind, alike in groupby(rules, _KIND):
+        packer = _compiled(kind, ports, command, bundle_id)
+        run = list(alike)
+        if len(run) < _LONG_RUN:
+            yield from (packer.one(rule, xid) for rule in run)
+        else:
+            yield packer.many(run, xid)
+
+
 def encode_changes(
     changes: Iterable[RuleChange], ports: SwitchPorts, xid: int, bundle_id: int | None
 ) -> bytes:
@@ -328,16 +392,18 @@ def encode_changes(
     taken. (A message that it can't even decode, Open vSwitch answers with an error and leaves out.)
     """
     parts: list[bytes] = []
-    for change in changes:
-        if isinstance(change, Install):
-            parts.append(_compiled(change.rule.kind, ports, FLOW_ADD, bundle_id)(change.rule, xid))
-        elif isinstance(change, Remove):
-            # Cookie and mask zero: whatever cookie the rule was installed with.
-            rule = FlowRule(change.rule.kind, change.rule.args)
-            parts.append(_compiled(rule.kind, ports, FLOW_DELETE_STRICT, bundle_id)(rule, xid))
+    for change, alike in groupby(changes, type):
+        if change is RemoveByCookie:
+            for removal in cast(Iterator[RemoveByCookie], alike):
+                message = _delete_by_cookie(removal.cookie, removal.mask, xid)
+                parts.append(
+                    message if bundle_id is None else encode_bundled(message, bundle_id, xid)
+                )
+        elif change is Install:
+            parts += _flow_mods(map(_RULE, alike), ports, FLOW_ADD, xid, bundle_id)
         else:
-            message = _delete_by_cookie(change.cookie, change.mask, xid)
-            parts.append(message if bundle_id is None else encode_bundled(message, bundle_id, xid))
+            rules = map(_whatever_cookie, map(_RULE, alike))
+            parts += _flow_mods(rules, ports, FLOW_DELETE_STRICT, xid, bundle_id)
     if bundle_id is not None:
         parts.insert(0, encode_bundle_control(bundle_id, BUNDLE_OPEN, xid))
         parts.append(encode_bundle_control(bundle_id, BUNDLE_COMMIT, xid))

@@ -19,6 +19,7 @@ from hydra.rules import FlowRule, Install, RemoveByCookie
 
 _FLOW_MOD: Final = struct.Struct("!8xQ8xB5xH16x")
 """Cookie, table, priority."""
+_MESSAGE_LENGTH: Final = struct.Struct("!2xH")
 _ENTRY: Final = struct.Struct("!HBx8xH10xQ16x")
 """Length, table, priority, cookie."""
 _HEAD_BYTES: Final = 48
@@ -72,11 +73,15 @@ def _split(message: bytes, match_at: int, end: int) -> tuple[frozenset[bytes], b
 def intended_table(rules: Iterable[FlowRule], ports: SwitchPorts) -> RuleTable:
     """What a switch with these ports holds once ``rules`` are installed."""
     table: dict[RuleKey, HeldRule] = {}
-    for rule in rules:
-        message = encode_changes([Install(rule)], ports, 0, None)
-        cookie, number, priority = _FLOW_MOD.unpack_from(message)
-        fields, instructions = _split(message, _HEAD_BYTES, len(message))
+    messages = encode_changes(map(Install, rules), ports, 0, None)
+    start = 0
+    while start < len(messages):
+        (length,) = _MESSAGE_LENGTH.unpack_from(messages, start)
+        cookie, number, priority = _FLOW_MOD.unpack_from(messages, start)
+        end = start + length
+        fields, instructions = _split(messages, start + _HEAD_BYTES, end)
         table[number, priority, fields] = HeldRule(cookie, instructions)
+        start = end
     return table
 
 

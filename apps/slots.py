@@ -180,11 +180,7 @@ class Slots:
         self._ledger.events.publish(EventKind.SCHEDULE, time.time(), reason=decision.reason)
         self._forget()
         self._begin(week, 0)
-        try:
-            self._stand(self._mover.move(entry, week.slots[0].state))
-        except PlanError as error:
-            self._ledger.refuse(entry, str(error))
-            raise
+        self._stand(self._mover.move(entry, week.slots[0].state))
 
     def _turn(self, week: Week, index: int) -> None:
         """To another slot of the same week."""

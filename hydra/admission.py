@@ -99,6 +99,26 @@ def _servers_have_room(window: Window, calendar: Calendar, ask: Ask) -> bool:
     return all(window.server_mbps(server) <= room_mbps for server in ask.servers)
 
 
+def fastest_circuit_mbps(fabric: Fabric, src: RackId, dst: RackId) -> float:
+    """An upper bound on any path between two racks: no faster than either end's best port.
+
+    0 if one of them has no optical port at all.
+    """
+    return min(
+        max((port.rate_mbps for port in fabric.ports_of(rack)), default=0.0) for rack in (src, dst)
+    )
+
+
+def beyond_any_circuit(fabric: Fabric, src: RackId, dst: RackId, mbps: float) -> str | None:
+    """Why no circuit could ever carry so much between two racks; None if one could."""
+    limit_mbps = fastest_circuit_mbps(fabric, src, dst)
+    if mbps <= limit_mbps + ROUNDING_MBPS:
+        return None
+    names = " and ".join(fabric.racks[rack].name for rack in (src, dst))
+    most = f"the fastest circuit carries {limit_mbps:g} Mb/s"
+    return f"{mbps:g} Mb/s between {names} is too much: {most}"
+
+
 # --- refusals -----------------------------------------------------------------------------------
 
 
@@ -113,6 +133,9 @@ def _refusal(calendar: Calendar, ask: Ask, ground: Ground) -> AdmissionError:
         ways.append(f"start at {moment(later.start_unix_s)}")
     remedy = f"; {', or '.join(ways)}" if ways else ""
     alternatives = [one for one in (lower, later) if one is not None]
+    beyond = beyond_any_circuit(calendar.fabric, *ask.pair, ask.mbps)
+    if beyond is not None:
+        return AdmissionError(beyond + remedy, alternatives)
     return AdmissionError(
         _in_the_way(calendar, window, ask, ground) + remedy,
         alternatives,

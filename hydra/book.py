@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from hydra.admission import Ask, admit_most, moment
+from hydra.admission import Ask, admit_most, fastest_circuit_mbps, moment
 from hydra.agenda import Agenda
 from hydra.calendar import Booking, Calendar, Ground, peak_mbps
 from hydra.entries import ask_of, booking_of, pin_of, servers_among
@@ -23,7 +23,7 @@ from hydra.modification import Modification, modified, place_again
 from hydra.names import rack_of
 from hydra.preemption import lower_ranks, make_room
 from hydra.quotas import Usage, within_quota_mbps
-from hydra.requests import check, fastest_circuit_mbps, times
+from hydra.requests import check, times
 from hydra.reservations import (
     FINAL_STATES,
     Pin,

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hydra.admission import Ask, admit, moment, takes
+from hydra.admission import Ask, admit, beyond_any_circuit, moment, takes
 from hydra.calendar import Calendar, Ground, peak_mbps
 from hydra.errors import AdmissionError, Alternative, LifecycleError, NotHitless
 from hydra.model import Fabric
@@ -51,10 +51,11 @@ def modified(fabric: Fabric, old: Reservation, change: Modification, now: float)
             "reserve anew, then release this one"
         )
     mbps = old.bandwidth_mbps if change.bandwidth_mbps is None else change.bandwidth_mbps
-    check(
-        fabric,
-        ReservationRequest(src, dst, mbps, priority=old.priority, service=old.service),
-    )
+    wish = ReservationRequest(src, dst, mbps, priority=old.priority, service=old.service)
+    check(fabric, wish)
+    beyond = beyond_any_circuit(fabric, old.src_rack, old.dst_rack, wish.least_mbps)
+    if beyond is not None:
+        raise AdmissionError(beyond)
     end = old.expires_unix_s if change.end_unix_s is None else change.end_unix_s
     start = old.starts_unix_s
     if end is not None and end <= max(start, now):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from hydra.admission import moment
-from hydra.calendar import ROUNDING_MBPS
 from hydra.errors import AdmissionError, QuotaExceeded
 from hydra.model import Fabric, RackId
 from hydra.names import rack_of
@@ -13,10 +12,9 @@ from hydra.reservations import LATEST_UNIX_S, PRIORITIES, ReservationRequest, Se
 
 
 def check(fabric: Fabric, request: ReservationRequest) -> tuple[RackId, RackId]:
-    """The racks of ``request``, if names and limits allow it at any time.
+    """The racks of ``request``, if its names and numbers make sense.
 
-    Raises UnknownName for a name that is neither rack nor server, and AdmissionError, with
-    the largest bandwidth possible, for what no topology could carry.
+    Raises UnknownName for a name that is neither rack nor server, and AdmissionError.
     """
     src, dst = rack_of(fabric, request.src), rack_of(fabric, request.dst)
     if src == dst:
@@ -28,24 +26,7 @@ def check(fabric: Fabric, request: ReservationRequest) -> tuple[RackId, RackId]:
         if fabric.racks[rack].spine:
             raise AdmissionError(f"{name} is a spine: it has no servers, no path ends there")
     _check_numbers(request)
-    limit = fastest_circuit_mbps(fabric, src, dst)
-    if request.least_mbps > limit + ROUNDING_MBPS:
-        pair = f"{fabric.racks[src].name} and {fabric.racks[dst].name}"
-        raise AdmissionError(
-            f"{request.least_mbps:g} Mb/s between {pair} is too much: the fastest circuit "
-            f"carries {limit:g} Mb/s; ask for at most {limit:g} Mb/s"
-        )
     return src, dst
-
-
-def fastest_circuit_mbps(fabric: Fabric, src: RackId, dst: RackId) -> float:
-    """An upper bound on any path between two racks: no faster than either end's best port.
-
-    0 if one of them has no optical port at all.
-    """
-    return min(
-        max((port.rate_mbps for port in fabric.ports_of(rack)), default=0.0) for rack in (src, dst)
-    )
 
 
 def _check_numbers(request: ReservationRequest) -> None:

@@ -3,6 +3,7 @@
 import logging
 import random
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from apps.ledger import Ledger
 from apps.metrics import Metrics
 from apps.mover import Mover
-from hydra.journal import Journal
+from hydra.errors import PlanError
+from hydra.journal import Journal, JournalError
+from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState
 from hydra.plan import diff
 from hydra.policy import DrainPolicy, Policy
@@ -43,27 +46,71 @@ class SimulatedRunner:
             return
 
 
-@pytest.fixture
-def moved(caplog):
-    """(ledger, runner, metrics) after one reconfiguration."""
-    caplog.set_level(logging.DEBUG, "hydra.mover")
-    metrics = Metrics()
-    ledger = Ledger(FABRIC, Journal(":memory:"), metrics)
-    runner = SimulatedRunner(ledger)
+TARGET = state_of(FABRIC, EMPTY, path_of(FABRIC, 0, 1))
+
+
+PLAN = partial(diff, FABRIC)
+
+
+def mover_of(ledger, runner, plan=PLAN):
     order = order_of(FABRIC)
-    planning = SimpleNamespace(
-        diff=lambda now, then: diff(FABRIC, now, then, order), order_of=order
-    )
+    planning = SimpleNamespace(diff=lambda now, then: plan(now, then, order), order_of=order)
     upkeep = SimpleNamespace(
         conditions=lambda: runner.conditions,
         leave_unannounced=lambda _pairs: None,
         tidy_relays=lambda: None,
         take_over=lambda _execution: None,
+        start_over=lambda _execution: None,
         announcer=SimpleNamespace(suspended=threading.Lock()),
     )
-    mover = Mover(FABRIC, POLICY, planning, runner, upkeep, ledger)
-    mover.move(ledger.enter("operator"), state_of(FABRIC, EMPTY, path_of(FABRIC, 0, 1)))
+    return Mover(FABRIC, POLICY, planning, runner, upkeep, ledger)
+
+
+@pytest.fixture
+def metrics():
+    return Metrics()
+
+
+@pytest.fixture
+def ledger(metrics):
+    return Ledger(FABRIC, Journal(":memory:"), metrics)
+
+
+@pytest.fixture
+def moved(caplog, ledger, metrics):
+    """(ledger, runner, metrics) after one reconfiguration."""
+    caplog.set_level(logging.DEBUG, "hydra.mover")
+    runner = SimulatedRunner(ledger)
+    mover_of(ledger, runner).move(ledger.enter("operator"), TARGET)
     return ledger, runner, metrics
+
+
+def test_a_plan_that_can_not_be_is_refused(ledger):
+    def unsound(now, then, _order):
+        raise PlanError(f"{len(then.topology.paths)} path of {len(now.topology.paths)} is unsound")
+
+    entry = ledger.enter("operator")
+    with pytest.raises(PlanError):
+        mover_of(ledger, SimulatedRunner(ledger), unsound).move(entry, TARGET)
+    (one,) = ledger.reconfigurations()
+    assert one.state is ReconfigurationState.REFUSED
+    assert one.reason == "1 path of 0 is unsound"
+
+
+def test_one_that_broke_off_has_failed_and_was_not_refused(ledger):
+    runner = SimulatedRunner(ledger)
+
+    def run(steps, on_batch):
+        on_batch(next(steps))
+        raise JournalError("disk full")
+
+    runner.run = run
+    entry = ledger.enter("operator")
+    with pytest.raises(JournalError, match="disk full"):
+        mover_of(ledger, runner).move(entry, TARGET)
+    ledger.refuse(entry, "somebody says so later")
+    (one,) = ledger.reconfigurations()
+    assert (one.state, one.reason) == (ReconfigurationState.FAILED, "disk full")
 
 
 def test_the_timeline_grows_while_it_runs(moved):

@@ -17,7 +17,14 @@ from apps.openflow import (
     encode_packet_out,
     encode_port_stats_request,
 )
-from drivers.codecs.openflow import encode_barrier, encode_flow_stats_request
+from drivers.codecs.openflow import (
+    BUNDLE_COMMIT,
+    BUNDLE_OPEN,
+    encode_barrier,
+    encode_bundle_control,
+    encode_bundled,
+    encode_flow_stats_request,
+)
 from hydra.model import RackId, VlanId
 from hydra.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, Port, RuleKind
 from hydra.rules import FlowRule, Install, Remove, RemoveByCookie, circuit_rule
@@ -29,6 +36,8 @@ RULES = list(every_rule(small_fabric(racks=3)))
 PORTS = SwitchPorts(host=1, optical=2, electrical=3, servers=(11, 12), wired=(21, 22))
 XID = 0x4000_1234
 BUNDLE_ID = 77
+LONG = 40
+"""Rules of one kind that are written a column at a time."""
 
 
 @pytest.mark.parametrize("kind", RuleKind)
@@ -46,6 +55,37 @@ def test_ryu_reads_a_removal_as_it_would_have_written_it(kind):
         ours = encode_changes([Remove(rule)], PORTS, XID, None)
         theirs = serialised(flow_mod(rule, PORTS, ofproto_v1_3.OFPFC_DELETE_STRICT), XID)
         assert normal(parse(ours)) == normal(parse(theirs))
+
+
+@pytest.mark.parametrize("bundle_id", [None, BUNDLE_ID])
+@pytest.mark.parametrize("change", [Install, Remove])
+@pytest.mark.parametrize("kind", RuleKind)
+def test_a_long_run_of_rules_is_the_bytes_of_each(kind, change, bundle_id):
+    some = [rule for rule in RULES if rule.kind is kind]
+    many = (some * LONG)[:LONG]
+    each = [encode_changes([change(rule)], PORTS, XID, None) for rule in many]
+    if bundle_id is not None:
+        each = [encode_bundled(message, bundle_id, XID) for message in each]
+        each.insert(0, encode_bundle_control(bundle_id, BUNDLE_OPEN, XID))
+        each.append(encode_bundle_control(bundle_id, BUNDLE_COMMIT, XID))
+    assert encode_changes(map(change, many), PORTS, XID, bundle_id) == b"".join(each)
+
+
+@given(st.lists(st.sampled_from(RULES).flatmap(lambda rule: st.integers(1, LONG).map(
+    lambda count: [rule] * count)), max_size=5))  # fmt: skip
+def test_runs_of_rules_keep_their_order(runs):
+    rules = [rule for run in runs for rule in run]
+    each = b"".join(encode_changes([Install(rule)], PORTS, XID, None) for rule in rules)
+    assert encode_changes(map(Install, rules), PORTS, XID, None) == each
+
+
+@pytest.mark.parametrize("vlan", [2**16 - 0x1000, -0x1001])
+@pytest.mark.parametrize("count", [1, LONG])
+def test_what_a_place_does_not_hold_is_refused(vlan, count):
+    rules = [circuit_rule(RackId(1), VlanId(4), 1)] * (count - 1)
+    wrong = circuit_rule(RackId(1), VlanId(vlan), 1)
+    with pytest.raises((struct.error, OverflowError)):
+        encode_changes(map(Install, [*rules, wrong]), PORTS, XID, None)
 
 
 @given(st.integers(0, 319), st.integers(1, 4094), st.integers(0, 2**16), st.integers(0, 2**32 - 1))

@@ -248,8 +248,7 @@ class Play:
 
     def check_alternatives(self, request, ground, error):
         """What a refusal offers is there to be had, and no lower rate than it has to be."""
-        beyond_any_circuit = "fastest circuit" in str(error)
-        if not (request.priority or beyond_any_circuit) and request.least_mbps:
+        if not request.priority and request.least_mbps:
             start = self.now if request.start_unix_s is None else request.start_unix_s
             fits = self.fitting_mbps(request, start, None if request.hold_s else 0, ground)
             offered = [one.bandwidth_mbps for one in error.alternatives if one.start_unix_s is None]

@@ -90,9 +90,10 @@ def test_a_server_can_not_promise_more_than_its_uplink(fabric):
 
 
 def test_a_rack_without_optical_ports_takes_no_reservation(fabric):
-    dark = replace(fabric, ports=tuple(port for port in fabric.ports if port.rack != 1))
+    lit = [port for port in fabric.ports if port.rack != 1]
+    dark = replace(fabric, ports=tuple(replace(port, id=i) for i, port in enumerate(lit)))
     with pytest.raises(AdmissionError, match=r"fastest circuit carries 0 Mb/s"):
-        ReservationBook(dark).check(request())
+        ReservationBook(dark).add("a", request(), now=0.0)
 
 
 def test_the_end_counts_from_the_request(fabric):

@@ -6,10 +6,10 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hydra.admission import fastest_circuit_mbps
 from hydra.book import ReservationBook
 from hydra.errors import AdmissionError, LifecycleError
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
-from hydra.requests import fastest_circuit_mbps
 from hydra.reservations import FINAL_STATES, HOLDING_STATES, ReservationRequest
 
 from .test_book import direct_path

@@ -8,7 +8,7 @@ import pytest
 from hydra.admission import Ask, admit_most
 from hydra.book import ReservationBook
 from hydra.calendar import ROUNDING_MBPS, Calendar, Ground, Need
-from hydra.errors import AdmissionError, QuotaExceeded
+from hydra.errors import AdmissionError, Alternative, QuotaExceeded
 from hydra.model import RackId
 from hydra.quotas import Quota
 from hydra.reservations import Reservation, ReservationRequest
@@ -35,8 +35,11 @@ def test_all_of_it_where_that_fits_and_else_the_most(fabric):
 def test_more_than_any_circuit_is_cut_to_a_circuit(fabric):
     book = ReservationBook(fabric)
     assert book.add("a", request(500.0, 60.0), 0.0).bandwidth_mbps == 100.0
-    with pytest.raises(AdmissionError, match="ask for at most 100 Mb/s"):
-        ReservationBook(fabric).check(request(500.0, 101.0))
+    why = "the fastest circuit carries 100 Mb/s; ask for at most 100 Mb/s"
+    with pytest.raises(AdmissionError, match=why) as refusal:
+        ReservationBook(fabric).add("b", request(500.0, 101.0), 0.0)
+    assert refusal.value.in_public == str(refusal.value)
+    assert refusal.value.alternatives == (Alternative(100.0, None),)
 
 
 def test_a_servers_uplink_bounds_it(fabric):
