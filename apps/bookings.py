@@ -13,6 +13,7 @@ from apps.planning import Planning
 from apps.upkeep import Upkeep
 from hydra.calendar import Ground
 from hydra.errors import AdmissionError, DeviceUnavailable, HydraError, QuotaExceeded
+from hydra.journal import JournalError
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Path
 from hydra.modification import Modification
@@ -58,7 +59,11 @@ class Bookings:
             if known := self._ledger.admitted_before(request):
                 return known[0]
             reservation = self._admit(request)
-            self._ledger.keep([reservation])
+            try:
+                self._ledger.keep([reservation])
+            except JournalError:
+                self._ledger.forget([reservation])
+                raise
         self._enqueue(lambda: self._activate([reservation.id]))
         return reservation
 
@@ -185,10 +190,8 @@ class Bookings:
         with self._ledger.lock:
             self._ledger.check_unchanged(seen)
             if self._ledger.reservation(reservation_id).state in _NOT_BEGUN:
-                return self._ledger.change(reservation_id, ReservationState.CANCELLED, "asked for")
-            reservation = self._ledger.change(
-                reservation_id, ReservationState.RELEASING, "asked for"
-            )
+                return self._ledger.ask(reservation_id, ReservationState.CANCELLED)
+            reservation = self._ledger.ask(reservation_id, ReservationState.RELEASING)
         self._enqueue(lambda: self._release(reservation))
         return reservation
 
@@ -229,6 +232,7 @@ class Bookings:
 
     def keep_time(self) -> None:
         """End the reservations whose time is up, and begin those whose time has come."""
+        self._ledger.catch_up()
         for reservation_id in self._ledger.expired():
             self._expire(reservation_id)
         due = self._ledger.due()

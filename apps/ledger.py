@@ -7,7 +7,8 @@ import threading
 import time
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -32,10 +33,18 @@ from hydra.service import Reconfiguration
 LOG = logging.getLogger("hydra.ledger")
 _HISTORY: Final = 200
 _KEPT_RESERVATIONS: Final = 1000
+_TRY_AGAIN_S: Final = 1.0
+_OUTAGE_S: Final = 60.0
+"""A failure so long after the one before is another one, to be told of."""
+
+Record = Mapping[str, Any]
 
 
 class Ledger:
-    """Thread-safe; every change that has to survive a restart is in the journal first."""
+    """Thread-safe; every promise, and every intent, is in the journal first, or is not made.
+
+    What has happened is so whether it can be written or not: it is written late (a full disk).
+    """
 
     def __init__(
         self,
@@ -57,6 +66,10 @@ class Ledger:
         self._standing: set[Pair] = set()
         """Pairs whose path an operator or the periodic mode asked for: no release removes it."""
         self._born_s: dict[Circuit, float] = {}
+        self._late_records: dict[str, Record] = {}
+        self._late_deletions: frozenset[str] = frozenset()
+        self._late_state: str | None = None
+        self._next_try_s = 0.0
         self.events = EventLog(uuid.uuid4().hex[:8])
 
     def load(self) -> None:
@@ -158,11 +171,70 @@ class Ledger:
         """Write the state to the journal, with the paths that the reservations have in it."""
         with self._lock:
             self._note_paths()
-        record = state_record(self._fabric, self.state)
-        self._journal.save_state(self._fabric.name, record)
+            self._late_state = what
+            with suppress(JournalError):
+                self._write_state(what)
+
+    def _write_state(self, what: str) -> None:
+        record = state_record(self._fabric, self._state)
+        with self._attempt():
+            self._journal.save_state(self._fabric.name, record)
+        self._unsettled, self._late_state = frozenset(), None
+        with self._attempt():
+            self._journal.record(time.time(), what, {"state": record})
+
+    @property
+    def behind(self) -> bool:
+        """Whether something that has happened could not be written yet."""
         with self._lock:
-            self._unsettled = frozenset()
-        self._journal.record(time.time(), what, {"state": record})
+            late = self._late_records or self._late_deletions or self._late_state
+            return bool(late)
+
+    def catch_up(self) -> None:
+        """Write what is late, if it is time for another attempt."""
+        with self._lock:
+            if not self.behind or time.monotonic() < self._next_try_s:
+                return
+            with suppress(JournalError):
+                self._write_records({})
+                if self._late_state is not None:
+                    self._write_state(self._late_state)
+                LOG.info("the journal can be written again, and is up to date")
+
+    @contextmanager
+    def _attempt(self) -> Iterator[None]:
+        """To write; the first failure of many is told, and the next attempt of its own is later."""
+        try:
+            yield
+        except JournalError as error:
+            now_s = time.monotonic()
+            if now_s >= self._next_try_s + _OUTAGE_S:
+                LOG.error("%s; until then nothing is promised, and what happens waits", error)
+            self._next_try_s = now_s + _TRY_AGAIN_S
+            self._metrics.journal_failed()
+            raise
+
+    def _write_records(
+        self, records: Mapping[str, Record], deletions: Collection[str] = ()
+    ) -> None:
+        """Write reservations, and all that are late. Raises JournalError."""
+        self._late_deletions |= frozenset(deletions)
+        everything = {**self._late_records, **records}
+        for reservation_id in self._late_deletions:
+            everything.pop(reservation_id, None)
+        if everything or self._late_deletions:
+            with self._attempt():
+                self._journal.save_reservations(everything, self._late_deletions)
+        self._late_records, self._late_deletions = {}, frozenset()
+
+    def _write_in_time(
+        self, records: Mapping[str, Record], deletions: Collection[str] = ()
+    ) -> None:
+        """What has happened: now, or as soon as that can be."""
+        try:
+            self._write_records(records, deletions)
+        except JournalError:
+            self._late_records |= records
 
     def age_s(self, circuit: Circuit) -> float:
         """How long ago a circuit came up; long, if it was there before."""
@@ -181,7 +253,7 @@ class Ledger:
         promised = {reservation.booked for reservation in before.values()}
         for path, vlan in self._state.vlans.items():
             placed = self._book.place(path, vlan) if path in promised else ()
-            self.keep([r for r in placed if r != before[r.id]])
+            self._note([r for r in placed if r != before[r.id]])
 
     def _claim_standing(self) -> None:
         reserved = {reservation.pair for reservation in self._book.active()}
@@ -311,50 +383,76 @@ class Ledger:
     def keep(self, reservations: Collection[Reservation]) -> None:
         """Write them to the journal, and what gave way to them, all or none.
 
-        From now on they survive a restart.
+        From now on they survive a restart. Raises JournalError: :meth:`forget` them then.
         """
         with self._lock:
             displaced = [one for r in reservations for one in self._book.displaced(r.id)]
-            records = {r.id: r.to_record() for r in (*reservations, *displaced)}
-            if records:
-                self._journal.save_reservations(records)
+            self._write_records({r.id: r.to_record() for r in (*reservations, *displaced)})
             for reservation in reservations:
                 self._book.settle(reservation.id)
             self._tell_of(displaced)
             self._tell_of(reservations)
 
+    def _note(self, reservations: Collection[Reservation]) -> None:
+        """Where their paths are now."""
+        self._write_in_time({r.id: r.to_record() for r in reservations})
+        self._tell_of(reservations)
+
     def change(self, reservation_id: str, state: ReservationState, reason: str = "") -> Reservation:
+        """What became of it."""
         with self._lock:
             reservation = self._book.transition(reservation_id, state, reason)
-            self._save(reservation)
+            self._write_in_time(*self._records(reservation))
+            self._tell_of([reservation])
             return reservation
 
-    def _save(self, reservation: Reservation) -> None:
+    def ask(self, reservation_id: str, state: ReservationState) -> Reservation:
+        """What its owner wants to become of it. Raises LifecycleError, JournalError."""
+        with self._lock, self._or_as_it_was(reservation_id):
+            reservation = self._book.transition(reservation_id, state, "asked for")
+            self._write_records(*self._records(reservation))
+            self._tell_of([reservation])
+            return reservation
+
+    @contextmanager
+    def _or_as_it_was(self, reservation_id: str) -> Iterator[None]:
+        """Where the journal can't be written, nothing has changed."""
+        before = self._book.get(reservation_id)
+        try:
+            yield
+        except JournalError:
+            self._book.put_back(before)
+            raise
+
+    def _records(self, reservation: Reservation) -> tuple[dict[str, Record], tuple[str, ...]]:
+        """What to write of it, and which old ones to delete."""
         forgotten = self._book.prune(_KEPT_RESERVATIONS)
-        record = {} if reservation.id in forgotten else {reservation.id: reservation.to_record()}
-        self._journal.save_reservations(record, forgotten)
-        self._tell_of([reservation])
+        known = reservation.id not in forgotten
+        return {reservation.id: reservation.to_record()} if known else {}, forgotten
 
     def commit(self, reservation_id: str, seen: Reservation | None) -> Reservation:
-        """Raises UnknownName, Changed, and LifecycleError if it is not held."""
+        """Raises UnknownName, Changed, LifecycleError if it is not held, and JournalError."""
         with self._lock:
             self.check_unchanged(seen)
-            committed = self._book.transition(reservation_id, ReservationState.COMMITTED)
-            reservation = self._book.begin(reservation_id, time.time())
-            self._tell_of([committed])
-            self._save(reservation)
+            with self._or_as_it_was(reservation_id):
+                committed = self._book.transition(reservation_id, ReservationState.COMMITTED)
+                reservation = self._book.begin(reservation_id, time.time())
+                self._write_records(*self._records(reservation))
+            self._tell_of([committed, reservation])
             return reservation
 
     def modify(
         self, reservation_id: str, change: Modification, ground: Ground, seen: Reservation | None
     ) -> Reservation:
-        """Raises what :meth:`ReservationBook.modify` raises, and Changed."""
+        """Raises what :meth:`ReservationBook.modify` raises, Changed, and JournalError."""
         with self._lock:
             self.check_unchanged(seen)
             old = self._book.get(reservation_id)
-            new = self._book.modify(reservation_id, change, time.time(), ground)
-            if new != old:
-                self._save(new)
+            with self._or_as_it_was(reservation_id):
+                new = self._book.modify(reservation_id, change, time.time(), ground)
+                if new != old:
+                    self._write_records(*self._records(new))
+                    self._tell_of([new])
             return new
 
     def place(self, pair: Pair) -> bool:
@@ -364,7 +462,7 @@ class Ledger:
             promised = {r.booked for r in self._book.active() if r.pair == pair}
             if not paths or promised != set(paths):
                 return False
-            self.keep(self._book.place(paths[0], self._state.vlans[paths[0]]))
+            self._note(self._book.place(paths[0], self._state.vlans[paths[0]]))
             return True
 
     def reroute(self, pair: Pair, ground: Ground, tried: Sequence[str] = ()) -> None:
@@ -374,7 +472,7 @@ class Ledger:
         """
         with self._lock:
             changed, refused = self._book.reroute(pair, time.time(), ground)
-            self.keep(changed)
+            self._note(changed)
             for reservation_id, error in refused.items():
                 why = "; ".join(dict.fromkeys([*filter(None, tried), f"no other path: {error}"]))
                 self.change(reservation_id, ReservationState.FAILED, why)

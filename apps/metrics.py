@@ -53,6 +53,11 @@ class Metrics:
             "Jobs of the conductor that ended in an error; the log has it.",
             registry=registry,
         )
+        self._journal_failures = Counter(
+            "hydra_journal_failures_total",
+            "Attempts to write the journal that failed; nothing is promised meanwhile.",
+            registry=registry,
+        )
         self._substeps = Histogram(
             "hydra_reconfiguration_substep_duration_seconds",
             "Time of one substep of a reconfiguration, over all devices.",
@@ -129,6 +134,9 @@ class Metrics:
 
     def job_failed(self) -> None:
         self._failed_jobs.inc()
+
+    def journal_failed(self) -> None:
+        self._journal_failures.inc()
 
     def reconfigured(self, ended: Reconfiguration) -> None:
         """A reconfiguration came to its end."""

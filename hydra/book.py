@@ -245,6 +245,11 @@ class ReservationBook:
             self._unbook(reservation)
         return reservation
 
+    def put_back(self, reservation: Reservation) -> None:
+        """As it was: what became of it could not be kept."""
+        self._unbook(reservation)
+        self._put(reservation)
+
     def _unbook(self, reservation: Reservation) -> None:
         self._calendar.remove(reservation.id)
         self._agenda.drop(reservation.id)

@@ -16,6 +16,7 @@ from apps.rest.problems import (
     BODY_TOO_LARGE,
     DEVICE_UNAVAILABLE,
     INVALID_REQUEST,
+    JOURNAL_FAILED,
     KEY_REUSED,
     LIFECYCLE_CONFLICT,
     MALFORMED,
@@ -45,6 +46,7 @@ router = APIRouter(prefix="/v1/groups", tags=["reservations"])
         INVALID_REQUEST,
         KEY_REUSED,
         DEVICE_UNAVAILABLE,
+        JOURNAL_FAILED,
     ),
 )
 async def create_group(
@@ -88,7 +90,7 @@ def get_group(group_id: str, service: Reservations) -> models.Group:
     status_code=status.HTTP_202_ACCEPTED,
     responses={
         status.HTTP_200_OK: {"model": models.Group, "description": "All of them are over"},
-        **responses(UNKNOWN_NAME, LIFECYCLE_CONFLICT),
+        **responses(UNKNOWN_NAME, LIFECYCLE_CONFLICT, JOURNAL_FAILED),
     },
 )
 async def release_group(

@@ -11,6 +11,7 @@ from apps.rest.problems import (
     DEVICE_UNAVAILABLE,
     INVALID_CONFIGURATION,
     INVALID_REQUEST,
+    JOURNAL_FAILED,
     MALFORMED,
     UNKNOWN_NAME,
     UNSUPPORTED_MEDIA_TYPE,
@@ -51,7 +52,12 @@ def list_quarantine(service: Service) -> models.Quarantine:
 @router.put(
     "/quarantine/{rack}/{port:path}",
     responses=responses(
-        MALFORMED, UNKNOWN_NAME, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST
+        MALFORMED,
+        UNKNOWN_NAME,
+        BODY_TOO_LARGE,
+        UNSUPPORTED_MEDIA_TYPE,
+        INVALID_REQUEST,
+        JOURNAL_FAILED,
     ),
 )
 def set_aside(
@@ -61,7 +67,7 @@ def set_aside(
     return render.quarantined(service.fabric, service.set_aside(rack, port, body.reason))
 
 
-@router.delete("/quarantine/{rack}/{port:path}", responses=responses(UNKNOWN_NAME))
+@router.delete("/quarantine/{rack}/{port:path}", responses=responses(UNKNOWN_NAME, JOURNAL_FAILED))
 def clear_quarantine(rack: str, port: str, service: Service) -> models.QuarantinedPort:
     """Let planning use a port again; answers with what was known of it."""
     return render.quarantined(service.fabric, service.clear_quarantine(rack, port))

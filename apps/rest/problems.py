@@ -31,6 +31,7 @@ from hydra.errors import (
     QuotaExceeded,
     UnknownName,
 )
+from hydra.journal import JournalError
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -170,6 +171,13 @@ NOT_READY: Final = ProblemType(
     "missing lists what it waits for.",
 )
 
+JOURNAL_FAILED: Final = ProblemType(
+    "journal-failed",
+    503,
+    "The controller can't write its journal",
+    "Nothing was changed: what can't be kept is not promised. An operator has to see to its disk.",
+)
+
 TOO_MANY_SUBSCRIBERS: Final = ProblemType(
     "too-many-subscribers",
     503,
@@ -207,6 +215,7 @@ CATALOGUE: Final[tuple[ProblemType, ...]] = (
     DEVICE_ERROR,
     DEVICE_UNAVAILABLE,
     NOT_READY,
+    JOURNAL_FAILED,
     TOO_MANY_SUBSCRIBERS,
     TOO_MANY_WEBHOOKS,
 )
@@ -233,6 +242,7 @@ _BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {
     TooOften: TOO_MANY_REQUESTS,
     WrongReport: INVALID_REQUEST,
     TooManyWebhooks: TOO_MANY_WEBHOOKS,
+    JournalError: JOURNAL_FAILED,
     DeviceUnavailable: DEVICE_UNAVAILABLE,
     DeviceError: DEVICE_ERROR,
 }

@@ -19,6 +19,7 @@ from apps.rest.problems import (
     BODY_TOO_LARGE,
     DEVICE_UNAVAILABLE,
     INVALID_REQUEST,
+    JOURNAL_FAILED,
     KEY_REUSED,
     LIFECYCLE_CONFLICT,
     MALFORMED,
@@ -50,6 +51,7 @@ _ADMISSION_PROBLEMS: Final = responses(
     INVALID_REQUEST,
     KEY_REUSED,
     DEVICE_UNAVAILABLE,
+    JOURNAL_FAILED,
 )
 
 
@@ -111,7 +113,7 @@ async def _settled(
 
 @router.post(
     "/{reservation_id}/commit",
-    responses=responses(UNKNOWN_NAME, LIFECYCLE_CONFLICT, PRECONDITION_FAILED),
+    responses=responses(UNKNOWN_NAME, LIFECYCLE_CONFLICT, PRECONDITION_FAILED, JOURNAL_FAILED),
 )
 async def commit_reservation(
     reservation_id: str,
@@ -209,6 +211,7 @@ def get_delivery(reservation_id: str, service: Reservations) -> models.Delivery:
         BODY_TOO_LARGE,
         UNSUPPORTED_MEDIA_TYPE,
         INVALID_REQUEST,
+        JOURNAL_FAILED,
     ),
 )
 async def modify_reservation(
@@ -237,7 +240,7 @@ async def modify_reservation(
             "model": models.Reservation,
             "description": "It is over: released just now or before, expired, or failed",
         },
-        **responses(UNKNOWN_NAME, LIFECYCLE_CONFLICT, PRECONDITION_FAILED),
+        **responses(UNKNOWN_NAME, LIFECYCLE_CONFLICT, PRECONDITION_FAILED, JOURNAL_FAILED),
     },
 )
 async def release_reservation(

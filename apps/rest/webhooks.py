@@ -9,6 +9,7 @@ from apps.rest.context import Hooks
 from apps.rest.problems import (
     BODY_TOO_LARGE,
     INVALID_REQUEST,
+    JOURNAL_FAILED,
     MALFORMED,
     TOO_MANY_WEBHOOKS,
     UNKNOWN_NAME,
@@ -24,7 +25,7 @@ _BODY_PROBLEMS = (MALFORMED, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_REQ
 @router.post(
     "",
     status_code=status.HTTP_201_CREATED,
-    responses=responses(*_BODY_PROBLEMS, TOO_MANY_WEBHOOKS),
+    responses=responses(*_BODY_PROBLEMS, TOO_MANY_WEBHOOKS, JOURNAL_FAILED),
 )
 def create_webhook(
     body: models.WebhookBody, response: Response, hooks: Hooks
@@ -47,13 +48,13 @@ def get_webhook(webhook_id: str, hooks: Hooks) -> models.Webhook:
     return _webhook(hooks.one(webhook_id))
 
 
-@router.put("/{webhook_id}", responses=responses(*_BODY_PROBLEMS, UNKNOWN_NAME))
+@router.put("/{webhook_id}", responses=responses(*_BODY_PROBLEMS, UNKNOWN_NAME, JOURNAL_FAILED))
 def change_webhook(webhook_id: str, body: models.WebhookBody, hooks: Hooks) -> models.Webhook:
     """What waits is sent to the new address, at once; the secret stays."""
     return _webhook(hooks.change(webhook_id, body.url, body.kinds, body.tenant))
 
 
-@router.delete("/{webhook_id}", responses=responses(UNKNOWN_NAME))
+@router.delete("/{webhook_id}", responses=responses(UNKNOWN_NAME, JOURNAL_FAILED))
 def delete_webhook(webhook_id: str, hooks: Hooks) -> models.Webhook:
     """Answers with what it was."""
     return _webhook(hooks.remove(webhook_id))

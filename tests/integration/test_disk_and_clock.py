@@ -1,0 +1,125 @@
+"""A controller whose disk is full, or whose clock is set: traffic goes on, and so does it."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mininet_scenarios.streams import paced_stream
+
+from .live import live, wait_until
+
+pytestmark = pytest.mark.ovs
+
+DISK_BYTES = 1 << 20
+FOR_EVER = {"duration_s": 400_000}
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A file system of its own, of 1 MiB."""
+    directory = tmp_path / "disk"
+    directory.mkdir()
+    options = f"size={DISK_BYTES}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(directory)], check=True)
+    yield directory
+    subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+@contextmanager
+def filled(disk):
+    """Not a byte is left on it."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        while True:
+            try:
+                file.write(bytes(1024))
+            except OSError:
+                break
+    yield
+    filler.unlink()
+
+
+def refused_for_the_disk(network):
+    """Ask until the journal's file has no room left that it had before."""
+    body = {"src": "r1", "dst": "r3", "bandwidth_mbps": 1}
+    for _ in range(200):
+        answer = network.api("POST", "/v1/reservations", json=body)
+        if answer.status_code != 201:
+            return answer
+    raise AssertionError("it never noticed")
+
+
+def test_a_full_disk_stops_changes_and_no_traffic(demo_testbed, tmp_path, disk):
+    (tmp_path / "journal.db").symlink_to(disk / "journal.db")
+    with live(demo_testbed, tmp_path) as network:
+        assert network.reserve("r3", "r4")["state"] == "active"
+        network.change("r1", "r2", "p1")
+        standing = network.planes_between("r3", "r4")
+        with paced_stream(
+            network.stage, "h31", "h41", pps=300, payload_bytes=200, count=2400
+        ) as udp:
+            with filled(disk):
+                answer = refused_for_the_disk(network)
+                assert answer.status_code == 503, answer.text
+                assert answer.json()["type"] == "/problems/journal-failed"
+                assert "database or disk is full" in answer.json()["detail"]
+                change = network.begin_change("r1", "r2", "p2")
+                wait_until(lambda: network.state_of(change) == "failed")
+                assert network.planes_between("r3", "r4") == standing
+                assert network.everyone_reaches_everyone()
+            network.give_everything_back()
+            assert network.reserve("r3", "r4")["state"] == "active"
+            network.change("r1", "r2", "p2")
+            assert network.planes_between("r1", "r2") == ("p2",)
+            result = udp.finish(30)
+        assert (result.sent, result.lost) == (2400, 0)
+        assert network.everyone_reaches_everyone()
+
+
+@pytest.fixture
+def clock(tmp_path, monkeypatch):
+    """Sets the time of day of processes that are started from now on: by so many seconds."""
+    library, offset = tmp_path / "set_clock.so", tmp_path / "clock"
+    source = Path(__file__).with_name("set_clock.c")
+    compiler = ["gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", str(library)]
+    subprocess.run([*compiler, str(source)], check=True)
+
+    def set_by(seconds: int) -> None:
+        with offset.open("r+b" if offset.exists() else "wb") as file:
+            file.write(struct.pack("q", seconds))
+
+    set_by(0)
+    monkeypatch.setenv("SET_CLOCK_FILE", str(offset))
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    return set_by
+
+
+def today(network):
+    """What the controller takes for the time of day."""
+    return network.reserve("r1", "r3", 1, hold_s=60)["created_unix_s"]
+
+
+def test_a_clock_that_is_set_moves_nothing(demo_testbed, tmp_path, clock):
+    with live(demo_testbed, tmp_path, {"poll_interval_s": 0.5}) as network:
+        kept = network.reserve("r3", "r4", **FOR_EVER)
+        with paced_stream(
+            network.stage, "h31", "h41", pps=300, payload_bytes=200, count=3000
+        ) as udp:
+            for jump_s in (86_400, -86_400):
+                clock(jump_s)
+                wait_until(lambda by=jump_s: abs(today(network) - time.time() - by) < 60)
+                assert network.devices_are_connected()
+                network.change("r1", "r2", "p1")
+                network.change("r1", "r2", "p2")
+                assert network.get(f"/v1/reservations/{kept['id']}")["state"] == "active"
+            result = udp.finish(30)
+        assert (result.sent, result.lost) == (3000, 0)
+        changes = network.client.reconfigurations()
+        assert [one.state for one in changes[:4]] == ["done"] * 4
+        assert network.everyone_reaches_everyone()
