@@ -59,7 +59,7 @@ def exposed(controller):
 def test_the_rules_and_the_configuration_are_sound():
     done = promtool("check", "config", "prometheus.yml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "11 rules found" in done.stdout
+    assert "12 rules found" in done.stdout
 
 
 def test_the_rules_fire_when_they_should():

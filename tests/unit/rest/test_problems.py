@@ -21,6 +21,7 @@ from hydra.errors import (
     Problem,
     QuotaExceeded,
 )
+from hydra.journal import JournalError
 
 from .fake_service import SurpriseError
 
@@ -182,6 +183,7 @@ def test_bad_requests(client, service, case):
         (PlanError("no path within 3 hops"), 409, "no-plan"),
         (ConfigError("f.yaml", [Problem("racks", "", 7)]), 409, "invalid-configuration"),
         (DeviceUnavailable("p1", "connection refused"), 503, "device-unavailable"),
+        (JournalError("can't write the journal (disk is full)"), 503, "journal-failed"),
         (DeviceError("p1", "refused"), 502, "device-error"),
         (OutcomeUnknown("p1", "no reply in 5 s"), 502, "device-error"),
     ],
@@ -278,6 +280,7 @@ def test_every_problem_type_is_met_in_these_tests():
         "no-plan",
         "invalid-configuration",
         "device-unavailable",
+        "journal-failed",
         "device-error",
         "internal",
         "method-not-allowed",
