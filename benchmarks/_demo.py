@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,16 @@ CONFIG = Path(__file__).parents[1] / "configs" / "demo.yaml"
 
 
 @contextmanager
-def demo_stage(optical_mbps: float | None = None) -> Iterator[Stage]:
+def demo_stage(
+    optical_mbps: float | None = None, changes: Mapping[str, Any] | None = None
+) -> Iterator[Stage]:
     """Needs root, and the machine's testbed for itself.
 
     Servers and circuits can be slowed down to ``optical_mbps``, the electrical network to a tenth
-    of that, for machines that have other work, too.
+    of that, for machines that have other work, too. ``changes`` replace parts of the file.
     """
     document: dict[str, Any] = yaml.safe_load(CONFIG.read_text())
+    document |= changes or {}
     if optical_mbps is not None:
         document["planes"][0]["rate_mbps"] = document["server_rate_mbps"] = optical_mbps
         document["electrical"]["rate_mbps"] = optical_mbps / 10

@@ -125,6 +125,8 @@ class Network:
         self.vlans: dict[PortId, PortVlans] = dict(port_trunks(fabric, state))
         self.port_named = {(p.rack, p.tor_port): p for p in fabric.ports}
         self.port_fed = {(p.plane, p.egress): p for p in fabric.ports}
+        self._ways: dict[DatapathId, dict[RackId, set[Way]]] = {}
+        """What follows from the tables, until those change."""
         self.stale: dict[DatapathId, list[tuple[float, dict[object, FlowRule]]]] = {}
         """By vswitch: (until when, a table by which it still forwards some packets)."""
         self.late: list[tuple[float, Callable[[], None]]] = []
@@ -146,8 +148,10 @@ class Network:
         if server.name in self.dead_uplinks:
             return set()
         datapath = self.switch_of[server.name].datapath
-        tables = (self.tables[datapath], *self._cached(datapath))
-        return set().union(*(self._sends(to, table) for table in tables))
+        ways = self._ways.setdefault(datapath, {})
+        if to not in ways:
+            ways[to] = self._sends(to, self.tables[datapath])
+        return ways[to].union(*(self._sends(to, table) for table in self._cached(datapath)))
 
     def _sends(self, to: RackId, table: Mapping[object, FlowRule]) -> set[Way]:
         metadata = rack_metadata(to)
@@ -339,6 +343,7 @@ class Network:
     def apply(self, datapath: DatapathId, changes: Sequence[RuleChange]) -> None:
         """One atomic bundle."""
         table = self.tables[datapath]
+        self._ways.pop(datapath, None)
         lag_s = self.rng.choice((0.0, 0.01, LONGEST_LAG_S))
         if lag_s:
             self.stale.setdefault(datapath, []).append((self.now_s + lag_s, dict(table)))
@@ -497,6 +502,7 @@ class Network:
             if name in execution.unconfirmed and datapath in self.connected:
                 rules = self.substrate.path_rules(datapath, state)
                 self.tables[datapath] = {match_key(r): r for r in rules}
+                self._ways.pop(datapath, None)
 
     def synchronised(self, state: NetworkState) -> frozenset[DatapathId]:
         """Connected switches that hold what ``state`` wants."""

@@ -21,7 +21,7 @@ from tests.unit.core.simulation import Network, conditions_of, shake
 from tests.unit.core.watch import Watch
 
 _RUNS = 1000
-_RECONFIGURATIONS = 3
+RECONFIGURATIONS = 3
 _POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
 
 
@@ -40,7 +40,7 @@ def simulate(seed: int) -> Course:
     network.dead_uplinks = {s.name for s in fabric.servers if rng.random() < 0.05}
     policy = Policy(drain=_POLICY.drain, emulated_rules=rng.choice((0, 0, 7)))
     executions = []
-    for _ in range(_RECONFIGURATIONS):
+    for _ in range(RECONFIGURATIONS):
         shake(network, rng)
         plan = diff(fabric, state, random_state(fabric, state, rng), order)
         execution = Execution(fabric, policy, plan, conditions_of(network, state), order)

@@ -1,0 +1,81 @@
+"""Reconfigurations and recoveries on a simulated network that fails at random, on all cores.
+
+``python -m benchmarks.simulation [SEEDS]``. Each seed draws a fabric of any substrate, its state,
+and three reconfigurations with lost, late and doubled replies and devices that lie; and one more in
+which the controller dies, with two recoveries. After every event of every run the invariants of
+:mod:`tests.unit.core.watch` are held. A seed that breaks one is printed; to replay it see
+:mod:`tests.unit.core.seeds`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from rich.progress import Progress
+
+from benchmarks._report import Result, report
+from tests.unit.core import test_executor_simulated, test_recovery_simulated
+from tests.unit.core.watch import Violation
+
+SEEDS = 10_000
+SHARE = 50
+TARGET_PER_MINUTE = 10_000.0
+
+
+def broken(simulate: Callable[[int], object], seeds: range) -> list[str]:
+    """Seeds that broke an invariant, and which."""
+    found = []
+    for seed in seeds:
+        try:
+            simulate(seed)
+        except Violation as violation:
+            found.append(f"HYDRA_SIMULATION_SEED={seed}: {violation}")
+    return found
+
+
+def executor(seeds: range) -> list[str]:
+    return broken(test_executor_simulated.simulate, seeds)
+
+
+def recovery(seeds: range) -> list[str]:
+    return broken(test_recovery_simulated.simulate, seeds)
+
+
+def played(name: str, play: Callable[[range], list[str]], seeds: int) -> tuple[float, list[str]]:
+    """Seeds a minute, and what was broken."""
+    shares = [range(first, min(first + SHARE, seeds)) for first in range(0, seeds, SHARE)]
+    found = []
+    started_s = time.perf_counter()
+    with multiprocessing.Pool() as pool, Progress(transient=True) as progress:
+        task = progress.add_task(name, total=len(shares))
+        for share in pool.imap_unordered(play, shares):
+            found += share
+            progress.advance(task)
+    return seeds * 60 / (time.perf_counter() - started_s), found
+
+
+def main(argv: Sequence[str]) -> int:
+    seeds = int(argv[0]) if argv else SEEDS
+    results, violations = [], []
+    for case, play, changes in (
+        ("reconfigurations", executor, test_executor_simulated.RECONFIGURATIONS),
+        ("a crash and two recoveries", recovery, 1),
+    ):
+        per_minute, found = played(case, play, seeds)
+        violations += found
+        results += [
+            Result(case, f"simulated, of {seeds * changes}", "/min", "higher",
+                   per_minute * changes, TARGET_PER_MINUTE, "wanted", TARGET_PER_MINUTE),
+            Result(case, "invariants broken", "", "lower", float(len(found)), 0.0, "none", 0.0),
+        ]  # fmt: skip
+    for line in violations:
+        print(line)
+    report("simulation", results)
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
