@@ -91,7 +91,7 @@ class Auditor:
         broken = broken_circuits(self._fabric, before, seen.actual)
         entries: list[str] = []
         if broken:
-            drift = device_drift(self._fabric, before, seen.actual)
+            drift = device_drift(self._fabric, before, seen.actual, self._upkeep.closed)
             reason = "; ".join(str(item) for item in drift)
             target = self._planning.without_circuits(before, broken)
             entries += self._move(target, f"withdrawn: {reason}")
@@ -119,7 +119,7 @@ class Auditor:
         return _Seen(read, tables, (*silent, *mute))
 
     def _ports(self) -> Mapping[RackId, Collection[str]]:
-        return wanted_vlans(self._fabric, self._ledger.state)
+        return wanted_vlans(self._fabric, self._ledger.state, self._upkeep.closed)
 
     def _read_tables(
         self,
@@ -137,7 +137,8 @@ class Auditor:
         return tables, silent
 
     def _report(self, seen: _Seen) -> DriftReport:
-        items = list(device_drift(self._fabric, self._ledger.state, seen.actual))
+        state, closed = self._ledger.state, self._upkeep.closed
+        items = list(device_drift(self._fabric, state, seen.actual, closed))
         for datapath, (intended, held) in sorted(seen.tables.items()):
             items += rule_drift(self._owned[datapath], intended, held)
         return DriftReport(tuple(items), seen.silent)
@@ -162,7 +163,7 @@ class Auditor:
     def _clear_away(self) -> None:
         actual, _ = self._devices.read(self._ports())
         state = self._ledger.state
-        for rack, ports in wrong_vlans(self._fabric, state, actual).items():
+        for rack, ports in wrong_vlans(self._fabric, state, actual, self._upkeep.closed).items():
             self._upkeep.attempt(partial(self._devices.set_vlans, rack, ports))
         for plane, move in stray_mirrors(self._fabric, state, actual.mirrors).items():
             action = partial(self._devices.change_mirrors, plane, move.disconnect, move.connect)

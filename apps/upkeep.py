@@ -33,7 +33,13 @@ from hydra.model import (
 )
 from hydra.plan import Pair, pair_of, without
 from hydra.policy import Policy
-from hydra.reconcile import Reconciled, reconcile, stray_mirrors, wanted_vlans
+from hydra.reconcile import (
+    Reconciled,
+    reconcile,
+    servers_closed,
+    stray_mirrors,
+    wanted_vlans,
+)
 from hydra.relaying import relays_as_in, wipe
 from hydra.rules import FlowRule, Install, RuleChange
 from hydra.service import DeviceStatus, PlanRequest
@@ -114,6 +120,7 @@ class Upkeep:
             fleet, self._owned, policy.timeouts.vswitch_s, counts=not self._substrate.retags
         )
         self._dead_uplinks: frozenset[str] = frozenset()
+        self._closed: frozenset[str] = frozenset()
         self._uncertain_planes: set[PlaneId] = set()
         self._settled = False
         """The present state is known: vswitches may be brought to it."""
@@ -172,7 +179,12 @@ class Upkeep:
         return self.ready_switches() - dead
 
     def conditions(self) -> Conditions:
-        return Conditions(self.ready_switches(), self._dead_uplinks)
+        return Conditions(self.ready_switches(), self._dead_uplinks, self._closed)
+
+    @property
+    def closed(self) -> frozenset[str]:
+        """Servers whose port at the ToR is closed to circuits, until their vswitch answers."""
+        return self._closed
 
     def rules_for(self, datapath: DatapathId) -> list[FlowRule]:
         """All rules that an owned switch is to hold now."""
@@ -212,6 +224,7 @@ class Upkeep:
                         self.mastership.forget(datapath)
                 self._retries.note(f"switch {datapath:#x}", error is None)
         self.update_dead_uplinks()
+        self._open_ports()
         self.announcer.announce(
             [
                 entry
@@ -220,6 +233,24 @@ class Upkeep:
             ]
         )
         self._tidy_relays_if_due()
+
+    def _open_ports(self) -> None:
+        """Let vswitches onto circuits again that have been brought to the present state."""
+        ready = self.ready_switches()
+        for name in sorted(self._closed):
+            server = self._fabric.server_by_name[name]
+            if self._switch_of[name] not in ready or not self._retries.due(f"port of {name}"):
+                continue
+            port = {server.tor_port: self._substrate.fixed_ports(server.rack)[server.tor_port]}
+            try:
+                self._devices.set_vlans(server.rack, port)
+            except DeviceError as error:
+                LOG.error("the port of %s stays closed to circuits: %s", name, error)
+                self._retries.note(f"port of {name}", well=False)
+                continue
+            LOG.info("the port of %s is open to circuits again", name)
+            self._retries.note(f"port of {name}", well=True)
+            self._closed -= {name}
 
     def _is_ours(self, datapath: DatapathId) -> bool:
         ours = datapath in self._owned or datapath in self._fabric.rack_by_tor_datapath
@@ -321,6 +352,7 @@ class Upkeep:
         due = [datapath for datapath in late if self._retries.due(f"switch {datapath:#x}")]
         if due:
             self.synchronise(due)
+        self._open_ports()
         self._tidy_relays_if_due()
 
     def _take_command(self) -> None:
@@ -369,7 +401,13 @@ class Upkeep:
         """Find out what the network is in, and mend what differs from it."""
         state = self._ledger.state
         actual, _ = self._devices.read(wanted_vlans(self._fabric, state))
-        found = reconcile(self._fabric, state, actual, self._ledger.unsettled)
+        ready = self.ready_switches()
+        self._closed = frozenset(
+            name
+            for name in servers_closed(self._fabric, actual)
+            if self._switch_of[name] not in ready
+        )
+        found = reconcile(self._fabric, state, actual, self._ledger.unsettled, self._closed)
         self._settled = True
         if not self._substrate.retags:
             self._spares_relays_until_s = time.monotonic() + _CONNECT_S
@@ -427,7 +465,7 @@ class Upkeep:
 
     def _restore_tor(self, rack: RackId) -> None:
         try:
-            wanted = wanted_vlans(self._fabric, self._ledger.state)[rack]
+            wanted = wanted_vlans(self._fabric, self._ledger.state, self._closed)[rack]
             actual = self._devices.vlans(rack, wanted)
             wrong = {name: vlans for name, vlans in wanted.items() if actual.get(name) != vlans}
             if wrong:
@@ -445,7 +483,12 @@ class Upkeep:
 
     def take_over(self, execution: Execution) -> None:
         """Learn from a reconfiguration what is uncertain now."""
+        for name in sorted(execution.closed - self._closed):
+            LOG.error(
+                "the vswitch of %s is silent: its port is closed to circuits until it answers", name
+            )
         with self._lock:
+            self._closed |= execution.closed
             self._uncertain_planes |= execution.uncertain_planes
             self._synchronised -= {
                 datapath
@@ -531,6 +574,8 @@ class Upkeep:
     def _dead_uplinks_of(self, owned: DatapathId) -> str:
         """What is wrong with the uplinks of the switch's servers, in words."""
         servers = self._steering[owned].servers if owned in self._steering else ()
+        if any(server.name in self._closed for server in servers):
+            return "silent: its ToR port is closed to circuits"
         dead = [server.name for server in servers if server.name in self._dead_uplinks]
         if not dead:
             return ""

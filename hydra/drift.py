@@ -5,7 +5,7 @@ Devices that did not answer are given the benefit of the doubt: they differ in n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -67,8 +67,10 @@ def broken_circuits(fabric: Fabric, state: NetworkState, actual: Actual) -> froz
     return frozenset(circuit for circuit in state.topology.circuits if not stands(circuit))
 
 
-def device_drift(fabric: Fabric, state: NetworkState, actual: Actual) -> Iterator[Drift]:
-    """Differences on the optical switches and ToRs that answered.
+def device_drift(
+    fabric: Fabric, state: NetworkState, actual: Actual, closed: Collection[str] = ()
+) -> Iterator[Drift]:
+    """Differences on the optical switches and ToRs that answered; ``closed`` servers' ports are so.
 
     Cross-connects between ports that the configuration does not name are not ours to judge.
     """
@@ -80,7 +82,7 @@ def device_drift(fabric: Fabric, state: NetworkState, actual: Actual) -> Iterato
         stray = strays[plane].disconnect if plane in strays else frozenset()
         for cross in sorted(stray):
             yield Drift(DriftKind.CROSS_CONNECT, name, _shown(cross), NOTHING, "connected")
-    for rack, wrong in sorted(wrong_vlans(fabric, state, actual).items()):
+    for rack, wrong in sorted(wrong_vlans(fabric, state, actual, closed).items()):
         for port, wanted in sorted(wrong.items()):
             yield Drift(
                 DriftKind.VLANS,

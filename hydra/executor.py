@@ -69,7 +69,7 @@ from hydra.plan import (
     retagging,
     without,
 )
-from hydra.policy import Policy, Transition
+from hydra.policy import OnSilence, Policy, Transition
 from hydra.relaying import abandoned, joining, leaving, only, unrelayed
 from hydra.resteering import Resteering
 from hydra.roles import PortVlans
@@ -106,6 +106,8 @@ class Conditions:
     """Switches that hold what they should, and take rules."""
     dead_uplinks: frozenset[str]
     """Servers whose optical uplink is down: nothing of theirs is on a circuit."""
+    closed: frozenset[str] = frozenset()
+    """Servers from whom their ToR takes nothing for circuits."""
 
 
 @dataclass(slots=True)
@@ -141,6 +143,8 @@ class Execution:
     _retag_failed: bool = False
     _stuck: set[DatapathId] = field(default_factory=set)
     """Switches that missed a push: they stay diverted until they are synchronised."""
+    closed: set[str] = field(default_factory=set)
+    """Servers of silent vswitches that were closed out, so that circuits could move."""
 
     def __post_init__(self) -> None:
         self.wanted = self.plan.target
@@ -231,7 +235,39 @@ class Execution:
             else:
                 self._stuck.add(datapath)
                 silent[switch] = error
+        if self.policy.on_silent_vswitch is OnSilence.CLOSE:
+            yield from self._close(silent)
         self._hold_for_silent(silent)
+
+    def _close(self, silent: Collection[Steering]) -> Steps:
+        """Have ToRs take nothing for circuits from silent vswitches that may be sending there."""
+        out: dict[RackId, list[Server]] = {}
+        for switch in silent:
+            if not self._is_off_circuits(switch) and self._held_by(switch):
+                out.setdefault(switch.rack, []).extend(switch.servers)
+        ports = {rack: self._substrate.closed_ports(its) for rack, its in sorted(out.items())}
+        commands = [SetVlans(rack, closed) for rack, closed in ports.items() if closed]
+        if not commands:
+            return
+        outcomes = yield Batch("close", tuple(commands))
+        self._note("close", outcomes)
+        for command, outcome in zip(commands, outcomes, strict=True):
+            rack = self.fabric.racks[command.rack].name
+            self._device_step("close", rack, outcome)
+            if outcome.confirmed:
+                self.closed |= {server.name for server in out[command.rack]}
+            else:
+                self.unconfirmed.add(rack)
+
+    def _is_off_circuits(self, switch: Steering) -> bool:
+        """Whatever it sends, nothing of it gets onto a circuit."""
+        off = self.conditions.dead_uplinks | self.conditions.closed | self.closed
+        return switch.name in off
+
+    def _held_by(self, switch: Steering) -> set[Pair]:
+        """Affected pairs of its rack that have paths now."""
+        pairs = {pair for pair in self.plan.affected if switch.rack in pair}
+        return pairs & paths_by_pair(self.plan.current).keys()
 
     def _go_undiverted(self) -> None:
         """Experiments: what is pushed takes effect at once, whatever the mirrors do meanwhile."""
@@ -247,10 +283,9 @@ class Execution:
         held: set[Pair] = set()
         for switch, error in silent.items():
             self.unconfirmed.add(switch.name)
-            if switch.name in self.conditions.dead_uplinks:
-                continue  # its ToR port is down: nothing of it is on a circuit
-            pairs = {pair for pair in self.plan.affected if switch.rack in pair}
-            held |= pairs & paths_by_pair(self.plan.current).keys()
+            if self._is_off_circuits(switch):
+                continue
+            held |= self._held_by(switch)
             self._explain(f"{switch.name} did not confirm its divert ({error})")
         if held:
             self._replan(held, ())

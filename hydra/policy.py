@@ -50,6 +50,16 @@ class Sharing(Enum):
         return self in {Sharing.UNDIFFERENTIATED, Sharing.DIFFERENTIATED}
 
 
+class OnSilence(Enum):
+    """What happens to a vswitch that forwards, and can't confirm that it has diverted."""
+
+    HOLD = "hold"
+    """The circuits that it uses stay where they are."""
+    CLOSE = "close"
+    """Its port at the ToR is closed to circuits, and they move. Until it answers again, its server
+    is cut off from racks that either end sends to by circuit."""
+
+
 class OnDrift(Enum):
     """What happens to what was changed behind our back."""
 
@@ -155,6 +165,7 @@ class Policy:
     audit_interval_s: float = 30.0
     """Between looks for what was changed behind our back; 0: none but on request."""
     on_drift: OnDrift = OnDrift.MEND
+    on_silent_vswitch: OnSilence = OnSilence.HOLD
     quarantine_s: float | None = 60.0
     """How long the ports of a circuit that failed are left out of planning; None: until cleared."""
     preemption_notice_s: float = 60.0

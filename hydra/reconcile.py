@@ -48,10 +48,12 @@ def reconcile(
     remembered: NetworkState,
     actual: Actual,
     unsettled: Collection[Path] = frozenset(),
+    closed: Collection[str] = (),
 ) -> Reconciled:
     """The part of ``remembered`` that is real, and what to mend.
 
     ``unsettled`` paths were being given up when a change broke off: relays may know them no more.
+    The ports of ``closed`` servers stay as they are.
     """
     relays = substrate_of(fabric).relays
     kept = frozenset(
@@ -83,7 +85,7 @@ def reconcile(
     return Reconciled(
         state,
         stray_mirrors(fabric, state, actual.mirrors),
-        wrong_vlans(fabric, state, actual),
+        wrong_vlans(fabric, state, actual, closed),
         remembered.topology.circuits - used,
     )
 
@@ -124,22 +126,40 @@ def stray_mirrors(
     return moves
 
 
-def wanted_vlans(fabric: Fabric, state: NetworkState) -> dict[RackId, dict[str, PortVlans]]:
-    """VLAN membership of every ToR port that the configuration names, and that has one."""
+def wanted_vlans(
+    fabric: Fabric, state: NetworkState, closed: Collection[str] = ()
+) -> dict[RackId, dict[str, PortVlans]]:
+    """VLAN membership of every ToR port that the configuration names, and that has one.
+
+    Servers of which the port is ``closed`` have none of circuits.
+    """
     substrate = substrate_of(fabric)
     wanted = {rack.id: substrate.fixed_ports(rack.id) for rack in fabric.racks}
+    for server in map(fabric.server_by_name.__getitem__, closed):
+        wanted[server.rack] |= substrate.closed_ports([server])
     for end, vlans in substrate.trunks(state).items():
         port = fabric.ports[end]
         wanted[port.rack][port.tor_port] = vlans
     return wanted
 
 
+def servers_closed(fabric: Fabric, actual: Actual) -> frozenset[str]:
+    """Servers whose port at the ToR was closed by an earlier run, as the ToRs say."""
+    substrate = substrate_of(fabric)
+    return frozenset(
+        server.name
+        for server in fabric.servers
+        for name, vlans in substrate.closed_ports([server]).items()
+        if actual.vlans.get(server.rack, {}).get(name) == vlans
+    )
+
+
 def wrong_vlans(
-    fabric: Fabric, state: NetworkState, actual: Actual
+    fabric: Fabric, state: NetworkState, actual: Actual, closed: Collection[str] = ()
 ) -> dict[RackId, dict[str, PortVlans]]:
     """What the ports of ToRs that answered are to have, where they have something else."""
     wrong: dict[RackId, dict[str, PortVlans]] = {}
-    for rack, ports in wanted_vlans(fabric, state).items():
+    for rack, ports in wanted_vlans(fabric, state, closed).items():
         if rack not in actual.vlans:
             continue
         differing = {

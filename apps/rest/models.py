@@ -13,7 +13,7 @@ from hydra.decisions import Action
 from hydra.drift import DriftKind
 from hydra.events import EventKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
-from hydra.policy import Mode, OnDrift, Policy, Sharing
+from hydra.policy import Mode, OnDrift, OnSilence, Policy, Sharing
 from hydra.reservations import LATEST_UNIX_S, ServiceClass
 from hydra.roles import Severity, TaskState
 from hydra.service import DemandSource
@@ -203,6 +203,7 @@ class PolicyBody(Body):
     minimum_circuit_life_s: float = Field(default=_POLICY.minimum_circuit_life_s, ge=0)
     audit_interval_s: float = Field(default=_POLICY.audit_interval_s, ge=0)
     on_drift: OnDrift = Field(default=OnDrift.MEND, strict=False)
+    on_silent_vswitch: OnSilence = Field(default=OnSilence.HOLD, strict=False)
     quarantine_s: float | None = Field(
         default=_POLICY.quarantine_s, gt=0, description="Null: until somebody clears it."
     )

@@ -18,6 +18,14 @@ def check_substrate(document: Document, broken: frozenset[str], log: ProblemLog)
     check_known("substrate", document.substrate, known, ("substrate",), log)
     if document.substrate in known and "racks" not in broken:
         _check_attachment(document, SubstrateKind(document.substrate), log)
+    closes = "policy" not in broken and document.policy.on_silent_vswitch == "close"
+    if closes and document.substrate == SubstrateKind.SINGLE_HOMED_OPENFLOW.value:
+        log.add(
+            ("policy", "on_silent_vswitch"),
+            "`close` does not belong on substrate {}: it has no vswitches, and no VLANs to close a "
+            "port with; leave it out",
+            document.substrate,
+        )
     if "circuits" not in broken and document.circuits == "unidirectional":
         log.add(
             ("circuits",),

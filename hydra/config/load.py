@@ -21,6 +21,7 @@ from hydra.policy import (
     DrainPolicy,
     Mode,
     OnDrift,
+    OnSilence,
     Policy,
     Sharing,
     SlotPolicy,
@@ -157,12 +158,23 @@ def _freeze_fabric(
 
 
 def _freeze_policy(section: PolicySection) -> Policy:
-    apart = {"mode", "sharing", "on_drift", "drain", "timeouts", "transition", "agents", "slots"}
+    apart = {
+        "mode",
+        "sharing",
+        "on_drift",
+        "on_silent_vswitch",
+        "drain",
+        "timeouts",
+        "transition",
+        "agents",
+        "slots",
+    }
     values = section.model_dump(exclude=apart)
     return Policy(
         mode=Mode(section.mode),
         sharing=Sharing(section.sharing),
         on_drift=OnDrift(section.on_drift),
+        on_silent_vswitch=OnSilence(section.on_silent_vswitch),
         drain=DrainPolicy(**section.drain.model_dump()),
         timeouts=Timeouts(**section.timeouts.model_dump()),
         transition=Transition(section.transition),

@@ -22,6 +22,7 @@ AT_ONCE: Final = frozenset(
         "minimum_circuit_life_s",
         "audit_interval_s",
         "on_drift",
+        "on_silent_vswitch",
         "quarantine_s",
         "drain",
         "agents",

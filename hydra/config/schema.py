@@ -206,6 +206,7 @@ class PolicySection(_Section):
     probe_interval_s: NotNegative = _POLICY.probe_interval_s
     audit_interval_s: NotNegative = _POLICY.audit_interval_s
     on_drift: Literal["mend", "report"] = "mend"
+    on_silent_vswitch: Literal["hold", "close"] = "hold"
     quarantine_s: Positive | None = _POLICY.quarantine_s
     preemption_notice_s: Positive = _POLICY.preemption_notice_s
     drain: DrainSection = DrainSection()

@@ -204,6 +204,9 @@ class SingleHomedOpenFlow:
     def fixed_ports(self, _rack: RackId) -> dict[str, PortVlans]:
         return {}
 
+    def closed_ports(self, _servers: Collection[Server]) -> dict[str, PortVlans]:
+        return {}
+
     def trunks(self, _state: NetworkState) -> Mapping[PortId, PortVlans]:
         return {}
 

@@ -121,6 +121,9 @@ class Substrate(Protocol):
     def fixed_ports(self, rack: RackId) -> dict[str, PortVlans]:
         """VLAN membership of a rack's ToR ports that no reconfiguration touches, by name."""
 
+    def closed_ports(self, servers: Collection[Server]) -> dict[str, PortVlans]:
+        """The ports at their ToR, by name, as they take nothing that servers tag for circuits."""
+
     def trunks(self, state: NetworkState) -> Mapping[PortId, PortVlans]:
         """VLAN membership of optical ports in ``state``; of none where ports have no VLANs."""
 

@@ -99,6 +99,13 @@ class _TaggingServers:
         vlans = PortVlans(circuits, native=this.tor.native_vlan)
         return {server.tor_port: vlans for server in this.servers}
 
+    def closed_ports(self, servers: Collection[Server]) -> dict[str, PortVlans]:
+        parked = frozenset({self.fabric.parking_vlan})  # no VLAN at all means all of them to some
+        return {
+            server.tor_port: PortVlans(parked, self.fabric.racks[server.rack].tor.native_vlan)
+            for server in servers
+        }
+
     def trunks(self, state: NetworkState) -> Mapping[PortId, PortVlans]:
         """Its paths' VLANs, or the parking VLAN alone."""
         tagged: dict[PortId, set[VlanId]] = {port.id: set() for port in self.fabric.ports}

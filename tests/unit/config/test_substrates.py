@@ -40,6 +40,12 @@ def found(problems):
     return {(problem.path, problem.message.partition(" (")[0]) for problem in problems}
 
 
+def test_only_a_port_with_vlans_can_be_closed(openflow, problems_of):
+    openflow["policy"]["on_silent_vswitch"] = "close"
+    told = {problem.path: problem.message for problem in problems_of(openflow)}
+    assert told["policy.on_silent_vswitch"].startswith("`close` does not belong on substrate")
+
+
 def test_a_single_uplink_is_both(single, load_data):
     fabric = load_data(single).fabric
     vswitch = fabric.servers[0].vswitch

@@ -112,6 +112,8 @@ class Network:
                 self.switch_of |= dict.fromkeys((s.name for s in switch.servers), switch)
         self.connected = set(self.names)
         self.dead_uplinks: set[str] = set()
+        self.closed: set[str] = set()
+        """Servers from whom their ToR takes nothing for circuits."""
         self.journal: list[tuple[str, object]] = []
         self.tables: dict[DatapathId, dict[object, FlowRule]] = {
             datapath: {match_key(r): r for r in self.substrate.path_rules(datapath, state)}
@@ -124,6 +126,7 @@ class Network:
             self.mirrors[circuit.plane] |= set(fabric.cross_connects(circuit))
         self.vlans: dict[PortId, PortVlans] = dict(port_trunks(fabric, state))
         self.port_named = {(p.rack, p.tor_port): p for p in fabric.ports}
+        self.server_at = {(s.rack, s.tor_port): s for s in fabric.servers}
         self.port_fed = {(p.plane, p.egress): p for p in fabric.ports}
         self._ways: dict[DatapathId, dict[RackId, set[Way]]] = {}
         """What follows from the tables, until those change."""
@@ -145,7 +148,7 @@ class Network:
 
         A switch forwards by cached decisions for a while after it has confirmed other rules.
         """
-        if server.name in self.dead_uplinks:
+        if server.name in self.dead_uplinks | self.closed:
             return set()
         datapath = self.switch_of[server.name].datapath
         ways = self._ways.setdefault(datapath, {})
@@ -370,7 +373,12 @@ class Network:
         status, extent, error = self._extent(self.faults.tor, len(ports))
 
         def change(name: str) -> None:
-            self.vlans[self.port_named[command.rack, name].id] = command.ports[name]
+            server = self.server_at.get((command.rack, name))
+            if server is None:
+                self.vlans[self.port_named[command.rack, name].id] = command.ports[name]
+            else:
+                assert command.ports[name] == self.substrate.closed_ports([server])[name]
+                self.closed.add(server.name)
 
         for name in ports[:extent]:
             change(name)
@@ -498,6 +506,7 @@ class Network:
         for end, vlans in port_trunks(self.fabric, state).items():
             if self.fabric.racks[self.fabric.ports[end].rack].name in execution.unconfirmed:
                 self.vlans[end] = vlans
+        self.closed &= execution.conditions.closed | execution.closed
         for datapath, name in self.names.items():
             if name in execution.unconfirmed and datapath in self.connected:
                 rules = self.substrate.path_rules(datapath, state)
@@ -536,7 +545,11 @@ def root(tree: dict[RackId, RackId], rack: RackId) -> RackId:
 
 
 def conditions_of(network: Network, state: NetworkState) -> Conditions:
-    return Conditions(network.synchronised(state), frozenset(network.dead_uplinks))
+    ready = network.synchronised(state)
+    network.closed -= {
+        name for name, switch in network.switch_of.items() if switch.datapath in ready
+    }
+    return Conditions(ready, frozenset(network.dead_uplinks), frozenset(network.closed))
 
 
 def shake(network: Network, rng: random.Random) -> None:

@@ -23,7 +23,7 @@ from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, RackId, Topology, VlanId
 from hydra.pipeline import Port, RuleKind
 from hydra.plan import diff, without
-from hydra.policy import DrainPolicy, Policy, Transition
+from hydra.policy import DrainPolicy, OnSilence, Policy, Transition
 from hydra.rules import RemoveByCookie
 from tests.unit.core.fabrics import (
     circuit_between,
@@ -164,6 +164,39 @@ def test_a_silent_vswitch_with_a_dead_uplink_holds_nothing_up():
     target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
     execution = Watch(network, execution_of(network, old, target)).run()
     assert execution.result == target
+
+
+CLOSE = Policy(on_silent_vswitch=OnSilence.CLOSE)
+
+
+def test_a_silent_vswitch_is_closed_out_where_the_policy_says_so():
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    silent = FABRIC.racks[1].servers[0]
+    target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
+    execution = execution_of(network, old, target, CLOSE)
+    network.connected.discard(silent.vswitch.datapath_id)
+    Watch(network, execution).run()
+    assert execution.state is ReconfigurationState.DONE
+    assert execution.result == target
+    assert execution.closed == network.closed == {silent.name}
+    assert execution.unconfirmed == {silent.name}
+
+
+def test_where_its_port_can_not_be_closed_what_it_uses_does_not_move():
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    network.instead["close", SetVlans] = lambda _command, true: replace(
+        true, status=Status.FAILED, error="refused"
+    )
+    silent = FABRIC.racks[1].servers[0]
+    execution = execution_of(network, old, state_of(FABRIC, old, path_of(FABRIC, 0, 2)), CLOSE)
+    network.connected.discard(silent.vswitch.datapath_id)
+    Watch(network, execution).run()
+    assert execution.state is ReconfigurationState.PARTIAL
+    assert execution.result.topology == old.topology
+    assert execution.closed == set()
+    assert execution.unconfirmed == {silent.name, FABRIC.racks[1].name}
 
 
 RELAYED = path_of(

@@ -14,7 +14,7 @@ from hydra.executor import Execution
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import SubstrateKind
 from hydra.plan import diff, paths_by_pair
-from hydra.policy import DrainPolicy, Policy
+from hydra.policy import DrainPolicy, OnSilence, Policy
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
 from tests.unit.core.seeds import chunks, hold
 from tests.unit.core.simulation import Network, conditions_of, shake
@@ -38,7 +38,11 @@ def simulate(seed: int) -> Course:
     state = first_state(fabric, rng)
     network = Network(fabric, state, rng)
     network.dead_uplinks = {s.name for s in fabric.servers if rng.random() < 0.05}
-    policy = Policy(drain=_POLICY.drain, emulated_rules=rng.choice((0, 0, 7)))
+    policy = Policy(
+        drain=_POLICY.drain,
+        emulated_rules=rng.choice((0, 0, 7)),
+        on_silent_vswitch=OnSilence.CLOSE if seed % 3 == 0 else OnSilence.HOLD,
+    )
     executions = []
     for _ in range(RECONFIGURATIONS):
         shake(network, rng)
@@ -66,6 +70,7 @@ def test_the_seeds_reach_every_corner():
     }
     assert any(execution.plan.connect_last for execution in executions)
     assert any(execution.uncertain_planes for execution in executions)
+    assert any(execution.closed for execution in executions)
     several = {
         execution.fabric.substrate
         for execution in executions

@@ -4,10 +4,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hydra.drift import device_drift
 from hydra.model import Circuit, CrossConnect, NetworkState, PlaneId, RackId, VlanId
 from hydra.plan import port_trunks
-from hydra.reconcile import Actual, reconcile, stray_mirrors, wanted_vlans
+from hydra.reconcile import Actual, reconcile, servers_closed, stray_mirrors, wanted_vlans
 from hydra.roles import PortVlans
+from hydra.substrate import substrate_of
 from tests.unit.core.fabrics import (
     PARKING_VLAN,
     circuit_between,
@@ -99,6 +101,24 @@ def test_server_ports_are_put_right_too():
     found = reconcile(FABRIC, STATE, Actual(actual.mirrors, vlans))
     assert found.state == STATE
     assert found.retag == {RackId(1): {"s2": wanted_vlans(FABRIC, STATE)[RackId(1)]["s2"]}}
+
+
+def test_a_port_that_was_closed_stays_so_until_its_vswitch_answers():
+    server = FABRIC.racks[1].servers[0]
+    actual = devices_of(FABRIC, STATE)
+    vlans = {rack: dict(ports) for rack, ports in actual.vlans.items()}
+    vlans[server.rack] |= substrate_of(FABRIC).closed_ports([server])
+    actual = Actual(actual.mirrors, vlans)
+    assert servers_closed(FABRIC, actual) == {server.name}
+    assert not reconcile(FABRIC, STATE, actual, closed={server.name}).retag
+    assert not list(device_drift(FABRIC, STATE, actual, {server.name}))
+    opened = reconcile(FABRIC, STATE, actual).retag
+    assert opened == {server.rack: {server.tor_port: PortVlans(
+        frozenset(range(FABRIC.circuit_vlans.first, FABRIC.circuit_vlans.last + 1)),
+        FABRIC.racks[server.rack].tor.native_vlan,
+    )}}  # fmt: skip
+    (item,) = device_drift(FABRIC, STATE, actual)
+    assert item.subject == server.tor_port
 
 
 def test_mirrors_of_others_are_left_alone_and_strays_on_our_ports_are_not():

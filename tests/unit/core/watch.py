@@ -37,6 +37,7 @@ class Violation(AssertionError):
 _ORDER = (
     "intent",
     "divert",
+    "close",
     "drain",
     "untag",
     "unrelay",
@@ -121,11 +122,12 @@ class Watch:
                 self._demand(not clash, f"{cross} would share a port with {other}")
 
     def _path_is_diverted(self, path: Path) -> None:
+        closed = self.network.closed
         for here, there in ((path.src, path.dst), (path.dst, path.src)):
             for switch in self.network.substrate.steering(here):
                 sure = (switch.datapath, there) in self.diverted
                 self._demand(
-                    sure or switch.name in self.execution.conditions.dead_uplinks,
+                    sure or switch.name in self.execution.conditions.dead_uplinks | closed,
                     f"a mirror moves under {path}, and {switch.name} did not confirm its divert",
                 )
 

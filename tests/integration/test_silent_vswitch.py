@@ -1,0 +1,55 @@
+"""A vswitch that forwards and no longer answers, where the policy closes it out."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import contextmanager
+
+import pytest
+
+from .live import live, wait_until
+
+pytestmark = pytest.mark.ovs
+
+POLICY = {"on_silent_vswitch": "close", "audit_interval_s": 0.5}
+CLOSED = "silent: its ToR port is closed to circuits"
+
+
+@contextmanager
+def silent(bridge):
+    """Its rules stay; its controller is out of its reach."""
+    asked = ["ovs-vsctl", "get-controller", bridge]
+    target = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    subprocess.run(["ovs-vsctl", "set-controller", bridge, "tcp:127.0.0.1:1"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["ovs-vsctl", "set-controller", bridge, target], check=True)
+
+
+def status_of(network, name):
+    (found,) = [d for d in network.get("/v1/devices")["devices"] if d["name"] == name]
+    return found
+
+
+@pytest.mark.parametrize("shipped", ["demo", "single-homed"], indirect=True, scope="module")
+def test_its_port_is_closed_circuits_move_and_it_comes_back(demo_testbed, tmp_path):
+    bridge = demo_testbed.fabric.server_by_name["h11"].vswitch.bridge
+    with live(demo_testbed, tmp_path, POLICY) as network:
+        network.change("r1", "r2", "p1")
+        dark = network.dark_frames()
+        with silent(bridge):
+            wait_until(lambda: not status_of(network, bridge)["connected"])
+            network.change("r1", "r2", "p2")
+            assert network.planes_between("r1", "r2") == ("p2",)
+            assert status_of(network, bridge)["detail"] == CLOSED
+            assert network.reaches("h12", "h22")
+            assert network.reaches("h11", "h31"), "electrically, as ever"
+            assert not network.reaches("h11", "h21", count=1)
+            assert network.dark_frames() == dark
+            assert network.get("/v1/drift")["items"] == []
+        wait_until(lambda: network.api("GET", "/readyz").is_success)
+        wait_until(lambda: status_of(network, bridge)["detail"] == "")
+        assert network.reaches("h11", "h21")
+        assert network.get("/v1/drift")["items"] == []
+        assert network.planes_between("r1", "r2") == ("p2",)
