@@ -128,7 +128,7 @@ class _Work:
             if self.problem.budget.expired():
                 return
             senders, receivers = self.sender_free[:, number], self.receiver_free[:, number]
-            if not self.left.any() or not senders.any():
+            if not self.left[np.ix_(senders, receivers)].any():
                 continue
             weight = self._first(_capacity(layer.rate_mbps * senders, layer.rate_mbps * receivers))
             assigned = heaviest_assignment(weight.astype(np.float64), price)
