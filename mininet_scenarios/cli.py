@@ -16,6 +16,24 @@ from apps.cli.command import Command, Group
 from hydra.errors import HydraError
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+
+
+class Scale(click.ParamType[str | int]):
+    """``short`` or ``full``, or what the paper's rates are divided by, as ``1:N``."""
+
+    name = "short|full|1:N"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | int:
+        if isinstance(value, int) or value in {"short", "full"}:
+            return value
+        one, colon, divisor = value.partition(":")
+        if one != "1" or not colon or not divisor.isdecimal() or not int(divisor):
+            self.fail(f"{value!r} is none of short, full, and 1:N such as 1:100", param, ctx)
+        return int(divisor)
+
+
 _results_option = click.option(
     "--results",
     type=click.Path(file_okay=False, path_type=Path),
@@ -70,10 +88,12 @@ def list_experiments(as_json: bool) -> None:
 @click.argument("name")
 @click.option(
     "--scale",
-    type=click.Choice(("short", "full")),
-    default="short",
-    show_default=True,
-    help="short: as in CI; full: as in the results that are published.",
+    "scales",
+    type=Scale(),
+    multiple=True,
+    help="short, the default: as in CI; full: as in the results that are published. 1:N: rates of "
+    "links against the paper's, which otherwise follow from what this machine forwards. A form and "
+    "a ratio may both be given.",
 )
 @click.option(
     "--repeat",
@@ -84,12 +104,16 @@ def list_experiments(as_json: bool) -> None:
 )
 @_results_option
 @_json_option
-def run(name: str, scale: str, repeat: int, results: Path, as_json: bool) -> None:
+def run(
+    name: str, scales: tuple[str | int, ...], repeat: int, results: Path, as_json: bool
+) -> None:
     """Run an experiment; raw data, results and plots go to a directory of its name."""
+    full = "full" in scales
+    divisor = next((scale for scale in reversed(scales) if isinstance(scale, int)), None)
     runner = _module("runner")
     console = runner.console_for(as_json=as_json)
     try:
-        result = runner.run(runner.Order(name, scale == "full", repeat, results), console)
+        result = runner.run(runner.Order(name, full, repeat, results, divisor), console)
     except HydraError as error:
         raise click.ClickException(str(error)) from error
     if as_json:

@@ -39,6 +39,8 @@ from mininet_scenarios.testbed import Testbed
 
 DEFAULT_CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "demo.yaml"
 BUILD_S: Final = 3.0
+_CIRCUIT_MBPS: Final = 100.0
+"""Of :data:`DEFAULT_CONFIG`."""
 _WIDTH_IN_A_FILE: Final = 130
 
 
@@ -95,9 +97,16 @@ def play(options: Options, narrator: Narrator) -> Results:
 @contextmanager
 def stage_of(source: Path, scale: float, work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
     """A testbed of the fabric in ``source`` with all its rates multiplied by ``scale``."""
-    work_dir.mkdir(parents=True)
     load_configuration(source)
     config = _scaled(yaml.safe_load(source.read_text(encoding="utf-8")), scale)
+    with stage_with(config, work_dir, narrator) as stage:
+        yield stage
+
+
+@contextmanager
+def stage_with(config: Mapping[str, Any], work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
+    """A testbed of the fabric that ``config`` describes, as a parsed file."""
+    work_dir.mkdir(parents=True)
     path = work_dir / "fabric.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     loaded = load_configuration(path)
@@ -105,6 +114,11 @@ def stage_of(source: Path, scale: float, work_dir: Path, narrator: Narrator) -> 
         with narrator.phase("building the testbed", BUILD_S):
             testbed = stack.enter_context(Testbed(loaded.fabric, loaded.controller))
         yield Stage(testbed, loaded.fabric, config, work_dir)
+
+
+def times_its_rates(circuit_mbps: float) -> float:
+    """What the rates of :data:`DEFAULT_CONFIG` are multiplied by, for circuits of such a rate."""
+    return circuit_mbps / _CIRCUIT_MBPS
 
 
 def _scaled(config: Mapping[str, Any], scale: float) -> dict[str, Any]:

@@ -37,7 +37,10 @@ BYSTANDER_HOSTS: Final = ("h31", "h41")
 
 AFFECTED_LOAD_SHARE: Final = 0.8
 """Of the electrical rate, headers included."""
-AFFECTED_PAYLOAD_BYTES: Final = 600
+AFFECTED_PPS: Final = 8e6 / 8 / (600 + WIRE_OVERHEAD_V4)
+"""600 B at 8 Mb/s. Slower links get smaller datagrams, not fewer: the run stays as long."""
+_PAYLOAD_BYTES: Final = (64, 1400)
+"""Least and most."""
 BYSTANDER_PPS: Final = 500.0
 BYSTANDER_PAYLOAD_BYTES: Final = 500
 
@@ -71,11 +74,15 @@ class Fig9aPlan:
         return self.udp_datagrams / 1500 + 2
 
     @property
+    def static_expected_s(self) -> float:
+        """Wall time of the run without changes."""
+        return self.static_s + _WARM_UP_S + _TAIL_S + _SETUP_S
+
+    @property
     def expected_s(self) -> float:
         """Wall time of the whole scenario."""
-        static_s = self.static_s + _WARM_UP_S + _TAIL_S + _SETUP_S
         changing_s = len(RULES) * (self.run_s + _WARM_UP_S + _TAIL_S + _SETUP_S)
-        return static_s + changing_s + self.udp_s
+        return self.static_expected_s + changing_s + self.udp_s
 
 
 FULL: Final = Fig9aPlan(10.0, 4, 15.0, 16_000, 2.5)
@@ -133,11 +140,17 @@ class Fig9aResult:
         return in_tcp_runs + self.udp.losses.dark_frames
 
 
-def run(stage: Stage, plan: Fig9aPlan, narrator: Narrator) -> Fig9aResult:
-    """Play the scenario; raises ScenarioError when a run can't be counted."""
-    with narrator.phase("(a) TCP on a static topology", plan.static_s + _SETUP_S + 2):
-        static = _static_run(stage, plan)
-    narrator.say(f"(a) static: {static.average_mbps:.1f} Mb/s")
+def run(
+    stage: Stage, plan: Fig9aPlan, narrator: Narrator, static: TcpRun | None = None
+) -> Fig9aResult:
+    """Play the scenario; raises ScenarioError when a run can't be counted.
+
+    ``static`` is the run without changes, where an earlier scenario on this stage had it.
+    """
+    if static is None:
+        with narrator.phase("(a) TCP on a static topology", plan.static_expected_s):
+            static = _static_run(stage, plan)
+        narrator.say(f"(a) static: {static.average_mbps:.1f} Mb/s")
     changing = []
     udp: UdpRun | None = None
     for rules in RULES:
@@ -174,7 +187,7 @@ def _controller(stage: Stage, plan: Fig9aPlan, rules: int) -> Iterator[Controlle
         "transition": plan.transition,
     }
     with stage.controller(policy) as controller:
-        demand = [PairDemand(*PAIR, 80.0), PairDemand(*BYSTANDER_PAIR, 80.0)]
+        demand = [_demand(stage, *PAIR), _demand(stage, *BYSTANDER_PAIR)]
         controller.reconfigure(demand, use_planes=PLANES[:1])
         for pair in (PAIR, BYSTANDER_PAIR):
             route = controller.path_between(*pair)
@@ -203,7 +216,13 @@ def _tcp_run(stage: Stage, controller: ControllerClient, plan: Fig9aPlan, rules:
 
 def _alternation(stage: Stage, controller: ControllerClient) -> Alternation:
     switching_ms = max(stage.fabric.plane_by_name[plane].switching_ms for plane in PLANES)
-    return Alternation(controller, PairDemand(*PAIR, 80.0), PLANES, switching_ms)
+    return Alternation(controller, _demand(stage, *PAIR), PLANES, switching_ms)
+
+
+def _demand(stage: Stage, a: str, b: str) -> PairDemand:
+    """For most of a circuit, whatever the scale."""
+    rate_mbps = min(stage.fabric.plane_by_name[plane].rate_mbps for plane in PLANES)
+    return PairDemand(a, b, 0.8 * rate_mbps)
 
 
 def _check_pushed(changes: tuple[Change, ...], rules: int) -> None:
@@ -248,10 +267,17 @@ def _measure_tcp(
     )
 
 
+def _payload_bytes(load_mbps: float) -> int:
+    least, most = _PAYLOAD_BYTES
+    wanted = load_mbps * 1e6 / 8 / AFFECTED_PPS - WIRE_OVERHEAD_V4
+    return max(least, min(most, round(wanted)))
+
+
 def _udp_run(stage: Stage, controller: ControllerClient, plan: Fig9aPlan) -> UdpRun:
     """The affected pair's datagrams, at 80 % of what the electrical network carries."""
     load_mbps = AFFECTED_LOAD_SHARE * stage.fabric.electrical_rate_mbps
-    pps = pps_for_load(load_mbps, AFFECTED_PAYLOAD_BYTES, WIRE_OVERHEAD_V4)
+    payload_bytes = _payload_bytes(load_mbps)
+    pps = pps_for_load(load_mbps, payload_bytes, WIRE_OVERHEAD_V4)
     seconds = plan.udp_datagrams / pps
     alternation = _alternation(stage, controller)
     times_s = [
@@ -262,7 +288,7 @@ def _udp_run(stage: Stage, controller: ControllerClient, plan: Fig9aPlan) -> Udp
         stage,
         *AFFECTED_UDP_HOSTS,
         pps=pps,
-        payload_bytes=AFFECTED_PAYLOAD_BYTES,
+        payload_bytes=payload_bytes,
         count=plan.udp_datagrams,
     ) as stream:
         changes = alternation.perform(stream.sender.started_s, times_s)

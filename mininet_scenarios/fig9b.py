@@ -4,13 +4,14 @@ Ranks on the servers of r1 and r2 exchange data over a circuit r1–r2 (topology
 There is another circuit r1–r3, so what r2 sends to r3 takes two hops and shares the first circuit
 with the ranks. Three runs: the ranks alone; with background traffic from r2 to r3; and the same
 with the controller in periodic mode. Nobody asks it for anything: it has to see from its counters
-that a circuit r2–r3 would serve both (topology 2). In the paper the change was triggered by hand.
+that a circuit r2–r3 would serve both (topology 2). In the paper the change was triggered by hand,
+and nothing diverted or drained: :func:`by_hand` does that.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from hydra.policy import Transition
+from mininet_scenarios import published
+from mininet_scenarios.alternation import sleep_until
 from mininet_scenarios.controller_client import (
     ControllerClient,
     PairDemand,
@@ -40,6 +44,10 @@ TOPOLOGY_1: Final = (
     PairDemand("r2", "r3", 1.0),
 )
 """The largest demands get the circuits; r2–r3 is left with two hops over what they leave."""
+TOPOLOGY_2: Final = (
+    PairDemand("r1", "r2", 6.0),
+    PairDemand("r2", "r3", 3.0),
+)
 PERIODIC: Final = "periodic"
 RATE_SCALE: Final = 0.5
 """Of all links, against Fig. 9(a): here several are busy at once, and where one thread forwards for
@@ -75,6 +83,19 @@ class Fig9bPlan:
     def expected_s(self) -> float:
         """Wall time of the whole scenario."""
         return self.alone_s * (1 + 2.2 + 1.5) + 3 * _SETUP_S
+
+    @property
+    def by_hand_s(self) -> float:
+        """Wall time of :func:`by_hand`."""
+        return self.alone_s * 1.5 + _SETUP_S
+
+    def at_rates(self, times: float) -> Fig9bPlan:
+        """The same with as many times the bytes, for links of as many times the rate."""
+        return replace(
+            self,
+            bytes_per_pair=max(1, round(self.bytes_per_pair * times)),
+            stream_mbps=self.stream_mbps * times,
+        )
 
 
 FULL: Final = Fig9bPlan(500_000, 60, 0.1, 17.0, 3, 6.5, 4.0)
@@ -145,6 +166,32 @@ def run(stage: Stage, plan: Fig9bPlan, narrator: Narrator) -> Fig9bResult:
     return Fig9bResult(plan, alone, congested, helped)
 
 
+def by_hand(stage: Stage, plan: Fig9bPlan, alone: TransferRun, narrator: Narrator) -> TransferRun:
+    """The congested transfer, and the change as the paper's authors made it.
+
+    On request, as far into the transfer ``alone`` as theirs, while frames are under way.
+    Raises ScenarioError when the run can't be counted.
+    """
+    policy = {"mode": "on-request", "transition": Transition.AS_PUBLISHED.value}
+    at_s = alone.seconds * published.FIG9B_TRIGGER_S / published.FIG9B_ALONE_S
+    with (
+        narrator.phase("(b) the same, changed by hand as published", plan.by_hand_s),
+        _topology_1(stage, policy) as controller,
+    ):
+        done: list[ReconfigurationRecord] = []
+
+        def change(started_s: float) -> None:
+            sleep_until(started_s + at_s)
+            done.append(controller.reconfigure(TOPOLOGY_2))
+
+        run = _transfer(stage, plan, "as published", background=True, meanwhile=change)
+        route = controller.path_between("r2", "r3")
+    if len(route.planes) != 1:
+        raise ScenarioError(f"topology 2 of Fig. 8(b) did not come about: r2 - r3 over {route}")
+    narrator.say(f"(b) as published: {run.seconds:.1f} s; changed at {at_s:.1f} s")
+    return replace(run, actions=tuple(done))
+
+
 def _periodic_policy(plan: Fig9bPlan) -> dict[str, Any]:
     """Everything scaled with the epoch, as the run is shorter than the paper's."""
     return {
@@ -209,9 +256,17 @@ def _helped_transfer(stage: Stage, plan: Fig9bPlan, controller: ControllerClient
 
 
 def _transfer(
-    stage: Stage, plan: Fig9bPlan, label: str, *, background: bool = False
+    stage: Stage,
+    plan: Fig9bPlan,
+    label: str,
+    *,
+    background: bool = False,
+    meanwhile: Callable[[float], None] | None = None,
 ) -> TransferRun:
-    """Run all ranks to their end; with ``background``, that begins as soon as they have begun."""
+    """Run all ranks to their end; with ``background``, that begins as soon as they have begun.
+
+    ``meanwhile`` is called then, with the time at which the ranks were started.
+    """
     peers = ",".join(str(Endpoint(stage.address(host), _RANK_PORT)) for host in RANK_HOSTS)
     before = stage.losses()
     to_unix_s = time.time() - time.monotonic()
@@ -221,6 +276,8 @@ def _transfer(
         ]
         if background:
             stack.enter_context(_background(stage, plan))
+        if meanwhile is not None:
+            meanwhile(ranks[0][0].started_s)
         for job, _ in ranks:
             job.finish(plan.alone_s * _LONGEST)
     reports = tuple(rank_report_from_json(read_report(path)) for _, path in ranks)

@@ -37,8 +37,8 @@ def plot_fig9a(result: Fig9aResult, path: Path) -> None:
     _save(figure, axes, path)
 
 
-def plot_fig9b(result: Fig9bResult, path: Path) -> None:
-    """What the all-to-all transfer received over time, in the three runs."""
+def plot_fig9b(result: Fig9bResult, path: Path, by_hand: TransferRun | None = None) -> None:
+    """What the all-to-all transfer received over time, in the three runs or four."""
     figure, axes = _axes("All-to-all transfer between two racks", _SECONDS, _MBPS)
     runs: tuple[tuple[TransferRun, str, str], ...] = (
         (result.alone, BLUE, "-"),
@@ -47,6 +47,9 @@ def plot_fig9b(result: Fig9bResult, path: Path) -> None:
     )
     for run, colour, style in runs:
         _draw(axes, run.series, f"{run.label} ({run.seconds:.1f} s)", colour, style)
+    if by_hand is not None:
+        label = f"{by_hand.label}, by hand ({by_hand.seconds:.1f} s)"
+        _draw(axes, by_hand.series, label, GREY, "-.")
     if result.helped.acted_at_s is not None:
         axes.axvline(
             result.helped.acted_at_s,

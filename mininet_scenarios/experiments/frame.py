@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from mininet_scenarios.experiments.scaling import Rates
 from mininet_scenarios.narrator import Narrator
 from mininet_scenarios.report import Row
 
@@ -24,6 +25,8 @@ class Setting:
     """Counted from 1 by repetition; the same seed gives the same workload."""
     work_dir: Path
     """For logs; exists."""
+    rates: Rates = field(default_factory=Rates)
+    """What the scale of those with a data plane follows from."""
 
 
 @dataclass(frozen=True, slots=True)

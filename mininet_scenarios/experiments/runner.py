@@ -22,7 +22,8 @@ from mininet_scenarios import report
 from mininet_scenarios.demo import sigterm_leaves
 from mininet_scenarios.experiments import NAMES, load
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
-from mininet_scenarios.narrator import ConsoleNarrator
+from mininet_scenarios.experiments.scaling import CALIBRATION_S, Rates, forwarded_mbps
+from mininet_scenarios.narrator import ConsoleNarrator, Narrator
 from mininet_scenarios.stage import ScenarioError
 
 RESULT: Final = "result.json"
@@ -38,6 +39,18 @@ class Order:
     repeat: int
     results: Path
     """The directory in which each experiment has one of its own."""
+    divisor: int | None = None
+    """Of the paper's rates, on a data plane; None calibrates."""
+
+    @property
+    def command(self) -> str:
+        """What a user types for the same."""
+        scale = "" if self.divisor is None else f" --scale 1:{self.divisor}"
+        form = "full" if self.full else "short"
+        return f"hydra experiment run {self.name} --scale {form}{scale} --repeat {self.repeat}"
+
+    def calibrates(self, experiment: Experiment[Any]) -> bool:
+        return experiment.needs_data_plane and self.divisor is None
 
 
 def catalogue() -> list[dict[str, Any]]:
@@ -53,16 +66,18 @@ def run(order: Order, console: Console) -> dict[str, Any]:
     """
     experiment = load(order.name)
     expected_s = order.repeat * experiment.expected_s(order.full)
+    expected_s += CALIBRATION_S if order.calibrates(experiment) else 0.0
     with _part(order) as part:
         began_s = time.monotonic()
         runs = []
         with sigterm_leaves(), ConsoleNarrator(console, expected_s) as narrator:
+            rates = _rates(order, experiment, part / "work" / "calibration", narrator)
             for seed in range(1, order.repeat + 1):
                 if order.repeat > 1:
                     narrator.say(f"repetition {seed} of {order.repeat}")
                 work_dir = part / "work" / str(seed)
                 work_dir.mkdir(parents=True)
-                measured = experiment.measure(Setting(order.full, seed, work_dir), narrator)
+                measured = experiment.measure(Setting(order.full, seed, work_dir, rates), narrator)
                 runs.append(measured)
                 _write_json(part / f"raw-{seed}.json", _plain(measured))
         plots = [path.name for path in experiment.draw(runs, part)]
@@ -70,6 +85,12 @@ def run(order: Order, console: Console) -> dict[str, Any]:
         result = _document(order, experiment, experiment.conclude(runs), plots, seconds)
         _write_json(part / RESULT, result)
     return result
+
+
+def _rates(order: Order, experiment: Experiment[Any], work_dir: Path, narrator: Narrator) -> Rates:
+    if order.calibrates(experiment):
+        return Rates(forwarded_mbps=forwarded_mbps(work_dir, narrator))
+    return Rates(order.divisor)
 
 
 @contextmanager
@@ -119,8 +140,7 @@ def _document(
 ) -> dict[str, Any]:
     return {
         **_description(experiment),
-        "command": f"hydra experiment run {order.name} --scale {'full' if order.full else 'short'} "
-        f"--repeat {order.repeat}",
+        "command": order.command,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": seconds,
         "machine": {

@@ -14,12 +14,20 @@ from rich.console import Console
 
 from apps.cli import hydra
 from hydra.errors import HydraError, UnknownName
-from mininet_scenarios.experiments import NAMES, helios_patterns, load, mordia_slots, runner
-from mininet_scenarios.experiments import fig9a as fig9a_both_ways
+from mininet_scenarios.experiments import (
+    NAMES,
+    fig9a,
+    fig9b,
+    helios_patterns,
+    load,
+    mordia_slots,
+    runner,
+)
 from mininet_scenarios.experiments.bounds import packet_share
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting
+from mininet_scenarios.experiments.scaling import Rates, Scale
 from mininet_scenarios.report import Row
-from tests.unit.demo.results import fig9a_result, fig9b_result
+from tests.unit.demo.results import fig9a_result, fig9b_result, record, transfer, udp
 
 OFFLINE = [name for name in NAMES if not load(name).needs_data_plane]
 
@@ -82,18 +90,64 @@ def test_list_and_unknown_names():
     assert invoke("run", "tornament").exit_code == 1
 
 
-def both_ways():
-    return fig9a_both_ways.BothWays(fig9a_result(), fig9a_result(mbps=80.0))
+SCALE = Scale(100, 250.0)
 
 
-@pytest.mark.parametrize(("name", "result"), [("fig9a", both_ways), ("fig9b", fig9b_result)])
+def fig9a_both_ways():
+    lossy = fig9a_result(mbps=80.0, affected=udp(lost=40))
+    return fig9a.BothWays(fig9a_result(), lossy, SCALE)
+
+
+def fig9b_both_ways():
+    by_hand = transfer("as published", 26.0, record(created_unix_s=1000.0))
+    return fig9b.BothWays(fig9b_result(), by_hand, SCALE)
+
+
+@pytest.mark.parametrize(
+    ("name", "result"), [("fig9a", fig9a_both_ways), ("fig9b", fig9b_both_ways)]
+)
 def test_the_demo_s_experiments_conclude_and_draw(name, result, tmp_path):
     experiment = load(name)
     assert experiment.needs_data_plane
     rows = experiment.conclude([result()]).rows
+    assert [row.figure for row in rows if row.met is False] == []
+    assert any("1:100" in row.figure and "250 Mb/s" in row.figure for row in rows)
     assert any(row.paper for row in rows)
     assert all(path.exists() for path in experiment.draw([result()], tmp_path))
     assert experiment.expected_s(True) > experiment.expected_s(False) > 10
+
+
+# --- the scale ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("forwarded_mbps", "divisor"),
+    # 10 Gb/s have to fit into 40 % of what is forwarded; two digits, rounded up
+    [(250.0, 100), (249.0, 110), (2_500.0, 10), (24_000.0, 2), (90_000.0, 1)],
+)
+def test_a_bigger_machine_runs_a_bigger_experiment(forwarded_mbps, divisor):
+    scale = Rates(forwarded_mbps=forwarded_mbps).scale(10_000.0)
+    assert scale.divisor == divisor
+    assert scale.mbps(10_000.0) == pytest.approx(10_000.0 / divisor)
+
+
+def test_what_was_asked_for_goes_before_what_was_measured():
+    assert Rates(40, 250.0).scale(10_000.0) == Scale(40, None)
+    with pytest.raises(HydraError, match="1:100"):
+        Rates().scale(10_000.0)
+
+
+@pytest.mark.parametrize("wrong", ["1:0", "2:5", "1:", "half", "1:x", "100"])
+def test_a_scale_is_a_form_or_a_ratio(wrong):
+    refused = invoke("run", "prices", "--scale", wrong)
+    assert refused.exit_code == 2
+    assert "1:100" in refused.stderr
+
+
+def test_form_and_ratio_are_written_down(tmp_path):
+    done = invoke("run", "prices", "--scale", "full", "--scale", "1:40", "--results", str(tmp_path))
+    assert done.exit_code == 0, done.output
+    assert "--scale full --scale 1:40 " in load_result(tmp_path, "prices")["command"]
 
 
 # --- the frame ------------------------------------------------------------------------------

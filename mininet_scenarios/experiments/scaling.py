@@ -1,0 +1,119 @@
+"""By how much the papers' rates are scaled down: by what this machine forwards, or as asked for.
+
+All rates of an experiment are divided by one number, so that their ratios stay the paper's. Sizes
+follow the rates, and so the times are the paper's or, in shorter runs, the same part of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hydra.errors import HydraError
+from mininet_scenarios import demo
+from mininet_scenarios.controller_client import PairDemand
+from mininet_scenarios.narrator import Narrator
+from mininet_scenarios.report import Row
+from mininet_scenarios.stage import Stage, tcp_transfer
+
+BUSY_SHARE: Final = 0.4
+"""Of what the machine forwards, at an experiment's busiest moment. The rest is for its programs
+and the controller, and to spare: where the machine is the bottleneck, no link has its rate."""
+
+CALIBRATION_S: Final = demo.BUILD_S + 12.0
+"""Roughly what :func:`forwarded_mbps` takes."""
+
+_FLOWS: Final = (("h11", "h21"), ("h22", "h12"), ("h31", "h41"), ("h42", "h32"))
+"""Over two circuits, both ways, so that several links are busy at once as in an experiment."""
+_UNLIMITED: Final = 40.0
+"""Times the demo's rates: more than any machine forwards, so that no link is the bottleneck."""
+_FLOW_S: Final = 4.0
+_WARM_UP_S: Final = 1.0
+_PORT: Final = 5201
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """By what one experiment divides the paper's rates."""
+
+    divisor: int
+    forwarded_mbps: float | None
+    """What this machine forwarded in the calibration; None where the divisor was asked for."""
+
+    def mbps(self, paper_mbps: float) -> float:
+        """A rate of the paper, here."""
+        return paper_mbps / self.divisor
+
+    def row(self, paper_mbps: float, what: str) -> Row:
+        """For the report: what has the rate ``paper_mbps`` in the paper."""
+        because = (
+            "as asked for"
+            if self.forwarded_mbps is None
+            else f"this machine forwards {self.forwarded_mbps:.0f} Mb/s in all"
+        )
+        return Row(
+            f"scale of all rates: 1:{self.divisor} ({because})",
+            f"{what}: {paper_mbps / 1000:g} Gb/s",
+            f"{self.mbps(paper_mbps):.3g} Mb/s",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What an experiment's scale is to be derived from."""
+
+    asked: int | None = None
+    """The divisor that was asked for."""
+    forwarded_mbps: float | None = None
+    """What the machine was measured to forward."""
+
+    def scale(self, busiest_mbps: float) -> Scale:
+        """The scale of an experiment that carries ``busiest_mbps`` in all, at the paper's rates.
+
+        Carried is what reaches servers from other racks. The divisor has two digits, so that runs
+        on like machines compare; it is never below 1. Raises HydraError where neither is known.
+        """
+        if self.asked is not None:
+            return Scale(self.asked, None)
+        if not self.forwarded_mbps:
+            raise HydraError("the scale is not known: give one (1:100) or calibrate")
+        least = busiest_mbps / (BUSY_SHARE * self.forwarded_mbps)
+        return Scale(_two_digits_up(least), self.forwarded_mbps)
+
+
+def _two_digits_up(least: float) -> int:
+    whole = max(1, math.ceil(least))
+    unit: int = 10 ** max(0, len(str(whole)) - 2)
+    return -(-whole // unit) * unit
+
+
+def forwarded_mbps(work_dir: Path, narrator: Narrator) -> float:
+    """What this machine forwards from rack to rack in all, with TCP over circuits of any rate.
+
+    Builds the demo's fabric for it. Raises HydraError where it can't be measured.
+    """
+    with (
+        demo.stage_of(demo.DEFAULT_CONFIG, _UNLIMITED, work_dir, narrator) as stage,
+        narrator.phase("calibrating: what this machine forwards", CALIBRATION_S - demo.BUILD_S),
+    ):
+        mbps = sum(_through_circuits(stage))
+    narrator.say(f"this machine forwards {mbps:.0f} Mb/s in all")
+    return mbps
+
+
+def _through_circuits(stage: Stage) -> Sequence[float]:
+    with stage.controller({"mode": "on-request", "emulated_rules": 0}) as controller:
+        rate_mbps = stage.fabric.planes[0].rate_mbps
+        pairs = [PairDemand("r1", "r2", rate_mbps / 2), PairDemand("r3", "r4", rate_mbps / 2)]
+        controller.reconfigure(pairs)
+        with ExitStack() as flows:
+            transfers = [
+                flows.enter_context(tcp_transfer(stage, source, destination, _PORT, _FLOW_S))
+                for source, destination in _FLOWS
+            ]
+            received = [transfer.finish(_FLOW_S + 10)[0] for transfer in transfers]
+    return [run.average_between(_WARM_UP_S, _FLOW_S - _WARM_UP_S) for run in received]
