@@ -16,6 +16,7 @@ NAMES: Final = (
     "tournament",
     "fig9a",
     "fig9b",
+    "abu-tair",
 )
 """Each is ``EXPERIMENT`` in the module of that name, with ``_`` for ``-``."""
 
