@@ -51,7 +51,7 @@ class Alternation:
             raise ScenarioError(f"expected one hop on one of {self.planes}, found {route}")
         changes = []
         for at_s, plane in zip(times_s, cycle((others[0], present[0])), strict=False):
-            _sleep_until(start_s + at_s)
+            sleep_until(start_s + at_s)
             changes.append(self._change(at_s, plane))
         return tuple(changes)
 
@@ -65,7 +65,7 @@ class Alternation:
         return Change(at_s, plane, record, split(record.timeline, self.switching_ms))
 
 
-def _sleep_until(moment_s: float) -> None:
+def sleep_until(moment_s: float) -> None:
     """Sleep until ``moment_s`` of ``CLOCK_MONOTONIC``; ScenarioError when that is long past."""
     left_s = moment_s - time.monotonic()
     if left_s < -1.0:

@@ -117,6 +117,8 @@ class Run:
     changes: int
     """Of the topology, while something was sent."""
     dark_frames: int
+    second_uplink_bytes: int
+    """What the senders' racks sent into their second uplinks, headers included."""
 
     def mbps(self, kind: str) -> float:
         """The mean over transfers of a kind."""
@@ -148,6 +150,7 @@ def run(stage: Stage, case: Case, scale: Scale, narrator: Narrator) -> Run:
     with narrator.phase(title, scale.expected_s(case)), _network(stage, case, scale) as client:
         time.sleep(_SETTLE_S)
         before = stage.losses()
+        bytes_before = _second_uplink_bytes(stage)
         earlier = {one.id for one in client.reconfigurations()}
         done = transfer_all(stage, wanted, _LONGEST * scale.one_uplink_s(case.transfers) + 10)
         changes = [
@@ -155,6 +158,7 @@ def run(stage: Stage, case: Case, scale: Scale, narrator: Narrator) -> Run:
             for one in client.reconfigurations()
             if one.id not in earlier and one.state == ReconfigurationState.DONE.value
         ]
+        sent_bytes = _second_uplink_bytes(stage) - bytes_before
         lost = stage.losses().since(before)
     result = Run(
         case.regime.value,
@@ -163,6 +167,7 @@ def run(stage: Stage, case: Case, scale: Scale, narrator: Narrator) -> Run:
         done,
         len(changes),
         lost.dark_frames,
+        sent_bytes,
     )
     narrator.say(
         f"{title}: elephants {result.mbps(ELEPHANT):.2f} Mb/s, mice {result.mbps(MOUSE):.2f}; "
@@ -214,6 +219,13 @@ def _ports(stage: Stage, spine: str, kept: int) -> Sequence[str]:
     ports = stage.fabric.ports_of(stage.fabric.rack_by_name[spine].id)
     side = [port.tor_port for port in ports if port.plane == ports[0].plane]
     return side[kept:]
+
+
+def _second_uplink_bytes(stage: Stage) -> int:
+    fabric = stage.fabric
+    ports = [port for a, _ in PAIRS for port in fabric.ports_of(fabric.rack_by_name[a].id)]
+    counters = (Path(f"/sys/class/net/{port.tor_port}/statistics/tx_bytes") for port in ports)
+    return sum(int(counter.read_text()) for counter in counters)
 
 
 def _uplink_mbps(stage: Stage) -> float:

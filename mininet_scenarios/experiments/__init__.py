@@ -17,6 +17,7 @@ NAMES: Final = (
     "fig9a",
     "fig9b",
     "abu-tair",
+    "cthrough-fig5",
 )
 """Each is ``EXPERIMENT`` in the module of that name, with ``_`` for ``-``."""
 

@@ -34,7 +34,7 @@ def run_of(case, shares, dark_frames):
             Transferred(wish.source, wish.destination, wish.size_bytes, wish.kind, 0.0, seconds)
         )
     transition = case.transition.value
-    return Run(case.regime.value, transition, case.transfers, tuple(done), 3, dark_frames)
+    return Run(case.regime.value, transition, case.transfers, tuple(done), 3, dark_frames, 1000)
 
 
 def test_each_pair_sends_an_elephant_with_every_seven_mice():
