@@ -12,6 +12,7 @@ import numpy as np
 from hydra.elephants import ElephantWatch
 from hydra.errors import AdmissionError, PlanError
 from hydra.model import (
+    EMPTY_TOPOLOGY,
     Circuit,
     DemandMatrix,
     Fabric,
@@ -100,10 +101,24 @@ class Planning:
         """What the flows behind these rates, of elephants alone, would take on an ideal switch."""
         return estimate_maxmin(elephants_mbps, self._rack_mbps, self._rack_mbps, 0.0)
 
-    def served(self, topology: Topology, demand: DemandMatrix) -> DemandMatrix:
-        """What each pair would get of ``demand`` under ``topology``."""
+    def served(
+        self, topology: Topology, demand: DemandMatrix, *, mice_apart: bool = False
+    ) -> DemandMatrix:
+        """What each pair would get of ``demand`` under ``topology``.
+
+        ``mice_apart``: pairs with a path use the electrical network, too, for what is no elephant.
+        """
         electrical = self._electrical_mbps
-        return served_mbps(self._arrays, topology, demand, electrical, electrical)
+        served = served_mbps(self._arrays, topology, demand, electrical, electrical)
+        if not mice_apart:
+            return served
+        joined = np.zeros(served.shape, dtype=bool)
+        for path in topology.paths:
+            joined[path.src, path.dst] = joined[path.dst, path.src] = True
+        on_circuits = np.where(joined, served, 0.0)
+        left = np.maximum(0.0, demand - on_circuits)
+        by_packets = served_mbps(self._arrays, EMPTY_TOPOLOGY, left, electrical, electrical)
+        return on_circuits + by_packets
 
     def warm_up(self) -> None:
         """Plan once for next to nothing, so that the first real plan finds everything loaded."""
@@ -127,8 +142,8 @@ class Planning:
         wanted = demand if request.weights is None else request.weights
         target = self.for_demand(current, request, wanted, pins, blocked, expired=expired)
         plan = self.diff(current, target)
-        now = self.served(current.topology, demand)
-        then = self.served(target.topology, demand)
+        now = self.served(current.topology, demand, mice_apart=request.mice_apart)
+        then = self.served(target.topology, demand, mice_apart=request.mice_apart)
         old = paths_by_pair(current)
         return Proposal(
             target=target,

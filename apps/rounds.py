@@ -31,14 +31,17 @@ class Rounds:
         if sharing is Sharing.ON_DEMAND:
             running = np.argwhere(np.triu(elephants | elephants.T, 1))
             hold = frozenset((RackId(int(low)), RackId(int(high))) for low, high in running)
-            return PlanRequest(seen.estimated_mbps, only_if_it_pays=True, hold=hold)
+            return PlanRequest(
+                seen.estimated_mbps, only_if_it_pays=True, hold=hold, mice_apart=True
+            )
         if not sharing.in_turn:
             return PlanRequest(seen.estimated_mbps, only_if_it_pays=True)
         wanting = elephants if sharing.elephants_only else seen.rate_mbps > _FAINT_MBPS
         if not wanting.any():
             return None
         demand = np.where(elephants, seen.estimated_mbps, seen.rate_mbps * wanting)
-        return PlanRequest(demand, weights=self._turns.demand(wanting))
+        weights = self._turns.demand(wanting)
+        return PlanRequest(demand, weights=weights, mice_apart=sharing.elephants_only)
 
     def begun(self, sharing: Sharing, state: NetworkState) -> None:
         """A round is over: these circuits stand until the next."""

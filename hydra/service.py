@@ -49,6 +49,8 @@ class PlanRequest:
     """Rack pairs, lower first, whose paths stay where they are."""
     weights: DemandMatrix | None = None
     """What to plan for instead of ``demand``, in no unit; gain and cost are told of ``demand``."""
+    mice_apart: bool = False
+    """Circuits are for elephants alone: a pair with a path has the electrical network besides."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import yaml
 
 from apps.tokens import write_tokens
 from hydra.access import Role, make_token
+from mininet_scenarios.controller_client import ControllerClient
 from mininet_scenarios.controller_process import ControllerProcess
 from mininet_scenarios.stage import Job, Stage
 from mininet_scenarios.testbed.management import CONTROLLER_ADDRESS, management_network
@@ -39,6 +40,12 @@ class AgentStage:
         url = self.process.base_url + path
         with httpx.Client(trust_env=False, timeout=30) as client:
             return client.request(method, url, headers=headers, **more)
+
+    @contextmanager
+    def client(self) -> Iterator[ControllerClient]:
+        """The operator's."""
+        with ControllerClient(self.process.base_url, self.tokens[_OPERATOR]) as client:
+            yield client
 
     @contextmanager
     def agent(self, server: str, *options: str) -> Iterator[Job]:

@@ -111,8 +111,12 @@ class Route:
 class ControllerClient:
     """Talks to one controller; a context manager that closes its connections."""
 
-    def __init__(self, base_url: str) -> None:
-        self._http = httpx.Client(base_url=base_url, timeout=_TIMEOUT_S, trust_env=False)
+    def __init__(self, base_url: str, token: str | None = None) -> None:
+        """``token`` is needed where the controller knows people by tokens."""
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._http = httpx.Client(
+            base_url=base_url, timeout=_TIMEOUT_S, trust_env=False, headers=headers
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -181,6 +185,16 @@ class ControllerClient:
         return ReconfigurationRecord.from_json(
             self._get(f"/v1/reconfigurations/{reconfiguration_id}")
         )
+
+    def set_aside(self, rack: str, port: str, reason: str) -> None:
+        """Leave an optical port out of planning, until the controller ends."""
+        path = f"/v1/quarantine/{rack}/{port}"
+        try:
+            response = self._http.put(path, json={"reason": reason})
+        except httpx.TransportError as error:
+            raise ControllerError(f"PUT {path}: {error}") from error
+        if not response.is_success:
+            raise ControllerError(f"PUT {path}: {response.status_code} {response.text}")
 
     def circuits_per_plane(self) -> Counter[str]:
         """How many circuits the controller says are up, by plane."""

@@ -16,6 +16,8 @@ NAMES: Final = (
     "tournament",
     "fig9a",
     "fig9b",
+    "abu-tair",
+    "cthrough-fig5",
 )
 """Each is ``EXPERIMENT`` in the module of that name, with ``_`` for ``-``."""
 

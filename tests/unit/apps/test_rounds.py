@@ -1,5 +1,7 @@
 """What each kind of sharing plans for, on the demo fabric and its planner."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -83,6 +85,16 @@ def test_an_elephant_keeps_its_circuit_until_it_ends():
     assert (0, 3) not in after, "rack 0 has no port left"
     state = step(rounds, Sharing.ON_DEMAND, seen(*crowd[1:]), state)
     assert (0, 3) in paths_by_pair(state), "the first one ended"
+
+
+def test_an_elephant_that_gets_a_circuit_leaves_the_mice_the_electrical_network():
+    """So a circuit no faster than the electrical network gains what elephants and mice shared."""
+    planning = Planning(replace(FABRIC, electrical_rate_mbps=50.0), POLICY)  # two servers a rack
+    for sharing, then in ((Sharing.ON_DEMAND, 160.0), (Sharing.BY_DEMAND, 100.0)):
+        request = Rounds().request(sharing, seen((0, 1, 160.0)))
+        proposal = planning.propose(NetworkState(), request, request.demand, (), ())
+        assert proposal.served_now_mbps == pytest.approx(100.0)
+        assert proposal.served_then_mbps == pytest.approx(then)
 
 
 def test_by_demand_the_larger_one_may_have_it():

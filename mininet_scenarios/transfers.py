@@ -1,0 +1,107 @@
+"""Sized TCP transfers between servers of the stage, and when each was over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from mininet_scenarios.stage import Stage, wait_for_file
+from mininet_scenarios.workloads.mesh import Endpoint
+from mininet_scenarios.workloads.reports import read_report
+from mininet_scenarios.workloads.transfers import Done, Order
+
+_PORT: Final = 5600
+CONGESTION: Final = "cubic"
+"""Linux's default, and that of the papers' time, whatever this machine's is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A transfer to make."""
+
+    source: str
+    destination: str
+    size_bytes: int
+    kind: str
+    """What the reader of the result calls it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """A transfer that is over; seconds count from the start of the first one."""
+
+    source: str
+    destination: str
+    size_bytes: int
+    kind: str
+    started_s: float
+    finished_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.finished_s - self.started_s
+
+    @property
+    def mbps(self) -> float:
+        return self.size_bytes * 8 / 1e6 / self.seconds
+
+
+def transfer_all(stage: Stage, wishes: Sequence[Wish], timeout_s: float) -> tuple[Transferred, ...]:
+    """Begin all of them at once, and wait for the last.
+
+    Raises ScenarioError where one fails, or has not ended after ``timeout_s``.
+    """
+    sources = list(dict.fromkeys(wish.source for wish in wishes))
+    with ExitStack() as stack:
+        for server in dict.fromkeys(wish.destination for wish in wishes):
+            stack.enter_context(_receiver(stage, server))
+        running = []
+        for source in sources:
+            report = stage.file(f"transfers-{source}", ".json")
+            orders = stage.file(f"orders-{source}", ".json")
+            orders.write_text(json.dumps(_orders(stage, wishes, source)))
+            options = ["send", "--orders", str(orders), "--report", str(report)]
+            options += ["--congestion", CONGESTION]
+            job = stack.enter_context(stage.workload(source, "transfers", options))
+            running.append((job, report))
+        for job, _ in running:
+            job.finish(timeout_s)
+    done = {
+        source: [Done(**one) for one in read_report(report)["transfers"]]
+        for source, (_, report) in zip(sources, running, strict=True)
+    }
+    return _joined(wishes, done)
+
+
+def _orders(stage: Stage, wishes: Sequence[Wish], source: str) -> list[dict[str, object]]:
+    return [
+        Order(Endpoint(stage.address(wish.destination), _PORT), wish.size_bytes).to_json()
+        for wish in wishes
+        if wish.source == source
+    ]
+
+
+def _joined(wishes: Sequence[Wish], done: dict[str, list[Done]]) -> tuple[Transferred, ...]:
+    first_s = min(one.started_s for some in done.values() for one in some)
+    of_source = {source: iter(some) for source, some in done.items()}
+    joined = []
+    for wish in wishes:
+        one = next(of_source[wish.source])
+        times_s = one.started_s - first_s, one.finished_s - first_s
+        joined.append(
+            Transferred(wish.source, wish.destination, wish.size_bytes, wish.kind, *times_s)
+        )
+    return tuple(joined)
+
+
+@contextmanager
+def _receiver(stage: Stage, server: str) -> Iterator[None]:
+    ready = stage.file(f"receiving-{server}", "")
+    options = ["receive", "--bind", stage.address(server), "--port", str(_PORT)]
+    with stage.workload(server, "transfers", [*options, "--ready", str(ready)]) as job:
+        wait_for_file(ready, job)
+        yield
+        job.stop()

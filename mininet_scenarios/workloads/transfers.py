@@ -1,0 +1,153 @@
+"""Sized TCP transfers that begin together: virtual machines that migrate, files that are copied.
+
+Each server that receives runs one process, and each that sends::
+
+    python -m mininet_scenarios.workloads.transfers receive --bind 10.0.4.1 --port 5600 --ready FILE
+    python -m mininet_scenarios.workloads.transfers send --orders FILE --report FILE
+
+The orders are a JSON list of ``{"to": "10.0.4.1:5600", "bytes": 1000000}``. A transfer is over when
+the receiver has said how much arrived, so that nothing that waits in a buffer counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import socketserver
+import struct
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mininet_scenarios.workloads.mesh import Endpoint
+from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, write_report
+
+_CHUNK: Final = bytes(65_536)
+_RECEIPT: Final = struct.Struct("!Q")
+_CONNECT_S: Final = 10.0
+_SILENCE_S: Final = 60.0
+"""A transfer of which nothing moves for so long has failed."""
+_POLL_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One transfer to make."""
+
+    to: Endpoint
+    size_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"to": str(self.to), "bytes": self.size_bytes}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Order:
+        """Raises WorkloadError for a size that can't be sent."""
+        size_bytes = int(data["bytes"])
+        if size_bytes < 1:
+            raise WorkloadError(f"a transfer of {size_bytes} bytes to {data['to']} is none")
+        return cls(Endpoint.parse(str(data["to"])), size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One transfer that is over, in the order in which they were given."""
+
+    size_bytes: int
+    started_s: float
+    """``CLOCK_MONOTONIC``, before the connection was made."""
+    finished_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.finished_s - self.started_s
+
+    @property
+    def mbps(self) -> float:
+        return self.size_bytes * 8 / 1e6 / self.seconds
+
+
+def transfer(order: Order, congestion: str | None) -> Done:
+    """Send, and wait for the receipt. Raises WorkloadError where it is not for all bytes."""
+    started_s = time.monotonic()
+    address = order.to.address, order.to.port
+    try:
+        with socket.create_connection(address, timeout=_CONNECT_S) as sock:
+            sock.settimeout(_SILENCE_S)
+            if congestion is not None:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
+            left = order.size_bytes
+            while left:
+                left -= sock.send(memoryview(_CHUNK)[:left])
+            sock.shutdown(socket.SHUT_WR)
+            receipt = sock.recv(_RECEIPT.size, socket.MSG_WAITALL)
+    except OSError as error:
+        raise WorkloadError(f"transfer to {order.to}: {error}") from error
+    finished_s = time.monotonic()
+    arrived = _RECEIPT.unpack(receipt)[0] if len(receipt) == _RECEIPT.size else 0
+    if arrived != order.size_bytes:
+        raise WorkloadError(f"{arrived} of {order.size_bytes} bytes arrived at {order.to}")
+    return Done(order.size_bytes, started_s, finished_s)
+
+
+def send_all(orders: Sequence[Order], congestion: str | None = None) -> list[Done]:
+    """All at once, a thread each; blocks until the last one is over. Raises WorkloadError."""
+    with ThreadPoolExecutor(len(orders)) as pool:
+        return list(pool.map(lambda order: transfer(order, congestion), orders))
+
+
+class _Counting(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        arrived = 0
+        while chunk := self.request.recv(len(_CHUNK)):
+            arrived += len(chunk)
+        self.request.sendall(_RECEIPT.pack(arrived))
+
+
+class Receiver(socketserver.ThreadingTCPServer):
+    """Takes any number of transfers, and gives a receipt for each."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 128
+
+
+def receive(endpoint: Endpoint, ready: Path, stop: StopFlag) -> None:
+    """Until told to stop; ``ready`` is written once connections are accepted."""
+    with Receiver((endpoint.address, endpoint.port), _Counting) as server:
+        threading.Thread(target=server.serve_forever, args=(_POLL_S,), daemon=True).start()
+        ready.touch()
+        while not stop.is_set:
+            time.sleep(_POLL_S)
+        server.shutdown()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="transfers", description="Sized TCP transfers.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    receiving = commands.add_parser("receive")
+    receiving.add_argument("--bind", required=True)
+    receiving.add_argument("--port", type=int, required=True)
+    receiving.add_argument("--ready", type=Path, required=True, help="a file to make")
+    sending = commands.add_parser("send")
+    sending.add_argument("--orders", type=Path, required=True, help="JSON")
+    sending.add_argument("--congestion", help="TCP congestion control, e.g. cubic")
+    sending.add_argument("--report", type=Path, required=True, help="JSON report to write")
+    given = parser.parse_args(arguments)
+    if given.command == "receive":
+        stop = StopFlag()
+        stop.install()
+        receive(Endpoint(given.bind, given.port), given.ready, stop)
+        return
+    orders = [Order.from_json(one) for one in json.loads(given.orders.read_text(encoding="utf-8"))]
+    done = send_all(orders, given.congestion)
+    write_report(given.report, {"transfers": [asdict(one) for one in done]})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Abu-Tair's direct link: what is sent, and what a repetition comes to."""
+
+import pytest
+
+from hydra.policy import Transition
+from mininet_scenarios.experiments import abu_tair, load
+from mininet_scenarios.leaf_spine import ELEPHANT, MOUSE, Regime, Run, Scale, wishes
+from mininet_scenarios.stage import ScenarioError
+from mininet_scenarios.transfers import Transferred
+
+SCALE = Scale(rate=0.02, time=0.25)
+SHARES = {
+    Regime.NONE: (0.6, 0.6),
+    Regime.UNDIFFERENTIATED: (0.5, 0.6),
+    Regime.DIFFERENTIATED: (0.65, 0.7),
+    Regime.ON_DEMAND: (0.9, 0.95),
+}
+"""What elephants get of an uplink, as published and hitless."""
+
+
+def comparison(shares=SHARES, dark_frames=0):
+    return abu_tair.Comparison(
+        SCALE, tuple(run_of(case, shares, dark_frames) for case in abu_tair.cases((24, 48)))
+    )
+
+
+def run_of(case, shares, dark_frames):
+    share = shares[case.regime][case.transition is Transition.HITLESS]
+    done = []
+    for wish in wishes(case.transfers, SCALE):
+        mbps = 20 * (share if wish.kind == ELEPHANT else 0.1)
+        seconds = wish.size_bytes * 8 / 1e6 / mbps
+        done.append(
+            Transferred(wish.source, wish.destination, wish.size_bytes, wish.kind, 0.0, seconds)
+        )
+    transition = case.transition.value
+    return Run(case.regime.value, transition, case.transfers, tuple(done), 3, dark_frames, 1000)
+
+
+def test_each_pair_sends_an_elephant_with_every_seven_mice():
+    wanted = wishes(48, SCALE)
+    assert len(wanted) == 48
+    sizes = {wish.kind: wish.size_bytes for wish in wanted}
+    assert sizes[ELEPHANT] == pytest.approx(3 * 2**30 / 200)
+    assert sizes[MOUSE] == pytest.approx(250 * 2**20 / 200)
+    for source, destination in (("1", "4"), ("2", "5"), ("3", "6")):
+        mine = [wish for wish in wanted if wish.source[1] == source]
+        assert {wish.destination[1] for wish in mine} == {destination}
+        assert [wish.kind for wish in mine].count(ELEPHANT) == 2
+        assert len(mine) == 16
+    with pytest.raises(ScenarioError, match="30 transfers"):
+        wishes(30, SCALE)
+
+
+def test_the_paper_s_transfers_fill_one_uplink():
+    """What its Table 3 says without a direct link: 41.8 s, at what TCP gets of 1 Gb/s."""
+    assert Scale(1, 1).one_uplink_s(24) == pytest.approx(41.8 * 0.956, rel=0.02)
+
+
+def test_without_a_direct_link_there_is_one_run_for_both_ways():
+    found = abu_tair.cases((24,))
+    assert len(found) == 7
+    one = comparison()
+    none = [one.run(Regime.NONE, transition, 24) for transition in Transition]
+    assert none[0] is none[1]
+
+
+def test_claims_are_checked_and_everything_is_at_the_paper_s_scale(tmp_path):
+    experiment = load("abu-tair")
+    findings = experiment.conclude([comparison(), comparison()])
+    assert all(row.met for row in findings.rows)
+    on_demand = next(row for row in findings.rows if "on demand" in row.figure)
+    assert (on_demand.paper, on_demand.ours) == ("+55%", "+50.0%")
+    assert findings.tables[0].rows[0][2] == "600.0 / 600.0 / 600.0"
+    seconds = 3 * 2**30 * 8 / 0.6e9
+    assert findings.tables[2].rows[0][2].startswith(f"{seconds:.1f} / ")
+    assert all(path.exists() for path in experiment.draw([comparison()], tmp_path))
+    assert experiment.expected_s(True) > experiment.expected_s(False) > 10
+
+
+def test_claims_that_do_not_come_out_are_told():
+    shares = SHARES | {Regime.UNDIFFERENTIATED: (0.7, 0.5), Regime.ON_DEMAND: (0.6, 0.95)}
+    rows = abu_tair.EXPERIMENT.conclude([comparison(shares, dark_frames=4)]).rows
+    missed = [row.figure for row in rows if row.met is False and "48" not in row.figure]
+    assert missed == [
+        "as published, 24 transfers: elephants against no direct link, on demand",
+        "as published, 24 transfers: elephants against no direct link, UT",
+        "hydra, 24 transfers: elephants against no direct link, UT",
+        "hydra: frames at dark OCS ports",
+    ]

@@ -1,0 +1,72 @@
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from mininet_scenarios.workloads.mesh import Endpoint
+from mininet_scenarios.workloads.reports import WorkloadError, read_report
+from mininet_scenarios.workloads.transfers import Done, Order, transfer
+
+from .test_alltoall import free_ports
+
+MODULE = "mininet_scenarios.workloads.transfers"
+
+
+def test_every_byte_is_receipted(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    ready, report, orders = tmp_path / "ready", tmp_path / "report.json", tmp_path / "orders.json"
+    sizes = [1, 65_536, 300_001]
+    to = Endpoint("127.0.0.1", port)
+    orders.write_text(json.dumps([Order(to, size).to_json() for size in sizes]))
+    receive = ["receive", "--bind", "127.0.0.1", "--port", str(port), "--ready", str(ready)]
+    receiver = subprocess.Popen([sys.executable, "-m", MODULE, *receive])
+    try:
+        deadline = time.monotonic() + 20
+        while not ready.exists():
+            assert receiver.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        send = ["send", "--orders", str(orders), "--report", str(report), "--congestion", "reno"]
+        subprocess.run([sys.executable, "-m", MODULE, *send], check=True, timeout=30)
+    finally:
+        receiver.send_signal(signal.SIGTERM)
+        assert receiver.wait(10) == 0
+    done = [Done(**one) for one in read_report(report)["transfers"]]
+    assert [one.size_bytes for one in done] == sizes
+    assert all(one.finished_s > one.started_s for one in done)
+
+
+def test_rates_are_of_what_arrived_from_first_to_last() -> None:
+    assert Done(1_000_000, 2.0, 6.0).mbps == pytest.approx(2.0)
+
+
+def test_a_transfer_that_is_cut_off_fails() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        to = Endpoint("127.0.0.1", server.getsockname()[1])
+
+        def hang_up() -> None:
+            connection, _ = server.accept()
+            connection.recv(10)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(65_536):
+                pass
+            connection.close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        with pytest.raises(WorkloadError, match=f"0 of 200000 bytes arrived at {to}"):
+            transfer(Order(to, 200_000), None)
+        thread.join(10)
+    with pytest.raises(WorkloadError, match="refused"):
+        transfer(Order(to, 1), None)
+
+
+def test_a_transfer_of_nothing_is_none() -> None:
+    with pytest.raises(WorkloadError, match="0 bytes"):
+        Order.from_json({"to": "127.0.0.1:1", "bytes": 0})
