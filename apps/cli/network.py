@@ -115,22 +115,30 @@ def devices(down: bool, url: str, as_json: bool) -> None:
 def _read_values(
     _ctx: click.Context, _param: click.Parameter, texts: Iterable[str]
 ) -> dict[str, object]:
-    """Values as JSON has them, or words."""
+    """Values as JSON has them, or words; SECTION.KEY is one of a section."""
     values: dict[str, object] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not (key and equals):
             raise click.BadParameter(f"{text!r} is not KEY=VALUE, such as epoch_s=30")
+        section, _, last = key.removeprefix("policy.").rpartition(".")
+        into = values.setdefault(section, {}) if section else values
+        if not isinstance(into, dict):
+            raise click.BadParameter(f"{section} is given a value, and {text!r} another")
         try:
-            values[key.removeprefix("policy.")] = json.loads(value)
+            into[last] = json.loads(value)
         except ValueError:
-            values[key.removeprefix("policy.")] = value
+            into[last] = value
     return values
 
 
 @click.command(
     cls=Command,
-    examples=["hydra policy", "hydra policy --set mode=periodic --set epoch_s=30"],
+    examples=[
+        "hydra policy",
+        "hydra policy --set mode=periodic --set epoch_s=30",
+        "hydra policy --set drain.bound_ms=2000",
+    ],
 )
 @click.option(
     "--set",

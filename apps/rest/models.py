@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
+from hydra.config.schema import AgentsSection, DrainSection, SlotsSection
 from hydra.decisions import Action
 from hydra.drift import DriftKind
 from hydra.events import EventKind
@@ -207,6 +208,9 @@ class PolicyBody(Body):
     quarantine_s: float | None = Field(
         default=_POLICY.quarantine_s, gt=0, description="Null: until somebody clears it."
     )
+    drain: DrainSection = Field(default=DrainSection(), description="Keys left out stay.")
+    agents: AgentsSection = Field(default=AgentsSection(), description="Keys left out stay.")
+    slots: SlotsSection = Field(default=SlotsSection(), description="Keys left out stay.")
 
 
 class ReloadBody(Body):

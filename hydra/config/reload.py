@@ -70,6 +70,7 @@ def reload(running: Loaded, policy: Policy, file: Loaded) -> tuple[Policy, Reloa
 def amended(policy: Policy, changes: Mapping[str, object]) -> tuple[Policy, tuple[Change, ...]]:
     """The policy with these values, by key of :data:`AT_ONCE`, and what that changes.
 
+    Of a section, such as ``drain``, a mapping gives some of the keys; the others stay.
     Raises HydraError for any other key.
     """
     if others := sorted(changes.keys() - AT_ONCE):
@@ -77,7 +78,10 @@ def amended(policy: Policy, changes: Mapping[str, object]) -> tuple[Policy, tupl
             f"policy.{', policy.'.join(others)} can't be changed at run time: change the "
             "configuration file, and start again"
         )
-    values: dict[str, Any] = dict(changes)
+    values: dict[str, Any] = {
+        key: replace(getattr(policy, key), **value) if isinstance(value, Mapping) else value
+        for key, value in changes.items()
+    }
     wanted = replace(policy, **values)
     return wanted, tuple(_changes("policy", asdict(policy), asdict(wanted)))
 

@@ -180,5 +180,9 @@ def test_the_policy_in_force(call):
     text = call("policy", "--set", "epoch_s=30", "--set", "policy.on_drift=report").stdout
     assert re.search(r"policy.epoch_s +│ 30.0 ", text)
     assert re.search(r"policy.on_drift +│ report ", text)
+    text = call("policy", "--set", "drain.reads=7", "--set", "policy.drain.bound_ms=9").stdout
+    assert re.search(r"policy.drain.reads +│ 7 ", text)
+    assert re.search(r"policy.drain.bound_ms +│ 9.0 ", text)
+    assert call("policy", "--set", "drain=1", "--set", "drain.reads=7").exit_code == 2
     assert "max_hops" in call("policy", "--set", "max_hops=2").stderr
     assert call("policy", "--set", "epoch_s").exit_code == 2

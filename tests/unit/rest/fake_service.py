@@ -368,8 +368,8 @@ class FakeService:
 
     def amend(self, changes):
         self._may_fail()
-        amended(self.policy, changes)  # raises for what can't be changed
-        self.amendments |= changes
+        policy, _ = amended(self.policy, changes)
+        self.amendments |= {key: getattr(policy, key) for key in changes}
 
     def reload(self, *, dry_run=False):
         self._may_fail()

@@ -100,6 +100,20 @@ def test_the_policy_can_be_changed_at_run_time(client, service):
     assert service.policy.quarantine_s is None
 
 
+def test_a_part_of_a_section_leaves_the_rest_of_it(client, service):
+    before = service.policy
+    answer = client.patch("/v1/policy", json={"drain": {"reads": 5}, "slots": {"week_s": 20}})
+    values = {one["key"]: one["value"] for one in answer.json()["values"]}
+    assert (values["policy.drain.reads"], values["policy.slots.week_s"]) == ("5", "20.0")
+    assert service.policy.drain == replace(before.drain, reads=5)
+    assert service.policy.slots == replace(before.slots, week_s=20.0)
+    assert service.policy.agents == before.agents
+    for wrong in ({"reads": 0}, {"pauses": 1}, {"bound_ms": None}):
+        refused = client.patch("/v1/policy", json={"drain": wrong})
+        assert refused.status_code == 422
+        assert refused.json()["errors"][0]["pointer"] == f"/drain/{next(iter(wrong))}"
+
+
 def test_the_policy_in_force_says_what_a_reload_changes(client):
     values = {one["key"]: one for one in client.get("/v1/policy").json()["values"]}
     assert values["policy.mode"] == {"key": "policy.mode", "value": "on-request", "at_once": True}

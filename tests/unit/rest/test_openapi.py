@@ -123,7 +123,7 @@ def test_numbers_carry_their_unit(description):
         "missed",
     }
     plain |= {"times", "priority", "max_priority", "src_port", "dst_port", "optical_share"}
-    plain |= {"slot", "duty_cycle", "measured_duty_cycle"}
+    plain |= {"slot", "duty_cycle", "measured_duty_cycle", "confirmed_times", "reads"}
     for name, schema in description["components"]["schemas"].items():
         for field, kind in schema.get("properties", {}).items():
             kinds = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}
