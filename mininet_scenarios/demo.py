@@ -36,6 +36,7 @@ from mininet_scenarios.fig9b import Fig9bResult
 from mininet_scenarios.narrator import ConsoleNarrator, Narrator
 from mininet_scenarios.stage import Stage
 from mininet_scenarios.testbed import Testbed
+from mininet_scenarios.testbed.links import LEAST_QUEUE_FRAMES
 
 DEFAULT_CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "demo.yaml"
 BUILD_S: Final = 3.0
@@ -104,7 +105,12 @@ def stage_of(source: Path, scale: float, work_dir: Path, narrator: Narrator) -> 
 
 
 @contextmanager
-def stage_with(config: Mapping[str, Any], work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
+def stage_with(
+    config: Mapping[str, Any],
+    work_dir: Path,
+    narrator: Narrator,
+    least_queue_frames: int = LEAST_QUEUE_FRAMES,
+) -> Iterator[Stage]:
     """A testbed of the fabric that ``config`` describes, as a parsed file."""
     work_dir.mkdir(parents=True)
     path = work_dir / "fabric.yaml"
@@ -112,7 +118,9 @@ def stage_with(config: Mapping[str, Any], work_dir: Path, narrator: Narrator) ->
     loaded = load_configuration(path)
     with ExitStack() as stack:
         with narrator.phase("building the testbed", BUILD_S):
-            testbed = stack.enter_context(Testbed(loaded.fabric, loaded.controller))
+            testbed = stack.enter_context(
+                Testbed(loaded.fabric, loaded.controller, least_queue_frames=least_queue_frames)
+            )
         yield Stage(testbed, loaded.fabric, config, work_dir)
 
 

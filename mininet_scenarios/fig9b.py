@@ -20,7 +20,6 @@ from typing import Any, Final
 import numpy as np
 
 from hydra.policy import Transition
-from mininet_scenarios import published
 from mininet_scenarios.alternation import sleep_until
 from mininet_scenarios.controller_client import (
     ControllerClient,
@@ -166,14 +165,13 @@ def run(stage: Stage, plan: Fig9bPlan, narrator: Narrator) -> Fig9bResult:
     return Fig9bResult(plan, alone, congested, helped)
 
 
-def by_hand(stage: Stage, plan: Fig9bPlan, alone: TransferRun, narrator: Narrator) -> TransferRun:
+def by_hand(stage: Stage, plan: Fig9bPlan, at_s: float, narrator: Narrator) -> TransferRun:
     """The congested transfer, and the change as the paper's authors made it.
 
-    On request, as far into the transfer ``alone`` as theirs, while frames are under way.
+    On request, ``at_s`` after the ranks' start, while frames are under way.
     Raises ScenarioError when the run can't be counted.
     """
     policy = {"mode": "on-request", "transition": Transition.AS_PUBLISHED.value}
-    at_s = alone.seconds * published.FIG9B_TRIGGER_S / published.FIG9B_ALONE_S
     with (
         narrator.phase("(b) the same, changed by hand as published", plan.by_hand_s),
         _topology_1(stage, policy) as controller,

@@ -40,6 +40,10 @@ declare -A NEEDS=(
   [/usr/sbin/munged]=munge
   [/etc/ssl/certs/ca-certificates.crt]=ca-certificates
   [/usr/bin/systemd-analyze]=systemd
+  [/usr/bin/mpirun.openmpi]=openmpi-bin
+  [/usr/bin/mpicc.openmpi]=libopenmpi-dev
+  [/usr/include/fftw3.h]=libfftw3-dev
+  [/usr/include/fftw3-mpi.h]=libfftw3-mpi-dev
 )
 
 # daemon that only tests start -> its unit

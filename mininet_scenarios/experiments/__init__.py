@@ -14,6 +14,7 @@ NAMES: Final = (
     "mordia-slots",
     "helios-patterns",
     "tournament",
+    "fig7",
     "fig9a",
     "fig9b",
     "abu-tair",

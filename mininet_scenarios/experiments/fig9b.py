@@ -49,7 +49,8 @@ def _measure(setting: Setting, narrator: Narrator) -> BothWays:
     plan = _plan(setting.full).at_rates(times / fig9b.RATE_SCALE)
     with demo.stage_of(demo.DEFAULT_CONFIG, times, setting.work_dir / "stage", narrator) as stage:
         hydra = fig9b.run(stage, plan, narrator)
-        return BothWays(hydra, fig9b.by_hand(stage, plan, hydra.alone, narrator), scale)
+        at_s = hydra.alone.seconds * published.FIG9B_TRIGGER_S / published.FIG9B_ALONE_S
+        return BothWays(hydra, fig9b.by_hand(stage, plan, at_s, narrator), scale)
 
 
 def _conclude(runs: Sequence[BothWays]) -> Findings:

@@ -50,15 +50,18 @@ class Testbed:
         switching_ms: float | None = None,
         fdb_age_s: float = 300.0,
         datapath: str | None = None,
+        least_queue_frames: int = links.LEAST_QUEUE_FRAMES,
     ) -> None:
         """``switching_ms`` overrides every plane's own; ``datapath`` is OVS's datapath type,
-        by default the kernel's where it has one.
+        by default the kernel's where it has one. Queues hold 10 ms at the fastest rate, and
+        ``least_queue_frames`` at least: of slow links, 10 ms are less than a TCP window.
         """
         self.fabric = fabric
         self._controller = f"tcp:{settings.openflow_host}:{settings.openflow_port}"
         self._switching_ms = switching_ms
         self._fdb_age_s = fdb_age_s
         self._datapath = datapath
+        self._least_queue_frames = least_queue_frames
         self._hosts: dict[str, ServerHost] = {}
         self._ocs: dict[str, OcsProcess] = {}
         self._stack = contextlib.ExitStack()
@@ -156,7 +159,7 @@ class Testbed:
         links.lay((*planned.fabric_cables, *host_cables))
         self._build_electrical()
         ovs.create(planned.bridges, self._datapath or ovs.default_datapath())
-        links.limit_rates((*planned.fabric_cables, *host_cables))
+        links.limit_rates((*planned.fabric_cables, *host_cables), self._least_queue_frames)
         for bridge in planned.learning:
             # A rule, so that it forwards with a controller, without one, and while one changes.
             ovs.set_flows(bridge, ["priority=0,actions=NORMAL"])

@@ -21,6 +21,7 @@ electrical port at a tenth of the rate can take in what a full-speed TCP flow ha
 is diverted there, instead of losing its whole window.
 """
 
+LEAST_QUEUE_FRAMES: Final = 2
 _FRAME_BYTES: Final = 1518
 _BURST_MS: Final = 1.0
 # Open vSwitch takes a root qdisc with handle 1: for one of its own, and deletes it.
@@ -60,8 +61,11 @@ def lay(cables: Iterable[Cable]) -> None:
     ip_batch(f"link set dev {name} up" for name in names)
 
 
-def limit_rates(cables: Iterable[Cable]) -> None:
-    """Set the rates; after the ends are bridge ports, since OVS deletes a new port's qdisc."""
+def limit_rates(cables: Iterable[Cable], least_queue_frames: int = LEAST_QUEUE_FRAMES) -> None:
+    """Set the rates; after the ends are bridge ports, since OVS deletes a new port's qdisc.
+
+    Each transmitter's queue holds :data:`QUEUE_MS`, and ``least_queue_frames`` at least.
+    """
     rates: dict[int | None, list[tuple[str, float]]] = {}
     """By network namespace."""
     for cable in cables:
@@ -70,7 +74,7 @@ def limit_rates(cables: Iterable[Cable]) -> None:
         if cable.b_rate_mbps is not None:
             rates.setdefault(cable.b_namespace_pid, []).append((cable.b, cable.b_rate_mbps))
     fastest_mbps = max((mbps for ends in rates.values() for _, mbps in ends), default=0.0)
-    frames = max(2, int(_bytes_per_ms(fastest_mbps) * QUEUE_MS / _FRAME_BYTES))
+    frames = max(least_queue_frames, int(_bytes_per_ms(fastest_mbps) * QUEUE_MS / _FRAME_BYTES))
     for namespace_pid, ends in rates.items():
         lines = [line for name, mbps in ends for line in _rate_lines(name, mbps, frames)]
         tc_batch(lines, namespace_pid)

@@ -1,46 +1,123 @@
-"""The papers' experiments on real switches, shorter than their short form."""
+"""Experiments on the data plane in short form, as users start them; and what they leave behind."""
 
 from __future__ import annotations
 
-import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from hydra.policy import Transition
-from mininet_scenarios import cthrough_fig5, demo
-from mininet_scenarios.cthrough_fig5 import Fig5Plan
-from mininet_scenarios.experiments import abu_tair
-from mininet_scenarios.experiments import cthrough_fig5 as fig5
-from mininet_scenarios.leaf_spine import ELEPHANT, Case, Regime, Scale
+from mininet_scenarios import demo, fig9b
+from mininet_scenarios.experiments.scaling import Rates, forwarded_mbps
+from mininet_scenarios.fig9b import Fig9bPlan
 from mininet_scenarios.narrator import ConsoleNarrator
+from mininet_scenarios.testbed import clean_up
 
-pytestmark = [pytest.mark.ovs, pytest.mark.alone, pytest.mark.usefixtures("machine")]
+from .test_testbed_cleanup import Machine
+
+pytestmark = [pytest.mark.ovs, pytest.mark.usefixtures("machine")]
+
+HYDRA = Path(sys.executable).with_name("hydra")
 
 
 @pytest.fixture
 def narrator():
-    with ConsoleNarrator(Console(file=io.StringIO(), width=100), 60.0) as narrator:
+    with ConsoleNarrator(Console(), 20) as narrator:
         yield narrator
 
 
-def test_elephants_take_the_direct_link_and_mice_do_not(tmp_path, narrator):
-    scale = Scale(1 / 100, 1 / 6)
-    on_demand = Case(Regime.ON_DEMAND, Transition.HITLESS, 24)
-    (run,) = abu_tair.measure(tmp_path, scale, [on_demand], narrator).runs
-    assert len(run.done) == 24
-    assert run.changes >= 1
-    assert run.dark_frames == 0
-    elephants = sum(one.size_bytes for one in run.done if one.kind == ELEPHANT)
-    assert 0.3 * elephants < run.second_uplink_bytes < 1.2 * elephants
+def started(name: str, results: Path) -> subprocess.Popen[str]:
+    command = [HYDRA, "experiment", "run", name, "--scale", "1:1000", "--results", results]
+    return subprocess.Popen(
+        [str(word) for word in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
-def test_tcp_uses_a_circuit_while_it_is_there(tmp_path, narrator):
-    plan = Fig5Plan(half_s=1.5, circuits=1, alone_s=1.5)
-    with demo.stage_of(demo.DEFAULT_CONFIG, fig5.RATE_SCALE, tmp_path / "stage", narrator) as stage:
-        run = cthrough_fig5.run(stage, plan, Transition.HITLESS, narrator)
-    assert [turn.up for turn in run.turns] == [True, False]
-    assert run.dark_frames == 0
-    assert run.optical_mbps > 2 * run.electrical_mbps  # ten times it, on an idle machine
-    assert run.share > 0.3
-    assert max(run.mbps) > 2 * run.electrical_mbps
+def running(names: str) -> str:
+    found = subprocess.run(["pgrep", "-x", names], capture_output=True, text=True, check=False)
+    return found.stdout
+
+
+@pytest.fixture(scope="module")
+def fig7(machine: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    results = tmp_path_factory.mktemp("results")
+    run = started("fig7", results)
+    printed = run.communicate(timeout=300)[0]
+    assert run.returncode == 0, printed
+    return results, json.loads((results / "fig7" / "result.json").read_text())
+
+
+@pytest.mark.alone
+def test_mpi_is_faster_on_circuits_and_went_through_the_network(fig7):
+    _, result = fig7
+    assert [row["figure"] for row in result["rows"] if row["met"] is False] == []
+    [carried] = [row["ours"] for row in result["rows"] if "servers' ports" in row["figure"]]
+    assert 1 < float(carried) < 1.5  # headers, acknowledgements, and what launching says
+    assert {row[2] for row in result["tables"][0]["rows"]} == {"0", "3", "4"}  # circuits
+
+
+@pytest.mark.alone
+def test_every_rank_is_a_host_of_its_own(fig7):
+    results, _ = fig7
+    raw = json.loads((results / "fig7" / "raw-1.json").read_text())
+    for outcome in raw["outcomes"]:
+        ranks = outcome["run"]["ranks"]
+        assert [rank["host"] for rank in ranks] == [f"h{a}{b}" for a in range(1, 5) for b in (1, 2)]
+        assert all(rank["verified"] for rank in ranks)
+
+
+@pytest.mark.alone
+def test_the_report_has_it(fig7, tmp_path):
+    results, _ = fig7
+    command = [HYDRA, "experiment", "report", "--results", results, "--to", tmp_path / "page.html"]
+    subprocess.run([str(word) for word in command], check=True, capture_output=True)
+    page = (tmp_path / "page.html").read_text()
+    assert '<section id="fig7">' in page
+    assert "data:image/png;base64," in page
+
+
+def test_interrupted_among_ranks_it_leaves_nothing_behind(tmp_path):
+    clean_up()  # what a killed session left is no fault of the test
+    before = Machine.now()
+    run = started("fig7", tmp_path)
+    deadline = time.monotonic() + 60
+    while not running("mpi_kernels"):
+        assert run.poll() is None, run.communicate()[0]
+        assert time.monotonic() < deadline, "no rank was started"
+        time.sleep(0.1)
+    run.send_signal(signal.SIGINT)
+    printed = run.communicate(timeout=60)[0]
+    assert run.returncode != 0, printed
+    assert "Traceback" not in printed
+    assert Machine.now() == before
+    assert not running("mpi_kernels|orted|mpirun.openmpi")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_calibration_gives_rates_that_the_machine_can_carry(tmp_path, narrator):
+    mbps = forwarded_mbps(tmp_path / "calibration", narrator)
+    scale = Rates(forwarded_mbps=mbps).scale(10_000.0)
+    assert scale.mbps(10_000.0) < mbps
+    assert scale.divisor > 1  # or this machine forwards 25 Gb/s in userspace
+
+
+def test_changed_by_hand_as_published(tmp_path, narrator):
+    plan = Fig9bPlan(250_000, 8, 0.1, 3.0, 3, 3.25, 2.0)
+    times = demo.times_its_rates(25.0)
+    with demo.stage_of(demo.DEFAULT_CONFIG, times, tmp_path / "stage", narrator) as stage:
+        changed = fig9b.by_hand(stage, plan, 1.0, narrator)
+    [action] = changed.actions
+    assert action.trigger != fig9b.PERIODIC
+    steps = {step.step for step in action.timeline}
+    assert "mirrors" in steps
+    assert not steps & {"divert", "drain"}
+    assert all(rank.verified for rank in changed.ranks)

@@ -1,0 +1,233 @@
+"""MPI programs on the stage: real ranks, one on each server, over TCP and the emulated network.
+
+Each rank has namespaces of its own (:mod:`mininet_scenarios.workloads.mpi_agent`), and Open MPI is
+allowed TCP alone; that the ranks' bytes went through the network is checked at the servers' ports.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import mininet_scenarios.workloads
+from mininet_scenarios.stage import ScenarioError, Stage
+from mininet_scenarios.testbed.layout import uplink_interfaces
+from mininet_scenarios.testbed.shell import run as run_tool
+from mininet_scenarios.workloads.mpi_agent import Place, in_own_namespaces, write_places
+from mininet_scenarios.workloads.reports import WorkloadError, read_report
+
+START_S: Final = 3.0
+"""Roughly what it takes until ranks have met, apart from what each adds."""
+START_S_EACH: Final = 0.3
+
+_SOURCE: Final = Path(mininet_scenarios.workloads.__file__).with_name("mpi_kernels.c")
+# By these names: Debian may have another MPI beside this one.
+_COMPILER: Final = "mpicc.openmpi"
+_LAUNCHER: Final = "mpirun.openmpi"
+_AGENT: Final = "mininet_scenarios.workloads.mpi_agent"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What all ranks do together."""
+
+    name: str
+    """``fft``: a cube of complex numbers, transformed there and back; ``alltoall``."""
+    size: int
+    """The side of the cube, a multiple of the number of ranks; or bytes from each to each."""
+    rounds: int
+    pause_s: float = 0.0
+    """After each round, instead of computing."""
+
+    def bytes_between(self, ranks: int) -> float:
+        """What one rank sends to one other in a round."""
+        if self.name == "fft":
+            return 2 * 16 * self.size**3 / ranks**2
+        return self.size
+
+
+@dataclass(frozen=True, slots=True)
+class RankReport:
+    """What ``mpi_kernels`` says of one rank."""
+
+    rank: int
+    host: str
+    began_s: float
+    """``CLOCK_MONOTONIC``; all ranks had met."""
+    ended_s: float
+    inside_s: float
+    """In MPI calls that move data."""
+    sent_bytes: int
+    """To other ranks."""
+    verified: bool
+    """What arrived was right."""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RankReport:
+        """Raises WorkloadError when a field is missing."""
+        try:
+            return cls(**data)
+        except TypeError as error:
+            raise WorkloadError(f"an MPI rank's report is not understood: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ServerBytes:
+    """What one server sent during a run: its rank by its own account, and its ports'."""
+
+    sent: int
+    optical: int
+    """With headers, and with what MPI and TCP say besides."""
+    electrical: int
+    """0 where one uplink carries both."""
+
+    @property
+    def wire(self) -> int:
+        return self.optical + self.electrical
+
+
+@dataclass(frozen=True, slots=True)
+class MpiRun:
+    """One run of a kernel to its end."""
+
+    kernel: Kernel
+    ranks: tuple[RankReport, ...]
+    servers: Mapping[str, ServerBytes]
+
+    @property
+    def seconds(self) -> float:
+        """From the moment at which all ranks had met to the last one's end."""
+        return max(one.ended_s for one in self.ranks) - min(one.began_s for one in self.ranks)
+
+    @property
+    def inside_share(self) -> float:
+        """Part of the time that the ranks spent in MPI, on average."""
+        return sum(one.inside_s for one in self.ranks) / len(self.ranks) / self.seconds
+
+    @property
+    def least_on_wire(self) -> float:
+        """What ports sent over what the rank behind them sent, where that is least."""
+        return min(one.wire / one.sent for one in self.servers.values())
+
+    @property
+    def optical_share(self) -> float:
+        """Of what left the servers."""
+        everything = sum(one.wire for one in self.servers.values())
+        return sum(one.optical for one in self.servers.values()) / everything
+
+
+def compile_kernels(directory: Path) -> Path:
+    """The compiled ``mpi_kernels``; raises TestbedError where that fails."""
+    program = directory / "mpi_kernels"
+    libraries = ["-lfftw3_mpi", "-lfftw3", "-lm"]
+    # Dynamic: libraries are to find the program's own MPI calls, which count, and sched_yield.
+    options = ["-O2", "-Wall", "-Wextra", "-rdynamic"]
+    run_tool([_COMPILER, *options, "-o", str(program), str(_SOURCE), *libraries])
+    return program
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Where a kernel runs, and what of."""
+
+    program: Path
+    servers: Sequence[str]
+    """One rank each, in this order."""
+    window_bytes: int
+    """Of each TCP connection."""
+
+
+def run_kernel(stage: Stage, job: Job, kernel: Kernel, timeout_s: float) -> MpiRun:
+    """Run a kernel to its end.
+
+    Raises ScenarioError where the run fails, takes longer than ``timeout_s``, brings wrong bytes,
+    or where less went through the servers' ports than their ranks sent.
+    """
+    reports = stage.file("ranks", "")
+    reports.mkdir()
+    work = [kernel.name, str(kernel.size), str(kernel.rounds), f"{kernel.pause_s * 1e3:.3f}"]
+    launcher = _launcher(stage, job, reports / "servers.json")
+    launch = shlex.join([*launcher, str(job.program), str(reports), *work])
+    first = job.servers[0]
+    before = _uplinks(stage)
+    with stage.job(first, "mpirun", in_own_namespaces(first, launch)) as mpirun:
+        mpirun.finish(timeout_s)
+    after = _uplinks(stage)
+    ranks = tuple(
+        RankReport.from_json(read_report(reports / f"rank-{number}.json"))
+        for number in range(len(job.servers))
+    )
+    carried = {
+        one.host: ServerBytes(
+            one.sent_bytes,
+            *(b - a for a, b in zip(before[one.host], after[one.host], strict=True)),
+        )
+        for one in ranks
+    }
+    result = MpiRun(kernel, ranks, carried)
+    check(result, job.servers)
+    return result
+
+
+def _launcher(stage: Stage, job: Job, places: Path) -> list[str]:
+    servers = {stage.address(name): name for name in job.servers}
+    write_places(
+        places, {at: Place(name, stage.testbed.host(name).pid) for at, name in servers.items()}
+    )
+    first = stage.fabric.server_by_name[job.servers[0]].addresses
+    subnet = str(next(one.network for one in first if one.version == 4))
+    parameters = {
+        "plm": "rsh",
+        "plm_rsh_agent": f"{sys.executable} -m {_AGENT} {places}",
+        "plm_rsh_no_tree_spawn": "1",  # servers can't start programs on each other
+        "plm_rsh_num_concurrent": str(len(servers)),
+        "oob_tcp_if_include": subnet,
+        "btl_tcp_if_include": subnet,
+        "btl_tcp_sndbuf": str(job.window_bytes),
+        "btl_tcp_rcvbuf": str(job.window_bytes),
+        "pml": "ob1",
+        "btl": "tcp,self",
+        # MPI_Alltoall to everybody at once; by itself it picks by numbers of ranks and bytes.
+        "coll_tuned_use_dynamic_rules": "1",
+        "coll_tuned_alltoall_algorithm": "1",
+        "mpi_yield_when_idle": "1",
+    }
+    return [
+        *(_LAUNCHER, "--allow-run-as-root", "--bind-to", "none"),
+        "--leave-session-attached",  # a daemon would outlive the first process of its namespaces
+        *("-np", str(len(servers)), "--host", ",".join(f"{one}:1" for one in servers)),
+        *(word for key, value in parameters.items() for word in ("--mca", key, value)),
+    ]
+
+
+def _uplinks(stage: Stage) -> dict[str, tuple[int, int]]:
+    """Bytes that each server has sent so far, over its optical and its electrical uplink."""
+    queues = stage.testbed.queues()
+    sent = {}
+    for server in stage.fabric.servers:
+        optical, electrical = uplink_interfaces(stage.fabric, server)
+        apart = electrical != optical and electrical in queues
+        sent[server.name] = (
+            queues[optical].sent_bytes,
+            queues[electrical].sent_bytes if apart else 0,
+        )
+    return sent
+
+
+def check(run: MpiRun, servers: Sequence[str]) -> None:
+    """Raises ScenarioError for a run that can't be counted; one rank on each of ``servers``."""
+    hosts = [one.host for one in run.ranks]
+    if hosts != list(servers):
+        raise ScenarioError(f"ranks ran on {', '.join(hosts)}, not on {', '.join(servers)}")
+    for one in run.ranks:
+        if not one.verified:
+            raise ScenarioError(f"rank {one.rank} on {one.host}: what arrived is wrong")
+        if (wire := run.servers[one.host].wire) < one.sent_bytes:
+            raise ScenarioError(
+                f"the ports of {one.host} sent {wire} B of the {one.sent_bytes} B that its rank "
+                "sent: the rest went past the network"
+            )

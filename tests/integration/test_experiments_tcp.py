@@ -1,0 +1,57 @@
+"""The papers' experiments on real switches, shorter than their short form."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from hydra.policy import Transition
+from mininet_scenarios import cthrough_fig5, demo, vm_migration
+from mininet_scenarios.cthrough_fig5 import Fig5Plan
+from mininet_scenarios.experiments import abu_tair
+from mininet_scenarios.experiments import cthrough_fig5 as fig5
+from mininet_scenarios.experiments import cthrough_fig6 as fig6
+from mininet_scenarios.leaf_spine import ELEPHANT, Case, Regime, Scale
+from mininet_scenarios.narrator import ConsoleNarrator
+
+pytestmark = [pytest.mark.ovs, pytest.mark.alone, pytest.mark.usefixtures("machine")]
+
+
+@pytest.fixture
+def narrator():
+    with ConsoleNarrator(Console(file=io.StringIO(), width=100), 60.0) as narrator:
+        yield narrator
+
+
+def test_elephants_take_the_direct_link_and_mice_do_not(tmp_path, narrator):
+    scale = Scale(1 / 100, 1 / 6)
+    on_demand = Case(Regime.ON_DEMAND, Transition.HITLESS, 24)
+    (run,) = abu_tair.measure(tmp_path, scale, [on_demand], narrator).runs
+    assert len(run.done) == 24
+    assert run.changes >= 1
+    assert run.dark_frames == 0
+    elephants = sum(one.size_bytes for one in run.done if one.kind == ELEPHANT)
+    assert 0.3 * elephants < run.second_uplink_bytes < 1.2 * elephants
+
+
+def test_tcp_uses_a_circuit_while_it_is_there(tmp_path, narrator):
+    plan = Fig5Plan(half_s=1.5, circuits=1, alone_s=1.5)
+    with demo.stage_of(demo.DEFAULT_CONFIG, fig5.RATE_SCALE, tmp_path / "stage", narrator) as stage:
+        run = cthrough_fig5.run(stage, plan, Transition.HITLESS, narrator)
+    assert [turn.up for turn in run.turns] == [True, False]
+    assert run.dark_frames == 0
+    assert run.optical_mbps > 2 * run.electrical_mbps  # ten times it, on an idle machine
+    assert run.share > 0.3
+    assert max(run.mbps) > 2 * run.electrical_mbps
+
+
+def test_machines_migrate_sooner_with_circuits_than_packets_alone_could(tmp_path, narrator):
+    scale = vm_migration.Scale(rate=1 / 50, part=1 / 32)
+    case = fig6.helped("40:1", 300.0, 1.0, Transition.HITLESS)
+    (run,) = fig6.measure(tmp_path, scale, [case], narrator).runs
+    assert len(run.done) == 32
+    assert run.changes >= 3
+    assert run.dark_frames == 0
+    assert run.seconds < vm_migration.PAPER_ELECTRICAL_S  # 60 in the paper

@@ -1,0 +1,108 @@
+"""HydRA's Fig. 7: networks, sizes and conclusions; the runs are in tests/integration."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+import yaml
+
+from apps.configuration import load_configuration
+from hydra.model import Topology
+from mininet_scenarios.experiments import fig7
+from mininet_scenarios.experiments.fig7 import Fig7, Outcome
+from mininet_scenarios.experiments.scaling import Scale
+from mininet_scenarios.mpi import Kernel, MpiRun, RankReport, ServerBytes
+from topology.algorithms import algorithm
+from topology.problem import Budget, FabricArrays, Reserved
+
+SCALE = Scale(1000, None)
+NETWORKS = [fig7.tree, fig7.hybrid, fig7.spanning_tree]
+
+
+def fabric_of(network, scenario, servers, tmp_path):
+    path = tmp_path / "fabric.yaml"
+    path.write_text(yaml.safe_dump(network(scenario, servers, SCALE)))
+    return load_configuration(path).fabric
+
+
+@pytest.mark.parametrize("scenario", fig7.SCENARIOS, ids=lambda one: one.name)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_networks_are_usable_and_keep_the_paper_s_ratios(scenario, network, tmp_path):
+    fabrics = [fabric_of(network, scenario, n, tmp_path) for n in (2, scenario.servers)]
+    for fabric, servers in zip(fabrics, (2, scenario.servers), strict=True):
+        assert len(fabric.racks) == 4
+        assert len(fabric.servers) == 4 * servers
+        assert {plane.rate_mbps for plane in fabric.planes} == {10.0}
+        # However few stand for them: as much as the paper's 8 or 10 servers send
+        assert servers * fabric.server_rate_mbps == pytest.approx(scenario.servers * 10)
+    if network is fig7.tree:
+        assert fabrics[0].electrical_rate_mbps == pytest.approx(
+            {"scenario 1": 20.0, "scenario 2": 32 / 25 / 3 * 10}[scenario.name]
+        )
+
+
+def circuits_of(network, scenario, tmp_path, policy, wanted):
+    fabric = FabricArrays.of(fabric_of(network, scenario, 2, tmp_path))
+    demand = np.full((4, 4), wanted * 10.0)
+    np.fill_diagonal(demand, 0)
+    budget = Budget(3, paths_per_pair=policy["paths_per_pair"])
+    plan = algorithm(policy["algorithm"])(fabric, demand, Topology(), Reserved(), budget)
+    joined = {frozenset((path.src, path.dst)) for path in plan.topology.paths}
+    assert joined == {frozenset(pair) for pair in combinations(range(4), 2)}
+    return len(plan.topology.circuits)
+
+
+@pytest.mark.parametrize(("scenario", "loops"), list(zip(fig7.SCENARIOS, (10, 4), strict=True)))
+def test_all_racks_are_joined_with_loops_and_without(scenario, loops, tmp_path):
+    for name in (fig7.AS_PUBLISHED, fig7.HITLESS):
+        policy = fig7.POLICIES[name]
+        assert circuits_of(fig7.hybrid, scenario, tmp_path, policy, scenario.wanted) == loops
+    tree = fig7.POLICIES[fig7.SPANNING_TREE]
+    assert circuits_of(fig7.spanning_tree, scenario, tmp_path, tree, fig7.SPANNING_WANTED) == 3
+
+
+@pytest.mark.parametrize("scenario", fig7.SCENARIOS, ids=lambda one: one.name)
+@pytest.mark.parametrize("name", fig7.FULL.kernels)
+@pytest.mark.parametrize("divisor", [100, 1000, 3000])
+def test_a_kernel_takes_the_tree_as_long_as_it_should(scenario, name, divisor):
+    scale = Scale(divisor, None)
+    for servers in (2, scenario.servers):
+        kernel = fig7.kernel_of(name, scenario, servers, scale, 20.0)
+        ranks = 4 * servers
+        assert kernel.rounds >= 1
+        assert kernel.name != "fft" or kernel.size % ranks == 0
+        sent = kernel.rounds * kernel.bytes_between(ranks) * servers * (ranks - servers)
+        seconds = sent * 8e-6 / scale.mbps(scenario.tree_mbps)
+        assert 10 < seconds < 40, kernel
+        assert (kernel.pause_s > 0) == (name == fig7.FFT_COMPUTING)
+
+
+def outcome(network: str, seconds: float, wire: int = 1100) -> Outcome:
+    report = RankReport(0, "h11", 0.0, seconds, seconds / 2, 1000, True)
+    run = MpiRun(Kernel("alltoall", 10, 1), (report,), {"h11": ServerBytes(1000, wire, 0)})
+    return Outcome("scenario 2", network, fig7.ALLTOALL, 4, run)
+
+
+def result(spanning_s: float) -> Fig7:
+    seconds = {fig7.TREE: 6.0, fig7.SPANNING_TREE: spanning_s, fig7.AS_PUBLISHED: 4.0}
+    return Fig7(SCALE, tuple(outcome(*one) for one in (seconds | {fig7.HITLESS: 3.8}).items()))
+
+
+def test_conclusions_by_hand_and_a_plot(tmp_path):
+    findings = fig7.EXPERIMENT.conclude([result(5.0)])
+    ours = {row.figure: row.ours for row in findings.rows}
+    assert ours["scenario 2, as published: alltoall, time on the tree / on HydRA"] == "1.50"
+    assert ours["scenario 2, hydra: alltoall, time on the tree / on HydRA"] == "1.58"
+    loops = "scenario 2: alltoall, time with a spanning tree / with loops, as published"
+    assert ours[loops] == "1.25"
+    assert all(row.met is not False for row in findings.rows)
+    assert len(findings.tables[0].rows) == 4
+    [plot] = fig7.EXPERIMENT.draw([result(5.0)], tmp_path)
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_spanning_tree_that_is_no_slower_shows():
+    missed = [
+        row.figure for row in fig7.EXPERIMENT.conclude([result(3.9)]).rows if row.met is False
+    ]
+    assert missed == ["scenario 2: alltoall, time with a spanning tree / with loops, as published"]
