@@ -196,6 +196,11 @@ class ControllerClient:
         if not response.is_success:
             raise ControllerError(f"PUT {path}: {response.status_code} {response.text}")
 
+    def changes_done(self) -> frozenset[str]:
+        """The reconfigurations that were carried out, by their identifiers."""
+        done = ReconfigurationState.DONE.value
+        return frozenset(one.id for one in self.reconfigurations() if one.state == done)
+
     def circuits_per_plane(self) -> Counter[str]:
         """How many circuits the controller says are up, by plane."""
         return Counter(str(one["plane"]) for one in self._get("/v1/topology")["circuits"])

@@ -20,7 +20,6 @@ from statistics import fmean
 from typing import Any, Final
 
 import mininet_scenarios
-from hydra.lifecycle import ReconfigurationState
 from hydra.policy import Sharing, Transition
 from mininet_scenarios.agents import agent_stage
 from mininet_scenarios.controller_client import ControllerClient, PairDemand
@@ -151,13 +150,9 @@ def run(stage: Stage, case: Case, scale: Scale, narrator: Narrator) -> Run:
         time.sleep(_SETTLE_S)
         before = stage.losses()
         bytes_before = _second_uplink_bytes(stage)
-        earlier = {one.id for one in client.reconfigurations()}
+        earlier = client.changes_done()
         done = transfer_all(stage, wanted, _LONGEST * scale.one_uplink_s(case.transfers) + 10)
-        changes = [
-            one
-            for one in client.reconfigurations()
-            if one.id not in earlier and one.state == ReconfigurationState.DONE.value
-        ]
+        changes = len(client.changes_done() - earlier)
         sent_bytes = _second_uplink_bytes(stage) - bytes_before
         lost = stage.losses().since(before)
     result = Run(
@@ -165,7 +160,7 @@ def run(stage: Stage, case: Case, scale: Scale, narrator: Narrator) -> Run:
         case.transition.value,
         case.transfers,
         done,
-        len(changes),
+        changes,
         lost.dark_frames,
         sent_bytes,
     )

@@ -27,6 +27,8 @@ class Wish:
     size_bytes: int
     kind: str
     """What the reader of the result calls it."""
+    made_mbps: float | None = None
+    """How fast the application makes its data; None: it has all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,9 @@ def transfer_all(stage: Stage, wishes: Sequence[Wish], timeout_s: float) -> tupl
 
 def _orders(stage: Stage, wishes: Sequence[Wish], source: str) -> list[dict[str, object]]:
     return [
-        Order(Endpoint(stage.address(wish.destination), _PORT), wish.size_bytes).to_json()
+        Order(
+            Endpoint(stage.address(wish.destination), _PORT), wish.size_bytes, wish.made_mbps
+        ).to_json()
         for wish in wishes
         if wish.source == source
     ]

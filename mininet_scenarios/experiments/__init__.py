@@ -19,6 +19,7 @@ NAMES: Final = (
     "fig9b",
     "abu-tair",
     "cthrough-fig5",
+    "cthrough-fig6",
 )
 """Each is ``EXPERIMENT`` in the module of that name, with ``_`` for ``-``."""
 

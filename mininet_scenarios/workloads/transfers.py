@@ -5,8 +5,9 @@ Each server that receives runs one process, and each that sends::
     python -m mininet_scenarios.workloads.transfers receive --bind 10.0.4.1 --port 5600 --ready FILE
     python -m mininet_scenarios.workloads.transfers send --orders FILE --report FILE
 
-The orders are a JSON list of ``{"to": "10.0.4.1:5600", "bytes": 1000000}``. A transfer is over when
-the receiver has said how much arrived, so that nothing that waits in a buffer counts.
+The orders are a JSON list of ``{"to": "10.0.4.1:5600", "bytes": 1000000}``, with ``"mbps"``
+where the application makes its data no faster than that. A transfer is over when the receiver has
+said how much arrived, so that nothing that waits in a buffer counts.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ _CONNECT_S: Final = 10.0
 _SILENCE_S: Final = 60.0
 """A transfer of which nothing moves for so long has failed."""
 _POLL_S: Final = 0.05
+_MADE_S: Final = 0.05
+"""Data that is made at a rate comes in pieces of so much time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +44,22 @@ class Order:
 
     to: Endpoint
     size_bytes: int
+    made_mbps: float | None = None
+    """How fast the application makes its data, when it need not wait; None: it has all of it."""
 
     def to_json(self) -> dict[str, Any]:
-        return {"to": str(self.to), "bytes": self.size_bytes}
+        return {"to": str(self.to), "bytes": self.size_bytes, "mbps": self.made_mbps}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Order:
-        """Raises WorkloadError for a size that can't be sent."""
+        """Raises WorkloadError for a size that can't be sent, and a rate that makes nothing."""
         size_bytes = int(data["bytes"])
         if size_bytes < 1:
             raise WorkloadError(f"a transfer of {size_bytes} bytes to {data['to']} is none")
-        return cls(Endpoint.parse(str(data["to"])), size_bytes)
+        made_mbps = None if data.get("mbps") is None else float(data["mbps"])
+        if made_mbps is not None and not made_mbps > 0:
+            raise WorkloadError(f"data made at {made_mbps:g} Mb/s for {data['to']} is never there")
+        return cls(Endpoint.parse(str(data["to"])), size_bytes, made_mbps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +89,7 @@ def transfer(order: Order, congestion: str | None) -> Done:
             sock.settimeout(_SILENCE_S)
             if congestion is not None:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
-            left = order.size_bytes
-            while left:
-                left -= sock.send(memoryview(_CHUNK)[:left])
+            _send(sock, order)
             sock.shutdown(socket.SHUT_WR)
             receipt = sock.recv(_RECEIPT.size, socket.MSG_WAITALL)
     except OSError as error:
@@ -95,13 +101,29 @@ def transfer(order: Order, congestion: str | None) -> Done:
     return Done(order.size_bytes, started_s, finished_s)
 
 
+def _send(sock: socket.socket, order: Order) -> None:
+    """What is being made waits while the buffer is full, and is not made up for."""
+    chunk_bytes, made_in_s = len(_CHUNK), 0.0
+    if order.made_mbps is not None:
+        chunk_bytes = min(chunk_bytes, max(1, round(order.made_mbps * 1e6 / 8 * _MADE_S)))
+        made_in_s = chunk_bytes * 8 / 1e6 / order.made_mbps
+    left = order.size_bytes
+    while left:
+        time.sleep(made_in_s)
+        chunk = memoryview(_CHUNK)[: min(left, chunk_bytes)]
+        sock.sendall(chunk)
+        left -= len(chunk)
+
+
 def send_all(orders: Sequence[Order], congestion: str | None = None) -> list[Done]:
     """All at once, a thread each; blocks until the last one is over. Raises WorkloadError."""
     with ThreadPoolExecutor(len(orders)) as pool:
         return list(pool.map(lambda order: transfer(order, congestion), orders))
 
 
-class _Counting(socketserver.BaseRequestHandler):
+class Counting(socketserver.BaseRequestHandler):
+    """One transfer that comes in."""
+
     def handle(self) -> None:
         arrived = 0
         while chunk := self.request.recv(len(_CHUNK)):
@@ -119,7 +141,7 @@ class Receiver(socketserver.ThreadingTCPServer):
 
 def receive(endpoint: Endpoint, ready: Path, stop: StopFlag) -> None:
     """Until told to stop; ``ready`` is written once connections are accepted."""
-    with Receiver((endpoint.address, endpoint.port), _Counting) as server:
+    with Receiver((endpoint.address, endpoint.port), Counting) as server:
         threading.Thread(target=server.serve_forever, args=(_POLL_S,), daemon=True).start()
         ready.touch()
         while not stop.is_set:

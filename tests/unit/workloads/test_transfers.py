@@ -11,7 +11,7 @@ import pytest
 
 from mininet_scenarios.workloads.mesh import Endpoint
 from mininet_scenarios.workloads.reports import WorkloadError, read_report
-from mininet_scenarios.workloads.transfers import Done, Order, transfer
+from mininet_scenarios.workloads.transfers import Counting, Done, Order, Receiver, transfer
 
 from .test_alltoall import free_ports
 
@@ -67,6 +67,21 @@ def test_a_transfer_that_is_cut_off_fails() -> None:
         transfer(Order(to, 1), None)
 
 
-def test_a_transfer_of_nothing_is_none() -> None:
-    with pytest.raises(WorkloadError, match="0 bytes"):
-        Order.from_json({"to": "127.0.0.1:1", "bytes": 0})
+def test_data_that_is_made_slowly_comes_slowly() -> None:
+    with Receiver(("127.0.0.1", 0), Counting) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            order = Order(Endpoint("127.0.0.1", server.server_address[1]), 100_000, 4.0)
+            assert transfer(order, None).seconds >= 0.2
+        finally:
+            server.shutdown()
+            thread.join(10)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"), [({"bytes": 0}, "0 bytes"), ({"mbps": 0}, "never there")]
+)
+def test_a_transfer_of_nothing_is_none(change, message) -> None:
+    with pytest.raises(WorkloadError, match=message):
+        Order.from_json({"to": "127.0.0.1:1", "bytes": 1} | change)
