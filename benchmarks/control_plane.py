@@ -59,7 +59,7 @@ def changes(client: ControllerClient, number: int) -> list[ReconfigurationRecord
     return records[1:]  # before the first one there was nothing to move
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str] = ()) -> int:
     number = int(argv[0]) if argv else CHANGES
     with demo_stage(changes={"wiring": WIRING}) as stage, stage.controller(POLICY) as client:
         switching_ms = stage.fabric.planes[0].switching_ms

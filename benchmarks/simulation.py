@@ -57,7 +57,7 @@ def played(name: str, play: Callable[[range], list[str]], seeds: int) -> tuple[f
     return seeds * 60 / (time.perf_counter() - started_s), found
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str] = ()) -> int:
     seeds = int(argv[0]) if argv else SEEDS
     results, violations = [], []
     for case, play, changes in (
