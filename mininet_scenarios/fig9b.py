@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from hydra.policy import Transition
+from mininet_scenarios import mpi
 from mininet_scenarios.alternation import sleep_until
 from mininet_scenarios.controller_client import (
     ControllerClient,
@@ -28,7 +30,11 @@ from mininet_scenarios.controller_client import (
 )
 from mininet_scenarios.narrator import Narrator
 from mininet_scenarios.stage import Job, Losses, ScenarioError, Stage, tcp_transfer
-from mininet_scenarios.workloads.alltoall import RankReport, rank_report_from_json
+from mininet_scenarios.workloads.alltoall import (
+    ProgressSample,
+    RankReport,
+    rank_report_from_json,
+)
 from mininet_scenarios.workloads.iperf3 import Sample
 from mininet_scenarios.workloads.mesh import Endpoint
 from mininet_scenarios.workloads.reports import read_report
@@ -102,8 +108,34 @@ QUICK: Final = Fig9bPlan(500_000, 25, 0.1, 7.2, 3, 6.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """What the ranks did, from their own reports."""
+
+    started_s: float
+    """``CLOCK_MONOTONIC``, as all times here."""
+    finished_s: float
+    progress: tuple[tuple[ProgressSample, ...], ...]
+    """Of each rank."""
+    ranks: tuple[RankReport | mpi.RankReport, ...]
+
+
+class Ranks(Protocol):
+    """A parallel program under way on :data:`RANK_HOSTS`."""
+
+    @property
+    def started_s(self) -> float: ...
+
+    def finish(self, timeout_s: float) -> Work:
+        """Wait for its end; raises ScenarioError where it fails or takes too long."""
+
+
+Workload = Callable[[Stage, Fig9bPlan], AbstractContextManager[Ranks]]
+"""Starts a parallel program, which has begun when the block does and ends with it at the latest."""
+
+
+@dataclass(frozen=True, slots=True)
 class TransferRun:
-    """One all-to-all transfer."""
+    """One transfer among the ranks."""
 
     label: str
     seconds: float
@@ -111,7 +143,7 @@ class TransferRun:
     started_unix_s: float
     series: tuple[Sample, ...]
     """What all ranks together received, over time."""
-    ranks: tuple[RankReport, ...]
+    ranks: tuple[RankReport | mpi.RankReport, ...]
     actions: tuple[ReconfigurationRecord, ...]
     """Changes that the controller made by itself, oldest first."""
     losses: Losses
@@ -145,27 +177,39 @@ class Fig9bResult:
         return sum(run.losses.dark_frames for run in (self.alone, self.congested, self.helped))
 
 
-def run(stage: Stage, plan: Fig9bPlan, narrator: Narrator) -> Fig9bResult:
-    """Play the scenario; raises ScenarioError when a run can't be counted."""
+def run(
+    stage: Stage, plan: Fig9bPlan, narrator: Narrator, workload: Workload | None = None
+) -> Fig9bResult:
+    """Play the scenario; raises ScenarioError when a run can't be counted.
+
+    ``workload`` is :func:`exchange` unless told otherwise.
+    """
+    transfer = partial(_transfer, stage, plan, workload or exchange)
     on_request: dict[str, Any] = {"mode": "on-request", "emulated_rules": 0}
     periodic = {"mode": PERIODIC, "emulated_rules": 0, **_periodic_policy(plan)}
     with _topology_1(stage, on_request):
         with narrator.phase("(b) all-to-all alone", plan.alone_s + _SETUP_S):
-            alone = _transfer(stage, plan, "alone")
+            alone = transfer("alone")
         narrator.say(f"(b) alone: {alone.seconds:.1f} s")
         with narrator.phase("(b) all-to-all with background", plan.alone_s * 2.2):
-            congested = _transfer(stage, plan, "congested", background=True)
+            congested = transfer("congested", background=True)
         narrator.say(f"(b) congested: {congested.seconds:.1f} s")
     with (
         narrator.phase("(b) the same, the controller watching", plan.alone_s * 1.5 + _SETUP_S),
         _topology_1(stage, periodic) as controller,
     ):
-        helped = _helped_transfer(stage, plan, controller)
+        helped = _helped(partial(transfer, "with HydRA", background=True), controller)
     narrator.say(f"(b) with HydRA: {helped.seconds:.1f} s; it acted at {helped.acted_at_s:.1f} s")
     return Fig9bResult(plan, alone, congested, helped)
 
 
-def by_hand(stage: Stage, plan: Fig9bPlan, at_s: float, narrator: Narrator) -> TransferRun:
+def by_hand(
+    stage: Stage,
+    plan: Fig9bPlan,
+    at_s: float,
+    narrator: Narrator,
+    workload: Workload | None = None,
+) -> TransferRun:
     """The congested transfer, and the change as the paper's authors made it.
 
     On request, ``at_s`` after the ranks' start, while frames are under way.
@@ -182,7 +226,14 @@ def by_hand(stage: Stage, plan: Fig9bPlan, at_s: float, narrator: Narrator) -> T
             sleep_until(started_s + at_s)
             done.append(controller.reconfigure(TOPOLOGY_2))
 
-        run = _transfer(stage, plan, "as published", background=True, meanwhile=change)
+        run = _transfer(
+            stage,
+            plan,
+            workload or exchange,
+            "as published",
+            background=True,
+            meanwhile=change,
+        )
         route = controller.path_between("r2", "r3")
     if len(route.planes) != 1:
         raise ScenarioError(f"topology 2 of Fig. 8(b) did not come about: r2 - r3 over {route}")
@@ -235,9 +286,9 @@ def _background(stage: Stage, plan: Fig9bPlan) -> Iterator[None]:
         yield
 
 
-def _helped_transfer(stage: Stage, plan: Fig9bPlan, controller: ControllerClient) -> TransferRun:
+def _helped(transfer: Callable[[], TransferRun], controller: ControllerClient) -> TransferRun:
     before = {record.id for record in controller.reconfigurations()}
-    run = _transfer(stage, plan, "with HydRA", background=True)
+    run = transfer()
     actions = [
         record
         for record in reversed(controller.reconfigurations())
@@ -256,6 +307,7 @@ def _helped_transfer(stage: Stage, plan: Fig9bPlan, controller: ControllerClient
 def _transfer(
     stage: Stage,
     plan: Fig9bPlan,
+    workload: Workload,
     label: str,
     *,
     background: bool = False,
@@ -265,35 +317,61 @@ def _transfer(
 
     ``meanwhile`` is called then, with the time at which the ranks were started.
     """
-    peers = ",".join(str(Endpoint(stage.address(host), _RANK_PORT)) for host in RANK_HOSTS)
     before = stage.losses()
     to_unix_s = time.time() - time.monotonic()
     with ExitStack() as stack:
-        ranks = [
-            stack.enter_context(_rank(stage, plan, rank, peers)) for rank in range(len(RANK_HOSTS))
-        ]
+        ranks = stack.enter_context(workload(stage, plan))
         if background:
             stack.enter_context(_background(stage, plan))
         if meanwhile is not None:
-            meanwhile(ranks[0][0].started_s)
-        for job, _ in ranks:
-            job.finish(plan.alone_s * _LONGEST)
-    reports = tuple(rank_report_from_json(read_report(path)) for _, path in ranks)
-    for report in reports:
-        if not (report.complete and report.verified):
-            reason = report.reason or "bytes arrived that were not sent"
-            raise ScenarioError(f"rank {report.rank} of the {label} run: {reason}")
-    started_s = min(report.started_s for report in reports)
-    finished_s = max(report.finished_s for report in reports)
+            meanwhile(ranks.started_s)
+        work = ranks.finish(plan.alone_s * _LONGEST)
     return TransferRun(
         label=label,
-        seconds=finished_s - started_s,
-        started_unix_s=started_s + to_unix_s,
-        series=throughput_of(reports, started_s, finished_s),
-        ranks=reports,
+        seconds=work.finished_s - work.started_s,
+        started_unix_s=work.started_s + to_unix_s,
+        series=throughput_of(work.progress, work.started_s, work.finished_s),
+        ranks=work.ranks,
         actions=(),
         losses=stage.losses().since(before),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    jobs: tuple[tuple[Job, Path], ...]
+
+    @property
+    def started_s(self) -> float:
+        return self.jobs[0][0].started_s
+
+    def finish(self, timeout_s: float) -> Work:
+        for job, _ in self.jobs:
+            job.finish(timeout_s)
+        reports = tuple(rank_report_from_json(read_report(path)) for _, path in self.jobs)
+        for report in reports:
+            if not (report.complete and report.verified):
+                reason = report.reason or "bytes arrived that were not sent"
+                raise ScenarioError(f"rank {report.rank}: {reason}")
+        return Work(
+            min(report.started_s for report in reports),
+            max(report.finished_s for report in reports),
+            tuple(report.samples for report in reports),
+            reports,
+        )
+
+
+@contextmanager
+def exchange(stage: Stage, plan: Fig9bPlan) -> Iterator[Ranks]:
+    """All-to-all transfers in rounds, without MPI."""
+    peers = ",".join(str(Endpoint(stage.address(host), _RANK_PORT)) for host in RANK_HOSTS)
+    with ExitStack() as stack:
+        yield _Exchange(
+            tuple(
+                stack.enter_context(_rank(stage, plan, rank, peers))
+                for rank in range(len(RANK_HOSTS))
+            )
+        )
 
 
 @contextmanager
@@ -307,16 +385,16 @@ def _rank(stage: Stage, plan: Fig9bPlan, rank: int, peers: str) -> Iterator[tupl
 
 
 def throughput_of(
-    reports: Sequence[RankReport], started_s: float, finished_s: float
+    progress: Sequence[Sequence[ProgressSample]], started_s: float, finished_s: float
 ) -> tuple[Sample, ...]:
-    """What all ranks received, in Mbps on a common grid of whole seconds from ``started_s``."""
+    """What all ranks transferred, in Mbps on a common grid of whole seconds from ``started_s``."""
     times = np.append(np.arange(started_s, finished_s, _GRID_S), finished_s)
     if len(times) > 2 and times[-1] - times[-2] < _GRID_S / 2:
         times = np.delete(times, -2)  # a sliver at the end would show as a spike
     received = np.zeros(len(times))
-    for report in reports:
-        at_s = [sample.at_s for sample in report.samples]
-        received += np.interp(times, at_s, [sample.received_bytes for sample in report.samples])
+    for samples in progress:
+        at_s = [sample.at_s for sample in samples]
+        received += np.interp(times, at_s, [sample.received_bytes for sample in samples])
     mbps = np.diff(received) * 8 / 1e6 / np.diff(times)
     return tuple(
         Sample(float(start - started_s), float(end - started_s), float(value))

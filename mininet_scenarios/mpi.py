@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import mininet_scenarios.workloads
-from mininet_scenarios.stage import ScenarioError, Stage
-from mininet_scenarios.testbed.layout import uplink_interfaces
+from mininet_scenarios import stage as stages
+from mininet_scenarios.stage import ScenarioError, Stage, wait_for_file
+from mininet_scenarios.testbed.layout import server_interface, uplink_interfaces
+from mininet_scenarios.testbed.servers import run_in
 from mininet_scenarios.testbed.shell import run as run_tool
 from mininet_scenarios.workloads.mpi_agent import Place, in_own_namespaces, write_places
 from mininet_scenarios.workloads.reports import WorkloadError, read_report
@@ -23,6 +26,9 @@ from mininet_scenarios.workloads.reports import WorkloadError, read_report
 START_S: Final = 3.0
 """Roughly what it takes until ranks have met, apart from what each adds."""
 START_S_EACH: Final = 0.3
+
+_WINDOW_BYTES_AT_10G: Final = 16e6
+_LEAST_WINDOW_BYTES: Final = 8192
 
 _SOURCE: Final = Path(mininet_scenarios.workloads.__file__).with_name("mpi_kernels.c")
 # By these names: Debian may have another MPI beside this one.
@@ -141,39 +147,85 @@ class Job:
     """Of each TCP connection."""
 
 
-def run_kernel(stage: Stage, job: Job, kernel: Kernel, timeout_s: float) -> MpiRun:
-    """Run a kernel to its end.
+def window_bytes(circuit_mbps: float) -> int:
+    """What a TCP connection may have under way: scaled as the rates are, but some frames."""
+    return max(_LEAST_WINDOW_BYTES, round(_WINDOW_BYTES_AT_10G * circuit_mbps / 10_000))
 
-    Raises ScenarioError where the run fails, takes longer than ``timeout_s``, brings wrong bytes,
-    or where less went through the servers' ports than their ranks sent.
-    """
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A kernel under way."""
+
+    stage: Stage
+    job: Job
+    kernel: Kernel
+    reports: Path
+    mpirun: stages.Job
+    before: Mapping[str, tuple[int, int]]
+
+    def wait_until_begun(self, timeout_s: float) -> None:
+        """Until all ranks have met; raises ScenarioError where that takes too long."""
+        wait_for_file(self.reports / "begun", self.mpirun, timeout_s)
+
+    def finish(self, timeout_s: float) -> MpiRun:
+        """Wait for its end.
+
+        Raises ScenarioError where the run fails, takes longer than ``timeout_s``, brings wrong
+        bytes, or where less went through the servers' ports than their ranks sent.
+        """
+        self.mpirun.finish(timeout_s)
+        after = sent_by_uplinks(self.stage)
+        ranks = tuple(
+            RankReport.from_json(read_report(self.reports / f"rank-{number}.json"))
+            for number in range(len(self.job.servers))
+        )
+        run = MpiRun(
+            self.kernel, ranks, {one.host: self._carried(one, after[one.host]) for one in ranks}
+        )
+        check(run, self.job.servers)
+        return run
+
+    def _carried(self, rank: RankReport, after: tuple[int, int]) -> ServerBytes:
+        optical, electrical = self.before[rank.host]
+        return ServerBytes(rank.sent_bytes, after[0] - optical, after[1] - electrical)
+
+
+@contextmanager
+def running(stage: Stage, job: Job, kernel: Kernel) -> Iterator[Running]:
+    """Start a kernel; ended with the block."""
     reports = stage.file("ranks", "")
     reports.mkdir()
     work = [kernel.name, str(kernel.size), str(kernel.rounds), f"{kernel.pause_s * 1e3:.3f}"]
-    launcher = _launcher(stage, job, reports / "servers.json")
+    launcher = _launcher(stage, job, kernel, reports / "servers.json")
     launch = shlex.join([*launcher, str(job.program), str(reports), *work])
     first = job.servers[0]
-    before = _uplinks(stage)
+    _introduce(stage, job.servers)
+    before = sent_by_uplinks(stage)
     with stage.job(first, "mpirun", in_own_namespaces(first, launch)) as mpirun:
-        mpirun.finish(timeout_s)
-    after = _uplinks(stage)
-    ranks = tuple(
-        RankReport.from_json(read_report(reports / f"rank-{number}.json"))
-        for number in range(len(job.servers))
-    )
-    carried = {
-        one.host: ServerBytes(
-            one.sent_bytes,
-            *(b - a for a, b in zip(before[one.host], after[one.host], strict=True)),
-        )
-        for one in ranks
-    }
-    result = MpiRun(kernel, ranks, carried)
-    check(result, job.servers)
-    return result
+        yield Running(stage, job, kernel, reports, mpirun, before)
 
 
-def _launcher(stage: Stage, job: Job, places: Path) -> list[str]:
+def run_kernel(stage: Stage, job: Job, kernel: Kernel, timeout_s: float) -> MpiRun:
+    """Run a kernel to its end; raises ScenarioError as :meth:`Running.finish`."""
+    with running(stage, job, kernel) as started:
+        return started.finish(timeout_s)
+
+
+def _introduce(stage: Stage, servers: Sequence[str]) -> None:
+    """Tell all servers each other's MAC: with queues full, three lost requests end a connection."""
+    known = stage.fabric.server_by_name
+    for here in servers:
+        device = server_interface(known[here])
+        lines = [
+            f"neighbour replace {stage.address(name)} lladdr {known[name].mac} dev {device} "
+            "nud permanent"
+            for name in servers
+            if name != here
+        ]
+        run_in(stage.testbed.host(here), "ip", "-batch", "-", stdin="\n".join(lines))
+
+
+def _launcher(stage: Stage, job: Job, kernel: Kernel, places: Path) -> list[str]:
     servers = {stage.address(name): name for name in job.servers}
     write_places(
         places, {at: Place(name, stage.testbed.host(name).pid) for at, name in servers.items()}
@@ -191,11 +243,10 @@ def _launcher(stage: Stage, job: Job, places: Path) -> list[str]:
         "btl_tcp_rcvbuf": str(job.window_bytes),
         "pml": "ob1",
         "btl": "tcp,self",
-        # MPI_Alltoall to everybody at once; by itself it picks by numbers of ranks and bytes.
-        "coll_tuned_use_dynamic_rules": "1",
-        "coll_tuned_alltoall_algorithm": "1",
         "mpi_yield_when_idle": "1",
     }
+    if kernel.name == "alltoall":  # to all at once; large messages would go to one after the other
+        parameters |= {"coll_tuned_use_dynamic_rules": "1", "coll_tuned_alltoall_algorithm": "1"}
     return [
         *(_LAUNCHER, "--allow-run-as-root", "--bind-to", "none"),
         "--leave-session-attached",  # a daemon would outlive the first process of its namespaces
@@ -204,7 +255,7 @@ def _launcher(stage: Stage, job: Job, places: Path) -> list[str]:
     ]
 
 
-def _uplinks(stage: Stage) -> dict[str, tuple[int, int]]:
+def sent_by_uplinks(stage: Stage) -> dict[str, tuple[int, int]]:
     """Bytes that each server has sent so far, over its optical and its electrical uplink."""
     queues = stage.testbed.queues()
     sent = {}

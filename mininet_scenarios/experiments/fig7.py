@@ -46,9 +46,6 @@ _ROUNDS: Final = 2
 _QUEUE_FRAMES: Final = 64
 """Frames do not shrink with the rates: 10 ms of them would be less than what the connections that
 share a circuit send at once."""
-_WINDOW_BYTES: Final = 16e6
-"""Of a TCP connection at the paper's rates; at the scale, no less than a few frames."""
-_LEAST_WINDOW_BYTES: Final = 8192
 _LONGEST: Final = 10.0
 """A run that takes this many times as long as expected is given up."""
 
@@ -306,9 +303,8 @@ class _Runner:
             yield from self._kernels(stage, network, circuits)
 
     def _kernels(self, stage: Stage, network: str, circuits: int) -> Iterator[Outcome]:
-        window_bytes = max(_LEAST_WINDOW_BYTES, round(_WINDOW_BYTES / self.scale.divisor))
         names = [server.name for server in stage.fabric.servers]
-        job = mpi.Job(self.program, names, window_bytes)
+        job = mpi.Job(self.program, names, mpi.window_bytes(self.scale.mbps(_LINK_MBPS)))
         for name in self.form.kernels:
             kernel = kernel_of(name, self.scenario, self.servers, self.scale, self.form.run_s)
             job_s = self.form.job_s(self.scenario)
