@@ -196,6 +196,16 @@ class ControllerClient:
         if not response.is_success:
             raise ControllerError(f"PUT {path}: {response.status_code} {response.text}")
 
+    def metrics(self) -> str:
+        """What Prometheus reads."""
+        try:
+            response = self._http.get("/metrics")
+        except httpx.TransportError as error:
+            raise ControllerError(f"GET /metrics: {error}") from error
+        if not response.is_success:
+            raise ControllerError(f"GET /metrics: {response.status_code} {response.text}")
+        return response.text
+
     def changes_done(self) -> frozenset[str]:
         """The reconfigurations that were carried out, by their identifiers."""
         done = ReconfigurationState.DONE.value

@@ -96,11 +96,15 @@ def play(options: Options, narrator: Narrator) -> Results:
 
 
 @contextmanager
-def stage_of(source: Path, scale: float, work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
-    """A testbed of the fabric in ``source`` with all its rates multiplied by ``scale``."""
+def stage_of(
+    source: Path, scale: float, work_dir: Path, narrator: Narrator, *, debounce_ms: float = 0.0
+) -> Iterator[Stage]:
+    """A testbed of the fabric in ``source`` with all its rates multiplied by ``scale``;
+    ``debounce_ms`` passes from light to carrier at a ToR.
+    """
     load_configuration(source)
     config = _scaled(yaml.safe_load(source.read_text(encoding="utf-8")), scale)
-    with stage_with(config, work_dir, narrator) as stage:
+    with stage_with(config, work_dir, narrator, debounce_ms=debounce_ms) as stage:
         yield stage
 
 
@@ -110,6 +114,7 @@ def stage_with(
     work_dir: Path,
     narrator: Narrator,
     least_queue_frames: int = LEAST_QUEUE_FRAMES,
+    debounce_ms: float = 0.0,
 ) -> Iterator[Stage]:
     """A testbed of the fabric that ``config`` describes, as a parsed file."""
     work_dir.mkdir(parents=True)
@@ -119,7 +124,12 @@ def stage_with(
     with ExitStack() as stack:
         with narrator.phase("building the testbed", BUILD_S):
             testbed = stack.enter_context(
-                Testbed(loaded.fabric, loaded.controller, least_queue_frames=least_queue_frames)
+                Testbed(
+                    loaded.fabric,
+                    loaded.controller,
+                    debounce_ms=debounce_ms,
+                    least_queue_frames=least_queue_frames,
+                )
             )
         yield Stage(testbed, loaded.fabric, config, work_dir)
 

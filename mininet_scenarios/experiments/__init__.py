@@ -20,6 +20,7 @@ NAMES: Final = (
     "abu-tair",
     "cthrough-fig5",
     "cthrough-fig6",
+    "helios-stability",
 )
 """Each is ``EXPERIMENT`` in the module of that name, with ``_`` for ``-``."""
 

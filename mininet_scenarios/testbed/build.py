@@ -48,17 +48,20 @@ class Testbed:
         settings: ControllerSettings,
         *,
         switching_ms: float | None = None,
+        debounce_ms: float = 0.0,
         fdb_age_s: float = 300.0,
         datapath: str | None = None,
         least_queue_frames: int = links.LEAST_QUEUE_FRAMES,
     ) -> None:
-        """``switching_ms`` overrides every plane's own; ``datapath`` is OVS's datapath type,
-        by default the kernel's where it has one. Queues hold 10 ms at the fastest rate, and
-        ``least_queue_frames`` at least: of slow links, 10 ms are less than a TCP window.
+        """``switching_ms`` overrides every plane's own; ``debounce_ms`` is from light to carrier at
+        a ToR; ``datapath`` is OVS's datapath type, by default the kernel's where it has one. Queues
+        hold 10 ms at the fastest rate, and ``least_queue_frames`` at least: of slow links, 10 ms
+        are less than a TCP window.
         """
         self.fabric = fabric
         self._controller = f"tcp:{settings.openflow_host}:{settings.openflow_port}"
         self._switching_ms = switching_ms
+        self._debounce_ms = debounce_ms
         self._fdb_age_s = fdb_age_s
         self._datapath = datapath
         self._least_queue_frames = least_queue_frames
@@ -197,7 +200,9 @@ class Testbed:
         for plane in self.fabric.planes:
             switching_ms = plane.switching_ms if self._switching_ms is None else self._switching_ms
             log = sysctl.STATE_DIR / f"ocs-{plane.name}.log"
-            self._ocs[plane.name] = OcsProcess(self.fabric, plane, switching_ms, log)
+            self._ocs[plane.name] = OcsProcess(
+                self.fabric, plane, switching_ms, self._debounce_ms, log
+            )
             self._ocs[plane.name].start()
 
     def _tear_down(self) -> None:

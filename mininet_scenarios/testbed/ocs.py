@@ -27,7 +27,9 @@ class OcsProcess:
     :attr:`admin`, which counts, and makes it fail.
     """
 
-    def __init__(self, fabric: Fabric, plane: Plane, switching_ms: float, log: Path) -> None:
+    def __init__(
+        self, fabric: Fabric, plane: Plane, switching_ms: float, debounce_ms: float, log: Path
+    ) -> None:
         self.plane = plane
         host, _, port = plane.address.rpartition(":")
         self.address = (host, int(port))
@@ -38,6 +40,7 @@ class OcsProcess:
         self._command += ["--listen", f"{host}:{port}"]
         self._command += ["--admin", f"{host}:{self.admin_address[1]}"]
         self._command += ["--ports", f"{plane.ports}", "--switching-ms", f"{switching_ms:g}"]
+        self._command += ["--debounce-ms", f"{debounce_ms:g}"]
         self._command += ["--backend", "ovs", "--bridge", ocs_bridge(plane)]
         for wired in fabric.ports:
             if wired.plane == plane.id:

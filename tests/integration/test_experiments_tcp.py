@@ -13,6 +13,9 @@ from mininet_scenarios.cthrough_fig5 import Fig5Plan
 from mininet_scenarios.experiments import abu_tair
 from mininet_scenarios.experiments import cthrough_fig5 as fig5
 from mininet_scenarios.experiments import cthrough_fig6 as fig6
+from mininet_scenarios.experiments import helios_stability as stability
+from mininet_scenarios.experiments.frame import Setting
+from mininet_scenarios.helios_stability import Length
 from mininet_scenarios.leaf_spine import ELEPHANT, Case, Regime, Scale
 from mininet_scenarios.narrator import ConsoleNarrator
 
@@ -55,3 +58,14 @@ def test_machines_migrate_sooner_with_circuits_than_packets_alone_could(tmp_path
     assert run.changes >= 3
     assert run.dark_frames == 0
     assert run.seconds < vm_migration.PAPER_ELECTRICAL_S  # 60 in the paper
+
+
+def test_circuits_follow_flows_that_shift(tmp_path, narrator):
+    case = stability.Case("PStride", 2.0, Transition.HITLESS, "EDC")
+    setting = Setting(False, 1, tmp_path)
+    (run,) = stability.measure(setting, Length(1.0, 3), [case], narrator).runs
+    assert run.changes >= 1
+    assert run.dark_frames == 0
+    assert min(run.series[4:]) > 0
+    assert {"plan", "move", "probe"} <= run.loop_ms.keys()
+    assert run.loop_ms["carrier"] > 300  # EDC takes 600 ms

@@ -1,0 +1,114 @@
+"""Helios on the data plane: who sends to whom, and what the runs come to."""
+
+import numpy as np
+import pytest
+
+from hydra.policy import Transition
+from mininet_scenarios import helios_stability as scenario
+from mininet_scenarios.experiments import helios_stability, load
+from mininet_scenarios.helios_stability import HOSTS, PODS, Case, Length, Run
+from mininet_scenarios.workloads.shifting import Sample
+
+CHANCE = np.random.default_rng(7)
+
+
+@pytest.mark.parametrize("pattern", scenario.PATTERNS)
+def test_every_host_has_as_many_flows_as_a_pod_has_hosts(pattern):
+    for period in range(20):
+        destinations = scenario.PATTERNS[pattern](period, CHANCE)
+        assert len(destinations) == PODS * HOSTS
+        for host, flows in enumerate(destinations):
+            assert len(flows) == HOSTS
+            assert all(0 <= to < PODS * HOSTS and to // HOSTS != host // HOSTS for to in flows)
+
+
+def test_pods_stride_and_hosts_shift():
+    assert scenario.pod_stride(1, CHANCE)[5] == [12, 13, 14, 15]
+    assert scenario.host_stride(0, CHANCE)[5] == [9] * HOSTS
+    assert scenario.host_stride(8, CHANCE)[5] == [1] * HOSTS
+    assert scenario.host_stride(9, CHANCE) == scenario.host_stride(0, CHANCE)
+
+
+def test_runs_are_whole_rounds_of_the_strides():
+    assert Length(6.0, 3).periods(4.0) == 3
+    assert Length(6.0, 3).periods(1.0) == 6
+    assert Length(12.0, 3).periods(0.5) == 24
+
+
+def test_throughput_is_of_all_hosts_together():
+    samples = [
+        [Sample(10.0, 0), Sample(11.0, 1_000_000)],
+        [Sample(9.0, 0), Sample(11.0, 2_000_000)],
+    ]
+    series = scenario.throughput_mbps(samples, 10.0, 11.0)
+    assert series.tolist() == pytest.approx([16.0] * 4)
+
+
+METRICS = """# TYPE hydra_loop_stage_duration_seconds histogram
+hydra_loop_stage_duration_seconds_bucket{le="+Inf",stage="plan"} 4.0
+hydra_loop_stage_duration_seconds_count{stage="plan"} 4.0
+hydra_loop_stage_duration_seconds_sum{stage="plan"} 0.08
+# TYPE hydra_reconfiguration_substep_duration_seconds histogram
+hydra_reconfiguration_substep_duration_seconds_count{substep="drain"} 0.0
+hydra_reconfiguration_substep_duration_seconds_sum{substep="drain"} 0.0
+# TYPE hydra_other_seconds histogram
+hydra_other_seconds_count{stage="plan"} 1.0
+hydra_other_seconds_sum{stage="plan"} 9.0
+"""
+
+
+def test_the_loop_is_split_by_the_controller_s_metrics():
+    assert scenario.loop_split(METRICS) == pytest.approx({"plan": 20.0})
+
+
+def stability(cases, mbps):
+    return helios_stability.Stability(
+        tuple(
+            Run(
+                pattern=case.pattern,
+                stability_s=case.stability_s,
+                way=case.way,
+                port_up=case.port_up,
+                mbps=mbps(case),
+                series=(mbps(case),) * 8,
+                changes=0 if case.transition is None else 4,
+                dark_frames=5 * (case.transition is Transition.AS_PUBLISHED),
+                loop_ms={} if case.transition is None else {"plan": 10.0, "move": 40.0},
+            )
+            for case in cases
+        )
+    )
+
+
+def like_the_paper(case):
+    if case.transition is None:
+        return 36.0
+    late = {"neither": 1.0, "EDC": 0.8, "debounce and EDC": 0.6}[case.port_up]
+    rising = 40 + 5 * np.log2(2 * case.stability_s) + (case.pattern == "HStride")
+    hitless = 40.0 * (case.transition is Transition.HITLESS)
+    return float(rising * late + hitless)
+
+
+def test_rates_like_the_paper_s_meet_every_claim(tmp_path):
+    for cases in (helios_stability.full_cases(), helios_stability.short_cases()):
+        found = [stability(cases, like_the_paper)]
+        experiment = load("helios-stability")
+        findings = experiment.conclude(found)
+        assert [row.figure for row in findings.rows if row.met is False] == []
+        assert findings.tables[1].rows == (("plan", "10.0", "10.0"), ("move", "40.0", "40.0"))
+        assert all(path.exists() for path in experiment.draw(found, tmp_path))
+    assert experiment.expected_s(True) > experiment.expected_s(False) > 10
+
+
+def test_circuits_that_are_worse_than_packets_are_told():
+    def mbps(case):
+        hitless = case.transition is Transition.HITLESS
+        return 20.0 if hitless and case.port_up == "EDC" else like_the_paper(case)
+
+    found = [stability(helios_stability.full_cases(), mbps)]
+    missed = [r.figure for r in load("helios-stability").conclude(found).rows if r.met is False]
+    assert missed == ["hydra: PStride at 4 s, EDC, over the packet switch alone"]
+
+
+def test_the_packet_switch_alone_is_a_case_without_a_transition():
+    assert Case("PStride", 4.0, None).way == "packets alone"

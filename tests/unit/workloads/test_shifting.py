@@ -1,0 +1,52 @@
+import json
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from mininet_scenarios.workloads.reports import WorkloadError, read_report
+from mininet_scenarios.workloads.shifting import samples_from_json
+
+from .test_alltoall import free_ports
+
+MODULE = "mininet_scenarios.workloads.shifting"
+PERIOD_S = 0.5
+
+
+def test_flows_go_elsewhere_when_their_time_is_over(tmp_path: Path) -> None:
+    """Server 0 sends to 1, then to 2, then to nobody; what they receive says when."""
+    ports = free_ports(3)
+    to = [f"127.0.0.1:{port}" for port in ports]
+    start_s = time.monotonic() + 3
+    running = []
+    for number, port in enumerate(ports):
+        orders = tmp_path / f"orders-{number}.json"
+        orders.write_text(
+            json.dumps([[to[1], to[1]], [to[2]], []] if number == 0 else [[], [], []])
+        )
+        options = ["--bind", "127.0.0.1", "--port", str(port), "--orders", str(orders)]
+        options += ["--ready", str(tmp_path / f"ready-{number}"), "--start-s", str(start_s)]
+        options += ["--stability-s", str(PERIOD_S), "--congestion", "reno"]
+        options += ["--report", str(tmp_path / f"report-{number}.json")]
+        running.append(subprocess.Popen([sys.executable, "-m", MODULE, *options]))
+    for process in running:
+        assert process.wait(60) == 0
+    reports = [read_report(tmp_path / f"report-{number}.json") for number in range(3)]
+    sender, first, second = (samples_from_json(report) for report in reports)
+    assert sender[-1].received_bytes == 0
+    for samples, begin_s in ((first, start_s), (second, start_s + PERIOD_S)):
+        growing = [
+            after.at_s
+            for before, after in pairwise(samples)
+            if after.received_bytes > before.received_bytes
+        ]
+        assert growing[0] >= begin_s
+        assert growing[-1] < begin_s + PERIOD_S + 1.0  # a sample late, on a busy machine
+
+
+def test_a_report_of_something_else_is_refused() -> None:
+    with pytest.raises(WorkloadError, match="shifting"):
+        samples_from_json({"samples": [{"at": 1}]})
