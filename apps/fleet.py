@@ -26,14 +26,16 @@ from apps.meters import (
 from apps.openflow import (
     ROLE_MASTER,
     ROLE_NO_CHANGE,
-    MalformedReplyError,
-    PortPackets,
     SwitchPorts,
-    decode_port_stats,
     encode_changes,
     encode_packet_out,
     encode_port_stats_request,
     encode_role_request,
+)
+from apps.openflow_statistics import (
+    MalformedReplyError,
+    PortPackets,
+    decode_port_stats,
 )
 from apps.rule_tables import RuleTable, decode_rules
 from drivers.codecs.openflow import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from apps.openflow import MalformedReplyError
+from apps.openflow_statistics import MalformedReplyError
 from drivers.codecs.openflow import encode, encode_multipart_request
 
 TYPE_METER_MOD: Final = 29

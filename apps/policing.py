@@ -27,7 +27,7 @@ from apps.meters import (
     RemoveMeter,
     SetMeter,
 )
-from apps.openflow import MalformedReplyError, decode_flow_stats
+from apps.openflow_statistics import MalformedReplyError, decode_flow_stats
 from apps.shares import Offer, shares
 from hydra.model import DatapathId, Fabric, NetworkState, Path
 from hydra.pipeline import (

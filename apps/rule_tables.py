@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from apps.openflow import MalformedReplyError, SwitchPorts, encode_changes
+from apps.openflow import SwitchPorts, encode_changes
+from apps.openflow_statistics import MalformedReplyError
 from hydra.drift import NOTHING, Drift, DriftKind
 from hydra.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, RuleKind, Table
 from hydra.rules import FlowRule, Install, RemoveByCookie

@@ -17,7 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.fleet import Fleet, Question
-from apps.openflow import FlowCounters, MalformedReplyError, decode_flow_stats
+from apps.openflow_statistics import (
+    FlowCounters,
+    MalformedReplyError,
+    decode_flow_stats,
+)
 from hydra.counters import Anomaly, DemandMeter, PortMeter
 from hydra.model import DatapathId, DemandMatrix, Fabric, OpticalPort, PortId
 from hydra.pipeline import COOKIE_SUBJECT_MASK, Table

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from apps.configuration import load_configuration
-from apps.openflow import decode_flow_stats
+from apps.openflow_statistics import decode_flow_stats
 from benchmarks import _ryu
 from benchmarks._replies import account_rules, flow_entry
 from benchmarks._report import Result, report

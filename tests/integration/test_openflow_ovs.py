@@ -19,13 +19,8 @@ from apps.meters import (
     encode_meter_changes,
     encode_meter_stats_request,
 )
-from apps.openflow import (
-    SwitchPorts,
-    decode_flow_stats,
-    decode_port_stats,
-    encode_changes,
-    encode_port_stats_request,
-)
+from apps.openflow import SwitchPorts, encode_changes, encode_port_stats_request
+from apps.openflow_statistics import decode_flow_stats, decode_port_stats
 from apps.rule_tables import decode_rules, intended_table
 from drivers.codecs.openflow import encode_flow_stats_request
 from hydra.config import Loaded

@@ -10,7 +10,8 @@ import pytest
 
 from apps.fleet import Fleet, Question
 from apps.framework import PortInfo
-from apps.openflow import decode_flow_stats, encode_port_stats_request
+from apps.openflow import encode_port_stats_request
+from apps.openflow_statistics import decode_flow_stats
 from drivers.codecs.openflow import (
     TYPE_BARRIER_REQUEST,
     TYPE_PACKET_OUT,

@@ -18,7 +18,7 @@ from apps.meters import (
     encode_meter_changes,
     encode_meter_stats_request,
 )
-from apps.openflow import MalformedReplyError
+from apps.openflow_statistics import MalformedReplyError
 from tests.unit.apps.ryu_reference import DATAPATH, serialised, split
 
 XID = 0x4000_0001

@@ -8,14 +8,16 @@ from hypothesis import strategies as st
 
 from apps.framework import ofproto_v1_3, ofproto_v1_3_parser
 from apps.openflow import (
-    MalformedReplyError,
-    PortPackets,
     SwitchPorts,
-    decode_flow_stats,
-    decode_port_stats,
     encode_changes,
     encode_packet_out,
     encode_port_stats_request,
+)
+from apps.openflow_statistics import (
+    MalformedReplyError,
+    PortPackets,
+    decode_flow_stats,
+    decode_port_stats,
 )
 from drivers.codecs.openflow import (
     BUNDLE_COMMIT,

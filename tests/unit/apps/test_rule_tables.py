@@ -4,7 +4,8 @@ import struct
 
 import pytest
 
-from apps.openflow import MalformedReplyError, SwitchPorts, encode_changes
+from apps.openflow import SwitchPorts, encode_changes
+from apps.openflow_statistics import MalformedReplyError
 from apps.rule_tables import decode_rules, foreign, intended_table, rule_drift
 from hydra.model import NetworkState, RackId, VlanId
 from hydra.rules import Install, circuit_rule, emulated_rules

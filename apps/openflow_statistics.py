@@ -1,0 +1,141 @@
+"""Statistics replies of OpenFlow 1.3 switches, read from the raw bytes into arrays.
+
+Layouts: OpenFlow Switch Specification 1.3.5, sections 7.3.5.2 and 7.3.5.6.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+_FLOW_HEAD: Final = np.dtype(
+    {
+        "names": ["age_s", "age_ns", "cookie", "packets", "bytes"],
+        "formats": [">u4", ">u4", ">u8", ">u8", ">u8"],
+        "offsets": [4, 8, 24, 32, 40],
+        "itemsize": 48,
+    }
+)
+_FLOW_STATS_MINIMUM: Final = 56
+_LENGTH: Final = struct.Struct("!H")
+_FIRST_STEP: Final = 64
+"""Entries looked at together at first; more each time, so that short runs cost little."""
+_PORT_STATS: Final = np.dtype(
+    [
+        ("port", ">u4"),
+        ("pad", ">u4"),
+        ("rx_packets", ">u8"),
+        ("tx_packets", ">u8"),
+        ("rx_bytes", ">u8"),
+        ("tx_bytes", ">u8"),
+        ("rx_dropped", ">u8"),
+        ("tx_dropped", ">u8"),
+        ("rest", ">u8", 7),
+    ]
+)
+
+
+class MalformedReplyError(ValueError):
+    """A statistics reply whose lengths do not add up."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowCounters:
+    """Columns of equal length, one entry a rule."""
+
+    cookie: NDArray[np.uint64]
+    packets: NDArray[np.uint64]
+    bytes: NDArray[np.uint64]
+    age_s: NDArray[np.float64]
+    """Since the rule was installed, by the switch's clock."""
+
+
+def decode_flow_stats(body: bytes) -> FlowCounters:
+    """Read the entries of an OFPMP_FLOW reply body (without the multipart header).
+
+    A switch lists the rules of one mask together, and those are equally long: each such run is
+    walked at once. Raises MalformedReplyError.
+    """
+    offsets = _entry_offsets(body)
+    if not offsets.size:
+        none = np.empty(0, dtype=np.uint64)
+        return FlowCounters(none, none, none, np.empty(0))
+    # Every byte of the reply as the start of an entry: a view, of which the true starts are taken.
+    starts = len(body) - _FLOW_HEAD.itemsize + 1
+    heads = np.ndarray(starts, _FLOW_HEAD, body, strides=(1,))[offsets]
+    return FlowCounters(
+        heads["cookie"].astype(np.uint64),
+        heads["packets"].astype(np.uint64),
+        heads["bytes"].astype(np.uint64),
+        heads["age_s"] + heads["age_ns"] * 1e-9,
+    )
+
+
+def _entry_offsets(body: bytes) -> NDArray[np.intp]:
+    runs: list[tuple[int, int, int]] = []
+    offset, end = 0, len(body)
+    while offset < end:
+        if end - offset < _FLOW_STATS_MINIMUM:
+            raise MalformedReplyError(f"flow statistics end inside an entry at byte {offset}")
+        (length,) = _LENGTH.unpack_from(body, offset)
+        if length < _FLOW_STATS_MINIMUM or offset + length > end:
+            raise MalformedReplyError(f"flow statistics entry at byte {offset} has length {length}")
+        count = _run(body, offset, length)
+        runs.append((offset, length, count))
+        offset += count * length
+    if not runs:
+        return np.empty(0, dtype=np.intp)
+    first, lengths, counts = np.array(runs, dtype=np.intp).T
+    before = np.repeat(np.cumsum(counts) - counts, counts)
+    within_run = np.arange(int(counts.sum())) - before
+    offsets: NDArray[np.intp] = np.repeat(first, counts) + within_run * np.repeat(lengths, counts)
+    return offsets
+
+
+def _run(body: bytes, offset: int, length: int) -> int:
+    """How many entries of one length follow each other from ``offset``; at least the first."""
+    most = (len(body) - offset) // length
+    following = offset + length
+    if most == 1 or _LENGTH.unpack_from(body, following)[0] != length:
+        return 1
+    count, step = 1, _FIRST_STEP
+    while count < most:
+        step = min(step, most - count)
+        at = offset + count * length
+        same = np.ndarray(step, ">u2", body, at, (length,)) == length
+        if not same.all():
+            return count + int(same.argmin())
+        count += step
+        step *= 8
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class PortPackets:
+    """Counters of one port since the switch started it."""
+
+    rx_packets: int
+    tx_packets: int
+    rx_bytes: int
+    tx_bytes: int
+    tx_dropped: int
+
+
+def decode_port_stats(body: bytes) -> dict[int, PortPackets]:
+    """Port number to counters, from an OFPMP_PORT_STATS reply body."""
+    if len(body) % _PORT_STATS.itemsize:
+        raise MalformedReplyError(f"port statistics of {len(body)} bytes are not whole entries")
+    return {
+        int(entry["port"]): PortPackets(
+            int(entry["rx_packets"]),
+            int(entry["tx_packets"]),
+            int(entry["rx_bytes"]),
+            int(entry["tx_bytes"]),
+            int(entry["tx_dropped"]),
+        )
+        for entry in np.frombuffer(body, dtype=_PORT_STATS)
+    }
