@@ -21,6 +21,7 @@ NAMES: Final = (
     "cthrough-fig5",
     "cthrough-fig6",
     "helios-stability",
+    "mordia-slotted",
 )
 """Each is ``EXPERIMENT`` in the module of that name, with ``_`` for ``-``."""
 

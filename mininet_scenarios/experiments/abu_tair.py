@@ -18,8 +18,10 @@ from mininet_scenarios.narrator import Narrator
 from mininet_scenarios.plots import BLUE, GREY, VERMILION
 from mininet_scenarios.report import Row
 
-FULL: Final = Scale(rate=1 / 100, time=1 / 2)
-SHORT: Final = Scale(rate=1 / 100, time=1 / 4)
+FULL_TIME: Final = 1 / 2
+SHORT_TIME: Final = 1 / 4
+BUSIEST_MBPS: Final = 6 * leaf_spine.PAPER_MBPS
+"""Three racks send over both uplinks."""
 _LOADS: Final = (24, 48, 72)
 _SHORT_LOADS: Final = (24,)
 _NOISE: Final = 0.03
@@ -115,12 +117,16 @@ def cases(loads: Sequence[int], hitless: Sequence[Regime] = tuple(Regime)) -> li
     ]
 
 
-def _plan(full: bool) -> tuple[Scale, list[Case]]:
-    return (FULL, cases(_LOADS)) if full else (SHORT, cases(_SHORT_LOADS, [Regime.ON_DEMAND]))
+def _plan(full: bool) -> tuple[float, list[Case]]:
+    if full:
+        return FULL_TIME, cases(_LOADS)
+    return SHORT_TIME, cases(_SHORT_LOADS, [Regime.ON_DEMAND])
 
 
 def _measure(setting: Setting, narrator: Narrator) -> Comparison:
-    return measure(setting.work_dir, *_plan(setting.full), narrator)
+    time, wanted = _plan(setting.full)
+    divisor = setting.rates.scale(BUSIEST_MBPS).divisor
+    return measure(setting.work_dir, Scale(1 / divisor, time), wanted, narrator)
 
 
 def measure(work_dir: Path, scale: Scale, wanted: Sequence[Case], narrator: Narrator) -> Comparison:
@@ -135,7 +141,8 @@ def measure(work_dir: Path, scale: Scale, wanted: Sequence[Case], narrator: Narr
 
 
 def _conclude(found: Sequence[Comparison]) -> Findings:
-    rows = [row for place, load in enumerate(found[0].loads) for row in _rows(found, place, load)]
+    rows = [_scale_row(found[0].scale)]
+    rows += [row for place, load in enumerate(found[0].loads) for row in _rows(found, place, load)]
     dark = sum(
         run.dark_frames
         for one in found
@@ -150,6 +157,12 @@ def _conclude(found: Sequence[Comparison]) -> Findings:
             for number, (kind, metric) in enumerate(PAPER, start=1)
         ),
     )
+
+
+def _scale_row(scale: Scale) -> Row:
+    rate_mbps = leaf_spine.PAPER_MBPS * scale.rate
+    figure = f"scale of all rates: 1:{1 / scale.rate:.0f}, of times: 1:{1 / scale.time:.0f}"
+    return Row(figure, f"uplinks: {leaf_spine.PAPER_MBPS / 1000:g} Gb/s", f"{rate_mbps:.3g} Mb/s")
 
 
 def gain(found: Sequence[Comparison], regime: Regime, transition: Transition, load: int) -> float:
@@ -282,7 +295,8 @@ def _box_plots(found: Sequence[Comparison], metric: str, unit: str) -> Figure:
 
 
 def _expected_s(full: bool) -> float:
-    scale, wanted = _plan(full)
+    time, wanted = _plan(full)
+    scale = Scale(1.0, time)  # rates make no difference to times
     return demo.BUILD_S + sum(scale.expected_s(case) for case in wanted)
 
 
@@ -291,8 +305,8 @@ EXPERIMENT: Final = Experiment(
     title="A direct link in place of a spine's, shared in three ways",
     source="Abu-Tair et al., Photonics 2019, sections 3 and 4, Tables 1 to 4, Fig. 4 to 9",
     topology="configs/leaf-spine.yaml: six racks in two clusters with two uplinks each, the second "
-    "of which ends at an optical switch, and from there at a spine or at the direct link; rates "
-    f"× {FULL.rate:g}, times × {FULL.time:g} (short: {SHORT.time:g}), sizes × both",
+    "of which ends at an optical switch, and from there at a spine or at the direct link; times "
+    f"× {FULL_TIME:g} (short: {SHORT_TIME:g}), sizes by rates and times",
     workload="24, 48 and 72 TCP transfers from three racks to three, seven of 250 MB to one of "
     "3 GB; all begin together (short: 24, and hitless only on demand)",
     policy="none: all through the spine; UT and DT: the controller's undifferentiated and "

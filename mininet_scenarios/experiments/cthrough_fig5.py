@@ -14,22 +14,21 @@ from hydra.policy import Transition
 from mininet_scenarios import cthrough_fig5, demo
 from mininet_scenarios.cthrough_fig5 import BIN_S, REACHED, Fig5Plan, Fig5Run
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting
+from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.narrator import Narrator
 from mininet_scenarios.plots import BLUE, GREEN, GREY
 from mininet_scenarios.report import Row
 
-RATE_SCALE: Final = 0.2
-"""Of configs/demo.yaml, whose rates are a tenth of the paper's."""
-SLOWER: Final = 10 / RATE_SCALE
-"""Than in the paper: what takes TCP a number of frames takes so many times as long."""
+_PAPER_MBPS: Final = 1000.0
+"""Of the circuit; also what is carried in all."""
 _PAPER_OPTICAL_MBPS: Final = 940.0
 _PAPER_ELECTRICAL_MBPS: Final = 94.0
 _PAPER_UP_MS: Final = 5.0
 _PAPER_DOWN_MS: Final = 50.0
 """"A few tens of milliseconds", at most."""
 _WHY: Final = (
-    f"Rates are 1/{SLOWER:g} of the paper's, so as many frames take {SLOWER:g} times as long; the "
-    "target is the paper's time at this scale."
+    "So many frames take as many times as long as rates are scaled down by: the target is the "
+    "paper's time at this scale."
 )
 
 
@@ -39,6 +38,7 @@ class BothWays:
 
     as_published: Fig5Run
     hitless: Fig5Run
+    scale: Scale
 
     @property
     def runs(self) -> tuple[tuple[str, Fig5Run], ...]:
@@ -50,22 +50,25 @@ def _plan(full: bool) -> Fig5Plan:
 
 
 def _measure(setting: Setting, narrator: Narrator) -> BothWays:
-    return measure(setting.work_dir, _plan(setting.full), narrator)
-
-
-def measure(work_dir: Path, plan: Fig5Plan, narrator: Narrator) -> BothWays:
-    """Both ways, one after the other."""
-    with demo.stage_of(demo.DEFAULT_CONFIG, RATE_SCALE, work_dir / "stage", narrator) as stage:
+    plan, scale = _plan(setting.full), setting.rates.scale(_PAPER_MBPS)
+    times = demo.times_its_rates(scale.mbps(_PAPER_MBPS))
+    with demo.stage_of(demo.DEFAULT_CONFIG, times, setting.work_dir / "stage", narrator) as stage:
         published = cthrough_fig5.run(stage, plan, Transition.AS_PUBLISHED, narrator)
         hitless = cthrough_fig5.run(stage, plan, Transition.HITLESS, narrator)
-    return BothWays(published, hitless)
+    return BothWays(published, hitless, scale)
 
 
 def _conclude(found: Sequence[BothWays]) -> Findings:
-    return Findings(tuple(row for both in found for way in both.runs for row in _rows(*way)))
+    return Findings(tuple(row for both in found for row in _rows(both)))
 
 
-def _rows(way: str, run: Fig5Run) -> Iterator[Row]:
+def _rows(both: BothWays) -> Iterator[Row]:
+    yield both.scale.row(_PAPER_MBPS, "circuits")
+    for way, run in both.runs:
+        yield from _rows_of(way, run, both.scale.divisor)
+
+
+def _rows_of(way: str, run: Fig5Run, slower: int) -> Iterator[Row]:
     ratio = run.optical_mbps / run.electrical_mbps
     paper = _PAPER_OPTICAL_MBPS / _PAPER_ELECTRICAL_MBPS
     yield Row(
@@ -75,7 +78,7 @@ def _rows(way: str, run: Fig5Run) -> Iterator[Row]:
         ratio / paper,
     )
     for up, paper_ms in ((True, _PAPER_UP_MS), (False, _PAPER_DOWN_MS)):
-        yield _reached(way, run, up, paper_ms)
+        yield _reached(way, run, up, paper_ms, slower)
     silent = [turn.silent_ms for turn in run.turns if not turn.up]
     yield Row(
         f"{way}: longest silence at the receiver after the circuit went",
@@ -94,10 +97,10 @@ def _rows(way: str, run: Fig5Run) -> Iterator[Row]:
     )
 
 
-def _reached(way: str, run: Fig5Run, up: bool, paper_ms: float) -> Row:
+def _reached(way: str, run: Fig5Run, up: bool, paper_ms: float, slower: int) -> Row:
     times = [turn.reached_ms for turn in run.turns if turn.up == up]
     reached = [time for time in times if time is not None]
-    limit_ms = paper_ms * SLOWER
+    limit_ms = paper_ms * slower
     what = "circuit's" if up else "electrical network's"
     middle_ms = median(reached) if reached else None
     return Row(
@@ -140,8 +143,7 @@ EXPERIMENT: Final = Experiment(
     name="cthrough-fig5",
     title="TCP while its circuit comes and goes",
     source="Wang et al., c-Through, SIGCOMM 2010, section 5.2.1, Fig. 5",
-    topology=f"configs/demo.yaml at {RATE_SCALE:g} of its rates: circuits at "
-    f"1/{SLOWER:g} of the paper's 1 Gb/s, the electrical network at a tenth of that",
+    topology="configs/demo.yaml: the electrical network has a tenth of a circuit's rate",
     workload="iperf3 between two racks, TCP CUBIC",
     policy="a circuit on request, and none, by turns; as published, and hitless",
     measured=f"frames at the receiver in {BIN_S * 1e3:g} ms, and how soon TCP uses what there is",

@@ -27,8 +27,8 @@ from mininet_scenarios.vm_migration import (
     Scale,
 )
 
-FULL: Final = Scale(rate=1 / 50, part=1.0)
-SHORT: Final = Scale(rate=1 / 50, part=1 / 8)
+FULL_PART: Final = 1.0
+SHORT_PART: Final = 1 / 8
 BUFFERS_MB: Final = (0.128, 50.0, 100.0, 300.0)
 INTERVALS_S: Final = (0.5, 1.0, 2.0, 5.0)
 _SMALL_MB: Final = BUFFERS_MB[0]
@@ -107,12 +107,14 @@ def short_cases() -> list[Case]:
     ]
 
 
-def _plan(full: bool) -> tuple[Scale, list[Case]]:
-    return (FULL, full_cases()) if full else (SHORT, short_cases())
+def _plan(full: bool) -> tuple[float, list[Case]]:
+    return (FULL_PART, full_cases()) if full else (SHORT_PART, short_cases())
 
 
 def _measure(setting: Setting, narrator: Narrator) -> Migrations:
-    return measure(setting.work_dir, *_plan(setting.full), narrator)
+    part, cases = _plan(setting.full)
+    divisor = setting.rates.scale(FULL_BISECTION_MBPS).divisor
+    return measure(setting.work_dir, Scale(1 / divisor, part), cases, narrator)
 
 
 def measure(work_dir: Path, scale: Scale, cases: Sequence[Case], narrator: Narrator) -> Migrations:
@@ -147,7 +149,7 @@ def _seconds(found: Sequence[Migrations]) -> _Seconds:
 
 def _conclude(found: Sequence[Migrations]) -> Findings:
     of = _seconds(found)
-    rows = [*_bounds(of)]
+    rows = [_scale_row(found[0].scale), *_bounds(of)]
     whole = all(one.scale.part == 1 for one in found)
     for transition, name in (
         (Transition.AS_PUBLISHED, "as published"),
@@ -175,6 +177,12 @@ def _row(
         seconds <= limit_s,
         why,
     )
+
+
+def _scale_row(scale: Scale) -> Row:
+    rate_mbps = FULL_BISECTION_MBPS * scale.rate
+    figure = f"scale of all rates and buffers: 1:{1 / scale.rate:.0f}"
+    return Row(figure, f"circuits: {FULL_BISECTION_MBPS / 1000:g} Gb/s", f"{rate_mbps:.3g} Mb/s")
 
 
 def _bounds(of: _Seconds) -> Iterator[Row]:
@@ -314,7 +322,8 @@ def _draw(found: Sequence[Migrations], directory: Path) -> Sequence[Path]:
 
 
 def _expected_s(full: bool) -> float:
-    scale, cases = _plan(full)
+    part, cases = _plan(full)
+    scale = Scale(1.0, part)  # times are not scaled
     testbeds = len({case.electrical_mbps for case in cases})
     return testbeds * demo.BUILD_S + sum(scale.expected_s(case) for case in cases)
 
@@ -324,7 +333,7 @@ EXPERIMENT: Final = Experiment(
     title="Virtual machines of a rack migrate",
     source="Wang et al., c-Through, SIGCOMM 2010, section 6.1, Fig. 6",
     topology="configs/cthrough.yaml: four racks of four servers, one circuit a rack, electrical "
-    f"uplinks oversubscribed 40:1, 10:1, 4:1 and not at all; rates × {FULL.rate:g}",
+    "uplinks oversubscribed 40:1, 10:1, 4:1 and not at all",
     workload="32 TCP transfers from the servers of a rack to all other racks, whose data is made "
     f"in {PAPER_MADE_S:g} s (short: an eighth of it)",
     policy="undifferentiated: the racks with traffic in turn, every 0.5 to 5 s; as published, and "

@@ -18,12 +18,15 @@ from hydra.policy import Transition
 from mininet_scenarios import demo, helios_stability
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
 from mininet_scenarios.experiments.helios_patterns import LOOP_S, PORT_UP_S, STABILITIES_S
+from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.helios_stability import GRID_S, PATTERNS, Case, Length, Run
 from mininet_scenarios.narrator import Narrator
 from mininet_scenarios.plots import BLUE, GREEN, GREY, VERMILION
 from mininet_scenarios.report import Row
 
-RATE_SCALE: Final = 1 / 1000
+BUSIEST_MBPS: Final = 160_000.0
+"""All hosts, over all uplinks of their pods."""
+_PAPER_MBPS: Final = 10_000.0
 FULL: Final = Length(least_s=12.0, least_periods=3)
 SHORT: Final = Length(least_s=6.0, least_periods=3)
 _USUAL_S: Final = 4.0
@@ -46,6 +49,7 @@ _PATTERN_COLOURS: Final = dict(zip(PATTERNS, (BLUE, GREEN, VERMILION), strict=Tr
 class Stability:
     """One repetition."""
 
+    scale: Scale
     runs: tuple[Run, ...]
 
     def find(self, case: Case) -> Run | None:
@@ -102,17 +106,17 @@ def measure(
     setting: Setting, length: Length, cases: Sequence[Case], narrator: Narrator
 ) -> Stability:
     """Play these cases, on one testbed for each way that ports come up."""
-    runs = []
+    runs, scale = [], setting.rates.scale(BUSIEST_MBPS)
     for number, (port_up, port_up_s) in enumerate(PORT_UP_S.items()):
         wanted = [case for case in cases if case.port_up == port_up]
         if not wanted:
             continue
         directory = setting.work_dir / f"stage-{number}"
-        with helios_stability.stage_of(RATE_SCALE, port_up_s, directory, narrator) as stage:
+        with helios_stability.stage_of(1 / scale.divisor, port_up_s, directory, narrator) as stage:
             runs += [
                 helios_stability.run(stage, case, length, setting.seed, narrator) for case in wanted
             ]
-    return Stability(tuple(runs))
+    return Stability(scale, tuple(runs))
 
 
 # --- what it comes to -------------------------------------------------------------------------
@@ -126,7 +130,7 @@ def _mbps(found: Sequence[Stability], case: Case) -> float | None:
 
 
 def _conclude(found: Sequence[Stability]) -> Findings:
-    rows: list[Row] = []
+    rows = [found[0].scale.row(_PAPER_MBPS, "circuits")]
     for transition in _WAYS:
         rows += _stability_rows(found, transition)
         rows += _stride_rows(found, transition)
@@ -364,7 +368,7 @@ EXPERIMENT: Final = Experiment(
     title="Flows that shift, on the data plane",
     source="Farrington et al., Helios, SIGCOMM 2010, sections 5.1 to 5.3 and 5.5, Fig. 8 to 11, 13",
     topology="configs/helios.yaml: four pods of four hosts, three optical switches and a packet "
-    f"link a pod; rates × {RATE_SCALE:g}, times as in the paper",
+    "link a pod; times as in the paper",
     workload="PStride, HStride and Random: 64 TCP flows, to new destinations every 0.5 to 16 s "
     "(short: PStride and HStride, 1 and 4 s)",
     policy=f"by-demand every {1e3 * helios_stability.LOOP_S:g} ms (Helios: {1e3 * LOOP_S:.0f} ms), "

@@ -8,13 +8,13 @@ import pytest
 from rich.console import Console
 
 from hydra.policy import Transition
-from mininet_scenarios import cthrough_fig5, demo, vm_migration
+from mininet_scenarios import cthrough_fig5, demo, slotted, vm_migration
 from mininet_scenarios.cthrough_fig5 import Fig5Plan
 from mininet_scenarios.experiments import abu_tair
-from mininet_scenarios.experiments import cthrough_fig5 as fig5
 from mininet_scenarios.experiments import cthrough_fig6 as fig6
 from mininet_scenarios.experiments import helios_stability as stability
 from mininet_scenarios.experiments.frame import Setting
+from mininet_scenarios.experiments.scaling import Rates
 from mininet_scenarios.helios_stability import Length
 from mininet_scenarios.leaf_spine import ELEPHANT, Case, Regime, Scale
 from mininet_scenarios.narrator import ConsoleNarrator
@@ -41,7 +41,7 @@ def test_elephants_take_the_direct_link_and_mice_do_not(tmp_path, narrator):
 
 def test_tcp_uses_a_circuit_while_it_is_there(tmp_path, narrator):
     plan = Fig5Plan(half_s=1.5, circuits=1, alone_s=1.5)
-    with demo.stage_of(demo.DEFAULT_CONFIG, fig5.RATE_SCALE, tmp_path / "stage", narrator) as stage:
+    with demo.stage_of(demo.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
         run = cthrough_fig5.run(stage, plan, Transition.HITLESS, narrator)
     assert [turn.up for turn in run.turns] == [True, False]
     assert run.dark_frames == 0
@@ -62,10 +62,19 @@ def test_machines_migrate_sooner_with_circuits_than_packets_alone_could(tmp_path
 
 def test_circuits_follow_flows_that_shift(tmp_path, narrator):
     case = stability.Case("PStride", 2.0, Transition.HITLESS, "EDC")
-    setting = Setting(False, 1, tmp_path)
+    setting = Setting(False, 1, tmp_path, Rates(2000))
     (run,) = stability.measure(setting, Length(1.0, 3), [case], narrator).runs
     assert run.changes >= 1
     assert run.dark_frames == 0
     assert min(run.series[4:]) > 0
     assert {"plan", "move", "probe"} <= run.loop_ms.keys()
     assert run.loop_ms["carrier"] > 300  # EDC takes 600 ms
+
+
+def test_slots_of_a_port_are_counted_by_day_and_night(tmp_path, narrator):
+    with demo.stage_of(demo.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
+        run = slotted.shared(stage, 1.0, length=slotted.Length(least_s=4, periods=1))
+    assert run.dark_frames == 0
+    assert 0.3 < run.duty_cycle < 1
+    assert 0.3 < run.formula < 1
+    assert run.mbps > 0

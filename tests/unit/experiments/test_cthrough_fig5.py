@@ -8,7 +8,10 @@ import pytest
 from hydra.policy import Transition
 from mininet_scenarios.cthrough_fig5 import BIN_S, Fig5Run, Turn, binned_mbps, turns
 from mininet_scenarios.experiments import cthrough_fig5, load
+from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.testbed.capture import Frame
+
+SCALE = Scale(50, 250.0)
 
 
 def frame(time_s, ip_bytes):
@@ -63,9 +66,9 @@ def test_the_share_is_of_what_there_was_between_the_changes():
 
 def test_rows_and_plot(tmp_path):
     published = fig5_run(Transition.AS_PUBLISHED, dark_frames=12)
-    good = cthrough_fig5.BothWays(published, fig5_run(Transition.HITLESS))
+    good = cthrough_fig5.BothWays(published, fig5_run(Transition.HITLESS), SCALE)
     late = fig5_run(Transition.HITLESS, reached_ms=None, dark_frames=1)
-    bad = cthrough_fig5.BothWays(published, late)
+    bad = cthrough_fig5.BothWays(published, late, SCALE)
     experiment = load("cthrough-fig5")
     assert [row.figure for row in experiment.conclude([good]).rows if row.met is False] == []
     assert [row.figure for row in experiment.conclude([bad]).rows if row.met is False] == [

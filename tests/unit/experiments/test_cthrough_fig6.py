@@ -28,10 +28,10 @@ def test_machines_are_dealt_out_evenly_and_made_in_the_paper_s_time():
     assert max(made_s) == pytest.approx(52 / 8, rel=1e-3)
 
 
-def migrations(cases, seconds, scale=cthrough_fig6.FULL):
+def migrations(cases, seconds, part=1.0):
     """What a case takes is ``seconds(case)``."""
     return cthrough_fig6.Migrations(
-        scale,
+        Scale(0.02, part),
         tuple(
             Migration(
                 electrical_mbps=case.electrical_mbps,
@@ -74,7 +74,7 @@ def test_buffers_that_do_not_help_are_told():
 
 
 def test_the_short_form_makes_do_with_what_was_run(tmp_path):
-    found = [migrations(cthrough_fig6.short_cases(), like_the_paper, cthrough_fig6.SHORT)]
+    found = [migrations(cthrough_fig6.short_cases(), like_the_paper, 1 / 8)]
     experiment = load("cthrough-fig6")
     rows = experiment.conclude(found).rows
     assert [row.figure for row in rows if row.met is False] == []

@@ -6,6 +6,7 @@ import pytest
 from hydra.policy import Transition
 from mininet_scenarios import helios_stability as scenario
 from mininet_scenarios.experiments import helios_stability, load
+from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.helios_stability import HOSTS, PODS, Case, Length, Run
 from mininet_scenarios.workloads.shifting import Sample
 
@@ -63,6 +64,7 @@ def test_the_loop_is_split_by_the_controller_s_metrics():
 
 def stability(cases, mbps):
     return helios_stability.Stability(
+        Scale(1600, 250.0),
         tuple(
             Run(
                 pattern=case.pattern,
@@ -76,7 +78,7 @@ def stability(cases, mbps):
                 loop_ms={} if case.transition is None else {"plan": 10.0, "move": 40.0},
             )
             for case in cases
-        )
+        ),
     )
 
 
