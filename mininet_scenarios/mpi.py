@@ -27,6 +27,9 @@ START_S: Final = 3.0
 """Roughly what it takes until ranks have met, apart from what each adds."""
 START_S_EACH: Final = 0.3
 
+_AT_ONCE: Final = 3
+"""Others that a rank of ``alltoall`` sends to at a time. With everybody at once, a queue that is
+many connections long loses so much that they wait for TCP's timeouts."""
 _WINDOW_BYTES_AT_10G: Final = 16e6
 _LEAST_WINDOW_BYTES: Final = 8192
 
@@ -42,7 +45,8 @@ class Kernel:
     """What all ranks do together."""
 
     name: str
-    """``fft``: a cube of complex numbers, transformed there and back; ``alltoall``."""
+    """``fft``: a cube of complex numbers, transformed there and back; ``alltoall``: from each to
+    each, several at a time."""
     size: int
     """The side of the cube, a multiple of the number of ranks; or bytes from each to each."""
     rounds: int
@@ -245,8 +249,12 @@ def _launcher(stage: Stage, job: Job, kernel: Kernel, places: Path) -> list[str]
         "btl": "tcp,self",
         "mpi_yield_when_idle": "1",
     }
-    if kernel.name == "alltoall":  # to all at once; large messages would go to one after the other
-        parameters |= {"coll_tuned_use_dynamic_rules": "1", "coll_tuned_alltoall_algorithm": "1"}
+    if kernel.name == "alltoall":  # by itself it sends large messages to one after the other
+        parameters |= {
+            "coll_tuned_use_dynamic_rules": "1",
+            "coll_tuned_alltoall_algorithm": "linear_sync",
+            "coll_tuned_alltoall_algorithm_max_requests": str(_AT_ONCE),
+        }
     return [
         *(_LAUNCHER, "--allow-run-as-root", "--bind-to", "none"),
         "--leave-session-attached",  # a daemon would outlive the first process of its namespaces
