@@ -134,6 +134,7 @@ class Network:
         """By vswitch: (until when, a table by which it still forwards some packets)."""
         self.late: list[tuple[float, Callable[[], None]]] = []
         """Changes that nobody waits for any more: (when, what)."""
+        self.happened_late = 0
         self.unreliable: set[PlaneId | str] = set()
         """Planes and racks (by name) that have confirmed what they did not do, or do it late."""
         self._counters = dict.fromkeys((port.id for port in fabric.ports), 0)
@@ -284,6 +285,7 @@ class Network:
         self.late = [entry for entry in self.late if entry[0] > self.now_s]
         for change in due:
             change()
+        self.happened_late += len(due)
 
     def _postpone(self, device: PlaneId | str, changes: Sequence[Callable[[], None]]) -> None:
         """Of a write that got no reply: what has not happened happens later, or never."""
