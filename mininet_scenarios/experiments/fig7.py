@@ -114,7 +114,7 @@ class Form:
     @property
     def expected_s(self) -> float:
         return sum(
-            3 * demo.BUILD_S + 4 * _SETUP_S + 3.0 * len(self.kernels) * self.job_s(scenario)
+            3 * demo.BUILD_S + 4 * _SETUP_S + 4.0 * len(self.kernels) * self.job_s(scenario)
             for scenario in self.scenarios
         )
 
