@@ -41,6 +41,14 @@ def test_networks_are_usable_and_keep_the_paper_s_ratios(scenario, network, tmp_
         )
 
 
+def test_ranks_fill_racks_or_are_dealt_out_to_them(tmp_path):
+    fabric = fabric_of(fig7.hybrid, fig7.SCENARIOS[1], 2, tmp_path)
+    filled = ["h11", "h12", "h21", "h22", "h31", "h32", "h41", "h42"]
+    assert fig7.placement(fabric, fig7.FFT) == filled
+    dealt = ["h11", "h21", "h31", "h41", "h12", "h22", "h32", "h42"]
+    assert fig7.placement(fabric, fig7.ALLTOALL) == dealt
+
+
 def circuits_of(network, scenario, tmp_path, policy, wanted):
     fabric = FabricArrays.of(fabric_of(network, scenario, 2, tmp_path))
     demand = np.full((4, 4), wanted * 10.0)
