@@ -42,6 +42,7 @@ _BEST: Final = 1.35
 """Largest speed-up in Fig. 7."""
 _SERVER_FLOPS: Final = 10e9
 """Assumed of a server of 12 cores of 2013 in a transform that does not fit into its caches."""
+_MAX_HOPS: Final = 3
 _SETUP_S: Final = 8.0
 _ROUNDS: Final = 2
 """Of each kernel at least."""
@@ -71,6 +72,8 @@ class Scenario:
     """One in so many of a rack's servers."""
     wanted: float
     """Of a circuit, asked for each pair of racks."""
+    max_hops: int
+    """1 where circuits join all racks: a way over a relay would slow others' flows down."""
     spanning: tuple[tuple[str, ...], ...]
     """Racks whose ports a spanning tree leaves open, plane by plane."""
 
@@ -87,9 +90,9 @@ class Scenario:
 
 SCENARIOS: Final = (
     # K = 20 planes: 5 of them are a quarter. A root reaches the others over one circuit each.
-    Scenario("scenario 1", 5, 4, 8, 4, 5 / 3, (("r1", "r2"), ("r1", "r3"), ("r1", "r4"))),
+    Scenario("scenario 1", 5, 4, 8, 4, 5 / 3, 1, (("r1", "r2"), ("r1", "r3"), ("r1", "r4"))),
     # K = 6 planes: 2 of them are a third, and make a ring, of which one link is blocked.
-    Scenario("scenario 2", 2, 25, 10, 3, 0.4, (_RACK_NAMES, ("r1", "r4"))),
+    Scenario("scenario 2", 2, 25, 10, 3, 0.4, 3, (_RACK_NAMES, ("r1", "r4"))),
 )
 
 
@@ -248,7 +251,7 @@ def _circuits(
 
     Raises ScenarioError where one is left to the electrical network.
     """
-    with stage.controller({"mode": "on-request", "max_hops": 3, **policy}) as controller:
+    with stage.controller({"mode": "on-request", **policy}) as controller:
         controller.reconfigure([PairDemand(a, b, wanted_mbps) for a, b in _PAIRS])
         missing = [f"{a} - {b}" for a, b in _PAIRS if not controller.path_between(a, b).planes]
         if missing:
@@ -299,7 +302,9 @@ class _Runner:
             yield from self._on_circuits(stage, SPANNING_TREE, SPANNING_WANTED)
         with self._stage(hybrid, HITLESS) as stage:
             for network in (AS_PUBLISHED, HITLESS):
-                yield from self._on_circuits(stage, network, self.scenario.wanted)
+                yield from self._on_circuits(
+                    stage, network, self.scenario.wanted, self.scenario.max_hops
+                )
 
     @contextmanager
     def _stage(
@@ -310,9 +315,12 @@ class _Runner:
         with demo.stage_with(config, work_dir, self.narrator, _QUEUE_FRAMES) as stage:
             yield stage
 
-    def _on_circuits(self, stage: Stage, network: str, wanted: float) -> Iterator[Outcome]:
+    def _on_circuits(
+        self, stage: Stage, network: str, wanted: float, max_hops: int = _MAX_HOPS
+    ) -> Iterator[Outcome]:
         wanted_mbps = wanted * self.scale.mbps(_LINK_MBPS)
-        with _circuits(stage, POLICIES[network], wanted_mbps) as controller:
+        policy = {**POLICIES[network], "max_hops": max_hops}
+        with _circuits(stage, policy, wanted_mbps) as controller:
             circuits = controller.circuits_per_plane().total()
             yield from self._kernels(stage, network, circuits)
 

@@ -49,11 +49,11 @@ def test_ranks_fill_racks_or_are_dealt_out_to_them(tmp_path):
     assert fig7.placement(fabric, fig7.ALLTOALL) == dealt
 
 
-def circuits_of(network, scenario, tmp_path, policy, wanted):
+def circuits_of(network, scenario, tmp_path, policy, wanted, max_hops=3):
     fabric = FabricArrays.of(fabric_of(network, scenario, 2, tmp_path))
     demand = np.full((4, 4), wanted * 10.0)
     np.fill_diagonal(demand, 0)
-    budget = Budget(3, paths_per_pair=policy["paths_per_pair"])
+    budget = Budget(max_hops, paths_per_pair=policy["paths_per_pair"])
     plan = algorithm(policy["algorithm"])(fabric, demand, Topology(), Reserved(), budget)
     joined = {frozenset((path.src, path.dst)) for path in plan.topology.paths}
     assert joined == {frozenset(pair) for pair in combinations(range(4), 2)}
@@ -64,7 +64,8 @@ def circuits_of(network, scenario, tmp_path, policy, wanted):
 def test_all_racks_are_joined_with_loops_and_without(scenario, loops, tmp_path):
     for name in (fig7.AS_PUBLISHED, fig7.HITLESS):
         policy = fig7.POLICIES[name]
-        assert circuits_of(fig7.hybrid, scenario, tmp_path, policy, scenario.wanted) == loops
+        asked = (policy, scenario.wanted, scenario.max_hops)
+        assert circuits_of(fig7.hybrid, scenario, tmp_path, *asked) == loops
     tree = fig7.POLICIES[fig7.SPANNING_TREE]
     assert circuits_of(fig7.spanning_tree, scenario, tmp_path, tree, fig7.SPANNING_WANTED) == 3
 
