@@ -41,7 +41,7 @@ declare -A NEEDS=(
   [/etc/ssl/certs/ca-certificates.crt]=ca-certificates
   [/usr/bin/systemd-analyze]=systemd
   [/usr/bin/mpirun.openmpi]=openmpi-bin
-  [/usr/bin/mpicc.openmpi]=libopenmpi-dev
+  ["/usr/lib/$(uname -m)-linux-gnu/openmpi/include/mpi.h"]=libopenmpi-dev
   [/usr/include/fftw3.h]=libfftw3-dev
   [/usr/include/fftw3-mpi.h]=libfftw3-mpi-dev
 )
