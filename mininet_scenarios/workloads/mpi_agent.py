@@ -19,7 +19,6 @@ from typing import Final
 
 from mininet_scenarios.workloads.reports import WorkloadError
 
-_PRIVATE_SHM: Final = "/dev/shm"  # noqa: S108  # mounted anew for each rank
 _SETTLE: Final = (
     'hostname "$1" && mount -t tmpfs hydra-rank /dev/shm && exec sh -c "$2"'  # as ssh runs words
 )
@@ -54,7 +53,7 @@ def in_own_namespaces(name: str, command: str) -> list[str]:
     """
     own = ["unshare", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child"]
     # What MPI keeps in files goes where nobody else can see it, and goes with the namespace.
-    return [*own, "env", f"TMPDIR={_PRIVATE_SHM}", "sh", "-c", _SETTLE, "sh", name, command]
+    return [*own, "env", "TMPDIR=/dev/shm", "sh", "-c", _SETTLE, "sh", name, command]
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -71,14 +71,6 @@ class Done:
     """``CLOCK_MONOTONIC``, before the connection was made."""
     finished_s: float
 
-    @property
-    def seconds(self) -> float:
-        return self.finished_s - self.started_s
-
-    @property
-    def mbps(self) -> float:
-        return self.size_bytes * 8 / 1e6 / self.seconds
-
 
 def transfer(order: Order, congestion: str | None) -> Done:
     """Send, and wait for the receipt. Raises WorkloadError where it is not for all bytes."""

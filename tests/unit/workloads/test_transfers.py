@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mininet_scenarios.transfers import Transferred
 from mininet_scenarios.workloads.mesh import Endpoint
 from mininet_scenarios.workloads.reports import WorkloadError, read_report
 from mininet_scenarios.workloads.transfers import Counting, Done, Order, Receiver, transfer
@@ -43,7 +44,8 @@ def test_every_byte_is_receipted(tmp_path: Path) -> None:
 
 
 def test_rates_are_of_what_arrived_from_first_to_last() -> None:
-    assert Done(1_000_000, 2.0, 6.0).mbps == pytest.approx(2.0)
+    one = Transferred("h11", "h21", 1_000_000, "elephant", 2.0, 6.0)
+    assert one.mbps == pytest.approx(2.0)
 
 
 def test_a_transfer_that_is_cut_off_fails() -> None:
@@ -73,7 +75,8 @@ def test_data_that_is_made_slowly_comes_slowly() -> None:
         thread.start()
         try:
             order = Order(Endpoint("127.0.0.1", server.server_address[1]), 100_000, 4.0)
-            assert transfer(order, None).seconds >= 0.2
+            done = transfer(order, None)
+            assert done.finished_s - done.started_s >= 0.2
         finally:
             server.shutdown()
             thread.join(10)
