@@ -28,6 +28,7 @@ from apps.openflow import (
     ROLE_NO_CHANGE,
     SwitchPorts,
     encode_changes,
+    encode_open_bundle,
     encode_packet_out,
     encode_port_stats_request,
     encode_role_request,
@@ -39,9 +40,12 @@ from apps.openflow_statistics import (
 )
 from apps.rule_tables import RuleTable, decode_rules
 from drivers.codecs.openflow import (
+    BUNDLE_COMMIT,
+    BUNDLE_DISCARD,
     MAX_MULTIPART_BYTES,
     TABLE_ALL,
     encode_barrier,
+    encode_bundle_control,
     encode_flow_stats_request,
 )
 from hydra.frames import parse_probe
@@ -51,9 +55,19 @@ from hydra.substrate import substrate_of
 
 _FIRST_XID = 0x4000_0000
 _XIDS = 0x4000_0000
-_BUNDLE = 1
-"""A connection has one bundle at a time, sent from open to commit in one piece: all may have the
-same id, and are encoded by what was compiled for it."""
+_BUNDLE, _STAGED_BUNDLE = 1, 2
+"""A connection has one bundle at a time that is sent from open to commit in one piece, and one that
+waits: all of a kind may have the same id, and are encoded by what was compiled for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """A bundle that waits for its commit."""
+
+    changes: Sequence[RuleChange]
+    ports: SwitchPorts
+    xid: int
+    future: Future[bytes]
 
 
 @dataclass(slots=True)
@@ -61,6 +75,7 @@ class _Switch:
     connection: Connection
     ports: SwitchPorts
     names: dict[str, PortInfo]
+    staged: _Staged | None = None
 
 
 @dataclass(slots=True)
@@ -71,6 +86,14 @@ class _Pending:
     future: Future[bytes]
     body: bytearray = field(default_factory=bytearray)
     error: str | None = None
+
+
+class _Asked(NamedTuple):
+    xid: int
+    future: Future[bytes]
+
+
+_Encode = Callable[[DatapathId, SwitchPorts, int], bytes]
 
 
 class Question(NamedTuple):
@@ -258,19 +281,72 @@ class Fleet:
     ) -> dict[DatapathId, str | None]:
         """Change tables on many switches at once, one atomic bundle each.
 
-        Returns, per switch, None once an error-free barrier confirmed the change, else what
-        stood in the way.
+        Of what was staged (:meth:`stage`), only the commit is sent. Returns, per switch, None once
+        an error-free barrier confirmed the change, else what stood in the way.
         """
 
         def encode(datapath: DatapathId, ports: SwitchPorts, xid: int) -> bytes:
             bundle = encode_changes(changes[datapath], ports, xid, _BUNDLE)
             return bundle + encode_barrier(xid)
 
-        results = self._request(changes, encode, timeout_s)
+        committed = self._commit_staged(changes)
+        others = [datapath for datapath in changes if datapath not in committed]
+        results = self._answers({**committed, **self._ask(others, encode)}, timeout_s)
+        # A bundle that was refused has changed nothing. It may have waited too long.
+        refused = [datapath for datapath, asked in committed.items() if _was_refused(asked)]
+        results |= self._answers(self._ask(refused, encode), timeout_s)
         return {
             datapath: None if isinstance(result, bytes) else result
             for datapath, result in results.items()
         }
+
+    def stage(self, changes: Mapping[DatapathId, Sequence[RuleChange]]) -> None:
+        """Send what :meth:`apply` is to change when it is given the same sequences.
+
+        Tables stay as they are. Returns at once; what is staged already is thrown away.
+        """
+        for datapath, some in changes.items():
+            with self._lock:
+                switch = self._switches.get(datapath)
+            if switch is None:
+                continue
+            self._discard_staged(switch)
+            staged = _Staged(some, switch.ports, self._next_xid(), Future())
+            bundle = encode_open_bundle(some, staged.ports, staged.xid, _STAGED_BUNDLE)
+            with self._lock:
+                if self._switches.get(datapath) is not switch:
+                    continue
+                switch.staged = staged
+                self._pending[staged.xid] = _Pending(datapath, staged.future)
+            self._send(switch.connection, bundle)
+
+    def _discard_staged(self, switch: _Switch) -> None:
+        staged, switch.staged = switch.staged, None
+        if staged is not None:
+            with self._lock:
+                self._pending.pop(staged.xid, None)
+            discard = encode_bundle_control(_STAGED_BUNDLE, BUNDLE_DISCARD, self._next_xid())
+            self._send(switch.connection, discard)
+
+    def _commit_staged(
+        self, changes: Mapping[DatapathId, Sequence[RuleChange]]
+    ) -> dict[DatapathId, _Asked]:
+        """Commit those of these changes that were staged."""
+        committed: dict[DatapathId, _Asked] = {}
+        for datapath, some in changes.items():
+            with self._lock:
+                switch = self._switches.get(datapath)
+                staged = None if switch is None else switch.staged
+                if switch is None or staged is None or staged.changes is not some:
+                    continue
+                if staged.ports != switch.ports:
+                    continue  # its rules name ports by numbers that are others by now
+                switch.staged = None
+            xid = staged.xid
+            commit = encode_bundle_control(_STAGED_BUNDLE, BUNDLE_COMMIT, xid)
+            self._send(switch.connection, commit + encode_barrier(xid))
+            committed[datapath] = _Asked(xid, staged.future)
+        return committed
 
     def change_meters(
         self, changes: Mapping[DatapathId, Sequence[MeterChange]], timeout_s: float
@@ -525,40 +601,55 @@ class Fleet:
         self._post(lambda: connection.send(message))
 
     def _request(
-        self,
-        datapaths: Iterable[DatapathId],
-        encode: Callable[[DatapathId, SwitchPorts, int], bytes],
-        timeout_s: float,
+        self, datapaths: Iterable[DatapathId], encode: _Encode, timeout_s: float
     ) -> dict[DatapathId, bytes | str]:
         """Ask all switches at once; a reply body each, or what stood in the way."""
-        results: dict[DatapathId, bytes | str] = {}
-        waiting: dict[Future[bytes], tuple[DatapathId, int]] = {}
+        return self._answers(self._ask(datapaths, encode), timeout_s)
+
+    def _ask(
+        self, datapaths: Iterable[DatapathId], encode: _Encode
+    ) -> dict[DatapathId, _Asked | str]:
+        """Send each switch a request; or say what stands in the way."""
+        asked: dict[DatapathId, _Asked | str] = {}
         for datapath in datapaths:
             with self._lock:
                 switch = self._switches.get(datapath)
             if switch is None:
-                results[datapath] = "not connected"
+                asked[datapath] = "not connected"
                 continue
             xid = self._next_xid()
             message = encode(datapath, switch.ports, xid)
             future: Future[bytes] = Future()
             with self._lock:
                 if self._switches.get(datapath) is not switch:
-                    results[datapath] = "disconnected"
+                    asked[datapath] = "disconnected"
                     continue
                 self._pending[xid] = _Pending(datapath, future)
-            waiting[future] = (datapath, xid)
+            asked[datapath] = _Asked(xid, future)
             self._send(switch.connection, message)
-        done, late = wait(waiting, timeout_s)
-        for future in done:
-            error = future.exception()
-            results[waiting[future][0]] = future.result() if error is None else str(error)
-        for future in late:
-            datapath, xid = waiting[future]
-            with self._lock:
-                self._pending.pop(xid, None)
-            results[datapath] = f"no answer within {timeout_s:g} s: outcome unknown"
+        return asked
+
+    def _answers(
+        self, asked: Mapping[DatapathId, _Asked | str], timeout_s: float
+    ) -> dict[DatapathId, bytes | str]:
+        """Wait for what switches answer; those that do not in time, never will."""
+        wait([one.future for one in asked.values() if isinstance(one, _Asked)], timeout_s)
+        results: dict[DatapathId, bytes | str] = {}
+        for datapath, one in asked.items():
+            if isinstance(one, str):
+                results[datapath] = one
+            elif one.future.done():
+                error = one.future.exception()
+                results[datapath] = one.future.result() if error is None else str(error)
+            else:
+                with self._lock:
+                    self._pending.pop(one.xid, None)
+                results[datapath] = f"no answer within {timeout_s:g} s: outcome unknown"
         return results
+
+
+def _was_refused(asked: _Asked) -> bool:
+    return asked.future.done() and isinstance(asked.future.exception(), SwitchRefusedError)
 
 
 def _fail(lost: Iterable[_Pending]) -> None:

@@ -390,6 +390,23 @@ def encode_changes(
     With ``bundle_id`` they are one atomic, ordered bundle: where there is no room for one, none is
     taken. (A message that it can't even decode, Open vSwitch answers with an error and leaves out.)
     """
+    if bundle_id is None:
+        return b"".join(_flow_mods_of(changes, ports, xid, None))
+    commit = encode_bundle_control(bundle_id, BUNDLE_COMMIT, xid)
+    return encode_open_bundle(changes, ports, xid, bundle_id) + commit
+
+
+def encode_open_bundle(
+    changes: Iterable[RuleChange], ports: SwitchPorts, xid: int, bundle_id: int
+) -> bytes:
+    """The same as a bundle that waits for its commit: no table changes until then."""
+    opening = encode_bundle_control(bundle_id, BUNDLE_OPEN, xid)
+    return b"".join((opening, *_flow_mods_of(changes, ports, xid, bundle_id)))
+
+
+def _flow_mods_of(
+    changes: Iterable[RuleChange], ports: SwitchPorts, xid: int, bundle_id: int | None
+) -> list[bytes]:
     parts: list[bytes] = []
     for change, alike in groupby(changes, type):
         if change is RemoveByCookie:
@@ -403,10 +420,7 @@ def encode_changes(
         else:
             rules = map(_whatever_cookie, map(_RULE, alike))
             parts += _flow_mods(rules, ports, FLOW_DELETE_STRICT, xid, bundle_id)
-    if bundle_id is not None:
-        parts.insert(0, encode_bundle_control(bundle_id, BUNDLE_OPEN, xid))
-        parts.append(encode_bundle_control(bundle_id, BUNDLE_COMMIT, xid))
-    return b"".join(parts)
+    return parts
 
 
 def encode_role_request(role: int, generation: int, xid: int) -> bytes:

@@ -29,6 +29,7 @@ from hydra.commands import (
     ReadPortPackets,
     Record,
     SetVlans,
+    StageRules,
     Status,
 )
 from hydra.errors import AwaitsPeople, DeviceError, OutcomeUnknown
@@ -68,6 +69,7 @@ class Runner:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="device")
         self._handlers: dict[type[Command], Callable[[Any], Any]] = {
             ApplyRules: self._apply_rules,
+            StageRules: self._stage_rules,
             ReadPortPackets: self._port_packets,
             SetVlans: self._set_vlans,
             MoveMirrors: self._move_mirrors,
@@ -145,6 +147,9 @@ class Runner:
 
     def _apply_rules(self, command: ApplyRules) -> dict[DatapathId, str | None]:
         return self._fleet.apply(command.changes, self._policy.timeouts.vswitch_s)
+
+    def _stage_rules(self, command: StageRules) -> None:
+        self._fleet.stage(command.changes)
 
     def _set_vlans(self, command: SetVlans) -> None:
         self._devices.set_vlans(command.rack, command.ports)

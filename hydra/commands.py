@@ -36,6 +36,15 @@ class ApplyRules:
 
 
 @dataclass(frozen=True, slots=True)
+class StageRules:
+    """Send switches what a later :class:`ApplyRules` with the same tuples is to change, so that it
+    only has to say so; nothing changes, and nothing is lost where a switch does not take it.
+    """
+
+    changes: Mapping[DatapathId, tuple[RuleChange, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class ReadPortPackets:
     """Fresh OpenFlow counters of ToR ports; value: {port: frames in + out}, None if unreadable."""
 
@@ -103,6 +112,7 @@ class Record:
 
 Command = (
     ApplyRules
+    | StageRules
     | ReadPortPackets
     | SetVlans
     | MoveMirrors

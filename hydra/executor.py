@@ -32,6 +32,7 @@ from hydra.commands import (
     ReadPortPackets,
     Record,
     SetVlans,
+    StageRules,
     Status,
 )
 from hydra.journal_format import FINISHED, INTENDED, state_record
@@ -110,6 +111,14 @@ class Conditions:
     """Servers from whom their ToR takes nothing for circuits."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Push:
+    """The rules that a plan gives each switch that was there at its start."""
+
+    plan: Plan
+    changes: Mapping[DatapathId, tuple[RuleChange, ...]]
+
+
 @dataclass(slots=True)
 class Execution:
     """The progress and, at the end, the result of carrying out one plan."""
@@ -145,6 +154,7 @@ class Execution:
     """Switches that missed a push: they stay diverted until they are synchronised."""
     closed: set[str] = field(default_factory=set)
     """Servers of silent vswitches that were closed out, so that circuits could move."""
+    _push: _Push | None = None
 
     def __post_init__(self) -> None:
         self.wanted = self.plan.target
@@ -164,6 +174,7 @@ class Execution:
             "target": state_record(self.fabric, self.plan.target),
         }
         yield Batch("intent", (Record(INTENDED, intent),))
+        self._rules_to_push()  # before anything waits for them
         if self._hitless:
             self._enter(ReconfigurationState.DIVERTING)
             yield from self._divert()
@@ -302,20 +313,24 @@ class Execution:
     def _drain(self) -> Steps:
         """Wait until the counters at both ends of what diverted pairs leave stand still.
 
+        Meanwhile the switches are sent the rules that they are to be given after it.
+
         OpenFlow port counters lag by at most 12 ms in Open vSwitch, so three equal reads a few
         milliseconds apart show an empty circuit. A circuit that stays is waited for, too: its ports
         leave the VLAN of frames that may be under way.
         """
         left, hidden = self._circuits_left()
         still = dict.fromkeys(sorted(left), 0)
+        stage: tuple[Command, ...] = (StageRules(self._rules_to_push()),)
         if hidden and not still:
-            yield Batch("drain", (Pause(self.policy.drain.bound_ms / 1000),))
+            yield Batch("drain", (Pause(self.policy.drain.bound_ms / 1000), *stage))
         last: dict[Circuit, int | None] = {}
         started: float | None = None
         first: Outcome | None = None
         while still:
             commands = self._drain_reads(still)
-            outcomes = yield Batch("drain", commands)
+            outcomes = (yield Batch("drain", (*commands, *stage)))[: len(commands)]
+            stage = ()
             first = first or outcomes[0]
             now = max(outcome.finished_s for outcome in outcomes)
             started = outcomes[0].started_s if started is None else started
@@ -402,10 +417,11 @@ class Execution:
         yield from self._disconnect_first()
         retags = [SetVlans(rack, ports) for rack, ports in sorted(self.plan.retag.items())]
         mirrors = [MoveMirrors(plane, move) for plane, move in sorted(self.plan.mirrors.items())]
-        push = ApplyRules(self._push_changes())
+        push = ApplyRules(self._rules_to_push())
         self.rules_pushed = sum(len(changes) for changes in push.changes.values())
         self.ports_retagged = self.plan.retagged_ports
-        commands: tuple[Command, ...] = (*retags, push, *mirrors)
+        # In the order of how soon each has sent what its device takes its time for.
+        commands: tuple[Command, ...] = (*mirrors, push, *retags)
         outcomes = yield Batch("move", commands)
         for command, outcome in zip(commands, outcomes, strict=True):
             if isinstance(command, SetVlans):
@@ -495,15 +511,21 @@ class Execution:
     def _device_step(self, name: str, device: str, outcome: Outcome) -> None:
         self.steps.append(Step(name, device, outcome.started_s, outcome.finished_s, outcome.error))
 
-    def _push_changes(self) -> dict[DatapathId, tuple[RuleChange, ...]]:
-        """Circuit rules of the affected pairs, for every switch that confirmed its divert; and
-        those of their relays.
+    def _rules_to_push(self) -> Mapping[DatapathId, tuple[RuleChange, ...]]:
+        """Circuit rules of the affected pairs, and those of their relays, for every switch that
+        has confirmed so far. Of one plan, always the same tuples.
         """
+        if self._push is None or self._push.plan is not self.plan:
+            self._push = _Push(self.plan, self._rules_of_plan())
+        taking = self._taking
+        return {dp: mine for dp, mine in self._push.changes.items() if dp in taking}
+
+    def _rules_of_plan(self) -> dict[DatapathId, tuple[RuleChange, ...]]:
         relays = joining(self._substrate, self.plan)
-        changes = {dp: relays[dp] for dp in relays if dp in self._taking}
+        changes = {dp: relays[dp] for dp in relays if dp in self.conditions.connected}
         steer = Resteering.between(self._substrate, self.plan.current, self.plan.target)
         for switch, racks in self._steering(self.plan.affected).items():
-            if switch not in self._diverted:
+            if switch.datapath not in self.conditions.connected:
                 continue
             mine = changes.setdefault(switch.datapath, [])
             for rack in sorted(racks):

@@ -52,6 +52,7 @@ _ONF_EXPERIMENTER: Final = 0x4F4E4600
 _BUNDLE_CONTROL, _BUNDLE_ADD = 2300, 2301
 BUNDLE_OPEN: Final = 0
 BUNDLE_COMMIT: Final = 4
+BUNDLE_DISCARD: Final = 6
 _BUNDLE_ATOMIC_ORDERED: Final = 0b11
 
 _OXM_IN_PORT: Final = 0x80000004
@@ -142,7 +143,7 @@ def describe_error(body: bytes) -> str:
 
 
 def encode_bundle_control(bundle_id: int, kind: int, xid: int) -> bytes:
-    """Open or commit an atomic, ordered bundle."""
+    """Open, commit or discard an atomic, ordered bundle."""
     return encode(TYPE_EXPERIMENTER, xid, _bundle_head(_BUNDLE_CONTROL, bundle_id, kind))
 
 

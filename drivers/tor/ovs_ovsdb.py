@@ -56,8 +56,9 @@ _COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "Port": ("name", "interfaces", "vlan_mode", "tag", "trunks"),
     "Interface": ("name", "link_state", "statistics"),
 }
-_NOT_REPLICATED: Final[Mapping[str, tuple[str, ...]]] = {"Interface": ("statistics",)}
-"""Fetched when asked for: replicated, they would fill an idle session every five seconds."""
+_NOT_REPLICATED: Final[Mapping[str, tuple[str, ...]]] = {"Interface": ("link_state", "statistics")}
+"""Fetched when asked for: replicated, statistics would fill an idle session every five seconds, and
+every change of carrier in the whole database would have to be read in the middle of a retagging."""
 _NO_VLAN: Final = 4095
 """Reserved by IEEE 802.1Q: no frame ever carries it."""
 
@@ -226,10 +227,10 @@ class OvsTor:
     @exclusive
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
         """Whether each port has carrier; a bond has it when any member has."""
-        self._synchronise(self._deadline())
+        rows = self._fetched(ports, "link_state")
         return {
             name: any(interface.link_state == ["up"] for interface in row.interfaces)
-            for name, row in self._rows(ports).items()
+            for name, row in rows.items()
         }
 
     @exclusive
@@ -239,23 +240,7 @@ class OvsTor:
         That is its shortest interval (``other_config:stats-update-interval``). Counters that have
         to be fresh, as for draining, come over OpenFlow.
         """
-        deadline = self._deadline()
-        self._synchronise(deadline)
-        rows = self._rows(ports)
-        txn = _Txn(self._idl)
-        for row in rows.values():
-            for interface in row.interfaces:
-                interface.fetch("statistics")
-        try:
-            status = self._finish(txn, deadline)
-        except _SessionLostError as error:
-            self.close()
-            raise DeviceUnavailable(
-                self._name, f"no OVSDB session with {self._address}: {error}"
-            ) from error
-        if status not in (_Txn.SUCCESS, _Txn.UNCHANGED):
-            raise DeviceError(self._name, f"the database does not tell counters: {status}")
-        return {name: _counters(row) for name, row in rows.items()}
+        return {name: _counters(row) for name, row in self._fetched(ports, "statistics").items()}
 
     @exclusive
     def flush(self) -> None:
@@ -305,6 +290,26 @@ class OvsTor:
         if missing:
             raise DeviceError(self._name, f"bridge {self._bridge} has no port {', '.join(missing)}")
         return {port: found[port] for port in ports}
+
+    def _fetched(self, ports: Collection[str], column: str) -> dict[str, _PortRow]:
+        """These ports, with a column of their interfaces that is not replicated."""
+        deadline = self._deadline()
+        self._synchronise(deadline)
+        rows = self._rows(ports)
+        txn = _Txn(self._idl)
+        for row in rows.values():
+            for interface in row.interfaces:
+                interface.fetch(column)
+        try:
+            status = self._finish(txn, deadline)
+        except _SessionLostError as error:
+            self.close()
+            raise DeviceUnavailable(
+                self._name, f"no OVSDB session with {self._address}: {error}"
+            ) from error
+        if status not in (_Txn.SUCCESS, _Txn.UNCHANGED):
+            raise DeviceError(self._name, f"the database does not tell {column}: {status}")
+        return rows
 
     # --- the session ----------------------------------------------------------------------------
 

@@ -22,6 +22,8 @@ from typing import Any, Final
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
+from mininet_scenarios.emulators.rtnetlink import KernelRequests, RequestRefused, request
+
 _SYS: Final = Path("/sys/class/net")
 _CLSACT_HANDLE: Final = 0xFFFF0000
 _CLSACT_EGRESS: Final = 0xFFFFFFF3
@@ -56,6 +58,12 @@ class FibreLinks:
         self._ocs_index = {e: _index(p.ocs_interface) for e, p in self._pairs.items()}
         self._tor_index = {e: _index(p.tor_interface) for e, p in self._pairs.items()}
         self._netlink: Any = None
+        self._requests = KernelRequests()
+        self._turn = {
+            (port, state): _turning(index, state)
+            for port, index in self._ocs_index.items()
+            for state in ("up", "down")
+        }
         self._dark_drops_before = dict.fromkeys(self._pairs, 0)
         self._drops_when_darkened: dict[int, int] = {}
         self._thrown_away_at_start: dict[int, int] = {}
@@ -83,6 +91,7 @@ class FibreLinks:
             except NetlinkError:
                 continue  # the interface has gone first
         self._netlink.close()
+        self._requests.close()
 
     def darken(self, egress: Collection[int]) -> None:
         """Take the light off these ports; those that are dark stay so."""
@@ -159,8 +168,10 @@ class FibreLinks:
         )
 
     def _set_state(self, egress: Iterable[int], state: str) -> None:
-        for port in egress:
-            self._netlink.link("set", index=self._ocs_index[port], state=state)
+        try:
+            self._requests.make([self._turn[port, state] for port in egress])
+        except RequestRefused as error:
+            raise LinkError(f"light can't be turned {state} at the OCS's ports: {error}") from error
 
     def _await_carrier(self, egress: Iterable[int]) -> None:
         waiting = {self._pairs[port].tor_interface for port in egress}
@@ -202,6 +213,10 @@ def _index(interface: str) -> int:
         return socket.if_nametoindex(interface)
     except OSError as error:
         raise LinkError(f"there is no interface {interface}: {error.strerror}") from error
+
+
+def _turning(index: int, state: str) -> bytes:
+    return request(lambda batch: batch.link("set", index=index, state=state))
 
 
 def _silence(interface: str) -> None:

@@ -1,4 +1,4 @@
-"""What an emulated optical switch moves: nothing but memory, or an Open vSwitch bridge."""
+"""What an emulated optical switch moves: nothing but memory, or the machine's interfaces."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mininet_scenarios.emulators.cross_connect_bridge import BridgeError, CrossConnectBridge
 from mininet_scenarios.emulators.fibre_links import FibreLinks, FibrePair
+from mininet_scenarios.emulators.redirections import Redirections
 
 CrossConnects = Mapping[int, int]
 """Egress port by ingress port."""
@@ -37,8 +37,7 @@ class MirrorCounters:
     ports: tuple[PortCounters, ...] = ()
     lost_inside: int = 0
     """Frames that reached lit ports of the OCS and did not leave: those in flight at a move, and
-    those that an overloaded emulation lost; less those counted as dark that the bridge still passed
-    on, since it caches rules for some milliseconds. Exact when no traffic flows."""
+    those that an overloaded machine lost. Exact when no traffic flows."""
 
 
 class Mirrors(Protocol):
@@ -103,22 +102,18 @@ class MemoryMirrors:
         return MirrorCounters()
 
 
-class OvsMirrors:
-    """Mirrors made of a bridge's rules and of the carrier of the veth pairs plugged into it.
+class KernelMirrors:
+    """Mirrors made of the kernel's redirections between veth pairs, and of their carrier.
 
     OCS ports without a fibre pair are real ports of the switch with nothing plugged in.
     """
 
-    def __init__(self, bridge: str, pairs: Iterable[FibrePair]) -> None:
+    def __init__(self, pairs: Iterable[FibrePair]) -> None:
         self._pairs = tuple(pairs)
-        self._bridge = CrossConnectBridge(bridge)
         self._links = FibreLinks(self._pairs)
-        numbers = self._bridge.port_numbers()
-        missing = [p.ocs_interface for p in self._pairs if p.ocs_interface not in numbers]
-        if missing:
-            raise BridgeError(f"bridge {bridge} has no port {', '.join(missing)}")
-        self._in_port = {pair.ingress: numbers[pair.ocs_interface] for pair in self._pairs}
-        self._out_port = {pair.egress: numbers[pair.ocs_interface] for pair in self._pairs}
+        self._redirections = Redirections(pair.ocs_interface for pair in self._pairs)
+        self._source = {pair.ingress: pair.ocs_interface for pair in self._pairs}
+        self._target = {pair.egress: pair.ocs_interface for pair in self._pairs}
         self._fibre = {pair.ingress: pair.egress for pair in self._pairs}
         self._received_when_unaimed: dict[int, int] = {}
         self._unaimed_before = dict.fromkeys(self._fibre, 0)
@@ -129,10 +124,10 @@ class OvsMirrors:
         return True
 
     def start(self) -> CrossConnects:
-        ingress = {number: port for port, number in self._in_port.items()}
-        egress = {number: port for port, number in self._out_port.items()}
-        rules = self._bridge.cross_connects()
-        standing = {ingress[a]: egress[b] for a, b in rules.items() if a in ingress and b in egress}
+        ingress = {interface: port for port, interface in self._source.items()}
+        egress = {interface: port for port, interface in self._target.items()}
+        redirected = self._redirections.cross_connects()
+        standing = {ingress[a]: egress[b] for a, b in redirected.items()}
         self._links.prepare(set(standing.values()))
         self._note_unaimed(self._fibre.keys() - standing.keys())
         self._vanished_before = self._vanished()
@@ -140,27 +135,24 @@ class OvsMirrors:
 
     def close(self) -> None:
         self._links.close()
+        self._redirections.close()
 
     def darken(self, ingress: Collection[int], egress: Collection[int]) -> None:
         gone = self._fibre.keys() & set(ingress)
-        # Rules before carrier, or frames on their way would be sent on to a port that is down.
-        if gone:
-            self._bridge.remove([self._in_port[port] for port in gone])
+        # Mirrors before carrier, or frames on their way would be sent on to a port that is down.
+        self._redirections.remove([self._source[port] for port in gone])
         self._note_unaimed(gone)
-        self._links.darken(self._out_port.keys() & set(egress))
+        self._links.darken(self._target.keys() & set(egress))
 
     def aim(self, cross_connects: CrossConnects) -> None:
-        wired = {
-            a: b for a, b in cross_connects.items() if a in self._in_port and b in self._out_port
-        }
+        wired = {a: b for a, b in cross_connects.items() if a in self._source and b in self._target}
         for port in wired:
             reached = self._received(port) - self._received_when_unaimed.pop(port)
             self._unaimed_before[port] += reached
-        if wired:
-            self._bridge.add([(self._in_port[a], self._out_port[b]) for a, b in wired.items()])
+        self._redirections.add({self._source[a]: self._target[b] for a, b in wired.items()})
 
     def light(self, egress: Collection[int]) -> None:
-        self._links.light(self._out_port.keys() & set(egress))
+        self._links.light(self._target.keys() & set(egress))
 
     def lit(self) -> frozenset[int]:
         return self._links.lit()
@@ -185,8 +177,6 @@ class OvsMirrors:
             self._received_when_unaimed.setdefault(port, self._received(port))
 
     def _at_mirror(self, ingress: int) -> int:
-        # From the interface, not from a rule: Open vSwitch credits frames that a cached flow passed
-        # on to whatever rule matches when it next looks.
         before = self._unaimed_before[ingress]
         since = self._received_when_unaimed.get(ingress)
         return before if since is None else before + self._received(ingress) - since
@@ -196,5 +186,5 @@ class OvsMirrors:
 
     def _vanished(self) -> int:
         """Frames that entered the OCS and did not leave it, over the life of its interfaces."""
-        egress = self._out_port
+        egress = self._target
         return sum(map(self._links.received, egress)) - sum(map(self._links.sent, egress))

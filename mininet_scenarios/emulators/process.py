@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from mininet_scenarios.emulators.admin import AdminError, AdminServer
-from mininet_scenarios.emulators.cross_connect_bridge import BridgeError
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.fibre_links import FibrePair, LinkError
-from mininet_scenarios.emulators.mirrors import MemoryMirrors, OvsMirrors
+from mininet_scenarios.emulators.mirrors import KernelMirrors, MemoryMirrors
 from mininet_scenarios.emulators.ocs import EmulatedOcs, StandingAlarm, Timing
+from mininet_scenarios.emulators.redirections import RedirectionError
 
 _log: Final = logging.getLogger(__name__)
 _SEVERITIES: Final = ("CR", "MJ", "MN", "CL")
@@ -173,8 +173,6 @@ def run(product: Product, arguments: Sequence[str] | None = None) -> int:
     parser = _parser(product)
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    if options.backend == "ovs" and not options.bridge:
-        parser.error("--backend ovs needs --bridge")
     outside = [p for p in options.port if not _fits(p, options.ports)]
     if outside:
         n = options.ports
@@ -183,16 +181,12 @@ def run(product: Product, arguments: Sequence[str] | None = None) -> int:
             f"ports {n + 1}..{2 * n}"
         )
     try:
-        mirrors = (
-            MemoryMirrors()
-            if options.backend == "memory"
-            else OvsMirrors(options.bridge, options.port)
-        )
+        mirrors = MemoryMirrors() if options.backend == "memory" else KernelMirrors(options.port)
         timing = Timing(options.switching_ms / 1000, options.debounce_ms / 1000)
         ocs = EmulatedOcs(options.ports, mirrors, timing)
         emulator = OcsEmulator(product, options.name, ocs)
         asyncio.run(_serve(emulator, options))
-    except (BridgeError, LinkError, OSError) as error:
+    except (LinkError, RedirectionError, OSError) as error:
         _log.error("%s: %s", options.name, error)
         return 1
     return 0
@@ -217,8 +211,12 @@ def _parser(product: Product) -> argparse.ArgumentParser:
     parser.add_argument(
         "--debounce-ms", type=_milliseconds, default=0.0, help="from light to carrier at the ToR"
     )
-    parser.add_argument("--backend", choices=("memory", "ovs"), default="memory")
-    parser.add_argument("--bridge", help="the bridge that holds the cross-connects")
+    parser.add_argument(
+        "--backend",
+        choices=("memory", "kernel"),
+        default="memory",
+        help="where mirrors move: nowhere, or between the interfaces given by --port (root)",
+    )
     parser.add_argument(
         "--port",
         type=_fibre_pair,

@@ -17,10 +17,6 @@ from mininet_scenarios.testbed.sweep import PREFIX
 ELECTRICAL_BRIDGE: Final = "hyel"
 
 
-def ocs_bridge(plane: Plane) -> str:
-    return f"hyocs-{plane.name}"
-
-
 def ocs_interface(plane: Plane, port: OpticalPort) -> str:
     """The OCS's end of the fibre pair to a ToR port, named by the ingress port's number."""
     return f"hyc-{plane.name}-{port.ingress}"
@@ -77,7 +73,6 @@ def layout(fabric: Fabric, controller: str, fdb_age_s: float) -> Layout:
                 if server.vswitch is not None
             ),
             *(_tor(fabric, rack, controller, fdb_age_s) for rack in fabric.racks),
-            *(_ocs(fabric, plane) for plane in fabric.planes),
         ),
         learning=tuple(
             rack.tor.bridge
@@ -111,13 +106,6 @@ def _tor(fabric: Fabric, rack: Rack, controller: str, fdb_age_s: float) -> Bridg
         rack.tor.datapath_id,
         None if rack.tor.datapath_id is None else controller,
         {"mac-aging-time": f"{max(1, round(fdb_age_s))}"},
-    )
-
-
-def _ocs(fabric: Fabric, plane: Plane) -> BridgeSpec:
-    ports = (port for port in fabric.ports if port.plane == plane.id)
-    return BridgeSpec(
-        ocs_bridge(plane), tuple(PortSpec(ocs_interface(plane, port)) for port in ports)
     )
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import mininet_scenarios
 from hydra.model import Fabric, Plane
 from mininet_scenarios.emulators.admin import AdminClient, OcsCounters
-from mininet_scenarios.testbed.layout import ocs_bridge, ocs_interface
+from mininet_scenarios.testbed.layout import ocs_interface
 from mininet_scenarios.testbed.shell import TestbedError, member_environment
 
 _READY_TIMEOUT_S: Final = 15.0
@@ -20,7 +20,7 @@ _ADMIN_OFFSET: Final = 10_000
 
 
 class OcsProcess:
-    """An emulator process that drives the OCS bridge of one plane.
+    """An emulator process that redirects between the fibres of one plane.
 
     It speaks the plane's vendor protocol at :attr:`address` (from the fabric file) and takes the
     experimenter's orders at :attr:`admin_address`, ten thousand ports higher: through
@@ -41,7 +41,7 @@ class OcsProcess:
         self._command += ["--admin", f"{host}:{self.admin_address[1]}"]
         self._command += ["--ports", f"{plane.ports}", "--switching-ms", f"{switching_ms:g}"]
         self._command += ["--debounce-ms", f"{debounce_ms:g}"]
-        self._command += ["--backend", "ovs", "--bridge", ocs_bridge(plane)]
+        self._command += ["--backend", "kernel"]
         for wired in fabric.ports:
             if wired.plane == plane.id:
                 ends = f"{ocs_interface(plane, wired)}:{wired.tor_port}"

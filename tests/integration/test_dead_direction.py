@@ -22,18 +22,9 @@ def network(demo_testbed, tmp_path):
 
 
 def kill_direction(plane, from_rack):
-    """Take one cross-connect's rule off the emulated switch's bridge, behind its emulator too."""
-    subprocess.run(
-        [
-            "ovs-ofctl",
-            "-O",
-            "OpenFlow13",
-            "del-flows",
-            f"hyocs-{plane}",
-            f"in_port=hyc-{plane}-{from_rack}",
-        ],
-        check=True,
-    )
+    """Take one mirror of the emulated switch away, behind its emulator too."""
+    fibre = f"hyc-{plane}-{from_rack}"
+    subprocess.run(["tc", "filter", "del", "dev", fibre, "ingress"], check=True)
 
 
 @pytest.mark.parametrize("source", [1, 2])

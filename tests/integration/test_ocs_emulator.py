@@ -1,4 +1,4 @@
-"""The emulated OCS on a real bridge: light, darkness, and every frame accounted for."""
+"""The emulated OCS between real interfaces: light, darkness, and every frame accounted for."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ from mininet_scenarios.testbed.links import Cable, lay, limit_rates
 pytestmark = pytest.mark.ovs
 
 REPOSITORY = Path(__file__).parents[2]
-OCS = "hyTocs"
 PORTS = (1, 2, 3, 4)
 SIZE = 8
 SWITCHING_MS = 25
 FEW = 75
-"""Frames that fit into a queue even where a bridge that was kept waiting sends them in one go."""
+"""Frames that fit into a queue even where a busy machine passes them on in one go."""
 FRAME = bytes.fromhex("0200000000020200000000018888") + bytes(486)
 
 ADMIN = Login("admin", password_env="HYDRA_TEST_SECRET")
@@ -59,7 +58,7 @@ class Ocs:
         module, login = EMULATORS[self._driver]
         command = [sys.executable, "-m", f"mininet_scenarios.emulators.{module}", "--name", "p1"]
         command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--ports", f"{SIZE}"]
-        command += ["--backend", "ovs", "--bridge", OCS, "--switching-ms", f"{SWITCHING_MS}"]
+        command += ["--backend", "kernel", "--switching-ms", f"{SWITCHING_MS}"]
         for port in PORTS:
             command += ["--port", f"{port}:{SIZE + port}:hyTo{port}:hyTt{port}"]
         command += self._options
@@ -84,15 +83,11 @@ class Ocs:
 @pytest.fixture(scope="module")
 def cables(switches):
     made = [Cable(f"hyTt{port}", f"hyTo{port}", 100.0) for port in PORTS]
-    ports = [word for port in PORTS for word in ("--", "add-port", OCS, f"hyTo{port}")]
-    bridge = ["--", "set", "bridge", OCS, "datapath_type=netdev", "fail_mode=secure"]
     try:
         lay(made)
-        run("ovs-vsctl", "--timeout=10", "add-br", OCS, *bridge, *ports)
         limit_rates(made)
         yield
     finally:
-        run("ovs-vsctl", "--timeout=10", "--if-exists", "del-br", OCS)
         for cable in made:
             run("ip", "link", "del", cable.a)
 
@@ -302,15 +297,14 @@ def test_debounce(cables):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--bridge", "hyTnone"], "hyTnone"),
-        (["--bridge", OCS, "--port", "5:13:hyTnone:hyTt1"], "there is no interface hyTnone"),
-        (["--bridge", OCS, "--port", "5:6:hyTo1:hyTt1"], "egress ports 9..16"),
-        (["--bridge", OCS, "--port", "nonsense"], "is not INGRESS:EGRESS"),
-        ([], "--backend ovs needs --bridge"),
+        (["--port", "5:13:hyTnone:hyTt1"], "there is no interface hyTnone"),
+        (["--port", "5:13:hyTo1:hyTnone"], "there is no interface hyTnone"),
+        (["--port", "5:6:hyTo1:hyTt1"], "egress ports 9..16"),
+        (["--port", "nonsense"], "is not INGRESS:EGRESS"),
     ],
 )
 def test_a_bad_command_line_is_explained(cables, options, message):
-    command = [sys.executable, "-m", "mininet_scenarios.emulators.polatis", "--backend", "ovs"]
+    command = [sys.executable, "-m", "mininet_scenarios.emulators.polatis", "--backend", "kernel"]
     command += ["--listen", "127.0.0.1:0", "--ports", f"{SIZE}", *options]
     done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=False)
     assert done.returncode != 0

@@ -195,7 +195,7 @@ def test_no_bridge_runs_spanning_tree_or_forwards_without_rules(demo_testbed: Te
     bridges = run(["ovs-vsctl", "-f", "csv", "--columns=name,fail_mode,stp_enable", "list", "br"])
     ours = [line for line in bridges.splitlines() if line.startswith("hy")]
     fabric = demo_testbed.fabric
-    assert len(ours) == len(fabric.servers) + len(fabric.racks) + len(fabric.planes)
+    assert len(ours) == len(fabric.servers) + len(fabric.racks)
     assert all(line.endswith(",secure,false") for line in ours)
 
 

@@ -27,6 +27,7 @@ from hydra.commands import (
     ReadPortPackets,
     Record,
     SetVlans,
+    StageRules,
     Status,
 )
 from hydra.executor import Conditions, Execution
@@ -297,6 +298,7 @@ class Network:
     def _start(self, command: Command) -> _Doing:
         handlers: dict[type, Callable[..., _Doing]] = {
             ApplyRules: self._apply_rules,
+            StageRules: self._nothing,
             ReadPortPackets: self._read_packets,
             SetVlans: self._set_vlans,
             MoveMirrors: self._move_mirrors,
@@ -312,7 +314,7 @@ class Network:
     def _hit(self, chance: float) -> bool:
         return self.rng.random() < chance
 
-    def _nothing(self, command: Announce) -> _Doing:
+    def _nothing(self, command: Announce | StageRules) -> _Doing:
         yield
         return Status.CONFIRMED, None, ""
 
