@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 
@@ -19,10 +20,20 @@ from apps.meters import (
     encode_meter_changes,
     encode_meter_stats_request,
 )
-from apps.openflow import SwitchPorts, encode_changes, encode_port_stats_request
+from apps.openflow import (
+    SwitchPorts,
+    encode_changes,
+    encode_open_bundle,
+    encode_port_stats_request,
+)
 from apps.openflow_statistics import decode_flow_stats, decode_port_stats
 from apps.rule_tables import decode_rules, intended_table
-from drivers.codecs.openflow import encode_flow_stats_request
+from drivers.codecs.openflow import (
+    BUNDLE_COMMIT,
+    BUNDLE_DISCARD,
+    encode_bundle_control,
+    encode_flow_stats_request,
+)
 from hydra.config import Loaded
 from hydra.model import Fabric, NetworkState, RackId, VlanId
 from hydra.pipeline import (
@@ -244,6 +255,33 @@ def limit_circuits(bridge: str, rules: int | None) -> None:
     limit = ["--", "--id=@t", "create", "Flow_Table", f"flow_limit={rules}"]
     use = ["--", "set", "Bridge", bridge, f"flow_tables:{int(Table.CIRCUITS)}=@t"]
     subprocess.run(clear if rules is None else [*clear, *limit, *use], check=True)
+
+
+def test_rules_wait_for_their_commit(empty: BareSwitch) -> None:
+    rules = [divert_rule(RackId(rack), 1) for rack in range(1, 4)]
+    assert empty.confirm(encode_open_bundle(map(Install, rules), PORTS, 3, 2), 4) == []
+    other = encode_changes([Install(divert_rule(RackId(9), 1))], PORTS, 5, 1)
+    assert empty.confirm(other, 6) == [], "a second bundle while the first one waits"
+    assert len(empty.flows()) == 1
+    assert empty.confirm(encode_bundle_control(2, BUNDLE_COMMIT, 7), 8) == []
+    assert len(empty.flows()) == 4
+    assert empty.confirm(encode_open_bundle([Remove(rules[0])], PORTS, 9, 2), 10) == []
+    assert empty.confirm(encode_bundle_control(2, BUNDLE_DISCARD, 11), 12) == []
+    assert len(empty.flows()) == 4
+
+
+def test_a_bundle_that_waits_too_long_is_refused_and_changes_nothing(empty: BareSwitch) -> None:
+    key = "other_config:bundle-idle-timeout"
+    subprocess.run(["ovs-vsctl", "set", "Open_vSwitch", ".", f"{key}=1"], check=True)
+    try:
+        rule = Install(divert_rule(RackId(1), 1))
+        assert empty.confirm(encode_open_bundle([rule], PORTS, 3, 2), 4) == []
+        time.sleep(3)
+        assert empty.confirm(encode_bundle_control(2, BUNDLE_COMMIT, 5), 6) != []
+        assert empty.flows() == []
+        assert empty.confirm(encode_changes([rule], PORTS, 7, 1), 8) == []
+    finally:
+        subprocess.run(["ovs-vsctl", "remove", "Open_vSwitch", ".", *key.split(":")], check=True)
 
 
 def test_a_bundle_for_which_there_is_no_room_changes_nothing(empty: BareSwitch) -> None:

@@ -13,8 +13,13 @@ from apps.framework import PortInfo
 from apps.openflow import encode_port_stats_request
 from apps.openflow_statistics import decode_flow_stats
 from drivers.codecs.openflow import (
+    BUNDLE_COMMIT,
+    BUNDLE_DISCARD,
+    BUNDLE_OPEN,
     TYPE_BARRIER_REQUEST,
+    TYPE_EXPERIMENTER,
     TYPE_PACKET_OUT,
+    encode_bundle_control,
     encode_flow_stats_request,
 )
 from hydra.frames import probe
@@ -92,6 +97,105 @@ def test_a_barrier_confirms_a_change(fleet):
     assert kinds[-1] == TYPE_BARRIER_REQUEST
     assert len(kinds) == 1 + 1 + 1 + 1  # bundle opened, the rule, committed, barrier
     assert len({message[4:8] for message in switch.sent}) == 1
+
+
+def commits_only(switch, xid):
+    """A switch that has been given a bundle answers barriers, and nothing before."""
+    if switch.sent[-1][1] == TYPE_BARRIER_REQUEST:
+        agrees(switch, xid)
+
+
+def kinds(messages):
+    """Of each its OpenFlow type and, if it opens, commits or discards a bundle, which of these."""
+    controls = encode_bundle_control(0, BUNDLE_OPEN, 0)[8:16]
+    return [
+        (
+            message[1],
+            struct.unpack_from("!H", message, 20)[0] if message[8:16] == controls else None,
+        )
+        for message in messages
+    ]
+
+
+OPENED, COMMITTED, DISCARDED = (
+    (TYPE_EXPERIMENTER, what) for what in (BUNDLE_OPEN, BUNDLE_COMMIT, BUNDLE_DISCARD)
+)
+ADDED, BARRIER = (TYPE_EXPERIMENTER, None), (TYPE_BARRIER_REQUEST, None)
+WHOLE = [OPENED, ADDED, COMMITTED, BARRIER]
+
+
+def test_of_what_was_staged_only_the_commit_is_sent(fleet):
+    switch = Switch(fleet, V1, commits_only)
+    fleet.stage({V1: CHANGES})
+    assert kinds(switch.sent) == [OPENED, ADDED]
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent) == [OPENED, ADDED, COMMITTED, BARRIER]
+    assert len({message[4:8] for message in switch.sent}) == 1
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent[4:]) == WHOLE, "a bundle is committed once"
+
+
+def test_something_else_is_sent_whole_while_a_bundle_waits(fleet):
+    switch = Switch(fleet, V1, commits_only)
+    fleet.stage({V1: CHANGES})
+    other = (Install(divert_rule(RackId(1), 2)),)
+    assert fleet.apply({V1: other}, 1.0) == {V1: None}
+    assert kinds(switch.sent[2:]) == WHOLE
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent[6:]) == [COMMITTED, BARRIER]
+
+
+def test_what_is_staged_takes_the_place_of_what_was(fleet):
+    switch = Switch(fleet, V1, commits_only)
+    fleet.stage({V1: CHANGES})
+    other = (Install(divert_rule(RackId(1), 2)),)
+    fleet.stage({V1: other})
+    assert kinds(switch.sent[2:]) == [DISCARDED, OPENED, ADDED]
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent[5:]) == WHOLE
+
+
+def test_a_bundle_that_waited_too_long_is_sent_again(fleet):
+    def refuses_the_first_commit(switch, xid):
+        if kinds(switch.sent)[2:] == [COMMITTED, BARRIER]:
+            switch.fleet.error_replied(switch.datapath, xid, "OpenFlow error type 17, code 2")
+        commits_only(switch, xid)
+
+    switch = Switch(fleet, V1, refuses_the_first_commit)
+    fleet.stage({V1: CHANGES})
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent[4:]) == WHOLE
+
+
+def test_a_bundle_that_is_refused_twice_is_an_error(fleet):
+    Switch(fleet, V1, lambda switch, xid: switch.sent[2:] and refuses(switch, xid))
+    fleet.stage({V1: CHANGES})
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: "OpenFlow error type 4, code 2"}
+
+
+def test_a_commit_without_an_answer_is_not_tried_again(fleet):
+    switch = Switch(fleet, V1)
+    fleet.stage({V1: CHANGES})
+    assert fleet.apply({V1: CHANGES}, 0.02) == {V1: "no answer within 0.02 s: outcome unknown"}
+    assert kinds(switch.sent) == [OPENED, ADDED, COMMITTED, BARRIER]
+
+
+@pytest.mark.parametrize("again", [VSWITCH_PORTS, port_table("electrical", "host", "optical")])
+def test_a_switch_that_comes_back_has_nothing_staged(fleet, again):
+    Switch(fleet, V1, commits_only).fleet.stage({V1: CHANGES, V2: CHANGES})
+    switch = Switch(fleet, V1, commits_only, again)
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent) == WHOLE
+
+
+def test_a_bundle_with_old_port_numbers_is_not_committed(fleet):
+    switch = Switch(fleet, V1, commits_only)
+    fleet.stage({V1: CHANGES})
+    fleet.port_changed(
+        V1, PortInfo(44, FABRIC.servers[0].vswitch.electrical_port, True), deleted=False
+    )
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent[2:]) == WHOLE
 
 
 def test_an_error_before_the_barrier_is_the_outcome(fleet):

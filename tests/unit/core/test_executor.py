@@ -16,6 +16,7 @@ from hydra.commands import (
     ProbePath,
     ReadPortPackets,
     SetVlans,
+    StageRules,
     Status,
 )
 from hydra.executor import Execution
@@ -116,6 +117,20 @@ def test_the_steps_of_a_reconfiguration_without_trouble():
     ]
     assert execution.rules_pushed == 4  # one on each server of r1, twice; r2 and r3 once
     assert execution.ports_retagged == 3  # r1 and r3 to the new VLAN, r2 parked
+
+
+def test_what_is_pushed_was_sent_while_circuits_drained():
+    old = start(DIRECT)
+    target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
+    network = Scripted(FABRIC, old)
+    Watch(network, execution_of(network, old, target, Policy(emulated_rules=100))).run()
+    (staged,) = network.commands(StageRules)
+    (pushed,) = network.commands(ApplyRules, "move")
+    assert next(b.step for b in network.batches if staged in b.commands) == "drain"
+    assert staged.changes.keys() == pushed.changes.keys()
+    # The fleet knows what it was given before by its identity.
+    assert all(staged.changes[dp] is mine for dp, mine in pushed.changes.items())
+    assert sum(map(len, pushed.changes.values())) == 100
 
 
 def test_a_drained_circuit_was_read_as_often_as_the_policy_says():
