@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
+from drivers.codecs.json_stream import JsonStream
 from drivers.exclusive import exclusive
 from drivers.tor import membership
 from hydra.config.devices import (
@@ -38,8 +39,13 @@ with warnings.catch_warnings():
     # maintenance: nothing that the user of `hydra check` could act on.
     warnings.simplefilter("ignore")
     import ovs.db.idl
+    import ovs.json
     import ovs.jsonrpc
     import ovs.stream
+
+SLOW_PARSER: Final = ovs.json.Parser
+if ovs.json.PARSER == ovs.json.PARSER_PY:  # built without the C parser, as from a package index
+    ovs.json.Parser = JsonStream
 
 STATISTICS_INTERVAL_S: Final = 5.0
 """ovs-vswitchd writes counters into the database this often, unless told to do so less often."""

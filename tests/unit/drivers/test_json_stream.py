@@ -1,0 +1,89 @@
+"""The JSON stream against the standard library, and against the parser whose place it takes."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from unittest.mock import patch
+
+import ovs.json
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drivers.codecs.json_stream import JsonStream
+from drivers.tor import ovs_ovsdb
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda some: st.lists(some) | st.dictionaries(st.text(), some),
+    max_leaves=8,
+)
+MESSAGES = st.lists(VALUES, max_size=4) | st.dictionaries(st.text(), VALUES, max_size=4)
+BAD = ["nonsense", "12", '"text"', "[}", "{]", '{"a" 1}', "[NaN]", "[" * 100_000 + "]" * 100_000]
+
+
+def parsed(parser, text):
+    """(value, what is left of the text) from a parser of this kind."""
+    left = text[parser.feed(text) :]
+    assert parser.is_done()
+    return parser.finish(), left
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=3), st.booleans(), st.data())
+def test_messages_in_pieces_are_told_apart(messages, ascii_only, data):
+    text = " ".join(json.dumps(one, ensure_ascii=ascii_only) for one in messages)
+    cuts = data.draw(st.lists(st.integers(0, len(text))))
+    stream, found = JsonStream(), []
+    for start, end in pairwise(sorted({0, len(text), *cuts})):
+        left = text[start:end]
+        while left:
+            left = left[stream.feed(left) :]
+            if stream.is_done():
+                found.append(stream.finish())
+                stream = JsonStream()
+    assert found == messages
+
+
+@given(MESSAGES)
+def test_bytes_one_by_one_give_the_same(message):
+    stream = JsonStream()
+    for character in json.dumps(message, indent=1):
+        assert not stream.is_done()
+        assert stream.feed(character) == 1
+    assert stream.is_done()
+    assert stream.finish() == message
+
+
+@given(st.text(alphabet='{}[]",:\\a1 \n'))
+def test_it_agrees_with_the_parser_whose_place_it_takes(text):
+    with patch.object(ovs.json, "Parser", ovs_ovsdb.SLOW_PARSER):
+        theirs = ovs.json.Parser()
+        used = theirs.feed(text)
+        value = theirs.finish() if theirs.is_done() else "not complete"
+    ours = JsonStream()
+    if isinstance(value, str):
+        ours.feed(text)
+        assert not ours.is_done() or isinstance(ours.finish(), str)
+    else:
+        assert parsed(ours, text) == (value, text[used:])
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_what_is_no_message_is_explained(text):
+    value, _ = parsed(JsonStream(), text)
+    assert isinstance(value, str)
+    assert "no JSON" in value
+
+
+def test_what_is_not_complete_is_said_to_be_so():
+    stream = JsonStream()
+    stream.feed('{"a": "}')
+    assert not stream.is_done()
+    assert stream.finish() == "the value is not complete"
+
+
+def test_the_ovs_package_uses_it():
+    assert ovs.json.Parser is JsonStream
+    assert ovs.json.from_string(' {"a": [1, "]"]}\n') == {"a": [1, "]"]}
+    assert "no JSON" in ovs.json.from_string("{} {}")
