@@ -8,6 +8,7 @@ dictionary operations only.
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -24,6 +25,7 @@ from apps.meters import (
     encode_meter_stats_request,
 )
 from apps.openflow import (
+    NO_BUNDLES,
     ROLE_MASTER,
     ROLE_NO_CHANGE,
     SwitchPorts,
@@ -53,6 +55,7 @@ from hydra.model import DatapathId, Fabric
 from hydra.rules import RuleChange
 from hydra.substrate import substrate_of
 
+LOG = logging.getLogger("hydra.fleet")
 _FIRST_XID = 0x4000_0000
 _XIDS = 0x4000_0000
 _BUNDLE, _STAGED_BUNDLE = 1, 2
@@ -76,6 +79,7 @@ class _Switch:
     ports: SwitchPorts
     names: dict[str, PortInfo]
     staged: _Staged | None = None
+    takes_bundles: bool = True
 
 
 @dataclass(slots=True)
@@ -281,13 +285,14 @@ class Fleet:
     ) -> dict[DatapathId, str | None]:
         """Change tables on many switches at once, one atomic bundle each.
 
-        Of what was staged (:meth:`stage`), only the commit is sent. Returns, per switch, None once
-        an error-free barrier confirmed the change, else what stood in the way.
+        Of what was staged (:meth:`stage`), only the commit is sent. A switch that knows no bundles
+        changes rule by rule. Returns, per switch, None once an error-free barrier confirmed the
+        change, else what stood in the way.
         """
 
         def encode(datapath: DatapathId, ports: SwitchPorts, xid: int) -> bytes:
-            bundle = encode_changes(changes[datapath], ports, xid, _BUNDLE)
-            return bundle + encode_barrier(xid)
+            number = _BUNDLE if self._takes_bundles(datapath) else None
+            return encode_changes(changes[datapath], ports, xid, number) + encode_barrier(xid)
 
         committed = self._commit_staged(changes)
         others = [datapath for datapath in changes if datapath not in committed]
@@ -295,6 +300,9 @@ class Fleet:
         # A bundle that was refused has changed nothing. It may have waited too long.
         refused = [datapath for datapath, asked in committed.items() if _was_refused(asked)]
         results |= self._answers(self._ask(refused, encode), timeout_s)
+        without = [datapath for datapath, result in results.items() if result == NO_BUNDLES]
+        self._remember_without_bundles(without)
+        results |= self._answers(self._ask(without, encode), timeout_s)
         return {
             datapath: None if isinstance(result, bytes) else result
             for datapath, result in results.items()
@@ -308,7 +316,7 @@ class Fleet:
         for datapath, some in changes.items():
             with self._lock:
                 switch = self._switches.get(datapath)
-            if switch is None:
+            if switch is None or not switch.takes_bundles:
                 continue
             self._discard_staged(switch)
             staged = _Staged(some, switch.ports, self._next_xid(), Future())
@@ -319,6 +327,24 @@ class Fleet:
                 switch.staged = staged
                 self._pending[staged.xid] = _Pending(datapath, staged.future)
             self._send(switch.connection, bundle)
+
+    def _takes_bundles(self, datapath: DatapathId) -> bool:
+        with self._lock:
+            switch = self._switches.get(datapath)
+            return switch is None or switch.takes_bundles
+
+    def _remember_without_bundles(self, datapaths: Iterable[DatapathId]) -> None:
+        """Until they connect again: they may come back with other software."""
+        for datapath in datapaths:
+            with self._lock:
+                switch = self._switches.get(datapath)
+                if switch is not None:
+                    switch.takes_bundles = False
+            LOG.warning(
+                "%s: a change takes effect rule by rule there, not at once: %s",
+                self._substrate.owned().get(datapath, f"switch {datapath:#x}"),
+                NO_BUNDLES,
+            )
 
     def _discard_staged(self, switch: _Switch) -> None:
         staged, switch.staged = switch.staged, None

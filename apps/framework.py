@@ -44,7 +44,7 @@ with warnings.catch_warnings():
     from ryu.lib import hub
     from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 
-from apps.openflow import TAKEN_OVER
+from apps.openflow import NO_BUNDLES, TAKEN_OVER
 from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.framework")
@@ -266,6 +266,10 @@ _NOT_MASTER = (
     (ofproto_v1_3.OFPET_BAD_REQUEST, ofproto_v1_3.OFPBRC_IS_SLAVE),
     (ofproto_v1_3.OFPET_ROLE_REQUEST_FAILED, ofproto_v1_3.OFPRRFC_STALE),
 )
+_NO_EXPERIMENTERS = (
+    (ofproto_v1_3.OFPET_BAD_REQUEST, ofproto_v1_3.OFPBRC_BAD_EXPERIMENTER),
+    (ofproto_v1_3.OFPET_BAD_REQUEST, ofproto_v1_3.OFPBRC_BAD_EXP_TYPE),
+)
 _RAW_KINDS = (
     ofproto_v1_3.OFPMP_FLOW,
     ofproto_v1_3.OFPMP_PORT_STATS,
@@ -408,4 +412,6 @@ class OpenFlowApp(app_manager.RyuApp):
             text = f"OpenFlow error type {kind}, code {code}"
             if (kind, code) in _NOT_MASTER:
                 text = TAKEN_OVER
+            elif (kind, code) in _NO_EXPERIMENTERS:
+                text = NO_BUNDLES
             self._events.error_replied(message.datapath.id, message.xid, text)

@@ -62,6 +62,8 @@ from hydra.rules import FlowRule, Install, RemoveByCookie, RuleChange
 
 TAKEN_OVER: Final = "another controller has taken this switch over: stop one of the two"
 """What a switch means that refuses a controller which is not its master any more."""
+NO_BUNDLES: Final = "this switch knows no bundles (ONF extension 230)"
+"""What it means that refuses an experimenter's message, of which we send no others."""
 ROLE_NO_CHANGE: Final = 0
 ROLE_MASTER: Final = 2
 TYPE_ROLE_REQUEST: Final = 24

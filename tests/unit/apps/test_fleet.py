@@ -10,7 +10,7 @@ import pytest
 
 from apps.fleet import Fleet, Question
 from apps.framework import PortInfo
-from apps.openflow import encode_port_stats_request
+from apps.openflow import NO_BUNDLES, encode_port_stats_request
 from apps.openflow_statistics import decode_flow_stats
 from drivers.codecs.openflow import (
     BUNDLE_COMMIT,
@@ -18,6 +18,7 @@ from drivers.codecs.openflow import (
     BUNDLE_OPEN,
     TYPE_BARRIER_REQUEST,
     TYPE_EXPERIMENTER,
+    TYPE_FLOW_MOD,
     TYPE_PACKET_OUT,
     encode_bundle_control,
     encode_flow_stats_request,
@@ -171,6 +172,31 @@ def test_a_bundle_that_is_refused_twice_is_an_error(fleet):
     Switch(fleet, V1, lambda switch, xid: switch.sent[2:] and refuses(switch, xid))
     fleet.stage({V1: CHANGES})
     assert fleet.apply({V1: CHANGES}, 1.0) == {V1: "OpenFlow error type 4, code 2"}
+
+
+def test_a_switch_without_bundles_changes_rule_by_rule(fleet, caplog):
+    def knows_no_experimenters(switch, xid):
+        if any(
+            message[1] == TYPE_EXPERIMENTER and message[4:8] == xid.to_bytes(4, "big")
+            for message in switch.sent
+        ):
+            switch.fleet.error_replied(switch.datapath, xid, NO_BUNDLES)
+        commits_only(switch, xid)  # fmt: skip
+
+    switch = Switch(fleet, V1, knows_no_experimenters)
+    fleet.stage({V1: CHANGES})
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent[-2:]) == [(TYPE_FLOW_MOD, None), BARRIER]
+    assert [record.message for record in caplog.records] == [
+        f"v-h11: a change takes effect rule by rule there, not at once: {NO_BUNDLES}"
+    ]
+    seen = len(switch.sent)
+    fleet.stage({V1: CHANGES})
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent[seen:]) == [(TYPE_FLOW_MOD, None), BARRIER]
+    again = Switch(fleet, V1, commits_only)
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(again.sent) == WHOLE
 
 
 def test_a_commit_without_an_answer_is_not_tried_again(fleet):
