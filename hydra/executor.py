@@ -29,12 +29,12 @@ from hydra.commands import (
     Pause,
     ProbePath,
     ReadMirrors,
-    ReadPortPackets,
     Record,
     SetVlans,
     StageRules,
     Status,
 )
+from hydra.draining import Drain
 from hydra.journal_format import FINISHED, INTENDED, state_record
 from hydra.lifecycle import (
     RECONFIGURATION_TRANSITIONS,
@@ -48,7 +48,6 @@ from hydra.model import (
     NetworkState,
     Path,
     PlaneId,
-    PortId,
     RackId,
     Server,
     VlanId,
@@ -320,39 +319,25 @@ class Execution:
         leave the VLAN of frames that may be under way.
         """
         left, hidden = self._circuits_left()
-        still = dict.fromkeys(sorted(left), 0)
+        drain = Drain(self.fabric, left, self.policy.drain.reads)
         stage: tuple[Command, ...] = (StageRules(self._rules_to_push()),)
-        if hidden and not still:
+        if hidden and not left:
             yield Batch("drain", (Pause(self.policy.drain.bound_ms / 1000), *stage))
-        last: dict[Circuit, int | None] = {}
-        started: float | None = None
         first: Outcome | None = None
-        while still:
-            commands = self._drain_reads(still)
-            outcomes = (yield Batch("drain", (*commands, *stage)))[: len(commands)]
+        while left:
+            reads = drain.commands()
+            outcomes = (yield Batch("drain", (*reads, *stage)))[: len(reads)]
             stage = ()
             first = first or outcomes[0]
-            now = max(outcome.finished_s for outcome in outcomes)
-            started = outcomes[0].started_s if started is None else started
-            counts = self._frames_per_circuit(still, commands, outcomes)
-            for circuit, count in counts.items():
-                unchanged = count is not None and last.get(circuit) == count
-                still[circuit] = still[circuit] + 1 if unchanged else 0
-                last[circuit] = count
-            settled = not hidden and all(
-                count >= self.policy.drain.reads - 1 for count in still.values()
-            )
-            late = (now - started) * 1000 >= self.policy.drain.bound_ms
+            drain.take(reads, outcomes)
+            settled = not hidden and drain.settled
+            now_s = max(outcome.finished_s for outcome in outcomes)
+            late = (now_s - first.started_s) * 1000 >= self.policy.drain.bound_ms
             if settled or late:
                 self._note("drain", [first, *outcomes], "" if settled else "bound reached")
                 break
             yield Batch("drain", (Pause(self.policy.drain.interval_ms / 1000),))
-        busy = [
-            circuit
-            for circuit, count in still.items()
-            if count < self.policy.drain.reads - 1 and last[circuit] is not None
-        ]
-        if busy:
+        if busy := drain.busy():
             self._explain(f"{len(busy)} circuit(s) still carried frames after the drain bound")
             self._replan((), busy)
 
@@ -377,37 +362,6 @@ class Execution:
             left |= own
             hidden |= not own
         return left, hidden
-
-    def _drain_reads(self, circuits: Collection[Circuit]) -> tuple[Command, ...]:
-        ports: dict[RackId, set[str]] = {}
-        for circuit in circuits:
-            for end in (circuit.a, circuit.b):
-                port = self.fabric.ports[end]
-                ports.setdefault(port.rack, set()).add(port.tor_port)
-        return tuple(ReadPortPackets(rack, tuple(sorted(ports[rack]))) for rack in sorted(ports))
-
-    def _frames_per_circuit(
-        self,
-        circuits: Collection[Circuit],
-        commands: Sequence[Command],
-        outcomes: Sequence[Outcome],
-    ) -> dict[Circuit, int | None]:
-        """Frames counted at both ends of each circuit; None where a ToR has no counters."""
-        frames: dict[tuple[RackId, str], int] = {}
-        for command, outcome in zip(commands, outcomes, strict=True):
-            if isinstance(command, ReadPortPackets) and outcome.confirmed:
-                for name, count in outcome.value.items():
-                    frames[command.rack, name] = count
-
-        def at(end: PortId) -> int | None:
-            port = self.fabric.ports[end]
-            return frames.get((port.rack, port.tor_port))
-
-        counts: dict[Circuit, int | None] = {}
-        for circuit in circuits:
-            a, b = at(circuit.a), at(circuit.b)
-            counts[circuit] = None if a is None or b is None else a + b
-        return counts
 
     # -- substep 3-2 ------------------------------------------------------------------------------
 

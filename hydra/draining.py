@@ -1,0 +1,60 @@
+"""When circuits are empty: their ports' counters, read again and again, stand still."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from hydra.commands import Outcome, ReadPortPackets
+from hydra.model import Circuit, Fabric, PortId, RackId
+
+
+class Drain:
+    """Circuits that are being drained, and what is known of them so far."""
+
+    def __init__(self, fabric: Fabric, circuits: Iterable[Circuit], reads: int) -> None:
+        """``reads``: so many equal readings in a row show that a circuit is empty."""
+        self._fabric = fabric
+        self._unchanged = dict.fromkeys(sorted(circuits), 0)
+        self._last: dict[Circuit, int | None] = {}
+        self._enough = reads - 1
+
+    def commands(self) -> tuple[ReadPortPackets, ...]:
+        """One reading of the ports at both ends."""
+        ports: dict[RackId, set[str]] = {}
+        for circuit in self._unchanged:
+            for end in (circuit.a, circuit.b):
+                port = self._fabric.ports[end]
+                ports.setdefault(port.rack, set()).add(port.tor_port)
+        return tuple(ReadPortPackets(rack, tuple(sorted(ports[rack]))) for rack in sorted(ports))
+
+    def take(self, commands: Sequence[ReadPortPackets], outcomes: Sequence[Outcome]) -> None:
+        """Note a reading."""
+        frames: dict[tuple[RackId, str], int] = {}
+        for command, outcome in zip(commands, outcomes, strict=True):
+            if outcome.confirmed:
+                for name, count in outcome.value.items():
+                    frames[command.rack, name] = count
+
+        def at(end: PortId) -> int | None:
+            port = self._fabric.ports[end]
+            return frames.get((port.rack, port.tor_port))
+
+        for circuit in self._unchanged:
+            a, b = at(circuit.a), at(circuit.b)
+            count = None if a is None or b is None else a + b
+            unchanged = count is not None and self._last.get(circuit) == count
+            self._unchanged[circuit] = self._unchanged[circuit] + 1 if unchanged else 0
+            self._last[circuit] = count
+
+    @property
+    def settled(self) -> bool:
+        """Whether all of them are empty."""
+        return all(count >= self._enough for count in self._unchanged.values())
+
+    def busy(self) -> Collection[Circuit]:
+        """Those that were seen to carry frames. Of a ToR without counters, nothing is seen."""
+        return [
+            circuit
+            for circuit, count in self._unchanged.items()
+            if count < self._enough and self._last.get(circuit) is not None
+        ]
