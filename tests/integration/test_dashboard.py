@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 
 import pytest
+import yaml
 from playwright.sync_api import expect
 
+from apps.tokens import write_tokens
+from hydra.access import Role, make_token
+from mininet_scenarios.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.streams import paced_stream
 
+from .conftest import CONFIGS
 from .live import live
 
 pytestmark = pytest.mark.ovs
@@ -75,6 +80,27 @@ def test_an_operator_sees_a_reconfiguration_happen(network, page):
     page.get_by_role("button", name=re.compile(r"Why is r1 =p\d= r2 here")).click()
     expect(page.locator("#why")).to_contain_text(f"{record.id} on")
     expect(page.locator("#why")).to_contain_text("asked for by operator")
+
+
+def test_a_viewer_sees_what_an_operator_does_and_can_change_nothing(demo_testbed, tmp_path, page):
+    viewer, seen = make_token("vera", Role.VIEWER, "of-no-controller", 1.0)
+    operator, doing = make_token("olaf", Role.OPERATOR, "of-no-controller", 1.0)
+    write_tokens(tmp_path / "tokens.json", [seen, doing])
+    shipped = yaml.safe_load((CONFIGS / "demo.yaml").read_text())
+    section = {**shipped["controller"], "tokens": str(tmp_path / "tokens.json")}
+    with live(demo_testbed, tmp_path, POLICY, {"controller": section}) as network:
+        page.goto(network.process.base_url)
+        page.get_by_label("Token").fill(viewer)
+        page.get_by_role("button", name="Go on").click()
+        expect(page.locator("#connection")).to_have_text("● live")
+        with ControllerClient(network.process.base_url, operator) as olaf:
+            olaf.reconfigure([PairDemand("r1", "r2", 80.0)])
+            expect(page.locator("#circuits tbody")).to_contain_text("r1 – r2")
+            expect(page.locator("#summary")).to_contain_text("epoch 1")
+            page.get_by_role("button", name="Plan…").click()
+            expect(page.locator("#ask")).to_contain_text("vera has the role viewer and may not")
+            assert len(olaf.reconfigurations()) == 1
+    page.excused += ["401", "403", "ERR_"]  # the browser reports each of them itself
 
 
 def test_a_circuit_that_moves_is_seen_to_drain(network, page):
