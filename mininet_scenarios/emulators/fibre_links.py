@@ -171,7 +171,7 @@ class FibreLinks:
         try:
             self._requests.make([self._turn[port, state] for port in egress])
         except RequestRefused as error:
-            raise LinkError(f"light can't be turned {state} at the OCS's ports: {error}") from error
+            raise LinkError(f"the OCS's ports can't be set {state}: {error}") from error
 
     def _await_carrier(self, egress: Iterable[int]) -> None:
         waiting = {self._pairs[port].tor_interface for port in egress}
