@@ -8,19 +8,14 @@ of it. See docs/decisions/0017.
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 from typing import Final
 
 _M_ARENA_MAX: Final = -8
 """From glibc's ``malloc.h``; see mallopt(3)."""
 
 
-def share_one_arena() -> bool:
-    """Have all threads to come allocate from one arena.
-
-    False where the C library has no arenas to limit.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except AttributeError:  # musl
-        return False
-    return bool(mallopt(_M_ARENA_MAX, 1))
+def share_one_arena() -> None:
+    """Have all threads to come allocate from one arena, where the C library has several."""
+    with suppress(AttributeError):  # it has no mallopt: musl
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
