@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from apps import framework
+from apps.allocator import share_one_arena
 from apps.configuration import load_configuration
 from apps.main import CONFIG_VARIABLE, configuration_path
 from hydra.errors import HydraError
@@ -16,6 +17,7 @@ _MAIN = str(Path(__file__).with_name("main.py"))
 
 
 def _serve(arguments: list[str]) -> int:
+    share_one_arena()
     logging.getLogger("ryu").setLevel(logging.WARNING)
     try:
         framework.run_manager(arguments)

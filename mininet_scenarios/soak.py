@@ -19,6 +19,7 @@ from typing import Final
 import httpx
 
 from apps.client import HydraClient
+from apps.rest import models
 from hydra.lifecycle import ReservationState
 from mininet_scenarios.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.controller_process import ControllerProcess
@@ -32,6 +33,9 @@ _EVERY_FOLLOWER: Final = 11
 _EVERY_RELOAD: Final = 40
 _EVERY_RESTART: Final = 150
 """Rounds from one such event to the next."""
+REMEMBERED: Final = 1000
+"""Reservations that are over: as many as a controller keeps."""
+_LATER_S: Final = 3600.0
 _READ: Final = (
     "/",
     "/metrics",
@@ -130,6 +134,23 @@ class Soak:
         return SoakResult(
             samples[-1].at_s, self._changes, self._reservations, self._restarts, tuple(samples)
         )
+
+    def fill(self) -> None:
+        """Have the history of reservations full, which would otherwise take half an hour of rounds.
+
+        They are cancelled before they begin: no circuit is made for them.
+        """
+        entry = models.MatrixEntry(
+            src=self._racks[0], dst=self._racks[-1], bandwidth_mbps=_DEMAND_MBPS
+        )
+        with HydraClient(self._process.base_url) as client:
+            made = client.reserve_matrix(
+                [entry],
+                start_unix_s=time.time() + _LATER_S,
+                duration_s=_LATER_S / 2,
+                repeat=models.Repeat(every_s=_LATER_S, times=REMEMBERED),
+            )
+            client.release_group(made.id)
 
     def _round(self, number: int) -> None:
         self._change()

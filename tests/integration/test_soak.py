@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mininet_scenarios.soak import Soak, typical
+from apps.client import HydraClient
+from mininet_scenarios.soak import REMEMBERED, Soak, typical
 
 from .live import live
 
@@ -17,7 +18,11 @@ HISTORIES_MB = 25.0
 
 def test_descriptors_threads_and_memory_stay(demo_testbed, tmp_path):
     with live(demo_testbed, tmp_path) as network:
-        run = Soak(network.stage, network.process, seed=1).run(SECONDS, sample_s=0.5)
+        soak = Soak(network.stage, network.process, seed=1)
+        soak.fill()
+        with HydraClient(network.process.base_url) as client:
+            assert sum(1 for _ in client.reservations()) == REMEMBERED
+        run = soak.run(SECONDS, sample_s=0.5)
     early, late = run.early(), run.late()
     assert run.changes >= 10
     assert run.reservations >= 1
