@@ -147,8 +147,8 @@ class Job:
     program: Path
     servers: Sequence[str]
     """One rank each, in this order."""
-    window_bytes: int
-    """Of each TCP connection."""
+    window_bytes: int | None
+    """Of each TCP connection; None: what its server gives any connection."""
 
 
 def window_bytes(circuit_mbps: float) -> int:
@@ -243,8 +243,8 @@ def _launcher(stage: Stage, job: Job, kernel: Kernel, places: Path) -> list[str]
         "plm_rsh_num_concurrent": str(len(servers)),
         "oob_tcp_if_include": subnet,
         "btl_tcp_if_include": subnet,
-        "btl_tcp_sndbuf": str(job.window_bytes),
-        "btl_tcp_rcvbuf": str(job.window_bytes),
+        "btl_tcp_sndbuf": str(job.window_bytes or 0),
+        "btl_tcp_rcvbuf": str(job.window_bytes or 0),
         "pml": "ob1",
         "btl": "tcp,self",
         "mpi_yield_when_idle": "1",
@@ -264,11 +264,16 @@ def _launcher(stage: Stage, job: Job, kernel: Kernel, places: Path) -> list[str]
 
 
 def sent_by_uplinks(stage: Stage) -> dict[str, tuple[int, int]]:
-    """Bytes that each server has sent so far, over its optical and its electrical uplink."""
+    """Bytes that each server has sent so far, over its optical and its electrical uplink.
+
+    A plain server has one uplink, its own interface.
+    """
     queues = stage.testbed.queues()
     sent = {}
     for server in stage.fabric.servers:
         optical, electrical = uplink_interfaces(stage.fabric, server)
+        if server.vswitch is None:
+            optical = electrical = server_interface(server)
         apart = electrical != optical and electrical in queues
         sent[server.name] = (
             queues[optical].sent_bytes,

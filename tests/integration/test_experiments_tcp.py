@@ -8,10 +8,11 @@ import pytest
 from rich.console import Console
 
 from hydra.policy import Transition
-from mininet_scenarios import cthrough_fig5, demo, slotted, vm_migration
+from mininet_scenarios import cthrough, cthrough_fig5, demo, slotted, vm_migration
 from mininet_scenarios.cthrough_fig5 import Fig5Plan
 from mininet_scenarios.experiments import abu_tair
 from mininet_scenarios.experiments import cthrough_fig6 as fig6
+from mininet_scenarios.experiments import cthrough_fig10 as fig10
 from mininet_scenarios.experiments import helios_stability as stability
 from mininet_scenarios.experiments.frame import Setting
 from mininet_scenarios.experiments.scaling import Rates
@@ -51,13 +52,24 @@ def test_tcp_uses_a_circuit_while_it_is_there(tmp_path, narrator):
 
 
 def test_machines_migrate_sooner_with_circuits_than_packets_alone_could(tmp_path, narrator):
-    scale = vm_migration.Scale(rate=1 / 50, part=1 / 32)
+    scale = cthrough.Scale(rate=1 / 50, part=1 / 32)
     case = fig6.helped("40:1", 300.0, 1.0, Transition.HITLESS)
     (run,) = fig6.measure(tmp_path, scale, [case], narrator).runs
     assert len(run.done) == 32
     assert run.changes >= 3
     assert run.dark_frames == 0
     assert run.seconds < vm_migration.PAPER_ELECTRICAL_S  # 60 in the paper
+
+
+def test_ranks_get_circuits_in_turn(tmp_path, narrator):
+    scale = cthrough.Scale(rate=1 / 80, part=1 / 64)
+    case = fig6.helped("40:1", 100.0, 0.3, Transition.HITLESS)
+    form = fig10.Form(scale.part, 2, (case,))
+    (run,) = fig10.measure(tmp_path, scale, form, narrator).runs
+    assert [rank.host for rank in run.done.ranks] == [f"h{a}{b}" for a in "1234" for b in "12"]
+    assert 1 < run.done.least_on_wire < 2
+    assert run.changes >= 3
+    assert run.dark_frames == 0
 
 
 def test_circuits_follow_flows_that_shift(tmp_path, narrator):

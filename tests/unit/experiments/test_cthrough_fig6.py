@@ -6,11 +6,13 @@ import pytest
 
 from apps.configuration import load_configuration
 from hydra.policy import Transition
-from mininet_scenarios import vm_migration
+from mininet_scenarios import cthrough
+from mininet_scenarios.cthrough import Completion, Scale
 from mininet_scenarios.experiments import cthrough_fig6, load
-from mininet_scenarios.vm_migration import Migration, Scale, wishes
+from mininet_scenarios.experiments.cthrough_cases import Repetition
+from mininet_scenarios.vm_migration import wishes
 
-STAGE = SimpleNamespace(fabric=load_configuration(vm_migration.CONFIG).fabric)
+STAGE = SimpleNamespace(fabric=load_configuration(cthrough.CONFIG).fabric)
 
 
 def test_machines_are_dealt_out_evenly_and_made_in_the_paper_s_time():
@@ -30,10 +32,10 @@ def test_machines_are_dealt_out_evenly_and_made_in_the_paper_s_time():
 
 def migrations(cases, seconds, part=1.0):
     """What a case takes is ``seconds(case)``."""
-    return cthrough_fig6.Migrations(
+    return Repetition(
         Scale(0.02, part),
         tuple(
-            Migration(
+            Completion(
                 electrical_mbps=case.electrical_mbps,
                 buffer_mb=case.buffer_mb,
                 way=case.way,
