@@ -2,7 +2,7 @@
 
 glibc gives threads up to eight arenas a core, and never moves free memory from one to another.
 Which thread answers which request is chance, so each arena grows to the most that any moment asked
-of it. See docs/decisions/0017.
+of it. See docs/decisions/0019.
 """
 
 from __future__ import annotations
