@@ -51,6 +51,10 @@ _WHY: Final = (
     f"server's moves {hadoop_sort.PAPER_DISKS_S:.0f} s worth of data, at an assumed 50 MB/s, of "
     "which the network has to keep up with what leaves the rack. Hadoop's own work is not played."
 )
+_SHORT: Final = (
+    "Of half a second, a change and TCP's time-outs after it take more than they would at the "
+    "paper's rates: neither shrinks with these."
+)
 _KINDS: Final = {
     READ: "the last block read from afar",
     SHUFFLE: "the shuffle over",
@@ -132,16 +136,19 @@ def _near_rows(of: Seconds, transition: Transition, name: str, whole: bool) -> I
 
 def _interval_rows(of: Seconds, transition: Transition, name: str) -> Iterator[Row]:
     shortest_s, *_, longest_s = INTERVALS_S
-    shortest = of(helped(WORST, USUAL_MB, shortest_s, transition))
     longest = of(helped(WORST, USUAL_MB, longest_s, transition))
-    if shortest is not None and longest is not None:
-        yield Row(
-            f"{name}: {WORST}, an interval of {longest_s:g} s, over one of {shortest_s:g} s",
-            "above 1",
-            f"{longest / shortest:.2f}",
-            target="> 1",
-            met=longest > shortest,
-        )
+    for interval_s in (shortest_s, USUAL_S):
+        seconds = of(helped(WORST, USUAL_MB, interval_s, transition))
+        if seconds is not None and longest is not None:
+            usual = interval_s == USUAL_S
+            yield Row(
+                f"{name}: {WORST}, an interval of {longest_s:g} s, over one of {interval_s:g} s",
+                "above 1",
+                f"{longest / seconds:.2f}",
+                target="> 1" if usual else "",
+                met=longest > seconds if usual else None,
+                why="" if usual else _SHORT,
+            )
 
 
 def _buffer_rows(of: Seconds, transition: Transition, name: str) -> Iterator[Row]:
