@@ -18,7 +18,6 @@ import mininet_scenarios.workloads
 from mininet_scenarios import stage as stages
 from mininet_scenarios.stage import ScenarioError, Stage, wait_for_file
 from mininet_scenarios.testbed.layout import server_interface, uplink_interfaces
-from mininet_scenarios.testbed.servers import run_in
 from mininet_scenarios.testbed.shell import run as run_tool
 from mininet_scenarios.workloads.mpi_agent import Place, in_own_namespaces, write_places
 from mininet_scenarios.workloads.reports import WorkloadError, read_report
@@ -203,7 +202,7 @@ def running(stage: Stage, job: Job, kernel: Kernel) -> Iterator[Running]:
     launcher = _launcher(stage, job, kernel, reports / "servers.json")
     launch = shlex.join([*launcher, str(job.program), str(reports), *work])
     first = job.servers[0]
-    _introduce(stage, job.servers)
+    stage.introduce(job.servers)
     before = sent_by_uplinks(stage)
     with stage.job(first, "mpirun", in_own_namespaces(first, launch)) as mpirun:
         yield Running(stage, job, kernel, reports, mpirun, before)
@@ -213,20 +212,6 @@ def run_kernel(stage: Stage, job: Job, kernel: Kernel, timeout_s: float) -> MpiR
     """Run a kernel to its end; raises ScenarioError as :meth:`Running.finish`."""
     with running(stage, job, kernel) as started:
         return started.finish(timeout_s)
-
-
-def _introduce(stage: Stage, servers: Sequence[str]) -> None:
-    """Tell all servers each other's MAC: with queues full, three lost requests end a connection."""
-    known = stage.fabric.server_by_name
-    for here in servers:
-        device = server_interface(known[here])
-        lines = [
-            f"neighbour replace {stage.address(name)} lladdr {known[name].mac} dev {device} "
-            "nud permanent"
-            for name in servers
-            if name != here
-        ]
-        run_in(stage.testbed.host(here), "ip", "-batch", "-", stdin="\n".join(lines))
 
 
 def _launcher(stage: Stage, job: Job, kernel: Kernel, places: Path) -> list[str]:

@@ -20,6 +20,8 @@ from mininet_scenarios.controller_client import ControllerClient
 from mininet_scenarios.controller_process import ControllerProcess
 from mininet_scenarios.emulators.admin import AdminError
 from mininet_scenarios.testbed import Testbed
+from mininet_scenarios.testbed.layout import server_interface
+from mininet_scenarios.testbed.servers import run_in
 from mininet_scenarios.workloads import iperf3
 from mininet_scenarios.workloads.iperf3 import ThroughputRun
 
@@ -125,6 +127,21 @@ class Stage:
         """The first IPv4 address of a server."""
         addresses = self.fabric.server_by_name[server].addresses
         return str(next(one.ip for one in addresses if one.version == 4))
+
+    def introduce(self, servers: Sequence[str]) -> None:
+        """Tell all of them each other's MAC: with queues full, three lost requests end a
+        connection.
+        """
+        known = self.fabric.server_by_name
+        for here in servers:
+            device = server_interface(known[here])
+            lines = [
+                f"neighbour replace {self.address(name)} lladdr {known[name].mac} dev {device} "
+                "nud permanent"
+                for name in servers
+                if name != here
+            ]
+            run_in(self.testbed.host(here), "ip", "-batch", "-", stdin="\n".join(lines))
 
     def file(self, stem: str, suffix: str) -> Path:
         """A new file name in the work directory."""

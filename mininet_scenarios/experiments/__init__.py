@@ -20,6 +20,7 @@ NAMES: Final = (
     "abu-tair",
     "cthrough-fig5",
     "cthrough-fig6",
+    "cthrough-fig8",
     "cthrough-fig10",
     "helios-stability",
     "mordia-slotted",

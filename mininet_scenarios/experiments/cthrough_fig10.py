@@ -34,15 +34,15 @@ INTERVALS_S: Final = (0.3, 0.5, USUAL_S, 2.0, 5.0)
 SHORTEST_S: Final = INTERVALS_S[0]
 _PAPER_SHORTEST: Final = 2.0
 """Times full bisection, at the shortest interval."""
-_MUCH_WORSE: Final = 1.2
+_MUCH_WORSE: Final = 1.5
 _LITTLE: Final = 0.75
 """Larger buffers bring no more than this."""
 _BUSIEST_MBPS: Final = RACKS * FULL_BISECTION_MBPS * (1 - 1 / RACKS)
 """All servers send, a quarter of it within their racks."""
 _WHY: Final = (
-    "A round trip does not shrink with the rates: over an electrical network at a hundredth of the "
-    "paper's rate a queue of 30 frames is a hundred times as long, and so are TCP's time-outs "
-    "after losses, of which each ends a rank's part in an interval."
+    "Frames do not shrink with the rates, so that a queue of 30 of them in front of an electrical "
+    "uplink takes as many times as long as rates are scaled down by, and so do TCP's time-outs "
+    "after losses, each of which ends a rank's part in an interval."
 )
 
 

@@ -30,7 +30,8 @@ from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, write_r
 
 _CHUNK: Final = bytes(65_536)
 _RECEIPT: Final = struct.Struct("!Q")
-_CONNECT_S: Final = 10.0
+_CONNECT_S: Final = 40.0
+"""Six requests, of which full queues may lose some."""
 _SILENCE_S: Final = 60.0
 """A transfer of which nothing moves for so long has failed."""
 _POLL_S: Final = 0.05

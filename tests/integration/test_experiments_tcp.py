@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 
 import pytest
 from rich.console import Console
@@ -12,10 +13,12 @@ from mininet_scenarios import cthrough, cthrough_fig5, demo, slotted, vm_migrati
 from mininet_scenarios.cthrough_fig5 import Fig5Plan
 from mininet_scenarios.experiments import abu_tair
 from mininet_scenarios.experiments import cthrough_fig6 as fig6
+from mininet_scenarios.experiments import cthrough_fig8 as fig8
 from mininet_scenarios.experiments import cthrough_fig10 as fig10
 from mininet_scenarios.experiments import helios_stability as stability
 from mininet_scenarios.experiments.frame import Setting
 from mininet_scenarios.experiments.scaling import Rates
+from mininet_scenarios.hadoop_sort import COPY, OUTPUT, READ, SHUFFLE, ended_s
 from mininet_scenarios.helios_stability import Length
 from mininet_scenarios.leaf_spine import ELEPHANT, Case, Regime, Scale
 from mininet_scenarios.narrator import ConsoleNarrator
@@ -59,6 +62,18 @@ def test_machines_migrate_sooner_with_circuits_than_packets_alone_could(tmp_path
     assert run.changes >= 3
     assert run.dark_frames == 0
     assert run.seconds < vm_migration.PAPER_ELECTRICAL_S  # 60 in the paper
+
+
+def test_what_is_sorted_gets_circuits_in_turn(tmp_path, narrator):
+    scale = cthrough.Scale(rate=1 / 80, part=1 / 32)
+    case = fig8.helped("40:1", 100.0, 1.0, Transition.HITLESS)
+    (run,) = fig8.measure(tmp_path, scale, [case], narrator).runs
+    kinds = Counter(one.kind for one in run.done)
+    assert kinds == {READ: 24, SHUFFLE: 56, OUTPUT: 24, COPY: 24}
+    shuffled_s = ended_s([one for one in run.done if one.kind == SHUFFLE])
+    assert all(one.started_s >= shuffled_s for one in run.done if one.kind in {OUTPUT, COPY})
+    assert run.changes >= 3
+    assert run.dark_frames == 0
 
 
 def test_ranks_get_circuits_in_turn(tmp_path, narrator):
