@@ -6,8 +6,8 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from typing import Any
 
@@ -41,7 +41,8 @@ from hydra.policy import Policy
 from hydra.substrate import substrate_of
 
 LOG = logging.getLogger("hydra.runner")
-_PROBE_ATTEMPTS = 4
+_PROBE_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)
+"""Of the time for a path: how long each attempt waits before the next."""
 
 
 class Runner:
@@ -203,27 +204,45 @@ class Runner:
             time.sleep(0.05)
 
     def _probe(self, command: ProbePath) -> tuple[str, ...]:
-        """Probe both directions; returns those in which nothing came through."""
+        """Probe both directions; returns those in which nothing came through.
+
+        A probe that a full queue drops is soon repeated; one that is only late counts, too.
+        """
         a, b = command.ends
-        timeout_s = command.timeout_s
         missing = {(a, b), (b, a)}
-        for _ in range(_PROBE_ATTEMPTS):
-            missing -= self._probe_once(command, missing, timeout_s / _PROBE_ATTEMPTS)
+        under_way: dict[Future[None], tuple[int, tuple[Server, Server]]] = {}
+        for share in _PROBE_SHARES:
+            under_way |= self._send_probes(command, missing)
+            missing -= _heard(under_way, missing, command.timeout_s * share)
             if not missing:
                 break
+        for nonce, _ in under_way.values():
+            self._fleet.forget_probe(nonce)
         return tuple(sorted(f"{src.name} to {dst.name}" for src, dst in missing))
 
-    def _probe_once(
-        self, command: ProbePath, directions: set[tuple[Server, Server]], timeout_s: float
-    ) -> set[tuple[Server, Server]]:
-        waiting: dict[Future[None], tuple[int, tuple[Server, Server]]] = {}
+    def _send_probes(
+        self, command: ProbePath, directions: set[tuple[Server, Server]]
+    ) -> dict[Future[None], tuple[int, tuple[Server, Server]]]:
+        sent: dict[Future[None], tuple[int, tuple[Server, Server]]] = {}
         for src, dst in sorted(directions, key=lambda ends: ends[0].name):
             nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF
-            waiting[self._fleet.expect_probe(nonce)] = (nonce, (src, dst))
+            sent[self._fleet.expect_probe(nonce)] = (nonce, (src, dst))
             frame = probe(src.mac, dst.mac, command.vlan, nonce)
             datapath, port = self._substrate.launch(src, command.path)
             self._fleet.send_frames({datapath: [(port, frame)]})
-        done, late = wait(waiting, timeout_s)
-        for future in late:
-            self._fleet.forget_probe(waiting[future][0])
-        return {waiting[future][1] for future in done}
+        return sent
+
+
+def _heard(
+    under_way: Mapping[Future[None], tuple[int, tuple[Server, Server]]],
+    missing: set[tuple[Server, Server]],
+    timeout_s: float,
+) -> set[tuple[Server, Server]]:
+    """The directions in which something has come through: all of them, or the time is up."""
+    heard: set[tuple[Server, Server]] = set()
+    deadline_s = time.monotonic() + timeout_s
+    while not missing <= heard and (left_s := deadline_s - time.monotonic()) > 0:
+        waiting = [future for future, (_, ends) in under_way.items() if ends not in heard]
+        done, _ = wait(waiting, left_s, FIRST_COMPLETED)
+        heard |= {under_way[future][1] for future in done}
+    return heard

@@ -1,0 +1,98 @@
+"""Probes of a new path: repeated soon, and heard however late."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from itertools import count
+
+from apps.fleet import Fleet
+from apps.framework import PortInfo
+from apps.metrics import Metrics
+from apps.runner import Runner
+from drivers.codecs.openflow import TYPE_PACKET_OUT
+from hydra.commands import ProbePath, Status
+from hydra.model import VlanId
+from hydra.policy import Policy
+from tests.unit.core.fabrics import path_of, small_fabric
+
+FABRIC = small_fabric(racks=2, planes=1, servers=1)
+H11, H21 = FABRIC.servers
+PACKET_OUT_BYTES = 8 + 16 + 16
+TIMEOUT_S = 1.5
+
+
+class Network:
+    """Two servers' vswitches: a probe sent by one is given to the other by ``carry``."""
+
+    def __init__(self, carry):
+        self.fleet = Fleet(FABRIC, post=lambda function: function())
+        self.carry = carry
+        self.sent = {H11.name: count(1), H21.name: count(1)}
+        for server in (H11, H21):
+            switch = server.vswitch
+            names = (switch.host_port, switch.optical_port, switch.electrical_port)
+            ports = {n: PortInfo(n, name, up=True) for n, name in enumerate(names, start=1)}
+            self.fleet.switch_connected(switch.datapath_id, Port(self, server.name), ports)
+        self.runner = Runner(FABRIC, Policy(), self.fleet, None, None, None, Metrics())
+
+    def probe(self):
+        path = path_of(FABRIC, 0, 1)
+        started = time.monotonic()
+        (outcome,) = self.runner.perform([ProbePath(path, VlanId(100), (H11, H21), TIMEOUT_S)])
+        self.runner.close()
+        assert outcome.status is Status.CONFIRMED
+        return outcome.value, time.monotonic() - started
+
+    def arrives(self, frame):
+        self.fleet.packet_received(0, frame)
+
+
+class Port:
+    def __init__(self, network, server):
+        self.network, self.server = network, server
+
+    def send(self, message):
+        assert message[1] == TYPE_PACKET_OUT
+        assert struct.unpack_from("!H", message, 2)[0] == len(message)
+        attempt = next(self.network.sent[self.server])
+        self.network.carry(self.network, self.server, attempt, message[PACKET_OUT_BYTES:])
+
+
+def test_a_path_that_carries_probes_is_found_good_at_once():
+    missing, seconds = Network(lambda network, _from, _n, frame: network.arrives(frame)).probe()
+    assert missing == ()
+    assert seconds < TIMEOUT_S
+
+
+def test_a_probe_that_is_lost_is_soon_repeated():
+    def loses_two(network, _from, attempt, frame):
+        if attempt > 2:
+            network.arrives(frame)
+
+    missing, seconds = Network(loses_two).probe()
+    assert missing == ()
+    assert TIMEOUT_S * 3 / 15 <= seconds < TIMEOUT_S * 7 / 15
+
+
+def test_a_probe_that_is_late_counts():
+    def is_late(network, _from, attempt, frame):
+        if attempt == 1:
+            threading.Timer(TIMEOUT_S / 2, network.arrives, [frame]).start()
+
+    missing, seconds = Network(is_late).probe()
+    assert missing == ()
+    assert TIMEOUT_S / 2 <= seconds < TIMEOUT_S
+
+
+def test_a_direction_that_is_dead_is_named_and_the_other_one_not_probed_again():
+    def one_way(network, source, _attempt, frame):
+        if source == H11.name:
+            network.arrives(frame)
+
+    network = Network(one_way)
+    missing, seconds = network.probe()
+    assert missing == (f"{H21.name} to {H11.name}",)
+    assert seconds >= TIMEOUT_S
+    assert (next(network.sent[H11.name]), next(network.sent[H21.name])) == (2, 5)
