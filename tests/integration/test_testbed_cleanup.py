@@ -108,7 +108,7 @@ def test_nothing_is_left_after_the_block(before: Machine, demo: Loaded) -> None:
     sleeper.wait(5)
     assert Machine.now() == before
     assert len(during.interfaces) > 60
-    assert len(during.bridges) == 14
+    assert len(during.bridges) == 8 + 4
     assert during.namespaces == before.namespaces + len(demo.fabric.servers)
 
 
