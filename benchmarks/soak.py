@@ -24,8 +24,6 @@ IDLE_S = 20.0
 SEED = 1
 FLAT = 1.03
 """Of memory: Python's allocator gives pages back late, and in no order."""
-PASSING = 1
-"""A short-lived thread, such as the request limiter's, that a sample may meet or miss."""
 
 
 def tell(sample: Footprint) -> None:
@@ -50,7 +48,7 @@ def results(run: SoakResult, idle_share: float) -> list[Result]:
         Result(case, "file descriptors", "", "lower", typical(late, lambda one: one.descriptors),
                descriptors, quarter, descriptors),
         Result(case, "threads", "", "lower", typical(late, lambda one: one.threads), threads,
-               quarter, threads + PASSING),
+               quarter, threads),
         Result("nothing to do, polled once a second", "processor", "%", "lower",
                100 * idle_share, 100 * busy_share, "under way"),
     ]  # fmt: skip
