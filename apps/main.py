@@ -24,7 +24,8 @@ from apps.framework import (
 )
 from apps.garbage import spare_what_stays
 from apps.rest.app import create_app
-from apps.rest.guard import AuditLog, Limiter
+from apps.rest.guard import AuditLog
+from apps.rest.rate import Limiter
 from apps.rest.server import RestServer, Tls
 from apps.single import check_port, journal_claimed
 from apps.supervision import Heart

@@ -29,8 +29,9 @@ from apps.rest import (
     webhooks,
 )
 from apps.rest.access import PUBLIC
-from apps.rest.guard import AuditLog, Guard, Limiter
+from apps.rest.guard import AuditLog, Guard
 from apps.rest.middleware import BodyGuard, HeadAsGet
+from apps.rest.rate import Limiter
 from apps.tokens import TokenFile
 from apps.webhooks import Webhooks
 from hydra.journal import Journal

@@ -6,13 +6,8 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from math import ceil
 from pathlib import Path
-from typing import Final
 
-from limits import RateLimitItemPerSecond
-from limits.storage import MemoryStorage
-from limits.strategies import MovingWindowRateLimiter
 from starlette import status
 from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Match, Route
@@ -27,13 +22,12 @@ from apps.rest.problems import (
     ProblemType,
     problem_response,
 )
+from apps.rest.rate import Limiter
 from apps.tokens import TokenFile
 from hydra.access import LOCAL, Caller, identify
 from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.audit")
-_BURST_S: Final = 5
-"""Requests are counted over this long, so that short bursts pass."""
 
 
 class AuditLog:
@@ -77,21 +71,6 @@ class AuditLog:
                 file.write(line + "\n")
         except OSError as error:
             LOG.error("the audit log %s can't be written (%s): %s", self._path, error, line)
-
-
-class Limiter:
-    """So many requests per second of each caller, over a few seconds."""
-
-    def __init__(self, requests_per_s: float) -> None:
-        self._item = RateLimitItemPerSecond(max(1, ceil(requests_per_s * _BURST_S)), _BURST_S)
-        self._window = MovingWindowRateLimiter(MemoryStorage())
-
-    def wait_s(self, key: str) -> int:
-        """Seconds until ``key`` may try again; 0 if it may now, and that has been counted."""
-        if self._window.hit(self._item, key):
-            return 0
-        reset_s, _ = self._window.get_window_stats(self._item, key)
-        return max(1, ceil(reset_s - time.time()))
 
 
 class Guard:

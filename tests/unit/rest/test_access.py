@@ -13,7 +13,8 @@ from httpx_sse import connect_sse
 from starlette.routing import Route
 
 from apps.rest.app import create_app
-from apps.rest.guard import AuditLog, Guard, Limiter
+from apps.rest.guard import AuditLog, Guard
+from apps.rest.rate import Limiter
 from apps.rest.server import RestServer, Tls
 from apps.tokens import TokenFile, read_tokens, write_tokens
 from hydra.access import Caller, Role, identify, make_token
