@@ -173,7 +173,7 @@ class AgentDesk:
     def _neighbours(self, state: NetworkState) -> dict[RackId, tuple[str, ...]]:
         found: dict[RackId, set[str]] = {}
         for path in state.topology.paths:
-            for one, other in ((path.src, path.dst), (path.dst, path.src)):
+            for one, other in path.directions:
                 found.setdefault(one, set()).add(self._fabric.racks[other].name)
         return {rack: tuple(sorted(names)) for rack, names in found.items()}
 

@@ -13,7 +13,7 @@ from topology.problem import FabricArrays
 
 
 def _objection(name: str, fabric: Fabric) -> str | None:
-    return objection(name, FabricArrays.of(fabric))
+    return objection(name, FabricArrays.of(fabric), one_way=fabric.one_way)
 
 
 def load_configuration(path: Path) -> Loaded:

@@ -46,7 +46,7 @@ class _Why:
     def path(self) -> Iterator[str]:
         yield self._demand()
         load = count_load(self._study.arrays, self._study.demand, self._topology, Reserved())
-        mine = [p for p in self._topology.paths if (p.src, p.dst) == (self._src, self._dst)]
+        mine = [p for p in self._topology.paths if pair_of(p) == (self._src, self._dst)]
         if len(mine) > 1:
             carried = load.carried_mbps[self._src, self._dst]
             yield f"joined by {len(mine)} paths, which share it; {carried:,.1f} Mb/s of it fit"
@@ -226,9 +226,7 @@ class _Why:
         return {port.plane for port in self._open_ports(rack) if port.id not in used}
 
     def _circuit_at(self) -> dict[int, Circuit]:
-        return {
-            port: circuit for circuit in self._topology.circuits for port in (circuit.a, circuit.b)
-        }
+        return {port: circuit for circuit in self._topology.circuits for port in circuit.ends}
 
     # -- names -----------------------------------------------------------------------------------
 
@@ -236,6 +234,6 @@ class _Why:
         return self._fabric.racks[rack].name
 
     def _circuit(self, circuit: Circuit) -> str:
-        a, b = (self._fabric.ports[port] for port in (circuit.a, circuit.b))
+        a, b = (self._fabric.ports[port] for port in circuit.ends)
         plane = self._fabric.planes[circuit.plane].name
         return f"{self._rack(a.rack)}:{a.tor_port} ={plane}= {self._rack(b.rack)}:{b.tor_port}"

@@ -227,7 +227,7 @@ def _circuits(service: ControllerService, state: NetworkState) -> Metric:
 
 def _optical_ports(service: ControllerService, state: NetworkState) -> Metric:
     quarantined = {one.entry.port: one.on_trial for one in service.quarantine()}
-    used = {port for circuit in state.topology.circuits for port in (circuit.a, circuit.b)}
+    used = {port for circuit in state.topology.circuits for port in circuit.ends}
     count = Tally(
         ("on_trial" if quarantined[port.id] else "quarantined")
         if port.id in quarantined

@@ -26,6 +26,7 @@ from hydra.model import (
 from hydra.plan import Pair, Plan, diff, pair_of, paths_by_pair
 from hydra.policy import Policy, SlotPolicy
 from hydra.reservations import Pin
+from hydra.rings import whole_rings
 from hydra.service import PlanRequest
 from hydra.slots import Week, WeekSlot
 from hydra.substrate import substrate_of
@@ -34,6 +35,7 @@ from topology.carried import carried_mbps
 from topology.checks import check_topology
 from topology.demand import estimate_maxmin, served_mbps
 from topology.duplex import topologies
+from topology.lightpaths import ring_topology
 from topology.marks import marks_of
 from topology.plan_checks import check_result
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved, Timing
@@ -86,6 +88,9 @@ class Planning:
         self._policy = policy
         self._arrays = FabricArrays.of(fabric)
         self._marks = marks_of(fabric)
+        self._paths_per_pair = policy.paths_per_pair
+        if fabric.one_way:  # as many as there are light paths from the one to the other
+            self._paths_per_pair = max(1, len(fabric.ports))
         servers = np.array([len(rack.servers) for rack in fabric.racks], dtype=np.float64)
         self._rack_mbps = servers * fabric.server_rate_mbps
         substrate = substrate_of(fabric)
@@ -114,7 +119,8 @@ class Planning:
             return served
         joined = np.zeros(served.shape, dtype=bool)
         for path in topology.paths:
-            joined[path.src, path.dst] = joined[path.dst, path.src] = True
+            for direction in path.directions:
+                joined[direction] = True
         on_circuits = np.where(joined, served, 0.0)
         left = np.maximum(0.0, demand - on_circuits)
         by_packets = served_mbps(self._arrays, EMPTY_TOPOLOGY, left, electrical, electrical)
@@ -174,11 +180,14 @@ class Planning:
         reserved = _reserved(pins, current, blocked)
         budget = self._budget(request, reserved, blocked, expired)
         chosen = request.algorithm or self._policy.algorithm
-        reason = objection(chosen, self._arrays)
+        reason = objection(chosen, self._arrays, one_way=self._fabric.one_way)
         if reason is not None:
             raise PlanError(f"{chosen} can't plan for this fabric: {reason}")
         result = self._planned(chosen, demand, current.topology, reserved, budget)
-        return self._allocate(current, result.topology)
+        one_way = self._fabric.one_way
+        return self._allocate(
+            current, ring_topology(self._arrays, result) if one_way else result.topology
+        )
 
     def week(
         self,
@@ -230,7 +239,7 @@ class Planning:
         off_limits = self._off_limits(request.use_planes)
         return Budget(
             self._policy.max_hops,
-            paths_per_pair=self._policy.paths_per_pair,
+            paths_per_pair=self._paths_per_pair,
             disturbance_mbps=self._policy.disturbance_mbps,
             racks=request.racks,
             planes=request.planes,
@@ -271,14 +280,14 @@ class Planning:
             end: circuit
             for path, _ in reserved.pinned
             for circuit in path.circuits
-            for end in (circuit.a, circuit.b)
+            for end in circuit.ends
         }
         pinned = {(path.src, path.dst) for path, _ in reserved.pinned}
         others = [p for p in current.topology.paths if (p.src, p.dst) not in pinned]
         kept = [
             path
             for path in others
-            if all(user.get(end, c) == c for c in path.circuits for end in (c.a, c.b))
+            if all(user.get(end, c) == c for c in path.circuits for end in c.ends)
         ]
         paths = tuple(sorted([*kept, *(path for path, _ in reserved.pinned)]))
         topology = Topology(frozenset(c for path in paths for c in path.circuits), paths)
@@ -303,7 +312,7 @@ class Planning:
             demand[low, high] = _FAINT_MBPS
         fixed = Reserved((*reserved.pinned, *((path, 0.0) for path in kept)))
         closed = frozenset(blocked) - _ends(fixed)
-        most = max([self._policy.paths_per_pair, *Counter(map(pair_of, kept)).values()])
+        most = max([self._paths_per_pair, *Counter(map(pair_of, kept)).values()])
         budget = Budget(
             self._policy.max_hops, blocked_ports=closed, boolean=False, paths_per_pair=most
         )
@@ -344,8 +353,7 @@ class Planning:
             for path in current.topology.paths
             if path not in lost_paths and set(lost).isdisjoint(path.circuits)
         )
-        circuits = frozenset(circuit for path in paths for circuit in path.circuits)
-        return self._allocate(current, Topology(circuits, paths))
+        return self._allocate(current, _on_rings(paths))
 
     def restored(
         self, current: NetworkState, topology: Topology, blocked: Collection[PortId]
@@ -353,8 +361,7 @@ class Planning:
         """``current`` with those paths of an earlier ``topology`` that do not need ``blocked``."""
         standing = set(current.topology.paths)
         paths = tuple(p for p in topology.paths if p in standing or not _touches(p, blocked))
-        circuits = frozenset(circuit for path in paths for circuit in path.circuits)
-        return self._allocate(current, Topology(circuits, paths))
+        return self._allocate(current, _on_rings(paths))
 
     def joined(
         self, current: NetworkState, wished: Collection[Path], blocked: Collection[PortId]
@@ -363,26 +370,24 @@ class Planning:
         are free and not ``blocked``, of pairs that may have one more.
         """
         paths = list(current.topology.paths)
-        user = {end: c for c in current.topology.circuits for end in (c.a, c.b)}
+        user = {half: c for c in current.topology.circuits for half in c.halves}
         having = Counter(map(pair_of, paths))
         for path in sorted(set(wished).difference(paths)):
-            ends = {end: circuit for circuit in path.circuits for end in (circuit.a, circuit.b)}
+            halves = {half: circuit for circuit in path.circuits for half in circuit.halves}
             if (
-                having[pair_of(path)] < self._policy.paths_per_pair
+                having[pair_of(path)] < self._paths_per_pair
                 and not _touches(path, blocked)
-                and all(user.get(end, circuit) == circuit for end, circuit in ends.items())
+                and all(user.get(half, circuit) == circuit for half, circuit in halves.items())
             ):
                 paths.append(path)
-                user |= ends
+                user |= halves
                 having[pair_of(path)] += 1
-        circuits = frozenset(circuit for path in paths for circuit in path.circuits)
-        return self._allocate(current, Topology(circuits, tuple(sorted(paths))))
+        return self._allocate(current, _on_rings(sorted(paths)))
 
     def without_pair(self, current: NetworkState, pair: tuple[RackId, RackId]) -> NetworkState:
         """``current`` less the paths of ``pair`` and the circuits that only they used."""
         paths = tuple(path for path in current.topology.paths if pair_of(path) != pair)
-        circuits = frozenset(circuit for path in paths for circuit in path.circuits)
-        return self._allocate(current, Topology(circuits, paths))
+        return self._allocate(current, _on_rings(paths))
 
     def _allocate(self, current: NetworkState, topology: Topology) -> NetworkState:
         if topology == current.topology:
@@ -402,7 +407,7 @@ class Planning:
         """
         plan = diff(self._fabric, current, target, self.order_of)
         # What stands may stay, though the policy has become stricter since.
-        most = max([self._policy.paths_per_pair, *map(len, paths_by_pair(current).values())])
+        most = max([self._paths_per_pair, *map(len, paths_by_pair(current).values())])
         problems = [
             *check_topology(
                 self._fabric, target.topology, self._policy.max_hops, paths_per_pair=most
@@ -415,6 +420,12 @@ class Planning:
         if problems:
             raise PlanError("the planned topology is unsound: " + "; ".join(problems))
         return plan
+
+
+def _on_rings(paths: Sequence[Path]) -> Topology:
+    """These paths, sorted as they are, and the circuits that they need, as far as all are lit."""
+    circuits = whole_rings(circuit for path in paths for circuit in path.circuits)
+    return Topology(circuits, tuple(path for path in paths if circuits.issuperset(path.circuits)))
 
 
 def _touches(path: Path, ports: Collection[PortId]) -> bool:
@@ -439,8 +450,5 @@ def _reserved(pins: Sequence[Pin], current: NetworkState, blocked: Collection[Po
 
 def _ends(reserved: Reserved) -> frozenset[PortId]:
     return frozenset(
-        end
-        for path, _ in reserved.pinned
-        for circuit in path.circuits
-        for end in (circuit.a, circuit.b)
+        end for path, _ in reserved.pinned for circuit in path.circuits for end in circuit.ends
     )

@@ -204,12 +204,12 @@ class Runner:
             time.sleep(0.05)
 
     def _probe(self, command: ProbePath) -> tuple[str, ...]:
-        """Probe both directions; returns those in which nothing came through.
+        """Probe each direction; returns those in which nothing came through.
 
         A probe that a full queue drops is soon repeated; one that is only late counts, too.
         """
         a, b = command.ends
-        missing = {(a, b), (b, a)}
+        missing = {(a, b)} if command.path.one_way else {(a, b), (b, a)}
         under_way: dict[Future[None], tuple[int, tuple[Server, Server]]] = {}
         for share in _PROBE_SHARES:
             under_way |= self._send_probes(command, missing)

@@ -310,7 +310,7 @@ class Upkeep:
             for circuit in self._ledger.state.topology.circuits
             if self._is_dark(circuit.a) or self._is_dark(circuit.b)
         )
-        ends = {end for circuit in dead for end in (circuit.a, circuit.b)}
+        ends = {end for circuit in dead for end in circuit.ends}
         places = [
             f"{self._fabric.racks[port.rack].name}:{port.tor_port}"
             for port in (self._fabric.ports[end] for end in sorted(ends))
@@ -322,7 +322,7 @@ class Upkeep:
 
     def distrust(self, circuits: Collection[Circuit], reason: str) -> None:
         """Put the ports of these circuits into quarantine."""
-        ends = {end for circuit in circuits for end in (circuit.a, circuit.b)}
+        ends = {end for circuit in circuits for end in circuit.ends}
         self._quarantine.put(ends, reason)
 
     # -- devices ----------------------------------------------------------------------------------
@@ -501,7 +501,7 @@ class Upkeep:
                 self._quarantine.put((circuit.a, circuit.b), reason)
         passed = {circuit for path in execution.result.topology.paths for circuit in path.circuits}
         self._quarantine.passed(
-            [end for circuit in passed & execution.plan.connect for end in (circuit.a, circuit.b)]
+            [end for circuit in passed & execution.plan.connect for end in circuit.ends]
         )
 
     def _steering_name(self, datapath: DatapathId) -> str:

@@ -116,7 +116,7 @@ class Calendar:
         self._by_pair.setdefault((booking.path.src, booking.path.dst), Timetable()).add(booking)
         for circuit in booking.path.circuits:
             self._by_circuit.setdefault(circuit, Timetable()).add(booking)
-            for port in (circuit.a, circuit.b):
+            for port in circuit.ends:
                 self._circuits_at.setdefault(port, set()).add(circuit)
         for server in booking.servers:
             self._by_server.setdefault(server, Timetable()).add(booking)
@@ -132,7 +132,7 @@ class Calendar:
         _drop(self._by_pair, (booking.path.src, booking.path.dst), booking.id)
         for circuit in booking.path.circuits:
             if _drop(self._by_circuit, circuit, booking.id):
-                for port in (circuit.a, circuit.b):
+                for port in circuit.ends:
                     self._circuits_at[port].discard(circuit)
         for server in booking.servers:
             _drop(self._by_server, server, booking.id)
@@ -217,7 +217,7 @@ class Window:
             port: circuit
             for path in ground.standing
             for circuit in path.circuits
-            for port in (circuit.a, circuit.b)
+            for port in circuit.ends
         }
         self._users: dict[PortId, frozenset[Circuit]] = {}
         self._loads: dict[Circuit, float] = {}

@@ -89,7 +89,9 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class ProbePath:
-    """Send probes both ways between two servers; value: names of the directions that failed."""
+    """Send probes between two servers, the first at the path's ``src``, in each of its directions;
+    value: names of those that failed.
+    """
 
     path: Path
     vlan: VlanId

@@ -22,7 +22,7 @@ class Drain:
         """One reading of the ports at both ends."""
         ports: dict[RackId, set[str]] = {}
         for circuit in self._unchanged:
-            for end in (circuit.a, circuit.b):
+            for end in circuit.ends:
                 port = self._fabric.ports[end]
                 ports.setdefault(port.rack, set()).add(port.tor_port)
         return tuple(ReadPortPackets(rack, tuple(sorted(ports[rack]))) for rack in sorted(ports))

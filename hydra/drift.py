@@ -58,7 +58,7 @@ def broken_circuits(fabric: Fabric, state: NetworkState, actual: Actual) -> froz
         lit = actual.mirrors.get(circuit.plane)
         if lit is not None and not lit.issuperset(fabric.cross_connects(circuit)):
             return False
-        return all(tagged(fabric.ports[end]) for end in (circuit.a, circuit.b))
+        return all(tagged(fabric.ports[end]) for end in circuit.ends)
 
     def tagged(port: OpticalPort) -> bool:
         seen = actual.vlans.get(port.rack)

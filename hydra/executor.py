@@ -72,6 +72,7 @@ from hydra.plan import (
 from hydra.policy import OnSilence, Policy, Transition
 from hydra.relaying import abandoned, joining, leaving, only, unrelayed
 from hydra.resteering import Resteering
+from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
 from hydra.rules import (
     FlowRule,
@@ -524,7 +525,7 @@ class Execution:
         self.unconfirmed.add(rack.name)
         self._retag_failed = True
         for circuit in self.plan.target.topology.circuits:
-            for end in (circuit.a, circuit.b):
+            for end in circuit.ends:
                 port = self.fabric.ports[end]
                 if port.rack == rack.id and port.tor_port in command.ports:
                     self._fail(circuit, f"{rack.name} was not retagged ({outcome.error})")
@@ -587,13 +588,18 @@ class Execution:
 
     def _new_paths(self) -> list[Path]:
         """Affected paths of the target that have not failed so far, nor have their circuits."""
+        lit = self._lit()
         return [
             path
             for path in self.plan.target.topology.paths
             if pair_of(path) in self.plan.affected
             and path not in self._lost_paths
-            and self.failures.keys().isdisjoint(path.circuits)
+            and lit.issuperset(path.circuits)
         ]
+
+    def _lit(self) -> frozenset[Circuit]:
+        """Circuits of the target that have not failed so far, nor those that light them."""
+        return whole_rings(self.plan.target.topology.circuits - self.failures.keys())
 
     def _gate(self) -> Steps:
         yield from self._await_carrier()
@@ -605,10 +611,11 @@ class Execution:
         yield from self._probe(paths)
 
     def _await_carrier(self) -> Steps:
-        fresh = sorted(self.plan.connect - self.failures.keys())
+        lighting = rings_of(self.plan.connect, self.plan.target.topology.circuits)
+        fresh = sorted(lighting - self.failures.keys())
         ports: dict[RackId, set[str]] = {}
         for circuit in fresh:
-            for end in (circuit.a, circuit.b):
+            for end in circuit.receivers:
                 port = self.fabric.ports[end]
                 ports.setdefault(port.rack, set()).add(port.tor_port)
         if not ports:
@@ -625,7 +632,7 @@ class Execution:
             missing = outcome.value if outcome.confirmed else command.ports
             dark |= {(command.rack, name) for name in missing}
         for circuit in fresh:
-            for end in (circuit.a, circuit.b):
+            for end in circuit.receivers:
                 port = self.fabric.ports[end]
                 if (port.rack, port.tor_port) in dark:
                     rack = self.fabric.racks[port.rack].name
@@ -637,8 +644,8 @@ class Execution:
         """Join circuits that have light to VLANs that are in use elsewhere."""
         lit = {
             (self.fabric.ports[end].rack, self.fabric.ports[end].tor_port)
-            for circuit in self.plan.target.topology.circuits - self.failures.keys()
-            for end in (circuit.a, circuit.b)
+            for circuit in self._lit()
+            for end in circuit.ends
         }
         ports: dict[RackId, dict[str, PortVlans]] = {}
         for rack, named in self.plan.tag_last.items():
@@ -735,7 +742,8 @@ class Execution:
 
     def _tidy(self) -> Steps:
         """Untag what failed, relay it no more, and remove the last epoch's emulated rules."""
-        self.uncertain_planes |= {circuit.plane for circuit in self.failures}
+        given_up = self.plan.target.topology.circuits - self.result.topology.circuits
+        self.uncertain_planes |= {circuit.plane for circuit in given_up | self.failures.keys()}
         untag = retagging(self.fabric, self.plan.target, self.result)
         commands: list[Command] = [SetVlans(rack, ports) for rack, ports in sorted(untag.items())]
         changes = abandoned(self._substrate, self.plan.target, self.result)

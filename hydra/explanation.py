@@ -8,6 +8,7 @@ from typing import Final
 
 from hydra.decisions import Action, Decision, SeenDemand
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Path, RackId, VlanId
+from hydra.plan import pair_of
 from hydra.policy import Mode, Policy, Sharing
 from hydra.reservations import Reservation
 
@@ -66,7 +67,7 @@ def explain(evidence: Evidence, a: RackId, b: RackId) -> Explanation:
     circuits = tuple(sorted(_between(evidence.fabric, topology.circuits, ends)))
     low, high = min(a, b), max(a, b)
     vlans = evidence.state.vlans
-    paths = {p: vlans[p] for p in topology.paths if (p.src, p.dst) == (low, high)}
+    paths = {p: vlans[p] for p in topology.paths if pair_of(p) == (low, high)}
     users = tuple(p for p in topology.paths if not set(circuits).isdisjoint(p.circuits))
     reserved = tuple(
         one.id

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, Topology, VlanId
+from hydra.rings import whole_rings
 
 INTENDED: Final = "reconfiguration intended"
 """Entry with the records of the ``current`` and the ``target`` state, before anything moves."""
@@ -38,7 +39,7 @@ def state_record(fabric: Fabric, state: NetworkState) -> dict[str, Any]:
 
 
 def circuit_record(fabric: Fabric, circuit: Circuit) -> list[list[str]]:
-    """Its two ends, each a rack and a ToR port by name."""
+    """Its two ends, each a rack and a ToR port by name; of a one-way circuit, the sender first."""
     ends = (fabric.ports[circuit.a], fabric.ports[circuit.b])
     return [[fabric.racks[end.rack].name, end.tor_port] for end in ends]
 
@@ -46,7 +47,7 @@ def circuit_record(fabric: Fabric, circuit: Circuit) -> list[list[str]]:
 def read_state(fabric: Fabric, record: Mapping[str, Any]) -> NetworkState:
     """The state that :func:`state_record` wrote, as far as ``fabric`` still has its parts."""
     ports = _ports(fabric)
-    circuits = read_circuits(fabric, record["circuits"])
+    circuits = whole_rings(read_circuits(fabric, record["circuits"]))
     vlans: dict[Path, VlanId] = {}
     for entry in record["paths"]:
         path = _read_path(fabric, ports, entry)
@@ -78,7 +79,7 @@ def _read_circuit(
     a, b = ends
     if a is None or b is None or fabric.ports[a].plane != fabric.ports[b].plane:
         return None
-    return Circuit(fabric.ports[a].plane, min(a, b), max(a, b))
+    return fabric.circuit(a, b)
 
 
 def _read_path(
@@ -90,6 +91,6 @@ def _read_path(
     if entry["src"] not in racks or entry["dst"] not in racks or len(circuits) != len(hops):
         return None
     src, dst = racks[entry["src"]].id, racks[entry["dst"]].id
-    if src > dst:
+    if src > dst and not fabric.one_way:
         src, dst, circuits = dst, src, circuits[::-1]
     return Path(src, dst, circuits)

@@ -162,6 +162,57 @@ class Circuit:
         if self.a >= self.b:
             raise ValueError(f"circuit ends must be ordered and distinct, got {self.a}, {self.b}")
 
+    @property
+    def one_way(self) -> bool:
+        return False
+
+    @property
+    def ends(self) -> tuple[PortId, PortId]:
+        return self.a, self.b
+
+    @property
+    def halves(self) -> tuple[tuple[PortId, bool], ...]:
+        """The transmitters (True) and receivers (False) that no other circuit may have."""
+        return (
+            *((port, True) for port in self.senders),
+            *((port, False) for port in self.receivers),
+        )
+
+    @property
+    def senders(self) -> tuple[PortId, ...]:
+        """Ports whose transmitters it takes."""
+        return self.a, self.b
+
+    @property
+    def receivers(self) -> tuple[PortId, ...]:
+        """Ports that it lights."""
+        return self.a, self.b
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OneWayCircuit(Circuit):
+    """A light path from the transmitter of ToR port ``a`` to the receiver of ``b``, on one plane.
+
+    The transmitter of ``b`` may feed a third port. Only where ToRs don't learn, and always in
+    rings (:mod:`hydra.rings`).
+    """
+
+    def __post_init__(self) -> None:
+        if self.a == self.b:
+            raise ValueError(f"circuit ends must be distinct, got {self.a} twice")
+
+    @property
+    def one_way(self) -> bool:
+        return True
+
+    @property
+    def senders(self) -> tuple[PortId, ...]:
+        return (self.a,)
+
+    @property
+    def receivers(self) -> tuple[PortId, ...]:
+        return (self.b,)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class CrossConnect:
@@ -173,9 +224,10 @@ class CrossConnect:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Path:
-    """Circuits that join two racks, in hop order from ``src`` to ``dst``; ``src < dst``.
+    """Circuits that join two racks, in hop order from ``src`` to ``dst``.
 
-    Used in both directions: a learning ToR sends back where it heard from.
+    Used in both directions, and ``src < dst``: a learning ToR sends back where it heard from.
+    One of one-way circuits leads from ``src`` to ``dst`` alone, whichever number is lower.
     """
 
     src: RackId
@@ -189,6 +241,16 @@ class Path:
     @property
     def hops(self) -> int:
         return len(self.circuits)
+
+    @property
+    def one_way(self) -> bool:
+        return bool(self.circuits) and self.circuits[0].one_way
+
+    @property
+    def directions(self) -> tuple[tuple[RackId, RackId], ...]:
+        """(from, to) of what it carries."""
+        there = (self.src, self.dst)
+        return (there,) if self.one_way else (there, (self.dst, self.src))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +305,8 @@ class Fabric:
     """Of one uplink to the electrical network: a server's, or a rack's where its servers share."""
     server_rate_mbps: float
     substrate: SubstrateKind = SubstrateKind.DUAL_HOMED_VLAN
+    one_way: bool = False
+    """Whether its circuits are :class:`OneWayCircuit`; if not, they are duplex."""
 
     @cached_property
     def servers(self) -> tuple[Server, ...]:
@@ -300,10 +364,18 @@ class Fabric:
         """Mbps in each direction: the slower of the two ends."""
         return min(self.ports[circuit.a].rate_mbps, self.ports[circuit.b].rate_mbps)
 
-    def cross_connects(self, circuit: Circuit) -> tuple[CrossConnect, CrossConnect]:
-        """The two one-way cross-connects that make up a bidirectional circuit."""
+    def circuit(self, sender: PortId, receiver: PortId) -> Circuit:
+        """The circuit between two ports of one plane; where they are duplex, in either order."""
+        plane = self.ports[sender].plane
+        if self.one_way:
+            return OneWayCircuit(plane, sender, receiver)
+        return Circuit(plane, min(sender, receiver), max(sender, receiver))
+
+    def cross_connects(self, circuit: Circuit) -> tuple[CrossConnect, ...]:
+        """The one-way cross-connects that make up a circuit: two, or one where it is one-way."""
         a, b = self.ports[circuit.a], self.ports[circuit.b]
-        return CrossConnect(a.ingress, b.egress), CrossConnect(b.ingress, a.egress)
+        there = CrossConnect(a.ingress, b.egress)
+        return (there,) if circuit.one_way else (there, CrossConnect(b.ingress, a.egress))
 
 
 DemandMatrix = NDArray[np.float64]

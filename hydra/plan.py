@@ -21,11 +21,12 @@ from hydra.model import (
     Topology,
     VlanId,
 )
+from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
 from hydra.substrate import substrate_of
 
 Pair = tuple[RackId, RackId]
-"""Two racks, lower first: a path serves both directions."""
+"""Two racks, lower first: what moves in one direction is diverted in both."""
 
 PortsToTag = Mapping[RackId, Mapping[str, PortVlans]]
 """By rack and name, the VLAN membership that ToR ports are to have."""
@@ -77,7 +78,7 @@ class Plan:
 
 
 def pair_of(path: Path) -> Pair:
-    return path.src, path.dst
+    return min(path.src, path.dst), max(path.src, path.dst)
 
 
 def paths_by_pair(state: NetworkState) -> dict[Pair, tuple[Path, ...]]:
@@ -99,6 +100,23 @@ def changed_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair
     old = {pair_of(path) for path, vlan in current.vlans.items() if (path, vlan) not in kept}
     new = {pair_of(path) for path, vlan in target.vlans.items() if (path, vlan) not in kept}
     return frozenset(old | new)
+
+
+def darkened_pairs(
+    current: NetworkState, target: NetworkState, moved: Collection[Circuit]
+) -> frozenset[Pair]:
+    """The pairs of which a path, though it stays, is in a ring of circuits that are ``moved``."""
+    dark = {
+        circuit
+        for state in (current, target)
+        for circuit in rings_of(moved, state.topology.circuits)
+    }.difference(moved)
+    return frozenset(
+        pair_of(path)
+        for state in (current, target)
+        for path in (state.topology.paths if dark else ())
+        if not dark.isdisjoint(path.circuits)
+    )
 
 
 def mirror_moves(
@@ -153,7 +171,7 @@ def _staged_retagging(
     dark = {
         end
         for circuit in current.topology.circuits ^ target.topology.circuits
-        for end in (circuit.a, circuit.b)
+        for end in circuit.ends
     }
     old, new = port_trunks(fabric, current), port_trunks(fabric, target)
 
@@ -179,6 +197,7 @@ def diff(fabric: Fabric, current: NetworkState, target: NetworkState, order_of: 
     disconnect = current.topology.circuits - target.topology.circuits
     connect = target.topology.circuits - current.topology.circuits
     affected = changed_pairs(current, target)
+    affected |= darkened_pairs(current, target, connect | disconnect)
     in_use = frozenset(
         vlan for path, vlan in current.vlans.items() if pair_of(path) not in affected
     )
@@ -205,21 +224,18 @@ def hold(plan: Plan, pairs: Collection[Pair], circuits: Collection[Circuit]) -> 
     not move, and what was to take its ports can't come up.
     """
     current, target = plan.current, plan.target
-    old = paths_by_pair(current)
     untouchable = set(pairs) | {
         pair_of(path)
         for path in current.topology.paths
         if not set(circuits).isdisjoint(path.circuits)
     }
-    kept_paths = {path for pair in untouchable for path in old.get(pair, ())}
-    fixed = {circuit for path in kept_paths for circuit in path.circuits}
-    fixed |= set(circuits) & current.topology.circuits
-    taken = {port for circuit in fixed for port in (circuit.a, circuit.b)}
-    wanted = {
-        circuit
-        for circuit in target.topology.circuits - fixed
-        if circuit.a not in taken and circuit.b not in taken
-    } | fixed
+    kept_paths, fixed = _held(current, untouchable, set(circuits) & current.topology.circuits)
+    untouchable |= {pair_of(path) for path in kept_paths}
+    taken = {port for circuit in fixed for port in circuit.ends}
+    wanted = whole_rings(
+        {circuit for circuit in target.topology.circuits - fixed if taken.isdisjoint(circuit.ends)}
+        | fixed
+    )
     new_paths = [
         path
         for path in target.topology.paths
@@ -231,26 +247,50 @@ def hold(plan: Plan, pairs: Collection[Pair], circuits: Collection[Circuit]) -> 
     }
     return NetworkState(
         target.epoch,
-        Topology(frozenset(wanted), paths),
+        Topology(wanted, paths),
         vlans,
         target.resting - set(vlans.values()),
     )
 
 
+def _held(
+    current: NetworkState, pairs: Collection[Pair], circuits: Collection[Circuit]
+) -> tuple[set[Path], set[Circuit]]:
+    """Paths and circuits that stay if these pairs and circuits do: the rings that they are in,
+    and all paths of whoever uses those.
+    """
+    paths_of = paths_by_pair(current)
+    staying = set(pairs)
+    fixed = set(circuits)
+    while True:
+        paths = {path for pair in staying for path in paths_of.get(pair, ())}
+        fixed.update(circuit for path in paths for circuit in path.circuits)
+        rings = rings_of(fixed, current.topology.circuits)
+        if rings <= fixed:
+            return paths, fixed
+        fixed |= rings
+        staying |= {
+            pair_of(path) for path in current.topology.paths if not rings.isdisjoint(path.circuits)
+        }
+
+
 def without(
     state: NetworkState, circuits: Collection[Circuit], paths: Collection[Path] = ()
 ) -> NetworkState:
-    """``state`` less these circuits, every path over them, and these ``paths``."""
+    """``state`` less these circuits, what is dark without them, every path over those, and these
+    ``paths``.
+    """
+    standing = whole_rings(state.topology.circuits - set(circuits))
     left = tuple(
         path
         for path in state.topology.paths
-        if path not in paths and set(circuits).isdisjoint(path.circuits)
+        if path not in paths and standing.issuperset(path.circuits)
     )
     vlans = {path: state.vlans[path] for path in left}
     freed = frozenset(state.vlans.values()) - frozenset(vlans.values())
     return NetworkState(
         state.epoch,
-        Topology(state.topology.circuits - set(circuits), left),
+        Topology(standing, left),
         vlans,
         state.resting | freed,
     )
@@ -269,7 +309,8 @@ def describe(fabric: Fabric, plan: Plan) -> Iterator[str]:
     for verb, circuits in (("disconnect", plan.disconnect), ("connect", plan.connect)):
         for circuit in sorted(circuits):
             plane = fabric.planes[circuit.plane].name
-            yield f"{verb} {plane} {port(circuit.a)} - {port(circuit.b)}"
+            way = "->" if circuit.one_way else "-"
+            yield f"{verb} {plane} {port(circuit.a)} {way} {port(circuit.b)}"
     for rack, ports in sorted(plan.memberships.items()):
         for name, vlans in sorted(ports.items()):
             tags = ",".join(str(vlan) for vlan in sorted(vlans.tagged))

@@ -21,6 +21,7 @@ from hydra.model import (
     Topology,
 )
 from hydra.plan import MirrorMove, port_trunks
+from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
 from hydra.substrate import substrate_of
 
@@ -56,7 +57,7 @@ def reconcile(
     The ports of ``closed`` servers stay as they are.
     """
     relays = substrate_of(fabric).relays
-    kept = frozenset(
+    kept = whole_rings(
         circuit
         for circuit in remembered.topology.circuits
         if actual.mirrors.get(circuit.plane, frozenset()).issuperset(fabric.cross_connects(circuit))
@@ -70,10 +71,10 @@ def reconcile(
         and all(
             _tagged_as_wanted(fabric, actual, wanted, end)
             for circuit in path.circuits
-            for end in (circuit.a, circuit.b)
+            for end in circuit.ends
         )
     )
-    used = frozenset(circuit for path in paths for circuit in path.circuits)
+    used = rings_of({circuit for path in paths for circuit in path.circuits}, kept)
     state = NetworkState(
         remembered.epoch,
         Topology(used, paths),

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hydra.model import NetworkState, RackId
-from hydra.plan import Pair
 from hydra.rules import FlowRule, Install, Lane, Remove, RuleChange, in_lanes, match_key
 from hydra.substrate import Substrate
 
-_Lanes = Mapping[Pair, Sequence[Lane]]
+_Lanes = Mapping[tuple[RackId, RackId], Sequence[Lane]]
+"""By (from, to)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,5 +35,4 @@ class Resteering:
         yield from map(Install, new)
 
     def _rules(self, lanes: _Lanes, rack: RackId, to: RackId) -> Sequence[FlowRule]:
-        its = lanes.get((min(rack, to), max(rack, to)), ())
-        return self.substrate.steer(rack, to, its, self.epoch)
+        return self.substrate.steer(rack, to, lanes.get((rack, to), ()), self.epoch)

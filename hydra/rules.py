@@ -171,13 +171,14 @@ def divert_rule(destination: RackId, epoch: int) -> FlowRule:
 def in_lanes(
     paths: Iterable[Path], vlans: Mapping[Path, VlanId]
 ) -> dict[tuple[RackId, RackId], list[Lane]]:
-    """By pair, its paths with their VLAN-IDs, in the order in which both ends number them.
+    """By (from, to), the paths with their VLAN-IDs, in the order in which both ends number them.
 
     That is by VLAN-ID; ``paths`` are sorted, and those with the same ID keep their order.
     """
     lanes: dict[tuple[RackId, RackId], list[Lane]] = {}
     for path in sorted(paths, key=vlans.__getitem__):
-        lanes.setdefault((path.src, path.dst), []).append((path, vlans[path]))
+        for direction in path.directions:
+            lanes.setdefault(direction, []).append((path, vlans[path]))
     return lanes
 
 

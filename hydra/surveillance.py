@@ -1,9 +1,9 @@
 """Watches running circuits: which probe to send when, and what it means that one is lost.
 
-Each standing path is probed in both directions once an interval, the paths spread over it. A lost
-probe is repeated at once, by ever more servers: a path is given up when three in a row are lost,
-which takes an interval and three time-outs at most. No clock and no socket: times, in seconds, are
-arguments.
+Each standing path is probed in each of its directions once an interval, the paths spread over it.
+A lost probe is repeated at once, by ever more servers: a path is given up when three in a row are
+lost, which takes an interval and three time-outs at most. No clock and no socket: times, in
+seconds, are arguments.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Surveillance:
         self._fabric = fabric
         self._wanted_s = self._interval_s = interval_s
         self._timeout_s = min(timeout_s, interval_s / 4)
-        self._ways: dict[tuple[Path, VlanId], tuple[Way, Way]] = {}
+        self._ways: dict[tuple[Path, VlanId], tuple[Way, ...]] = {}
         self._users: dict[Traversal, list[Way]] = {}
         self._by_nonce: dict[int, Way] = {}
         self._schedule: list[tuple[float, int, Way]] = []
@@ -86,20 +86,23 @@ class Surveillance:
         for key in self._ways.keys() - wanted.keys():
             for way in self._ways.pop(key):
                 self._forget(way)
-        fresh = [self._both_ways(path, vlan) for path, vlan in wanted.keys() - self._ways.keys()]
-        self._ways.update({(a.path, a.vlan): (a, b) for a, b in fresh})
+        fresh = [self._ways_of(path, vlan) for path, vlan in wanted.keys() - self._ways.keys()]
+        self._ways.update({(ways[0].path, ways[0].vlan): ways for ways in fresh})
         self._users = {}
         for way in itertools.chain.from_iterable(self._ways.values()):
             for traversal in way.circuits:
                 self._users.setdefault(traversal, []).append(way)
-        self._interval_s = max(self._wanted_s, 2 * len(self._ways) / _MOST_PER_S)
+        number = sum(map(len, self._ways.values()))
+        self._interval_s = max(self._wanted_s, number / _MOST_PER_S)
         # By source: what a switch sends at about the same time goes there as one message.
         order = sorted(itertools.chain.from_iterable(fresh), key=lambda way: (way.src, way.dst))
         for index, way in enumerate(order):
             self._plan(way, now_s + self._interval_s * (index + 1) / len(order))
 
-    def _both_ways(self, path: Path, vlan: VlanId) -> tuple[Way, Way]:
+    def _ways_of(self, path: Path, vlan: VlanId) -> tuple[Way, ...]:
         there = tuple(self._traversals(path))
+        if path.one_way:
+            return (Way(path, vlan, path.src, path.dst, there),)
         back = tuple(
             (circuit, circuit.b if start == circuit.a else circuit.a)
             for circuit, start in reversed(there)

@@ -43,7 +43,7 @@ class Product(Enum):
     """What an algorithm plans."""
 
     CIRCUITS = "circuits"
-    """Duplex circuits and paths over them: what the controller sets up."""
+    """Duplex circuits and paths over them."""
     ONE_WAY = "one-way light paths"
     SCHEDULE = "a schedule of configurations"
 
@@ -159,15 +159,21 @@ def algorithm(name: str) -> Algorithm:
     return entry(name).plan
 
 
-def objection(name: str, fabric: FabricArrays) -> str | None:
+def objection(name: str, fabric: FabricArrays, *, one_way: bool = False) -> str | None:
     """Why the controller can't plan with ``name`` on this fabric, in words; None where it can.
 
-    Raises UnknownName.
+    ``one_way``: the fabric's circuits are. Raises UnknownName.
     """
     chosen = entry(name)
-    if chosen.product is not Product.CIRCUITS:
+    if one_way and chosen.product is not Product.ONE_WAY:
+        able = sorted(other for other in ENTRIES if ENTRIES[other].product is Product.ONE_WAY)
+        return (
+            f"it plans {chosen.product.value}, and circuits of this fabric are one-way: choose "
+            f"{' or '.join(able)}"
+        )
+    if not one_way and chosen.product is not Product.CIRCUITS:
         return (
             f"it plans {chosen.product.value}, and the controller sets up duplex circuits that "
-            "stay: it is for comparisons, see `hydra plan --fabric`"
+            "stay on this fabric: it is for comparisons, see `hydra plan --fabric`"
         )
     return chosen.objection(fabric)

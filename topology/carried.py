@@ -16,7 +16,7 @@ def pairs_on_paths(wanted_mbps: DemandMatrix, paths: Iterable[Path]) -> PairDema
     """Those of :func:`~topology.problem.pair_demands` that have a path; the rest can be many."""
     on_paths = np.zeros_like(wanted_mbps)
     for path in paths:
-        for ends in ((path.src, path.dst), (path.dst, path.src)):
+        for ends in path.directions:
             on_paths[ends] = wanted_mbps[ends]
     return pair_demands(on_paths)
 
@@ -24,11 +24,14 @@ def pairs_on_paths(wanted_mbps: DemandMatrix, paths: Iterable[Path]) -> PairDema
 def carried_mbps(
     fabric: FabricArrays, wanted_mbps: DemandMatrix, topology: Topology, reserved: Reserved
 ) -> NDArray[np.float64]:
-    """Mbps that each pair gets in either direction, shape (N, N), symmetric.
+    """Mbps that each pair gets in either direction, shape (N, N), symmetric; of one-way paths, in
+    theirs alone.
 
     Reserved rates are set aside first and serve their own pairs; then each pair, the largest
     demand first, takes what is left along its paths, as in :func:`~topology.problem.measure`.
     """
+    if any(path.one_way for path in topology.paths):
+        return _carried_one_way(fabric, wanted_mbps, topology)
     residual = {circuit: fabric.rate_of(circuit) for circuit in topology.circuits}
     own: dict[tuple[int, int], float] = {}
     for path, rate in reserved.rate_by_path().items():
@@ -46,6 +49,17 @@ def carried_mbps(
                 given = carried[ends] or min(pair.mbps, own.get(ends, 0.0))
                 given += _take(residual, paths_of[ends][nth], pair.mbps - given)
                 carried[ends] = carried[ends[::-1]] = given
+    return carried
+
+
+def _carried_one_way(
+    fabric: FabricArrays, wanted_mbps: DemandMatrix, topology: Topology
+) -> NDArray[np.float64]:
+    """Nothing is reserved on one-way paths, which have one circuit each and share none."""
+    offered = np.zeros((fabric.n_racks, fabric.n_racks))
+    for path in topology.paths:
+        offered[path.src, path.dst] += min(map(fabric.rate_of, path.circuits))
+    carried: NDArray[np.float64] = np.minimum(offered, wanted_mbps)
     return carried
 
 

@@ -21,16 +21,20 @@ def check_topology(
 ) -> list[str]:
     """Whether ports, circuits and paths fit the wiring and each other.
 
-    Each port serves one circuit, on the plane it is wired to, and none that is ``blocked``; each
-    pair has at most ``paths_per_pair`` paths, no two alike; a path is made of existing circuits,
-    joins its pair, visits no rack twice and has at most ``max_hops`` hops.
+    Each port serves one circuit, on the plane it is wired to, and none that is ``blocked``; where
+    circuits are one-way it sends on one and is lit by one, or neither. Each pair has at most
+    ``paths_per_pair`` paths, no two alike; a path is made of existing circuits, joins its pair,
+    visits no rack twice and has at most ``max_hops`` hops.
     """
     racks, planes = _racks(fabric), _planes(fabric)
     problems = []
-    uses = Counter(port for c in topology.circuits for port in (c.a, c.b))
-    for port, count in sorted(uses.items()):
-        if count > 1:
-            problems.append(f"port {port} serves {count} circuits")
+    sends = Counter(port for c in topology.circuits for port in c.senders)
+    lit = Counter(port for c in topology.circuits for port in c.receivers)
+    for port in sorted(sends | lit):
+        if max(sends[port], lit[port]) > 1:
+            problems.append(f"port {port} serves {max(sends[port], lit[port])} circuits")
+        if port not in lit:
+            problems.append(f"port {port} sends and has no light")
         if port in blocked:
             problems.append(f"port {port} is blocked and serves a circuit")
     for circuit in sorted(topology.circuits):
@@ -139,7 +143,7 @@ def _planes(fabric: Fabric | FabricArrays) -> Sequence[int]:
 def _circuit_problems(
     circuit: Circuit, racks: Sequence[int], planes: Sequence[int]
 ) -> Iterator[str]:
-    for port in (circuit.a, circuit.b):
+    for port in circuit.ends:
         if not 0 <= port < len(planes):
             yield f"{circuit} ends at port {port}, which does not exist"
             return
@@ -153,7 +157,7 @@ def _path_problems(
     path: Path, topology: Topology, racks: Sequence[int], max_hops: int
 ) -> Iterator[str]:
     name = f"path {path.src}-{path.dst}"
-    if path.src >= path.dst:
+    if path.src >= path.dst and not path.one_way:
         yield f"{name} is not written from the lower rack to the higher"
     if len(path.circuits) > max_hops:
         yield f"{name} has {len(path.circuits)} hops, more than {max_hops}"
@@ -163,7 +167,11 @@ def _path_problems(
             yield f"{name} uses {circuit}, which does not exist"
             return
         ends = {racks[circuit.a], racks[circuit.b]}
-        if visited[-1] not in ends:
+        if circuit.one_way != path.one_way:
+            yield f"{name} mixes one-way and duplex circuits"
+            return
+        starts = {racks[circuit.a]} if circuit.one_way else ends
+        if visited[-1] not in starts:
             yield f"{name} breaks at rack {visited[-1]}: {circuit} does not touch it"
             return
         visited.extend(ends - {visited[-1]})

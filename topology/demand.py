@@ -198,8 +198,9 @@ def _routes(
             backwards = rack != RackId(int(fabric.port_rack[circuit.a]))
             forward.append(2 * index_of[circuit] + backwards)
         routes.setdefault((path.src, path.dst), []).append(tuple(forward))
-        back = tuple(link ^ 1 for link in forward)
-        routes.setdefault((path.dst, path.src), []).append(back)
+        if not path.one_way:
+            back = tuple(link ^ 1 for link in forward)
+            routes.setdefault((path.dst, path.src), []).append(back)
     return routes
 
 

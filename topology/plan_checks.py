@@ -71,7 +71,12 @@ def check_result(
     problems += _reserved_problems(fabric, topology, reserved)
     if result.slots:
         problems += check_slots(fabric, result.slots, budget.timing)
-        kept = count_load(fabric, wanted, topology, reserved).carried_mbps
+        carried = count_load(fabric, wanted, topology, reserved).carried_mbps
+        kept = {
+            (int(src), int(dst)): carried[path.src, path.dst]
+            for path in topology.paths
+            for src, dst in path.directions
+        }
         share = slots_share(fabric, wanted, result.slots, budget.timing, kept)
     else:
         problems += _unserved_problems(wanted, result)
@@ -192,7 +197,7 @@ class Load:
     """What a topology carries."""
 
     carried_mbps: dict[tuple[int, int], float]
-    """Of each pair (lower rack first) that has a path."""
+    """Of each pair (lower rack first) that has a path; of one-way paths, by (from, to)."""
     left_mbps: dict[Circuit, float]
     """In each direction."""
 
@@ -205,7 +210,8 @@ def count_load(
 
     Raises PlanError for a bad demand.
     """
-    both = _both_ways(validate_demand(demand, fabric.n_racks))
+    wanted = validate_demand(demand, fabric.n_racks)
+    both = wanted if any(path.one_way for path in topology.paths) else _both_ways(wanted)
     left = {circuit: _rate(fabric, circuit) for circuit in topology.circuits}
     held: dict[tuple[int, int], float] = {}
     for path, mbps in reserved.pinned:
@@ -298,17 +304,17 @@ def slots_share(
 ) -> float:
     """Part of the demand that the slots carry; ``demand`` is the mean over the window, in Mbps.
 
-    A single slot carries all the time. ``kept_mbps`` is what duplex circuits that stay carry of
-    each pair, in either direction.
+    A single slot carries all the time. ``kept_mbps`` is what circuits that stay carry, by (from,
+    to).
     """
     carried = np.zeros_like(demand)
-    for (src, dst), mbps in kept_mbps.items():
-        carried[src, dst] = carried[dst, src] = mbps
+    for ends, mbps in kept_mbps.items():
+        carried[ends] = mbps
     for slot in slots:
         part = 1.0 if len(slots) == 1 else slot.duration_s / timing.window_s
         for light in slot.lightpaths:
-            ends = [light.sender, light.receiver]
-            src, dst = fabric.port_rack[ends].tolist()
-            carried[src, dst] += part * float(fabric.port_rate_mbps[ends].min())
+            ports = [light.sender, light.receiver]
+            src, dst = fabric.port_rack[ports].tolist()
+            carried[src, dst] += part * float(fabric.port_rate_mbps[ports].min())
     total = float(demand.sum())
     return float(np.minimum(carried, demand).sum()) / total if total else 1.0

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hydra.errors import PlanError
 from hydra.model import Circuit, Path, PortId, Topology
+from hydra.rings import rings_of
 from topology.problem import (
     RATE_TOLERANCE_MBPS,
     Budget,
@@ -33,7 +34,7 @@ class Standing:
     """Shape (F,): what each pair wants beyond what the standing paths carry of it."""
 
     def ports(self) -> frozenset[PortId]:
-        return frozenset(port for c in self.circuits for port in (c.a, c.b))
+        return frozenset(port for c in self.circuits for port in c.ends)
 
 
 def standing_part(
@@ -63,7 +64,7 @@ def standing_part(
     residual = {circuit: fabric.rate_of(circuit) for circuit in fixed | pinned}
     _book_reserved(residual, reserved_rates)
     left = pairs.mbps
-    if paths:
+    if paths and not any(path.one_way for path in paths):
         residual, left = _book_demands(fabric, residual, pairs, paths, reserved_rates)
     return Standing(fixed | pinned, tuple(paths), residual, left)
 
@@ -81,13 +82,15 @@ def _outside(
     circuits = list(current.circuits)
     lower, higher = end_ports(circuits)
     fixed = np.zeros(fabric.n_ports, dtype=np.bool_)
-    """By the lower port of a circuit."""
+    """By the lower port of a circuit, or the sender of a one-way one."""
     fixed[lower] = ~(may_change[lower] & may_change[higher])
     table = PathTable.of(current.paths)
     lost = ~fixed[table.hop_a] & (blocked[table.hop_a] | blocked[table.hop_b])
     foreign = ~(rack_in[table.src] & rack_in[table.dst])
     stays = foreign & ~table.any_hop(lost)
     fixed[table.hop_a[np.repeat(stays, table.hops)]] = True
+    rings = rings_of([circuit for circuit in circuits if fixed[circuit.a]], circuits)
+    fixed[[circuit.a for circuit in rings]] = True
     kept = np.flatnonzero(~table.any_hop(~fixed[table.hop_a]))
     return (
         frozenset(circuits[i] for i in np.flatnonzero(fixed[lower]).tolist()),
@@ -135,14 +138,16 @@ def _check_pinned_circuit(fabric: FabricArrays, circuit: Circuit, budget: Budget
 
 def _check_ports(fabric: FabricArrays, circuits: Iterable[Circuit]) -> None:
     user: dict[PortId, Circuit] = {}
+    lit: dict[PortId, Circuit] = {}
     for circuit in sorted(circuits):
-        for port in (circuit.a, circuit.b):
-            if port in user:
-                raise PlanError(
-                    f"port {port} of rack {fabric.port_rack[port]} can't serve both "
-                    f"{user[port]} and {circuit}, and neither may change"
-                )
-            user[port] = circuit
+        for users, ports in ((user, circuit.senders), (lit, circuit.receivers)):
+            for port in ports:
+                if port in users:
+                    raise PlanError(
+                        f"port {port} of rack {fabric.port_rack[port]} can't serve both "
+                        f"{users[port]} and {circuit}, and neither may change"
+                    )
+                users[port] = circuit
 
 
 def _book_reserved(

@@ -26,13 +26,14 @@ def check_substrate(document: Document, broken: frozenset[str], log: ProblemLog)
             "port with; leave it out",
             document.substrate,
         )
-    if "circuits" not in broken and document.circuits == "unidirectional":
+    learning = document.substrate != SubstrateKind.SINGLE_HOMED_OPENFLOW.value
+    if "circuits" not in broken and document.circuits == "unidirectional" and learning:
         log.add(
             ("circuits",),
             "unidirectional circuits can't be used on learning ToR switches: a ToR learns a "
             "server on the circuit it hears it from and would send the answers back on that one, "
-            "which leads elsewhere; they need an OpenFlow substrate, and even there this release "
-            "plans both directions alike. Write `bidirectional`",
+            "which leads elsewhere; write `bidirectional`, or use substrate "
+            f"{SubstrateKind.SINGLE_HOMED_OPENFLOW.value}",
         )
 
 

@@ -154,6 +154,7 @@ def _freeze_fabric(
         electrical_rate_mbps=document.electrical.rate_mbps,
         server_rate_mbps=document.server_rate_mbps,
         substrate=SubstrateKind(document.substrate),
+        one_way=document.circuits == "unidirectional",
     )
 
 

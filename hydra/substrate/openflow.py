@@ -168,10 +168,8 @@ class SingleHomedOpenFlow:
             a, b = (wired_port(self.fabric.place_of_port[end]) for end in ends)
             label = VLAN_PRESENT | vlan
             kind = RuleKind.TOR_RELAY
-            found[datapath] = [
-                FlowRule(kind, (a, label, b), cookie(kind, epoch, subject)),
-                FlowRule(kind, (b, label, a), cookie(kind, epoch, subject)),
-            ]
+            ways = [(a, label, b)] if path.one_way else [(a, label, b), (b, label, a)]
+            found[datapath] = [FlowRule(kind, way, cookie(kind, epoch, subject)) for way in ways]
         return found
 
     def _meeting(self, one: Circuit, other: Circuit) -> tuple[RackId, tuple[PortId, PortId]]:

@@ -141,5 +141,6 @@ def steering_rules(
     ``steer`` is the substrate's (:meth:`Substrate.steer`).
     """
     mine = (path for path in state.topology.paths if rack in (path.src, path.dst))
-    for (low, high), lanes in in_lanes(mine, state.vlans).items():
-        yield from steer(rack, high if rack == low else low, lanes, state.epoch)
+    for (sender, to), lanes in in_lanes(mine, state.vlans).items():
+        if sender == rack:
+            yield from steer(rack, to, lanes, state.epoch)

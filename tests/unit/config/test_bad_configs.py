@@ -74,7 +74,7 @@ CASES = [
         "substrate",
         "unknown substrate 'openflow'; known: dual-homed-vlan",
     ),
-    (("circuits",), "unidirectional", "circuits", "OpenFlow substrate"),
+    (("circuits",), "unidirectional", "circuits", "use substrate single-homed-openflow"),
     (("circuits",), "both", "circuits", "must be 'bidirectional' or 'unidirectional'"),
     # --- wiring
     ((*W, "tor_port"), "hyt-r{rack}", "wiring[0].tor_port", "wired twice: ToR port 'hyt-r1'"),

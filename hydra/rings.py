@@ -1,0 +1,60 @@
+"""One-way circuits stand in rings: every port that sends on one is lit by another.
+
+Ethernet takes a port without light for dead, and a dead port sends nothing. So one-way circuits of
+which none is a sender in the dark are rings: each port feeds the next, the last one the first. What
+happens to one circuit happens to its ring: while one mirror moves, a port is dark, and so is what
+that port feeds. A duplex circuit is a ring of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from hydra.model import Circuit, PortId
+
+
+def whole_rings(circuits: Iterable[Circuit]) -> frozenset[Circuit]:
+    """Those of the circuits whose senders are lit by others that remain, too."""
+    left = set(circuits)
+    if not any(circuit.one_way for circuit in left):
+        return frozenset(left)
+    while True:
+        lit = {port for circuit in left for port in circuit.receivers}
+        dark = {circuit for circuit in left if not lit.issuperset(circuit.senders)}
+        if not dark:
+            return frozenset(left)
+        left -= dark
+
+
+def rings_of(some: Collection[Circuit], circuits: Iterable[Circuit]) -> frozenset[Circuit]:
+    """The rings among ``circuits`` that ``some`` of them are in."""
+    found = set(some).intersection(circuits := frozenset(circuits))
+    if not any(circuit.one_way for circuit in found):
+        return frozenset(found)
+    by_port: dict[PortId, list[Circuit]] = {}
+    for circuit in circuits:
+        for end in circuit.ends:
+            by_port.setdefault(end, []).append(circuit)
+    waiting = list(found)
+    while waiting:
+        for end in waiting.pop().ends:
+            fresh = [circuit for circuit in by_port[end] if circuit not in found]
+            found.update(fresh)
+            waiting.extend(fresh)
+    return frozenset(found)
+
+
+def closing(edges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The (sender, receiver) that make rings of open chains: from the end of each to its start.
+
+    Nobody sends to two, and nobody receives from two.
+    """
+    following = dict(edges)
+    fed = set(following.values())
+    missing = []
+    for start in sorted(following.keys() - fed):
+        end = start
+        while end in following:
+            end = following[end]
+        missing.append((end, start))
+    return missing
