@@ -576,13 +576,16 @@ class Execution:
         self._explain(f"{names} {fate}: {reason}")
 
     def _serving(self) -> frozenset[Circuit]:
-        """Circuits under pairs that keep their path: in use, since those are not diverted."""
-        return frozenset(
+        """Circuits under pairs that keep their path: in use, since those are not diverted. With
+        the rings that these are in.
+        """
+        used = {
             circuit
             for path in self.plan.target.topology.paths
             if pair_of(path) not in self.plan.affected
             for circuit in path.circuits
-        )
+        }
+        return rings_of(used, self.plan.target.topology.circuits)
 
     # -- the gate ---------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from hydra.model import (
     Fabric,
     MacAddress,
     NetworkState,
+    OneWayCircuit,
     OpticalPort,
     Path,
     Plane,
@@ -29,6 +30,7 @@ from hydra.model import (
     VlanRange,
     VSwitch,
 )
+from hydra.rings import whole_rings
 from topology.marks import marks_of
 
 CIRCUIT_VLANS = VlanRange(VlanId(100), VlanId(399))
@@ -135,6 +137,11 @@ def openflow_only(fabric: Fabric) -> Fabric:
     )
 
 
+def with_one_way_circuits(fabric: Fabric) -> Fabric:
+    """The same fabric with ToRs that steer, and circuits in rings."""
+    return replace(openflow_only(fabric), one_way=True)
+
+
 def random_fabric(rng: random.Random) -> Fabric:
     fabric = small_fabric(
         racks=rng.randint(2, 6),
@@ -142,7 +149,9 @@ def random_fabric(rng: random.Random) -> Fabric:
         ports_per_plane=rng.choice((1, 1, 2)),
         servers=rng.choice((1, 2)),
     )
-    return rng.choice((fabric, single_homed(fabric), openflow_only(fabric)))
+    return rng.choice(
+        (fabric, single_homed(fabric), openflow_only(fabric), with_one_way_circuits(fabric))
+    )
 
 
 def circuit_between(fabric: Fabric, one: int, other: int, plane: int = 0) -> Circuit:
@@ -187,6 +196,8 @@ def order_of(fabric: Fabric):
 
 def _random_circuits(fabric: Fabric, rng: random.Random, kept: set[Circuit]) -> set[Circuit]:
     """The ``kept`` ones, and a random matching of ports that are left, plane by plane."""
+    if fabric.one_way:
+        return _random_rings(fabric, rng, kept)
     circuits = set(kept)
     taken = {end for circuit in kept for end in (circuit.a, circuit.b)}
     for plane in fabric.planes:
@@ -200,6 +211,31 @@ def _random_circuits(fabric: Fabric, rng: random.Random, kept: set[Circuit]) -> 
                 free.remove(other)
                 circuits.add(Circuit(plane.id, min(end.id, other.id), max(end.id, other.id)))
     return circuits
+
+
+def _random_rings(fabric: Fabric, rng: random.Random, kept: set[Circuit]) -> set[Circuit]:
+    """The whole rings among the ``kept`` circuits, and others of ports that are left."""
+    circuits = set(whole_rings(kept))
+    taken = {end for circuit in circuits for end in circuit.ends}
+    for plane in fabric.planes:
+        free = [p for p in fabric.ports if p.plane == plane.id and p.id not in taken]
+        rng.shuffle(free)
+        while len(free) > 1:
+            length = rng.randint(2, len(free))
+            ring, free = free[:length], free[length:]
+            links = list(zip(ring, [*ring[1:], ring[0]], strict=True))
+            if all(one.rack != other.rack for one, other in links) and rng.random() < 0.9:
+                circuits.update(OneWayCircuit(plane.id, one.id, other.id) for one, other in links)
+    return circuits
+
+
+def _paths_on_rings(fabric: Fabric, rng: random.Random, circuits: set[Circuit]) -> set[Path]:
+    """A path for nearly every circuit."""
+    return {
+        Path(*fabric.racks_of(circuit), (circuit,))
+        for circuit in sorted(circuits)
+        if rng.random() < 0.9
+    }
 
 
 def _random_path(
@@ -230,6 +266,9 @@ def random_topology(fabric: Fabric, current: Topology, rng: random.Random) -> To
     paths = {
         path for path in current.paths if circuits.issuperset(path.circuits) and rng.random() < 0.7
     }
+    if fabric.one_way:
+        paths |= _paths_on_rings(fabric, rng, circuits - current.circuits)
+        return Topology(frozenset(circuits), tuple(sorted(paths)))
     joined = {(path.src, path.dst) for path in paths}
     for src in range(len(fabric.racks)):
         for dst in range(src + 1, len(fabric.racks)):

@@ -199,7 +199,9 @@ class Network:
             out = relay.args[2]
 
     def _far_end(self, port: OpticalPort) -> OpticalPort | None:
-        """Where the light of a port comes out now."""
+        """Where the light of a port comes out now; a port in the dark sends nothing."""
+        if not self._lit(port):
+            return None
         for cross in self.mirrors[port.plane]:
             if cross.ingress == port.ingress:
                 return self.port_fed[port.plane, cross.egress]
@@ -432,13 +434,13 @@ class Network:
             tuple(
                 name
                 for name in command.ports
-                if not self._lit(command.rack, name) or self._hit(self.faults.no_carrier)
+                if not self._lit(self.port_named[command.rack, name])
+                or self._hit(self.faults.no_carrier)
             ),
             "",
         )
 
-    def _lit(self, rack: RackId, name: str) -> bool:
-        port = self.port_named[rack, name]
+    def _lit(self, port: OpticalPort) -> bool:
         return any(cross.egress == port.egress for cross in self.mirrors[port.plane])
 
     def _probe(self, command: ProbePath) -> _Doing:
@@ -448,7 +450,7 @@ class Network:
         a, b = command.ends
         lost = tuple(
             f"{src.name} to {dst.name}"
-            for src, dst in ((a, b), (b, a))
+            for src, dst in (((a, b),) if command.path.one_way else ((a, b), (b, a)))
             if not self._probe_arrives(command, src, dst) or self._hit(self.faults.probe)
         )
         return Status.CONFIRMED, lost, ""

@@ -140,7 +140,7 @@ class Watch:
 
     def _path_is_diverted(self, path: Path) -> None:
         closed = self.network.closed
-        for here, there in ((path.src, path.dst), (path.dst, path.src)):
+        for here, there in path.directions:
             for switch in self.network.substrate.steering(here):
                 sure = (switch.datapath, there) in self.diverted
                 self._demand(
@@ -232,8 +232,8 @@ class Watch:
         self._devices_are_as_the_result_says()
 
     def _circuits_share_no_port(self) -> None:
-        ends = [e for c in self.execution.result.topology.circuits for e in (c.a, c.b)]
-        self._demand(len(ends) == len(set(ends)), "two circuits of the result share a port")
+        halves = [half for c in self.execution.result.topology.circuits for half in c.halves]
+        self._demand(len(halves) == len(set(halves)), "two circuits of the result share a port")
 
     def _all_new_paths_passed(self) -> None:
         """Invariant (d)."""
@@ -242,7 +242,7 @@ class Watch:
                 continue
             self._demand((path, vlan) in self.passed, f"{path} is in use and was not probed")
             for circuit in set(path.circuits) - self.start.topology.circuits:
-                lit = {circuit.a, circuit.b} <= self.carrier
+                lit = self.carrier.issuperset(circuit.receivers)
                 self._demand(lit, f"{circuit} is in use without carrier")
 
     def _devices_are_as_the_result_says(self) -> None:
