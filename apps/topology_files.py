@@ -82,33 +82,35 @@ def read_state(file: FilePath, fabric: Fabric) -> NetworkState:
 def _state(document: _Document, fabric: Fabric) -> NetworkState:
     ports = {(fabric.racks[port.rack].name, port.tor_port): port for port in fabric.ports}
     circuits = frozenset(
-        _circuit(ports, (one.a.rack, one.a.port), (one.b.rack, one.b.port))
+        _circuit(fabric, ports, (one.a.rack, one.a.port), (one.b.rack, one.b.port))
         for one in document.circuits
     )
-    vlans = {_path(ports, one): VlanId(one.vlan) for one in document.paths}
+    vlans = {_path(fabric, ports, one): VlanId(one.vlan) for one in document.paths}
     return NetworkState(0, Topology(circuits, tuple(sorted(vlans))), vlans)
 
 
 def _circuit(
-    ports: Mapping[tuple[str, str], OpticalPort], one: tuple[str, str], other: tuple[str, str]
+    fabric: Fabric,
+    ports: Mapping[tuple[str, str], OpticalPort],
+    one: tuple[str, str],
+    other: tuple[str, str],
 ) -> Circuit:
     for name in (one, other):
         if name not in ports:
             raise PlanError(f"rack {name[0]} has no optical port {name[1]} in this fabric")
-    a, b = sorted((ports[one], ports[other]), key=lambda port: port.id)
-    if a.id == b.id:
+    if one == other:
         raise PlanError(f"a circuit from {one[0]}:{one[1]} to itself")
-    return Circuit(a.plane, a.id, b.id)
+    return fabric.circuit(ports[one].id, ports[other].id)
 
 
-def _path(ports: Mapping[tuple[str, str], OpticalPort], one: _Path) -> Path:
+def _path(fabric: Fabric, ports: Mapping[tuple[str, str], OpticalPort], one: _Path) -> Path:
     circuits = tuple(
-        _circuit(ports, (hop.from_rack, hop.from_port), (hop.to_rack, hop.to_port))
+        _circuit(fabric, ports, (hop.from_rack, hop.from_port), (hop.to_rack, hop.to_port))
         for hop in one.hops
     )
     first, last = one.hops[0], one.hops[-1]
     src = ports[first.from_rack, first.from_port].rack
     dst = ports[last.to_rack, last.to_port].rack
-    if src > dst:
+    if src > dst and not fabric.one_way:
         return Path(dst, src, circuits[::-1])
     return Path(src, dst, circuits)

@@ -301,6 +301,7 @@ class Circuit(Document):
     a: CircuitEnd
     b: CircuitEnd
     rate_mbps: float
+    one_way: bool = Field(description="It leads from a to b alone.")
 
 
 class LiveCircuit(Circuit):

@@ -47,6 +47,7 @@ def circuit(fabric: Fabric, circuit: Circuit) -> models.Circuit:
         a=_end(fabric, fabric.ports[circuit.a]),
         b=_end(fabric, fabric.ports[circuit.b]),
         rate_mbps=fabric.rate_of(circuit),
+        one_way=circuit.one_way,
     )
 
 
@@ -97,7 +98,7 @@ def live_circuit(
     return models.LiveCircuit(
         **circuit(fabric, one).model_dump(),
         a_to_b_mbps=rates_mbps.get(one.a),
-        b_to_a_mbps=rates_mbps.get(one.b),
+        b_to_a_mbps=None if one.one_way else rates_mbps.get(one.b),
     )
 
 

@@ -164,6 +164,13 @@ def check_slots(policy: Policy, fabric: Fabric, log: ProblemLog) -> None:
     """Whether slots hold a night and more, and weeks a slot, where policy asks for them."""
     if policy.sharing is not Sharing.SLOTTED:
         return
+    if fabric.one_way:
+        log.add(
+            ("policy", "sharing"),
+            "`slotted` plans duplex circuits, and circuits of this fabric are unidirectional: "
+            "choose another way of sharing, or write `circuits: bidirectional`",
+        )
+        return
     problem = too_short(fabric, policy)
     if problem is not None:
         log.add(("policy", "slots", "slot_s"), "{}", problem)

@@ -20,12 +20,14 @@ CIRCUITS = [
         "a": {"rack": "r1", "port": "hyt-r1-p1"},
         "b": {"rack": "r3", "port": "hyt-r3-p1"},
         "rate_mbps": 100.0,
+        "one_way": False,
     },
     {
         "plane": "p2",
         "a": {"rack": "r2", "port": "hyt-r2-p2"},
         "b": {"rack": "r3", "port": "hyt-r3-p2"},
         "rate_mbps": 100.0,
+        "one_way": False,
     },
 ]
 
