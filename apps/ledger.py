@@ -25,7 +25,7 @@ from hydra.journal_format import FINISHED, INTENDED, read_state, state_record
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
 from hydra.modification import Modification
-from hydra.plan import Pair, pair_of, paths_by_pair
+from hydra.plan import Pair, pair_of, paths_by_pair, unsettled_paths
 from hydra.quotas import Usage
 from hydra.reservations import Pin, Reservation, ReservationRequest
 from hydra.service import Reconfiguration
@@ -93,13 +93,14 @@ class Ledger:
                 LOG.warning("a decision of another release is left out: %r", error)
 
     def _being_given_up(self) -> frozenset[Path]:
-        """Paths that a change which has not been saved was to end."""
+        """Paths that a change which has not been saved has ended, or may have."""
         last = self._journal.last_entry()
         if last is None or last[0] not in (INTENDED, FINISHED):
             return frozenset()
-        aim = last[1]["target" if last[0] == INTENDED else "state"]
-        target = read_state(self._fabric, aim)
-        return frozenset(self._state.topology.paths) - frozenset(target.topology.paths)
+        if last[0] == INTENDED:
+            return unsettled_paths(self._state, read_state(self._fabric, last[1]["target"]))
+        result = read_state(self._fabric, last[1]["state"])
+        return frozenset(self._state.topology.paths) - frozenset(result.topology.paths)
 
     def _resume(self) -> None:
         """Take up what the end of the last run cut off."""
@@ -122,12 +123,12 @@ class Ledger:
 
     @property
     def unsettled(self) -> frozenset[Path]:
-        """Paths that a change which broke off was to end; empty once :meth:`save` was called."""
+        """Paths that a change which broke off may have ended; none once :meth:`save` was called."""
         with self._lock:
             return self._unsettled
 
     def unsettle(self, paths: Collection[Path]) -> None:
-        """A change that was to end these paths broke off."""
+        """A change that may have ended these paths broke off."""
         with self._lock:
             self._unsettled |= frozenset(paths)
 

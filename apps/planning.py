@@ -184,10 +184,10 @@ class Planning:
         if reason is not None:
             raise PlanError(f"{chosen} can't plan for this fabric: {reason}")
         result = self._planned(chosen, demand, current.topology, reserved, budget)
-        one_way = self._fabric.one_way
-        return self._allocate(
-            current, ring_topology(self._arrays, result) if one_way else result.topology
-        )
+        topology = result.topology
+        if self._fabric.one_way:
+            topology = ring_topology(self._arrays, result, current.topology, budget)
+        return self._allocate(current, topology)
 
     def week(
         self,

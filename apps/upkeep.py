@@ -31,7 +31,7 @@ from hydra.model import (
     RackId,
     Server,
 )
-from hydra.plan import Pair, pair_of, without
+from hydra.plan import Pair, pair_of, unsettled_paths, without
 from hydra.policy import Policy
 from hydra.reconcile import (
     Reconciled,
@@ -475,10 +475,7 @@ class Upkeep:
 
     def start_over(self, execution: Execution) -> None:
         """A reconfiguration broke off: read the devices again before anything else."""
-        current, target = (
-            s.topology.paths for s in (execution.plan.current, execution.plan.target)
-        )
-        self._ledger.unsettle(set(current) - set(target))
+        self._ledger.unsettle(unsettled_paths(execution.plan.current, execution.plan.target))
         self._settled = self._reconciled = False
 
     def take_over(self, execution: Execution) -> None:

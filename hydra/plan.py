@@ -102,7 +102,7 @@ def changed_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair
     return frozenset(old | new)
 
 
-def darkened_pairs(
+def _darkened_pairs(
     current: NetworkState, target: NetworkState, moved: Collection[Circuit]
 ) -> frozenset[Pair]:
     """The pairs of which a path, though it stays, is in a ring of circuits that are ``moved``."""
@@ -117,6 +117,22 @@ def darkened_pairs(
         for path in (state.topology.paths if dark else ())
         if not dark.isdisjoint(path.circuits)
     )
+
+
+def moving_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair]:
+    """The pairs to be diverted on the way from one state to the other."""
+    moved = current.topology.circuits ^ target.topology.circuits
+    return changed_pairs(current, target) | _darkened_pairs(current, target, moved)
+
+
+def unsettled_paths(current: NetworkState, target: NetworkState) -> frozenset[Path]:
+    """Paths of ``current`` that may be no more once a change to ``target`` has broken off.
+
+    Those that are to stay are among them, if their pair moves: one that no probe came through is
+    given up.
+    """
+    moving = moving_pairs(current, target)
+    return frozenset(path for path in current.topology.paths if pair_of(path) in moving)
 
 
 def mirror_moves(
@@ -196,8 +212,7 @@ def diff(fabric: Fabric, current: NetworkState, target: NetworkState, order_of: 
     first, last = order_of(current, target)
     disconnect = current.topology.circuits - target.topology.circuits
     connect = target.topology.circuits - current.topology.circuits
-    affected = changed_pairs(current, target)
-    affected |= darkened_pairs(current, target, connect | disconnect)
+    affected = moving_pairs(current, target)
     in_use = frozenset(
         vlan for path, vlan in current.vlans.items() if pair_of(path) not in affected
     )

@@ -53,7 +53,7 @@ def reconcile(
 ) -> Reconciled:
     """The part of ``remembered`` that is real, and what to mend.
 
-    ``unsettled`` paths were being given up when a change broke off: relays may know them no more.
+    ``unsettled`` paths may have ended when a change broke off: relays may know them no more.
     The ports of ``closed`` servers stay as they are.
     """
     relays = substrate_of(fabric).relays

@@ -505,6 +505,7 @@ class Network:
         """What the controller's upkeep does: bring what did not confirm to the result."""
         self.now_s += LONGEST_DELAY_S
         self.catch_up()
+        self.now_s += LONGEST_LAG_S
         state = execution.result
         lit = {plane: frozenset(self.mirrors[plane]) for plane in execution.uncertain_planes}
         for plane, move in stray_mirrors(self.fabric, state, lit).items():

@@ -1,6 +1,7 @@
 import random
 from collections import Counter
 
+import networkx as nx
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,8 +43,11 @@ def drawn(seed):
     return rng, fabric, old, new, diff(fabric, old, new, order_of(fabric))
 
 
-def ends(circuits):
-    return Counter(end for circuit in circuits for end in (circuit.a, circuit.b))
+def ring(state, circuit):
+    """The circuits that share ports with this one, and so on; itself alone where it is duplex."""
+    ports = nx.Graph([one.ends for one in state.topology.circuits])
+    joined = nx.node_connected_component(ports, circuit.a)
+    return {one for one in state.topology.circuits if one.a in joined}
 
 
 @given(SEEDS)
@@ -75,14 +79,21 @@ def test_only_what_differs_is_touched(seed):
 
 
 @given(SEEDS)
-def test_a_pair_is_affected_exactly_if_its_path_or_vlan_changes(seed):
+def test_a_pair_is_affected_exactly_if_its_path_or_vlan_or_ring_changes(seed):
     _, _, old, new, plan = drawn(seed)
+    moved = plan.connect | plan.disconnect
+    dark = {
+        pair_of(path)
+        for state in (old, new)
+        for path in state.topology.paths
+        if any(not moved.isdisjoint(ring(state, circuit)) for circuit in path.circuits)
+    }
     for pair in paths_by_pair(old).keys() | paths_by_pair(new).keys():
         before, after = (
             {path: state.vlans[path] for path in paths_by_pair(state).get(pair, ())}
             for state in (old, new)
         )
-        assert (pair in plan.affected) is (before != after)
+        assert (pair in plan.affected) is (before != after or pair in dark)
 
 
 @given(SEEDS)
@@ -134,9 +145,10 @@ def test_without_circuits_their_paths_go_and_their_vlans_rest(seed):
     lost = {circuit for circuit in sorted(new.topology.circuits) if rng.random() < 0.3}
     gone = {path for path in new.topology.paths if rng.random() < 0.2}
     left = without(new, lost, gone)
-    assert left.topology.circuits == new.topology.circuits - lost
+    down = {circuit for one in lost for circuit in ring(new, one)}
+    assert left.topology.circuits == new.topology.circuits - down
     assert set(left.topology.paths) == {
-        path for path in new.topology.paths if path not in gone and lost.isdisjoint(path.circuits)
+        path for path in new.topology.paths if path not in gone and down.isdisjoint(path.circuits)
     }
     freed = set(new.vlans.values()) - set(left.vlans.values())
     assert left.resting == new.resting | freed

@@ -15,7 +15,7 @@ import pytest
 
 from hydra.executor import Execution
 from hydra.model import DatapathId, NetworkState, Path
-from hydra.plan import diff
+from hydra.plan import diff, unsettled_paths
 from hydra.policy import DrainPolicy, Policy
 from hydra.reconcile import Actual, Reconciled, reconcile, wanted_vlans
 from hydra.relaying import relays_as_in, wipe
@@ -125,8 +125,8 @@ def simulate(seed: int) -> str:
     network.catch_up()  # what the dead one had sent
     after.look(None)
     network.faults = type(network.faults)(tor=1.0)  # in-use VLANs may be on dark ports meanwhile
-    given_up = set(state.topology.paths) - set(plan.target.topology.paths)
-    found = recover(network, state, after, given_up if network.journal else ())
+    unsettled = unsettled_paths(state, plan.target) if network.journal else ()
+    found = recover(network, state, after, unsettled)
     again = recover(network, found.state, after)
     unchanged = again.state == found.state and not (again.mirrors or again.retag or again.dropped)
     if not unchanged:
