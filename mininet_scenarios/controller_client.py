@@ -40,6 +40,18 @@ class PairDemand:
 
 
 @dataclass(frozen=True, slots=True)
+class OneWayDemand:
+    """Traffic wanted from one rack to another."""
+
+    src: str
+    dst: str
+    mbps: float
+
+    def entries(self) -> list[dict[str, Any]]:
+        return [{"src": self.src, "dst": self.dst, "mbps": self.mbps}]
+
+
+@dataclass(frozen=True, slots=True)
 class TimelineStep:
     """A step of a reconfiguration, ms from its start; ``device`` is None for a step as a whole."""
 
@@ -140,7 +152,7 @@ class ControllerClient:
 
     def reconfigure(
         self,
-        demand: Sequence[PairDemand],
+        demand: Sequence[PairDemand | OneWayDemand],
         *,
         racks: Collection[str] | None = None,
         use_planes: Collection[str] | None = None,
@@ -160,7 +172,7 @@ class ControllerClient:
 
     def request(
         self,
-        demand: Sequence[PairDemand],
+        demand: Sequence[PairDemand | OneWayDemand],
         *,
         racks: Collection[str] | None = None,
         use_planes: Collection[str] | None = None,

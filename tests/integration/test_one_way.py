@@ -1,0 +1,168 @@
+"""Rings of one-way circuits on real Open vSwitch: what a rack sends and what it hears differ."""
+
+from __future__ import annotations
+
+import pytest
+
+from mininet_scenarios.controller_client import OneWayDemand
+from mininet_scenarios.streams import paced_stream
+
+from .live import live, wait_until
+from .test_crash import consistent
+from .test_dead_direction import kill_direction
+from .test_drift import drift
+
+pytestmark = [
+    pytest.mark.ovs,
+    pytest.mark.parametrize("shipped", ["one-way"], indirect=True, scope="module"),
+]
+THERE, BACK = ("r1", "r2", "r3"), ("r3", "r2", "r1")
+
+
+@pytest.fixture
+def network(demo_testbed, tmp_path):
+    with live(demo_testbed, tmp_path, {"probe_interval_s": 0.4}) as network:
+        yield network
+
+
+def around(racks):
+    """What each rack sends to the next, the last one to the first."""
+    return [OneWayDemand(a, b, 80) for a, b in zip(racks, [*racks[1:], racks[0]], strict=True)]
+
+
+def ring(network, racks, plane="p1"):
+    return network.client.reconfigure(around(racks), racks=racks, use_planes=[plane])
+
+
+def circuits(network):
+    """(plane, from, to)"""
+    found = network.get("/v1/topology")["circuits"]
+    assert all(one["one_way"] and one["b_to_a_mbps"] is None for one in found)
+    return sorted((one["plane"], one["a"]["rack"], one["b"]["rack"]) for one in found)
+
+
+def on(plane, racks):
+    return sorted((plane, one.src, one.dst) for one in around(racks))
+
+
+def test_three_directions_on_circuits_and_three_electrical(network):
+    """One plane and one port a rack, and each of three racks has a circuit to the next."""
+    ring(network, THERE)
+    assert circuits(network) == on("p1", THERE)
+    seen = {}
+    for src, dst in (("h11", "h21"), ("h21", "h31"), ("h31", "h11")):
+        for one, other in ((src, dst), (dst, src)):
+            with (
+                network.testbed.frames_at(
+                    one, "circuits", expression="vlan and udp", direction="out"
+                ) as optical,
+                network.testbed.frames_at(
+                    one, "electrical", expression="udp and not vlan", direction="out"
+                ) as electrical,
+                paced_stream(
+                    network.stage, one, other, pps=200, payload_bytes=200, count=200
+                ) as udp,
+            ):
+                assert udp.finish(30).lost == 0
+            seen[one, other] = (len(optical.frames()) > 0, len(electrical.frames()) > 0)
+    assert seen == {
+        ("h11", "h21"): (True, False),
+        ("h21", "h11"): (False, True),
+        ("h21", "h31"): (True, False),
+        ("h31", "h21"): (False, True),
+        ("h31", "h11"): (True, False),
+        ("h11", "h31"): (False, True),
+    }
+    assert network.everyone_reaches_everyone()
+
+
+@pytest.mark.alone
+def test_a_ring_turns_round_under_load_and_nothing_is_lost(network):
+    """A stream of the ring that turns, at 64 % of the electrical rate, and one beside it."""
+    ring(network, THERE, "p1")
+    ring(network, ("r1", "r4"), "p2")
+    dark = network.dark_frames()
+    with (
+        paced_stream(network.stage, "h11", "h21", pps=1000, payload_bytes=750, count=5000) as udp,
+        paced_stream(
+            network.stage, "h12", "h41", pps=1000, payload_bytes=750, count=5000
+        ) as beside,
+    ):
+        for racks in (BACK, THERE) * 3:
+            ring(network, racks)
+            assert circuits(network) == sorted(on("p1", racks) + on("p2", ("r1", "r4")))
+        result, other = udp.finish(30), beside.finish(30)
+    assert (result.sent, result.lost, result.duplicates) == (5000, 0, 0)
+    assert (other.sent, other.lost, other.duplicates) == (5000, 0, 0)
+    assert network.dark_frames() == dark
+
+
+def test_part_of_a_ring_changes_while_the_rest_stays(network):
+    """r1 to r2 keeps its mirror, and what r1 is lit by changes: its pair is diverted meanwhile."""
+    ring(network, THERE)
+    dark = network.dark_frames()
+    with paced_stream(network.stage, "h11", "h21", pps=1000, payload_bytes=200, count=3000) as udp:
+        for racks in (("r1", "r2"), THERE) * 2:
+            demand = [*around(racks)]
+            network.client.reconfigure(demand, racks=THERE, use_planes=["p1"])
+        result = udp.finish(30)
+    assert network.lost_but_in_queues(result) == 0
+    assert network.dark_frames() == dark
+
+
+def test_a_fibre_that_dies_is_left_with_its_ring(network):
+    ring(network, THERE)
+    kill_direction("p1", 1)
+    wait_until(lambda: circuits(network) != on("p1", THERE))
+    assert not [one for one in circuits(network) if one[:2] == ("p1", "r1")]
+    assert network.everyone_reaches_everyone()
+    ports = network.get("/v1/quarantine")["ports"]
+    assert {port["port"] for port in ports} == {"hyt-r1-p1", "hyt-r2-p1"}, "not of the third rack"
+
+
+def test_killed_while_a_ring_turns(network):
+    ring(network, ("r3", "r4"), "p2")
+    ring(network, THERE)
+    dark = network.dark_frames()
+    with paced_stream(network.stage, "h31", "h41", pps=500, payload_bytes=200, count=2000) as udp:
+        change = network.client.request(around(BACK), racks=THERE, use_planes=["p1"])
+        while network.state_of(change) not in ("moving", "gating", "activating", "done"):
+            pass
+        network.process.kill()
+        assert network.everyone_reaches_everyone()
+        network.process.start()
+        assert network.everyone_reaches_everyone()
+        result = udp.finish(30)
+    assert (result.sent, result.lost, result.duplicates) == (2000, 0, 0), "the unaffected pair"
+    assert network.dark_frames() == dark
+    wait_until(lambda: consistent(network))
+    assert drift(network) == []
+    ring(network, THERE)
+    assert set(on("p1", THERE)) <= set(circuits(network))
+
+
+def test_counters_bring_a_ring(demo_testbed, tmp_path):
+    """Nobody asks: three streams in a ring, more than the electrical network carries."""
+    periodic = {"mode": "periodic", "interval_s": 0.5, "poll_interval_s": 0.2}
+    with live(demo_testbed, tmp_path, periodic) as network:
+        streams = [("h11", "h21"), ("h21", "h31"), ("h31", "h11")]
+        running = [
+            paced_stream(network.stage, a, b, pps=2500, payload_bytes=1000, count=20000)
+            for a, b in streams
+        ]
+        with running[0] as one, running[1] as two, running[2] as three:
+            wait_until(lambda: len(circuits(network)) == 3)
+            assert {(a, b) for _, a, b in circuits(network)} == {
+                ("r1", "r2"),
+                ("r2", "r3"),
+                ("r3", "r1"),
+            }
+            for udp in (one, two, three):
+                udp.finish(30)
+
+
+def test_nothing_can_be_reserved(network):
+    body = {"src": "r1", "dst": "r2", "bandwidth_mbps": 40}
+    answer = network.api("POST", "/v1/reservations", json=body)
+    assert answer.status_code == 409
+    assert "circuits of this network are one-way" in answer.json()["detail"]
