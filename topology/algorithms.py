@@ -168,7 +168,7 @@ def objection(name: str, fabric: FabricArrays, *, one_way: bool = False) -> str 
     if one_way and chosen.product is not Product.ONE_WAY:
         able = sorted(other for other in ENTRIES if ENTRIES[other].product is Product.ONE_WAY)
         return (
-            f"it plans {chosen.product.value}, and circuits of this fabric are one-way: choose "
+            f"it does not plan one-way light paths, and circuits of this fabric are: choose "
             f"{' or '.join(able)}"
         )
     if not one_way and chosen.product is not Product.CIRCUITS:

@@ -107,7 +107,7 @@ def test_a_dead_circuit_takes_its_ring_along():
 
 def test_other_algorithms_are_refused():
     fabric, planner = planning(algorithm="hydra-bfs+", racks=3, planes=1)
-    with pytest.raises(PlanError, match="one-way: choose b-matching or helios"):
+    with pytest.raises(PlanError, match="of this fabric are: choose b-matching or helios"):
         planner.for_demand(NetworkState(), PlanRequest(), demand(fabric, {(0, 1): 9}), (), ())
 
 
