@@ -37,6 +37,7 @@ def test_json_of_a_usable_file(run):
         "servers": 10_240,
         "planes": 32,
         "optical_ports": 10_240,
+        "one_way_circuits": False,
         "addressing": "one-subnet",
         "substrate": "dual-homed-vlan",
         "circuit_vlans": 3900,
