@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 import httpx
@@ -100,6 +100,8 @@ class Route:
     planes: tuple[str, ...] = ()
     relays: tuple[str, ...] = ()
     """Racks on the way, without its ends."""
+    vlan: int | None = field(default=None, compare=False)
+    """What its frames are tagged with; None where they are not."""
 
     def __str__(self) -> str:
         if not self.planes:
@@ -130,7 +132,8 @@ class ControllerClient:
             if {path["src"], path["dst"]} == {a, b}:
                 hops = path["hops"]
                 planes = tuple(str(hop["plane"]) for hop in hops)
-                return Route(planes, tuple(str(hop["to_rack"]) for hop in hops[:-1]))
+                relays = tuple(str(hop["to_rack"]) for hop in hops[:-1])
+                return Route(planes, relays, path["vlan"])
         return Route()
 
     def reconfigurations(self) -> Sequence[ReconfigurationRecord]:

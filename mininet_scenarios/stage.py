@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,8 @@ from mininet_scenarios.workloads.iperf3 import ThroughputRun
 
 _STOP_TIMEOUT_S: Final = 5.0
 _POLL_S: Final = 0.02
-_IPERF_READY_S: Final = 0.3
+_LISTENING: Final = "0A"
+"""TCP_LISTEN in a kernel's table of sockets."""
 _REPOSITORY: Final = Path(mininet_scenarios.__file__).parents[1]
 
 
@@ -221,7 +222,7 @@ def wait_for_file(path: Path, job: Job, timeout_s: float = 10.0) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A TCP transfer under way: iperf3's two ends."""
+    """A transfer under way: iperf3's two ends."""
 
     server: Job
     client: Job
@@ -246,21 +247,68 @@ def tcp_transfer(
     average_mbps: float | None = None,
     congestion: str | None = None,
 ) -> Iterator[Transfer]:
-    """iperf3 from one server to another, ended with the block."""
-    address = stage.address(destination)
-    with ExitStack() as stack:
-        server = stack.enter_context(
-            stage.job(destination, "iperf3-server", iperf3.server_command(address, port))
-        )
-        time.sleep(_IPERF_READY_S)
-        command = iperf3.client_command(
-            address,
-            port,
-            seconds,
-            streams=streams,
-            rate_mbps=rate_mbps,
-            average_mbps=average_mbps,
-            congestion=congestion,
-        )
-        client = stack.enter_context(stage.job(source, "iperf3-client", command))
-        yield Transfer(server, client)
+    """TCP by iperf3 from one server to another, ended with the block."""
+    command = iperf3.client_command(
+        stage.address(destination),
+        port,
+        seconds,
+        streams=streams,
+        rate_mbps=rate_mbps,
+        average_mbps=average_mbps,
+        congestion=congestion,
+    )
+    with _transfer(stage, source, destination, port, command) as transfer:
+        yield transfer
+
+
+@contextmanager
+def udp_transfer(
+    stage: Stage,
+    source: str,
+    destination: str,
+    port: int,
+    seconds: float,
+    *,
+    average_mbps: float,
+    datagram_bytes: int,
+) -> Iterator[Transfer]:
+    """UDP by iperf3 from one server to another, ended with the block; rate and bytes are payload.
+
+    Nothing says to the sender what its link can't carry: that is lost.
+    """
+    command = iperf3.client_command(
+        stage.address(destination),
+        port,
+        seconds,
+        average_mbps=average_mbps,
+        datagram_bytes=datagram_bytes,
+    )
+    with _transfer(stage, source, destination, port, command) as transfer:
+        yield transfer
+
+
+@contextmanager
+def _transfer(
+    stage: Stage, source: str, destination: str, port: int, command: Sequence[str]
+) -> Iterator[Transfer]:
+    listening = iperf3.server_command(stage.address(destination), port)
+    with stage.job(destination, "iperf3-server", listening) as server:
+        _wait_for_listener(stage.testbed.host(destination).pid, port, server)
+        with stage.job(source, "iperf3-client", command) as client:
+            yield Transfer(server, client)
+
+
+def _wait_for_listener(namespace_pid: int, port: int, job: Job, timeout_s: float = 10.0) -> None:
+    """Wait until a TCP port is listened to; ScenarioError when ``job`` ends or takes too long."""
+    tables = [Path(f"/proc/{namespace_pid}/net/{name}") for name in ("tcp", "tcp6")]
+    deadline_s = time.monotonic() + timeout_s
+    while not any(_listens(table.read_text(), port) for table in tables):
+        if not job.running or time.monotonic() > deadline_s:
+            raise ScenarioError(f"{job.name} did not get ready: {job.text().strip()[-500:]}")
+        time.sleep(_POLL_S)
+
+
+def _listens(table: str, port: int) -> bool:
+    """Whether a table of sockets, as proc(5) describes it, has one that listens at ``port``."""
+    sockets = (line.split() for line in table.splitlines()[1:])
+    return any(words[1].endswith(f":{port:04X}") and words[3] == _LISTENING for words in sockets)
