@@ -174,15 +174,7 @@ class ControllerClient:
             "racks": None if racks is None else sorted(racks),
             "use_planes": None if use_planes is None else sorted(use_planes),
         }
-        try:
-            response = self._http.post("/v1/reconfigurations", json=body)
-        except httpx.TransportError as error:
-            raise ControllerError(f"POST /v1/reconfigurations: {error}") from error
-        if not response.is_success:
-            raise ControllerError(
-                f"POST /v1/reconfigurations: {response.status_code} {response.text}"
-            )
-        return str(response.json()["id"])
+        return str(self._write("POST", "/v1/reconfigurations", body)["id"])
 
     def reconfiguration(self, reconfiguration_id: str) -> ReconfigurationRecord:
         return ReconfigurationRecord.from_json(
@@ -191,13 +183,24 @@ class ControllerClient:
 
     def set_aside(self, rack: str, port: str, reason: str) -> None:
         """Leave an optical port out of planning, until the controller ends."""
-        path = f"/v1/quarantine/{rack}/{port}"
-        try:
-            response = self._http.put(path, json={"reason": reason})
-        except httpx.TransportError as error:
-            raise ControllerError(f"PUT {path}: {error}") from error
-        if not response.is_success:
-            raise ControllerError(f"PUT {path}: {response.status_code} {response.text}")
+        self._write("PUT", f"/v1/quarantine/{rack}/{port}", {"reason": reason})
+
+    def reload(self, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Have the configuration file read again; returns the keys that wait for the next start.
+
+        ``dry_run`` changes nothing.
+        """
+        done = self._write("POST", "/v1/reload", {"dry_run": dry_run})
+        return tuple(str(change["key"]) for change in done["waiting"])
+
+    def amend(self, changes: Mapping[str, Any]) -> None:
+        """Go on with these values of the policy, until the next reload."""
+        self._write("PATCH", "/v1/policy", changes)
+
+    def most_measured_mbps(self) -> float:
+        """What the counters say of the pair of racks that sends most; 0 where nobody does."""
+        entries = self._get("/v1/demand")["entries"]
+        return max((float(entry["rate_mbps"]) for entry in entries), default=0.0)
 
     def metrics(self) -> str:
         """What Prometheus reads."""
@@ -237,5 +240,15 @@ class ControllerClient:
             raise ControllerError(f"GET {path}: {error}") from error
         if not response.is_success:
             raise ControllerError(f"GET {path}: {response.status_code} {response.text}")
+        data: Mapping[str, Any] = response.json()
+        return data
+
+    def _write(self, method: str, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            response = self._http.request(method, path, json=body)
+        except httpx.TransportError as error:
+            raise ControllerError(f"{method} {path}: {error}") from error
+        if not response.is_success:
+            raise ControllerError(f"{method} {path}: {response.status_code} {response.text}")
         data: Mapping[str, Any] = response.json()
         return data

@@ -67,8 +67,9 @@ class Options:
 
     @property
     def expected_s(self) -> float:
-        plans = [plan for plan in (self.fig9a, self.fig9b) if plan is not None]
-        return sum(BUILD_S + plan.expected_s for plan in plans)
+        times_s = [] if self.fig9a is None else [self.fig9a.expected_s()]
+        times_s += [] if self.fig9b is None else [self.fig9b.expected_s]
+        return sum(BUILD_S + seconds for seconds in times_s)
 
 
 @dataclass(frozen=True, slots=True)

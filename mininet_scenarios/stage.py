@@ -14,8 +14,10 @@ from typing import Any, Final
 import yaml
 
 import mininet_scenarios
+from apps.configuration import load_configuration
 from hydra.errors import HydraError
 from hydra.model import Fabric
+from hydra.policy import Mode
 from mininet_scenarios.controller_client import ControllerClient
 from mininet_scenarios.controller_process import ControllerProcess
 from mininet_scenarios.emulators.admin import AdminError
@@ -26,6 +28,7 @@ from mininet_scenarios.workloads import iperf3
 from mininet_scenarios.workloads.iperf3 import ThroughputRun
 
 _STOP_TIMEOUT_S: Final = 5.0
+_CALM_TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.02
 _LISTENING: Final = "0A"
 """TCP_LISTEN in a kernel's table of sockets."""
@@ -89,8 +92,24 @@ class Stage:
     """The configuration file as parsed YAML; the policy is varied from run to run."""
     work_dir: Path
     _jobs: int = field(default=0, init=False)
+    _kept: _Kept | None = field(default=None, init=False)
 
     # -- controllers ---------------------------------------------------------------------------
+
+    @contextmanager
+    def one_controller(self) -> Iterator[None]:
+        """Within the block, have a controller go on from one :meth:`process` to the next.
+
+        It reloads its configuration file, and is replaced by another one where that is not enough.
+        In between its mode is ``on-request``; before it is ``periodic`` again, its counters calm
+        down.
+        """
+        self._kept = _Kept(0.01 * self.fabric.server_rate_mbps)
+        try:
+            yield
+        finally:
+            self._kept.stop()
+            self._kept = None
 
     @contextmanager
     def controller(self, policy: Mapping[str, Any]) -> Iterator[ControllerClient]:
@@ -106,7 +125,7 @@ class Stage:
         self, policy: Mapping[str, Any], settings: Mapping[str, Any] | None = None
     ) -> Iterator[ControllerProcess]:
         """A controller with these changes to the policy, and to its own section of the file, ready
-        to work; it ends with the block.
+        to work; it ends with the block, or with that of :meth:`one_controller`.
 
         The data plane stays as it is when a controller ends, and the next one takes it over.
         """
@@ -119,6 +138,10 @@ class Stage:
             "policy": {**self.config.get("policy", {}), **policy},
         }
         path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+        if self._kept is not None:
+            with self._kept.serve(path) as process:
+                yield process
+            return
         with ControllerProcess(path) as process:
             yield process
 
@@ -186,6 +209,54 @@ class Stage:
             dark[f"{plane.name}: in the switch"] = counters.dark_frames - at_tors
         queues = {name: queue.dropped_frames for name, queue in self.testbed.queues().items()}
         return Losses(dark, queues)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A controller that goes on, as far as reloading its file makes it the next one."""
+
+    calm_mbps: float
+    """What pairs of racks may still seem to send to each other when it goes on."""
+    _process: ControllerProcess | None = None
+
+    @contextmanager
+    def serve(self, path: Path) -> Iterator[ControllerProcess]:
+        """It with the configuration at ``path``, for the length of the block."""
+        if self._process is None or not self._reloads(self._process, path):
+            self.stop()
+            self._process = ControllerProcess(path)
+            self._process.start()
+        process = self._process
+        yield process
+        with ControllerClient(process.base_url) as client:
+            client.amend({"mode": Mode.ON_REQUEST.value})
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def _reloads(self, process: ControllerProcess, path: Path) -> bool:
+        """Have it take over what is at ``path``; False, and nothing done, where it can't."""
+        process.config.write_bytes(path.read_bytes())
+        with ControllerClient(process.base_url) as client:
+            if client.reload(dry_run=True):
+                return False
+            if load_configuration(path).policy.mode is Mode.PERIODIC:
+                self._calm_down(client)
+            client.reload()
+        return True
+
+    def _calm_down(self, client: ControllerClient) -> None:
+        """Wait until what was sent before is no demand any more."""
+        deadline_s = time.monotonic() + _CALM_TIMEOUT_S
+        while (mbps := client.most_measured_mbps()) > self.calm_mbps:
+            if time.monotonic() > deadline_s:
+                raise ScenarioError(
+                    f"the counters still say {mbps:.2f} Mb/s after {_CALM_TIMEOUT_S:.0f} s in "
+                    "which nobody should have sent"
+                )
+            time.sleep(_POLL_S)
 
 
 @dataclass(frozen=True, slots=True)

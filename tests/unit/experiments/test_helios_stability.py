@@ -59,7 +59,13 @@ hydra_other_seconds_sum{stage="plan"} 9.0
 
 
 def test_the_loop_is_split_by_the_controller_s_metrics():
-    assert scenario.loop_split(METRICS) == pytest.approx({"plan": 20.0})
+    assert scenario.loop_split("", METRICS) == pytest.approx({"plan": 20.0})
+
+
+def test_the_loop_of_cases_before_does_not_count():
+    assert scenario.loop_split(METRICS, METRICS) == {}
+    more = METRICS.replace("SUM", "SUM")
+    assert scenario.loop_split(METRICS, more) == {}
 
 
 def stability(cases, mbps):
