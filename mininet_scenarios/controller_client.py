@@ -185,6 +185,15 @@ class ControllerClient:
         """Leave an optical port out of planning, until the controller ends."""
         self._write("PUT", f"/v1/quarantine/{rack}/{port}", {"reason": reason})
 
+    def clear(self, rack: str, port: str) -> None:
+        """Use a port again that was set aside."""
+        self._write("DELETE", f"/v1/quarantine/{rack}/{port}", None)
+
+    def set_aside_ports(self) -> Sequence[tuple[str, str]]:
+        """All ports that planning leaves out, by rack and name."""
+        ports = self._get("/v1/quarantine")["ports"]
+        return [(str(one["rack"]), str(one["port"])) for one in ports]
+
     def reload(self, *, dry_run: bool = False) -> tuple[str, ...]:
         """Have the configuration file read again; returns the keys that wait for the next start.
 
@@ -243,7 +252,7 @@ class ControllerClient:
         data: Mapping[str, Any] = response.json()
         return data
 
-    def _write(self, method: str, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _write(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
         try:
             response = self._http.request(method, path, json=body)
         except httpx.TransportError as error:

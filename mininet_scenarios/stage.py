@@ -28,6 +28,8 @@ from mininet_scenarios.workloads import iperf3
 from mininet_scenarios.workloads.iperf3 import ThroughputRun
 
 _STOP_TIMEOUT_S: Final = 5.0
+CALM_SHARE: Final = 0.01
+"""Of a server's rate: what was sent before a case may still seem to be when the case begins."""
 _CALM_TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.02
 _LISTENING: Final = "0A"
@@ -104,7 +106,7 @@ class Stage:
         In between its mode is ``on-request``; before it is ``periodic`` again, its counters calm
         down.
         """
-        self._kept = _Kept(0.01 * self.fabric.server_rate_mbps)
+        self._kept = _Kept(CALM_SHARE * self.fabric.server_rate_mbps)
         try:
             yield
         finally:
@@ -243,20 +245,21 @@ class _Kept:
             if client.reload(dry_run=True):
                 return False
             if load_configuration(path).policy.mode is Mode.PERIODIC:
-                self._calm_down(client)
+                calm_down(client, self.calm_mbps)
             client.reload()
         return True
 
-    def _calm_down(self, client: ControllerClient) -> None:
-        """Wait until what was sent before is no demand any more."""
-        deadline_s = time.monotonic() + _CALM_TIMEOUT_S
-        while (mbps := client.most_measured_mbps()) > self.calm_mbps:
-            if time.monotonic() > deadline_s:
-                raise ScenarioError(
-                    f"the counters still say {mbps:.2f} Mb/s after {_CALM_TIMEOUT_S:.0f} s in "
-                    "which nobody should have sent"
-                )
-            time.sleep(_POLL_S)
+
+def calm_down(client: ControllerClient, calm_mbps: float) -> None:
+    """Wait until no pair of racks seems to send more any more; ScenarioError when it goes on."""
+    deadline_s = time.monotonic() + _CALM_TIMEOUT_S
+    while (mbps := client.most_measured_mbps()) > calm_mbps:
+        if time.monotonic() > deadline_s:
+            raise ScenarioError(
+                f"the counters still say {mbps:.2f} Mb/s after {_CALM_TIMEOUT_S:.0f} s in which "
+                "nobody should have sent"
+            )
+        time.sleep(_POLL_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,8 @@ def test_the_loop_is_split_by_the_controller_s_metrics():
 
 def test_the_loop_of_cases_before_does_not_count():
     assert scenario.loop_split(METRICS, METRICS) == {}
-    more = METRICS.replace("SUM", "SUM")
-    assert scenario.loop_split(METRICS, more) == {}
+    more = METRICS.replace('"} 4.0', '"} 6.0').replace('"} 0.08', '"} 0.28')
+    assert scenario.loop_split(METRICS, more) == pytest.approx({"plan": 100.0})
 
 
 def stability(cases, mbps):
