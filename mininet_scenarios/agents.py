@@ -18,7 +18,7 @@ from apps.tokens import write_tokens
 from hydra.access import Role, make_token
 from mininet_scenarios.controller_client import ControllerClient
 from mininet_scenarios.controller_process import ControllerProcess
-from mininet_scenarios.stage import Job, Stage
+from mininet_scenarios.stage import Job, ScenarioError, Stage
 from mininet_scenarios.testbed.management import CONTROLLER_ADDRESS, management_network
 
 _PORT = 8080
@@ -46,6 +46,20 @@ class AgentStage:
         """The operator's."""
         with ControllerClient(self.process.base_url, self.tokens[_OPERATOR]) as client:
             yield client
+
+    def follow(self, policy: Mapping[str, Any]) -> None:
+        """Have the controller go on with these changes to its policy, by a reload of its file.
+
+        Raises ScenarioError, with nothing changed, where that takes another start.
+        """
+        document = yaml.safe_load(self.process.config.read_text(encoding="utf-8"))
+        document["policy"] |= policy
+        text = yaml.safe_dump(document, sort_keys=False)
+        self.process.config.write_text(text, encoding="utf-8")
+        with self.client() as client:
+            if waiting := client.reload(dry_run=True):
+                raise ScenarioError(f"{', '.join(waiting)} can't change without another start")
+            client.reload()
 
     @contextmanager
     def agent(self, server: str, *options: str) -> Iterator[Job]:

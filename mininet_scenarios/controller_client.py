@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 import httpx
@@ -112,6 +112,8 @@ class Route:
     planes: tuple[str, ...] = ()
     relays: tuple[str, ...] = ()
     """Racks on the way, without its ends."""
+    vlan: int | None = field(default=None, compare=False)
+    """What its frames are tagged with; None where they are not."""
 
     def __str__(self) -> str:
         if not self.planes:
@@ -142,7 +144,8 @@ class ControllerClient:
             if {path["src"], path["dst"]} == {a, b}:
                 hops = path["hops"]
                 planes = tuple(str(hop["plane"]) for hop in hops)
-                return Route(planes, tuple(str(hop["to_rack"]) for hop in hops[:-1]))
+                relays = tuple(str(hop["to_rack"]) for hop in hops[:-1])
+                return Route(planes, relays, path["vlan"])
         return Route()
 
     def reconfigurations(self) -> Sequence[ReconfigurationRecord]:
@@ -183,15 +186,7 @@ class ControllerClient:
             "racks": None if racks is None else sorted(racks),
             "use_planes": None if use_planes is None else sorted(use_planes),
         }
-        try:
-            response = self._http.post("/v1/reconfigurations", json=body)
-        except httpx.TransportError as error:
-            raise ControllerError(f"POST /v1/reconfigurations: {error}") from error
-        if not response.is_success:
-            raise ControllerError(
-                f"POST /v1/reconfigurations: {response.status_code} {response.text}"
-            )
-        return str(response.json()["id"])
+        return str(self._write("POST", "/v1/reconfigurations", body)["id"])
 
     def reconfiguration(self, reconfiguration_id: str) -> ReconfigurationRecord:
         return ReconfigurationRecord.from_json(
@@ -200,13 +195,33 @@ class ControllerClient:
 
     def set_aside(self, rack: str, port: str, reason: str) -> None:
         """Leave an optical port out of planning, until the controller ends."""
-        path = f"/v1/quarantine/{rack}/{port}"
-        try:
-            response = self._http.put(path, json={"reason": reason})
-        except httpx.TransportError as error:
-            raise ControllerError(f"PUT {path}: {error}") from error
-        if not response.is_success:
-            raise ControllerError(f"PUT {path}: {response.status_code} {response.text}")
+        self._write("PUT", f"/v1/quarantine/{rack}/{port}", {"reason": reason})
+
+    def clear(self, rack: str, port: str) -> None:
+        """Use a port again that was set aside."""
+        self._write("DELETE", f"/v1/quarantine/{rack}/{port}", None)
+
+    def set_aside_ports(self) -> Sequence[tuple[str, str]]:
+        """All ports that planning leaves out, by rack and name."""
+        ports = self._get("/v1/quarantine")["ports"]
+        return [(str(one["rack"]), str(one["port"])) for one in ports]
+
+    def reload(self, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Have the configuration file read again; returns the keys that wait for the next start.
+
+        ``dry_run`` changes nothing.
+        """
+        done = self._write("POST", "/v1/reload", {"dry_run": dry_run})
+        return tuple(str(change["key"]) for change in done["waiting"])
+
+    def amend(self, changes: Mapping[str, Any]) -> None:
+        """Go on with these values of the policy, until the next reload."""
+        self._write("PATCH", "/v1/policy", changes)
+
+    def most_measured_mbps(self) -> float:
+        """What the counters say of the pair of racks that sends most; 0 where nobody does."""
+        entries = self._get("/v1/demand")["entries"]
+        return max((float(entry["rate_mbps"]) for entry in entries), default=0.0)
 
     def metrics(self) -> str:
         """What Prometheus reads."""
@@ -246,5 +261,15 @@ class ControllerClient:
             raise ControllerError(f"GET {path}: {error}") from error
         if not response.is_success:
             raise ControllerError(f"GET {path}: {response.status_code} {response.text}")
+        data: Mapping[str, Any] = response.json()
+        return data
+
+    def _write(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        try:
+            response = self._http.request(method, path, json=body)
+        except httpx.TransportError as error:
+            raise ControllerError(f"{method} {path}: {error}") from error
+        if not response.is_success:
+            raise ControllerError(f"{method} {path}: {response.status_code} {response.text}")
         data: Mapping[str, Any] = response.json()
         return data

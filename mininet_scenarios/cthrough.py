@@ -154,19 +154,20 @@ def play(
 
 def _policy(case: Case) -> dict[str, Any]:
     """The racks in turn, one per interval: where all want the same, the largest queue is that of
-    the rack which has waited longest, which c-Through's matching takes.
+    the rack which has waited longest, which c-Through's matching takes. Cases of intervals from 1 s
+    on differ by what a reload can change, so that one controller does for them.
     """
-    if case.circuits is None:
-        return {"mode": "on-request"}
+    circuits, interval_s = case.circuits, case.interval_s or 1.0
+    transition = Transition.HITLESS if circuits is None else circuits.transition
     return {
-        "mode": "periodic",
+        "mode": "on-request" if circuits is None else "periodic",
         "sharing": "undifferentiated",
-        "transition": case.circuits.transition.value,
+        "transition": transition.value,
         "algorithm": "edmonds",
         "max_hops": 1,
-        "epoch_s": case.circuits.interval_s,
-        "poll_interval_s": min(0.25, case.circuits.interval_s / 4),
+        "epoch_s": interval_s,
+        "poll_interval_s": min(0.25, interval_s / 4),
         # Else who has sent everything would keep its turn.
-        "demand_window_s": min(0.5, case.circuits.interval_s / 2),
+        "demand_window_s": min(0.5, interval_s / 2),
         "audit_interval_s": 0,
     }

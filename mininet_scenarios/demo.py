@@ -67,8 +67,9 @@ class Options:
 
     @property
     def expected_s(self) -> float:
-        plans = [plan for plan in (self.fig9a, self.fig9b) if plan is not None]
-        return sum(BUILD_S + plan.expected_s for plan in plans)
+        times_s = [] if self.fig9a is None else [self.fig9a.expected_s()]
+        times_s += [] if self.fig9b is None else [self.fig9b.expected_s]
+        return sum(BUILD_S + seconds for seconds in times_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +103,9 @@ def stage_of(
     """A testbed of the fabric in ``source`` with all its rates multiplied by ``scale``;
     ``debounce_ms`` passes from light to carrier at a ToR.
     """
-    load_configuration(source)
-    config = _scaled(yaml.safe_load(source.read_text(encoding="utf-8")), scale)
-    with stage_with(config, work_dir, narrator, debounce_ms=debounce_ms) as stage:
+    with stage_with(
+        scaled_config(scale, source), work_dir, narrator, debounce_ms=debounce_ms
+    ) as stage:
         yield stage
 
 
@@ -139,8 +140,12 @@ def times_its_rates(circuit_mbps: float) -> float:
     return circuit_mbps / _CIRCUIT_MBPS
 
 
-def _scaled(config: Mapping[str, Any], scale: float) -> dict[str, Any]:
-    """``config`` with the rates of servers, planes and the electrical network scaled alike."""
+def scaled_config(scale: float, source: Path = DEFAULT_CONFIG) -> dict[str, Any]:
+    """The fabric in ``source``, as a parsed file, with the rates of servers, planes and the
+    electrical network multiplied alike. Raises HydraError for a file with problems.
+    """
+    load_configuration(source)
+    config: dict[str, Any] = yaml.safe_load(source.read_text(encoding="utf-8"))
     electrical = config["electrical"]
     return {
         **config,

@@ -9,9 +9,9 @@ its own, with paced UDP at 80 % of the electrical rate in place of TCP.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hydra.policy import Transition
@@ -47,8 +47,10 @@ BYSTANDER_PAYLOAD_BYTES: Final = 500
 _WARM_UP_S: Final = 1.0
 """Slow start and the first announcements; not counted in averages."""
 _TAIL_S: Final = 1.0
-_SETUP_S: Final = 6.0
+_SETUP_S: Final = 4.0
 """Roughly what a controller takes to start and to set the first topology up."""
+_EACH_S: Final = 1.5
+"""What a run takes beside its time."""
 _TCP_PORT: Final = 5201
 
 
@@ -62,6 +64,7 @@ class Fig9aPlan:
     static_s: float
     udp_datagrams: int
     udp_period_s: float
+    udp_pps: float = AFFECTED_PPS
     transition: str = Transition.HITLESS.value
 
     @property
@@ -71,22 +74,29 @@ class Fig9aPlan:
     @property
     def udp_s(self) -> float:
         """Roughly: the exact pace follows from the electrical rate."""
-        return self.udp_datagrams / 1500 + 2
+        return self.udp_datagrams / self.udp_pps + 1.5
 
     @property
     def static_expected_s(self) -> float:
-        """Wall time of the run without changes."""
-        return self.static_s + _WARM_UP_S + _TAIL_S + _SETUP_S
+        """Wall time of the run without changes, the first controller's start included."""
+        return _SETUP_S + self.static_s + _WARM_UP_S + _TAIL_S
 
     @property
-    def expected_s(self) -> float:
-        """Wall time of the whole scenario."""
-        changing_s = len(RULES) * (self.run_s + _WARM_UP_S + _TAIL_S + _SETUP_S)
-        return self.static_expected_s + changing_s + self.udp_s
+    def changing_expected_s(self) -> float:
+        """Wall time of a run with changes, once its controller is there."""
+        return self.run_s + _WARM_UP_S + _TAIL_S + _EACH_S
+
+    def expected_s(self, ways: int = 1) -> float:
+        """Wall time of the whole scenario, in so many ways."""
+        starts_s = (len(RULES) - 1) * _SETUP_S
+        each_s = len(RULES) * self.changing_expected_s + self.udp_s
+        return self.static_expected_s + starts_s + ways * each_s
 
 
 FULL: Final = Fig9aPlan(10.0, 4, 15.0, 16_000, 2.5)
 QUICK: Final = Fig9aPlan(4.0, 2, 6.0, 10_500, 2.0)
+SHORT: Final = Fig9aPlan(2.5, 2, 4.0, 10_500, 1.2, udp_pps=3000.0)
+"""Of the experiment, which plays it in both ways."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,32 +150,39 @@ class Fig9aResult:
         return in_tcp_runs + self.udp.losses.dark_frames
 
 
-def run(
-    stage: Stage, plan: Fig9aPlan, narrator: Narrator, static: TcpRun | None = None
-) -> Fig9aResult:
-    """Play the scenario; raises ScenarioError when a run can't be counted.
+def run(stage: Stage, plan: Fig9aPlan, narrator: Narrator) -> Fig9aResult:
+    """Play the scenario; raises ScenarioError when a run can't be counted."""
+    (result,) = run_ways(stage, plan, (Transition(plan.transition),), narrator)
+    return result
 
-    ``static`` is the run without changes, where an earlier scenario on this stage had it.
+
+def run_ways(
+    stage: Stage, plan: Fig9aPlan, transitions: Sequence[Transition], narrator: Narrator
+) -> tuple[Fig9aResult, ...]:
+    """Play the scenario with each of these transitions; raises as :func:`run` does.
+
+    A topology that does not change is measured once for all of them. A controller plays all that
+    has the same number of rules.
     """
+    static: TcpRun | None = None
+    plans = [replace(plan, transition=transition.value) for transition in transitions]
+    changing: list[list[TcpRun]] = [[] for _ in plans]
+    udp: list[UdpRun] = []
+    with stage.one_controller():
+        for rules in RULES:
+            for one, runs in zip(plans, changing, strict=True):
+                with _controller(stage, one, rules) as controller:
+                    if static is None:
+                        static = _static_run(stage, one, narrator)
+                    runs.append(_tcp_run(stage, controller, one, rules, narrator))
+                    if rules == RULES[-1]:
+                        udp.append(_udp_run(stage, controller, one, narrator))
     if static is None:
-        with narrator.phase("(a) TCP on a static topology", plan.static_expected_s):
-            static = _static_run(stage, plan)
-        narrator.say(f"(a) static: {static.average_mbps:.1f} Mb/s")
-    changing = []
-    udp: UdpRun | None = None
-    for rules in RULES:
-        with _controller(stage, plan, rules) as controller:
-            title = f"(a) TCP, a change every {plan.period_s:g} s, {rules} rules"
-            with narrator.phase(title, plan.run_s + _SETUP_S + 2):
-                changing.append(_tcp_run(stage, controller, plan, rules))
-            narrator.say(_summary(changing[-1]))
-            if rules == RULES[-1]:
-                with narrator.phase("(a) paced UDP of the affected pair", plan.udp_s):
-                    udp = _udp_run(stage, controller, plan)
-                narrator.say(f"(a) affected pair: {udp.affected.lost} of {udp.affected.sent} lost")
-    if udp is None:
         raise ScenarioError("no run with changes was asked for")
-    return Fig9aResult(plan, static, tuple(changing), udp)
+    return tuple(
+        Fig9aResult(one, static, tuple(runs), affected)
+        for one, runs, affected in zip(plans, changing, udp, strict=True)
+    )
 
 
 def _summary(run: TcpRun) -> str:
@@ -198,12 +215,26 @@ def _controller(stage: Stage, plan: Fig9aPlan, rules: int) -> Iterator[Controlle
         yield controller
 
 
-def _static_run(stage: Stage, plan: Fig9aPlan) -> TcpRun:
-    with _controller(stage, plan, 0):
-        return _measure_tcp(stage, 0, plan.static_s, lambda _: ())
+def _static_run(stage: Stage, plan: Fig9aPlan, narrator: Narrator) -> TcpRun:
+    with narrator.phase("(a) TCP on a static topology", plan.static_expected_s):
+        run = _measure_tcp(stage, 0, plan.static_s, lambda _: ())
+    narrator.say(f"(a) static: {run.average_mbps:.1f} Mb/s")
+    return run
 
 
-def _tcp_run(stage: Stage, controller: ControllerClient, plan: Fig9aPlan, rules: int) -> TcpRun:
+def _tcp_run(
+    stage: Stage, controller: ControllerClient, plan: Fig9aPlan, rules: int, narrator: Narrator
+) -> TcpRun:
+    title = f"(a) TCP, a change every {plan.period_s:g} s, {rules} rules, {plan.transition}"
+    with narrator.phase(title, plan.changing_expected_s):
+        run = _tcp_changing(stage, controller, plan, rules)
+    narrator.say(_summary(run))
+    return run
+
+
+def _tcp_changing(
+    stage: Stage, controller: ControllerClient, plan: Fig9aPlan, rules: int
+) -> TcpRun:
     alternation = _alternation(stage, controller)
     first_s = _WARM_UP_S + plan.period_s / 2
     times_s = [first_s + number * plan.period_s for number in range(plan.periods)]
@@ -267,16 +298,24 @@ def _measure_tcp(
     )
 
 
-def _payload_bytes(load_mbps: float) -> int:
+def _payload_bytes(load_mbps: float, pps: float) -> int:
     least, most = _PAYLOAD_BYTES
-    wanted = load_mbps * 1e6 / 8 / AFFECTED_PPS - WIRE_OVERHEAD_V4
-    return max(least, min(most, round(wanted)))
+    return max(least, min(most, round(load_mbps * 1e6 / 8 / pps - WIRE_OVERHEAD_V4)))
 
 
-def _udp_run(stage: Stage, controller: ControllerClient, plan: Fig9aPlan) -> UdpRun:
+def _udp_run(
+    stage: Stage, controller: ControllerClient, plan: Fig9aPlan, narrator: Narrator
+) -> UdpRun:
+    with narrator.phase(f"(a) paced UDP of the affected pair, {plan.transition}", plan.udp_s):
+        run = _udp_changing(stage, controller, plan)
+    narrator.say(f"(a) affected pair: {run.affected.lost} of {run.affected.sent} lost")
+    return run
+
+
+def _udp_changing(stage: Stage, controller: ControllerClient, plan: Fig9aPlan) -> UdpRun:
     """The affected pair's datagrams, at 80 % of what the electrical network carries."""
     load_mbps = AFFECTED_LOAD_SHARE * stage.fabric.electrical_rate_mbps
-    payload_bytes = _payload_bytes(load_mbps)
+    payload_bytes = _payload_bytes(load_mbps, plan.udp_pps)
     pps = pps_for_load(load_mbps, payload_bytes, WIRE_OVERHEAD_V4)
     seconds = plan.udp_datagrams / pps
     alternation = _alternation(stage, controller)

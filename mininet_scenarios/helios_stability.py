@@ -148,9 +148,10 @@ def run(stage: Stage, case: Case, length: Length, seed: int, narrator: Narrator)
     ):
         client.reconfigure([])  # what the case before left
         before, earlier = stage.losses(), client.changes_done()
+        metrics = client.metrics()
         start_s, received = _play(stage, plans, case.stability_s)
         changes = len(client.changes_done() - earlier)
-        loop_ms = loop_split(client.metrics())
+        loop_ms = loop_split(metrics, client.metrics())
         dark_frames = stage.losses().since(before).dark_frames
     series = throughput_mbps(received, start_s, start_s + periods * case.stability_s)
     mbps = float(series.mean())
@@ -169,12 +170,12 @@ def run(stage: Stage, case: Case, length: Length, seed: int, narrator: Narrator)
 
 
 def _policy(stage: Stage, case: Case) -> dict[str, Any]:
-    if case.transition is None:
-        return {"mode": "on-request"}
+    """The same but for what a reload can change, so that one controller does for all cases."""
     enough_mbps = 0.02 * stage.fabric.electrical_rate_mbps
+    transition = Transition.HITLESS if case.transition is None else case.transition
     return {
-        "mode": "periodic",
-        "transition": case.transition.value,
+        "mode": "on-request" if case.transition is None else "periodic",
+        "transition": transition.value,
         "epoch_s": LOOP_S,
         "poll_interval_s": LOOP_S / 2,
         "demand_window_s": LOOP_S / 2,
@@ -231,17 +232,25 @@ def throughput_mbps(
     return np.asarray(np.diff(total) * 8 / 1e6 / GRID_S)
 
 
-def loop_split(metrics: str) -> dict[str, float]:
-    """Mean ms of the control loop's stages and of a change's substeps, of Prometheus' text."""
-    means = {}
+def loop_split(before: str, after: str) -> dict[str, float]:
+    """Mean ms of the control loop's stages and of a change's substeps between two of Prometheus'
+    texts.
+    """
+    earlier, means = _durations(before), {}
+    for what, (sum_s, count) in _durations(after).items():
+        sum_before_s, count_before = earlier.get(what, (0.0, 0.0))
+        if count > count_before:
+            means[what] = 1e3 * (sum_s - sum_before_s) / (count - count_before)
+    return means
+
+
+def _durations(metrics: str) -> dict[str, tuple[float, float]]:
+    """Of each stage and substep the sum of seconds, and how many there were."""
+    found: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(metrics):
         if family.name not in {_STAGES, _SUBSTEPS}:
             continue
-        values: dict[tuple[str, str], float] = {}
         for sample in family.samples:
             what = sample.labels.get("stage") or sample.labels.get("substep") or ""
-            values[what, sample.name.rpartition("_")[2]] = sample.value
-        for what in dict.fromkeys(name for name, _ in values):
-            if count := values.get((what, "count"), 0.0):
-                means[what] = 1e3 * values[what, "sum"] / count
-    return means
+            found.setdefault(what, {})[sample.name.rpartition("_")[2]] = sample.value
+    return {what: (values["sum"], values["count"]) for what, values in found.items()}

@@ -20,11 +20,11 @@ from statistics import fmean
 from typing import Any, Final
 
 import mininet_scenarios
-from hydra.policy import Sharing, Transition
-from mininet_scenarios.agents import agent_stage
+from hydra.policy import Mode, Sharing, Transition
+from mininet_scenarios.agents import AgentStage, agent_stage
 from mininet_scenarios.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.narrator import Narrator
-from mininet_scenarios.stage import ScenarioError, Stage
+from mininet_scenarios.stage import CALM_SHARE, ScenarioError, Stage, calm_down
 from mininet_scenarios.transfers import Transferred, Wish, transfer_all
 
 CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "leaf-spine.yaml"
@@ -42,7 +42,10 @@ PAPER_MBPS: Final = 1000.0
 _DIRECT_LINKS: Final = 3
 _SETTLE_S: Final = 1.5
 """For agents to report, and a first round of the controller."""
-_SETUP_S: Final = 8.0
+NETWORK_S: Final = 5.0
+"""Roughly what :func:`network` takes to start everybody."""
+_EACH_S: Final = 4.0
+"""What a case takes beside its transfers."""
 _LONGEST: Final = 6.0
 """A run that takes so many times what one uplink takes for everything is given up."""
 
@@ -102,7 +105,7 @@ class Scale:
 
     def expected_s(self, case: Case) -> float:
         """Wall time of one run."""
-        return _SETUP_S + 1.1 * self.one_uplink_s(case.transfers)
+        return _EACH_S + 1.1 * self.one_uplink_s(case.transfers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +145,26 @@ def wishes(transfers: int, scale: Scale) -> list[Wish]:
     ]
 
 
-def run(stage: Stage, case: Case, scale: Scale, narrator: Narrator) -> Run:
+@contextmanager
+def network(stage: Stage, scale: Scale) -> Iterator[AgentStage]:
+    """A controller for all cases, and agents on all servers that send."""
+    racks = {a for a, _ in PAIRS}
+    fabric = stage.fabric
+    senders = [one.name for one in fabric.servers if fabric.racks[one.rack].name in racks]
+    buffer_mb = str(max(1, round(2 * scale.bytes_of(ELEPHANT_BYTES) / 1e6)))
+    with agent_stage(stage, senders, _common_policy(scale)) as agents, ExitStack() as stack:
+        for server in senders:
+            stack.enter_context(agents.agent(server, "--socket-buffer-mb", buffer_mb))
+        yield agents
+
+
+def run(agents: AgentStage, case: Case, scale: Scale, narrator: Narrator) -> Run:
     """Play one case; raises ScenarioError when it can't be counted."""
-    wanted = wishes(case.transfers, scale)
+    stage, wanted = agents.stage, wishes(case.transfers, scale)
     title = f"{case.transfers} transfers, {case.regime.value}, {case.transition.value}"
-    with narrator.phase(title, scale.expected_s(case)), _network(stage, case, scale) as client:
+    with narrator.phase(title, scale.expected_s(case)), agents.client() as client:
+        _lead_uplinks(stage, client, case.regime)
+        agents.follow(_policy(case, scale))
         time.sleep(_SETTLE_S)
         before = stage.losses()
         bytes_before = _second_uplink_bytes(stage)
@@ -155,6 +173,7 @@ def run(stage: Stage, case: Case, scale: Scale, narrator: Narrator) -> Run:
         changes = len(client.changes_done() - earlier)
         sent_bytes = _second_uplink_bytes(stage) - bytes_before
         lost = stage.losses().since(before)
+        client.amend({"mode": Mode.ON_REQUEST.value})
     result = Run(
         case.regime.value,
         case.transition.value,
@@ -171,29 +190,14 @@ def run(stage: Stage, case: Case, scale: Scale, narrator: Narrator) -> Run:
     return result
 
 
-@contextmanager
-def _network(stage: Stage, case: Case, scale: Scale) -> Iterator[ControllerClient]:
-    """A controller of this case, agents on all servers that send, and the uplinks where they are
-    to end.
-    """
-    racks = {a for a, _ in PAIRS}
-    fabric = stage.fabric
-    senders = [one.name for one in fabric.servers if fabric.racks[one.rack].name in racks]
-    elephant_mb = scale.bytes_of(ELEPHANT_BYTES) / 1e6
-    with (
-        agent_stage(stage, senders, _policy(case, scale)) as agents,
-        agents.client() as client,
-        ExitStack() as stack,
-    ):
-        _lead_uplinks(stage, client, case.regime)
-        buffer_mb = str(max(1, round(2 * elephant_mb)))
-        for server in senders:
-            stack.enter_context(agents.agent(server, "--socket-buffer-mb", buffer_mb))
-        yield client
-
-
 def _lead_uplinks(stage: Stage, client: ControllerClient, regime: Regime) -> None:
-    """Set aside what the second uplinks are not to be joined to; set the spine's paths up."""
+    """Take down what the case before left, and set aside what the second uplinks are not to be
+    joined to; set the spine's paths up.
+    """
+    for rack, port in client.set_aside_ports():
+        client.clear(rack, port)
+    client.reconfigure([])
+    calm_down(client, CALM_SHARE * _uplink_mbps(stage))
     closed = [SPINE] if regime is not Regime.NONE else [DIRECT]
     for name in closed:
         for port in _ports(stage, name, 0):
@@ -227,12 +231,17 @@ def _uplink_mbps(stage: Stage) -> float:
     return stage.fabric.electrical_rate_mbps
 
 
-def _policy(case: Case, scale: Scale) -> dict[str, Any]:
-    """Epochs scaled as time is; on demand the controller looks as often as it can."""
-    common: dict[str, Any] = {
-        "transition": case.transition.value,
+def _common_policy(scale: Scale) -> dict[str, Any]:
+    """Of all cases."""
+    return {
+        "mode": "on-request",
         "max_hops": 2,
         "audit_interval_s": 0,
+        "poll_interval_s": 0.25,
+        "demand_window_s": 0.5,
+        "elephant_mbps": 0.05 * PAPER_MBPS * scale.rate,
+        "minimum_circuit_life_s": 0.0,
+        "minimum_gain_mbps": 0.05 * PAPER_MBPS * scale.rate,
         "agents": {
             "sample_s": 0.1,
             "report_gap_s": 0.2,
@@ -243,17 +252,15 @@ def _policy(case: Case, scale: Scale) -> dict[str, Any]:
             "elephant_idle_s": 0.5,
         },
     }
+
+
+def _policy(case: Case, scale: Scale) -> dict[str, Any]:
+    """Epochs scaled as time is; on demand the controller looks as often as it can."""
     sharing = case.regime.sharing
-    if sharing is None:
-        return common | {"mode": "on-request"}
-    epoch_s = 0.5 if sharing is Sharing.ON_DEMAND else PAPER_EPOCH_S * scale.time
-    return common | {
-        "mode": "periodic",
-        "sharing": sharing.value,
-        "epoch_s": epoch_s,
-        "poll_interval_s": 0.25,
-        "demand_window_s": 0.5,
-        "elephant_mbps": 0.05 * PAPER_MBPS * scale.rate,
-        "minimum_circuit_life_s": 0.0,
-        "minimum_gain_mbps": 0.05 * PAPER_MBPS * scale.rate,
+    on_demand = sharing is Sharing.ON_DEMAND
+    return {
+        "mode": "on-request" if sharing is None else "periodic",
+        "transition": case.transition.value,
+        "sharing": (sharing or Sharing.BY_DEMAND).value,
+        "epoch_s": 0.5 if on_demand else PAPER_EPOCH_S * scale.time,
     }

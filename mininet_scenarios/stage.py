@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +14,10 @@ from typing import Any, Final
 import yaml
 
 import mininet_scenarios
+from apps.configuration import load_configuration
 from hydra.errors import HydraError
 from hydra.model import Fabric
+from hydra.policy import Mode
 from mininet_scenarios.controller_client import ControllerClient
 from mininet_scenarios.controller_process import ControllerProcess
 from mininet_scenarios.emulators.admin import AdminError
@@ -26,8 +28,12 @@ from mininet_scenarios.workloads import iperf3
 from mininet_scenarios.workloads.iperf3 import ThroughputRun
 
 _STOP_TIMEOUT_S: Final = 5.0
+CALM_SHARE: Final = 0.01
+"""Of a server's rate: what was sent before a case may still seem to be when the case begins."""
+_CALM_TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.02
-_IPERF_READY_S: Final = 0.3
+_LISTENING: Final = "0A"
+"""TCP_LISTEN in a kernel's table of sockets."""
 _REPOSITORY: Final = Path(mininet_scenarios.__file__).parents[1]
 
 
@@ -88,8 +94,24 @@ class Stage:
     """The configuration file as parsed YAML; the policy is varied from run to run."""
     work_dir: Path
     _jobs: int = field(default=0, init=False)
+    _kept: _Kept | None = field(default=None, init=False)
 
     # -- controllers ---------------------------------------------------------------------------
+
+    @contextmanager
+    def one_controller(self) -> Iterator[None]:
+        """Within the block, have a controller go on from one :meth:`process` to the next.
+
+        It reloads its configuration file, and is replaced by another one where that is not enough.
+        In between its mode is ``on-request``; before it is ``periodic`` again, its counters calm
+        down.
+        """
+        self._kept = _Kept(CALM_SHARE * self.fabric.server_rate_mbps)
+        try:
+            yield
+        finally:
+            self._kept.stop()
+            self._kept = None
 
     @contextmanager
     def controller(self, policy: Mapping[str, Any]) -> Iterator[ControllerClient]:
@@ -105,7 +127,7 @@ class Stage:
         self, policy: Mapping[str, Any], settings: Mapping[str, Any] | None = None
     ) -> Iterator[ControllerProcess]:
         """A controller with these changes to the policy, and to its own section of the file, ready
-        to work; it ends with the block.
+        to work; it ends with the block, or with that of :meth:`one_controller`.
 
         The data plane stays as it is when a controller ends, and the next one takes it over.
         """
@@ -118,6 +140,10 @@ class Stage:
             "policy": {**self.config.get("policy", {}), **policy},
         }
         path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+        if self._kept is not None:
+            with self._kept.serve(path) as process:
+                yield process
+            return
         with ControllerProcess(path) as process:
             yield process
 
@@ -187,6 +213,55 @@ class Stage:
         return Losses(dark, queues)
 
 
+@dataclass(slots=True)
+class _Kept:
+    """A controller that goes on, as far as reloading its file makes it the next one."""
+
+    calm_mbps: float
+    """What pairs of racks may still seem to send to each other when it goes on."""
+    _process: ControllerProcess | None = None
+
+    @contextmanager
+    def serve(self, path: Path) -> Iterator[ControllerProcess]:
+        """It with the configuration at ``path``, for the length of the block."""
+        if self._process is None or not self._reloads(self._process, path):
+            self.stop()
+            self._process = ControllerProcess(path)
+            self._process.start()
+        process = self._process
+        yield process
+        with ControllerClient(process.base_url) as client:
+            client.amend({"mode": Mode.ON_REQUEST.value})
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def _reloads(self, process: ControllerProcess, path: Path) -> bool:
+        """Have it take over what is at ``path``; False, and nothing done, where it can't."""
+        process.config.write_bytes(path.read_bytes())
+        with ControllerClient(process.base_url) as client:
+            if client.reload(dry_run=True):
+                return False
+            if load_configuration(path).policy.mode is Mode.PERIODIC:
+                calm_down(client, self.calm_mbps)
+            client.reload()
+        return True
+
+
+def calm_down(client: ControllerClient, calm_mbps: float) -> None:
+    """Wait until no pair of racks seems to send more any more; ScenarioError when it goes on."""
+    deadline_s = time.monotonic() + _CALM_TIMEOUT_S
+    while (mbps := client.most_measured_mbps()) > calm_mbps:
+        if time.monotonic() > deadline_s:
+            raise ScenarioError(
+                f"the counters still say {mbps:.2f} Mb/s after {_CALM_TIMEOUT_S:.0f} s in which "
+                "nobody should have sent"
+            )
+        time.sleep(_POLL_S)
+
+
 @dataclass(frozen=True, slots=True)
 class Losses:
     """Frames lost, by place; the two kinds of place there are."""
@@ -221,7 +296,7 @@ def wait_for_file(path: Path, job: Job, timeout_s: float = 10.0) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A TCP transfer under way: iperf3's two ends."""
+    """A transfer under way: iperf3's two ends."""
 
     server: Job
     client: Job
@@ -246,21 +321,68 @@ def tcp_transfer(
     average_mbps: float | None = None,
     congestion: str | None = None,
 ) -> Iterator[Transfer]:
-    """iperf3 from one server to another, ended with the block."""
-    address = stage.address(destination)
-    with ExitStack() as stack:
-        server = stack.enter_context(
-            stage.job(destination, "iperf3-server", iperf3.server_command(address, port))
-        )
-        time.sleep(_IPERF_READY_S)
-        command = iperf3.client_command(
-            address,
-            port,
-            seconds,
-            streams=streams,
-            rate_mbps=rate_mbps,
-            average_mbps=average_mbps,
-            congestion=congestion,
-        )
-        client = stack.enter_context(stage.job(source, "iperf3-client", command))
-        yield Transfer(server, client)
+    """TCP by iperf3 from one server to another, ended with the block."""
+    command = iperf3.client_command(
+        stage.address(destination),
+        port,
+        seconds,
+        streams=streams,
+        rate_mbps=rate_mbps,
+        average_mbps=average_mbps,
+        congestion=congestion,
+    )
+    with _transfer(stage, source, destination, port, command) as transfer:
+        yield transfer
+
+
+@contextmanager
+def udp_transfer(
+    stage: Stage,
+    source: str,
+    destination: str,
+    port: int,
+    seconds: float,
+    *,
+    average_mbps: float,
+    datagram_bytes: int,
+) -> Iterator[Transfer]:
+    """UDP by iperf3 from one server to another, ended with the block; rate and bytes are payload.
+
+    Nothing says to the sender what its link can't carry: that is lost.
+    """
+    command = iperf3.client_command(
+        stage.address(destination),
+        port,
+        seconds,
+        average_mbps=average_mbps,
+        datagram_bytes=datagram_bytes,
+    )
+    with _transfer(stage, source, destination, port, command) as transfer:
+        yield transfer
+
+
+@contextmanager
+def _transfer(
+    stage: Stage, source: str, destination: str, port: int, command: Sequence[str]
+) -> Iterator[Transfer]:
+    listening = iperf3.server_command(stage.address(destination), port)
+    with stage.job(destination, "iperf3-server", listening) as server:
+        _wait_for_listener(stage.testbed.host(destination).pid, port, server)
+        with stage.job(source, "iperf3-client", command) as client:
+            yield Transfer(server, client)
+
+
+def _wait_for_listener(namespace_pid: int, port: int, job: Job, timeout_s: float = 10.0) -> None:
+    """Wait until a TCP port is listened to; ScenarioError when ``job`` ends or takes too long."""
+    tables = [Path(f"/proc/{namespace_pid}/net/{name}") for name in ("tcp", "tcp6")]
+    deadline_s = time.monotonic() + timeout_s
+    while not any(_listens(table.read_text(), port) for table in tables):
+        if not job.running or time.monotonic() > deadline_s:
+            raise ScenarioError(f"{job.name} did not get ready: {job.text().strip()[-500:]}")
+        time.sleep(_POLL_S)
+
+
+def _listens(table: str, port: int) -> bool:
+    """Whether a table of sockets, as proc(5) describes it, has one that listens at ``port``."""
+    sockets = (line.split() for line in table.splitlines()[1:])
+    return any(words[1].endswith(f":{port:04X}") and words[3] == _LISTENING for words in sockets)

@@ -27,10 +27,15 @@ AT_ONCE: Final = frozenset(
         "drain",
         "agents",
         "slots",
+        "transition",
     }
 )
 """Keys of the policy that only later decisions rest on; no circuit, rule or session does.
 All others shape what devices, planner or switches are told at the start."""
+
+_BY_FILE: Final = frozenset({"transition"})
+"""Of those, what only a file may say: its checks hold the published transition to emulated planes,
+and nothing else does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +76,12 @@ def amended(policy: Policy, changes: Mapping[str, object]) -> tuple[Policy, tupl
     """The policy with these values, by key of :data:`AT_ONCE`, and what that changes.
 
     Of a section, such as ``drain``, a mapping gives some of the keys; the others stay.
-    Raises HydraError for any other key.
+    Raises HydraError for any other key, and for ``transition``, which only a file may change.
     """
-    if others := sorted(changes.keys() - AT_ONCE):
+    if others := sorted(changes.keys() - (AT_ONCE - _BY_FILE)):
         raise HydraError(
-            f"policy.{', policy.'.join(others)} can't be changed at run time: change the "
-            "configuration file, and start again"
+            f"policy.{', policy.'.join(others)} can't be changed without the configuration file: "
+            "change it there, then reload or start again"
         )
     values: dict[str, Any] = {
         key: replace(getattr(policy, key), **value) if isinstance(value, Mapping) else value

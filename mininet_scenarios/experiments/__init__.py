@@ -19,6 +19,7 @@ NAMES: Final = (
     "fig9b",
     "abu-tair",
     "cthrough-fig5",
+    "cthrough-table2",
     "cthrough-fig6",
     "cthrough-fig8",
     "cthrough-fig10",

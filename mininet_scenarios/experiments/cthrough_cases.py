@@ -97,7 +97,10 @@ def measure(
     runs: list[Completion[T]] = []
     for rate_mbps in _electrical(cases):
         directory = work_dir / f"{rate_mbps:g}"
-        with cthrough.stage_of(rate_mbps, scale, directory, narrator, servers) as stage:
+        with (
+            cthrough.stage_of(rate_mbps, scale, directory, narrator, servers) as stage,
+            stage.one_controller(),
+        ):
             runs += [run(stage, case) for case in cases if case.electrical_mbps == rate_mbps]
     return Repetition(scale, tuple(runs))
 

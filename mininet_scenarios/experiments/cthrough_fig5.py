@@ -52,7 +52,11 @@ def _plan(full: bool) -> Fig5Plan:
 def _measure(setting: Setting, narrator: Narrator) -> BothWays:
     plan, scale = _plan(setting.full), setting.rates.scale(_PAPER_MBPS)
     times = demo.times_its_rates(scale.mbps(_PAPER_MBPS))
-    with demo.stage_of(demo.DEFAULT_CONFIG, times, setting.work_dir / "stage", narrator) as stage:
+    stage_dir = setting.work_dir / "stage"
+    with (
+        demo.stage_of(demo.DEFAULT_CONFIG, times, stage_dir, narrator) as stage,
+        stage.one_controller(),
+    ):
         published = cthrough_fig5.run(stage, plan, Transition.AS_PUBLISHED, narrator)
         hitless = cthrough_fig5.run(stage, plan, Transition.HITLESS, narrator)
     return BothWays(published, hitless, scale)

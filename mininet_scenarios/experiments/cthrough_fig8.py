@@ -34,7 +34,7 @@ from mininet_scenarios.report import Row
 from mininet_scenarios.transfers import Transferred
 
 FULL_PART: Final = 1.0
-SHORT_PART: Final = 1 / 16
+SHORT_PART: Final = 1 / 24
 BUFFERS_MB: Final = (SMALL_MB, 50.0, USUAL_MB, 300.0)
 INTERVALS_S: Final = (0.5, USUAL_S, 2.0, 5.0)
 SERVERS: Final = 2
@@ -239,7 +239,7 @@ EXPERIMENT: Final = Experiment(
     "paper's, one circuit a rack, electrical uplinks oversubscribed 40:1, 10:1, 4:1 and not at all",
     workload="TCP transfers: blocks read from other racks, a shuffle of 10 GB from each server to "
     "each other while it is made, then two copies of the output, one in another rack; scaled as "
-    "rates are (short: a sixteenth of it)",
+    "rates are (short: a twenty-fourth of it)",
     policy=f"undifferentiated: the racks with traffic in turn, every {INTERVALS_S[0]:g} to "
     f"{INTERVALS_S[-1]:g} s; as published, and at 40:1 hitless",
     measured="time until each step is over, and the last copy written",

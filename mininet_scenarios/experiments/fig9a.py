@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from mininet_scenarios.report import Row
 _PAPER_MBPS: Final = 10_000.0
 """Of every link but the electrical ones; also what is carried in all: one TCP connection fills one
 circuit, and the bystander's datagrams are few."""
+_WAYS: Final = (Transition.HITLESS, Transition.AS_PUBLISHED)
 _NOISE: Final = 0.02
 """Of a share: what runs of some seconds differ by."""
 _FASTER: Final = (
@@ -38,7 +39,7 @@ class BothWays:
 
 
 def _plan(full: bool) -> fig9a.Fig9aPlan:
-    return fig9a.FULL if full else fig9a.QUICK
+    return fig9a.FULL if full else fig9a.SHORT
 
 
 def _measure(setting: Setting, narrator: Narrator) -> BothWays:
@@ -46,13 +47,8 @@ def _measure(setting: Setting, narrator: Narrator) -> BothWays:
     scale = setting.rates.scale(_PAPER_MBPS)
     times = demo.times_its_rates(scale.mbps(_PAPER_MBPS))
     with demo.stage_of(demo.DEFAULT_CONFIG, times, setting.work_dir / "stage", narrator) as stage:
-        narrator.say("hitless")
-        hitless = fig9a.run(stage, plan, narrator)
-        narrator.say("as published: without divert and drain")
-        as_published = replace(plan, transition=Transition.AS_PUBLISHED.value)
-        return BothWays(
-            hitless, fig9a.run(stage, as_published, narrator, static=hitless.static), scale
-        )
+        hitless, as_published = fig9a.run_ways(stage, plan, _WAYS, narrator)
+    return BothWays(hitless, as_published, scale)
 
 
 def _conclude(runs: Sequence[BothWays]) -> Findings:
@@ -123,9 +119,7 @@ EXPERIMENT: Final = Experiment(
     policy="a change every 10 s, with 100 and 5000 rules; hitless, and as published",
     measured="throughput, reconfiguration delay by substep, loss",
     needs_data_plane=True,
-    expected_s=lambda full: (
-        demo.BUILD_S + 2 * _plan(full).expected_s - _plan(full).static_expected_s
-    ),
+    expected_s=lambda full: demo.BUILD_S + _plan(full).expected_s(len(_WAYS)),
     measure=_measure,
     conclude=_conclude,
     draw=_draw,

@@ -24,14 +24,14 @@ BUSY_SHARE: Final = 0.4
 """Of what the machine forwards, at an experiment's busiest moment. The rest is for its programs
 and the controller, and to spare: where the machine is the bottleneck, no link has its rate."""
 
-CALIBRATION_S: Final = demo.BUILD_S + 12.0
+CALIBRATION_S: Final = demo.BUILD_S + 9.0
 """Roughly what :func:`forwarded_mbps` takes."""
 
 _FLOWS: Final = (("h11", "h21"), ("h22", "h12"), ("h31", "h41"), ("h42", "h32"))
 """Over two circuits, both ways, so that several links are busy at once as in an experiment."""
 _UNLIMITED: Final = 40.0
 """Times the demo's rates: more than any machine forwards, so that no link is the bottleneck."""
-_FLOW_S: Final = 4.0
+_FLOW_S: Final = 3.0
 _WARM_UP_S: Final = 1.0
 _PORT: Final = 5201
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Final, Self, TypeVar
 
-from hydra.model import Fabric, Server
+from hydra.model import Fabric, Server, VlanId
 from hydra.policy import ControllerSettings
 from mininet_scenarios.testbed import links, ovs, sweep, sysctl
 from mininet_scenarios.testbed.capture import Capture, JointCapture
@@ -30,6 +30,8 @@ from mininet_scenarios.testbed.shell import TestbedError, ip_batch, run
 
 _T = TypeVar("_T")
 
+_VLAN_PRESENT: Final = 0x1000
+"""OpenFlow's OFPVID_PRESENT."""
 _TERMINATION: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -63,7 +65,7 @@ class Testbed:
         self._switching_ms = switching_ms
         self._debounce_ms = debounce_ms
         self._fdb_age_s = fdb_age_s
-        self._datapath = datapath
+        self._datapath = datapath or ovs.default_datapath()
         self._least_queue_frames = least_queue_frames
         self._hosts: dict[str, ServerHost] = {}
         self._ocs: dict[str, OcsProcess] = {}
@@ -103,6 +105,10 @@ class Testbed:
         """Frames that a busy machine gave Open vSwitch no time to read: in no queue's counters."""
         return ovs.unread_frames()
 
+    def forwarding_cpu_s(self) -> float | None:
+        """Processor time that forwarding has taken so far; None where the kernel forwards."""
+        return ovs.cpu_s() if self._datapath == "netdev" else None
+
     def frames_at(
         self, server: str, where: str = "host", *, expression: str = "", direction: str = "inout"
     ) -> Capture | JointCapture:
@@ -128,6 +134,31 @@ class Testbed:
             )
         interface, pid = _find(ports, "place to watch", where)
         return Capture(interface, namespace_pid=pid, expression=expression, direction=direction)
+
+    # -- what it is held against -----------------------------------------------------------
+
+    def forward_plainly(self, server: str, uplink: str, vlan: VlanId | None = None) -> None:
+        """Have a server's vswitch pass everything on between the host and one uplink.
+
+        ``uplink`` is ``electrical``, or ``optical`` with the VLAN that its circuit takes. One rule
+        each way in place of the pipeline, until a controller brings its own back.
+        """
+        wanted = self._server(server)
+        if wanted.vswitch is None:
+            raise TestbedError(f"{server} has no vswitch whose rules could be replaced")
+        optical, electrical = uplink_interfaces(self.fabric, wanted)
+        port = _find({"optical": optical, "electrical": electrical}, "uplink", uplink)
+        host = access_interface(wanted)
+        push = match = pop = ""
+        if vlan is not None:
+            tag = _VLAN_PRESENT | vlan
+            push, pop = f"push_vlan:0x8100,set_field:{tag}->vlan_vid,", "pop_vlan,"
+            match = f"vlan_vid={tag},"
+        rules = [
+            f"in_port={host},actions={push}output:{port}",
+            f"in_port={port},{match}actions={pop}output:{host}",
+        ]
+        ovs.set_flows(wanted.vswitch.bridge, rules)
 
     # -- what can be broken ----------------------------------------------------------------
 
@@ -161,7 +192,7 @@ class Testbed:
         host_cables = tuple(map(self._host_cable, self.fabric.servers))
         links.lay((*planned.fabric_cables, *host_cables))
         self._build_electrical()
-        ovs.create(planned.bridges, self._datapath or ovs.default_datapath())
+        ovs.create(planned.bridges, self._datapath)
         links.limit_rates((*planned.fabric_cables, *host_cables), self._least_queue_frames)
         for bridge in planned.learning:
             # A rule, so that it forwards with a controller, without one, and while one changes.

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import subprocess
+import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,9 @@ from mininet_scenarios.testbed.sysctl import STATE_DIR, send_buffer_bytes
 
 _LOG: Final = logging.getLogger(__name__)
 _CTL: Final = "/usr/share/openvswitch/scripts/ovs-ctl"
+_PID_FILE: Final = Path("/var/run/openvswitch/ovs-vswitchd.pid")
+_SCHEDULED: Final = 2
+"""CPUCLOCK_SCHED: with a process's complemented number, what clock_getcpuclockid(3) returns."""
 _STARTED_BY_US: Final = STATE_DIR / "ovs-started"
 
 CONTROLLER_MAX_BACKOFF_MS: Final = 1000
@@ -56,6 +60,15 @@ def unread_frames() -> int:
     """Frames that found a socket full which Open vSwitch reads: lost by a busy machine."""
     sockets = run(["ss", "--packet", "--memory", "--no-header"])
     return sum(int(drops) for drops in re.findall(r",d(\d+)\)", sockets))
+
+
+def cpu_s() -> float:
+    """Processor time of all threads of ovs-vswitchd so far.
+
+    With the ``netdev`` datapath that is all of forwarding; the kernel's own is not in it.
+    """
+    pid = int(_PID_FILE.read_text())
+    return time.clock_gettime(~pid << 3 | _SCHEDULED)
 
 
 def ensure_running() -> None:

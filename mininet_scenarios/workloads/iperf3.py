@@ -1,4 +1,4 @@
-"""TCP throughput in intervals of a tenth of a second, measured by iperf3.
+"""Throughput of TCP or UDP in intervals of a tenth of a second, measured by iperf3.
 
 The receiving end's figures are used for throughput (the sender's count what entered its socket
 buffer), the sending end's for retransmissions.
@@ -68,19 +68,23 @@ def client_command(
     rate_mbps: float | None = None,
     average_mbps: float | None = None,
     congestion: str | None = None,
+    datagram_bytes: int | None = None,
 ) -> list[str]:
     """A client that sends to ``address`` for ``seconds`` (iperf3 takes whole seconds).
 
     ``rate_mbps`` is the most that each stream sends at any time, ``average_mbps`` what it sends
     over time, making up for what it could not send before; None sends at full speed.
     ``congestion`` names a TCP congestion control of the kernel; None takes the system's own.
+    ``datagram_bytes`` sends UDP, with so much payload in each datagram.
     """
     command = [
         *("iperf3", "--client", address, "--port", str(port), "--json"),
         *("--interval", str(INTERVAL_S), "--time", str(max(1, round(seconds)))),
-        *("--parallel", str(streams), "--length", str(BLOCK_BYTES)),
+        *("--parallel", str(streams), "--length", str(datagram_bytes or BLOCK_BYTES)),
         *("--connect-timeout", "5000"),
     ]
+    if datagram_bytes is not None:
+        command.append("--udp")
     if rate_mbps is not None:
         # Not --bitrate: that one makes up for what it could not send before.
         command += ["--fq-rate", f"{round(rate_mbps * 1e6)}"]

@@ -9,7 +9,14 @@ import pytest
 from rich.console import Console
 
 from hydra.policy import Transition
-from mininet_scenarios import cthrough, cthrough_fig5, demo, slotted, vm_migration
+from mininet_scenarios import (
+    cthrough,
+    cthrough_fig5,
+    cthrough_table2,
+    demo,
+    slotted,
+    vm_migration,
+)
 from mininet_scenarios.cthrough_fig5 import Fig5Plan
 from mininet_scenarios.experiments import abu_tair
 from mininet_scenarios.experiments import cthrough_fig6 as fig6
@@ -22,6 +29,8 @@ from mininet_scenarios.hadoop_sort import COPY, OUTPUT, READ, SHUFFLE, ended_s
 from mininet_scenarios.helios_stability import Length
 from mininet_scenarios.leaf_spine import ELEPHANT, Case, Regime, Scale
 from mininet_scenarios.narrator import ConsoleNarrator
+from mininet_scenarios.testbed.ovs import default_datapath
+from mininet_scenarios.testbed.shell import run
 
 pytestmark = [pytest.mark.ovs, pytest.mark.alone, pytest.mark.usefixtures("machine")]
 
@@ -52,6 +61,24 @@ def test_tcp_uses_a_circuit_while_it_is_there(tmp_path, narrator):
     assert run.optical_mbps > 2 * run.electrical_mbps  # ten times it, on an idle machine
     assert run.share > 0.3
     assert max(run.mbps) > 2 * run.electrical_mbps
+
+
+def test_the_pipeline_carries_what_plain_forwarding_does(tmp_path, narrator):
+    length = cthrough_table2.Length(optical=2.0, electrical=2.0, unlimited=1.0, rounds=1)
+    with cthrough_table2.stage_of(20.0, tmp_path / "stage", narrator) as stage:
+        rates = cthrough_table2.rates(stage, length, narrator)
+        costs = cthrough_table2.costs(stage, length, narrator)
+        rules = run(["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", "hyv-h11"])
+    mbps = {(one.network, one.protocol, one.demultiplexed): one.mbps for one in rates}
+    assert len(mbps) == 8
+    for (network, _, _), rate in mbps.items():
+        link_mbps = 20.0 if network == cthrough_table2.OPTICAL else 2.0
+        assert 0.5 * link_mbps < rate < link_mbps  # 0.95, on an idle machine
+    assert len(costs) == 4
+    for one in costs:
+        assert (one.cpu_s_per_gbit is None) == (default_datapath() == "system")
+        assert one.cpu_s_per_gbit is None or one.cpu_s_per_gbit > 0
+    assert rules.count("actions=") == 2  # the last transfer was a plain one
 
 
 def test_machines_migrate_sooner_with_circuits_than_packets_alone_could(tmp_path, narrator):

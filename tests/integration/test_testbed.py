@@ -13,6 +13,7 @@ import pytest
 from drivers.registry import optical_switch
 from hydra.model import Circuit, VlanId
 from mininet_scenarios.testbed import Testbed, TestbedError
+from mininet_scenarios.testbed.ovs import default_datapath
 from mininet_scenarios.testbed.shell import run
 
 from . import static_rules as rules
@@ -159,6 +160,32 @@ def test_frames_carry_the_tag_of_their_circuit(circuit: Testbed) -> None:
     assert len(optical.frames()) == 4  # two requests out, two replies in
 
 
+@pytest.mark.parametrize("uplink", ["electrical", "optical"])
+def test_plain_forwarding_takes_the_uplink_that_it_is_told(circuit: Testbed, uplink: str) -> None:
+    assert rules.reaches(circuit, "h11", "h21")  # neighbours are known from here on
+    vlan = CIRCUIT_VLAN if uplink == "optical" else None
+    for server in ("h11", "h21"):
+        circuit.forward_plainly(server, uplink, vlan)
+    with (
+        circuit.frames_at("h11", "optical", expression="vlan and icmp") as optical,
+        circuit.frames_at("h11", "electrical", expression="icmp") as electrical,
+    ):
+        assert rules.reaches(circuit, "h11", "h21")
+    taken, other = (optical, electrical) if vlan else (electrical, optical)
+    assert len(taken.frames()) == 4  # two requests out, two replies in
+    assert other.frames() == ()
+
+
+def test_forwarding_takes_processor_time_that_is_known_in_user_space(circuit: Testbed) -> None:
+    before_s = circuit.forwarding_cpu_s()
+    assert rules.reaches(circuit, "h11", "h21")
+    after_s = circuit.forwarding_cpu_s()
+    if default_datapath() == "system":
+        assert (before_s, after_s) == (None, None)
+    else:
+        assert before_s < after_s < before_s + 60
+
+
 def test_a_capture_is_read_after_it_has_ended(electrical: Testbed) -> None:
     with (
         electrical.frames_at("h11") as capture,
@@ -206,6 +233,8 @@ def test_unknown_names_are_refused_with_those_there_are(demo_testbed: Testbed) -
         demo_testbed.ocs("p9")
     with pytest.raises(TestbedError, match="no place to watch 'wireless'"):
         demo_testbed.frames_at("h11", "wireless")
+    with pytest.raises(TestbedError, match="no uplink 'wireless' here; there are optical"):
+        demo_testbed.forward_plainly("h11", "wireless")
 
 
 def test_a_second_testbed_of_another_process_would_wait(demo_testbed: Testbed) -> None:

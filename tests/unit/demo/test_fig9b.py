@@ -36,7 +36,7 @@ def test_when_the_controller_acted_counts_from_the_runs_start() -> None:
 
 
 @pytest.mark.parametrize("times", [0.2, 1.0, 30.0])
-@pytest.mark.parametrize("plan", [fig9b.FULL, fig9b.QUICK])
+@pytest.mark.parametrize("plan", [fig9b.FULL, fig9b.QUICK, fig9b.SHORT])
 def test_the_transform_moves_half_of_what_the_exchange_does(plan, times) -> None:
     plan = plan.at_rates(times)
     kernel = fig9b_fft.kernel_of(plan)

@@ -59,7 +59,13 @@ hydra_other_seconds_sum{stage="plan"} 9.0
 
 
 def test_the_loop_is_split_by_the_controller_s_metrics():
-    assert scenario.loop_split(METRICS) == pytest.approx({"plan": 20.0})
+    assert scenario.loop_split("", METRICS) == pytest.approx({"plan": 20.0})
+
+
+def test_the_loop_of_cases_before_does_not_count():
+    assert scenario.loop_split(METRICS, METRICS) == {}
+    more = METRICS.replace('"} 4.0', '"} 6.0').replace('"} 0.08', '"} 0.28')
+    assert scenario.loop_split(METRICS, more) == pytest.approx({"plan": 100.0})
 
 
 def stability(cases, mbps):

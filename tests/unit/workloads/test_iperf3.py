@@ -3,6 +3,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,20 +32,30 @@ def test_a_captured_sender_report_knows_its_retransmissions() -> None:
     assert iperf3.parse(json.dumps(document)).retransmits == 7
 
 
-def test_iperf3_itself_understands_the_commands_and_is_understood() -> None:
+def sent(**options: Any) -> tuple[ThroughputRun, ThroughputRun]:
+    """What the receiving and the sending end measured in one second."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     server = subprocess.Popen(iperf3.server_command("127.0.0.1", port), stdout=subprocess.PIPE)
     time.sleep(0.5)
-    command = iperf3.client_command(
-        "127.0.0.1", port, 1, streams=2, rate_mbps=10, congestion="reno"
-    )
+    command = iperf3.client_command("127.0.0.1", port, 1, **options)
     client = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
-    received = iperf3.parse(server.communicate(timeout=30)[0].decode())
-    assert iperf3.parse(client.stdout).retransmits is not None
+    received = server.communicate(timeout=30)[0].decode()
+    return iperf3.parse(received), iperf3.parse(client.stdout)
+
+
+def test_iperf3_itself_understands_the_commands_and_is_understood() -> None:
+    received, sender = sent(streams=2, rate_mbps=10, congestion="reno")
+    assert sender.retransmits is not None
     assert received.average_mbps == pytest.approx(20, rel=0.45)  # of one stream: 10
     assert len(received.samples) in range(9, 13)
+
+
+def test_datagrams_are_counted_where_they_arrive() -> None:
+    received, sender = sent(average_mbps=10, datagram_bytes=1448)
+    assert sender.retransmits is None
+    assert received.average_mbps == pytest.approx(10, rel=0.45)
 
 
 def test_an_iperf3_error_is_passed_on_in_its_own_words() -> None:
