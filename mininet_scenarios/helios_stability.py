@@ -34,6 +34,12 @@ CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "helio
 PODS: Final = 4
 HOSTS: Final = 4
 """In each pod, and flows of each host."""
+CIRCUITS: Final[Mapping[str, str]] = MappingProxyType(
+    {"unidirectional": "helios", "bidirectional": "edmonds"}
+)
+"""The kinds of circuit, each with the algorithm that plans them."""
+_ELEPHANT: Final = 0.15
+"""Of an uplink's rate: acknowledgements of what three uplinks carry stay below that."""
 LOOP_S: Final = 0.25
 """Between decisions; the loop of Helios takes 265 ms (section 5.5)."""
 GRID_S: Final = 0.25
@@ -87,6 +93,8 @@ class Case:
     """None: the packet switch alone."""
     port_up: str = "neither"
     """What keeps ports down once light is there."""
+    circuits: str = "unidirectional"
+    """One of :data:`CIRCUITS`."""
 
     @property
     def way(self) -> str:
@@ -101,6 +109,7 @@ class Run:
     stability_s: float
     way: str
     port_up: str
+    circuits: str
     mbps: float
     """What all hosts received, on average, without headers."""
     series: tuple[float, ...]
@@ -134,11 +143,25 @@ def stage_of(scale: float, port_up_s: float, work_dir: Path, narrator: Narrator)
         yield stage
 
 
+@contextmanager
+def with_circuits(stage: Stage, circuits: str) -> Iterator[Stage]:
+    """The same testbed for controllers of another kind of circuits."""
+    directory = stage.work_dir / circuits
+    directory.mkdir()
+    policy = {**stage.config["policy"], "algorithm": CIRCUITS[circuits]}
+    config = {**stage.config, "circuits": circuits, "policy": policy}
+    view = Stage(stage.testbed, stage.fabric, config, directory)
+    with view.one_controller():
+        yield view
+
+
 def run(stage: Stage, case: Case, length: Length, seed: int, narrator: Narrator) -> Run:
     """Play one case; raises ScenarioError when it can't be counted."""
     title = f"{case.pattern}, {case.stability_s:g} s, {case.way}"
     if case.port_up != "neither":
         title += f", {case.port_up}"
+    if case.circuits != "unidirectional":
+        title += f", {case.circuits}"
     chance = np.random.default_rng(seed)
     periods = length.periods(case.stability_s)
     plans = [PATTERNS[case.pattern](period, chance) for period in range(periods)]
@@ -161,6 +184,7 @@ def run(stage: Stage, case: Case, length: Length, seed: int, narrator: Narrator)
         stability_s=case.stability_s,
         way=case.way,
         port_up=case.port_up,
+        circuits=case.circuits,
         mbps=mbps,
         series=tuple(series.tolist()),
         changes=changes,
@@ -179,7 +203,7 @@ def _policy(stage: Stage, case: Case) -> dict[str, Any]:
         "epoch_s": LOOP_S,
         "poll_interval_s": LOOP_S / 2,
         "demand_window_s": LOOP_S / 2,
-        "elephant_mbps": enough_mbps,
+        "elephant_mbps": _ELEPHANT * stage.fabric.electrical_rate_mbps,
         "minimum_circuit_life_s": 0.0,
         "minimum_gain_mbps": enough_mbps,
         "gain_factor": 0.0,
@@ -230,6 +254,19 @@ def throughput_mbps(
         at_s = [sample.at_s for sample in samples]
         total += np.interp(times, at_s, [sample.received_bytes for sample in samples])
     return np.asarray(np.diff(total) * 8 / 1e6 / GRID_S)
+
+
+def asymmetric_mbps(run: Run) -> float:
+    """What all hosts received on average in the later half of each period of PStride in which pods
+    do not send to whom they hear from.
+    """
+    samples = round(run.stability_s / GRID_S)
+    chosen = [
+        run.series[first + samples // 2 : first + samples]
+        for period, first in enumerate(range(0, len(run.series), samples))
+        if 2 * (1 + period % (PODS - 1)) % PODS
+    ]
+    return float(np.mean(np.concatenate(chosen)))
 
 
 def loop_split(before: str, after: str) -> dict[str, float]:

@@ -1,7 +1,7 @@
-"""Helios' patterns with TCP: throughput by stability, and what keeps ports down (Fig. 8 to 13).
+"""Helios' patterns with TCP: throughput by stability, what keeps ports down, and what is lost where
+circuits are bidirectional (Fig. 8 to 13).
 
-:mod:`~mininet_scenarios.experiments.helios_patterns` plans for the same patterns without a network,
-also with unidirectional circuits, which the controller does not set up.
+:mod:`~mininet_scenarios.experiments.helios_patterns` plans for the same patterns without a network.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ _NEITHER, *_SLOW = PORT_UP_S
 _WAYS: Final = (Transition.AS_PUBLISHED, Transition.HITLESS)
 _NOISE: Final = 0.05
 _BARELY: Final = 1.25
+_BOTH_WAYS: Final = "bidirectional"
+_HALF: Final = (1.6, 2.4)
+"""What unidirectional circuits carry over bidirectional ones where demand is asymmetric."""
 _PAPER_MANDATORY_MS: Final = 96.5
 _PAPER_OPTIONAL_MS: Final = 168.4
 _MANDATORY: Final = ("estimate", "plan")
@@ -55,19 +58,21 @@ class Stability:
     runs: tuple[Run, ...]
 
     def find(self, case: Case) -> Run | None:
-        wanted = case.pattern, case.stability_s, case.way, case.port_up
+        wanted = case.pattern, case.stability_s, case.way, case.port_up, case.circuits
         return next(
             (
                 run
                 for run in self.runs
-                if (run.pattern, run.stability_s, run.way, run.port_up) == wanted
+                if (run.pattern, run.stability_s, run.way, run.port_up, run.circuits) == wanted
             ),
             None,
         )
 
 
 def full_cases() -> list[Case]:
-    """Fig. 11 in both ways, the packet switch alone, and PStride with ports that come up late."""
+    """Fig. 11 in both ways, the packet switch alone, PStride with ports that come up late, and with
+    bidirectional circuits (Fig. 12).
+    """
     cases = [Case(pattern, _USUAL_S, None) for pattern in PATTERNS]
     for transition in _WAYS:
         cases += [
@@ -75,12 +80,17 @@ def full_cases() -> list[Case]:
             for pattern in PATTERNS
             for stability_s in STABILITIES_S
         ]
+    cases += [_both_ways(_USUAL_S, transition) for transition in _WAYS]
     return cases + [
         Case("PStride", stability_s, transition, port_up)
         for port_up in _SLOW
         for transition in _WAYS
         for stability_s in (_FAST_S, _USUAL_S)
     ]
+
+
+def _both_ways(stability_s: float, transition: Transition) -> Case:
+    return Case("PStride", stability_s, transition, circuits=_BOTH_WAYS)
 
 
 def short_cases() -> list[Case]:
@@ -92,6 +102,7 @@ def short_cases() -> list[Case]:
         Case("HStride", _SHORT_USUAL_S, published),
         Case("PStride", _SHORT_USUAL_S, hitless),
         Case("PStride", _SHORT_USUAL_S, published, _SLOW[-1]),
+        _both_ways(_SHORT_USUAL_S, published),
     ]
 
 
@@ -115,13 +126,14 @@ def measure(
             continue
         directory = setting.work_dir / f"stage-{number}"
         rates = 1 / scale.divisor
-        with (
-            helios_stability.stage_of(rates, port_up_s, directory, narrator) as stage,
-            stage.one_controller(),
-        ):
-            runs += [
-                helios_stability.run(stage, case, length, setting.seed, narrator) for case in wanted
-            ]
+        with helios_stability.stage_of(rates, port_up_s, directory, narrator) as stage:
+            for circuits in dict.fromkeys(case.circuits for case in wanted):
+                with helios_stability.with_circuits(stage, circuits) as view:
+                    runs += [
+                        helios_stability.run(view, case, length, setting.seed, narrator)
+                        for case in wanted
+                        if case.circuits == circuits
+                    ]
     return Stability(scale, tuple(runs))
 
 
@@ -146,6 +158,7 @@ def _conclude(found: Sequence[Stability]) -> Findings:
     for transition in _WAYS:
         rows += _stability_rows(found, transition)
         rows += _stride_rows(found, transition)
+        rows += _one_way_rows(found, transition)
         rows += _port_up_rows(found, transition)
         rows += _alone_rows(found, transition)
     rows += _loop_rows(found)
@@ -194,6 +207,32 @@ def _stride_rows(found: Sequence[Stability], transition: Transition) -> Iterator
             met=fmean(ratios) >= 1,
             why="HStride moves on by one host at a time, so that most circuits stay.",
         )
+
+
+def _one_way_rows(found: Sequence[Stability], transition: Transition) -> Iterator[Row]:
+    """Fig. 12."""
+    usual_s = _usual_s(found[0])
+    one_way, both_ways = (
+        [run for one in found if (run := one.find(case)) is not None]
+        for case in (Case("PStride", usual_s, transition), _both_ways(usual_s, transition))
+    )
+    if not one_way or not both_ways:
+        return
+    rates = [
+        fmean(helios_stability.asymmetric_mbps(run) for run in runs)
+        for runs in (one_way, both_ways)
+    ]
+    ratio = rates[0] / rates[1]
+    yield Row(
+        f"{_name(transition)}: unidirectional over bidirectional circuits, PStride at "
+        f"{usual_s:g} s, asymmetric periods",
+        "2: half as efficient (5.4, Fig. 12)",
+        f"{ratio:.2f}",
+        ratio / 2,
+        target=f"{_HALF[0]:g} to {_HALF[1]:g}",
+        met=_HALF[0] <= ratio <= _HALF[1],
+        why="Of the two directions of a bidirectional circuit one carries acknowledgements alone.",
+    )
 
 
 def _port_up_rows(found: Sequence[Stability], transition: Transition) -> Iterator[Row]:
@@ -251,7 +290,9 @@ def _loops(found: Sequence[Stability], transition: Transition) -> Mapping[str, f
         run.loop_ms
         for one in found
         for run in one.runs
-        if run.way == transition.value and run.changes and run.port_up == _NEITHER
+        if run.way == transition.value
+        and run.changes
+        and (run.port_up, run.circuits) == (_NEITHER, "unidirectional")
     ]
     steps = (*_MANDATORY, *_OPTIONAL)
     return {
@@ -283,14 +324,17 @@ def _loop_rows(found: Sequence[Stability]) -> Iterator[Row]:
 
 
 def _table(found: Sequence[Stability]) -> Table:
-    kinds = list(dict.fromkeys((run.pattern, run.way, run.port_up) for run in found[0].runs))
+    kinds = list(
+        dict.fromkeys((run.pattern, run.way, run.port_up, run.circuits) for run in found[0].runs)
+    )
 
-    def cell(pattern: str, way: str, port_up: str, stability_s: float) -> str:
+    def cell(pattern: str, way: str, port_up: str, circuits: str, stability_s: float) -> str:
         rates = [
             run.mbps
             for one in found
             for run in one.runs
-            if (run.pattern, run.way, run.port_up) == (pattern, way, port_up)
+            if (run.pattern, run.way, run.port_up, run.circuits)
+            == (pattern, way, port_up, circuits)
             and run.stability_s == stability_s
         ]
         return f"{fmean(rates):.1f}" if rates else ""
@@ -298,7 +342,13 @@ def _table(found: Sequence[Stability]) -> Table:
     return Table(
         "Received by all hosts, Mb/s, by stability; ports are up after light by "
         + ", ".join(f"{seconds:g} s ({name})" for name, seconds in PORT_UP_S.items()),
-        ("pattern", "way", "ports", *(f"{stability_s:g} s" for stability_s in STABILITIES_S)),
+        (
+            "pattern",
+            "way",
+            "ports",
+            "circuits",
+            *(f"{stability_s:g} s" for stability_s in STABILITIES_S),
+        ),
         tuple(
             (*kind, *(cell(*kind, stability_s) for stability_s in STABILITIES_S)) for kind in kinds
         ),
@@ -380,13 +430,14 @@ def _expected_s(full: bool) -> float:
 EXPERIMENT: Final = Experiment(
     name="helios-stability",
     title="Flows that shift, on the data plane",
-    source="Farrington et al., Helios, SIGCOMM 2010, sections 5.1 to 5.3 and 5.5, Fig. 8 to 11, 13",
+    source="Farrington et al., Helios, SIGCOMM 2010, section 5, Fig. 8 to 13",
     topology="configs/helios.yaml: four pods of four hosts, three optical switches and a packet "
     "link a pod; times as in the paper",
     workload="PStride, HStride and Random: 64 TCP flows, to new destinations every 0.5 to 16 s "
     "(short: PStride and HStride, 1 and 2 s)",
     policy=f"by-demand every {1e3 * helios_stability.LOOP_S:g} ms (Helios: {1e3 * LOOP_S:.0f} ms), "
-    "duplex circuits, up to three a pair; as published, and hitless",
+    "unidirectional circuits (helios), up to three a pair, and bidirectional ones (edmonds) for "
+    "comparison; as published, and hitless",
     measured="what all hosts receive; each step of the control loop, from the controller's metrics",
     needs_data_plane=True,
     expected_s=_expected_s,

@@ -68,6 +68,13 @@ def test_the_loop_of_cases_before_does_not_count():
     assert scenario.loop_split(METRICS, more) == pytest.approx({"plan": 100.0})
 
 
+def test_asymmetric_periods_are_those_in_which_pods_do_not_exchange():
+    """Four samples a period; strides 1, 2 and 3; the later half of those of 1 and 3."""
+    series = (0.0, 0.0, 1.0, 3.0, 9.0, 9.0, 9.0, 9.0, 0.0, 0.0, 5.0, 7.0)
+    run = Run("PStride", 1.0, "hitless", "neither", "unidirectional", 0.0, series, 1, 0, {})
+    assert scenario.asymmetric_mbps(run) == 4.0
+
+
 def stability(cases, mbps):
     return helios_stability.Stability(
         Scale(1600, 250.0),
@@ -77,8 +84,9 @@ def stability(cases, mbps):
                 stability_s=case.stability_s,
                 way=case.way,
                 port_up=case.port_up,
+                circuits=case.circuits,
                 mbps=mbps(case),
-                series=(mbps(case),) * 8,
+                series=(mbps(case),) * round(3 * case.stability_s / scenario.GRID_S),
                 changes=0 if case.transition is None else 4,
                 dark_frames=5 * (case.transition is Transition.AS_PUBLISHED),
                 loop_ms={} if case.transition is None else {"plan": 10.0, "move": 40.0},
@@ -94,7 +102,8 @@ def like_the_paper(case):
     late = {"neither": 1.0, "EDC": 0.8, "debounce and EDC": 0.6}[case.port_up]
     rising = 40 + 5 * np.log2(2 * case.stability_s) + (case.pattern == "HStride")
     hitless = 40.0 * (case.transition is Transition.HITLESS)
-    return float(rising * late + hitless)
+    useful = 0.5 if case.circuits == "bidirectional" else 1.0
+    return float((rising * late + hitless) * useful)
 
 
 def test_rates_like_the_paper_s_meet_every_claim(tmp_path):
