@@ -8,6 +8,7 @@ the new demand in its counters, plans, and moves circuits.
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -114,6 +115,8 @@ class Run:
     """What all hosts received, on average, without headers."""
     series: tuple[float, ...]
     """The same in each :data:`GRID_S`."""
+    on_circuits: tuple[float, ...]
+    """What pods sent on circuits meanwhile, with headers and acknowledgements, Mb/s."""
     changes: int
     dark_frames: int
     loop_ms: Mapping[str, float]
@@ -172,11 +175,13 @@ def run(stage: Stage, case: Case, length: Length, seed: int, narrator: Narrator)
         client.reconfigure([])  # what the case before left
         before, earlier = stage.losses(), client.changes_done()
         metrics = client.metrics()
-        start_s, received = _play(stage, plans, case.stability_s)
+        with _on_circuits(stage) as sent:
+            start_s, received = _play(stage, plans, case.stability_s)
         changes = len(client.changes_done() - earlier)
         loop_ms = loop_split(metrics, client.metrics())
         dark_frames = stage.losses().since(before).dark_frames
-    series = throughput_mbps(received, start_s, start_s + periods * case.stability_s)
+    end_s = start_s + periods * case.stability_s
+    series = throughput_mbps(received, start_s, end_s)
     mbps = float(series.mean())
     narrator.say(f"{title}: {mbps:.1f} Mb/s, {changes} changes")
     return Run(
@@ -187,6 +192,7 @@ def run(stage: Stage, case: Case, length: Length, seed: int, narrator: Narrator)
         circuits=case.circuits,
         mbps=mbps,
         series=tuple(series.tolist()),
+        on_circuits=tuple(throughput_mbps([sent], start_s, end_s).tolist()),
         changes=changes,
         dark_frames=dark_frames,
         loop_ms=loop_ms,
@@ -244,10 +250,33 @@ def _host(
         yield job, ready, report
 
 
+@contextmanager
+def _on_circuits(stage: Stage) -> Iterator[list[Sample]]:
+    """Fills a list with what all pods have sent on circuits so far, again and again."""
+    counters = [
+        Path(f"/sys/class/net/{port.tor_port}/statistics/tx_bytes") for port in stage.fabric.ports
+    ]
+    samples: list[Sample] = []
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(GRID_S / 2):
+            at_s = time.monotonic()
+            samples.append(Sample(at_s, sum(int(counter.read_text()) for counter in counters)))
+
+    watcher = threading.Thread(target=watch, name="circuits")
+    watcher.start()
+    try:
+        yield samples
+    finally:
+        ended.set()
+        watcher.join()
+
+
 def throughput_mbps(
     received: Sequence[Sequence[Sample]], begin_s: float, end_s: float
 ) -> NDArray[np.float64]:
-    """What all of them received, in each :data:`GRID_S` from ``begin_s`` on."""
+    """What all of them count, in each :data:`GRID_S` from ``begin_s`` on."""
     times = begin_s + GRID_S * np.arange(round((end_s - begin_s) / GRID_S) + 1)
     total = np.zeros(len(times))
     for samples in received:
@@ -256,14 +285,14 @@ def throughput_mbps(
     return np.asarray(np.diff(total) * 8 / 1e6 / GRID_S)
 
 
-def asymmetric_mbps(run: Run) -> float:
-    """What all hosts received on average in the later half of each period of PStride in which pods
-    do not send to whom they hear from.
+def asymmetric_mbps(series: Sequence[float], stability_s: float) -> float:
+    """The mean of a series of PStride in the later half of each period in which pods do not send
+    to whom they hear from.
     """
-    samples = round(run.stability_s / GRID_S)
+    samples = round(stability_s / GRID_S)
     chosen = [
-        run.series[first + samples // 2 : first + samples]
-        for period, first in enumerate(range(0, len(run.series), samples))
+        series[first + samples // 2 : first + samples]
+        for period, first in enumerate(range(0, len(series), samples))
         if 2 * (1 + period % (PODS - 1)) % PODS
     ]
     return float(np.mean(np.concatenate(chosen)))
