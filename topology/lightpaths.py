@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from hydra.model import OneWayCircuit, Path, PlaneId, PortId, RackId, Topology
+from hydra.model import Circuit, OneWayCircuit, Path, PlaneId, PortId, RackId, Topology
 from hydra.rings import closing
 from topology.problem import Budget, FabricArrays, Lightpath, PlanResult
 
@@ -79,22 +80,39 @@ def _settled(
     alike: dict[PlaneId, _PortOf],
 ) -> list[OneWayCircuit]:
     """What is planned for each of the planes on that of them where most of it stands now."""
+    row_of = {plane: row for row, plane in enumerate(alike)}
+    planned, standing = (_by_plane(fabric, some, row_of) for some in (circuits, current.circuits))
+    staying = planned @ standing.T
+    # Of equally good ones, that which leaves most planes as they were planned.
+    worth = (len(alike) + 1) * staying + np.eye(len(alike))
+    _, columns = linear_sum_assignment(worth, maximize=True)
+    planes = list(alike)
+    place = {
+        plane: planes[column]
+        for plane, column in zip(planes, columns.tolist(), strict=True)
+        if plane != planes[column]
+    }
 
-    def on(circuit: OneWayCircuit, plane: PlaneId) -> OneWayCircuit:
+    def settled(circuit: OneWayCircuit) -> OneWayCircuit:
+        plane = place.get(circuit.plane)
+        if plane is None:
+            return circuit
         sender, receiver = (alike[plane][int(fabric.port_rack[end])] for end in circuit.ends)
         return OneWayCircuit(plane, sender, receiver)
 
-    planes = list(alike)
-    staying = np.zeros((len(planes), len(planes)))
-    for circuit in circuits:
-        if circuit.plane in alike:
-            row = planes.index(circuit.plane)
-            staying[row] += [on(circuit, plane) in current.circuits for plane in planes]
-    # Of equally good ones, that which leaves most planes as they were planned.
-    worth = (len(planes) + 1) * staying + np.eye(len(planes))
-    _, columns = linear_sum_assignment(worth, maximize=True)
-    place = dict(zip(planes, (planes[column] for column in columns.tolist()), strict=True))
-    return [
-        on(circuit, place[circuit.plane]) if circuit.plane in place else circuit
-        for circuit in circuits
-    ]
+    return list(map(settled, circuits))
+
+
+def _by_plane(
+    fabric: FabricArrays, circuits: Collection[Circuit], row_of: Mapping[PlaneId, int]
+) -> NDArray[np.float32]:
+    """Shape (planes, N * N): 1 where a rack sends to another on a plane of ``row_of``."""
+    mine = [circuit for circuit in circuits if circuit.plane in row_of]
+    rows = [row_of[circuit.plane] for circuit in mine]
+    sender, receiver = (
+        fabric.port_rack[np.fromiter(ends, dtype=np.int64, count=len(mine))].astype(np.int64)
+        for ends in ((circuit.a for circuit in mine), (circuit.b for circuit in mine))
+    )
+    lit = np.zeros((len(row_of), fabric.n_racks**2), dtype=np.float32)
+    lit[rows, sender * fabric.n_racks + receiver] = 1
+    return lit
