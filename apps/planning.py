@@ -28,7 +28,7 @@ from hydra.policy import Policy, SlotPolicy
 from hydra.reservations import Pin
 from hydra.rings import whole_rings
 from hydra.service import PlanRequest
-from hydra.slots import Week, WeekSlot
+from hydra.slots import DUPLEX_ALONE, Week, WeekSlot
 from hydra.substrate import substrate_of
 from topology.algorithms import algorithm, objection
 from topology.carried import carried_mbps
@@ -206,6 +206,8 @@ class Planning:
         Reserved paths stand in all of its slots. Each plan is checked as :meth:`diff` says. Raises
         PlanError, also if a week can't hold a night.
         """
+        if self._fabric.one_way:
+            raise PlanError(DUPLEX_ALONE)
         check_spines(self._fabric, demand)
         reserved = _reserved(pins, current, blocked)
         budget = replace(

@@ -25,7 +25,7 @@ from hydra.events import EventKind
 from hydra.executor import Execution
 from hydra.model import Fabric
 from hydra.policy import Policy
-from hydra.slots import DutyCycle, Night, Schedule, Week, too_short
+from hydra.slots import DUPLEX_ALONE, DutyCycle, Night, Schedule, Week, too_short
 from hydra.worth import decide_week, no_plan
 
 LOG = logging.getLogger("hydra.slots")
@@ -98,7 +98,11 @@ class Slots:
     # -- the clock --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raises PlanError if slots of the present length leave no day after the last changes."""
+        """Raises PlanError if slots of the present length leave no day after the last changes, and
+        where circuits are one-way.
+        """
+        if self._fabric.one_way:
+            raise PlanError(DUPLEX_ALONE)
         self._check(self._mover.outage_s)
 
     def _check(self, night_s: float) -> None:

@@ -304,13 +304,15 @@ class Upkeep:
         return seen is not None and not seen.up
 
     def dead_circuits(self) -> tuple[frozenset[Circuit], str]:
-        """Circuits in use that have lost their light, and where; their ports are quarantined."""
-        dead = frozenset(
-            circuit
-            for circuit in self._ledger.state.topology.circuits
-            if self._is_dark(circuit.a) or self._is_dark(circuit.b)
-        )
-        ends = {end for circuit in dead for end in circuit.ends}
+        """Circuits in use that have lost their light, and where; their ports are quarantined.
+
+        Of a one-way circuit whose sender is dark, too, but not its ports: another one should light
+        that.
+        """
+        circuits = self._ledger.state.topology.circuits
+        dead = frozenset(one for one in circuits if any(map(self._is_dark, one.ends)))
+        unlit = [one for one in dead if any(map(self._is_dark, one.receivers))]
+        ends = {end for circuit in unlit for end in circuit.ends}
         places = [
             f"{self._fabric.racks[port.rack].name}:{port.tor_port}"
             for port in (self._fabric.ports[end] for end in sorted(ends))

@@ -47,6 +47,12 @@ class Night:
         return cls(slowest.name, mirrors_s, drain_s, max(0.0, measured_s - mirrors_s - drain_s))
 
 
+DUPLEX_ALONE: Final = (
+    "slots plan duplex circuits, and circuits of this fabric are unidirectional: choose another "
+    "way of sharing, or write `circuits: bidirectional`"
+)
+
+
 def too_short(fabric: Fabric, policy: Policy, measured_s: float = 0.0) -> str | None:
     """Why slots of ``policy.slots.slot_s`` can't be, in words; None if they can."""
     night = Night.of(fabric, policy, measured_s)

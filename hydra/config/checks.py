@@ -21,7 +21,7 @@ from hydra.config.source import Path
 from hydra.errors import Problem
 from hydra.model import Fabric, Rack, RackId, SubstrateKind, Tor, VlanId, VlanRange
 from hydra.policy import Policy, Sharing, Transition
-from hydra.slots import too_short
+from hydra.slots import DUPLEX_ALONE, too_short
 
 VLAN_GENERATIONS: Final = 3
 """VLAN-IDs held at once for one optical port: in use, being set up, and resting."""
@@ -165,11 +165,7 @@ def check_slots(policy: Policy, fabric: Fabric, log: ProblemLog) -> None:
     if policy.sharing is not Sharing.SLOTTED:
         return
     if fabric.one_way:
-        log.add(
-            ("policy", "sharing"),
-            "`slotted` plans duplex circuits, and circuits of this fabric are unidirectional: "
-            "choose another way of sharing, or write `circuits: bidirectional`",
-        )
+        log.add(("policy", "sharing"), DUPLEX_ALONE)
         return
     problem = too_short(fabric, policy)
     if problem is not None:

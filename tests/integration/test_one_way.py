@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mininet_scenarios.controller_client import OneWayDemand
+from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.streams import paced_stream
+from mininet_scenarios.testbed import links
 
 from .live import live, wait_until
 from .test_crash import consistent
@@ -119,6 +121,36 @@ def test_a_fibre_that_dies_is_left_with_its_ring(network):
     assert network.everyone_reaches_everyone()
     ports = network.get("/v1/quarantine")["ports"]
     assert {port["port"] for port in ports} == {"hyt-r1-p1", "hyt-r2-p1"}, "not of the third rack"
+
+
+def test_a_port_without_light_takes_its_ring_along_and_blames_what_lit_it(network):
+    ring(network, THERE, "p1")
+    ring(network, ("r1", "r4"), "p2")
+    standing = on("p2", ("r1", "r4"))
+    links.set_up("hyc-p1-2", up=False)  # at the OCS: r2's port has no light
+    try:
+        wait_until(lambda: circuits(network) == standing)
+        assert network.everyone_reaches_everyone()
+        ports = {port["port"]: port["reason"] for port in network.get("/v1/quarantine")["ports"]}
+        assert ports.keys() == {"hyt-r1-p1", "hyt-r2-p1"}, "not that of r3, which r2 should light"
+        assert "carrier lost at r2:hyt-r2-p1" in ports["hyt-r2-p1"]
+    finally:
+        links.set_up("hyc-p1-2", up=True)
+
+
+def test_a_ring_that_gets_no_light_stays_electrical(network):
+    network.testbed.ocs("p1").admin.fault(FaultKind.NO_LIGHT)
+    try:
+        body = {"demand": [entry for one in around(THERE) for entry in one.entries()]}
+        body |= {"racks": list(THERE), "use_planes": ["p1"]}
+        answer = network.api(
+            "POST", "/v1/reconfigurations", json=body, headers={"Prefer": "wait=20"}
+        )
+        assert answer.json()["state"] == "partial"
+        assert circuits(network) == []
+        assert network.everyone_reaches_everyone()
+    finally:
+        network.testbed.ocs("p1").admin.clear()
 
 
 def test_killed_while_a_ring_turns(network):
