@@ -104,7 +104,9 @@ def test_a_switch_steers_by_path_and_diverts_by_pair(fabric, count):
         for rack in fabric.racks
         for switch in substrate.steering(rack.id)
     }
-    (lanes,) = in_lanes(state.topology.paths, state.vlans).values()
+    both_ways = in_lanes(state.topology.paths, state.vlans)
+    lanes = both_ways[0, 1]
+    assert both_ways == {(0, 1): lanes, (1, 0): lanes}
     steer = substrate.steer(RackId(0), RackId(1), lanes, state.epoch)
     assert len(steer) == (1 if count == 1 else 1 + count)
     first = {switch.name for switch in substrate.steering(RackId(0))}
