@@ -13,6 +13,7 @@ BOOKED = {
     "src": "r1",
     "dst": "r2",
     "vlan": None,
+    "one_way": False,
     "hops": [
         {
             "plane": "p1",
@@ -69,6 +70,7 @@ def test_the_path_runs_from_src_to_dst(client, service):
         "src": "r2",
         "dst": "r1",
         "vlan": 100,
+        "one_way": False,
         "hops": [
             {
                 "plane": "p2",
