@@ -248,7 +248,9 @@ def test_one_way_circuits_are_planned_in_rings_and_say_where_they_lead(run):
     for words in ("3 of 3; the rest", "1 of the circuits, which nobody wants", "r1 =p1> r2"):
         assert words in result.stdout
     assert "1 pair with 2" in result.stdout, "both planes lead from r2 to r3"
-    document = json.loads(run("plan", "--fabric", str(ONE_WAY), *demand, "--check", "--json").stdout)
+    document = json.loads(
+        run("plan", "--fabric", str(ONE_WAY), *demand, "--check", "--json").stdout
+    )
     assert document["problems"] == document["slots"] == document["unserved"] == []
     assert document["served_share"] == 1
     assert all(one["one_way"] for one in [*document["circuits"], *document["paths"]])

@@ -9,7 +9,8 @@ from hydra.lifecycle import ReservationState as State
 
 from .fake_service import FakeService, relay_path
 
-BODY = {"src": "r1", "dst": "r2", "bandwidth_mbps": 10, "duration_s": 60}
+ENTRY = {"src": "r1", "dst": "r2", "bandwidth_mbps": 10}
+BODY = {**ENTRY, "duration_s": 60}
 BOOKED = {
     "src": "r1",
     "dst": "r2",
@@ -228,8 +229,8 @@ def test_what_is_held_is_committed_once(client, service):
         ("/v1/reservations", {**BODY, "dry_run": True}),
         ("/v1/reservations", {**BODY, "priority": 9}),
         ("/v1/reservations", {**BODY, "start_unix_s": 1_800_000_000.0, "hold_s": 60}),
-        ("/v1/groups", {"entries": [BODY, BODY], "all_or_nothing": False}),
-        ("/v1/groups", {"entries": [BODY, BODY]}),
+        ("/v1/groups", {"entries": [ENTRY, ENTRY], "all_or_nothing": False}),
+        ("/v1/groups", {"entries": [ENTRY, ENTRY]}),
     ],
 )
 def test_nothing_is_reserved_where_circuits_are_one_way(fabric, shared_app, client, where, body):
