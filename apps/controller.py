@@ -338,7 +338,7 @@ class Controller:
     def share(self, sharing: Sharing) -> None:
         """Share circuits like this from now on, until the next start or reload.
 
-        Raises PlanError for slots that leave no day, DeviceUnavailable if changes under way take
+        Raises PlanError for slots that can't be, DeviceUnavailable if changes under way take
         too long.
         """
         if sharing is Sharing.SLOTTED:

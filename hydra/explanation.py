@@ -186,8 +186,9 @@ class _Words:
         for circuit in circuits:
             port = fabric.ports[circuit.b]
             yield (
-                f"{self._circuit(circuit)} closes a ring: it lights {self._rack(port.rack)}:"
-                f"{port.tor_port}, which sends on {self._circuit(following[circuit.b])}"
+                f"no demand is planned on {self._circuit(circuit)}: it may only close its ring, "
+                f"and lights {self._rack(port.rack)}:{port.tor_port}, which sends on "
+                f"{self._circuit(following[circuit.b])}"
             )
 
     def _who_built(self, circuits: Iterable[Circuit]) -> Iterator[str]:
