@@ -146,7 +146,7 @@ class Controller:
         self._agents.on_elephants = lambda server: self._jobs.put(
             lambda: self._classify((self._classifier.switch_of(server),))
         )
-        self._rounds = Rounds()
+        self._rounds = Rounds(one_way=fabric.one_way)
         announcer = self._upkeep.announcer
         self._runner = Runner(
             fabric, policy, self.fleet, self._devices, journal, announcer, self.metrics
