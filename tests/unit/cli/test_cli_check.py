@@ -40,7 +40,6 @@ def test_json_of_a_usable_file(run):
         "one_way_circuits": False,
         "addressing": "one-subnet",
         "substrate": "dual-homed-vlan",
-        "one_way_circuits": False,
         "circuit_vlans": 3900,
         "mode": "periodic",
         "algorithm": "hydra-bfs+",
