@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from apps.ledger import Ledger
@@ -93,9 +93,8 @@ class Bookings:
                         refused.append(Refusal(request, error))
                 if not admitted:
                     raise AdmissionError(
-                        "none of them fits: " + "; ".join(str(one.error) for one in refused),
-                        in_public="none of them fits: "
-                        + "; ".join(one.error.in_public for one in refused),
+                        _none_fits(str(one.error) for one in refused),
+                        in_public=_none_fits(one.error.in_public for one in refused),
                     )
                 self._ledger.keep(admitted)
             except HydraError:
@@ -350,3 +349,8 @@ class Bookings:
         reservation = self._ledger.change(reservation_id, state, reason)
         if before.holds_capacity:
             self._take_down(reservation)
+
+
+def _none_fits(reasons: Iterable[str]) -> str:
+    """What several have in common is told once."""
+    return "none of them fits: " + "; ".join(dict.fromkeys(reasons))

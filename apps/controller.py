@@ -146,7 +146,7 @@ class Controller:
         self._agents.on_elephants = lambda server: self._jobs.put(
             lambda: self._classify((self._classifier.switch_of(server),))
         )
-        self._rounds = Rounds()
+        self._rounds = Rounds(one_way=fabric.one_way)
         announcer = self._upkeep.announcer
         self._runner = Runner(
             fabric, policy, self.fleet, self._devices, journal, announcer, self.metrics
@@ -338,7 +338,7 @@ class Controller:
     def share(self, sharing: Sharing) -> None:
         """Share circuits like this from now on, until the next start or reload.
 
-        Raises PlanError for slots that leave no day, DeviceUnavailable if changes under way take
+        Raises PlanError for slots that can't be, DeviceUnavailable if changes under way take
         too long.
         """
         if sharing is Sharing.SLOTTED:

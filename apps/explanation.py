@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
@@ -21,7 +21,9 @@ def explain(study: Study, outcome: Outcome, src: RackId, dst: RackId) -> list[st
         return [f"{outcome.algorithm} made no plan: {outcome.refused}"]
     low, high = min(src, dst), max(src, dst)
     why = _Why(study, outcome.result, outcome.state, low, high)
-    return list(why.slots() if outcome.result.slots else why.path())
+    if outcome.result.slots:
+        return list(why.slots())
+    return list(why.ways() if study.fabric.one_way else why.path())
 
 
 class _Why:
@@ -83,6 +85,51 @@ class _Why:
                 )
             )
 
+    def ways(self) -> Iterator[str]:
+        """The one-way circuits of each direction."""
+        load = count_load(self._study.arrays, self._study.demand, self._topology, Reserved())
+        for src, dst in ((self._src, self._dst), (self._dst, self._src)):
+            want = float(self._study.demand[src, dst])
+            mine = [path for path in self._topology.paths if (path.src, path.dst) == (src, dst)]
+            there = f"{self._rack(src)} to {self._rack(dst)} {want:,.1f} Mb/s"
+            if mine:
+                many = f"{len(mine)} circuit{'s' if len(mine) > 1 else ''}"
+                yield f"{there}: {many}; {load.carried_mbps[src, dst]:,.1f} Mb/s of it fit"
+                for path in mine:
+                    yield from self._leads(path, load, wanted=want > 0)
+            elif want:
+                yield f"{there}: no circuit, it stays electrical"
+                barred = self._barred()
+                yield from [f"  {barred}"] if barred else self._why_no_way(src, dst)
+            else:
+                yield f"{there}: no circuit"
+
+    def _leads(self, path: Path, load: Load, *, wanted: bool) -> Iterator[str]:
+        (circuit,) = path.circuits
+        yield (
+            f"  {self._circuit(circuit)}{self._on_vlan(path)}: "
+            f"{self._fabric.rate_of(circuit):,.0f} Mb/s, {load.left_mbps[circuit]:,.1f} Mb/s left"
+        )
+        if not wanted:
+            (on,) = (one for one in self._topology.circuits if one.a == circuit.b)
+            yield f"  it closes a ring: without its light nothing is sent on {self._circuit(on)}"
+
+    def _why_no_way(self, src: RackId, dst: RackId) -> Iterator[str]:
+        """What became of the transmitters and the receivers that one more would need."""
+        if not self._planes_with_ports(src) & self._planes_with_ports(dst):
+            yield "  they have no plane in common"
+            return
+        demand = self._study.demand
+        ends = [self._fabric.racks_of(circuit) for circuit in self._topology.circuits]
+        hearing = {b: float(demand[src, b]) for a, b in ends if a == src}
+        sending = {a: float(demand[a, dst]) for a, b in ends if b == dst}
+        for rack, verb, others in ((src, "sends to", hearing), (dst, "is lit by", sending)):
+            used = sum(rack == (a if rack == src else b) for a, b in ends)
+            yield (
+                f"  {self._rack(rack)}: {used} of {len(self._open_ports(rack))} ports in use; it "
+                f"{verb} {self._listed(others)} (Mb/s wanted)"
+            )
+
     # -- demand ----------------------------------------------------------------------------------
 
     def _demand(self) -> str:
@@ -101,9 +148,7 @@ class _Why:
     # -- a path ----------------------------------------------------------------------------------
 
     def _joined(self, path: Path, load: Load, *, alone: bool) -> Iterator[str]:
-        vlan = None if self._state is None else self._state.vlans.get(path)
-        where = "" if vlan is None else f" on VLAN {vlan}"
-        way = f"over {path.hops} hop{'s' if path.hops > 1 else ''}{where}"
+        way = f"over {path.hops} hop{'s' if path.hops > 1 else ''}{self._on_vlan(path)}"
         fits = f"{load.carried_mbps[path.src, path.dst]:,.1f} Mb/s of it fit"
         yield f"joined {way}; {fits}" if alone else way
         sharers = self._pairs_by_circuit()
@@ -126,18 +171,22 @@ class _Why:
 
     def _not_joined(self, load: Load) -> Iterator[str]:
         yield "not joined: it stays electrical"
+        barred = self._barred()
+        if barred:
+            yield barred
+            return
+        yield from self._why_not_direct()
+        yield self._distance(load)
+
+    def _barred(self) -> str:
+        """What of the limits keeps the two apart; empty: nothing."""
         limits = self._study.limits
         ends = (self._src, self._dst)
         outside = [rack for rack in ends if limits.racks is not None and rack not in limits.racks]
         if outside:
-            yield f"{self._rack(outside[0])} is not among the racks that may change"
-            return
+            return f"{self._rack(outside[0])} is not among the racks that may change"
         bare = [rack for rack in ends if not self._open_ports(rack)]
-        if bare:
-            yield f"{self._rack(bare[0])} has no port on a plane that may be used"
-            return
-        yield from self._why_not_direct()
-        yield self._distance(load)
+        return f"{self._rack(bare[0])} has no port on a plane that may be used" if bare else ""
 
     def _why_not_direct(self) -> Iterator[str]:
         """What became of the ports that a circuit of their own would need."""
@@ -164,19 +213,20 @@ class _Why:
                 a, b = self._fabric.racks_of(circuit)
                 other = b if a == rack else a
                 partners[other] = partners.get(other, 0) + 1
-        wants = sorted(
-            partners,
-            key=lambda other: (-self._wanted[min(rack, other), max(rack, other)], other),
-        )
-        shown = ", ".join(
-            f"{self._rack(other)} ({self._wanted[min(rack, other), max(rack, other)]:,.1f})"
-            for other in wants[:_LISTED]
-        )
-        more = f" and {len(wants) - _LISTED} more" if len(wants) > _LISTED else ""
+        wants = {other: self._wanted[min(rack, other), max(rack, other)] for other in partners}
         return (
             f"  {self._rack(rack)}: {sum(partners.values())} of {len(ports)} ports in use, towards "
-            f"{shown or 'nobody'}{more} (Mb/s wanted)"
+            f"{self._listed(wants)} (Mb/s wanted)"
         )
+
+    def _listed(self, wants_mbps: Mapping[RackId, float]) -> str:
+        """The largest first."""
+        largest = sorted(wants_mbps, key=lambda other: (-wants_mbps[other], other))
+        shown = ", ".join(
+            f"{self._rack(other)} ({wants_mbps[other]:,.1f})" for other in largest[:_LISTED]
+        )
+        more = f" and {len(largest) - _LISTED} more" if len(largest) > _LISTED else ""
+        return f"{shown or 'nobody'}{more}"
 
     def _distance(self, load: Load) -> str:
         limit = self._study.limits.max_hops
@@ -236,4 +286,9 @@ class _Why:
     def _circuit(self, circuit: Circuit) -> str:
         a, b = (self._fabric.ports[port] for port in circuit.ends)
         plane = self._fabric.planes[circuit.plane].name
-        return f"{self._rack(a.rack)}:{a.tor_port} ={plane}= {self._rack(b.rack)}:{b.tor_port}"
+        way = ">" if circuit.one_way else "="
+        return f"{self._rack(a.rack)}:{a.tor_port} ={plane}{way} {self._rack(b.rack)}:{b.tor_port}"
+
+    def _on_vlan(self, path: Path) -> str:
+        vlan = None if self._state is None else self._state.vlans.get(path)
+        return "" if vlan is None else f" on VLAN {vlan}"

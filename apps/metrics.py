@@ -23,7 +23,6 @@ from prometheus_client.registry import Collector
 from hydra.commands import Command, Outcome, Status
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState
-from hydra.plan import paths_by_pair
 from hydra.service import ControllerService, DemandReport, Reconfiguration
 from hydra.slots import Schedule
 
@@ -255,12 +254,13 @@ def _optical_load(service: ControllerService) -> Metric:
 
 
 def _demand(report: DemandReport, state: NetworkState) -> Iterable[Metric]:
-    src, dst = np.array(list(paths_by_pair(state)), dtype=np.intp).reshape(-1, 2).T
+    joined = {direction for path in state.topology.paths for direction in path.directions}
+    src, dst = np.array(list(joined), dtype=np.intp).reshape(-1, 2).T
     rate = report.rate_mbps
-    optical = float(rate[src, dst].sum() + rate[dst, src].sum())
+    optical = float(rate[src, dst].sum())
     measured = GaugeMetricFamily(
         "hydra_demand_bytes_per_second",
-        "Measured traffic of rack pairs that have a path of circuits, and of those that have none.",
+        "Measured traffic from rack to rack where a path of circuits leads, and where none does.",
         labels=["network"],
     )
     measured.add_metric(["optical"], optical * _BYTES_PER_MBIT)

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from apps.configuration import load_configuration
 from apps.planning import check_spines
 from hydra.errors import PlanError
@@ -29,10 +31,13 @@ from hydra.model import (
     VlanRange,
 )
 from hydra.policy import Policy
-from topology.algorithms import Entry, Product, entry
+from topology.algorithms import Entry, Product, entry, objection
 from topology.bounds import served_share_bound
+from topology.carried import carried_mbps, rack_pairs
+from topology.checks import check_topology
+from topology.lightpaths import ring_topology
 from topology.marks import marks_of
-from topology.plan_checks import check_result
+from topology.plan_checks import check_result, count_load
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved, Timing
 
 _PLAIN: Final = re.compile(r"(?P<racks>[0-9]+)x(?P<planes>[0-9]+)(?:@(?P<mbps>[0-9.eE+]+))?")
@@ -129,6 +134,7 @@ class Outcome:
     refused: str = ""
     """Why there is no result."""
     result: PlanResult | None = None
+    """Of one-way light paths on a fabric of one-way circuits: the rings that they come to."""
     state: NetworkState | None = None
     """The result with VLANs, where it is one of circuits."""
     planning_ms: float = 0.0
@@ -163,13 +169,14 @@ class Study:
         """Plan with one algorithm. Raises PlanError, UnknownName."""
         check_spines(self.fabric, self.demand)
         chosen = entry(name)
-        objection = chosen.objection(self.arrays)
-        if objection is not None:
-            return Outcome(name, chosen, refused=objection)
+        refused = self._objection(name, chosen)
+        if refused is not None:
+            return Outcome(name, chosen, refused=refused)
         budget = self._budget()
         started_s = time.perf_counter()
         now = self.current.topology
-        result = chosen.plan(self.arrays, self.demand, now, Reserved(), budget)
+        planned = chosen.plan(self.arrays, self.demand, now, Reserved(), budget)
+        result = self._in_rings(planned, budget) if self._are_rings(chosen) else planned
         planned_s = time.perf_counter()
         state, vlan_problem = self._with_vlans(chosen, result)
         allocated_s = time.perf_counter()
@@ -181,13 +188,43 @@ class Study:
             planning_ms=(planned_s - started_s) * 1000,
             vlans_ms=(allocated_s - planned_s) * 1000,
             vlan_problem=vlan_problem,
-            problems=self._check(budget, result, state) if check else None,
+            problems=self._check(budget, planned, result, state) if check else None,
+        )
+
+    def _objection(self, name: str, chosen: Entry) -> str | None:
+        """Duplex circuits can't stand where one-way ones do; schedules are for comparison alone."""
+        if self.fabric.one_way and chosen.product is Product.CIRCUITS:
+            return objection(name, self.arrays, one_way=True)
+        return chosen.objection(self.arrays)
+
+    def _are_rings(self, chosen: Entry) -> bool:
+        """Whether its light paths could stand in this fabric, as circuits."""
+        return self.fabric.one_way and chosen.product is Product.ONE_WAY
+
+    def _in_rings(self, planned: PlanResult, budget: Budget) -> PlanResult:
+        topology = ring_topology(self.arrays, planned, self.current.topology, budget)
+        joined = np.zeros(self.demand.shape, dtype=bool)
+        for path in topology.paths:
+            joined[path.src, path.dst] = True
+        carried = carried_mbps(self.arrays, self.demand, topology, Reserved())
+        total_mbps = float(self.demand.sum())
+        return PlanResult(
+            topology,
+            unserved=rack_pairs((self.demand > 0) & ~joined),
+            served_share=float(carried.sum()) / total_mbps if total_mbps else 1.0,
+            mean_hops=1.0 if topology.paths else 0.0,
+            gap=planned.gap,
         )
 
     def bound(self, product: Product) -> float | None:
         """What share of the demand no plan of this kind can exceed; None: not computed."""
         one_way = product is not Product.CIRCUITS
         return served_share_bound(self.arrays, self.demand, one_way=one_way)
+
+    @property
+    def _paths_per_pair(self) -> int:
+        """Of one-way circuits as many as there are from the one rack to the other."""
+        return max(1, len(self.fabric.ports)) if self.fabric.one_way else self.limits.paths_per_pair
 
     def _budget(self) -> Budget:
         limits = self.limits
@@ -203,14 +240,14 @@ class Study:
                 if limits.use_planes is not None and port.plane not in limits.use_planes
             ),
             boolean=not limits.weighted,
-            paths_per_pair=limits.paths_per_pair,
+            paths_per_pair=self._paths_per_pair,
             disturbance_mbps=limits.disturbance_mbps,
             timing=Timing(limits.window_s, switching_s),
             expired=lambda: time.monotonic() > deadline_s,
         )
 
     def _with_vlans(self, chosen: Entry, result: PlanResult) -> tuple[NetworkState | None, str]:
-        if chosen.product is not Product.CIRCUITS:
+        if chosen.product is not Product.CIRCUITS and not self._are_rings(chosen):
             return None, ""
         if result.topology == self.current.topology:
             return self.current, ""
@@ -220,10 +257,16 @@ class Study:
             return None, str(error)
 
     def _check(
-        self, budget: Budget, result: PlanResult, state: NetworkState | None
+        self,
+        budget: Budget,
+        planned: PlanResult,
+        result: PlanResult,
+        state: NetworkState | None,
     ) -> tuple[str, ...]:
         now = self.current
-        problems = check_result(self.arrays, self.demand, now.topology, Reserved(), budget, result)
+        problems = check_result(self.arrays, self.demand, now.topology, Reserved(), budget, planned)
+        if result is not planned:
+            problems += self._ring_problems(result)
         if state is not None:
             marks = marks_of(self.fabric)
             order = marks.order(now, state)
@@ -232,3 +275,16 @@ class Study:
                 now, state, order.disconnect_first, order.connect_last
             )
         return tuple(problems)
+
+    def _ring_problems(self, result: PlanResult) -> list[str]:
+        problems = check_topology(
+            self.arrays, result.topology, max_hops=1, paths_per_pair=self._paths_per_pair
+        )
+        load = count_load(self.arrays, self.demand, result.topology, Reserved())
+        claimed_mbps = result.served_share * float(self.demand.sum())
+        carried_mbps = sum(load.carried_mbps.values())
+        if not np.isclose(claimed_mbps, carried_mbps):
+            problems.append(
+                f"{claimed_mbps:,.3f} Mb/s are claimed served on rings, not {carried_mbps:,.3f}"
+            )
+        return problems

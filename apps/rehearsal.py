@@ -40,12 +40,13 @@ class Rehearsal:
     week: Week | None = field(init=False, default=None)
     """What is carried out where circuits are shared by slots."""
     _elephants: ElephantWatch = field(init=False)
-    _rounds: Rounds = field(init=False, default_factory=Rounds)
+    _rounds: Rounds = field(init=False)
     _born_s: dict[Circuit, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.planning = Planning(self.fabric, self.policy)
         self._elephants = self.planning.elephant_watch()
+        self._rounds = Rounds(one_way=self.fabric.one_way)
 
     @property
     def period_s(self) -> float:

@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 
 from hydra.model import NetworkState, RackId
-from hydra.plan import Pair, pair_of
 from hydra.policy import Sharing
 from hydra.service import DemandReport, DemandSource, PlanRequest
 from hydra.turns import Turns
@@ -20,8 +19,9 @@ TURN: Final = "the epoch is over: circuits go to those who have waited longest"
 class Rounds:
     """Its methods run in the conductor's thread."""
 
-    def __init__(self) -> None:
-        self._turns = Turns()
+    def __init__(self, *, one_way: bool = False) -> None:
+        """``one_way``: the circuits are, and each direction gets its turn by itself."""
+        self._turns = Turns(one_way)
 
     def request(self, sharing: Sharing, seen: DemandReport) -> PlanRequest | None:
         """None: nobody wants a circuit, and what stands may stay."""
@@ -46,5 +46,4 @@ class Rounds:
     def begun(self, sharing: Sharing, state: NetworkState) -> None:
         """A round is over: these circuits stand until the next."""
         if sharing.in_turn:
-            served: set[Pair] = {pair_of(path) for path in state.topology.paths}
-            self._turns.serve(served)
+            self._turns.serve({path.directions[0] for path in state.topology.paths})

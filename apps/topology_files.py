@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Annotated
@@ -69,9 +70,11 @@ def read_state(file: FilePath, fabric: Fabric) -> NetworkState:
         raise PlanError(f"{file} is not JSON: {error}") from error
     except PlanError as error:
         raise PlanError(f"{file}: {error}") from error
-    longest = max((path.hops for path in state.topology.paths), default=1)
+    paths = state.topology.paths
+    longest = max((path.hops for path in paths), default=1)
+    most = max(Counter((path.src, path.dst) for path in paths).values(), default=1)
     problems = [
-        *check_topology(fabric, state.topology, longest),
+        *check_topology(fabric, state.topology, longest, paths_per_pair=most),
         *marks_of(fabric).problems(state),
     ]
     if problems:

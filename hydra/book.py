@@ -100,11 +100,6 @@ class ReservationBook:
         Raises UnknownName, and AdmissionError with alternatives; the book is unchanged then.
         """
         src, dst = check(self._fabric, request)
-        if self._fabric.one_way:
-            raise AdmissionError(
-                "circuits of this network are one-way, and a reservation holds both directions: "
-                "nothing can be reserved here; send, and the controller follows the demand"
-            )
         self._stretch_overdue(now)
         start, end = times(request, now)
         if start > now:

@@ -92,6 +92,7 @@ def explain(evidence: Evidence, a: RackId, b: RackId) -> Explanation:
 
 
 def _between(fabric: Fabric, circuits: Iterable[Circuit], ends: set[RackId]) -> list[Circuit]:
+    """Those of the circuits that join the two themselves, in whichever direction."""
     return [circuit for circuit in circuits if set(fabric.racks_of(circuit)) == ends]
 
 
@@ -123,12 +124,25 @@ class _Words:
     def _circuit(self, circuit: Circuit) -> str:
         fabric = self.evidence.fabric
         one, other = fabric.racks_of(circuit)
-        return f"{self._rack(one)} ={fabric.planes[circuit.plane].name}= {self._rack(other)}"
+        way = ">" if circuit.one_way else "="
+        return f"{self._rack(one)} ={fabric.planes[circuit.plane].name}{way} {self._rack(other)}"
 
     def _circuits(self, circuits: Iterable[Circuit]) -> str:
         return ", ".join(self._circuit(circuit) for circuit in sorted(circuits))
 
     def _what_stands(self) -> Iterator[str]:
+        found = self.found
+        if self.evidence.fabric.one_way:
+            for src, dst in ((found.a, found.b), (found.b, found.a)):
+                yield from self._what_leads(src, dst)
+        else:
+            yield from self._what_joins()
+        policy = self.evidence.policy
+        if policy.mode is Mode.PERIODIC and policy.sharing is Sharing.SLOTTED:
+            yield "circuits are shared by a schedule: `hydra schedule` says who has one when"
+
+    def _what_joins(self) -> Iterator[str]:
+        """The circuits and paths of two racks, where these are used in both directions."""
         found = self.found
         pair = f"{self._rack(found.a)} and {self._rack(found.b)}"
         if found.circuits:
@@ -145,9 +159,37 @@ class _Words:
             if not set(path.circuits) <= set(found.circuits):
                 way = self._circuits(path.circuits)
                 yield f"traffic between {pair} takes {path.hops} hops: {way}"
-        policy = self.evidence.policy
-        if policy.mode is Mode.PERIODIC and policy.sharing is Sharing.SLOTTED:
-            yield "circuits are shared by a schedule: `hydra schedule` says who has one when"
+
+    def _what_leads(self, src: RackId, dst: RackId) -> Iterator[str]:
+        """The one-way circuits from one rack to the other, and what they are for."""
+        fabric, found = self.evidence.fabric, self.found
+        there = f"from {self._rack(src)} to {self._rack(dst)}"
+        circuits = [one for one in found.circuits if fabric.racks_of(one) == (src, dst)]
+        paths = [path for path in found.paths if (path.src, path.dst) == (src, dst)]
+        if circuits:
+            carries = f"traffic {there}" if paths else "nothing"
+            yield f"{self._circuits(circuits)} stands, and carries: {carries}"
+            yield from self._who_built(circuits)
+        else:
+            yield f"no circuit leads {there}"
+        if not paths:
+            yield f"traffic {there} takes the electrical network"
+        if len(paths) > 1:
+            yield f"traffic {there} is spread over {len(paths)} paths"
+        if circuits and not self.evidence.estimated_mbps[src, dst]:
+            yield from self._what_they_light(circuits)
+
+    def _what_they_light(self, circuits: Iterable[Circuit]) -> Iterator[str]:
+        """Of circuits without a demand: why the ring that they are in needs them."""
+        fabric = self.evidence.fabric
+        following = {one.a: one for one in self.evidence.state.topology.circuits}
+        for circuit in circuits:
+            port = fabric.ports[circuit.b]
+            yield (
+                f"no demand is planned on {self._circuit(circuit)}: it may only close its ring, "
+                f"and lights {self._rack(port.rack)}:{port.tor_port}, which sends on "
+                f"{self._circuit(following[circuit.b])}"
+            )
 
     def _who_built(self, circuits: Iterable[Circuit]) -> Iterator[str]:
         for circuit in circuits:

@@ -25,6 +25,12 @@ def check(fabric: Fabric, request: ReservationRequest) -> tuple[RackId, RackId]:
     for name, rack in ((request.src, src), (request.dst, dst)):
         if fabric.racks[rack].spine:
             raise AdmissionError(f"{name} is a spine: it has no servers, no path ends there")
+    if fabric.one_way:
+        raise AdmissionError(
+            "circuits of this network are one-way, and a reservation holds both directions: "
+            "nothing can be reserved here; circuits follow the demand that is measured, or that a "
+            "reconfiguration names"
+        )
     _check_numbers(request)
     return src, dst
 

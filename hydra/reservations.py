@@ -245,6 +245,12 @@ def check_fits(reservation: Reservation, fabric: Fabric) -> None:
             f"another wiring than that of fabric {fabric.name}: release it first, or use a new "
             "journal"
         )
+    if fabric.one_way and paths and reservation.state not in FINAL_STATES:
+        raise HydraError(
+            f"reservation {reservation.id} ({reservation.src} to {reservation.dst}) was made for "
+            f"duplex circuits, and those of fabric {fabric.name} are one-way: release it first, or "
+            "use a new journal"
+        )
 
 
 def _on_plane(fabric: Fabric, plane: PlaneId, port: PortId) -> bool:

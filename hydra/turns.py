@@ -16,26 +16,29 @@ from hydra.plan import Pair
 class Turns:
     """Pairs of racks that want circuits get them in turn: who has waited longest comes first."""
 
+    one_way: bool = False
+    """Whether each direction has turns of its own."""
     _epoch: int = 0
     _served: dict[Pair, int] = field(default_factory=dict)
 
     def demand(self, wanting: NDArray[np.bool_]) -> DemandMatrix:
         """What to plan for, in no unit: the longer a pair has waited, the more.
 
-        ``wanting``, shape (racks, racks), says who wants to send to whom; one direction is enough.
+        ``wanting``, shape (racks, racks), says who wants to send to whom; one direction is enough
+        for both, unless circuits are one-way.
         """
-        pairs = [
-            (RackId(int(low)), RackId(int(high)))
-            for low, high in np.argwhere(np.triu(wanting | wanting.T, 1))
-        ]
+        mask = wanting if self.one_way else np.triu(wanting | wanting.T, 1)
+        pairs = [(RackId(int(src)), RackId(int(dst))) for src, dst in np.argwhere(mask)]
         order = sorted(pairs, key=lambda pair: (-self._served.get(pair, 0), pair))
         weights = np.zeros(wanting.shape)
         for rank, pair in enumerate(order, start=1):
-            weights[pair] = weights[pair[::-1]] = rank
+            weights[pair] = rank
+            if not self.one_way:
+                weights[pair[::-1]] = rank
         return weights
 
     def serve(self, pairs: Iterable[Pair]) -> None:
-        """An epoch begins, in which these have circuits."""
+        """An epoch begins, in which these have circuits; of one-way ones, (from, to)."""
         self._epoch += 1
         for pair in pairs:
             self._served[pair] = self._epoch

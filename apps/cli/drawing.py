@@ -1,5 +1,6 @@
 """The topology as a picture: Graphviz' DOT, or SVG that needs nothing else.
 
+Arrows lead where one-way circuits do; a duplex circuit is a line without.
 Planes differ by colour and by dash, so that the picture is read without telling colours apart; the
 colours are those of Okabe and Ito, "Color Universal Design" (2008).
 """
@@ -7,15 +8,19 @@ colours are those of Okabe and Ito, "Color Universal Design" (2008).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from math import cos, pi, sin
+from math import cos, hypot, pi, sin
 from typing import Final
 from xml.etree import ElementTree as Xml
 
 from apps.cli.client import JsonObject
+from apps.cli.wording import describe_circuit
 
 _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES: Final = ("", "8 3", "2 3", "10 3 2 3", "5 5")
 _RACK_LENGTH: Final = 34.0
+_RACK_RADIUS: Final = 5.0
+_HEAD: Final = (11.0, 4.5)
+"""Of an arrow: its length, and half its width."""
 _LEGEND: Final = 190.0
 
 
@@ -26,13 +31,15 @@ def _style(index: int) -> tuple[str, str]:
 def dot(topology: JsonObject) -> str:
     """For ``dot``, ``neato`` and their like."""
     planes = [plane["name"] for plane in topology["planes"]]
-    lines = [f"graph {_quoted(topology['fabric'])} {{", "  layout=circo; node [shape=box];"]
+    one_way = any(circuit["one_way"] for circuit in topology["circuits"])
+    kind, edge = ("digraph", "->") if one_way else ("graph", "--")
+    lines = [f"{kind} {_quoted(topology['fabric'])} {{", "  layout=circo; node [shape=box];"]
     lines += [f"  {_quoted(rack)};" for rack in topology["racks"]]
     for circuit in topology["circuits"]:
         colour, dash = _style(planes.index(circuit["plane"]))
         label = f"{circuit['plane']}, {_load(circuit)}"
         lines.append(
-            f"  {_quoted(circuit['a']['rack'])} -- {_quoted(circuit['b']['rack'])} "
+            f"  {_quoted(circuit['a']['rack'])} {edge} {_quoted(circuit['b']['rack'])} "
             f'[label={_quoted(label)}, color="{colour}", style={"dashed" if dash else "solid"}];'
         )
     return "\n".join([*lines, "}"])
@@ -43,13 +50,15 @@ def _quoted(text: str) -> str:
 
 
 def _load(circuit: JsonObject) -> str:
+    """What both directions carry together, where there are two."""
     known = [circuit[way] for way in ("a_to_b_mbps", "b_to_a_mbps") if circuit[way] is not None]
     rate = f"{circuit['rate_mbps']:g} Mb/s"
-    return f"{sum(known):.1f} of 2 × {rate}" if known else rate
+    most = rate if circuit["one_way"] else f"2 × {rate}"
+    return f"{sum(known):.1f} of {most}" if known else rate
 
 
 def svg(topology: JsonObject) -> str:
-    """Racks on a circle, circuits as lines; hovering shows the load."""
+    """Racks on a circle, circuits as lines or arrows; hovering shows the load."""
     racks, planes = topology["racks"], [plane["name"] for plane in topology["planes"]]
     radius = max(140.0, len(racks) * _RACK_LENGTH / (2 * pi))
     middle = radius + 90.0
@@ -86,9 +95,10 @@ def _draw_circuits(
 ) -> None:
     beside: dict[tuple[str, str], int] = defaultdict(int)
     for circuit in topology["circuits"]:
-        a, b = sorted((circuit["a"]["rack"], circuit["b"]["rack"]))
-        offset = 6.0 * beside[a, b]  # parallel circuits lie beside each other
-        beside[a, b] += 1
+        a, b = circuit["a"]["rack"], circuit["b"]["rack"]
+        pair = min(a, b), max(a, b)
+        offset = 6.0 * beside[pair]  # parallel circuits lie beside each other
+        beside[pair] += 1
         (x1, y1), (x2, y2) = spots[a], spots[b]
         colour, dash = _style(planes.index(circuit["plane"]))
         line = Xml.SubElement(
@@ -104,12 +114,41 @@ def _draw_circuits(
                 "stroke-dasharray": dash or "none",
             },
         )
-        tip = f"{a} ={circuit['plane']}= {b}: {_load(circuit)}"
+        tip = f"{describe_circuit(circuit)}: {_load(circuit)}"
         Xml.SubElement(line, "title").text = tip
+        if circuit["one_way"]:
+            ends = (x1 + offset, y1 + offset), (x2 + offset, y2 + offset)
+            Xml.SubElement(_draw_head(root, colour, *ends), "title").text = tip
+
+
+def _draw_head(
+    root: Xml.Element, colour: str, start: tuple[float, float], end: tuple[float, float]
+) -> Xml.Element:
+    """The head of an arrow that ends at the edge of a rack's circle."""
+    far = hypot(end[0] - start[0], end[1] - start[1])
+    dx, dy = (end[0] - start[0]) / far, (end[1] - start[1]) / far
+    length, half = _HEAD
+    tip = end[0] - _RACK_RADIUS * dx, end[1] - _RACK_RADIUS * dy
+    back = tip[0] - length * dx, tip[1] - length * dy
+    corners = (
+        tip,
+        (back[0] - half * dy, back[1] + half * dx),
+        (back[0] + half * dy, back[1] - half * dx),
+    )
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
+    return Xml.SubElement(root, "polygon", points=points, fill=colour)
 
 
 def _draw_rack(root: Xml.Element, rack: str, x: float, y: float, dx: float, dy: float) -> None:
-    Xml.SubElement(root, "circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r="5", fill="#fff", stroke="#222")
+    Xml.SubElement(
+        root,
+        "circle",
+        cx=f"{x:.1f}",
+        cy=f"{y:.1f}",
+        r=f"{_RACK_RADIUS:g}",
+        fill="#fff",
+        stroke="#222",
+    )
     label = Xml.SubElement(
         root,
         "text",

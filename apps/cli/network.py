@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -22,6 +22,7 @@ from apps.cli.output import (
     print_json,
     print_table,
 )
+from apps.cli.wording import describe_circuit, describe_path
 
 _POLL_S: Final = 0.2
 
@@ -319,10 +320,12 @@ def print_reconfiguration(document: JsonObject) -> None:
         click.echo(f"failed: {describe_circuit(failure['circuit'])}: {failure['reason']}")
 
 
-def print_circuits(title: str, circuits: Iterable[JsonObject]) -> None:
+def print_circuits(title: str, circuits: Sequence[JsonObject]) -> None:
+    """One-way ones from the sending rack to the receiving one."""
+    ends = ("from", "to") if any(c["one_way"] for c in circuits) else ("rack", "rack")
     print_table(
         title,
-        ("plane", "rack", "port", "rack", "port", "Mb/s>"),
+        ("plane", ends[0], "port", ends[1], "port", "Mb/s>"),
         (
             (
                 c["plane"],
@@ -343,15 +346,6 @@ def print_paths(title: str, paths: Iterable[JsonObject]) -> None:
         ("from", "to", "VLAN>", "hops"),
         ((p["src"], p["dst"], p["vlan"] or "", describe_path(p)) for p in paths),
     )
-
-
-def describe_path(path: JsonObject) -> str:
-    """``r1 =p2= r4 =p1= r3``"""
-    return "".join([path["src"], *(f" ={hop['plane']}= {hop['to_rack']}" for hop in path["hops"])])
-
-
-def describe_circuit(circuit: JsonObject) -> str:
-    return f"{circuit['a']['rack']} ={circuit['plane']}= {circuit['b']['rack']}"
 
 
 def moment(unix_s: float) -> str:

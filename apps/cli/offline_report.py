@@ -125,6 +125,7 @@ def print_plan(study: Study, outcome: Outcome, bounds: Bounds) -> None:
         ("served", f"{_percent(result.served_share)} of what the pairs want"),
         ("pairs joined", f"{_joined_pairs(study, result)}; the rest stays electrical"),
         ("circuits", f"{len(result.topology.circuits)}{_changes(study, result)}"),
+        ("closing rings", _closing(study, result)),
         ("several paths", _several(result)),
         ("slots", len(result.slots) or None),
         ("paths by hops", _hops(result)),
@@ -172,7 +173,8 @@ def _short(result: PlanResult) -> bool:
 
 def _joined_pairs(study: Study, result: PlanResult) -> str:
     demand = study.demand
-    pairs = demand > 0 if result.slots else np.triu(np.maximum(demand, demand.T)) > 0
+    one_way = result.slots or study.fabric.one_way
+    pairs = demand > 0 if one_way else np.triu(np.maximum(demand, demand.T)) > 0
     wanted = int(pairs.sum())
     return f"{wanted - len(result.unserved)} of {wanted}"
 
@@ -190,6 +192,13 @@ def _changes(study: Study, result: PlanResult) -> str:
     """Beside circuits that stand already: how many come and go."""
     now, then = study.current.topology.circuits, result.topology.circuits
     return f" (+{len(then - now)} -{len(now - then)})" if now else ""
+
+
+def _closing(study: Study, result: PlanResult) -> str:
+    """How many one-way circuits are there for the sake of ports that have to be lit."""
+    ends = map(study.fabric.racks_of, result.topology.circuits)
+    many = sum(not study.demand[src, dst] for src, dst in ends) if study.fabric.one_way else 0
+    return f"{many} of the circuits, which nobody wants anything of" if many else ""
 
 
 def _hops(result: PlanResult) -> str:

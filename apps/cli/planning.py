@@ -16,13 +16,9 @@ from click.core import ParameterSource
 
 from apps.cli.client import WAIT_S, ControllerClient, JsonObject, resource, url_option
 from apps.cli.command import Command
-from apps.cli.network import (
-    describe_path,
-    moment,
-    print_circuits,
-    print_paths,
-)
+from apps.cli.network import moment, print_circuits, print_paths
 from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json, print_table
+from apps.cli.wording import describe_path
 from hydra.errors import HydraError
 from hydra.policy import MOST_PATHS_PER_PAIR
 from hydra.reservations import ServiceClass

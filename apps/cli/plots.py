@@ -93,8 +93,8 @@ def _has_slots(outcome: Outcome) -> bool:
 def _hops_map(study: Study, outcome: Outcome) -> tuple[str, NDArray[np.float64]]:
     hops = np.zeros((len(study.fabric.racks),) * 2)
     for path in outcome.result.topology.paths if outcome.result else ():
-        known = hops[path.src, path.dst] or path.hops
-        hops[path.src, path.dst] = hops[path.dst, path.src] = min(known, path.hops)
+        for direction in path.directions:
+            hops[direction] = min(hops[direction] or path.hops, path.hops)
     return "hops of the pair's shortest path", hops
 
 

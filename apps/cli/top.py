@@ -14,8 +14,9 @@ from rich.text import Text
 
 from apps.cli.client import ControllerClient, JsonObject, url_option
 from apps.cli.command import Command
-from apps.cli.network import describe_circuit, moment
+from apps.cli.network import moment
 from apps.cli.output import UnreachableError, mbps
+from apps.cli.wording import describe_circuit
 
 _SHOWN: Final = 15
 _RECONFIGURATIONS: Final = 6
@@ -117,14 +118,15 @@ def _circuits(topology: JsonObject) -> Table:
 
 
 def _demand(topology: JsonObject, demand: JsonObject) -> Table:
-    served = {frozenset((path["src"], path["dst"])) for path in topology["paths"]}
+    served = {(path["src"], path["dst"]) for path in topology["paths"]}
+    served |= {(path["dst"], path["src"]) for path in topology["paths"] if not path["one_way"]}
     entries = sorted(demand["entries"], key=lambda entry: -float(entry["rate_mbps"]))
     table = _table("Demand, the largest")
     table.add_column("pair")
     table.add_column("Mb/s", justify="right")
     table.add_column("goes")
     for entry in entries[:_SHOWN]:
-        optical = frozenset((entry["src"], entry["dst"])) in served
+        optical = (entry["src"], entry["dst"]) in served
         table.add_row(
             f"{entry['src']} to {entry['dst']}",
             mbps(entry["rate_mbps"]),

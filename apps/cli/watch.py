@@ -12,8 +12,8 @@ import click
 
 from apps.cli.client import ControllerClient, JsonObject, url_option
 from apps.cli.command import Command
-from apps.cli.network import describe_circuit, describe_path
 from apps.cli.output import UnreachableError, mbps, warn
+from apps.cli.wording import describe_circuit, describe_path
 from hydra.events import EventKind
 
 _RECONNECT_S: Final = 1.0

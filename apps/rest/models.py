@@ -289,6 +289,7 @@ class Path(Document):
     dst: str
     vlan: int | None
     hops: list[Hop]
+    one_way: bool = Field(description="It leads from src to dst alone.")
 
 
 class CircuitEnd(Document):
@@ -308,7 +309,7 @@ class LiveCircuit(Circuit):
     """A circuit that stands, with what its ToR ports last sent."""
 
     a_to_b_mbps: float | None
-    b_to_a_mbps: float | None
+    b_to_a_mbps: float | None = Field(description="Null also where it is one-way.")
 
 
 class Plane(Document):

@@ -82,7 +82,11 @@ def path(fabric: Fabric, path: Path, vlan: VlanId | None, src: RackId | None = N
         at = far.rack
     end = path.dst if start == path.src else path.src
     return models.Path(
-        src=fabric.racks[start].name, dst=fabric.racks[end].name, vlan=vlan, hops=hops
+        src=fabric.racks[start].name,
+        dst=fabric.racks[end].name,
+        vlan=vlan,
+        hops=hops,
+        one_way=path.one_way,
     )
 
 

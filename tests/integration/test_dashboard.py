@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from apps.tokens import write_tokens
 from hydra.access import Role, make_token
-from mininet_scenarios.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.controller_client import ControllerClient, OneWayDemand, PairDemand
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.streams import paced_stream
 
@@ -129,3 +129,23 @@ def test_what_fails_is_in_quarantine_until_it_is_cleared_on_the_page(network, pa
     page.get_by_role("button", name="Clear it").click()
     expect(page.locator("#quarantine tbody tr")).to_have_count(1)
     assert [port["rack"] for port in network.get("/v1/quarantine")["ports"]] == ["r2"]
+
+
+@pytest.mark.parametrize("shipped", ["one-way"], indirect=True, scope="module")
+def test_a_ring_of_one_way_circuits_is_seen_with_its_directions(network, page):
+    page.goto(network.process.base_url)
+    expect(page.locator("#connection")).to_have_text("● live")
+    with paced_stream(network.stage, "h21", "h11", pps=500, payload_bytes=750, count=3000) as udp:
+        ask = dry_run(page)
+        expect(ask).to_contain_text(re.compile(r"up: r2 =p\d> r1"))
+        ask.get_by_role("button", name="Leave it").click()
+        assert network.lost_but_in_queues(udp.finish(30)) == 0
+    ring = [("r1", "r2"), ("r2", "r3"), ("r3", "r1")]
+    demand = [OneWayDemand(src, dst, 80) for src, dst in ring]
+    record = network.client.reconfigure(demand, use_planes=["p1"])
+    for src, dst in ring:
+        expect(page.locator("#circuits tbody")).to_contain_text(f"{src} → {dst}p1")
+    page.get_by_role("button", name="Why is r3 =p1> r1 here?").click()
+    why = page.locator("#why")
+    expect(why).to_contain_text("It lights r1 hyt-r1-p1, which sends on r1 =p1> r2.")
+    expect(why).to_contain_text(f"{record.id} on")

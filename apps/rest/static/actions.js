@@ -91,11 +91,12 @@ const touches = (circuit, rack, port) => [circuit.a, circuit.b].some((end) => en
 
 export async function setAside(rack, port) {
   const { circuits, paths } = await get("/v1/topology");
-  const circuit = circuits.find((one) => touches(one, rack, port));
-  const users = circuit ? paths.filter((path) => uses(path, circuit)) : [];
-  const text = circuit
-    ? [`${describe(circuit)} stands on it and stays until the next change, which leads around it.`, ...users.map((path) => `It carries ${along(path)}.`)]
-    : ["No circuit stands on it."];
+  const standing = circuits.filter((one) => touches(one, rack, port)); // two where they are one-way
+  const text = standing.flatMap((circuit) => [
+    `${describe(circuit)} stands on it and stays until the next change, which leads around it.`,
+    ...paths.filter((path) => uses(path, circuit)).map((path) => `It carries ${along(path)}.`),
+  ]);
+  if (text.length === 0) text.push("No circuit stands on it.");
   const reason = el("input", { required: true, maxLength: 200 });
   const form = el("label", {}, "Why? ", reason);
   const parts = [el("p", {}, "No plan uses it until it is cleared; no circuit changes now."), list(text), form];

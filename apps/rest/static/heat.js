@@ -24,7 +24,7 @@ export function update(canvas, topology, demand) {
   const many = topology.racks.length;
   const rates = new Float64Array(many * many);
   for (const entry of demand.entries) rates[index.get(entry.src) * many + index.get(entry.dst)] = entry.rate_mbps;
-  const paths = new Set(topology.paths.flatMap(({ src, dst }) => [`${src} ${dst}`, `${dst} ${src}`]));
+  const paths = new Set(topology.paths.flatMap(({ src, dst, one_way }) => (one_way ? [`${src} ${dst}`] : [`${src} ${dst}`, `${dst} ${src}`])));
   const most = demand.entries.reduce((top, entry) => Math.max(top, entry.rate_mbps), 0);
   const busy = demand.entries.map((entry) => index.get(entry.src) * many + index.get(entry.dst)).sort((a, b) => rates[a] - rates[b]);
   shown = { racks: topology.racks, many, rates, paths, most, busy };

@@ -168,7 +168,7 @@ function circuitRow(circuit) {
     by("why-text").replaceChildren(...explain(circuit, seen));
     by("why").showModal();
   });
-  return row(`${circuit.a.rack} – ${circuit.b.rack}`, circuit.plane, el("span", {}, meter, ` ${Math.round(100 * share)}%`), button);
+  return row(`${circuit.a.rack} ${circuit.one_way ? "→" : "–"} ${circuit.b.rack}`, circuit.plane, el("span", {}, meter, ` ${Math.round(100 * share)}%`), button);
 }
 
 // Whoever has chosen none follows the latest.

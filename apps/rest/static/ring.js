@@ -1,10 +1,12 @@
-// Racks on a ring, circuits as chords. Planes differ by dash as well as by colour (Okabe and Ito).
+// Racks on a ring, circuits as chords, arrows where they are one-way. Planes differ by dash as well
+// as by colour (Okabe and Ito).
 
 import { colour, surface } from "./dom.js";
 
 const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8a8a8a"];
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [5, 5]];
 const LABEL_PX = 15;
+const HEAD_PX = 9;
 
 export const style = (index) => ({
   colour: COLOURS[index % COLOURS.length],
@@ -13,6 +15,21 @@ export const style = (index) => ({
 
 export function load(circuit) {
   return Math.max(circuit.a_to_b_mbps ?? 0, circuit.b_to_a_mbps ?? 0) / circuit.rate_mbps;
+}
+
+// The head of an arrow that comes from `bend` and ends `gap` before the middle of a rack.
+function head(pen, bend, to, gap, length) {
+  const angle = Math.atan2(to.y - bend[1], to.x - bend[0]);
+  pen.save();
+  pen.translate(to.x, to.y);
+  pen.rotate(angle);
+  pen.fillStyle = pen.strokeStyle;
+  pen.beginPath();
+  pen.moveTo(-gap + 1, 0);
+  pen.lineTo(-gap - length, -length / 2);
+  pen.lineTo(-gap - length, length / 2);
+  pen.fill();
+  pen.restore();
 }
 
 export function draw(canvas, topology, circuits, chosen) {
@@ -28,12 +45,13 @@ export function draw(canvas, topology, circuits, chosen) {
   const beside = new Map();
   const single = new Set(circuits.map((one) => one.plane)).size < 2; // then a dash says nothing
   const scale = Math.min(1, Math.max(0.2, 40 / circuits.length));
+  const dot = racks.length > 64 ? 2 : 5;
   for (const circuit of circuits) {
     const { colour: stroke, dash } = style(planes.get(circuit.plane));
-    const [a, b] = [circuit.a.rack, circuit.b.rack].sort();
-    const before = beside.get(`${a} ${b}`) ?? 0;
-    beside.set(`${a} ${b}`, before + 1);
-    const [from, to] = [at.get(a), at.get(b)];
+    const pair = [circuit.a.rack, circuit.b.rack].sort().join(" ");
+    const before = beside.get(pair) ?? 0;
+    beside.set(pair, before + 1);
+    const [from, to] = [at.get(circuit.a.rack), at.get(circuit.b.rack)];
     pen.strokeStyle = stroke;
     pen.setLineDash(single ? [] : dash);
     pen.lineWidth = 0.6 + scale * (0.6 + 4 * Math.min(1, load(circuit)));
@@ -47,6 +65,7 @@ export function draw(canvas, topology, circuits, chosen) {
     pen.moveTo(from.x, from.y);
     pen.quadraticCurveTo(bend[0], bend[1], to.x, to.y);
     pen.stroke();
+    if (circuit.one_way) head(pen, bend, to, dot + pen.lineWidth, HEAD_PX * Math.max(0.5, scale));
   }
   pen.globalAlpha = 1;
   pen.setLineDash([]);
@@ -57,7 +76,7 @@ export function draw(canvas, topology, circuits, chosen) {
     const { angle, x, y } = at.get(rack);
     pen.fillStyle = rack === chosen ? colour("--accent") : colour("--ink");
     pen.beginPath();
-    pen.arc(x, y, rack === chosen ? 6 : racks.length > 64 ? 2 : 5, 0, 2 * Math.PI);
+    pen.arc(x, y, rack === chosen ? 6 : dot, 0, 2 * Math.PI);
     pen.fill();
     if (index % every && rack !== chosen) return;
     pen.save();

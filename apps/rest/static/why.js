@@ -3,13 +3,21 @@
 import { el, clock, mbps } from "./dom.js";
 
 const ends = (one) => [one.a.rack, one.a.port, one.b.rack, one.b.port, one.plane].join(" ");
+const is = (end, rack, port) => end.rack === rack && end.port === port;
+const leads = (hop, from, to) => is(from, hop.from_rack, hop.from_port) && is(to, hop.to_rack, hop.to_port);
 export const uses = (path, circuit) => path.hops.some((hop) =>
   hop.plane === circuit.plane &&
-  [[hop.from_rack, hop.from_port], [hop.to_rack, hop.to_port]].every(([rack, port]) =>
-    [circuit.a, circuit.b].some((end) => end.rack === rack && end.port === port)));
+  (leads(hop, circuit.a, circuit.b) || (!circuit.one_way && leads(hop, circuit.b, circuit.a))));
 
-export const describe = (circuit) => `${circuit.a.rack} =${circuit.plane}= ${circuit.b.rack}`;
-export const along = (path) => [path.src, ...path.hops.map((hop) => `=${hop.plane}= ${hop.to_rack}`)].join(" ");
+const way = (one) => (one.one_way ? ">" : "=");
+export const describe = (circuit) => `${circuit.a.rack} =${circuit.plane}${way(circuit)} ${circuit.b.rack}`;
+export const along = (path) => [path.src, ...path.hops.map((hop) => `=${hop.plane}${way(path)} ${hop.to_rack}`)].join(" ");
+
+// A port sends only while it is lit: one-way circuits stand in rings, and some only to close one.
+function lights({ one_way, b }, circuits) {
+  const onward = one_way ? circuits.find((other) => is(other.a, b.rack, b.port)) : undefined;
+  return onward ? [el("p", {}, `It lights ${b.rack} ${b.port}, which sends on ${describe(onward)}.`)] : [];
+}
 
 export function explain(circuit, { topology, demand, reservations, reconfigurations }) {
   const paths = topology.paths.filter((path) => uses(path, circuit));
@@ -19,11 +27,15 @@ export function explain(circuit, { topology, demand, reservations, reconfigurati
   const beside = (path) => topology.paths.filter((one) => one.src === path.src && one.dst === path.dst).length;
   const shared = (path) => (beside(path) > 1 ? `, on ${beside(path)} paths together` : "");
   const list = (many) => el("ul", {}, ...many.map((text) => el("li", {}, text)));
+  const carried = (path) => `${mbps(rate(path.src, path.dst))} Mb/s${path.one_way ? "" : ` there, ${mbps(rate(path.dst, path.src))} back`}${shared(path)}`;
   const parts = [
-    el("p", {}, `${describe(circuit)}, ports ${circuit.a.port} and ${circuit.b.port}, ${mbps(circuit.rate_mbps)} Mb/s each way.`),
+    el("p", {}, circuit.one_way
+      ? `${describe(circuit)}, from port ${circuit.a.port} to ${circuit.b.port}, ${mbps(circuit.rate_mbps)} Mb/s.`
+      : `${describe(circuit)}, ports ${circuit.a.port} and ${circuit.b.port}, ${mbps(circuit.rate_mbps)} Mb/s each way.`),
+    ...lights(circuit, topology.circuits),
     el("h3", {}, "Paths that it carries"),
     paths.length
-      ? list(paths.map((path) => `${along(path)}, VLAN ${path.vlan}: ${mbps(rate(path.src, path.dst))} Mb/s there, ${mbps(rate(path.dst, path.src))} back${shared(path)}`))
+      ? list(paths.map((path) => `${along(path)}, VLAN ${path.vlan}: ${carried(path)}`))
       : el("p", {}, "None: it is idle, and free for the next plan."),
     el("h3", {}, "Reservations that were promised it"),
     promised.length ? list(promised.map((one) => `${one.id} ${one.state}: ${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s`)) : el("p", {}, "None."),

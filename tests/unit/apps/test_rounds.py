@@ -30,14 +30,14 @@ def seen(*flows, elephants_from=10.0):
     )
 
 
-def step(rounds, sharing, report, state):
+def step(rounds, sharing, report, state, planning=PLANNING):
     request = rounds.request(sharing, report)
     if request is None:
         return state
     paths = paths_by_pair(state)
     pins = [Pin(*pair, path, 0.0, ()) for pair in request.hold for path in paths.get(pair, ())]
     wanted = request.demand if request.weights is None else request.weights
-    after = PLANNING.for_demand(state, request, wanted, pins, ())
+    after = planning.for_demand(state, request, wanted, pins, ())
     rounds.begun(sharing, after)
     return after
 
@@ -55,6 +55,20 @@ def test_every_pair_gets_its_turn(sharing):
     assert len(turns[0]) == 4
     assert turns[0] | turns[1] == {(a, b) for a, b, _ in ALL_PAIRS}
     assert turns[0] != turns[1]
+
+
+@pytest.mark.parametrize("sharing", [Sharing.UNDIFFERENTIATED, Sharing.DIFFERENTIATED])
+def test_every_direction_gets_its_turn_where_circuits_are_one_way(sharing):
+    """A ring on each of two planes carries eight of twelve directions at a time."""
+    loaded = load_configuration(DEMO.with_name("one-way.yaml"))
+    planning = Planning(loaded.fabric, loaded.policy)
+    rounds, state, turns = Rounds(one_way=True), NetworkState(), []
+    flows = [(a, b, 20.0) for a in range(4) for b in range(4) if a != b]
+    for _ in range(2):
+        state = step(rounds, sharing, seen(*flows), state, planning)
+        turns.append({(path.src, path.dst) for path in state.topology.paths})
+    assert len(turns[0]) == 8
+    assert turns[0] | turns[1] == {(a, b) for a, b, _ in flows}
 
 
 @pytest.mark.parametrize("sharing", [Sharing.UNDIFFERENTIATED, Sharing.DIFFERENTIATED])

@@ -11,6 +11,7 @@ import pytest
 from apps.ledger import Ledger
 from apps.mover import Mover
 from apps.planning import Planning
+from apps.rehearsal import Rehearsal
 from apps.slots import TRIGGER, Draft, Slots
 from hydra.decisions import Action
 from hydra.errors import PlanError
@@ -19,10 +20,15 @@ from hydra.journal import Journal
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, RackId
 from hydra.plan import paths_by_pair
-from hydra.policy import DrainPolicy, Policy, SlotPolicy
+from hydra.policy import DrainPolicy, Policy, Sharing, SlotPolicy
 from hydra.reservations import Pin
 from hydra.service import PlanRequest
-from tests.unit.core.fabrics import path_of, random_fabric, small_fabric
+from tests.unit.core.fabrics import (
+    path_of,
+    random_fabric,
+    small_fabric,
+    with_one_way_circuits,
+)
 from tests.unit.core.simulation import Faults, Network, conditions_of
 from tests.unit.core.watch import Watch
 from topology.synthetic import synthetic_demand
@@ -213,6 +219,18 @@ def test_slots_that_leave_no_day_are_not_begun(stage):
     assert decision.action is Action.NO_PLAN
 
 
+def test_one_way_circuits_are_not_shared_by_slots(stage):
+    fabric = with_one_way_circuits(FABRIC)
+    slots = Slots(fabric, POLICY, stage.mover, stage.ledger, stage.plan, lambda: 0.0)
+    with pytest.raises(PlanError, match="circuits of this fabric are unidirectional"):
+        slots.check()
+    demand = demand_of((0, 1, 90.0))
+    slotted = replace(POLICY, sharing=Sharing.SLOTTED, algorithm="helios")
+    decision = Rehearsal(fabric, slotted, outage_s=0.1).step(0.0, demand)
+    assert (decision.action, decision.proposal) == (Action.NO_PLAN, None)
+    assert "unidirectional" in decision.words
+
+
 def test_nights_that_grow_too_long_end_it_and_it_is_tried_again(stage):
     """Here by reads of counters that take more than a second."""
     stage.slots.policy = replace(POLICY, slots=SlotPolicy(slot_s=1.0, week_s=8.0))
@@ -242,7 +260,7 @@ def test_a_circuit_that_fails_ends_the_week(stage):
 def test_no_frame_is_lost_in_any_week(seed):
     """Two periods of the prepared changes, on all substrates, looked at after every command."""
     rng = random.Random(seed)
-    fabric = random_fabric(rng)
+    fabric = replace(random_fabric(rng), one_way=False)
     planning = Planning(fabric, POLICY)
     demand = synthetic_demand("gravity", len(fabric.racks), seed, 150.0)
     state = NetworkState()

@@ -4,13 +4,14 @@ import json
 import re
 import subprocess
 import sys
+from math import dist
 from pathlib import Path
 
 import pytest
 from lxml import etree
 
 from hydra.model import NetworkState, Topology, VlanId
-from tests.unit.rest.fake_service import relay_path
+from tests.unit.rest.fake_service import relay_path, ring_state
 
 ROOT = Path(__file__).parents[3]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -56,6 +57,43 @@ def test_dot_is_a_graph(call, network):
     assert text.rstrip().endswith("}")
 
 
+def test_one_way_circuits_are_arrows(call, service):
+    service.network = ring_state()
+    root = etree.fromstring(call("topology", "--format", "svg").stdout)
+    lines = [line for line in root.iter(f"{SVG}line") if line.find(f"{SVG}title") is not None]
+    heads = list(root.iter(f"{SVG}polygon"))
+    tips = [head.findtext(f"{SVG}title") for head in heads]
+    assert tips == [line.findtext(f"{SVG}title") for line in lines]
+    assert tips[0] == "r1 =p1> r2: 12.5 of 100 Mb/s"
+    assert tips[2] == "r3 =p1> r1: 100 Mb/s"
+    for line, head in zip(lines, heads, strict=True):
+        tip = [float(x) for x in head.get("points").split()[0].split(",")]
+        start, end = ([float(line.get(f"{axis}{n}")) for axis in "xy"] for n in (1, 2))
+        assert dist(tip, end) == pytest.approx(5, abs=0.2), "it ends at the rack's circle"
+        assert dist(tip, start) + dist(tip, end) == pytest.approx(dist(start, end), abs=0.2)
+
+
+def test_duplex_circuits_have_no_heads(call, network):
+    assert "polygon" not in call("topology", "--format", "svg").stdout
+
+
+def test_dot_of_one_way_circuits_is_a_directed_graph(call, service):
+    service.network = ring_state()
+    text = call("topology", "--format", "dot").stdout
+    assert text.startswith("digraph ")
+    assert '"r1" -> "r2" [label="p1, 12.5 of 100 Mb/s"' in text
+    assert '"r3" -> "r1" [label="p1, 100 Mb/s"' in text
+    assert "--" not in text
+
+
+def test_one_way_circuits_in_tables_lead_from_rack_to_rack(call, service):
+    service.network = ring_state()
+    shown = call("topology").stdout
+    assert re.search(r"plane ┃ from ┃ port +┃ to ┃ port", shown)
+    assert re.search(r"p1 +│ r3 +│ hyt-r3-p1 +│ r1 +│ hyt-r1-p1", shown)
+    assert "r3 =p1> r1" in shown
+
+
 # --- top ------------------------------------------------------------------------------------
 
 
@@ -68,6 +106,16 @@ def test_top_shows_load_demand_and_what_is_missing(call, network):
     assert "12%" in shown
     assert "by circuits" in shown
     assert "electrically" in shown
+
+
+def test_top_tells_the_direction_with_a_circuit_from_that_without(call, service):
+    service.network = ring_state()
+    shown = call("top", "--count", "1").stdout
+    assert "r1 =p1> r2" in shown
+    assert "12%" in shown
+    assert re.search(r"r1 to r2 +12\.5 +by circuits", shown)
+    service.network = ring_state(backwards=True)
+    assert re.search(r"r1 to r2 +12\.5 +electrically", call("top", "--count", "1").stdout)
 
 
 def test_top_as_json_is_an_object_a_look(call, network):

@@ -234,6 +234,109 @@ def test_a_path_may_be_written_from_either_end(run, tmp_path):
     assert (kept["src"], kept["dst"], kept["vlan"]) == ("r1", "r2", 7)
 
 
+# --- one-way circuits -----------------------------------------------------------------------
+
+
+ONE_WAY = CONFIGS / "one-way.yaml"
+"""Four racks on two planes of 100 Mb/s."""
+
+
+def test_one_way_circuits_are_planned_in_rings_and_say_where_they_lead(run):
+    demand = ("--demand", "r1:r2=80", "--demand", "r2:r3=150", "--demand", "r3:r1=20")
+    result = run("plan", "--fabric", str(ONE_WAY), *demand, "--check")
+    assert result.exit_code == 0, result.output
+    for words in ("3 of 3; the rest", "1 of the circuits, which nobody wants", "r1 =p1> r2"):
+        assert words in result.stdout
+    assert "1 pair with 2" in result.stdout, "both planes lead from r2 to r3"
+    document = json.loads(
+        run("plan", "--fabric", str(ONE_WAY), *demand, "--check", "--json").stdout
+    )
+    assert document["problems"] == document["slots"] == document["unserved"] == []
+    assert document["served_share"] == 1
+    assert all(one["one_way"] for one in [*document["circuits"], *document["paths"]])
+    for plane in ("p1", "p2"):
+        ends = [(c["a"], c["b"]) for c in document["circuits"] if c["plane"] == plane]
+        senders, receivers = ([end[at]["port"] for end in ends] for at in (0, 1))
+        assert sorted(senders) == sorted(receivers), "every port that sends is lit"
+
+
+def test_a_plan_of_one_way_circuits_starts_from_what_stands(run, tmp_path):
+    now = tmp_path / "now.json"
+    arguments = ("plan", "--fabric", str(ONE_WAY), "--check", "--demand")
+    now.write_text(run(*arguments, "r2:r1=80", "--demand", "r1:r2=150", "--json").stdout)
+    again = (*arguments, "r2:r1=80", "--demand", "r1:r2=150", "--current", str(now))
+    same = json.loads(run(*again, "--json").stdout)
+    assert (same["connect"], same["disconnect"], same["problems"]) == (0, 0, [])
+    assert same["paths"] == json.loads(now.read_text())["paths"]
+    assert len(same["paths"]) == 4
+    moved = run(*arguments, "r1:r3=10", "--plane", "p1", "--current", str(now))
+    assert "4 (+2 -2)" in moved.stdout, moved.output
+    broken = json.loads(now.read_text())
+    broken["circuits"] = broken["circuits"][1:]
+    now.write_text(json.dumps(broken))
+    assert "sends and has no light" in run(*again).stderr
+
+
+def test_what_can_not_stand_beside_one_way_circuits_is_not_compared(run):
+    arguments = ("plan", "--fabric", str(ONE_WAY), "--demand", "r1:r2=80")
+    refused = run(*arguments, "--algorithm", "hydra-bfs")
+    assert refused.exit_code == 1
+    assert "it does not plan one-way light paths" in refused.stderr
+    assert "choose b-matching or helios" in refused.stderr
+    compared = run(*arguments, "--compare", "--check", "--json", "--explain", "r1", "r2")
+    assert compared.exit_code == 0, compared.output
+    made = {one["algorithm"]: one for one in json.loads(compared.stdout)["plans"]}
+    for name, one in made.items():
+        assert bool(one["refused"]) == (ENTRIES[name].product is Product.CIRCUITS)
+    assert len(made["b-matching"]["circuits"]) == 2
+    assert len(made["tms"]["slots"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("demands", "options", "words"),
+    [
+        (
+            ("r2:r1=80", "r1:r2=0"),
+            (),
+            [
+                "r1 to r2 0.0 Mb/s: 1 circuit; 0.0 Mb/s of it fit",
+                "it closes a ring: without its light nothing is sent on r2:hyt-r2-p1 =p1> r1:",
+                "r2 to r1 80.0 Mb/s: 1 circuit; 80.0 Mb/s of it fit",
+                "r2:hyt-r2-p1 =p1> r1:hyt-r1-p1 on VLAN 100: 100 Mb/s, 20.0 Mb/s left",
+            ],
+        ),
+        (
+            ("r1:r3=80", "r1:r2=5", "r3:r2=10"),
+            ("--use-plane=p1",),
+            [
+                "r1 to r2 5.0 Mb/s: no circuit, it stays electrical",
+                "r1: 1 of 1 ports in use; it sends to r3 (80.0)",
+                "r2: 1 of 1 ports in use; it is lit by r3 (10.0)",
+            ],
+        ),
+        (("r1:r2=250",), (), ["250.0 Mb/s: 2 circuits; 200.0 Mb/s of it fit"]),
+        (("r1:r3=80",), (), ["r1 to r2 0.0 Mb/s: no circuit\n"]),
+        (("r1:r2=9",), ("--rack=r3",), ["it stays electrical\n    r1 is not among the racks"]),
+    ],
+)
+def test_one_way_circuits_are_explained(run, demands, options, words):
+    arguments = [x for part in demands for x in ("--demand", part)]
+    result = run("plan", "--fabric", str(ONE_WAY), *arguments, *options, "--explain", "r1", "r2")
+    assert result.exit_code == 0, result.output
+    for phrase in words:
+        assert phrase in result.stdout
+
+
+def test_a_plan_of_one_way_circuits_is_drawn(run, tmp_path):
+    plot = tmp_path / "plan.png"
+    result = run("plan", "--fabric", str(ONE_WAY), "--demand", "r1:r2=80", "--plot", str(plot))
+    assert result.exit_code == 0, result.output
+    assert plot.read_bytes()[:4] == b"\x89PNG"
+
+
+# --- spines ---------------------------------------------------------------------------------
+
+
 def with_spine(tmp_path):
     """r1 and r2 have a plane each; the spine has both."""
     document = yaml.safe_load(DEMO.read_text())

@@ -9,7 +9,7 @@ from hydra.explanation import Builder, Evidence, explain
 from hydra.model import Circuit, NetworkState, Path, RackId, Topology, VlanId
 from hydra.policy import Mode, Policy, Sharing
 from hydra.worth import no_plan
-from tests.unit.core.fabrics import small_fabric
+from tests.unit.core.fabrics import small_fabric, with_one_way_circuits
 
 FABRIC = small_fabric(racks=4, planes=1, servers=2)
 POLICY = Policy(mode=Mode.PERIODIC)
@@ -26,13 +26,13 @@ def rates(**pairs):
     return demand
 
 
-def evidence(*epochs, policy=POLICY):
+def evidence(*epochs, policy=POLICY, fabric=FABRIC):
     """After one round of the periodic mode a demand, the last of which goes on."""
-    loop = Rehearsal(FABRIC, policy, outage_s=0.3)
+    loop = Rehearsal(fabric, policy, outage_s=0.3)
     decisions = [loop.step(60.0 * number, demand) for number, demand in enumerate(epochs)]
     demand = epochs[-1] if epochs else rates()
     estimated = loop.planning.estimate(loop.planning.elephant_watch().elephants(demand))
-    return Evidence(FABRIC, policy, loop.state, demand, estimated, (), decisions[::-1])
+    return Evidence(fabric, policy, loop.state, demand, estimated, (), decisions[::-1])
 
 
 def test_why_a_circuit_stands():
@@ -124,6 +124,42 @@ def test_a_relay_is_described_by_its_hops():
     )
     used = explain(Evidence(fabric, POLICY, state, none, none, (), ()), R1, R2)
     assert used.lines[0] == "r1 =p1= r2 stands, and carries: r1 - r3"
+
+
+ONE_WAY = with_one_way_circuits(FABRIC)
+LIGHT_PATHS = replace(POLICY, algorithm="helios")
+
+
+def test_one_way_circuits_are_told_by_direction():
+    seen = evidence(rates(r1_r2=40, r2_r3=30), policy=LIGHT_PATHS, fabric=ONE_WAY)
+    found = explain(seen, R2, R1)
+    assert [ONE_WAY.racks_of(circuit) for circuit in found.circuits] == [(R1, R2)]
+    assert set(found.paths) == set(found.users)
+    assert found.lines[:4] == (
+        "no circuit leads from r2 to r1",
+        "traffic from r2 to r1 takes the electrical network",
+        "r1 =p1> r2 stands, and carries: traffic from r1 to r2",
+        "what set up r1 =p1> r2 is not remembered",
+    )
+    assert "  it set up r1 =p1> r2" in found.lines
+    assert not any("close its ring" in line for line in found.lines)
+
+
+def test_what_only_lights_a_port_is_told():
+    seen = evidence(rates(r1_r2=40, r2_r3=30), policy=LIGHT_PATHS, fabric=ONE_WAY)
+    (closing,) = [one for one in seen.state.topology.circuits if ONE_WAY.racks_of(one) == (R3, R1)]
+    port = ONE_WAY.ports[closing.b].tor_port
+    assert (
+        "no demand is planned on r3 =p1> r1: it may only close its ring, and lights "
+        f"r1:{port}, which sends on r1 =p1> r2"
+    ) in explain(seen, R1, R3).lines
+
+
+def test_two_racks_may_be_joined_by_a_circuit_each_way():
+    seen = evidence(rates(r1_r2=40, r2_r1=30), policy=LIGHT_PATHS, fabric=ONE_WAY)
+    lines = explain(seen, R1, R2).lines
+    assert lines[0] == "r1 =p1> r2 stands, and carries: traffic from r1 to r2"
+    assert lines[2] == "r2 =p1> r1 stands, and carries: traffic from r2 to r1"
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,18 @@ def test_one_direction_is_enough_and_both_get_the_same():
     assert weights.sum() == 2
 
 
+def test_directions_of_one_way_circuits_take_turns_by_themselves():
+    turns, mask = Turns(one_way=True), wanting(3, (2, 0), (0, 2), (0, 1))
+    seen = []
+    for _ in range(6):
+        weights = turns.demand(mask)
+        assert (weights > 0).tolist() == mask.tolist()
+        seen.append(first(weights))
+        turns.serve([seen[-1]])
+    assert sorted(seen[:3]) == [(0, 1), (0, 2), (2, 0)]
+    assert seen[3:] == seen[:3]
+
+
 def test_nobody_wants_anything():
     assert not Turns().demand(wanting(3)).any()
 

@@ -62,6 +62,17 @@ def test_a_refusal_names_the_thing_and_the_limit(fabric, refused, error, words):
     assert len(book) == 0
 
 
+def test_nothing_is_promised_on_one_way_circuits(fabric):
+    book = ReservationBook(replace(fabric, one_way=True))
+    for refused in (book.check, lambda one: book.add("a", one, 0.0)):
+        with pytest.raises(AdmissionError, match="holds both directions") as error:
+            refused(request())
+        assert error.value.alternatives == ()
+    with pytest.raises(UnknownName):
+        book.check(request(dst="r9"))
+    assert not list(book)
+
+
 def test_no_path_ends_at_a_spine(fabric):
     spine = replace(fabric.racks[3], servers=(), prefixes=(), spine=True)
     with_spine = replace(fabric, racks=(*fabric.racks[:3], spine))
@@ -286,6 +297,16 @@ def placed(fabric: Fabric) -> ReservationBook:
 def test_records_restore_the_book(fabric):
     book = placed(fabric)
     assert list(ReservationBook.from_records(book.to_records(), fabric)) == list(book)
+
+
+def test_what_holds_duplex_circuits_is_refused_where_they_are_one_way(fabric):
+    book = placed(fabric)
+    one_way = replace(fabric, one_way=True)
+    with pytest.raises(HydraError, match=r"made for duplex circuits.*release it first"):
+        ReservationBook.from_records(book.to_records(), one_way)
+    book.transition("a", State.RELEASING)
+    book.transition("a", State.RELEASED)
+    assert list(ReservationBook.from_records(book.to_records(), one_way)) == list(book)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from hydra.model import (
     Circuit,
     Fabric,
     NetworkState,
+    OneWayCircuit,
     Path,
     PlaneId,
     PortId,
@@ -60,6 +61,19 @@ def relay_path() -> Path:
     first = Circuit(PlaneId(0), PortId(0), PortId(4))
     second = Circuit(PlaneId(1), PortId(3), PortId(5))
     return Path(RackId(0), RackId(1), (first, second))
+
+
+def ring_state(*, backwards: bool = False) -> NetworkState:
+    """One-way circuits on p1 from r1 to r2, to r3, and to r1; or the other way round."""
+    racks = [(0, 1), (1, 2), (2, 0)]
+    ends = [(dst, src) if backwards else (src, dst) for src, dst in racks]
+    circuits = [OneWayCircuit(PlaneId(0), PortId(2 * src), PortId(2 * dst)) for src, dst in ends]
+    paths = [
+        Path(RackId(src), RackId(dst), (circuit,))
+        for (src, dst), circuit in zip(ends, circuits, strict=True)
+    ]
+    vlans = dict.fromkeys(paths, VlanId(7))
+    return NetworkState(5, Topology(frozenset(circuits), tuple(sorted(paths))), vlans)
 
 
 class FakeService:

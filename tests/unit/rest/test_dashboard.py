@@ -17,7 +17,7 @@ from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState, Topology, VlanId
 from hydra.reservations import ReservationRequest
 
-from .fake_service import relay_path
+from .fake_service import relay_path, ring_state
 
 SHOTS = os.environ.get("HYDRA_SCREENSHOTS")
 """A folder to leave screenshots in, for people to look at."""
@@ -73,6 +73,53 @@ def test_why_is_this_circuit_here(server, network, page):
     shoot(page, "why")
     page.keyboard.press("Escape")
     expect(why).not_to_be_visible()
+
+
+def test_one_way_circuits_are_shown_by_their_direction(server, service, page):
+    service.network = ring_state()
+    page.goto(server.url)
+    rows = page.locator("#circuits tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.first).to_have_text(re.compile(r"r1 → r2p1\s*13%"))
+    page.get_by_role("button", name="Why is r3 =p1> r1 here?").click()
+    why = page.locator("#why")
+    expect(why).to_contain_text("from port hyt-r3-p1 to hyt-r1-p1, 100 Mb/s.")
+    expect(why).to_contain_text("It lights r1 hyt-r1-p1, which sends on r1 =p1> r2.")
+    expect(why.locator("li")).to_have_text("r3 =p1> r1, VLAN 7: 0 Mb/s")
+    shoot(page, "one-way")
+    page.keyboard.press("Escape")
+    page.locator("#heat").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#heat-cell")).to_have_text("r1 to r2: 12.5 Mb/s, by circuits")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("#heat-cell")).to_have_text("r2 to r1: 0 Mb/s, electrically")
+
+
+def test_arrows_show_where_one_way_circuits_lead(server, service, page, monkeypatch):
+    monkeypatch.setattr(service, "port_rates_mbps", dict)
+    drawn = []
+    for backwards in (False, True, False):
+        service.network = ring_state(backwards=backwards)
+        page.goto(server.url)
+        expect(page.locator("#circuits tbody tr")).to_have_count(3)
+        drawn.append(page.evaluate("document.getElementById('ring').toDataURL()"))
+    assert drawn[0] == drawn[2] != drawn[1]
+
+
+def test_a_port_is_set_aside_with_all_that_stands_on_it(server, service, page):
+    service.network = ring_state()
+    page.goto(server.url)
+    expect(page.locator("#circuits tbody tr")).to_have_count(3)
+    page.locator("#aside-rack").fill("r2")
+    page.locator("#aside-port").fill("hyt-r2-p1")
+    page.get_by_role("button", name="Set aside…").click()
+    ask = page.locator("#ask")
+    for circuit in ("r1 =p1> r2", "r2 =p1> r3"):
+        expect(ask).to_contain_text(f"{circuit} stands on it")
+        expect(ask).to_contain_text(f"It carries {circuit}.")
+    expect(ask).not_to_contain_text("r3 =p1> r1")
 
 
 NO_LOOKS = """

@@ -19,7 +19,7 @@ from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, NetworkState, PlaneId, PortId, Topology, VlanId
 from hydra.service import Reconfiguration, StepTiming
 
-from .fake_service import relay_path
+from .fake_service import relay_path, ring_state
 
 PROMTOOL = Path(sys.executable).with_name("promtool")
 ENDED = Reconfiguration(
@@ -100,6 +100,14 @@ def test_the_traffic_of_two_paths_is_counted_once(url, service):
     shown = samples(httpx.get(url, trust_env=False).text)
     assert shown["hydra_demand_bytes_per_second", "optical"] == 12.5e6 / 8
     assert shown["hydra_demand_bytes_per_second", "electrical"] == 3e6 / 8
+
+
+def test_traffic_against_a_one_way_circuit_is_electrical(url, service):
+    service.network = ring_state(backwards=True)
+    shown = samples(httpx.get(url, trust_env=False).text)
+    assert shown["hydra_circuits", "p1", "carrying"] == 3
+    assert shown["hydra_demand_bytes_per_second", "optical"] == 0
+    assert shown["hydra_demand_bytes_per_second", "electrical"] == 15.5e6 / 8
 
 
 def test_what_the_controller_did(url):

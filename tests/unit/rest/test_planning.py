@@ -12,7 +12,7 @@ from apps.rest.server import RestServer
 from hydra.model import NetworkState, Topology, VlanId
 from hydra.service import PlanRequest
 
-from .fake_service import FakeService, relay_path
+from .fake_service import FakeService, relay_path, ring_state
 
 CIRCUITS = [
     {
@@ -58,6 +58,16 @@ def test_topology_by_name(client, service):
         ("r1", "p1", "r3"),
         ("r3", "p2", "r2"),
     ]
+
+
+def test_one_way_circuits_and_paths_lead_one_way(client, service):
+    service.network = ring_state()
+    topology = client.get("/v1/topology").json()
+    first = topology["circuits"][0]
+    assert (first["a"]["rack"], first["b"]["rack"], first["one_way"]) == ("r1", "r2", True)
+    assert (first["a_to_b_mbps"], first["b_to_a_mbps"]) == (12.5, None)
+    ways = [(one["src"], one["dst"], one["one_way"]) for one in topology["paths"]]
+    assert ways == [("r1", "r2", True), ("r2", "r3", True), ("r3", "r1", True)]
 
 
 def test_demand_lists_the_pairs_that_have_some(client):

@@ -1,18 +1,21 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Timer
 
 import pytest
 
 from hydra.lifecycle import ReservationState as State
 
-from .fake_service import relay_path
+from .fake_service import FakeService, relay_path
 
-BODY = {"src": "r1", "dst": "r2", "bandwidth_mbps": 10, "duration_s": 60}
+ENTRY = {"src": "r1", "dst": "r2", "bandwidth_mbps": 10}
+BODY = {**ENTRY, "duration_s": 60}
 BOOKED = {
     "src": "r1",
     "dst": "r2",
     "vlan": None,
+    "one_way": False,
     "hops": [
         {
             "plane": "p1",
@@ -69,6 +72,7 @@ def test_the_path_runs_from_src_to_dst(client, service):
         "src": "r2",
         "dst": "r1",
         "vlan": 100,
+        "one_way": False,
         "hops": [
             {
                 "plane": "p2",
@@ -216,6 +220,28 @@ def test_what_is_held_is_committed_once(client, service):
     service.settle("v0", State.FAILED)
     answer = client.post("/v1/reservations/v0/commit")
     assert (answer.status_code, answer.json()["type"]) == (409, "/problems/lifecycle-conflict")
+
+
+@pytest.mark.parametrize(
+    ("where", "body"),
+    [
+        ("/v1/reservations", BODY),
+        ("/v1/reservations", {**BODY, "dry_run": True}),
+        ("/v1/reservations", {**BODY, "priority": 9}),
+        ("/v1/reservations", {**BODY, "start_unix_s": 1_800_000_000.0, "hold_s": 60}),
+        ("/v1/groups", {"entries": [ENTRY, ENTRY], "all_or_nothing": False}),
+        ("/v1/groups", {"entries": [ENTRY, ENTRY]}),
+    ],
+)
+def test_nothing_is_reserved_where_circuits_are_one_way(fabric, shared_app, client, where, body):
+    shared_app[0].state.service = FakeService(replace(fabric, one_way=True))
+    refused = client.post(where, json=body)
+    assert refused.status_code == 409
+    problem = refused.json()
+    assert problem["type"] == "/problems/admission-refused"
+    assert "circuits of this network are one-way" in problem["detail"]
+    assert "alternatives" not in problem, "there are none"
+    assert client.get("/v1/reservations").json()["reservations"] == []
 
 
 def test_a_dry_run_changes_nothing(client):
