@@ -15,9 +15,9 @@ from hydra.calendar import Ground
 from hydra.errors import AdmissionError, DeviceUnavailable, HydraError, QuotaExceeded
 from hydra.journal import JournalError
 from hydra.lifecycle import ReservationState
-from hydra.model import Fabric, NetworkState, Path
+from hydra.model import Fabric, NetworkState, Path, RackId
 from hydra.modification import Modification
-from hydra.plan import Pair, paths_by_pair
+from hydra.plan import directions, paths_by_pair
 from hydra.reservations import Pin, Reservation, ReservationRequest
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
 from hydra.substrate import substrate_of
@@ -208,9 +208,14 @@ class Bookings:
         holding = [r.id for r in self._ledger.reservations() if r.holds_capacity]
         self._place(holding)
 
-    def rejoin(self, pairs: Collection[Pair]) -> None:
-        """Give pairs that lost a path which nobody reserved another one, where there is room."""
-        for pair in sorted(pairs):
+    def rejoin(self, lost: Collection[tuple[RackId, RackId]]) -> None:
+        """Give those, as (from, to), that lost a path which nobody reserved another one, where
+        there is room.
+        """
+        if self._fabric.one_way:
+            self._rejoin_rings(lost)
+            return
+        for pair in sorted({(min(ends), max(ends)) for ends in lost}):
             if pair in paths_by_pair(self._ledger.state):
                 continue
             try:
@@ -221,6 +226,15 @@ class Bookings:
                 LOG.warning("stays electrical: %s", error)
             else:
                 self._mover.go(target, "circuit lost", "planned around it")
+        self._ledger.claim_standing()
+
+    def _rejoin_rings(self, lost: Collection[tuple[RackId, RackId]]) -> None:
+        """All of them in one move: they share rings."""
+        state = self._ledger.state
+        missing = set(lost) - directions(state)
+        if missing:
+            target = self._planning.ringed(state, missing, self._upkeep.blocked_ports())
+            self._mover.go(target, "circuit lost", "planned around it")
         self._ledger.claim_standing()
 
     def join(self, paths: Collection[Path], why: str) -> None:

@@ -59,7 +59,7 @@ from hydra.model import (
     RackId,
 )
 from hydra.modification import Modification
-from hydra.plan import Pair, Plan, paths_by_pair
+from hydra.plan import Pair, Plan, directions, paths_by_pair
 from hydra.policy import Mode, Policy, Sharing
 from hydra.quarantine import Quarantined
 from hydra.quotas import Usage
@@ -79,7 +79,7 @@ from hydra.service import (
     Reconfiguration,
     ReservationPreview,
 )
-from hydra.slots import Schedule
+from hydra.slots import DUPLEX_ALONE, Schedule
 from hydra.substrate import substrate_of
 from hydra.surveillance import LostPath
 from hydra.worth import decide, judge, no_plan
@@ -311,8 +311,11 @@ class Controller:
     def amend(self, changes: Mapping[str, object]) -> None:
         """Go on with these values of the policy, until the next start or reload.
 
-        Raises DeviceUnavailable if changes under way take too long.
+        Raises PlanError for slots where circuits are one-way, DeviceUnavailable if changes under
+        way take too long.
         """
+        if self._fabric.one_way and changes.get("sharing") in {Sharing.SLOTTED, "slotted"}:
+            raise PlanError(DUPLEX_ALONE)
         self._ask(lambda: self._amend(changes))
 
     def _amend(self, changes: Mapping[str, object]) -> None:
@@ -458,11 +461,11 @@ class Controller:
     def _withdraw(self, circuits: Collection[Circuit], paths: Collection[Path], why: str) -> None:
         """Divert the pairs on these circuits and paths at once, and then plan around them."""
         LOG.error("%s", why)
-        before = paths_by_pair(self._ledger.state)
+        before = directions(self._ledger.state)
         entry = self._ledger.enter("circuit lost", why)
         self._mover.move(entry, self._planning.reduced(self._ledger.state, circuits, paths))
         self._bookings.restore()
-        self._bookings.rejoin(before.keys() - paths_by_pair(self._ledger.state).keys())
+        self._bookings.rejoin(before - directions(self._ledger.state))
 
     # -- demand and plans -------------------------------------------------------------------------
 
@@ -551,14 +554,16 @@ class Controller:
     def _held(self, pairs: Collection[Pair]) -> list[Pin]:
         """What keeps the paths of these pairs that stand where they are.
 
-        As many of them as a pair may have: the policy can have become stricter since.
+        As many of them as a pair may have: the policy can have become stricter since. Of one-way
+        circuits, all.
         """
+        most = None if self._fabric.one_way else self._policy.paths_per_pair
         reserved = {(pin.src, pin.dst) for pin in self._ledger.pins()}
         return [
             Pin(*pair, path, 0.0, ())
             for pair, paths in paths_by_pair(self._ledger.state).items()
             if pair in pairs and pair not in reserved
-            for path in paths[: self._policy.paths_per_pair]
+            for path in paths[:most]
         ]
 
     def _rules(self, plan: Plan) -> int:

@@ -340,6 +340,28 @@ class Planning:
             raise AdmissionError(f"there is no room for another path between {racks}")
         return self._allocate(current, topology)
 
+    def ringed(
+        self,
+        current: NetworkState,
+        wanted: Collection[tuple[RackId, RackId]],
+        blocked: Collection[PortId],
+    ) -> NetworkState:
+        """The state in which as many as can be of these, as (from, to), have a one-way path; all
+        that stands stays.
+        """
+        demand = np.zeros((len(self._fabric.racks),) * 2)
+        for ends in wanted:
+            demand[ends] = _FAINT_MBPS
+        standing = Reserved(tuple((path, 0.0) for path in current.topology.paths))
+        budget = Budget(
+            self._policy.max_hops,
+            blocked_ports=frozenset(blocked) - _ends(standing),
+            paths_per_pair=self._paths_per_pair,
+        )
+        result = self._planned(self._policy.algorithm, demand, current.topology, standing, budget)
+        topology = ring_topology(self._arrays, result, current.topology, budget)
+        return self._allocate(current, topology)
+
     def without_circuits(self, current: NetworkState, lost: Collection[Circuit]) -> NetworkState:
         """``current`` less these circuits, every path over them, and what only those used."""
         return self.reduced(current, lost, ())

@@ -89,6 +89,11 @@ def paths_by_pair(state: NetworkState) -> dict[Pair, tuple[Path, ...]]:
     return found
 
 
+def directions(state: NetworkState) -> frozenset[tuple[RackId, RackId]]:
+    """(from, to) of what the paths of a state carry."""
+    return frozenset(one for path in state.topology.paths for one in path.directions)
+
+
 def port_trunks(fabric: Fabric, state: NetworkState) -> Mapping[PortId, PortVlans]:
     """VLAN membership of every optical port that has one."""
     return substrate_of(fabric).trunks(state)

@@ -46,10 +46,10 @@ def standing_part(
 ) -> Standing:
     """The circuits and paths that a new topology must contain.
 
-    These are: the pinned paths; the circuits outside the budget; the paths of racks outside the
-    budget, with all their circuits, even where those could change (racks outside notice nothing);
-    and the other paths that lie on such circuits alone. A standing pair's demand beyond what it
-    has reserved takes what its paths have left.
+    These are: the pinned paths, with the rings that they are in; the circuits outside the budget;
+    the paths of racks outside the budget, with all their circuits, even where those could change
+    (racks outside notice nothing); and the other paths that lie on such circuits alone. A standing
+    pair's demand beyond what it has reserved takes what its paths have left.
 
     Raises PlanError if a pinned path is broken, does not fit, or wants a port that is blocked or
     taken by something that stays.
@@ -57,9 +57,13 @@ def standing_part(
     reserved_rates = reserved.rate_by_path()
     fixed, kept = _outside(fabric, current, budget)
     pinned = _pinned_circuits(fabric, reserved_rates, budget)
-    _check_ports(fabric, fixed | pinned)
     taken = {(path.src, path.dst) for path in reserved_rates}
     paths = [*reserved_rates, *(path for path in kept if (path.src, path.dst) not in taken)]
+    mates = rings_of(pinned, current.circuits) - pinned
+    if mates:
+        fixed |= mates
+        paths += [p for p in current.paths if p not in paths and mates.issuperset(p.circuits)]
+    _check_ports(fabric, fixed | pinned)
     paths.sort()
     residual = {circuit: fabric.rate_of(circuit) for circuit in fixed | pinned}
     _book_reserved(residual, reserved_rates)

@@ -48,7 +48,7 @@ class Tors:
         }
         self.across = {}
         for circuit in state.topology.circuits:
-            self.across |= {circuit.a: circuit.b, circuit.b: circuit.a}
+            self.across |= dict(zip(circuit.senders, reversed(circuit.ends), strict=False))
 
     def forward(self, rack, sent, in_port):
         servers = len(self.fabric.racks[rack].servers)
@@ -111,10 +111,11 @@ def test_every_server_reaches_every_other_along_the_paths_of_their_racks(seed):
 def test_a_probe_takes_the_way_of_the_traffic_and_is_handed_back_at_its_end(seed):
     rng = random.Random(seed)
     fabric = openflow_only(small_fabric(rng.randint(2, 6), rng.randint(1, 3)))
+    fabric = replace(fabric, one_way=rng.random() < 0.5)
     state = random_state(fabric, first_state(fabric, rng), rng)
     tors = Tors(fabric, state)
     for path, vlan in state.vlans.items():
-        for here, there in ((path.src, path.dst), (path.dst, path.src)):
+        for here, there in path.directions:
             src, dst = fabric.racks[here].servers[0], fabric.racks[there].servers[-1]
             datapath, port = tors.substrate.launch(src, path)
             assert datapath == fabric.racks[here].tor.datapath_id

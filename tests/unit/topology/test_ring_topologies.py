@@ -9,6 +9,7 @@ from apps.planning import Planning
 from hydra.errors import PlanError
 from hydra.model import NetworkState, PlaneId, PortId, RackId
 from hydra.policy import Policy
+from hydra.reservations import Pin
 from hydra.rings import whole_rings
 from hydra.service import PlanRequest
 from tests.unit.core.fabrics import small_fabric, with_one_way_circuits
@@ -103,6 +104,30 @@ def test_a_dead_circuit_takes_its_ring_along():
     assert again.topology.circuits == left.topology.circuits, "its port is not to be used"
     joined = planner.joined(left, first.topology.paths, [])
     assert joined.topology.circuits == first.topology.circuits
+
+
+def test_what_is_lost_is_joined_again_beside_what_stands():
+    fabric, planner = planning(racks=4, planes=2)
+    pair = demand(fabric, {(0, 3): 80, (3, 0): 80})
+    standing = planner.for_demand(NetworkState(), PlanRequest(), pair, (), ())
+    (plane,) = {circuit.plane for circuit in standing.topology.circuits}
+    lost = [(RackId(1), RackId(2)), (RackId(0), RackId(1))]
+    dead = [port.id for port in fabric.ports if port.rack == 0 and port.plane != plane]
+    again = planner.ringed(standing, lost, dead)
+    assert standing.topology.circuits < again.topology.circuits
+    new = again.topology.circuits - standing.topology.circuits
+    assert {fabric.racks_of(circuit) for circuit in new} == {(1, 2), (2, 1)}, "r1 has no port left"
+
+
+def test_a_circuit_that_is_pinned_keeps_its_ring():
+    fabric, planner = planning(racks=4, planes=1)
+    around = demand(fabric, {(0, 1): 90, (1, 2): 80, (2, 0): 70})
+    standing = planner.for_demand(NetworkState(), PlanRequest(), around, (), ())
+    held = next(path for path in standing.topology.paths if path.src == 0)
+    pins = [Pin(RackId(0), RackId(1), held, 0.0, ())]
+    other = demand(fabric, {(3, 2): 90, (0, 1): 90})
+    target = planner.for_demand(standing, PlanRequest(), other, pins, ())
+    assert target.topology == standing.topology
 
 
 def test_other_algorithms_are_refused():
