@@ -99,14 +99,14 @@ class Stage:
     # -- controllers ---------------------------------------------------------------------------
 
     @contextmanager
-    def one_controller(self) -> Iterator[None]:
+    def one_controller(self, *, calm: bool = True) -> Iterator[None]:
         """Within the block, have a controller go on from one :meth:`process` to the next.
 
         It reloads its configuration file, and is replaced by another one where that is not enough.
         In between its mode is ``on-request``; before it is ``periodic`` again, its counters calm
-        down.
+        down, unless all blocks send the same and ``calm`` is False.
         """
-        self._kept = _Kept(CALM_SHARE * self.fabric.server_rate_mbps)
+        self._kept = _Kept(CALM_SHARE * self.fabric.server_rate_mbps if calm else None)
         try:
             yield
         finally:
@@ -217,8 +217,8 @@ class Stage:
 class _Kept:
     """A controller that goes on, as far as reloading its file makes it the next one."""
 
-    calm_mbps: float
-    """What pairs of racks may still seem to send to each other when it goes on."""
+    calm_mbps: float | None
+    """What pairs of racks may still seem to send to each other when it goes on; None: anything."""
     _process: ControllerProcess | None = None
 
     @contextmanager
@@ -244,7 +244,8 @@ class _Kept:
         with ControllerClient(process.base_url) as client:
             if client.reload(dry_run=True):
                 return False
-            if load_configuration(path).policy.mode is Mode.PERIODIC:
+            periodic = load_configuration(path).policy.mode is Mode.PERIODIC
+            if periodic and self.calm_mbps is not None:
                 calm_down(client, self.calm_mbps)
             client.reload()
         return True

@@ -76,8 +76,8 @@ SHORT: Final = Form(
     2,
     (
         packets_alone(WORST),
-        helped(WORST, USUAL_MB, SHORTEST_S, Transition.AS_PUBLISHED),
         helped(WORST, USUAL_MB, LONG_S, Transition.AS_PUBLISHED),
+        helped(WORST, USUAL_MB, SHORTEST_S, Transition.AS_PUBLISHED),
         helped(WORST, USUAL_MB, SHORTEST_S, Transition.HITLESS),
     ),
 )
