@@ -33,7 +33,9 @@ FULL_BISECTION_MBPS: Final = 4000.0
 """Of that, too, and of a circuit."""
 LEAST_BUFFER_BYTES: Final = 16_384
 """Less would not hold the segments that TCP has under way."""
-SETUP_S: Final = 7.0
+CONTROLLER_S: Final = 4.0
+"""Roughly what a controller takes to start."""
+SETUP_S: Final = 3.0
 """Roughly what a case takes beside its application."""
 
 

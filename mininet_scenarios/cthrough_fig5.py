@@ -35,7 +35,7 @@ REACHED: Final = 0.9
 """Of the rate that the path has alone: from here on TCP uses it."""
 _PORT: Final = 5201
 _WARM_UP_S: Final = 1.5
-_SETUP_S: Final = 6.0
+_SETUP_S: Final = 3.0
 _SMOOTHED: Final = 5
 """Bins over which a rate is taken, so that a few frames more or less do not count."""
 _IP_LENGTH: Final = slice(16, 18)

@@ -47,7 +47,8 @@ GRID_S: Final = 0.25
 _PORT: Final = 5700
 _LEAD_S: Final = 1.5
 """For all processes to get ready."""
-_SETUP_S: Final = 5.0
+CONTROLLER_S: Final = 4.0
+_SETUP_S: Final = 2.0
 _PATIENCE_S: Final = 30.0
 _STAGES: Final = "hydra_loop_stage_duration_seconds"
 _SUBSTEPS: Final = "hydra_reconfiguration_substep_duration_seconds"

@@ -107,7 +107,8 @@ def measure(
 
 def expected_s(cases: Sequence[Case], each_s: Callable[[Case], float]) -> float:
     """Wall time of one repetition, where a case takes ``each_s``."""
-    return len(_electrical(cases)) * demo.BUILD_S + sum(each_s(case) for case in cases)
+    testbeds_s = len(_electrical(cases)) * (demo.BUILD_S + cthrough.CONTROLLER_S)
+    return testbeds_s + sum(each_s(case) for case in cases)
 
 
 def _electrical(cases: Sequence[Case]) -> list[float]:

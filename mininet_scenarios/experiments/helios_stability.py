@@ -437,7 +437,8 @@ def _time_figure(one: Stability) -> Figure:
 def _expected_s(full: bool) -> float:
     length, cases = _plan(full)
     testbeds = len({case.port_up for case in cases})
-    return testbeds * demo.BUILD_S + sum(length.expected_s(case.stability_s) for case in cases)
+    testbeds_s = testbeds * (demo.BUILD_S + helios_stability.CONTROLLER_S)
+    return testbeds_s + sum(length.expected_s(case.stability_s) for case in cases)
 
 
 EXPERIMENT: Final = Experiment(
