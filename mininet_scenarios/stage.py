@@ -377,13 +377,13 @@ def _wait_for_listener(namespace_pid: int, port: int, job: Job, timeout_s: float
     """Wait until a TCP port is listened to; ScenarioError when ``job`` ends or takes too long."""
     tables = [Path(f"/proc/{namespace_pid}/net/{name}") for name in ("tcp", "tcp6")]
     deadline_s = time.monotonic() + timeout_s
-    while not any(_listens(table.read_text(), port) for table in tables):
+    while not any(listens(table.read_text(), port) for table in tables):
         if not job.running or time.monotonic() > deadline_s:
             raise ScenarioError(f"{job.name} did not get ready: {job.text().strip()[-500:]}")
         time.sleep(_POLL_S)
 
 
-def _listens(table: str, port: int) -> bool:
+def listens(table: str, port: int) -> bool:
     """Whether a table of sockets, as proc(5) describes it, has one that listens at ``port``."""
     sockets = (line.split() for line in table.splitlines()[1:])
     return any(words[1].endswith(f":{port:04X}") and words[3] == _LISTENING for words in sockets)

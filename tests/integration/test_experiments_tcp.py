@@ -17,6 +17,7 @@ from mininet_scenarios import (
     slotted,
     vm_migration,
 )
+from mininet_scenarios.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.cthrough_fig5 import Fig5Plan
 from mininet_scenarios.experiments import abu_tair
 from mininet_scenarios.experiments import cthrough_fig6 as fig6
@@ -61,6 +62,24 @@ def test_tcp_uses_a_circuit_while_it_is_there(tmp_path, narrator):
     assert run.optical_mbps > 2 * run.electrical_mbps  # ten times it, on an idle machine
     assert run.share > 0.3
     assert max(run.mbps) > 2 * run.electrical_mbps
+
+
+def test_one_controller_goes_on_where_a_reload_is_enough(tmp_path, narrator):
+    published = {"transition": Transition.AS_PUBLISHED.value}
+    with demo.stage_of(demo.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
+        with stage.one_controller():
+            with stage.process({"mode": "periodic"}) as first:
+                number = first.pid
+            with stage.process(published) as second, ControllerClient(second.base_url) as client:
+                assert second.pid == number
+                change = client.reconfigure([PairDemand("r1", "r2", 15.0)])
+            steps = {step.step for step in change.timeline}
+            assert "mirrors" in steps
+            assert "divert" not in steps  # as published, without a start
+            with stage.process({"max_hops": 1}) as third:
+                assert third.pid != number
+            assert third.running
+        assert not third.running
 
 
 def test_the_pipeline_carries_what_plain_forwarding_does(tmp_path, narrator):

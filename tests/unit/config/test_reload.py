@@ -2,11 +2,13 @@
 
 from dataclasses import fields
 
+import pytest
 import yaml
 
 from apps.configuration import load_configuration
-from hydra.config.reload import AT_ONCE, Change, reload
-from hydra.policy import DrainPolicy, Mode, Policy
+from hydra.config.reload import AT_ONCE, Change, amended, reload
+from hydra.errors import HydraError
+from hydra.policy import DrainPolicy, Mode, Policy, Transition
 
 from .conftest import CONFIGS
 
@@ -44,6 +46,18 @@ def test_what_is_decided_later_changes_at_once(tmp_path):
     assert done.waiting == ()
     assert Change("policy.mode", running.policy.mode.value, "periodic") in done.applied
     assert Change("policy.drain.reads", str(running.policy.drain.reads), "5") in done.applied
+
+
+def test_the_transition_changes_at_once_but_by_the_file_alone(tmp_path):
+    """Only the file's checks hold the published one to emulated planes."""
+    running = load_configuration(DEMO)
+    published = {"transition": Transition.AS_PUBLISHED.value}
+    file = changed(tmp_path, lambda document: document["policy"].update(published))
+    policy, done = reload(running, running.policy, file)
+    assert policy.transition is Transition.AS_PUBLISHED
+    assert done.waiting == ()
+    with pytest.raises(HydraError, match="policy.transition can't be changed without"):
+        amended(running.policy, {"transition": Transition.AS_PUBLISHED})
 
 
 def test_what_was_told_to_devices_and_planner_waits(tmp_path):
