@@ -117,10 +117,17 @@ def cases(loads: Sequence[int], hitless: Sequence[Regime] = tuple(Regime)) -> li
     ]
 
 
+def full_cases() -> list[Case]:
+    """Tables 1 to 4: each number of transfers, each regime, in both ways."""
+    return cases(_LOADS)
+
+
+def short_cases() -> list[Case]:
+    return cases(_SHORT_LOADS, [Regime.ON_DEMAND])
+
+
 def _plan(full: bool) -> tuple[float, list[Case]]:
-    if full:
-        return FULL_TIME, cases(_LOADS)
-    return SHORT_TIME, cases(_SHORT_LOADS, [Regime.ON_DEMAND])
+    return (FULL_TIME, full_cases()) if full else (SHORT_TIME, short_cases())
 
 
 def _measure(setting: Setting, narrator: Narrator) -> Comparison:

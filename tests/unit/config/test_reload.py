@@ -56,7 +56,7 @@ def test_the_transition_changes_at_once_but_by_the_file_alone(tmp_path):
     policy, done = reload(running, running.policy, file)
     assert policy.transition is Transition.AS_PUBLISHED
     assert done.waiting == ()
-    with pytest.raises(HydraError, match="policy.transition can't be changed without"):
+    with pytest.raises(HydraError, match=r"policy\.transition can't be changed without"):
         amended(running.policy, {"transition": Transition.AS_PUBLISHED})
 
 

@@ -18,9 +18,9 @@ SHARES = {
 """What elephants get of an uplink, as published and hitless."""
 
 
-def comparison(shares=SHARES, dark_frames=0):
+def comparison(shares=SHARES, dark_frames=0, loads=(24, 48)):
     return abu_tair.Comparison(
-        SCALE, tuple(run_of(case, shares, dark_frames) for case in abu_tair.cases((24, 48)))
+        SCALE, tuple(run_of(case, shares, dark_frames) for case in abu_tair.cases(loads))
     )
 
 
@@ -63,6 +63,23 @@ def test_without_a_direct_link_there_is_one_run_for_both_ways():
     one = comparison()
     none = [one.run(Regime.NONE, transition, 24) for transition in Transition]
     assert none[0] is none[1]
+
+
+def test_the_full_form_fills_the_paper_s_tables_and_plots(tmp_path):
+    wanted = abu_tair.full_cases()
+    assert {case.transfers for case in wanted} == {24, 48, 72}
+    for transfers in (24, 48, 72):
+        assert {case.regime for case in wanted if case.transfers == transfers} == set(Regime)
+    found = [comparison(loads=(24, 48, 72))] * 15
+    findings = load("abu-tair").conclude(found)
+    assert len(findings.tables) == 4
+    for table in findings.tables:
+        assert "15 repetitions" in table.title
+        assert [head for head in table.columns if "paper" in head] == [
+            f"{transfers}: paper" for transfers in (24, 48, 72)
+        ]
+        assert len(table.rows) == 7  # none, and the three others in both ways
+    assert len(load("abu-tair").draw(found, tmp_path)) == 2  # throughput, completion
 
 
 def test_claims_are_checked_and_everything_is_at_the_paper_s_scale(tmp_path):
