@@ -437,8 +437,9 @@ def _time_figure(one: Stability) -> Figure:
 def _expected_s(full: bool) -> float:
     length, cases = _plan(full)
     testbeds = len({case.port_up for case in cases})
-    testbeds_s = testbeds * (demo.BUILD_S + helios_stability.CONTROLLER_S)
-    return testbeds_s + sum(length.expected_s(case.stability_s) for case in cases)
+    controllers = len({(case.port_up, case.circuits) for case in cases})
+    starts_s = testbeds * demo.BUILD_S + controllers * helios_stability.CONTROLLER_S
+    return starts_s + sum(length.expected_s(case.stability_s) for case in cases)
 
 
 EXPERIMENT: Final = Experiment(
