@@ -1,0 +1,336 @@
+"""Commands about reservations: reserve, commit, modify, reservations, release."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from apps.cli.client import WAIT_S, ControllerClient, JsonObject, resource, url_option
+from apps.cli.command import Command
+from apps.cli.network import moment, print_circuits
+from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json, print_table
+from apps.cli.parameters import read_moment, read_positive
+from apps.cli.wording import describe_path
+from hydra.reservations import ServiceClass
+
+_RESERVATIONS: Final = "/v1/reservations"
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "hydra reserve r1 r3 --mbps 80 --duration 3600 --wait",
+        "hydra reserve h11 h21 --mbps 40 --start 2026-12-01T08:00 --end 2026-12-01T09:30",
+        "hydra reserve r1 r3 --mbps 80 --at-least 20",
+        "hydra reserve r1 r3 --mbps 80 --start 2026-12-01T02:00 --duration 3600 --every 86400 "
+        "--times 30",
+        "hydra reserve r1 r3 --mbps 80 --dry-run",
+    ],
+)
+@click.argument("src")
+@click.argument("dst")
+@click.option(
+    "--mbps",
+    "rate",
+    metavar="RATE",
+    callback=read_positive,
+    required=True,
+    help="Held in both directions.",
+)
+@click.option(
+    "--at-least",
+    "minimum",
+    metavar="RATE",
+    callback=read_positive,
+    help="Take less than --mbps where that does not fit, down to this.",
+)
+@click.option(
+    "--duration",
+    metavar="SECONDS",
+    callback=read_positive,
+    help="Without this or --end: until released.",
+)
+@click.option("--start", metavar="TIME", callback=read_moment, help="Without: now.")
+@click.option("--end", metavar="TIME", callback=read_moment, help="Instead of --duration.")
+@click.option(
+    "--hold",
+    metavar="SECONDS",
+    callback=read_positive,
+    help="Only hold it; it goes after this long unless `hydra commit` makes it stay.",
+)
+@click.option(
+    "--priority",
+    type=click.IntRange(0, 9),
+    default=0,
+    show_default=True,
+    help="Where it does not fit, reservations of lower priority give way, after a notice.",
+)
+@click.option(
+    "--service",
+    type=click.Choice([service.value for service in ServiceClass]),
+    default=ServiceClass.SHARED.value,
+    show_default=True,
+    help="Circuits of its own, its part of circuits that others use too, or what is left of them.",
+)
+@click.option(
+    "--every",
+    metavar="SECONDS",
+    callback=read_positive,
+    help="Again and again, --times in all: from one start to the next. Needs --start and an end.",
+)
+@click.option("--times", type=click.IntRange(2, 1000), help="With --every: how often in all.")
+@click.option("--dry-run", is_flag=True, help="Reserve nothing; say what would be done.")
+@click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until its circuits are up.")
+@url_option
+@json_option
+def reserve(
+    src: str,
+    dst: str,
+    rate: float,
+    minimum: float | None,
+    duration: float | None,
+    start: float | None,
+    end: float | None,
+    hold: float | None,
+    priority: int,
+    service: str,
+    every: float | None,
+    times: int | None,
+    dry_run: bool,
+    wait: bool,
+    url: str,
+    as_json: bool,
+) -> None:
+    """Reserve bandwidth between two racks or two servers, SRC and DST.
+
+    Prints the reservation's id. With --wait, exit status 1 if it did not become active.
+    """
+    if duration is not None and end is not None:
+        raise click.UsageError("--duration and --end: give one of them")
+    if (every is None) != (times is None) or (every is not None and (dry_run or wait)):
+        raise click.UsageError("--every and --times go together, without --dry-run and --wait")
+    span: JsonObject = {
+        "duration_s": duration,
+        "start_unix_s": start,
+        "end_unix_s": end,
+        "hold_s": hold,
+    }
+    span = {name: value for name, value in span.items() if value is not None}
+    if priority:
+        span["priority"] = priority
+    if service != ServiceClass.SHARED.value:
+        span["service"] = service
+    entry: JsonObject = {"src": src, "dst": dst, "bandwidth_mbps": rate}
+    if minimum is not None:
+        entry["minimum_mbps"] = minimum
+    if every is not None:
+        again = {"every_s": every, "times": times}
+        with ControllerClient(url) as client:
+            group = client.post("/v1/groups", {**span, "entries": [entry], "repeat": again})
+        _print_times(group, as_json)
+        return
+    body = {**entry, **span}
+    if dry_run:
+        with ControllerClient(url) as client:
+            _print_preview(client.post(_RESERVATIONS, {**body, "dry_run": True}), as_json)
+        return
+    with ControllerClient(url) as client:
+        document = client.post(_RESERVATIONS, body, wait=wait)
+    _print_reservation(document, as_json)
+    if wait and document["state"] not in {"active", "scheduled", "held"}:
+        raise CommandError(_not_reached("active", document))
+
+
+def _print_times(group: JsonObject, as_json: bool) -> None:
+    if as_json:
+        print_json(group)
+        return
+    print_table(
+        f"Group {group['id']}",
+        ("id", "start", "end", "Mb/s>", "state"),
+        (
+            (
+                one["id"],
+                moment(one["start_unix_s"]),
+                moment(one["expires_unix_s"]),
+                mbps(one["bandwidth_mbps"]),
+                one["state"],
+            )
+            for one in group["reservations"]
+        ),
+    )
+
+
+def _print_preview(document: JsonObject, as_json: bool) -> None:
+    if as_json:
+        print_json(document)
+        return
+    print_facts(
+        [
+            ("would be", document["state"]),
+            ("bandwidth", f"{mbps(document['bandwidth_mbps'])} Mb/s in each direction"),
+            ("start", moment(document["start_unix_s"])),
+            ("path", describe_path(document["booked"])),
+        ]
+    )
+    print_circuits("To connect", document["connect"])
+    print_circuits("To disconnect", document["disconnect"])
+
+
+@click.command(cls=Command, examples=["hydra commit 7f3a --wait"])
+@click.argument("identifier", metavar="ID")
+@click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until its circuits are up.")
+@url_option
+@json_option
+def commit(identifier: str, wait: bool, url: str, as_json: bool) -> None:
+    """Make reservation ID, which is only held, one that stays. Repeating it is harmless."""
+    with ControllerClient(url) as client:
+        document = client.post(f"{resource(_RESERVATIONS, identifier)}/commit", {}, wait=wait)
+    _print_reservation(document, as_json)
+    if wait and document["state"] not in {"active", "scheduled"}:
+        raise CommandError(_not_reached("active", document))
+
+
+@click.command(
+    cls=Command,
+    examples=["hydra modify 7f3a --mbps 60", "hydra modify 7f3a --to h22 --end 2026-12-01T10:00"],
+)
+@click.argument("identifier", metavar="ID")
+@click.option("--mbps", "rate", metavar="RATE", callback=read_positive, help="In both directions.")
+@click.option("--end", metavar="TIME", callback=read_moment, help="Earlier, or later.")
+@click.option("--from", "src", metavar="NAME", help="Another server of its rack, or the rack.")
+@click.option("--to", "dst", metavar="NAME", help="The same at the other end.")
+@url_option
+@json_option
+def modify(
+    identifier: str,
+    rate: float | None,
+    end: float | None,
+    src: str | None,
+    dst: str | None,
+    url: str,
+    as_json: bool,
+) -> None:
+    """Change reservation ID without an interruption, or not at all."""
+    given = {"bandwidth_mbps": rate, "end_unix_s": end, "src": src, "dst": dst}
+    change = {name: value for name, value in given.items() if value is not None}
+    if not change:
+        raise click.UsageError("nothing to change: give --mbps, --end, --from or --to")
+    with ControllerClient(url) as client:
+        document = client.patch(resource(_RESERVATIONS, identifier), change)
+    _print_reservation(document, as_json)
+
+
+@click.command(cls=Command, examples=["hydra reservations --json | jq '.reservations[].state'"])
+@click.argument("identifier", metavar="[ID]", required=False)
+@url_option
+@json_option
+def reservations(identifier: str | None, url: str, as_json: bool) -> None:
+    """List reservations; with an ID, show one.
+
+    `there` and `back` are what comes from one end to the other, and back, beside the promised Mb/s.
+    `hydra list` is the same.
+    """
+    with ControllerClient(url) as client:
+        if identifier is not None:
+            at = resource(_RESERVATIONS, identifier)
+            _print_reservation(client.get(at), as_json)
+            if not as_json:
+                print_facts([("gets", _describe_delivery(client.get(f"{at}/delivery")))])
+            return
+        document = client.get_all(_RESERVATIONS, "reservations")
+        delivered = client.get("/v1/deliveries")["deliveries"]
+    if as_json:
+        print_json({**document, "deliveries": delivered})
+        return
+    gets = {one["reservation"]: one for one in delivered}
+    print_table(
+        "Reservations",
+        ("id", "from", "to", "Mb/s>", "there>", "back>", "state", "path", "reason"),
+        (
+            (
+                r["id"],
+                r["src"],
+                r["dst"],
+                mbps(r["bandwidth_mbps"]),
+                _delivered(gets.get(r["id"]), "there_mbps"),
+                _delivered(gets.get(r["id"]), "back_mbps"),
+                r["state"],
+                "" if r["path"] is None else describe_path(r["path"]),
+                r["reason"],
+            )
+            for r in document["reservations"]
+        ),
+    )
+
+
+@click.command(cls=Command, examples=["hydra release 7f3a --wait"])
+@click.argument("identifier", metavar="ID")
+@click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until its circuits are down.")
+@url_option
+@json_option
+def release(identifier: str, wait: bool, url: str, as_json: bool) -> None:
+    """Give the bandwidth of reservation ID back. Repeating it is harmless."""
+    with ControllerClient(url) as client:
+        document = client.delete(resource(_RESERVATIONS, identifier), wait=wait)
+    _print_reservation(document, as_json)
+    if wait and document["state"] == "releasing":
+        raise CommandError(_not_reached("released", document))
+
+
+def _not_reached(wanted: str, document: JsonObject) -> str:
+    reason = f": {document['reason']}" if document["reason"] else ""
+    return (
+        f"reservation {document['id']} is {document['state']}, not {wanted}{reason}; "
+        f"`hydra reservations {document['id']}` shows what becomes of it"
+    )
+
+
+def _print_reservation(document: JsonObject, as_json: bool) -> None:
+    if as_json:
+        print_json(document)
+        return
+    expires = document["expires_unix_s"]
+    print_facts(
+        [
+            ("id", document["id"]),
+            ("state", document["state"]),
+            ("between", f"{document['src']} and {document['dst']}"),
+            ("bandwidth", _describe_bandwidth(document)),
+            ("service", document["service"]),
+            ("start", moment(document["start_unix_s"])),
+            ("expires", "when released" if expires is None else moment(expires)),
+            ("path", _describe_own_path(document)),
+            ("reason", document["reason"] or "-"),
+        ]
+    )
+
+
+def _describe_bandwidth(reservation: JsonObject) -> str:
+    text = f"{mbps(reservation['bandwidth_mbps'])} Mb/s in each direction"
+    if reservation["wanted_mbps"] is None:
+        return text
+    least, wanted = mbps(reservation["minimum_mbps"]), mbps(reservation["wanted_mbps"])
+    return f"{text} (asked for: {least} to {wanted})"
+
+
+def _delivered(delivery: JsonObject | None, way: str) -> str:
+    """Empty: nothing yet, or not known."""
+    return "" if delivery is None or delivery[way] is None else mbps(delivery[way])
+
+
+def _describe_delivery(delivery: JsonObject) -> str:
+    rates = delivery["there_mbps"], delivery["back_mbps"]
+    there, back = ("not known" if rate is None else f"{mbps(rate)} Mb/s" for rate in rates)
+    unheld = delivery["unheld"]
+    return f"{there} there, {back} back" + (
+        f"; nothing holds back {', '.join(unheld)}" if unheld else ""
+    )
+
+
+def _describe_own_path(reservation: JsonObject) -> str:
+    path, booked = reservation["path"], reservation["booked"]
+    if path is not None:
+        return f"{describe_path(path)}, VLAN {path['vlan']}"
+    return "none" if booked is None else f"{describe_path(booked)}, not up"
