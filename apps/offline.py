@@ -223,8 +223,7 @@ class Study:
 
     @property
     def _paths_per_pair(self) -> int:
-        """Of one-way circuits as many as there are from the one rack to the other."""
-        return max(1, len(self.fabric.ports)) if self.fabric.one_way else self.limits.paths_per_pair
+        return self.fabric.paths_per_pair(self.limits.paths_per_pair)
 
     def _budget(self) -> Budget:
         limits = self.limits

@@ -88,9 +88,7 @@ class Planning:
         self._policy = policy
         self._arrays = FabricArrays.of(fabric)
         self._marks = marks_of(fabric)
-        self._paths_per_pair = policy.paths_per_pair
-        if fabric.one_way:  # as many as there are light paths from the one to the other
-            self._paths_per_pair = max(1, len(fabric.ports))
+        self._paths_per_pair = fabric.paths_per_pair(policy.paths_per_pair)
         servers = np.array([len(rack.servers) for rack in fabric.racks], dtype=np.float64)
         self._rack_mbps = servers * fabric.server_rate_mbps
         substrate = substrate_of(fabric)

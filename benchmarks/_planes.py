@@ -1,7 +1,8 @@
-"""Many emulated planes in one process: ``python -m benchmarks._planes COUNT PORTS SWITCHING_MS``.
+"""Many planes in one process: ``python -m benchmarks._planes COUNT PORTS SWITCHING_MS``.
 
-Real planes compute on processors of their own. Emulators in a process each share the processors of
-this machine, and what it takes to switch between dozens of interpreters is no plane's doing.
+They speak what the driver needs of a Polatis' SCPI for a change, and take little of this machine:
+real planes compute on processors of their own. What a plane makes of a command in a state it
+remembers for all planes, since they are sent the same.
 """
 
 from __future__ import annotations
@@ -9,27 +10,97 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from functools import cache
+from typing import NamedTuple
 
-from mininet_scenarios.emulators.mirrors import MemoryMirrors
-from mininet_scenarios.emulators.ocs import EmulatedOcs, Timing
-from mininet_scenarios.emulators.polatis_server import PolatisServer
+from mininet_scenarios.emulators import polatis_language as language
+
+ALWAYS = {"syst:err:all?": '0,"No error"', "*opc?": "1", "*cls": None}
 
 
-async def serve(count: int, ports: int, switching_s: float) -> None:
+class Answer(NamedTuple):
+    reply: bytes
+    cross_connects: tuple[tuple[int, int], ...]
+    """What stands afterwards."""
+    moved: bool
+
+
+@cache
+def answer(size: int, present: tuple[tuple[int, int], ...], line: str) -> Answer:
+    """Raises GrammarError, and ValueError for what these planes do not know or can't do."""
+    standing = dict(present)
+    replies = []
+    for command in language.split_line(line):
+        if isinstance(command, language.GrammarError):
+            raise command
+        if (reply := carry_out(size, standing, command)) is not None:
+            replies.append(reply)
+    after = tuple(sorted(standing.items()))
+    return Answer(";".join(replies).encode() + b"\r", after, after != present)
+
+
+def carry_out(size: int, standing: dict[int, int], command: language.Command) -> str | None:
+    """Change what stands, or tell of it. Raises ValueError as above."""
+    match command.keyword:
+        case "oxc:swit:conn:sub":
+            for ingress, egress in zip(*language.two_lists(command.argument), strict=True):
+                if standing.pop(ingress, None) != egress:
+                    raise ValueError(f"{ingress} is not connected to {egress}")
+        case "oxc:swit:conn:add":
+            for ingress, egress in zip(*language.two_lists(command.argument), strict=True):
+                if standing.setdefault(ingress, egress) != egress:
+                    raise ValueError(f"{ingress} is connected to {standing[ingress]}")
+            if len(set(standing.values())) < len(standing):
+                raise ValueError("an egress port is used twice")
+        case "oxc:swit:conn:stat?":
+            listed = sorted(standing.items())
+            return ",".join(language.port_list(pair[end] for pair in listed) for end in (0, 1))
+        case "oxc:swit:size?":
+            return f"{size},{size}"
+        case other if other in ALWAYS:
+            return ALWAYS[other]
+        case other:
+            raise ValueError(f"these planes do not know {other}")
+    return None
+
+
+class Plane(asyncio.Protocol):
+    """One client's; every change takes the mirrors' time, which ``*opc?`` waits for."""
+
+    def __init__(self, size: int, switching_s: float) -> None:
+        self._size = size
+        self._switching_s = switching_s
+        self._present: tuple[tuple[int, int], ...] = ()
+        self._pending = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        line, end, self._pending = (self._pending + data).partition(b"\r\n")
+        if not end:
+            self._pending = line
+            return
+        reply, self._present, moved = answer(self._size, self._present, line.decode())
+        if moved:
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._switching_s, self._transport.write, reply)
+        else:
+            self._transport.write(reply)
+
+
+async def serve(count: int, size: int, switching_s: float) -> None:
     """Until SIGTERM; prints the planes' addresses in one line once all of them listen."""
+    loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    servers, addresses = [], []
-    for number in range(count):
-        ocs = EmulatedOcs(ports, MemoryMirrors(), Timing(switching_s))
-        await ocs.start()
-        servers.append(PolatisServer(ocs, f"{number}"))
-        host, port = await servers[-1].listen("127.0.0.1", 0)
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    addresses = []
+    for _ in range(count):
+        server = await loop.create_server(lambda: Plane(size, switching_s), "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
         addresses.append(f"{host}:{port}")
     print(*addresses, flush=True)
     await stop.wait()
-    for server in servers:
-        await server.die()
 
 
 if __name__ == "__main__":

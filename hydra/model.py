@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, IPv6Network
-from typing import NewType
+from typing import NamedTuple, NewType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,9 +214,12 @@ class OneWayCircuit(Circuit):
         return (self.b,)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class CrossConnect:
-    """Light from an OCS ingress port to an egress port; a circuit is two of these."""
+class CrossConnect(NamedTuple):
+    """Light from an OCS ingress port to an egress port; a circuit is two of these.
+
+    A tuple, since drivers compare hundreds of them in every change: made, hashed and compared
+    without running any Python.
+    """
 
     ingress: int
     egress: int
@@ -370,6 +373,13 @@ class Fabric:
         if self.one_way:
             return OneWayCircuit(plane, sender, receiver)
         return Circuit(plane, min(sender, receiver), max(sender, receiver))
+
+    def paths_per_pair(self, allowed: int) -> int:
+        """How many paths a pair of racks may have where ``allowed`` is the policy's number.
+
+        One-way circuits are for one pair each: as many as there are from the one to the other.
+        """
+        return max(1, len(self.ports)) if self.one_way else allowed
 
     def cross_connects(self, circuit: Circuit) -> tuple[CrossConnect, ...]:
         """The one-way cross-connects that make up a circuit: two, or one where it is one-way."""

@@ -221,7 +221,8 @@ def parse_ports(text: str) -> tuple[int, ...]:
 
 def format_connections(pairs: _Pairs) -> str:
     """``[(1, 17), (2, 18)]`` → ``(@1,2),(@17,18)``."""
-    return f"{format_ports([a for a, _ in pairs])},{format_ports([b for _, b in pairs])}"
+    ingress, egress = zip(*pairs, strict=True) if pairs else ((), ())
+    return f"{format_ports(ingress)},{format_ports(egress)}"
 
 
 def parse_connections(text: str) -> tuple[tuple[int, int], ...]:
@@ -338,11 +339,11 @@ def format_result(faults: Sequence[DeviceFault], pairs: _Pairs) -> str:
     return f"{format_faults(faults)};{format_connections(pairs)}"
 
 
-def parse_result(text: str) -> tuple[tuple[DeviceFault, ...], tuple[tuple[int, int], ...]]:
-    """The error queue, and the cross-connects."""
+def parse_result(text: str) -> tuple[tuple[DeviceFault, ...], str]:
+    """The error queue, and what :func:`parse_connections` reads."""
     # The text of an error may hold a semicolon, port lists never do.
     faults, _, connections = text.rpartition(";")
-    return parse_faults(faults), parse_connections(connections)
+    return parse_faults(faults), connections
 
 
 def parse_complete(text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass
-from operator import attrgetter
+from itertools import chain
 from typing import Final
 
 from hydra.errors import DeviceError, OutcomeUnknown
@@ -46,20 +46,20 @@ def difference(
 
 def check_ports(device: str, size: tuple[int, int], touched: Collection[CrossConnect]) -> None:
     """Raises DeviceError for an ingress port outside 1..N, an egress port outside N+1..N+M."""
-    ingress, egress = size
-    check_numbers(device, (c.ingress for c in touched), 1, ingress, "ingress port")
-    check_numbers(device, (c.egress for c in touched), ingress + 1, ingress + egress, "egress port")
+    if touched:
+        ingress, egress = size
+        from_ports, to_ports = zip(*touched, strict=True)
+        check_numbers(device, from_ports, 1, ingress, "ingress port")
+        check_numbers(device, to_ports, ingress + 1, ingress + egress, "egress port")
 
 
 def check_numbers(
-    device: str, ports: Iterable[int], first: int, last: int, kind: str = "port"
+    device: str, ports: Collection[int], first: int, last: int, kind: str = "port"
 ) -> None:
     """Raises DeviceError for a port outside ``first``..``last``."""
-    outside = [port for port in ports if not first <= port <= last]
-    if outside:
-        raise DeviceError(
-            device, f"there is no {kind} {outside[0]}: this switch has {first}..{last}"
-        )
+    if ports and not first <= min(ports) <= max(ports) <= last:
+        outside = next(port for port in ports if not first <= port <= last)
+        raise DeviceError(device, f"there is no {kind} {outside}: this switch has {first}..{last}")
 
 
 def shortfall(change: Difference, present: Set[CrossConnect]) -> list[str]:
@@ -96,8 +96,12 @@ def _check_free(
     device: str, kept: Collection[CrossConnect], added: Collection[CrossConnect]
 ) -> None:
     peers = {c.ingress: c.egress for c in kept} | {c.egress: c.ingress for c in kept}
-    claimed: set[int] = set()
-    for new in sorted(added, key=attrgetter("ingress", "egress")):
+    ports = list(chain.from_iterable(added))
+    claimed = set(ports)
+    if len(claimed) == len(ports) and claimed.isdisjoint(peers):
+        return
+    claimed.clear()
+    for new in sorted(added):
         for port in (new.ingress, new.egress):
             if port in peers or port in claimed:
                 why = (

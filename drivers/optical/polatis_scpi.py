@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import starmap
+from collections.abc import Callable, Collection, Iterator, Mapping
+from operator import itemgetter
 from typing import Final, TypeVar
 
 from drivers.codecs import scpi
@@ -66,6 +66,9 @@ class PolatisScpi:
         self._name = name
         self._lock = threading.RLock()
         self._size: tuple[int, int] | None = None
+        self._expected: str | None = None
+        """How :attr:`_present` reads."""
+        self._present: frozenset[CrossConnect] = frozenset()
         self._transport = LineTransport(
             name,
             stream or TcpStream(name, address),
@@ -108,7 +111,7 @@ class PolatisScpi:
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
         """Read from the device, never from memory."""
-        return _cross_connects(self._query(scpi.CONNECTIONS_QUERY, scpi.parse_connections))
+        return self._query(scpi.CONNECTIONS_QUERY, self._understood)
 
     @exclusive
     def change(
@@ -122,7 +125,8 @@ class PolatisScpi:
         check_ports(self._name, self.size(), disconnect | connect)
         change = difference(self._name, self._present_without_errors(), disconnect, connect)
         if change:
-            self._write(scpi.change_command(_pairs(change.removed), _pairs(change.added)))
+            self._write(scpi.change_command(_by_ingress(change.removed), _by_ingress(change.added)))
+            self._expect(change.wanted)
             self._check_result(change)
 
     @exclusive
@@ -172,21 +176,36 @@ class PolatisScpi:
 
     def _present_without_errors(self) -> frozenset[CrossConnect]:
         """What stands now; the error queue is empty afterwards."""
-        return _cross_connects(self._query(scpi.CLEARED_CONNECTIONS_QUERY, scpi.parse_connections))
+        return self._query(scpi.CLEARED_CONNECTIONS_QUERY, self._understood)
 
     def _check_result(self, change: Difference) -> None:
         try:
-            told, pairs = self._query(scpi.RESULT_QUERY, scpi.parse_result)
+            told, present = self._query(scpi.RESULT_QUERY, self._result, follows=True)
         except (DeviceUnavailable, ProtocolError) as error:
             raise unconfirmed(self._name, error) from error
         faults = [fault for fault in told if fault.code != 0]
-        problems = shortfall(change, _cross_connects(pairs))
+        problems = shortfall(change, present)
         if faults or problems:
             reported = ", ".join(f"{f.code} {f.message}" for f in faults[:_SHOWN]) or "no error"
             raise not_made(self._name, [f"the device reports {reported}", *problems])
 
-    def _query(self, command: str, parse: Callable[[str], _T]) -> _T:
-        reply = self._transport.query(scpi.encode_line(command))
+    def _result(self, text: str) -> tuple[tuple[scpi.DeviceFault, ...], frozenset[CrossConnect]]:
+        faults, connections = scpi.parse_result(text)
+        return faults, self._understood(connections)
+
+    def _expect(self, present: frozenset[CrossConnect]) -> None:
+        self._expected = scpi.format_connections(_by_ingress(present))
+        self._present = present
+
+    def _understood(self, text: str) -> frozenset[CrossConnect]:
+        """What the device told, which is read only if it is not what it was expected to tell."""
+        if text != self._expected:
+            present = frozenset(map(CrossConnect._make, scpi.parse_connections(text)))
+            self._expected, self._present = text, present
+        return self._present
+
+    def _query(self, command: str, parse: Callable[[str], _T], *, follows: bool = False) -> _T:
+        reply = self._transport.query(scpi.encode_line(command), follows=follows)
         try:
             return parse(reply)
         except scpi.ScpiError as error:
@@ -195,7 +214,7 @@ class PolatisScpi:
             raise ProtocolError(self._name, f"{command}: {error}") from error
 
     def _write(self, command: str) -> None:
-        reply = self._transport.write(scpi.encode_line(command))
+        reply = self._transport.write(scpi.encode_line(command), follows=True)
         try:
             scpi.parse_complete(reply)
         except scpi.ScpiError as error:
@@ -203,9 +222,6 @@ class PolatisScpi:
             raise unconfirmed(self._name, ProtocolError(self._name, str(error))) from error
 
 
-def _cross_connects(pairs: Iterable[tuple[int, int]]) -> frozenset[CrossConnect]:
-    return frozenset(starmap(CrossConnect, pairs))
-
-
-def _pairs(cross_connects: Collection[CrossConnect]) -> list[tuple[int, int]]:
-    return sorted((c.ingress, c.egress) for c in cross_connects)
+def _by_ingress(cross_connects: Collection[CrossConnect]) -> list[CrossConnect]:
+    """As the device lists them."""
+    return sorted(cross_connects, key=itemgetter(0))

@@ -60,24 +60,27 @@ class LineTransport:
         """Drop the connection; safe to repeat."""
         self._stream.close()
 
-    def query(self, line: bytes) -> str:
+    def query(self, line: bytes, *, follows: bool = False) -> str:
         """Send a line that changes nothing and return its reply.
+
+        ``follows``: right after another exchange, so that nothing has to be looked for that came
+        in the meantime.
 
         Raises DeviceUnavailable if the device can't be reached or does not answer in time, and
         ProtocolError if it answers something outside its grammar.
         """
         try:
-            return self._exchange(line)
+            return self._exchange(line, follows=follows)
         except ConnectionLostError as error:
             raise DeviceUnavailable(self._device, f"{error} ({self._stream.address})") from error
 
-    def write(self, line: bytes) -> str:
-        """Send a line that changes the device and return its reply.
+    def write(self, line: bytes, *, follows: bool = False) -> str:
+        """Send a line that changes the device and return its reply; ``follows`` as above.
 
         Raises DeviceUnavailable if nothing was sent, OutcomeUnknown if the reply got lost.
         """
         try:
-            return self._exchange(line)
+            return self._exchange(line, follows=follows)
         except (ConnectionLostError, ProtocolError) as error:
             raise OutcomeUnknown(
                 self._device,
@@ -85,9 +88,10 @@ class LineTransport:
                 "read the device back",
             ) from error
 
-    def _exchange(self, line: bytes) -> str:
+    def _exchange(self, line: bytes, *, follows: bool) -> str:
         deadline = Deadline(self._timeout_s)
-        self._connect(deadline)
+        if not (follows and self._stream.connected):
+            self._connect(deadline)
         self._stream.send(line, deadline)
         try:
             return self._read(deadline)

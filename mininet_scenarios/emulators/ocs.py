@@ -240,10 +240,10 @@ class EmulatedOcs:
         self._check_side([egress for _, egress in checked], self.size + 1, "egress")
         return checked
 
-    def _check_side(self, ports: Iterable[int], first: int, side: str) -> None:
-        for port in ports:
-            if not first <= port < first + self.size:
-                raise NoSuchPortError(f"there is no {side} port {port}")
+    def _check_side(self, ports: Collection[int], first: int, side: str) -> None:
+        outside = set(ports).difference(range(first, first + self.size))
+        if outside:
+            raise NoSuchPortError(f"there is no {side} port {min(outside)}")
 
     def _check_distinct(self, pairs: list[tuple[int, int]]) -> None:
         if len({a for a, _ in pairs}) < len(pairs) or len({b for _, b in pairs}) < len(pairs):
@@ -305,8 +305,7 @@ class EmulatedOcs:
             return
         await asyncio.sleep(settled_at - loop.time())
         # A later command may have moved some of these ports again: they are its business.
-        aimed = {a: b for a, b in added if self._cross_connects.get(a) == b}
-        aimed = {a: b for a, b in aimed.items() if self._current(a, b, generation)}
+        aimed = self._not_moved_again(added, generation)
         await self._in_worker(lambda: self._mirrors.aim(aimed))
         self._aimed |= aimed.keys()
         if broken:
@@ -321,11 +320,17 @@ class EmulatedOcs:
         await self._light(aimed, generation)
 
     async def _light(self, aimed: Mapping[int, int], generation: int) -> None:
-        lit = {b for a, b in aimed.items() if self._current(a, b, generation)}
+        lit = set(self._not_moved_again(aimed.items(), generation).values())
         await self._in_worker(lambda: self._mirrors.light(lit))
 
-    def _current(self, ingress: int, egress: int, generation: int) -> bool:
-        return self._generation[ingress] == generation == self._generation[egress]
+    def _not_moved_again(self, pairs: Pairs, generation: int) -> dict[int, int]:
+        """Those that no later command than this has touched."""
+        present, latest = self._cross_connects, self._generation
+        return {
+            a: b
+            for a, b in pairs
+            if present.get(a) == b and latest[a] == generation and latest[b] == generation
+        }
 
     def _track(self, tasks: set[asyncio.Task[None]], task: asyncio.Task[None]) -> None:
         tasks.add(task)

@@ -19,7 +19,7 @@ EXECUTION_ERROR: Final = -200
 SETTINGS_CONFLICT: Final = -221
 OUT_OF_RANGE: Final = -222
 
-_COMMAND: Final = re.compile(r"\s*(\*?[A-Za-z:]+)(\?)?(?:\s+(.*?))?\s*")
+_COMMAND: Final = re.compile(r"(\*?[A-Za-z:]+)(\?)?(?:\s+(.*))?")
 _LISTS: Final = re.compile(r"\(@([^()]*)\)")
 
 
@@ -42,8 +42,8 @@ class Command:
 def split_line(line: str) -> list[Command | GrammarError]:
     """The commands of one line, in order; what can't be understood stands as its error."""
     found: list[Command | GrammarError] = []
-    for part in line.split(";"):
-        if not part.strip():
+    for part in map(str.strip, line.split(";")):
+        if not part:
             continue
         match = _COMMAND.fullmatch(part)
         if match is None:

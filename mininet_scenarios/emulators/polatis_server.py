@@ -39,6 +39,7 @@ class PolatisServer(SessionServer):
         self._ocs = ocs
         self._serial = serial
         self._errors: deque[tuple[int, str]] = deque(maxlen=_MAX_ERRORS)
+        self._listing, self._listed_at = "", -1
         self._handlers: Mapping[str, _Handler] = {
             "*idn?": self._identity,
             "*opc?": self._complete,
@@ -79,7 +80,8 @@ class PolatisServer(SessionServer):
             raise ReplyLostError
         if not replies:
             return
-        await asyncio.sleep(self._ocs.faults.delay_s)
+        if self._ocs.faults.delay_s:
+            await asyncio.sleep(self._ocs.faults.delay_s)
         writer.write(";".join(replies).encode() + b"\r")
         await writer.drain()
 
@@ -139,9 +141,11 @@ class PolatisServer(SessionServer):
         self._ocs.disconnect(list(self._ocs.cross_connects.items()))
 
     async def _connections(self, _argument: str) -> str:
-        present = sorted(self._ocs.cross_connects.items())
-        lists = (language.port_list(port[side] for port in present) for side in (0, 1))
-        return ",".join(lists)
+        if self._listed_at != self._ocs.moves:
+            present = sorted(self._ocs.cross_connects.items())
+            lists = (language.port_list(port[side] for port in present) for side in (0, 1))
+            self._listing, self._listed_at = ",".join(lists), self._ocs.moves
+        return self._listing
 
     async def _peer(self, argument: str) -> str:
         port = language.one_number(argument)

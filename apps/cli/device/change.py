@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -150,7 +149,9 @@ def _report(
         print_json(
             {
                 "device": plane.name,
-                **{words.replace(" ", "_"): [asdict(c) for c in of] for words, of in told.items()},
+                **{
+                    words.replace(" ", "_"): [c._asdict() for c in of] for words, of in told.items()
+                },
             }
         )
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drivers.registry import optical_switch
-from hydra.errors import DeviceError, OutcomeUnknown
+from hydra.errors import DeviceError, OutcomeUnknown, ProtocolError
 from hydra.model import CrossConnect, Login, Plane, PlaneId
 from hydra.roles import Alarm, DeviceIdentity, PortState, Severity
 from tests.unit.drivers.scripted import Scripted
@@ -71,6 +71,41 @@ def test_polatis_scpi_change(play):
         ],
     )
     switch.change([CrossConnect(1, 18)], [CrossConnect(1, 17), CrossConnect(2, 18)])
+
+
+def test_polatis_scpi_reads_what_was_not_expected(play):
+    """Listed in another order it is the same, and what is missing is found out."""
+    asked = b"*cls;:oxc:swit:conn:stat?\r\n"
+    told = b":syst:err:all?;:oxc:swit:conn:stat?\r\n"
+    switch = play(
+        "polatis-scpi",
+        [
+            (b":oxc:swit:size?\r\n", b"16,16\r"),
+            (asked, b"(@),(@)\r"),
+            (b":oxc:swit:conn:add (@1,2),(@17,18);*opc?\r\n", b"1\r"),
+            (told, b'0,"No error";(@2,1),(@18,17)\r'),
+            (asked, b"(@2,1),(@18,17)\r"),
+            (b":oxc:swit:conn:add (@3),(@19);*opc?\r\n", b"1\r"),
+            (told, b'0,"No error";(@1,2),(@17,18)\r'),
+            (asked, b"(@1,2),(@17,18)\r"),
+            (b":oxc:swit:conn:add (@3),(@19);*opc?\r\n", b"1\r"),
+            (told, b'0,"No error";(@1,2,3),(@17,18,19)\r'),
+            (b":oxc:swit:conn:stat?\r\n", b"(@1,2,3),(@17,18,19)\r"),
+        ],
+    )
+    first, third = [CrossConnect(1, 17), CrossConnect(2, 18)], CrossConnect(3, 19)
+    switch.change([], first)
+    with pytest.raises(DeviceError, match="not connected: 3 to 19"):
+        switch.change([], [third])
+    switch.change([], [third])
+    assert switch.cross_connects() == {*first, third}
+
+
+@pytest.mark.parametrize("reply", [b"\r", b"(@1)\r", b"(@1),(@17,18)\r"])
+def test_polatis_scpi_takes_no_other_line_for_a_list(play, reply):
+    switch = play("polatis-scpi", [(b":oxc:swit:conn:stat?\r\n", reply)])
+    with pytest.raises(ProtocolError, match=r"p1: .*conn:stat\?"):
+        switch.cross_connects()
 
 
 def test_polatis_scpi_power(play):
