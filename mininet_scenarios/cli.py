@@ -83,7 +83,11 @@ def list_experiments(as_json: bool) -> None:
 
 @experiment.command(
     cls=Command,
-    examples=("hydra experiment run prices", "hydra experiment run tournament --scale full"),
+    examples=(
+        "hydra experiment run prices",
+        "hydra experiment run tournament --scale full",
+        "hydra experiment run mordia-slots --repeat 3 --continue",
+    ),
 )
 @click.argument("name")
 @click.option(
@@ -100,12 +104,24 @@ def list_experiments(as_json: bool) -> None:
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
-    help="Repetitions, each with a workload of its own.",
+    help="Repetitions in all, each with a workload of its own.",
+)
+@click.option(
+    "--continue",
+    "goes_on",
+    is_flag=True,
+    help="Keep the repetitions of an earlier run of the same form, interrupted or complete, and "
+    "add those that are missing.",
 )
 @_results_option
 @_json_option
 def run(
-    name: str, scales: tuple[str | int, ...], repeat: int, results: Path, as_json: bool
+    name: str,
+    scales: tuple[str | int, ...],
+    repeat: int,
+    goes_on: bool,
+    results: Path,
+    as_json: bool,
 ) -> None:
     """Run an experiment; raw data, results and plots go to a directory of its name."""
     full = "full" in scales
@@ -113,7 +129,7 @@ def run(
     runner = _module("runner")
     console = runner.console_for(as_json=as_json)
     try:
-        result = runner.run(runner.Order(name, full, repeat, results, divisor), console)
+        result = runner.run(runner.Order(name, full, repeat, results, divisor, goes_on), console)
     except HydraError as error:
         raise click.ClickException(str(error)) from error
     if as_json:

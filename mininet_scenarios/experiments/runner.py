@@ -8,8 +8,8 @@ import platform
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, is_dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -20,8 +20,9 @@ from rich.table import Table as RichTable
 from hydra.errors import HydraError
 from mininet_scenarios import report
 from mininet_scenarios.demo import sigterm_leaves
-from mininet_scenarios.experiments import NAMES, load
+from mininet_scenarios.experiments import NAMES, load, repetitions
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
+from mininet_scenarios.experiments.repetitions import Begun, Kept
 from mininet_scenarios.experiments.scaling import CALIBRATION_S, Rates, forwarded_mbps
 from mininet_scenarios.narrator import ConsoleNarrator, Narrator
 from mininet_scenarios.stage import ScenarioError
@@ -37,10 +38,13 @@ class Order:
     name: str
     full: bool
     repeat: int
+    """Repetitions in all."""
     results: Path
     """The directory in which each experiment has one of its own."""
     divisor: int | None = None
     """Of the paper's rates, on a data plane; None calibrates."""
+    goes_on: bool = False
+    """Keep the repetitions that an earlier run measured, and add those that are missing."""
 
     @property
     def command(self) -> str:
@@ -62,58 +66,104 @@ def run(order: Order, console: Console) -> dict[str, Any]:
     """Run an experiment and write everything into ``results/NAME``; returns the result.
 
     What an earlier run left there is replaced once this one is complete, and not before. Raises
-    HydraError for a run that can't be counted; logs stay in ``NAME.part`` then.
+    HydraError for a run that can't be counted; logs stay in ``NAME.part`` then, as repetitions do
+    that are complete.
     """
     experiment = load(order.name)
-    expected_s = order.repeat * experiment.expected_s(order.full)
-    expected_s += CALIBRATION_S if order.calibrates(experiment) else 0.0
-    with _part(order) as part:
+    with _part(order, console) as part:
+        earlier = part if repetitions.count(part) else order.results / order.name
+        kept = repetitions.read(earlier, experiment) if _continues(order, earlier) else None
+        _check_same(order, kept, earlier)
+        runs = [] if kept is None else list(kept.runs)
+        missing = order.repeat - len(runs)
+        calibrates = kept is None and order.calibrates(experiment)
+        expected_s = missing * experiment.expected_s(order.full)
+        expected_s += CALIBRATION_S if calibrates else 0.0
         began_s = time.monotonic()
-        runs = []
         with sigterm_leaves(), ConsoleNarrator(console, expected_s) as narrator:
-            rates = _rates(order, experiment, part / "work" / "calibration", narrator)
-            for seed in range(1, order.repeat + 1):
+            if kept is None:
+                begun = Begun(order.full, _rates(order, calibrates, part, narrator))
+            else:
+                begun = kept.begun
+                narrator.say(f"{_repetitions(len(runs))} measured already")
+            earlier_s = begun.seconds
+            for seed in range(len(runs) + 1, order.repeat + 1):
                 if order.repeat > 1:
                     narrator.say(f"repetition {seed} of {order.repeat}")
                 work_dir = part / "work" / str(seed)
                 work_dir.mkdir(parents=True)
-                measured = experiment.measure(Setting(order.full, seed, work_dir, rates), narrator)
-                runs.append(measured)
-                _write_json(part / f"raw-{seed}.json", _plain(measured))
+                setting = Setting(order.full, seed, work_dir, begun.rates)
+                runs.append(experiment.measure(setting, narrator))
+                begun = replace(begun, seconds=earlier_s + time.monotonic() - began_s)
+                repetitions.write(part, begun, runs)
+        repetitions.write(part, begun, runs)
         plots = [path.name for path in experiment.draw(runs, part)]
-        seconds = time.monotonic() - began_s
-        result = _document(order, experiment, experiment.conclude(runs), plots, seconds)
-        _write_json(part / RESULT, result)
+        order = replace(order, repeat=len(runs), divisor=begun.rates.asked)
+        result = _document(order, experiment, experiment.conclude(runs), plots, begun.seconds)
+        repetitions.write_json(part / RESULT, result)
     return result
 
 
-def _rates(order: Order, experiment: Experiment[Any], work_dir: Path, narrator: Narrator) -> Rates:
-    if order.calibrates(experiment):
-        return Rates(forwarded_mbps=forwarded_mbps(work_dir, narrator))
+def _continues(order: Order, earlier: Path) -> bool:
+    return order.goes_on and repetitions.count(earlier) > 0
+
+
+def _rates(order: Order, calibrates: bool, part: Path, narrator: Narrator) -> Rates:
+    if calibrates:
+        return Rates(forwarded_mbps=forwarded_mbps(part / "work" / "calibration", narrator))
     return Rates(order.divisor)
 
 
+def _check_same(order: Order, kept: Kept[Any] | None, earlier: Path) -> None:
+    """Raises ScenarioError unless more repetitions would compare with those that are kept."""
+    if kept is None:
+        return
+    asked = order.divisor
+    if kept.begun.full != order.full or (asked is not None and asked != kept.begun.rates.asked):
+        form = "full" if kept.begun.full else "short"
+        measured = kept.begun.rates.asked
+        scale = "as calibrated" if measured is None else f"1:{measured}"
+        raise ScenarioError(
+            f"{earlier} holds repetitions of the {form} form, rates {scale}: continue with the "
+            "same --scale, or begin anew without --continue"
+        )
+
+
 @contextmanager
-def _part(order: Order) -> Iterator[Path]:
-    """A directory that takes the place of ``results/NAME`` at the end of the block."""
+def _part(order: Order, console: Console) -> Iterator[Path]:
+    """A directory that takes the place of ``results/NAME`` at the end of the block.
+
+    Where that is left early, repetitions that are complete stay in it, and logs after an error.
+    """
     final = order.results / order.name
     part = order.results / f"{order.name}.part"
+    left = repetitions.count(part)
+    if left and not order.goes_on:
+        raise ScenarioError(
+            f"{part} holds what an interrupted run measured ({_repetitions(left)}): go on with it "
+            "(--continue), or remove it"
+        )
     try:
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
+        shutil.rmtree(part / "work" if left else part, ignore_errors=True)
+        part.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ScenarioError(f"{part} can't be made: {error.strerror}") from error
-    with ExitStack() as removal:
-        removal.callback(shutil.rmtree, part, ignore_errors=True)
-        try:
-            yield part
-        except HydraError:
-            removal.pop_all()  # its logs tell why
-            raise
-        removal.pop_all()
+    try:
+        yield part
+    except BaseException as error:
+        left = repetitions.count(part)
+        if left:
+            console.print(f"{_repetitions(left)} kept in {part}: --continue goes on with them")
+        if not isinstance(error, HydraError):  # whose logs tell why
+            shutil.rmtree(part / "work" if left else part, ignore_errors=True)
+        raise
     shutil.rmtree(part / "work", ignore_errors=True)
     shutil.rmtree(final, ignore_errors=True)
     part.replace(final)
+
+
+def _repetitions(number: int) -> str:
+    return "1 repetition" if number == 1 else f"{number} repetitions"
 
 
 def _description(experiment: Experiment[Any]) -> dict[str, Any]:
@@ -152,26 +202,6 @@ def _document(
         "tables": [asdict(table) for table in findings.tables],
         "plots": list(plots),
     }
-
-
-def _plain(measured: object) -> dict[str, object]:
-    if not is_dataclass(measured) or isinstance(measured, type):
-        raise ScenarioError(f"{type(measured).__name__} is no dataclass: it can't be kept as JSON")
-    return asdict(measured)
-
-
-def _write_json(path: Path, document: object) -> None:
-    try:
-        path.write_text(json.dumps(document, indent=1, default=_as_list) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise ScenarioError(f"{path} can't be written: {error.strerror}") from error
-
-
-def _as_list(value: object) -> object:
-    """Sets, and mappings that are not dictionaries."""
-    if isinstance(value, frozenset | set):
-        return sorted(value)
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 def read_results(results: Path) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from mininet_scenarios.experiments import (
     helios_patterns,
     load,
     mordia_slots,
+    repetitions,
     runner,
 )
 from mininet_scenarios.experiments.bounds import packet_share
@@ -177,9 +178,12 @@ def experiment_of(measure) -> Experiment[Measured]:
 
 @pytest.fixture
 def play(tmp_path, monkeypatch):
-    def play(measure, repeat=1):
-        monkeypatch.setattr(runner, "load", lambda _name: experiment_of(measure))
-        order = runner.Order("probe", False, repeat, tmp_path)
+    def play(measure, repeat=1, *, full=False, divisor=None, goes_on=False):
+        def measured(setting: Setting, narrator) -> Measured:
+            return measure(setting, narrator)
+
+        monkeypatch.setattr(runner, "load", lambda _name: experiment_of(measured))
+        order = runner.Order("probe", full, repeat, tmp_path, divisor, goes_on)
         return runner.run(order, Console(file=io.StringIO(), width=100))
 
     return play
@@ -203,6 +207,83 @@ def test_an_interrupted_run_leaves_the_last_complete_one(play, tmp_path):
         play(interrupted)
     assert json.loads((tmp_path / "probe" / "raw-1.json").read_text()) == {"seed": 41}
     assert not (tmp_path / "probe.part").exists()
+
+
+def test_an_interrupted_run_goes_on_where_it_was(play, tmp_path):
+    def interrupted(setting: Setting, _narrator) -> Measured:
+        if setting.seed == 3:
+            raise KeyboardInterrupt
+        return Measured(setting.seed)
+
+    with pytest.raises(KeyboardInterrupt):
+        play(interrupted, repeat=4)
+    assert repetitions.count(tmp_path / "probe.part") == 2
+    assert not (tmp_path / "probe.part" / "work").exists()
+    with pytest.raises(HydraError, match=r"an interrupted run measured .2 repetitions.*--continue"):
+        play(interrupted, repeat=4)
+    measured = []
+
+    def goes_on(setting: Setting, _narrator) -> Measured:
+        measured.append(setting.seed)
+        return Measured(setting.seed)
+
+    result = play(goes_on, repeat=4, goes_on=True)
+    assert measured == [3, 4]
+    assert result["rows"][0]["ours"] == "10"
+    assert result["command"].endswith("--repeat 4")
+    assert repetitions.count(tmp_path / "probe") == 4
+    assert not (tmp_path / "probe.part").exists()
+
+
+def test_repetitions_are_added_to_a_complete_run(play, tmp_path):
+    play(lambda setting, _narrator: Measured(10 * setting.seed), repeat=2)
+    before = json.loads((tmp_path / "probe" / "result.json").read_text())
+
+    def interrupted(_setting, _narrator) -> Measured:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play(interrupted, repeat=3, goes_on=True)
+    assert not (tmp_path / "probe.part").exists()  # nothing was measured
+    result = play(lambda setting, _narrator: Measured(setting.seed), repeat=3, goes_on=True)
+    assert result["rows"][0]["ours"] == "33"
+    assert result["seconds"] >= before["seconds"]
+    # Fewer than there are: all of them count, and the result says so.
+    again = play(interrupted, repeat=1, goes_on=True)
+    assert (again["rows"][0]["ours"], again["command"].split()[-1]) == ("33", "3")
+
+
+@pytest.mark.parametrize(
+    ("order", "name", "text", "why"),
+    [
+        ({"full": True}, "raw-1.json", None, "the short form"),
+        ({"divisor": 7}, "raw-1.json", None, "rates as calibrated"),
+        ({}, "raw-1.json", '{"other": 1}', "raw-1.json is not of a run that can be continued"),
+        ({}, "run.json", "{", "run.json is not of a run that can be continued"),
+    ],
+)
+def test_what_would_not_compare_is_not_added(play, tmp_path, order, name, text, why):
+    play(lambda setting, _narrator: Measured(setting.seed))
+    if text is not None:
+        (tmp_path / "probe" / name).write_text(text)
+    with pytest.raises(HydraError, match=why):
+        play(lambda setting, _narrator: Measured(setting.seed), goes_on=True, **order)
+    assert (tmp_path / "probe" / "result.json").exists()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_experiment_can_be_continued(name, tmp_path):
+    with pytest.raises(HydraError, match=r"run\.json"):  # and not for a type that can't be read
+        repetitions.read(tmp_path, load(name))
+
+
+def test_what_is_read_is_what_was_written(results):
+    for name in OFFLINE:
+        kept = repetitions.read(results / name, load(name))
+        assert kept.begun.full is False
+        findings = load(name).conclude(kept.runs)
+        told = json.loads((results / name / "result.json").read_text())["rows"]
+        assert [row.ours for row in findings.rows] == [row["ours"] for row in told]
 
 
 def test_sigterm_leaves_nothing_half_done(play, tmp_path):

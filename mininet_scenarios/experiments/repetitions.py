@@ -1,0 +1,108 @@
+"""The repetitions of an experiment that were measured so far.
+
+They are kept in the directory that its results are written to, one file each, so that those of
+hours survive an interruption, and more can be added to a run that is complete.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, is_dataclass
+from pathlib import Path
+from typing import Final, Generic, TypeVar, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from mininet_scenarios.experiments.frame import Experiment
+from mininet_scenarios.experiments.scaling import Rates
+from mininet_scenarios.stage import ScenarioError
+
+BEGUN: Final = "run.json"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What all repetitions of a run have in common, and how long they took."""
+
+    full: bool
+    rates: Rates
+    """Measured or asked for once: repetitions of different scales would not compare."""
+    seconds: float = 0.0
+    """Of wall time, all sittings together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Generic[T]):
+    begun: Begun
+    runs: tuple[T, ...]
+
+
+def write(directory: Path, begun: Begun, runs: Sequence[object]) -> None:
+    """Keep all that were measured so far. Raises ScenarioError where that can't be done."""
+    write_json(directory / BEGUN, asdict(begun))
+    for number, measured in enumerate(runs, start=1):
+        path = _raw(directory, number)
+        if path.exists():
+            continue
+        if not is_dataclass(measured) or isinstance(measured, type):
+            name = type(measured).__name__
+            raise ScenarioError(f"{name} is no dataclass: it can't be kept as JSON")
+        write_json(path, asdict(measured))
+
+
+def count(directory: Path) -> int:
+    """How many a directory holds, which need not exist."""
+    number = 0
+    while _raw(directory, number + 1).exists():
+        number += 1
+    return number
+
+
+def read(directory: Path, experiment: Experiment[T]) -> Kept[T]:
+    """All that a directory holds.
+
+    Raises ScenarioError where something is missing, or is not what this version measures.
+    """
+    measured: TypeAdapter[T] = TypeAdapter(get_type_hints(experiment.measure)["return"])
+    with _understood(directory / BEGUN) as text:
+        begun = TypeAdapter(Begun).validate_json(text)
+    runs = []
+    for number in range(1, count(directory) + 1):
+        with _understood(_raw(directory, number)) as text:
+            runs.append(measured.validate_json(text))
+    return Kept(begun, tuple(runs))
+
+
+def write_json(path: Path, document: object) -> None:
+    """Raises ScenarioError where that can't be done."""
+    try:
+        path.write_text(json.dumps(document, indent=1, default=_as_list) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ScenarioError(f"{path} can't be written: {error.strerror}") from error
+
+
+def _raw(directory: Path, number: int) -> Path:
+    return directory / f"raw-{number}.json"
+
+
+@contextmanager
+def _understood(path: Path) -> Iterator[str]:
+    """A file's text, for a block that makes something of it."""
+    try:
+        yield path.read_text(encoding="utf-8")
+    except (OSError, ValidationError) as error:
+        why = error.strerror if isinstance(error, OSError) else error.errors()[0]["msg"]
+        raise ScenarioError(
+            f"{path} is not of a run that can be continued ({why}): leave out --continue"
+        ) from error
+
+
+def _as_list(value: object) -> object:
+    """Sets, which JSON has no form for."""
+    if isinstance(value, frozenset | set):
+        return sorted(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
