@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -36,8 +35,13 @@ REACHED: Final = 0.9
 _PORT: Final = 5201
 _WARM_UP_S: Final = 1.5
 _SETUP_S: Final = 3.0
-_SMOOTHED: Final = 5
-"""Bins over which a rate is taken, so that a few frames more or less do not count."""
+_WINDOW_FRAMES: Final = 20
+"""Over which a rate is taken, so that one more or less does not count."""
+_LEAST_WINDOW_S: Final = 0.01
+_STEP_S: Final = 0.001
+_AROUND_S: Final = 0.5
+"""A rate that is less only later than this is not the change's doing."""
+_FRAME_MBIT: Final = 1514 * 8 / 1e6
 _IP_LENGTH: Final = slice(16, 18)
 _ETHERNET_BYTES: Final = 14
 
@@ -118,14 +122,14 @@ def run(stage: Stage, plan: Fig5Plan, transition: Transition, narrator: Narrator
         records, frames, retransmits = _coming_and_going(stage, plan, controller)
         dark_frames = stage.losses().since(before).dark_frames
     start_unix_s = frames[0].time_s
-    mbps = binned_mbps(frames)
+    arrived = Arrivals.of(frames)
     moments = [(_effective_unix_s(one, up) - start_unix_s, up) for one, up in records]
     result = Fig5Run(
         transition=transition.value,
-        mbps=tuple(mbps.tolist()),
+        mbps=tuple(arrived.binned_mbps().tolist()),
         optical_mbps=optical_mbps,
         electrical_mbps=electrical_mbps,
-        turns=turns(mbps, moments, optical_mbps, electrical_mbps),
+        turns=arrived.turns(moments, optical_mbps, electrical_mbps),
         retransmits=retransmits,
         dark_frames=dark_frames,
     )
@@ -144,9 +148,10 @@ def _alone(stage: Stage, plan: Fig5Plan) -> float:
     """Mbps over what there is now, as it arrives at the receiver."""
     with _watched(stage, plan.alone_s + _WARM_UP_S) as watched:
         pass
-    bins = binned_mbps(watched.frames)
-    begin, end = round(_WARM_UP_S / BIN_S), round((_WARM_UP_S + plan.alone_s - 0.5) / BIN_S)
-    return float(bins[begin:end].mean())
+    seconds = plan.alone_s - 0.5
+    return (
+        float(Arrivals.of(watched.frames).mbit_within(np.array([_WARM_UP_S]), seconds)[0]) / seconds
+    )
 
 
 @dataclass(slots=True)
@@ -203,48 +208,62 @@ def _effective_unix_s(record: ReconfigurationRecord, up: bool) -> float:
     return record.started_unix_s + (max(times_ms) if up else min(times_ms)) / 1e3
 
 
-def binned_mbps(frames: Sequence[Frame]) -> NDArray[np.float64]:
-    """What arrived in each bin from the first frame on, in Mbps, Ethernet headers included."""
-    at_s = np.array([frame.time_s for frame in frames]) - frames[0].time_s
-    sizes = [int.from_bytes(frame.data[_IP_LENGTH], "big") + _ETHERNET_BYTES for frame in frames]
-    return np.bincount((at_s / BIN_S).astype(np.intp), weights=sizes) * 8 / 1e6 / BIN_S
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Frames at the receiver, in the order of their arrival."""
 
+    at_s: NDArray[np.float64]
+    """From the first one on."""
+    size_bytes: NDArray[np.int64]
+    """Ethernet headers included."""
 
-def turns(
-    mbps: NDArray[np.float64],
-    moments: Sequence[tuple[float, bool]],
-    optical_mbps: float,
-    electrical_mbps: float,
-) -> tuple[Turn, ...]:
-    """What became of each moment ``(seconds, up)``, until the next or the end."""
-    ends_s = [at_s for at_s, _ in moments[1:]] + [len(mbps) * BIN_S]
-    padded = np.pad(mbps, _SMOOTHED // 2, mode="edge")
-    smooth = np.convolve(padded, np.full(_SMOOTHED, 1 / _SMOOTHED), mode="valid")
-    return tuple(
-        Turn(
-            at_s,
-            up,
-            _reached_ms(smooth, at_s, end_s, REACHED * (optical_mbps if up else electrical_mbps)),
-            _silent_ms(mbps, at_s - BIN_S, end_s),
+    @classmethod
+    def of(cls, frames: Sequence[Frame]) -> Arrivals:
+        sizes = [
+            int.from_bytes(frame.data[_IP_LENGTH], "big") + _ETHERNET_BYTES for frame in frames
+        ]
+        at_s = np.array([frame.time_s for frame in frames]) - frames[0].time_s
+        return cls(at_s, np.array(sizes))
+
+    def binned_mbps(self) -> NDArray[np.float64]:
+        """What arrived in each bin of :data:`BIN_S`, in Mbps."""
+        bins = (self.at_s / BIN_S).astype(np.intp)
+        return np.bincount(bins, weights=self.size_bytes) * 8 / 1e6 / BIN_S
+
+    def mbit_within(self, starts_s: NDArray[np.float64], window_s: float) -> NDArray[np.float64]:
+        """What arrived from each of these moments on."""
+        total = np.concatenate([[0], np.cumsum(self.size_bytes)]) * 8 / 1e6
+        first, last = (np.searchsorted(self.at_s, starts_s + late) for late in (0.0, window_s))
+        return np.asarray(total[last] - total[first])
+
+    def turns(
+        self, moments: Sequence[tuple[float, bool]], optical_mbps: float, electrical_mbps: float
+    ) -> tuple[Turn, ...]:
+        """What became of each moment ``(seconds, up)``, until the next or the end."""
+        ends_s = [at_s for at_s, _ in moments[1:]] + [float(self.at_s[-1])]
+        return tuple(
+            Turn(
+                at_s,
+                up,
+                self._reached_ms(at_s, end_s, optical_mbps if up else electrical_mbps),
+                self._silent_ms(at_s, end_s),
+            )
+            for (at_s, up), end_s in zip(moments, ends_s, strict=True)
         )
-        for (at_s, up), end_s in zip(moments, ends_s, strict=True)
-    )
 
+    def _reached_ms(self, at_s: float, end_s: float, mbps: float) -> float | None:
+        """From the moment to the first window in which the rate is there, after one in which it is
+        less: what is still under way does not count.
+        """
+        window_s = max(_LEAST_WINDOW_S, _WINDOW_FRAMES * _FRAME_MBIT / mbps)
+        starts_s = np.arange(at_s, end_s - window_s, _STEP_S)
+        there = self.mbit_within(starts_s, window_s) >= REACHED * mbps * window_s
+        less = np.flatnonzero(~there[: round(_AROUND_S / _STEP_S)])
+        if not less.size:
+            return 0.0 if there.size else None
+        reached = np.flatnonzero(there[less[0] :])
+        return float(less[0] + reached[0]) * _STEP_S * 1e3 if reached.size else None
 
-def _reached_ms(
-    smooth: NDArray[np.float64], at_s: float, end_s: float, enough_mbps: float
-) -> float | None:
-    """Until the rate was there, after it had been less: what is still under way does not count."""
-    window = smooth[int(at_s / BIN_S) : int(end_s / BIN_S)]
-    below = np.flatnonzero(window < enough_mbps)
-    first = int(below[0]) if below.size else 0
-    reached = np.flatnonzero(window[first:] >= enough_mbps)
-    if not reached.size:
-        return None
-    return (first + int(reached[0])) * BIN_S * 1e3 if below.size else 0.0
-
-
-def _silent_ms(mbps: NDArray[np.float64], at_s: float, end_s: float) -> float:
-    window = mbps[max(0, int(at_s / BIN_S)) : int(end_s / BIN_S)]
-    runs = accumulate(window == 0, lambda so_far, empty: (so_far + 1) * empty, initial=0)
-    return float(max(runs, default=0)) * BIN_S * 1e3
+    def _silent_ms(self, at_s: float, end_s: float) -> float:
+        around = self.at_s[(self.at_s >= at_s - BIN_S) & (self.at_s <= end_s)]
+        return float(np.diff(around).max(initial=0.0)) * 1e3

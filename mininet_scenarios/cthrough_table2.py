@@ -21,6 +21,7 @@ from mininet_scenarios.controller_client import ControllerClient, PairDemand, Ro
 from mininet_scenarios.fig9a import CONGESTION
 from mininet_scenarios.narrator import Narrator
 from mininet_scenarios.stage import ScenarioError, Stage, tcp_transfer, udp_transfer
+from mininet_scenarios.testbed.links import QueueSize
 from mininet_scenarios.workloads.iperf3 import ThroughputRun
 
 T = TypeVar("T")
@@ -38,7 +39,7 @@ DATAGRAM_BYTES: Final = 1448
 full, and what it carries is what arrives."""
 _UNLIMITED_MBPS: Final = 4000.0
 """Of every link where forwarding is to be the bottleneck."""
-_QUEUE_FRAMES: Final = 64
+_QUEUES: Final = QueueSize(least_frames=64)
 """In front of a link: enough for TCP to keep it full, as in the paper, and few enough that full
 queues leave room in the socket buffer that all ports of the emulated switches share."""
 _PORT: Final = 5201
@@ -150,7 +151,7 @@ def costs(stage: Stage, length: Length, narrator: Narrator) -> tuple[Cost, ...]:
 def stage_of(circuit_mbps: float, work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
     """The demo's testbed for :func:`rates`, its links scaled to this rate of a circuit."""
     config = demo.scaled_config(demo.times_its_rates(circuit_mbps))
-    with demo.stage_with(config, work_dir, narrator, _QUEUE_FRAMES) as stage:
+    with demo.stage_with(config, work_dir, narrator, _QUEUES) as stage:
         yield stage
 
 
@@ -159,7 +160,7 @@ def stage_of_any_rate(work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
     """The same for :func:`costs`: all links faster than any machine forwards."""
     config = demo.scaled_config(demo.times_its_rates(_UNLIMITED_MBPS))
     config["electrical"] |= {"rate_mbps": _UNLIMITED_MBPS}
-    with demo.stage_with(config, work_dir, narrator, _QUEUE_FRAMES) as stage:
+    with demo.stage_with(config, work_dir, narrator, _QUEUES) as stage:
         yield stage
 
 

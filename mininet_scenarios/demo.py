@@ -36,7 +36,7 @@ from mininet_scenarios.fig9b import Fig9bResult
 from mininet_scenarios.narrator import ConsoleNarrator, Narrator
 from mininet_scenarios.stage import Stage
 from mininet_scenarios.testbed import Testbed
-from mininet_scenarios.testbed.links import LEAST_QUEUE_FRAMES
+from mininet_scenarios.testbed.links import USUAL_QUEUES, QueueSize
 
 DEFAULT_CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "demo.yaml"
 BUILD_S: Final = 3.0
@@ -98,14 +98,19 @@ def play(options: Options, narrator: Narrator) -> Results:
 
 @contextmanager
 def stage_of(
-    source: Path, scale: float, work_dir: Path, narrator: Narrator, *, debounce_ms: float = 0.0
+    source: Path,
+    scale: float,
+    work_dir: Path,
+    narrator: Narrator,
+    *,
+    debounce_ms: float = 0.0,
+    queues: QueueSize = USUAL_QUEUES,
 ) -> Iterator[Stage]:
     """A testbed of the fabric in ``source`` with all its rates multiplied by ``scale``;
     ``debounce_ms`` passes from light to carrier at a ToR.
     """
-    with stage_with(
-        scaled_config(scale, source), work_dir, narrator, debounce_ms=debounce_ms
-    ) as stage:
+    config = scaled_config(scale, source)
+    with stage_with(config, work_dir, narrator, queues, debounce_ms) as stage:
         yield stage
 
 
@@ -114,7 +119,7 @@ def stage_with(
     config: Mapping[str, Any],
     work_dir: Path,
     narrator: Narrator,
-    least_queue_frames: int = LEAST_QUEUE_FRAMES,
+    queues: QueueSize = USUAL_QUEUES,
     debounce_ms: float = 0.0,
 ) -> Iterator[Stage]:
     """A testbed of the fabric that ``config`` describes, as a parsed file."""
@@ -129,7 +134,7 @@ def stage_with(
                     loaded.fabric,
                     loaded.controller,
                     debounce_ms=debounce_ms,
-                    least_queue_frames=least_queue_frames,
+                    queues=queues,
                 )
             )
         yield Stage(testbed, loaded.fabric, config, work_dir)

@@ -17,10 +17,6 @@ SHARE_TARGETS: Final = {100: 0.98, 5000: 0.97}
 """Least share of static throughput at a change every 10 s, by rules pushed."""
 DELAY_TARGET_MS: Final = 250.0
 """Longest reconfiguration delay with 5000 rules, without mirrors and drain."""
-_BACKGROUND: Final = (
-    "our background fills four fifths of a circuit, so that a small machine can forward all of it "
-    "beside the ranks; the paper does not say how much its own sent"
-)
 LEAST_AFFECTED_DATAGRAMS: Final = 10_000
 
 
@@ -171,7 +167,8 @@ def _fig9b_rows(result: Fig9bResult) -> Iterator[Row]:
         congested / paper,
         "> 1.5",
         congested > 1.5,
-        _BACKGROUND,
+        f"our background fills up to {result.plan.background_share:.0%} of a circuit; the paper "
+        "does not say how much its own sent",
     )
     helped = result.ratio(result.helped)
     paper = published.FIG9B_HYDRA_RATIO

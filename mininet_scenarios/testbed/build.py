@@ -53,12 +53,11 @@ class Testbed:
         debounce_ms: float = 0.0,
         fdb_age_s: float = 300.0,
         datapath: str | None = None,
-        least_queue_frames: int = links.LEAST_QUEUE_FRAMES,
+        queues: links.QueueSize = links.USUAL_QUEUES,
     ) -> None:
         """``switching_ms`` overrides every plane's own; ``debounce_ms`` is from light to carrier at
-        a ToR; ``datapath`` is OVS's datapath type, by default the kernel's where it has one. Queues
-        hold 10 ms at the fastest rate, and ``least_queue_frames`` at least: of slow links, 10 ms
-        are less than a TCP window.
+        a ToR; ``datapath`` is OVS's datapath type, by default the kernel's where it has one;
+        ``queues`` are the transmitters'.
         """
         self.fabric = fabric
         self._controller = f"tcp:{settings.openflow_host}:{settings.openflow_port}"
@@ -66,7 +65,7 @@ class Testbed:
         self._debounce_ms = debounce_ms
         self._fdb_age_s = fdb_age_s
         self._datapath = datapath or ovs.default_datapath()
-        self._least_queue_frames = least_queue_frames
+        self._queue_size = queues
         self._hosts: dict[str, ServerHost] = {}
         self._ocs: dict[str, OcsProcess] = {}
         self._stack = contextlib.ExitStack()
@@ -193,7 +192,7 @@ class Testbed:
         links.lay((*planned.fabric_cables, *host_cables))
         self._build_electrical()
         ovs.create(planned.bridges, self._datapath)
-        links.limit_rates((*planned.fabric_cables, *host_cables), self._least_queue_frames)
+        links.limit_rates((*planned.fabric_cables, *host_cables), self._queue_size)
         for bridge in planned.learning:
             # A rule, so that it forwards with a controller, without one, and while one changes.
             ovs.set_flows(bridge, ["priority=0,actions=NORMAL"])

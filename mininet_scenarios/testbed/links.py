@@ -13,20 +13,33 @@ from mininet_scenarios.testbed.shell import ip_batch, run, tc_batch
 MAX_NAME_CHARS: Final = 15
 """Linux's limit (IFNAMSIZ less the closing zero byte)."""
 
-QUEUE_MS: Final = 10.0
-"""Longest wait in front of the fastest transmitters.
-
-A port's buffer is so many bytes, whatever its rate: slower ports get the same one. So an
-electrical port at a tenth of the rate can take in what a full-speed TCP flow has under way when it
-is diverted there, instead of losing its whole window.
-"""
-
-LEAST_QUEUE_FRAMES: Final = 2
 _FRAME_BYTES: Final = 1518
 _BURST_MS: Final = 1.0
 # Open vSwitch takes a root qdisc with handle 1: for one of its own, and deletes it.
 _ROOT: Final = "5:"
 _LEAF: Final = "10:"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSize:
+    """What each transmitter's queue holds.
+
+    A port's buffer is so many bytes, whatever its rate: slower ports get the same one. So an
+    electrical port at a tenth of the rate can take in what a full-speed TCP flow has under way when
+    it is diverted there, instead of losing its whole window.
+    """
+
+    fastest_ms: float = 10.0
+    """Longest wait in front of the fastest transmitters."""
+    least_frames: int = 2
+    """In any case: of slow links, 10 ms are less than a TCP window."""
+
+    def frames(self, fastest_mbps: float) -> int:
+        held = int(_bytes_per_ms(fastest_mbps) * self.fastest_ms / _FRAME_BYTES)
+        return max(self.least_frames, held)
+
+
+USUAL_QUEUES: Final = QueueSize()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +74,8 @@ def lay(cables: Iterable[Cable]) -> None:
     ip_batch(f"link set dev {name} up" for name in names)
 
 
-def limit_rates(cables: Iterable[Cable], least_queue_frames: int = LEAST_QUEUE_FRAMES) -> None:
-    """Set the rates; after the ends are bridge ports, since OVS deletes a new port's qdisc.
-
-    Each transmitter's queue holds :data:`QUEUE_MS`, and ``least_queue_frames`` at least.
-    """
+def limit_rates(cables: Iterable[Cable], queues: QueueSize = USUAL_QUEUES) -> None:
+    """Set the rates; after the ends are bridge ports, since OVS deletes a new port's qdisc."""
     rates: dict[int | None, list[tuple[str, float]]] = {}
     """By network namespace."""
     for cable in cables:
@@ -74,7 +84,7 @@ def limit_rates(cables: Iterable[Cable], least_queue_frames: int = LEAST_QUEUE_F
         if cable.b_rate_mbps is not None:
             rates.setdefault(cable.b_namespace_pid, []).append((cable.b, cable.b_rate_mbps))
     fastest_mbps = max((mbps for ends in rates.values() for _, mbps in ends), default=0.0)
-    frames = max(least_queue_frames, int(_bytes_per_ms(fastest_mbps) * QUEUE_MS / _FRAME_BYTES))
+    frames = queues.frames(fastest_mbps)
     for namespace_pid, ends in rates.items():
         lines = [line for name, mbps in ends for line in _rate_lines(name, mbps, frames)]
         tc_batch(lines, namespace_pid)

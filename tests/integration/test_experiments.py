@@ -112,7 +112,7 @@ def test_a_calibration_gives_rates_that_the_machine_can_carry(tmp_path, narrator
 
 
 def test_changed_by_hand_as_published(tmp_path, narrator):
-    plan = Fig9bPlan(250_000, 8, 0.1, 3.0, 3, 3.25, 2.0)
+    plan = Fig9bPlan(250_000, 8, 0.1, 3.0, 3, 25.0, 0.78, 2.0)
     times = demo.times_its_rates(25.0)
     with demo.stage_of(demo.DEFAULT_CONFIG, times, tmp_path / "stage", narrator) as stage:
         changed = fig9b.by_hand(stage, plan, 1.0, narrator)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hydra.policy import Transition
-from mininet_scenarios.cthrough_fig5 import BIN_S, Fig5Run, Turn, binned_mbps, turns
+from mininet_scenarios.cthrough_fig5 import BIN_S, Arrivals, Fig5Run, Turn
 from mininet_scenarios.experiments import cthrough_fig5, load
 from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.testbed.capture import Frame
@@ -23,28 +23,51 @@ def series(*parts):
     return np.concatenate([np.full(round(seconds / BIN_S), mbps) for seconds, mbps in parts])
 
 
+def arrivals(*parts):
+    """Frames of 1500 bytes, evenly, at ``(seconds, Mbps)``."""
+    at_s, began_s = [], 0.0
+    for seconds, mbps in parts:
+        at_s += list(began_s + np.arange(0, seconds, 0.012 / mbps)) if mbps else []
+        began_s += seconds
+    return Arrivals(np.array(at_s), np.full(len(at_s), 1500))
+
+
 def test_frames_count_with_their_ethernet_header_in_the_bin_of_their_arrival():
     frames = [frame(5.0, 1486), frame(5.001, 486), frame(5.0 + 2.5 * BIN_S, 1486)]
     mbit = 8 / 1e6 / BIN_S
-    assert binned_mbps(frames).tolist() == pytest.approx([2000 * mbit, 0, 1500 * mbit])
+    arrived = Arrivals.of(frames)
+    assert arrived.binned_mbps().tolist() == pytest.approx([2000 * mbit, 0, 1500 * mbit])
+    assert arrived.mbit_within(np.array([0.0, 0.0005]), 0.01) == pytest.approx([0.016, 0.004])
 
 
 def test_a_rise_is_timed_from_the_moment_to_the_rate():
-    mbps = series((1.0, 2.0), (0.2, 5.0), (1.8, 20.0), (2.0, 2.0))
-    up, down = turns(mbps, [(1.0, True), (3.0, False)], 20.0, 2.0)
-    assert up.reached_ms == pytest.approx(200, abs=2 * 1e3 * BIN_S)
-    assert (down.reached_ms, down.silent_ms) == (0.0, 0.0), "the rate was never less"
+    arrived = arrivals((1.0, 2.0), (0.2, 5.0), (1.8, 20.0), (2.0, 2.0))
+    up, down = arrived.turns([(1.0, True), (3.0, False)], 20.0, 2.0)
+    assert up.reached_ms == pytest.approx(200, abs=5)
+    assert down.reached_ms == 0.0, "the rate was never less"
+    assert down.silent_ms == pytest.approx(6)
 
 
 def test_a_fall_counts_from_the_silence_on():
-    mbps = series((1.0, 20.0), (0.1, 20.0), (0.4, 0.0), (1.5, 2.0))
-    (down,) = turns(mbps, [(1.0, False)], 20.0, 2.0)
-    assert down.silent_ms == pytest.approx(400, abs=1e3 * BIN_S)
-    assert down.reached_ms == pytest.approx(500, abs=3 * 1e3 * BIN_S)
+    arrived = arrivals((1.0, 20.0), (0.1, 20.0), (0.4, 0.0), (1.5, 2.0))
+    (down,) = arrived.turns([(1.0, False)], 20.0, 2.0)
+    assert down.silent_ms == pytest.approx(400, abs=2)
+    assert down.reached_ms == pytest.approx(500, abs=15)
+
+
+def test_what_comes_short_much_later_is_not_the_change_s_doing():
+    arrived = arrivals((1.0, 20.0), (1.5, 2.0), (0.3, 0.0), (1.0, 2.0))
+    (down,) = arrived.turns([(1.0, False)], 20.0, 2.0)
+    assert down.reached_ms == 0.0
+
+
+def test_the_end_of_the_transfer_is_no_fall():
+    (down,) = arrivals((1.0, 20.0), (1.0, 2.0)).turns([(1.0, False)], 20.0, 2.0)
+    assert down.reached_ms == 0.0
 
 
 def test_a_rate_that_is_never_reached_is_told():
-    (up,) = turns(series((2.0, 5.0)), [(0.5, True)], 20.0, 2.0)
+    (up,) = arrivals((2.0, 5.0)).turns([(0.5, True)], 20.0, 2.0)
     assert up.reached_ms is None
 
 
