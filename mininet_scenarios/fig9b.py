@@ -96,10 +96,13 @@ class Fig9bPlan:
         return self.alone_s * 1.5 + _SETUP_S
 
     @property
+    def background_flows(self) -> int:
+        return len(BACKGROUND) * self.background_streams
+
+    @property
     def stream_mbps(self) -> float:
         """Most that one flow of the background sends."""
-        flows = len(BACKGROUND) * self.background_streams
-        return self.circuit_mbps * self.background_share / flows
+        return self.circuit_mbps * self.background_share / self.background_flows
 
     def at_rates(self, times: float) -> Fig9bPlan:
         """The same with as many times the bytes, for links of as many times the rate."""

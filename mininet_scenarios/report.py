@@ -167,8 +167,9 @@ def _fig9b_rows(result: Fig9bResult) -> Iterator[Row]:
         congested / paper,
         "> 1.5",
         congested > 1.5,
-        f"our background fills up to {result.plan.background_share:.0%} of a circuit; the paper "
-        "does not say how much its own sent",
+        f"our background, {result.plan.background_flows} TCP flows, fills up to "
+        f"{result.plan.background_share:.0%} of a circuit; the paper does not say how much its own "
+        "sent",
     )
     helped = result.ratio(result.helped)
     paper = published.FIG9B_HYDRA_RATIO

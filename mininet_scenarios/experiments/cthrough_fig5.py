@@ -29,11 +29,13 @@ _PAPER_DOWN_MS: Final = 50.0
 """"A few tens of milliseconds", at most."""
 _QUEUES: Final = QueueSize(fastest_ms=0.0, least_frames=33)
 """The paper's switches keep a frame for 4 to 5 ms at 100 Mb/s (section 5.2.3), and frames do not
-shrink with the rates. What waits there when the circuit comes is overtaken, and until all of it has
-arrived TCP holds back: with more than twice as many, for 140 ms and not for 30."""
+shrink with the rates."""
 _WHY: Final = (
     "So many frames take as many times as long as rates are scaled down by: the target is the "
-    "paper's time at this scale."
+    "paper's time at this scale. What waits in the electrical port's queue when the circuit comes "
+    "is overtaken by what follows, which TCP takes for losses until all of it has arrived: with "
+    "these queues after the paper's time, at this scale. As published, that queue empties while "
+    "frames go into the dark."
 )
 
 

@@ -20,6 +20,8 @@ _BUSIEST_MBPS: Final = 2 * _PAPER_MBPS
 _BACKGROUND_SHARE: Final = 0.96
 """Ranks that exchange two by two leave their circuit idle for most of the time: they feel no more
 than what the background takes of what they could have."""
+_BACKGROUND_STREAMS: Final = 5
+"""To each of two servers: of a full circuit, TCP leaves a rank about as much as each of them."""
 _EARLIER: Final = (
     "the paper's authors waited for 15 s before they changed the topology; the controller acts as "
     "soon as its counters have shown the same demand for an epoch"
@@ -44,7 +46,7 @@ class BothWays:
 
 def _plan(full: bool) -> fig9b.Fig9bPlan:
     plan = fig9b.FULL if full else fig9b.SHORT
-    return replace(plan, background_share=_BACKGROUND_SHARE)
+    return replace(plan, background_streams=_BACKGROUND_STREAMS, background_share=_BACKGROUND_SHARE)
 
 
 def _measure(setting: Setting, narrator: Narrator) -> BothWays:
