@@ -368,7 +368,7 @@ _MORE: Final = (
     "shows what the networks alone make of it. Where they pause as if computing, on servers "
     "assumed to be slowed down as the links are, it is nearer. FFTW's ranks exchange two by two: "
     "with four in a rack, a rack's circuits are not all in use at any time, and ranks that fill "
-    "rack after rack are slower on the circuits of scenario 1 than on the tree (0.90); here they "
+    "rack after rack are slower on the circuits of scenario 1 than on the tree; here they "
     "are in a random order, as a scheduler gives out servers."
 )
 _LOOPS: Final = (

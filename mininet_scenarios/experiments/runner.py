@@ -8,7 +8,7 @@ import platform
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -148,18 +148,29 @@ def _part(order: Order, console: Console) -> Iterator[Path]:
         part.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ScenarioError(f"{part} can't be made: {error.strerror}") from error
-    try:
-        yield part
-    except BaseException as error:
-        left = repetitions.count(part)
-        if left:
-            console.print(f"{_repetitions(left)} kept in {part}: --continue goes on with them")
-        if not isinstance(error, HydraError):  # whose logs tell why
-            shutil.rmtree(part / "work" if left else part, ignore_errors=True)
-        raise
+    with ExitStack() as leaving:
+        leaving.callback(_leave_repetitions, part, console)
+        try:
+            yield part
+        except HydraError:
+            leaving.pop_all()  # its logs tell why
+            _tell_repetitions(part, console)
+            raise
+        leaving.pop_all()
     shutil.rmtree(part / "work", ignore_errors=True)
     shutil.rmtree(final, ignore_errors=True)
     part.replace(final)
+
+
+def _leave_repetitions(part: Path, console: Console) -> None:
+    """Remove all but those that are complete."""
+    _tell_repetitions(part, console)
+    shutil.rmtree(part / "work" if repetitions.count(part) else part, ignore_errors=True)
+
+
+def _tell_repetitions(part: Path, console: Console) -> None:
+    if left := repetitions.count(part):
+        console.print(f"{_repetitions(left)} kept in {part}: --continue goes on with them")
 
 
 def _repetitions(number: int) -> str:
