@@ -13,17 +13,20 @@ said how much arrived, so that nothing that waits in a buffer counts.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import socket
 import socketserver
 import struct
+import termios
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mininet_scenarios.workloads.mesh import Endpoint
 from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, write_report
@@ -34,9 +37,14 @@ _CONNECT_S: Final = 40.0
 """Six requests, of which full queues may lose some."""
 _SILENCE_S: Final = 60.0
 """A transfer of which nothing moves for so long has failed."""
+_LOOK_S: Final = 1.0
+"""How often to see whether anything has moved."""
 _POLL_S: Final = 0.05
 _MADE_S: Final = 0.05
 """Data that is made at a rate comes in pieces of so much time."""
+_OUT_QUEUE: Final = struct.Struct("i")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +81,21 @@ class Done:
     finished_s: float
 
 
-def transfer(order: Order, congestion: str | None) -> Done:
-    """Send, and wait for the receipt. Raises WorkloadError where it is not for all bytes."""
+def transfer(order: Order, congestion: str | None, silence_s: float = _SILENCE_S) -> Done:
+    """Send, and wait for the receipt, for as long as anything moves.
+
+    Raises WorkloadError where nothing did for ``silence_s``, and where not all bytes arrived.
+    """
     started_s = time.monotonic()
     address = order.to.address, order.to.port
     try:
         with socket.create_connection(address, timeout=_CONNECT_S) as sock:
-            sock.settimeout(_SILENCE_S)
+            sock.settimeout(min(_LOOK_S, silence_s))
             if congestion is not None:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
-            _send(sock, order)
+            _send(sock, order, silence_s)
             sock.shutdown(socket.SHUT_WR)
-            receipt = sock.recv(_RECEIPT.size, socket.MSG_WAITALL)
+            receipt = _patiently(sock, silence_s, lambda: sock.recv(_RECEIPT.size))
     except OSError as error:
         raise WorkloadError(f"transfer to {order.to}: {error}") from error
     finished_s = time.monotonic()
@@ -94,7 +105,7 @@ def transfer(order: Order, congestion: str | None) -> Done:
     return Done(order.size_bytes, started_s, finished_s)
 
 
-def _send(sock: socket.socket, order: Order) -> None:
+def _send(sock: socket.socket, order: Order, silence_s: float) -> None:
     """What is being made waits while the buffer is full, and is not made up for."""
     chunk_bytes, made_in_s = len(_CHUNK), 0.0
     if order.made_mbps is not None:
@@ -104,8 +115,35 @@ def _send(sock: socket.socket, order: Order) -> None:
     while left:
         time.sleep(made_in_s)
         chunk = memoryview(_CHUNK)[: min(left, chunk_bytes)]
-        sock.sendall(chunk)
         left -= len(chunk)
+        while chunk:
+            chunk = chunk[_patiently(sock, silence_s, partial(sock.send, chunk)) :]
+
+
+def _patiently(sock: socket.socket, silence_s: float, attempt: Callable[[], T]) -> T:
+    """Try again while data leaves the socket's buffer: a full one takes minutes to, at times.
+
+    Raises TimeoutError once none has left for ``silence_s``.
+    """
+    waiting_bytes, since_s = _unacknowledged_bytes(sock), time.monotonic()
+    while True:
+        try:
+            return attempt()
+        except TimeoutError:
+            before_bytes, waiting_bytes = waiting_bytes, _unacknowledged_bytes(sock)
+            now_s = time.monotonic()
+            if waiting_bytes != before_bytes:
+                since_s = now_s
+            elif now_s - since_s >= silence_s:
+                raise TimeoutError(
+                    f"nothing has moved for {silence_s:g} s; {waiting_bytes} bytes wait"
+                ) from None
+
+
+def _unacknowledged_bytes(sock: socket.socket) -> int:
+    """What is in the socket's buffer (SIOCOUTQ of tcp(7))."""
+    answer = fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(_OUT_QUEUE.size))
+    return int(_OUT_QUEUE.unpack(answer)[0])
 
 
 def send_all(orders: Sequence[Order], congestion: str | None = None) -> list[Done]:

@@ -1,6 +1,7 @@
 import json
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -67,6 +68,43 @@ def test_a_transfer_that_is_cut_off_fails() -> None:
         thread.join(10)
     with pytest.raises(WorkloadError, match="refused"):
         transfer(Order(to, 1), None)
+
+
+def _small_buffer_server() -> socket.socket:
+    """Takes in little that its application does not read."""
+    server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    server.bind(("127.0.0.1", 0))
+    server.listen()
+    return server
+
+
+def test_a_transfer_may_take_longer_than_silence_is_borne() -> None:
+    silence_s, pause_s, size_bytes = 0.3, 0.02, 250_000
+    with _small_buffer_server() as server:
+        to = Endpoint("127.0.0.1", server.getsockname()[1])
+
+        def read_slowly() -> None:
+            connection, _ = server.accept()
+            arrived = 0
+            with connection:
+                while some := connection.recv(8192):
+                    arrived += len(some)
+                    time.sleep(pause_s)
+                connection.sendall(struct.pack("!Q", arrived))
+
+        thread = threading.Thread(target=read_slowly)
+        thread.start()
+        done = transfer(Order(to, size_bytes), None, silence_s)
+        thread.join(10)
+    assert done.finished_s - done.started_s > 2 * silence_s
+
+
+def test_a_transfer_of_which_nothing_moves_fails() -> None:
+    with _small_buffer_server() as server:
+        to = Endpoint("127.0.0.1", server.getsockname()[1])
+        with pytest.raises(WorkloadError, match=r"nothing has moved for 0\.3 s; \d+ bytes wait"):
+            transfer(Order(to, 20_000_000), None, 0.3)
 
 
 def test_data_that_is_made_slowly_comes_slowly() -> None:
