@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import mininet_scenarios
 from hydra.policy import Mode, Sharing, Transition
+from mininet_scenarios import demo
 from mininet_scenarios.agents import AgentStage, agent_stage
 from mininet_scenarios.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.narrator import Narrator
@@ -38,6 +39,12 @@ MOUSE_BYTES: Final = 250 * 2**20
 """Read as binary: in the paper an elephant alone takes 27.0 s at 1 Gb/s."""
 MICE_PER_ELEPHANT: Final = 7
 PAPER_EPOCH_S: Final = 10.0
+PAPER_MOVE_S: Final = 1.0
+"""How long a link that moves is away, which the paper does not say. By its Table 3, elephants take
+7, 11 and 20 s longer with UT than without a direct link, in which time a rack's link moves 3.3, 6.1
+and 9.4 times: 2 s a move. TCP tries again after 0.2 s and then twice as late each time, so that a
+link which is away for 0.6 to 1.4 s stops it for 1.4 s, and for 3 s where it is away longer.
+"""
 PAPER_MBPS: Final = 1000.0
 _DIRECT_LINKS: Final = 3
 _SETTLE_S: Final = 1.5
@@ -128,6 +135,13 @@ class Run:
 
     def seconds(self, kind: str) -> float:
         return fmean(one.seconds for one in self.done if one.kind == kind)
+
+
+def paper_network(scale: Scale) -> dict[str, Any]:
+    """:data:`CONFIG` at this scale, with mirrors that take as long as the paper's links to move."""
+    network = demo.scaled_config(scale.rate, CONFIG)
+    moving = {"switching_ms": 1000 * PAPER_MOVE_S * scale.time}
+    return {**network, "planes": [{**plane, **moving} for plane in network["planes"]]}
 
 
 def wishes(transfers: int, scale: Scale) -> list[Wish]:

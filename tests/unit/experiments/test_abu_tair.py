@@ -1,10 +1,22 @@
 """Abu-Tair's direct link: what is sent, and what a repetition comes to."""
 
+from dataclasses import replace
+
 import pytest
 
 from hydra.policy import Transition
 from mininet_scenarios.experiments import abu_tair, load
-from mininet_scenarios.leaf_spine import ELEPHANT, MOUSE, Regime, Run, Scale, wishes
+from mininet_scenarios.leaf_spine import (
+    ELEPHANT,
+    MOUSE,
+    PAPER_EPOCH_S,
+    PAPER_MOVE_S,
+    Regime,
+    Run,
+    Scale,
+    paper_network,
+    wishes,
+)
 from mininet_scenarios.stage import ScenarioError
 from mininet_scenarios.transfers import Transferred
 
@@ -55,6 +67,25 @@ def test_each_pair_sends_an_elephant_with_every_seven_mice():
 def test_the_paper_s_transfers_fill_one_uplink():
     """What its Table 3 says without a direct link: 41.8 s, at what TCP gets of 1 Gb/s."""
     assert Scale(1, 1).one_uplink_s(24) == pytest.approx(41.8 * 0.956, rel=0.02)
+
+
+def test_links_are_away_as_long_as_the_paper_s_figures_tell():
+    paper = abu_tair.PAPER[ELEPHANT, "completion"]
+    for ut, none in zip(paper["UT"], paper["no direct link"], strict=True):
+        moves = 2 * ut[1] / (3 * PAPER_EPOCH_S)  # a rack of three gets the link, and loses it
+        assert (ut[1] - none[1]) / moves == pytest.approx(2.0, rel=0.11)
+    planes = paper_network(SCALE)["planes"]
+    assert {plane["switching_ms"] for plane in planes} == {1000 * PAPER_MOVE_S * SCALE.time}
+    assert {plane["rate_mbps"] for plane in planes} == {1000 * SCALE.rate}
+
+
+def test_fast_mirrors_have_a_row_of_their_own():
+    one = comparison()
+    assert not any("mirrors of" in row.figure for row in abu_tair.EXPERIMENT.conclude([one]).rows)
+    fast = replace(one, fast=run_of(abu_tair.FAST, SHARES, 9))
+    rows = abu_tair.EXPERIMENT.conclude([fast, fast]).rows
+    (row,) = (row for row in rows if "mirrors of 25 ms" in row.figure)
+    assert (row.ours, row.met) == ("-16.7%", None)
 
 
 def test_without_a_direct_link_there_is_one_run_for_both_ways():
