@@ -247,6 +247,8 @@ def draw_panels(
         if full is not None:
             axes.axhline(full, color=GREY, label="full bisection")
         axes.set_xscale("log")
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.set_xticks([], minor=True)
         axes.set_xlabel(label)
         axes.set_ylim(bottom=0)
     figure.axes[0].set_ylabel("completion time [s]")

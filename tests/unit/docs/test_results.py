@@ -5,29 +5,45 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from apps.cli import hydra
 from mininet_scenarios.experiments import NAMES
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
+PAGE = (RESULTS / "README.md").read_text()
 LINES = {
     match[1]: match[2]
-    for match in re.finditer(
-        r"^\| \[([\w-]+)\]\(\1\.json\) \| (.*) \|$", (RESULTS / "README.md").read_text(), re.M
-    )
+    for match in re.finditer(r"^\| \[([\w-]+)\]\(\1/result\.json\) \| (.*) \|$", PAGE, re.M)
 }
 
 
 def test_each_has_a_line():
-    assert LINES.keys() == {path.stem for path in RESULTS.glob("*.json")}
+    assert LINES.keys() == {path.parent.name for path in RESULTS.glob("*/result.json")}
     assert set(NAMES) >= LINES.keys()
 
 
 @pytest.mark.parametrize("name", LINES)
 def test_it_is_of_a_full_run_and_what_it_missed_is_told(name):
-    result = json.loads((RESULTS / f"{name}.json").read_text())
+    result = json.loads((RESULTS / name / "result.json").read_text())
     assert result["name"] == name
     assert result["command"].startswith(f"hydra experiment run {name} --scale full")
     assert result["machine"]["cpus"]
     assert result["rows"]
+    assert {path.name for path in (RESULTS / name).glob("*.png")} == set(result["plots"])
+    for plot in result["plots"]:
+        assert f"({name}/{plot})" in PAGE, "not shown on the page"
     missed = [row["figure"] for row in result["rows"] if row["met"] is False]
     assert bool(missed) == ("missed" in LINES[name]), missed
+
+
+def test_the_report_is_made_from_what_is_committed(tmp_path):
+    page = tmp_path / "report.html"
+    options = ["--results", str(RESULTS), "--to", str(page), "--json"]
+    done = CliRunner().invoke(hydra, ["experiment", "report", *options])
+    assert done.exit_code == 0, done.output
+    text = page.read_text()
+    for name in LINES:
+        assert f'<section id="{name}">' in text
+    missed = {line.partition(":")[0] for line in json.loads(done.stdout)["not_met"]}
+    assert missed == {name for name, line in LINES.items() if "missed" in line}
