@@ -87,6 +87,7 @@ def list_experiments(as_json: bool) -> None:
         "hydra experiment run prices",
         "hydra experiment run tournament --scale full",
         "hydra experiment run mordia-slots --repeat 3 --continue",
+        "hydra experiment run trace --trace coflows.txt --repeat 5",
     ),
 )
 @click.argument("name")
@@ -113,6 +114,12 @@ def list_experiments(as_json: bool) -> None:
     help="Keep the repetitions of an earlier run of the same form, interrupted or complete, and "
     "add those that are missing.",
 )
+@click.option(
+    "--trace",
+    "trace_file",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    help="For `trace`: coflows, or lines `src dst bytes start`, as `hydra trace` reads them.",
+)
 @_results_option
 @_json_option
 def run(
@@ -120,6 +127,7 @@ def run(
     scales: tuple[str | int, ...],
     repeat: int,
     goes_on: bool,
+    trace_file: Path | None,
     results: Path,
     as_json: bool,
 ) -> None:
@@ -129,7 +137,8 @@ def run(
     runner = _module("runner")
     console = runner.console_for(as_json=as_json)
     try:
-        result = runner.run(runner.Order(name, full, repeat, results, divisor, goes_on), console)
+        order = runner.Order(name, full, repeat, results, divisor, goes_on, trace_file)
+        result = runner.run(order, console)
     except HydraError as error:
         raise click.ClickException(str(error)) from error
     if as_json:

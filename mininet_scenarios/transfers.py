@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from mininet_scenarios.workloads.reports import read_report
 from mininet_scenarios.workloads.transfers import Done, Order
 
 _PORT: Final = 5600
+_LEAD_S: Final = 1.5
+"""For all processes to get ready, where transfers begin at times of their own."""
 CONGESTION: Final = "cubic"
 """Linux's default, and that of the papers' time, whatever this machine's is."""
 
@@ -29,6 +32,8 @@ class Wish:
     """What the reader of the result calls it."""
     made_mbps: float | None = None
     """How fast the application makes its data; None: it has all of it."""
+    begins_s: float = 0.0
+    """After all may begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class Transferred:
 
 
 def transfer_all(stage: Stage, wishes: Sequence[Wish], timeout_s: float) -> tuple[Transferred, ...]:
-    """Begin all of them at once, and wait for the last.
+    """Begin all of them at once, or each at its time, and wait for the last.
 
     Raises ScenarioError where one fails, or has not ended after ``timeout_s``.
     """
@@ -61,12 +66,15 @@ def transfer_all(stage: Stage, wishes: Sequence[Wish], timeout_s: float) -> tupl
         for server in dict.fromkeys(wish.destination for wish in wishes):
             stack.enter_context(_receiver(stage, server))
         running = []
+        begin_at_s = time.monotonic() + _LEAD_S
         for source in sources:
             report = stage.file(f"transfers-{source}", ".json")
             orders = stage.file(f"orders-{source}", ".json")
             orders.write_text(json.dumps(_orders(stage, wishes, source)))
             options = ["send", "--orders", str(orders), "--report", str(report)]
             options += ["--congestion", CONGESTION]
+            if any(wish.begins_s for wish in wishes):
+                options += ["--begin-at", f"{begin_at_s:.6f}"]
             job = stack.enter_context(stage.workload(source, "transfers", options))
             running.append((job, report))
         for job, _ in running:
@@ -81,7 +89,10 @@ def transfer_all(stage: Stage, wishes: Sequence[Wish], timeout_s: float) -> tupl
 def _orders(stage: Stage, wishes: Sequence[Wish], source: str) -> list[dict[str, object]]:
     return [
         Order(
-            Endpoint(stage.address(wish.destination), _PORT), wish.size_bytes, wish.made_mbps
+            Endpoint(stage.address(wish.destination), _PORT),
+            wish.size_bytes,
+            wish.made_mbps,
+            wish.begins_s,
         ).to_json()
         for wish in wishes
         if wish.source == source

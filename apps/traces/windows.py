@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
@@ -42,6 +43,12 @@ def rack_numbers(names: Sequence[str], racks: int, *, fold: bool) -> dict[str, i
             "the trace"
         )
     return {name: position % racks for position, name in enumerate(names)}
+
+
+def flows_of_window(flows: Iterable[Flow], number: int, window_s: float) -> list[Flow]:
+    """What starts in one window of ``flows``, which are in the order of their starts."""
+    until = takewhile(lambda flow: int(flow.start_s // window_s) <= number, flows)
+    return [flow for flow in until if int(flow.start_s // window_s) == number]
 
 
 def windows(

@@ -25,6 +25,7 @@ NAMES: Final = (
     "cthrough-fig10",
     "helios-stability",
     "mordia-slotted",
+    "trace",
 )
 """Each is ``EXPERIMENT`` in the module of that name, with ``_`` for ``-``."""
 

@@ -27,6 +27,8 @@ class Setting:
     """For logs; exists."""
     rates: Rates = field(default_factory=Rates)
     """What the scale of those with a data plane follows from."""
+    trace: Path | None = None
+    """Of those that take one; None: the sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +70,5 @@ class Experiment(Generic[T]):
     conclude: Callable[[Sequence[T]], Findings]
     draw: Callable[[Sequence[T], Path], Sequence[Path]]
     """Writes plots (PNG) into a directory; returns their paths."""
+    takes_trace: bool = False
+    """Whether its workload can be a trace of the user's."""

@@ -33,6 +33,8 @@ class Begun:
     """Measured or asked for once: repetitions of different scales would not compare."""
     seconds: float = 0.0
     """Of wall time, all sittings together."""
+    trace: str | None = None
+    """The file that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -45,13 +46,17 @@ class Order:
     """Of the paper's rates, on a data plane; None calibrates."""
     goes_on: bool = False
     """Keep the repetitions that an earlier run measured, and add those that are missing."""
+    trace: Path | None = None
+    """For an experiment that takes one; None: its sample."""
 
     @property
     def command(self) -> str:
         """What a user types for the same."""
         scale = "" if self.divisor is None else f" --scale 1:{self.divisor}"
         form = "full" if self.full else "short"
-        return f"hydra experiment run {self.name} --scale {form}{scale} --repeat {self.repeat}"
+        trace = "" if self.trace is None else f" --trace {shlex.quote(str(self.trace))}"
+        options = f"--scale {form}{scale} --repeat {self.repeat}{trace}"
+        return f"hydra experiment run {self.name} {options}"
 
     def calibrates(self, experiment: Experiment[Any]) -> bool:
         return experiment.needs_data_plane and self.divisor is None
@@ -70,6 +75,9 @@ def run(order: Order, console: Console) -> dict[str, Any]:
     that are complete.
     """
     experiment = load(order.name)
+    if order.trace is not None and not experiment.takes_trace:
+        takers = ", ".join(name for name in NAMES if load(name).takes_trace)
+        raise ScenarioError(f"{order.name} plays no trace: leave out --trace, or run {takers}")
     with _part(order, console) as part:
         earlier = part if repetitions.count(part) else order.results / order.name
         kept = repetitions.read(earlier, experiment) if _continues(order, earlier) else None
@@ -82,7 +90,9 @@ def run(order: Order, console: Console) -> dict[str, Any]:
         began_s = time.monotonic()
         with sigterm_leaves(), ConsoleNarrator(console, expected_s) as narrator:
             if kept is None:
-                begun = Begun(order.full, _rates(order, calibrates, part, narrator))
+                rates = _rates(order, calibrates, part, narrator)
+                trace = None if order.trace is None else str(order.trace)
+                begun = Begun(order.full, rates, trace=trace)
             else:
                 begun = kept.begun
                 narrator.say(f"{_repetitions(len(runs))} measured already")
@@ -92,7 +102,7 @@ def run(order: Order, console: Console) -> dict[str, Any]:
                     narrator.say(f"repetition {seed} of {order.repeat}")
                 work_dir = part / "work" / str(seed)
                 work_dir.mkdir(parents=True)
-                setting = Setting(order.full, seed, work_dir, begun.rates)
+                setting = Setting(order.full, seed, work_dir, begun.rates, order.trace)
                 runs.append(experiment.measure(setting, narrator))
                 begun = replace(begun, seconds=earlier_s + time.monotonic() - began_s)
                 repetitions.write(part, begun, runs)
@@ -126,6 +136,12 @@ def _check_same(order: Order, kept: Kept[Any] | None, earlier: Path) -> None:
         raise ScenarioError(
             f"{earlier} holds repetitions of the {form} form, rates {scale}: continue with the "
             "same --scale, or begin anew without --continue"
+        )
+    if kept.begun.trace != (None if order.trace is None else str(order.trace)):
+        what = "the sample" if kept.begun.trace is None else kept.begun.trace
+        raise ScenarioError(
+            f"{earlier} holds windows of {what}: continue with the same --trace, or begin anew "
+            "without --continue"
         )
 
 

@@ -1,4 +1,4 @@
-"""Sized TCP transfers that begin together: virtual machines that migrate, files that are copied.
+"""Sized TCP transfers: virtual machines that migrate, files that are copied, flows of a trace.
 
 Each server that receives runs one process, and each that sends::
 
@@ -6,8 +6,9 @@ Each server that receives runs one process, and each that sends::
     python -m mininet_scenarios.workloads.transfers send --orders FILE --report FILE
 
 The orders are a JSON list of ``{"to": "10.0.4.1:5600", "bytes": 1000000}``, with ``"mbps"``
-where the application makes its data no faster than that. A transfer is over when the receiver has
-said how much arrived, so that nothing that waits in a buffer counts.
+where the application makes its data no faster than that, and ``"begins_s"`` where a transfer
+begins so long after ``--begin-at``. It is over when the receiver has said how much arrived, so that
+nothing that waits in a buffer counts.
 """
 
 from __future__ import annotations
@@ -55,9 +56,16 @@ class Order:
     size_bytes: int
     made_mbps: float | None = None
     """How fast the application makes its data, when it need not wait; None: it has all of it."""
+    begins_s: float = 0.0
+    """After all may begin."""
 
     def to_json(self) -> dict[str, Any]:
-        return {"to": str(self.to), "bytes": self.size_bytes, "mbps": self.made_mbps}
+        return {
+            "to": str(self.to),
+            "bytes": self.size_bytes,
+            "mbps": self.made_mbps,
+            "begins_s": self.begins_s,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Order:
@@ -68,7 +76,8 @@ class Order:
         made_mbps = None if data.get("mbps") is None else float(data["mbps"])
         if made_mbps is not None and not made_mbps > 0:
             raise WorkloadError(f"data made at {made_mbps:g} Mb/s for {data['to']} is never there")
-        return cls(Endpoint.parse(str(data["to"])), size_bytes, made_mbps)
+        begins_s = float(data.get("begins_s", 0.0))
+        return cls(Endpoint.parse(str(data["to"])), size_bytes, made_mbps, begins_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +155,21 @@ def _unacknowledged_bytes(sock: socket.socket) -> int:
     return int(_OUT_QUEUE.unpack(answer)[0])
 
 
-def send_all(orders: Sequence[Order], congestion: str | None = None) -> list[Done]:
-    """All at once, a thread each; blocks until the last one is over. Raises WorkloadError."""
+def send_all(
+    orders: Sequence[Order], congestion: str | None = None, begin_at_s: float | None = None
+) -> list[Done]:
+    """All of them, a thread each; blocks until the last one is over.
+
+    ``begin_at_s`` is of ``CLOCK_MONOTONIC``; None: now. Raises WorkloadError.
+    """
+    first_s = time.monotonic() if begin_at_s is None else begin_at_s
+
+    def send(order: Order) -> Done:
+        time.sleep(max(0.0, first_s + order.begins_s - time.monotonic()))
+        return transfer(order, congestion)
+
     with ThreadPoolExecutor(len(orders)) as pool:
-        return list(pool.map(lambda order: transfer(order, congestion), orders))
+        return list(pool.map(send, orders))
 
 
 class Counting(socketserver.BaseRequestHandler):
@@ -190,6 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sending = commands.add_parser("send")
     sending.add_argument("--orders", type=Path, required=True, help="JSON")
     sending.add_argument("--congestion", help="TCP congestion control, e.g. cubic")
+    sending.add_argument("--begin-at", type=float, help="CLOCK_MONOTONIC in s; else at once")
     sending.add_argument("--report", type=Path, required=True, help="JSON report to write")
     given = parser.parse_args(arguments)
     if given.command == "receive":
@@ -198,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         receive(Endpoint(given.bind, given.port), given.ready, stop)
         return
     orders = [Order.from_json(one) for one in json.loads(given.orders.read_text(encoding="utf-8"))]
-    done = send_all(orders, given.congestion)
+    done = send_all(orders, given.congestion, given.begin_at)
     write_report(given.report, {"transfers": [asdict(one) for one in done]})
 
 

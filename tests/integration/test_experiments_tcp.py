@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
+from apps.traces.synthetic import SAMPLE
 from hydra.policy import Transition
 from mininet_scenarios import (
     cthrough,
@@ -15,11 +16,12 @@ from mininet_scenarios import (
     cthrough_table2,
     demo,
     slotted,
+    trace_replay,
     vm_migration,
 )
 from mininet_scenarios.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.cthrough_fig5 import Fig5Plan
-from mininet_scenarios.experiments import abu_tair
+from mininet_scenarios.experiments import abu_tair, trace
 from mininet_scenarios.experiments import cthrough_fig6 as fig6
 from mininet_scenarios.experiments import cthrough_fig8 as fig8
 from mininet_scenarios.experiments import cthrough_fig10 as fig10
@@ -32,6 +34,7 @@ from mininet_scenarios.leaf_spine import ELEPHANT, Case, Regime, Scale
 from mininet_scenarios.narrator import ConsoleNarrator
 from mininet_scenarios.testbed.ovs import default_datapath
 from mininet_scenarios.testbed.shell import run
+from mininet_scenarios.trace_replay import Way
 
 pytestmark = [pytest.mark.ovs, pytest.mark.alone, pytest.mark.usefixtures("machine")]
 
@@ -51,6 +54,21 @@ def test_elephants_take_the_direct_link_and_mice_do_not(tmp_path, narrator):
     assert run.dark_frames == 0
     elephants = sum(one.size_bytes for one in run.done if one.kind == ELEPHANT)
     assert 0.3 * elephants < run.second_uplink_bytes < 1.2 * elephants
+
+
+def test_a_window_of_a_trace_is_over_sooner_with_circuits(tmp_path, narrator):
+    played = trace_replay.excerpt(SAMPLE, trace.RACKS, 1.5, 1)
+    stages = [(Way.ELECTRICAL, Way.HITLESS), (Way.FULL_BISECTION,)]
+    alone, circuits, whole = trace.measure(tmp_path, played, 1 / 400, narrator, stages)
+    sizes = [Counter(one.size_bytes for one in run.done) for run in (alone, circuits, whole)]
+    assert len(alone.done) == len(played.flows)
+    assert sizes[0] == sizes[1] == sizes[2]
+    assert alone.on_circuits_bytes == whole.on_circuits_bytes == 0
+    assert circuits.on_circuits_share > 0.2
+    assert circuits.changes >= 1
+    assert circuits.dark_frames == 0
+    assert whole.last_s < alone.last_s
+    assert circuits.last_s < alone.last_s
 
 
 def test_tcp_uses_a_circuit_while_it_is_there(tmp_path, narrator):

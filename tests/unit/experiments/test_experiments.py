@@ -173,17 +173,18 @@ def experiment_of(measure) -> Experiment[Measured]:
         measure=measure,
         conclude=lambda runs: Findings((Row("sum", "", str(sum(run.seed for run in runs))),)),
         draw=lambda _runs, _directory: [],
+        takes_trace=True,
     )
 
 
 @pytest.fixture
 def play(tmp_path, monkeypatch):
-    def play(measure, repeat=1, *, full=False, divisor=None, goes_on=False):
+    def play(measure, repeat=1, *, full=False, divisor=None, goes_on=False, trace=None):
         def measured(setting: Setting, narrator) -> Measured:
             return measure(setting, narrator)
 
         monkeypatch.setattr(runner, "load", lambda _name: experiment_of(measured))
-        order = runner.Order("probe", full, repeat, tmp_path, divisor, goes_on)
+        order = runner.Order("probe", full, repeat, tmp_path, divisor, goes_on, trace)
         return runner.run(order, Console(file=io.StringIO(), width=100))
 
     return play
@@ -194,6 +195,29 @@ def test_repetitions_have_seeds_of_their_own(play, tmp_path):
     assert result["rows"][0]["ours"] == "6"
     raw = [json.loads((tmp_path / "probe" / f"raw-{n}.json").read_text()) for n in (1, 2, 3)]
     assert raw == [{"seed": 1}, {"seed": 2}, {"seed": 3}]
+
+
+def test_a_trace_comes_to_the_one_that_plays_it(play):
+    traces = []
+
+    def measured(setting: Setting, _narrator) -> Measured:
+        traces.append(setting.trace)
+        return Measured(setting.seed)
+
+    assert "--trace" not in play(measured)["command"]
+    result = play(measured, trace=Path("of a week.txt"))
+    assert result["command"].endswith("--trace 'of a week.txt'")
+    assert traces == [None, Path("of a week.txt")]
+
+
+def test_a_trace_is_for_those_that_play_one(tmp_path):
+    file = tmp_path / "coflows.txt"
+    file.touch()
+    refused = invoke("run", "prices", "--trace", str(file), "--results", str(tmp_path))
+    assert refused.exit_code == 1
+    assert "prices plays no trace: leave out --trace, or run trace" in refused.stderr
+    assert not (tmp_path / "prices.part").exists()
+    assert invoke("run", "trace", "--trace", str(tmp_path / "none.txt")).exit_code == 2
 
 
 def test_an_interrupted_run_leaves_the_last_complete_one(play, tmp_path):
@@ -258,6 +282,7 @@ def test_repetitions_are_added_to_a_complete_run(play, tmp_path):
     [
         ({"full": True}, "raw-1.json", None, "the short form"),
         ({"divisor": 7}, "raw-1.json", None, "rates as calibrated"),
+        ({"trace": Path("other.txt")}, "raw-1.json", None, "windows of the sample"),
         ({}, "raw-1.json", '{"other": 1}', "raw-1.json is not of a run that can be continued"),
         ({}, "run.json", "{", "run.json is not of a run that can be continued"),
     ],

@@ -11,7 +11,7 @@ from apps.offline import Limits, plain_fabric
 from apps.traces.comparing import compare
 from apps.traces.reading import Flow, TraceError, in_order, read_trace, summarise
 from apps.traces.synthetic import SAMPLE, SAMPLE_COFLOWS, SAMPLE_RACKS, SAMPLE_SEED, coflow_lines
-from apps.traces.windows import rack_numbers, windows
+from apps.traces.windows import flows_of_window, rack_numbers, windows
 from hydra.errors import PlanError
 from topology.algorithms import ENTRIES
 
@@ -131,6 +131,8 @@ def test_windows_hold_all_bytes_between_racks(rows, window_s, scale):
     for window in cut:
         assert np.allclose(window.demand_mbps, expected[window.number])
         assert window.start_s == window.number * window_s
+        its = flows_of_window(iter(flows), window.number, window_s)
+        assert sum(flow.src != flow.dst for flow in its) == window.flows
 
 
 def test_a_larger_trace_must_be_folded():

@@ -13,7 +13,14 @@ import pytest
 from mininet_scenarios.transfers import Transferred
 from mininet_scenarios.workloads.mesh import Endpoint
 from mininet_scenarios.workloads.reports import WorkloadError, read_report
-from mininet_scenarios.workloads.transfers import Counting, Done, Order, Receiver, transfer
+from mininet_scenarios.workloads.transfers import (
+    Counting,
+    Done,
+    Order,
+    Receiver,
+    send_all,
+    transfer,
+)
 
 from .test_alltoall import free_ports
 
@@ -118,6 +125,23 @@ def test_data_that_is_made_slowly_comes_slowly() -> None:
         finally:
             server.shutdown()
             thread.join(10)
+
+
+def test_each_begins_at_its_time() -> None:
+    with Receiver(("127.0.0.1", 0), Counting) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            to = Endpoint("127.0.0.1", server.server_address[1])
+            orders = [Order.from_json(Order(to, 10, None, at).to_json()) for at in (0.3, 0.0)]
+            begin_at_s = time.monotonic() + 0.1
+            done = send_all(orders, None, begin_at_s)
+        finally:
+            server.shutdown()
+            thread.join(10)
+    began_s = [one.started_s - begin_at_s for one in done]
+    assert began_s[0] >= 0.3
+    assert 0.0 <= began_s[1] < began_s[0]
 
 
 @pytest.mark.parametrize(

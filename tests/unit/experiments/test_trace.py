@@ -1,0 +1,135 @@
+"""Windows of a trace on the data plane: what is played, and what a repetition comes to."""
+
+from pathlib import Path
+
+import pytest
+
+from apps.configuration import load_configuration
+from apps.traces.reading import TraceError
+from apps.traces.synthetic import SAMPLE
+from mininet_scenarios import demo, trace_replay
+from mininet_scenarios.experiments import load
+from mininet_scenarios.experiments.scaling import Scale
+from mininet_scenarios.experiments.trace import Replay
+from mininet_scenarios.stage import ScenarioError
+from mininet_scenarios.trace_replay import RACK_MBPS, STAGES, Run, Way, excerpt, wishes
+from mininet_scenarios.transfers import Transferred
+
+FABRIC = load_configuration(demo.DEFAULT_CONFIG).fabric
+SECONDS = {
+    Way.ELECTRICAL: 4.0,
+    Way.AS_PUBLISHED: 2.0,
+    Way.HITLESS: 1.5,
+    Way.FULL_BISECTION: 0.5,
+}
+
+
+@pytest.fixture
+def trace(tmp_path) -> Path:
+    """Six racks, windows of 10 s: the second one is the busiest on four."""
+    path = tmp_path / "flows.txt"
+    path.write_text(
+        """\
+        0 1 1000000 1
+        0 1 3000000 11
+        4 5 1000000 11
+        0 4 9000000 11
+        2 3 2000000 12.5
+        5 0 1000000 25
+        """
+    )
+    return path
+
+
+def test_racks_are_folded_and_flows_of_a_coflow_joined(trace):
+    played = excerpt(trace, 4, 10.0, 1)
+    assert (played.number, played.start_s, played.length_s) == (1, 10.0, 10.0)
+    # Racks 4 and 5 stand for 0 and 1; from 0 to 4 stays within a rack.
+    assert played.flows == ((1.0, 0, 1, 4e6), (2.5, 2, 3, 2e6))
+    assert played.coflows == 2
+    assert played.busiest_rack_mbps == pytest.approx(4e6 * 8e-6 / 10)
+
+
+def test_repetitions_play_the_busiest_windows_in_turn(trace):
+    assert [excerpt(trace, 4, 10.0, rank).number for rank in (1, 2, 3)] == [1, 0, 2]
+    with pytest.raises(ScenarioError, match=r"3 windows of 10 s.*repeat 3 times at most"):
+        excerpt(trace, 4, 10.0, 4)
+    trace.write_text("nothing\n")
+    with pytest.raises(TraceError, match=r"flows\.txt:1"):
+        excerpt(trace, 4, 10.0, 1)
+
+
+def test_the_busiest_rack_needs_a_set_share_of_its_circuits(trace):
+    played, rate = excerpt(trace, 4, 10.0, 1), 0.01
+    wanted = wishes(played, FABRIC, rate)
+    assert [(wish.begins_s, wish.kind) for wish in wanted] == [(1.0, "1"), (2.5, "2.5")]
+    assert {wish.source[:2] for wish in wanted} == {"h1", "h3"}
+    first_mbps = wanted[0].size_bytes * 8e-6 / 10
+    assert first_mbps == pytest.approx(trace_replay.BUSIEST_SHARE * RACK_MBPS * rate)
+    assert wanted[1].size_bytes == pytest.approx(wanted[0].size_bytes / 2, abs=1)
+
+
+def test_servers_take_transfers_in_turn():
+    wanted = wishes(excerpt(SAMPLE, 4, 10.0, 1), FABRIC, 0.004)
+    for rack in ("h1", "h2", "h3", "h4"):
+        for side in ("source", "destination"):
+            names = [getattr(wish, side) for wish in wanted]
+            shares = [names.count(f"{rack}{server}") for server in (1, 2)]
+            assert abs(shares[0] - shares[1]) <= 1
+
+
+def test_full_bisection_is_an_electrical_network_of_what_circuits_carry():
+    rate = 0.002
+    alone = trace_replay.network(Way.ELECTRICAL, rate)
+    whole = trace_replay.network(Way.FULL_BISECTION, rate)
+    circuits = [plane["rate_mbps"] for plane in alone["planes"]]
+    assert whole["planes"] == alone["planes"]
+    assert {way for ways in STAGES for way in ways} == set(Way)
+    per_rack = len(FABRIC.planes) * circuits[0]
+    assert whole["electrical"]["rate_mbps"] == pytest.approx(per_rack)
+    assert alone["electrical"]["rate_mbps"] == pytest.approx(per_rack / 20)
+
+
+def replay(seconds=SECONDS, dark_frames=0):
+    played = excerpt(SAMPLE, 4, 3.0, 1)
+
+    def run(way: Way) -> Run:
+        done = tuple(
+            Transferred(
+                wish.source,
+                wish.destination,
+                wish.size_bytes,
+                wish.kind,
+                wish.begins_s,
+                wish.begins_s + seconds[way],
+            )
+            for wish in wishes(played, FABRIC, 0.004)
+        )
+        return Run(way.value, done, 1000, 3, dark_frames)
+
+    return Replay("sample.txt", Scale(250, 400.0), played, tuple(run(way) for way in Way))
+
+
+def test_times_of_coflows_are_compared_and_drawn(tmp_path):
+    experiment = load("trace")
+    findings = experiment.conclude([replay(), replay()])
+    ours = {row.figure: row.ours for row in findings.rows}
+    assert [row.figure for row in findings.rows if row.met is False] == []
+    figure = "circuits, hydra: mean time of a coflow, "
+    assert ours[f"{figure}electrical network alone over it"] == "2.67"
+    assert ours[f"{figure}over full bisection's"] == "3.00"
+    windows, ways = findings.tables
+    assert len(windows.rows) == 2
+    assert [row[1] for row in ways.rows] == ["4.00", "2.00", "1.50", "0.50"]
+    assert all(path.exists() for path in experiment.draw([replay()], tmp_path))
+    assert experiment.expected_s(True) > experiment.expected_s(False) > 10
+
+
+def test_circuits_that_bring_nothing_are_told():
+    slow = SECONDS | {Way.HITLESS: 9.0}
+    rows = load("trace").conclude([replay(slow, dark_frames=1)]).rows
+    assert [row.figure for row in rows if row.met is False] == [
+        "circuits, hydra: mean time of a coflow, electrical network alone over it",
+        "circuits, hydra: until everything has arrived",
+        "hydra: frames at dark OCS ports",
+    ]
