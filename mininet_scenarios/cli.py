@@ -117,7 +117,7 @@ def list_experiments(as_json: bool) -> None:
 @click.option(
     "--trace",
     "trace_file",
-    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    type=click.Path(dir_okay=False, path_type=Path),
     help="For `trace`: coflows, or lines `src dst bytes start`, as `hydra trace` reads them.",
 )
 @_results_option

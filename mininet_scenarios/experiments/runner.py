@@ -18,6 +18,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from apps.traces.reading import summarise
 from hydra.errors import HydraError
 from mininet_scenarios import report
 from mininet_scenarios.demo import sigterm_leaves
@@ -75,9 +76,8 @@ def run(order: Order, console: Console) -> dict[str, Any]:
     that are complete.
     """
     experiment = load(order.name)
-    if order.trace is not None and not experiment.takes_trace:
-        takers = ", ".join(name for name in NAMES if load(name).takes_trace)
-        raise ScenarioError(f"{order.name} plays no trace: leave out --trace, or run {takers}")
+    if order.trace is not None:
+        _check_trace(order.trace, experiment)
     with _part(order, console) as part:
         earlier = part if repetitions.count(part) else order.results / order.name
         kept = repetitions.read(earlier, experiment) if _continues(order, earlier) else None
@@ -112,6 +112,14 @@ def run(order: Order, console: Console) -> dict[str, Any]:
         result = _document(order, experiment, experiment.conclude(runs), plots, begun.seconds)
         repetitions.write_json(part / RESULT, result)
     return result
+
+
+def _check_trace(trace: Path, experiment: Experiment[Any]) -> None:
+    """Raises HydraError for one that can't be read, before anything is built for it."""
+    if not experiment.takes_trace:
+        takers = ", ".join(name for name in NAMES if load(name).takes_trace)
+        raise ScenarioError(f"{experiment.name} plays no trace: leave out --trace, or run {takers}")
+    summarise(trace)
 
 
 def _continues(order: Order, earlier: Path) -> bool:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from apps.cli import hydra
+from apps.traces.synthetic import SAMPLE
 from hydra.errors import HydraError, UnknownName
 from mininet_scenarios.experiments import (
     NAMES,
@@ -197,7 +198,7 @@ def test_repetitions_have_seeds_of_their_own(play, tmp_path):
     assert raw == [{"seed": 1}, {"seed": 2}, {"seed": 3}]
 
 
-def test_a_trace_comes_to_the_one_that_plays_it(play):
+def test_a_trace_comes_to_the_one_that_plays_it(play, tmp_path):
     traces = []
 
     def measured(setting: Setting, _narrator) -> Measured:
@@ -205,9 +206,11 @@ def test_a_trace_comes_to_the_one_that_plays_it(play):
         return Measured(setting.seed)
 
     assert "--trace" not in play(measured)["command"]
-    result = play(measured, trace=Path("of a week.txt"))
-    assert result["command"].endswith("--trace 'of a week.txt'")
-    assert traces == [None, Path("of a week.txt")]
+    week = tmp_path / "of a week.txt"
+    week.write_text("a b 1000 0\n")
+    result = play(measured, trace=week)
+    assert result["command"].endswith(f"--trace '{week}'")
+    assert traces == [None, week]
 
 
 def test_a_trace_is_for_those_that_play_one(tmp_path):
@@ -217,7 +220,9 @@ def test_a_trace_is_for_those_that_play_one(tmp_path):
     assert refused.exit_code == 1
     assert "prices plays no trace: leave out --trace, or run trace" in refused.stderr
     assert not (tmp_path / "prices.part").exists()
-    assert invoke("run", "trace", "--trace", str(tmp_path / "none.txt")).exit_code == 2
+    missing = invoke("run", "trace", "--trace", str(tmp_path / "none.txt"))
+    assert missing.exit_code == 1
+    assert "none.txt can't be read: No such file or directory" in missing.stderr
 
 
 def test_an_interrupted_run_leaves_the_last_complete_one(play, tmp_path):
@@ -282,7 +287,7 @@ def test_repetitions_are_added_to_a_complete_run(play, tmp_path):
     [
         ({"full": True}, "raw-1.json", None, "the short form"),
         ({"divisor": 7}, "raw-1.json", None, "rates as calibrated"),
-        ({"trace": Path("other.txt")}, "raw-1.json", None, "windows of the sample"),
+        ({"trace": SAMPLE}, "raw-1.json", None, "windows of the sample"),
         ({}, "raw-1.json", '{"other": 1}', "raw-1.json is not of a run that can be continued"),
         ({}, "run.json", "{", "run.json is not of a run that can be continued"),
     ],
