@@ -1,0 +1,117 @@
+"""The tournament's second half: every way of sharing circuits on a demand that changes.
+
+Decisions are the controller's, taken offline by the code of ``hydra replay``: what pays, whose turn
+it is, what moves under whom. Each is tried with every algorithm that plans duplex circuits, but for
+slots, which have a scheduler of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from apps.demand_trace import Reading, Trace
+from apps.offline import plain_fabric
+from apps.planning import SCHEDULER
+from apps.replay import Variant, replay
+from apps.traces.windows import Window
+from hydra.model import Fabric, MacAddress, RackId, Server
+from hydra.policy import Policy, Sharing, SlotPolicy
+from topology.algorithms import ENTRIES, Product
+
+EPOCH_S: Final = 2.0
+"""Between decisions; a demand lasts for five."""
+OUTAGE_S: Final = 0.1
+"""What a change costs those whom it moves."""
+_LEAST_SHARE: Final = 0.01
+"""Of a port: less is no elephant, and a change for less is none."""
+_NONE: Final = "static"
+"""Changes nothing, and so leaves a dark network dark, whoever shares."""
+ALONE: Final = Variant("electrical alone", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """One policy through one workload."""
+
+    workload: str
+    policy: str
+    served_share: float
+    """By circuits and packets together, less what changes cost."""
+    changes: int
+    lasts_s: float
+
+
+def fabric(racks: int, planes: int, port_mbps: float, electrical_share: float) -> Fabric:
+    """All racks on all planes, with servers that fill all ports, and an electrical network of a
+    part of that.
+    """
+    plain = plain_fabric(racks, planes, port_mbps)
+    rack_mbps = planes * port_mbps
+    return replace(
+        plain,
+        racks=tuple(replace(rack, servers=(_server(rack.id),)) for rack in plain.racks),
+        server_rate_mbps=rack_mbps,
+        electrical_rate_mbps=electrical_share * rack_mbps,
+    )
+
+
+def variants(port_mbps: float) -> Iterator[Variant]:
+    """The electrical network alone, then each way of sharing with each algorithm."""
+    yield ALONE
+    base = base_policy(port_mbps)
+    algorithms = [
+        name
+        for name, entry in ENTRIES.items()
+        if entry.product is Product.CIRCUITS and name != _NONE
+    ]
+    for sharing in Sharing:
+        if sharing is Sharing.SLOTTED:
+            yield Variant(f"{sharing.value}, {SCHEDULER}", replace(base, sharing=sharing))
+            continue
+        for name in algorithms:
+            policy = replace(base, sharing=sharing, algorithm=name)
+            yield Variant(f"{sharing.value}, {name}", policy)
+
+
+def base_policy(port_mbps: float) -> Policy:
+    return Policy(
+        epoch_s=EPOCH_S,
+        minimum_circuit_life_s=EPOCH_S,
+        elephant_mbps=_LEAST_SHARE * port_mbps,
+        minimum_gain_mbps=_LEAST_SHARE * port_mbps,
+        slots=SlotPolicy(slot_s=EPOCH_S / 4, week_s=2 * EPOCH_S),
+    )
+
+
+def courses(
+    network: Fabric, workload: str, cut: Sequence[Window], window_s: float
+) -> Iterator[Course]:
+    """Every policy through a workload, whose demands last ``window_s`` each."""
+    port_mbps = network.planes[0].rate_mbps
+    trace = _trace(network, cut, window_s)
+    for variant in variants(port_mbps):
+        run = replay(network, base_policy(port_mbps), trace, variant, OUTAGE_S)
+        lasts_s = len(cut) * window_s
+        yield Course(workload, variant.name, run.served_share, run.changes, lasts_s)
+
+
+def _trace(network: Fabric, cut: Sequence[Window], window_s: float) -> Trace:
+    """A reading for each decision; the last one ends the last window."""
+    times_s = np.arange(0.0, len(cut) * window_s, EPOCH_S).tolist()
+    readings = [_reading(at_s, cut[int(at_s // window_s)]) for at_s in times_s]
+    readings.append(_reading(len(cut) * window_s, cut[-1]))
+    return Trace(network.name, 0.0, tuple(readings))
+
+
+def _reading(at_s: float, window: Window) -> Reading:
+    src, dst = np.nonzero(window.demand_mbps)
+    return Reading(at_s, src, dst, window.demand_mbps[src, dst])
+
+
+def _server(rack: RackId) -> Server:
+    mac = MacAddress(f"02:00:00:00:{rack >> 8:02x}:{rack & 255:02x}")
+    return Server(f"h{rack + 1}", rack, mac, (), f"s{rack + 1}", None)
