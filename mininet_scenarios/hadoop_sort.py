@@ -2,8 +2,8 @@
 
 Each server maps a part of the input and reduces a part of the keys. What maps make goes to all
 servers while they run, after some blocks have come from other racks. Then each server writes its
-part of the output: one copy stays, one goes to another rack, and a third from there to a neighbour.
-Disks set the pace, whatever the network: applications that make their data at a rate.
+part of the output, block by block: one copy stays, one goes to another rack, and a third from there
+to a neighbour. Disks set the pace, whatever the network: applications that make data at a rate.
 """
 
 from __future__ import annotations
@@ -66,14 +66,19 @@ def shuffle(fabric: Fabric, scale: Scale) -> Iterator[Wish]:
 
 
 def output(fabric: Fabric, scale: Scale) -> Iterator[Wish]:
-    """A server's output in equal parts to the other racks, and on to a neighbour there."""
+    """A server's output in equal parts to the other racks, and on to a neighbour there.
+
+    A block has arrived before the next one is written: what waits in a buffer is never more.
+    """
+    block_bytes = max(1, round(BLOCK_BYTES * scale.rate * scale.part))
     servers = [[server.name for server in rack.servers] for rack in fabric.racks]
     paper_bytes = PAPER_BYTES / sum(map(len, servers)) / (RACKS - 1)
     for here, there, number in _apart(servers):
         rack = servers[there]
         ends = servers[here][number], rack[number], rack[(number + 1) % len(rack)]
-        yield _made(ends[0], ends[1], paper_bytes, PAPER_WRITE_S, OUTPUT, scale)
-        yield _made(ends[1], ends[2], paper_bytes, PAPER_WRITE_S, COPY, scale)
+        for source, destination, kind in ((*ends[:2], OUTPUT), (*ends[1:], COPY)):
+            wish = _made(source, destination, paper_bytes, PAPER_WRITE_S, kind, scale)
+            yield replace(wish, unit_bytes=block_bytes)
 
 
 def _apart(servers: Sequence[Sequence[str]]) -> Iterator[tuple[int, int, int]]:

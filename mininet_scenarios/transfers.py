@@ -34,6 +34,8 @@ class Wish:
     """How fast the application makes its data; None: it has all of it."""
     begins_s: float = 0.0
     """After all may begin."""
+    unit_bytes: int | None = None
+    """The application makes so much, and waits until that has arrived; None: it does not wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ def _orders(stage: Stage, wishes: Sequence[Wish], source: str) -> list[dict[str,
             wish.size_bytes,
             wish.made_mbps,
             wish.begins_s,
+            wish.unit_bytes,
         ).to_json()
         for wish in wishes
         if wish.source == source

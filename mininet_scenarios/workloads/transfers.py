@@ -6,9 +6,10 @@ Each server that receives runs one process, and each that sends::
     python -m mininet_scenarios.workloads.transfers send --orders FILE --report FILE
 
 The orders are a JSON list of ``{"to": "10.0.4.1:5600", "bytes": 1000000}``, with ``"mbps"``
-where the application makes its data no faster than that, and ``"begins_s"`` where a transfer
-begins so long after ``--begin-at``. It is over when the receiver has said how much arrived, so that
-nothing that waits in a buffer counts.
+where the application makes its data no faster than that, ``"unit"`` where it makes so many bytes
+and no more before they have arrived, and ``"begins_s"`` where a transfer begins so long after
+``--begin-at``. It is over when the receiver has said how much arrived: what waits in a buffer does
+not count.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ _LOOK_S: Final = 1.0
 _POLL_S: Final = 0.05
 _MADE_S: Final = 0.05
 """Data that is made at a rate comes in pieces of so much time."""
+_ARRIVAL_S: Final = 0.005
+"""How often to see whether all has arrived."""
 _OUT_QUEUE: Final = struct.Struct("i")
 
 T = TypeVar("T")
@@ -58,6 +61,8 @@ class Order:
     """How fast the application makes its data, when it need not wait; None: it has all of it."""
     begins_s: float = 0.0
     """After all may begin."""
+    unit_bytes: int | None = None
+    """The application makes so much, and waits until that has arrived; None: it does not wait."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -65,6 +70,7 @@ class Order:
             "bytes": self.size_bytes,
             "mbps": self.made_mbps,
             "begins_s": self.begins_s,
+            "unit": self.unit_bytes,
         }
 
     @classmethod
@@ -77,7 +83,10 @@ class Order:
         if made_mbps is not None and not made_mbps > 0:
             raise WorkloadError(f"data made at {made_mbps:g} Mb/s for {data['to']} is never there")
         begins_s = float(data.get("begins_s", 0.0))
-        return cls(Endpoint.parse(str(data["to"])), size_bytes, made_mbps, begins_s)
+        unit_bytes = None if data.get("unit") is None else int(data["unit"])
+        if unit_bytes is not None and unit_bytes < 1:
+            raise WorkloadError(f"units of {unit_bytes} bytes for {data['to']} never end")
+        return cls(Endpoint.parse(str(data["to"])), size_bytes, made_mbps, begins_s, unit_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +125,30 @@ def transfer(order: Order, congestion: str | None, silence_s: float = _SILENCE_S
 
 def _send(sock: socket.socket, order: Order, silence_s: float) -> None:
     """What is being made waits while the buffer is full, and is not made up for."""
-    chunk_bytes, made_in_s = len(_CHUNK), 0.0
+    chunk_bytes, byte_s = len(_CHUNK), 0.0
     if order.made_mbps is not None:
-        chunk_bytes = min(chunk_bytes, max(1, round(order.made_mbps * 1e6 / 8 * _MADE_S)))
-        made_in_s = chunk_bytes * 8 / 1e6 / order.made_mbps
-    left = order.size_bytes
-    while left:
-        time.sleep(made_in_s)
-        chunk = memoryview(_CHUNK)[: min(left, chunk_bytes)]
-        left -= len(chunk)
-        while chunk:
-            chunk = chunk[_patiently(sock, silence_s, partial(sock.send, chunk)) :]
+        byte_s = 8e-6 / order.made_mbps
+        chunk_bytes = min(chunk_bytes, max(1, round(_MADE_S / byte_s)))
+    unit_bytes = order.unit_bytes or order.size_bytes
+    for start in range(0, order.size_bytes, unit_bytes):
+        left = min(unit_bytes, order.size_bytes - start)
+        while left:
+            chunk = memoryview(_CHUNK)[: min(left, chunk_bytes)]
+            time.sleep(len(chunk) * byte_s)
+            left -= len(chunk)
+            while chunk:
+                chunk = chunk[_patiently(sock, silence_s, partial(sock.send, chunk)) :]
+        if start + unit_bytes < order.size_bytes:
+            _patiently(sock, silence_s, partial(_wait_for_arrival, sock))
+
+
+def _wait_for_arrival(sock: socket.socket) -> None:
+    """Until all is acknowledged; raises TimeoutError after the socket's time."""
+    until_s = time.monotonic() + (sock.gettimeout() or _LOOK_S)
+    while _unacknowledged_bytes(sock):
+        if time.monotonic() > until_s:
+            raise TimeoutError
+        time.sleep(_ARRIVAL_S)
 
 
 def _patiently(sock: socket.socket, silence_s: float, attempt: Callable[[], T]) -> T:

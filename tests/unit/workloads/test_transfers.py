@@ -1,4 +1,5 @@
 import json
+import re
 import signal
 import socket
 import struct
@@ -114,6 +115,30 @@ def test_a_transfer_of_which_nothing_moves_fails() -> None:
             transfer(Order(to, 20_000_000), None, 0.3)
 
 
+def test_no_more_than_a_unit_is_under_way() -> None:
+    unit_bytes = 300_000
+    with _small_buffer_server() as server:
+        to = Endpoint("127.0.0.1", server.getsockname()[1])
+        order = Order.from_json(Order(to, 20_000_000, unit_bytes=unit_bytes).to_json())
+        with pytest.raises(WorkloadError, match=r"nothing has moved for 0\.3 s") as stopped:
+            transfer(order, None, 0.3)
+    (waiting,) = re.findall(r"(\d+) bytes wait", str(stopped.value))
+    assert 0 < int(waiting) < unit_bytes
+
+
+def test_units_follow_each_other() -> None:
+    with Receiver(("127.0.0.1", 0), Counting) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            to = Endpoint("127.0.0.1", server.server_address[1])
+            done = transfer(Order(to, 250_001, unit_bytes=100_000), None)
+        finally:
+            server.shutdown()
+            thread.join(10)
+    assert done.size_bytes == 250_001  # the receipt is for all of them
+
+
 def test_data_that_is_made_slowly_comes_slowly() -> None:
     with Receiver(("127.0.0.1", 0), Counting) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -145,7 +170,8 @@ def test_each_begins_at_its_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"), [({"bytes": 0}, "0 bytes"), ({"mbps": 0}, "never there")]
+    ("change", "message"),
+    [({"bytes": 0}, "0 bytes"), ({"mbps": 0}, "never there"), ({"unit": 0}, "never end")],
 )
 def test_a_transfer_of_nothing_is_none(change, message) -> None:
     with pytest.raises(WorkloadError, match=message):
