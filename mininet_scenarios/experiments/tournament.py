@@ -348,7 +348,7 @@ def _heat_map(
 
 
 def _expected_s(full: bool) -> float:
-    return 180.0 if full else 20.0
+    return 600.0 if full else 20.0
 
 
 EXPERIMENT: Final = Experiment(
