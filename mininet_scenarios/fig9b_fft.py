@@ -16,7 +16,7 @@ from typing import Final
 from mininet_scenarios import mpi
 from mininet_scenarios.fig9b import RANK_HOSTS, Fig9bPlan, Ranks, Work, Workload
 from mininet_scenarios.mpi import Kernel
-from mininet_scenarios.stage import Stage
+from mininet_scenarios.stage import Stage, sent_bytes
 from mininet_scenarios.testbed.layout import uplink_interfaces
 from mininet_scenarios.workloads.alltoall import SAMPLE_S, ProgressSample
 
@@ -89,6 +89,4 @@ def _watched(stage: Stage) -> Iterator[Mapping[str, list[ProgressSample]]]:
 
 
 def _sent_bytes(stage: Stage, server: str) -> int:
-    uplinks = set(uplink_interfaces(stage.fabric, stage.fabric.server_by_name[server]))
-    counters = [Path(f"/sys/class/net/{name}/statistics/tx_bytes") for name in uplinks]
-    return sum(int(counter.read_text()) for counter in counters)
+    return sent_bytes(set(uplink_interfaces(stage.fabric, stage.fabric.server_by_name[server])))

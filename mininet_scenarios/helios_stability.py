@@ -26,7 +26,7 @@ from hydra.policy import Transition
 from mininet_scenarios import demo
 from mininet_scenarios.fig9a import CONGESTION
 from mininet_scenarios.narrator import Narrator
-from mininet_scenarios.stage import Job, Stage, wait_for_file
+from mininet_scenarios.stage import Job, Stage, sent_bytes, wait_for_file
 from mininet_scenarios.workloads.mesh import Endpoint
 from mininet_scenarios.workloads.reports import read_report
 from mininet_scenarios.workloads.shifting import Sample, samples_from_json
@@ -254,16 +254,14 @@ def _host(
 @contextmanager
 def _on_circuits(stage: Stage) -> Iterator[list[Sample]]:
     """Fills a list with what all pods have sent on circuits so far, again and again."""
-    counters = [
-        Path(f"/sys/class/net/{port.tor_port}/statistics/tx_bytes") for port in stage.fabric.ports
-    ]
+    ports = [port.tor_port for port in stage.fabric.ports]
     samples: list[Sample] = []
     ended = threading.Event()
 
     def watch() -> None:
         while not ended.wait(GRID_S / 2):
             at_s = time.monotonic()
-            samples.append(Sample(at_s, sum(int(counter.read_text()) for counter in counters)))
+            samples.append(Sample(at_s, sent_bytes(ports)))
 
     watcher = threading.Thread(target=watch, name="circuits")
     watcher.start()

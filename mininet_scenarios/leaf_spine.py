@@ -25,7 +25,7 @@ from mininet_scenarios import demo
 from mininet_scenarios.agents import AgentStage, agent_stage
 from mininet_scenarios.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.narrator import Narrator
-from mininet_scenarios.stage import CALM_SHARE, ScenarioError, Stage, calm_down
+from mininet_scenarios.stage import CALM_SHARE, ScenarioError, Stage, calm_down, sent_bytes
 from mininet_scenarios.transfers import Transferred, Wish, transfer_all
 
 CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "leaf-spine.yaml"
@@ -237,8 +237,7 @@ def _ports(stage: Stage, spine: str, kept: int) -> Sequence[str]:
 def _second_uplink_bytes(stage: Stage) -> int:
     fabric = stage.fabric
     ports = [port for a, _ in PAIRS for port in fabric.ports_of(fabric.rack_by_name[a].id)]
-    counters = (Path(f"/sys/class/net/{port.tor_port}/statistics/tx_bytes") for port in ports)
-    return sum(int(counter.read_text()) for counter in counters)
+    return sent_bytes(port.tor_port for port in ports)
 
 
 def _uplink_mbps(stage: Stage) -> float:

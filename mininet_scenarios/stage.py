@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -211,6 +211,12 @@ class Stage:
             dark[f"{plane.name}: in the switch"] = counters.dark_frames - at_tors
         queues = {name: queue.dropped_frames for name, queue in self.testbed.queues().items()}
         return Losses(dark, queues)
+
+
+def sent_bytes(interfaces: Iterable[str]) -> int:
+    """What these interfaces of the host have sent since they were made, headers included."""
+    counters = (Path(f"/sys/class/net/{name}/statistics/tx_bytes") for name in interfaces)
+    return sum(int(counter.read_text()) for counter in counters)
 
 
 @dataclass(slots=True)

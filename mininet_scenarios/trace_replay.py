@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from apps.traces.reading import read_trace, summarise
-from apps.traces.windows import Window, flows_of_window, rack_numbers, windows
+from apps.traces.windows import flows_of_window, rack_numbers, windows
 from hydra.model import Fabric
 from hydra.policy import Transition
 from mininet_scenarios import demo
 from mininet_scenarios.narrator import Narrator
-from mininet_scenarios.stage import ScenarioError, Stage
+from mininet_scenarios.stage import ScenarioError, Stage, sent_bytes
 from mininet_scenarios.transfers import Transferred, Wish, transfer_all
 
 BUSIEST_SHARE: Final = 0.3
@@ -123,34 +123,30 @@ def excerpt(trace: Path, racks: int, window_s: float, rank: int) -> Excerpt:
     Raises ScenarioError where the trace has fewer windows, and TraceError where it can't be read.
     """
     numbers = rack_numbers(summarise(trace).racks, racks, fold=True)
-    found = sorted(
-        (_busiest_mbps(window), -window.number, window.start_s)
+    found = [
+        window
         for window in windows(read_trace(trace), numbers, racks, window_s)
         if window.total_mbps > 0
-    )
+    ]
     if rank > len(found):
         raise ScenarioError(
             f"{trace} has {len(found)} windows of {window_s:g} s with flows between {racks} racks, "
             f"and no busiest number {rank}: repeat {len(found)} times at most"
         )
-    busiest_mbps, negative, start_s = found[-rank]
+    found.sort(key=lambda window: (-window.busiest_rack_mbps, window.number))
+    chosen = found[rank - 1]
     flows: dict[tuple[float, int, int], float] = defaultdict(float)
-    for flow in flows_of_window(read_trace(trace), -negative, window_s):
+    for flow in flows_of_window(read_trace(trace), chosen.number, window_s):
         src, dst = numbers[flow.src], numbers[flow.dst]
         if src != dst and flow.size_bytes > 0:
-            flows[flow.start_s - start_s, src, dst] += flow.size_bytes
+            flows[flow.start_s - chosen.start_s, src, dst] += flow.size_bytes
     return Excerpt(
-        number=-negative,
-        start_s=start_s,
+        number=chosen.number,
+        start_s=chosen.start_s,
         length_s=window_s,
         flows=tuple((*key, size_bytes) for key, size_bytes in flows.items()),
-        busiest_rack_mbps=busiest_mbps,
+        busiest_rack_mbps=chosen.busiest_rack_mbps,
     )
-
-
-def _busiest_mbps(window: Window) -> float:
-    demand = window.demand_mbps
-    return float(max(demand.sum(axis=0).max(), demand.sum(axis=1).max()))
 
 
 def network(way: Way, rate: float) -> dict[str, Any]:
@@ -177,7 +173,7 @@ def wishes(played: Excerpt, fabric: Fabric, rate: float) -> list[Wish]:
             next(senders[src]),
             next(receivers[dst]),
             max(1, round(size_bytes * factor)),
-            f"{start_s:g}",
+            str(start_s),
             begins_s=start_s,
         )
         for start_s, src, dst, size_bytes in played.flows
@@ -221,10 +217,7 @@ def run(stage: Stage, played: Excerpt, way: Way, rate: float, narrator: Narrator
 
 
 def _on_circuits_bytes(stage: Stage) -> int:
-    fabric = stage.fabric
-    ports = [port.tor_port for rack in fabric.racks for port in fabric.ports_of(rack.id)]
-    counters = (Path(f"/sys/class/net/{port}/statistics/tx_bytes") for port in ports)
-    return sum(int(counter.read_text()) for counter in counters)
+    return sent_bytes(port.tor_port for port in stage.fabric.ports)
 
 
 def _policy(way: Way, rate: float) -> Mapping[str, Any]:

@@ -28,6 +28,16 @@ class Window:
     def total_mbps(self) -> float:
         return float(self.demand_mbps.sum())
 
+    @property
+    def busiest_rack_mbps(self) -> float:
+        """The most that one rack sends or receives."""
+        return busiest_rack_mbps(self.demand_mbps)
+
+
+def busiest_rack_mbps(demand_mbps: DemandMatrix) -> float:
+    """The largest sum of a row or a column: what one rack sends or receives."""
+    return float(max(demand_mbps.sum(axis=0).max(), demand_mbps.sum(axis=1).max()))
+
 
 def rack_numbers(names: Sequence[str], racks: int, *, fold: bool) -> dict[str, int]:
     """Which rack of a fabric each rack of a trace stands for: the n-th for the n-th.

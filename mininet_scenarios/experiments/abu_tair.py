@@ -83,8 +83,8 @@ class Comparison:
 
     scale: Scale
     runs: tuple[Run, ...]
-    fast: Run | None = None
-    """:data:`FAST`."""
+    fast: Run | None
+    """:data:`FAST`; None in the short form."""
 
     def run(self, regime: Regime, transition: Transition, transfers: int) -> Run:
         """That of a case; without a direct link, nothing moves, and there is one for both ways."""
@@ -153,7 +153,7 @@ def measure(
     network = leaf_spine.paper_network(scale)
     runs = _play(network, work_dir / "stage", scale, wanted, narrator)
     if not fast:
-        return Comparison(scale, runs)
+        return Comparison(scale, runs, None)
     network = demo.scaled_config(scale.rate, leaf_spine.CONFIG)
     (one,) = _play(network, work_dir / "fast", scale, [FAST], narrator)
     return Comparison(scale, runs, one)

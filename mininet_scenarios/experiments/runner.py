@@ -51,11 +51,15 @@ class Order:
     """For an experiment that takes one; None: its sample."""
 
     @property
+    def trace_name(self) -> str | None:
+        return None if self.trace is None else str(self.trace)
+
+    @property
     def command(self) -> str:
         """What a user types for the same."""
         scale = "" if self.divisor is None else f" --scale 1:{self.divisor}"
         form = "full" if self.full else "short"
-        trace = "" if self.trace is None else f" --trace {shlex.quote(str(self.trace))}"
+        trace = "" if self.trace_name is None else f" --trace {shlex.quote(self.trace_name)}"
         options = f"--scale {form}{scale} --repeat {self.repeat}{trace}"
         return f"hydra experiment run {self.name} {options}"
 
@@ -91,8 +95,7 @@ def run(order: Order, console: Console) -> dict[str, Any]:
         with sigterm_leaves(), ConsoleNarrator(console, expected_s) as narrator:
             if kept is None:
                 rates = _rates(order, calibrates, part, narrator)
-                trace = None if order.trace is None else str(order.trace)
-                begun = Begun(order.full, rates, trace=trace)
+                begun = Begun(order.full, rates, trace=order.trace_name)
             else:
                 begun = kept.begun
                 narrator.say(f"{_repetitions(len(runs))} measured already")
@@ -145,7 +148,7 @@ def _check_same(order: Order, kept: Kept[Any] | None, earlier: Path) -> None:
             f"{earlier} holds repetitions of the {form} form, rates {scale}: continue with the "
             "same --scale, or begin anew without --continue"
         )
-    if kept.begun.trace != (None if order.trace is None else str(order.trace)):
+    if kept.begun.trace != order.trace_name:
         what = "the sample" if kept.begun.trace is None else kept.begun.trace
         raise ScenarioError(
             f"{earlier} holds windows of {what}: continue with the same --trace, or begin anew "

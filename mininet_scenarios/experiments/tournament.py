@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
@@ -17,7 +18,7 @@ from apps.offline import Limits, plain_fabric
 from apps.traces.comparing import Contestant, compare
 from apps.traces.reading import read_trace, summarise
 from apps.traces.synthetic import SAMPLE
-from apps.traces.windows import Window, rack_numbers, windows
+from apps.traces.windows import Window, busiest_rack_mbps, rack_numbers, windows
 from hydra.model import DemandMatrix, Fabric
 from mininet_scenarios.experiments import helios_patterns, policy_matrix
 from mininet_scenarios.experiments.bounds import packet_share
@@ -105,7 +106,7 @@ def _tiled(pods: DemandMatrix, racks: int, busiest_mbps: float) -> DemandMatrix:
         group, position = divmod(rack, each)
         for other in range(groups):
             demand[rack, other * each + position] = pods[group, other]
-    busiest = max(demand.sum(axis=0).max(), demand.sum(axis=1).max())
+    busiest = busiest_rack_mbps(demand)
     return demand * (busiest_mbps / busiest if busiest else 0.0)
 
 
@@ -113,11 +114,10 @@ def _trace(size: Size, busiest_mbps: float) -> list[Window]:
     """Windows of the sample trace, each scaled like the other workloads."""
     numbers = rack_numbers(summarise(SAMPLE).racks, size.racks, fold=True)
     cut = windows(read_trace(SAMPLE), numbers, size.racks, _WINDOW_S)
-    demands = [window.demand_mbps for window, _ in zip(cut, range(size.periods), strict=False)]
     return _numbered(
         [
-            one * (busiest_mbps / max(one.sum(axis=0).max(), one.sum(axis=1).max()))
-            for one in demands
+            window.demand_mbps * (busiest_mbps / window.busiest_rack_mbps)
+            for window in islice(cut, size.periods)
         ]
     )
 

@@ -32,7 +32,7 @@ SHARES = {
 
 def comparison(shares=SHARES, dark_frames=0, loads=(24, 48)):
     return abu_tair.Comparison(
-        SCALE, tuple(run_of(case, shares, dark_frames) for case in abu_tair.cases(loads))
+        SCALE, tuple(run_of(case, shares, dark_frames) for case in abu_tair.cases(loads)), None
     )
 
 

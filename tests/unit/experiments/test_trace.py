@@ -62,7 +62,7 @@ def test_repetitions_play_the_busiest_windows_in_turn(trace):
 def test_the_busiest_rack_needs_a_set_share_of_its_circuits(trace):
     played, rate = excerpt(trace, 4, 10.0, 1), 0.01
     wanted = wishes(played, FABRIC, rate)
-    assert [(wish.begins_s, wish.kind) for wish in wanted] == [(1.0, "1"), (2.5, "2.5")]
+    assert [(wish.begins_s, wish.kind) for wish in wanted] == [(1.0, "1.0"), (2.5, "2.5")]
     assert {wish.source[:2] for wish in wanted} == {"h1", "h3"}
     first_mbps = wanted[0].size_bytes * 8e-6 / 10
     assert first_mbps == pytest.approx(trace_replay.BUSIEST_SHARE * RACK_MBPS * rate)
