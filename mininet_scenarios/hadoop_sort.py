@@ -68,7 +68,8 @@ def shuffle(fabric: Fabric, scale: Scale) -> Iterator[Wish]:
 def output(fabric: Fabric, scale: Scale) -> Iterator[Wish]:
     """A server's output in equal parts to the other racks, and on to a neighbour there.
 
-    A block has arrived before the next one is written: what waits in a buffer is never more.
+    A block has arrived before the next one is written: what waits in a buffer is never more. The
+    disk that a server's output comes from is there for the others while one waits.
     """
     block_bytes = max(1, round(BLOCK_BYTES * scale.rate * scale.part))
     servers = [[server.name for server in rack.servers] for rack in fabric.racks]
@@ -78,7 +79,7 @@ def output(fabric: Fabric, scale: Scale) -> Iterator[Wish]:
         ends = servers[here][number], rack[number], rack[(number + 1) % len(rack)]
         for source, destination, kind in ((*ends[:2], OUTPUT), (*ends[1:], COPY)):
             wish = _made(source, destination, paper_bytes, PAPER_WRITE_S, kind, scale)
-            yield replace(wish, unit_bytes=block_bytes)
+            yield replace(wish, unit_bytes=block_bytes, disk=kind)
 
 
 def _apart(servers: Sequence[Sequence[str]]) -> Iterator[tuple[int, int, int]]:

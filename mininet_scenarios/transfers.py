@@ -36,6 +36,8 @@ class Wish:
     """After all may begin."""
     unit_bytes: int | None = None
     """The application makes so much, and waits until that has arrived; None: it does not wait."""
+    disk: str | None = None
+    """Of the source: what comes from one is made in turn, with the sum of the rates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ def _orders(stage: Stage, wishes: Sequence[Wish], source: str) -> list[dict[str,
             wish.made_mbps,
             wish.begins_s,
             wish.unit_bytes,
+            wish.disk,
         ).to_json()
         for wish in wishes
         if wish.source == source

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from hydra.policy import Transition
 from mininet_scenarios import hadoop_sort
-from mininet_scenarios.cthrough import FULL_BISECTION_MBPS, RACKS, Case, Scale
+from mininet_scenarios.cthrough import Case, Scale
 from mininet_scenarios.experiments import cthrough_cases
 from mininet_scenarios.experiments.cthrough_cases import (
     FULL_BISECTION,
@@ -44,8 +44,10 @@ _NEAR: Final = 1.3
 """Times full bisection that count as near it."""
 _LITTLE: Final = 0.85
 """Buffers beyond 50 MB bring no more than this."""
-_BUSIEST_MBPS: Final = RACKS * FULL_BISECTION_MBPS / 2
-"""Disks set the pace: what has waited for circuits fills them for less than half of the time."""
+_BUSIEST_MBPS: Final = 1.5 * hadoop_sort.PAPER_BYTES * 8e-6 / hadoop_sort.PAPER_WRITE_S
+"""While disks write: one copy of the output goes to another rack, and one stays, which is half of
+the work. What has waited for a circuit fills it for a tenth of a second once that has come; it may
+be two."""
 _WHY: Final = (
     "The paper prints its times in plots alone, and does not say what its disks did. Here each "
     f"server's moves {hadoop_sort.PAPER_DISKS_S:.0f} s worth of data, at an assumed 50 MB/s, of "

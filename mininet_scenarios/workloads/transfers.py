@@ -6,10 +6,10 @@ Each server that receives runs one process, and each that sends::
     python -m mininet_scenarios.workloads.transfers send --orders FILE --report FILE
 
 The orders are a JSON list of ``{"to": "10.0.4.1:5600", "bytes": 1000000}``, with ``"mbps"``
-where the application makes its data no faster than that, ``"unit"`` where it makes so many bytes
-and no more before they have arrived, and ``"begins_s"`` where a transfer begins so long after
-``--begin-at``. It is over when the receiver has said how much arrived: what waits in a buffer does
-not count.
+where the application makes its data no faster than that, ``"disk"`` where orders of that name share
+what makes it, ``"unit"`` where it makes so many bytes and no more before they have arrived, and
+``"begins_s"`` where a transfer begins so long after ``--begin-at``. It is over when the receiver
+has said how much arrived: what waits in a buffer does not count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import struct
 import termios
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -63,6 +63,9 @@ class Order:
     """After all may begin."""
     unit_bytes: int | None = None
     """The application makes so much, and waits until that has arrived; None: it does not wait."""
+    disk: str | None = None
+    """Orders of one disk make their data in turn, with the sum of their rates: who waits leaves his
+    share to the others."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -71,6 +74,7 @@ class Order:
             "mbps": self.made_mbps,
             "begins_s": self.begins_s,
             "unit": self.unit_bytes,
+            "disk": self.disk,
         }
 
     @classmethod
@@ -86,7 +90,11 @@ class Order:
         unit_bytes = None if data.get("unit") is None else int(data["unit"])
         if unit_bytes is not None and unit_bytes < 1:
             raise WorkloadError(f"units of {unit_bytes} bytes for {data['to']} never end")
-        return cls(Endpoint.parse(str(data["to"])), size_bytes, made_mbps, begins_s, unit_bytes)
+        disk = None if data.get("disk") is None else str(data["disk"])
+        to = Endpoint.parse(str(data["to"]))
+        if disk is not None and made_mbps is None:
+            raise WorkloadError(f"data for {to} comes from {disk} at no rate")
+        return cls(to, size_bytes, made_mbps, begins_s, unit_bytes, disk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +107,42 @@ class Done:
     finished_s: float
 
 
-def transfer(order: Order, congestion: str | None, silence_s: float = _SILENCE_S) -> Done:
+class Maker:
+    """Makes data at a rate, for one order or for several in turn; what nobody takes is lost."""
+
+    def __init__(self, rate_mbps: float) -> None:
+        self._byte_s = 8e-6 / rate_mbps
+        self._lock = threading.Lock()
+        self._busy_until_s = 0.0
+
+    @classmethod
+    def of(cls, orders: Iterable[Order]) -> Maker | None:
+        """With the sum of their rates; None where data is there at once."""
+        rates = [order.made_mbps for order in orders if order.made_mbps is not None]
+        return cls(sum(rates)) if rates else None
+
+    def piece_bytes(self) -> int:
+        """What comes at once."""
+        return min(len(_CHUNK), max(1, round(_MADE_S / self._byte_s)))
+
+    def make(self, size_bytes: int) -> None:
+        """Take as long as that takes, after what was begun earlier."""
+        with self._lock:
+            begun_s = max(self._busy_until_s, time.monotonic())
+            self._busy_until_s = ready_s = begun_s + size_bytes * self._byte_s
+        time.sleep(max(0.0, ready_s - time.monotonic()))
+
+
+def transfer(
+    order: Order,
+    congestion: str | None,
+    silence_s: float = _SILENCE_S,
+    maker: Maker | None = None,
+) -> Done:
     """Send, and wait for the receipt, for as long as anything moves.
 
-    Raises WorkloadError where nothing did for ``silence_s``, and where not all bytes arrived.
+    ``maker`` makes the data, and that of others; None: one at this order's own rate. Raises
+    WorkloadError where nothing did for ``silence_s``, and where not all bytes arrived.
     """
     started_s = time.monotonic()
     address = order.to.address, order.to.port
@@ -111,7 +151,7 @@ def transfer(order: Order, congestion: str | None, silence_s: float = _SILENCE_S
             sock.settimeout(min(_LOOK_S, silence_s))
             if congestion is not None:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
-            _send(sock, order, silence_s)
+            _send(sock, order, silence_s, maker or Maker.of([order]))
             sock.shutdown(socket.SHUT_WR)
             receipt = _patiently(sock, silence_s, lambda: sock.recv(_RECEIPT.size))
     except OSError as error:
@@ -123,21 +163,19 @@ def transfer(order: Order, congestion: str | None, silence_s: float = _SILENCE_S
     return Done(order.size_bytes, started_s, finished_s)
 
 
-def _send(sock: socket.socket, order: Order, silence_s: float) -> None:
+def _send(sock: socket.socket, order: Order, silence_s: float, maker: Maker | None) -> None:
     """What is being made waits while the buffer is full, and is not made up for."""
-    chunk_bytes, byte_s = len(_CHUNK), 0.0
-    if order.made_mbps is not None:
-        byte_s = 8e-6 / order.made_mbps
-        chunk_bytes = min(chunk_bytes, max(1, round(_MADE_S / byte_s)))
+    piece_bytes = len(_CHUNK) if maker is None else maker.piece_bytes()
     unit_bytes = order.unit_bytes or order.size_bytes
     for start in range(0, order.size_bytes, unit_bytes):
         left = min(unit_bytes, order.size_bytes - start)
         while left:
-            chunk = memoryview(_CHUNK)[: min(left, chunk_bytes)]
-            time.sleep(len(chunk) * byte_s)
-            left -= len(chunk)
-            while chunk:
-                chunk = chunk[_patiently(sock, silence_s, partial(sock.send, chunk)) :]
+            piece = memoryview(_CHUNK)[: min(left, piece_bytes)]
+            if maker is not None:
+                maker.make(len(piece))
+            left -= len(piece)
+            while piece:
+                piece = piece[_patiently(sock, silence_s, partial(sock.send, piece)) :]
         if start + unit_bytes < order.size_bytes:
             _patiently(sock, silence_s, partial(_wait_for_arrival, sock))
 
@@ -185,10 +223,13 @@ def send_all(
     ``begin_at_s`` is of ``CLOCK_MONOTONIC``; None: now. Raises WorkloadError.
     """
     first_s = time.monotonic() if begin_at_s is None else begin_at_s
+    disks = {order.disk for order in orders if order.disk is not None}
+    makers = {disk: Maker.of(one for one in orders if one.disk == disk) for disk in disks}
 
     def send(order: Order) -> Done:
         time.sleep(max(0.0, first_s + order.begins_s - time.monotonic()))
-        return transfer(order, congestion)
+        maker = None if order.disk is None else makers[order.disk]
+        return transfer(order, congestion, maker=maker)
 
     with ThreadPoolExecutor(len(orders)) as pool:
         return list(pool.map(send, orders))

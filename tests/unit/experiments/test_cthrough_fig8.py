@@ -46,6 +46,7 @@ def test_each_copy_is_the_whole_output_and_one_is_in_another_rack():
         assert all(wish.source != wish.destination for wish in copies)
         blocks = {wish.unit_bytes for wish in copies}
         assert list(blocks) == [pytest.approx(64e6 * SCALE.rate * SCALE.part, rel=1e-3)]
+        assert len({(wish.source, wish.disk) for wish in copies}) == 16  # one for all of a server's
         for end in ("source", "destination"):  # evenly
             assert set(Counter(getattr(wish, end) for wish in copies).values()) == {3}
 

@@ -17,6 +17,7 @@ from mininet_scenarios.workloads.reports import WorkloadError, read_report
 from mininet_scenarios.workloads.transfers import (
     Counting,
     Done,
+    Maker,
     Order,
     Receiver,
     send_all,
@@ -152,6 +153,49 @@ def test_data_that_is_made_slowly_comes_slowly() -> None:
             thread.join(10)
 
 
+def test_who_waits_leaves_his_share_of_the_disk_to_the_others() -> None:
+    """Alone, the one that is not read takes 1 s to make its data, at half of the disk's rate."""
+    rate_mbps, size_bytes = 4.0, 500_000
+    with Receiver(("127.0.0.1", 0), Counting) as server, _small_buffer_server() as deaf:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            at = [("taken", server.server_address[1]), ("deaf", deaf.getsockname()[1])]
+            to = {name: Endpoint("127.0.0.1", port) for name, port in at}
+            makers = Maker.of([Order(one, size_bytes, rate_mbps) for one in to.values()])
+            waiting = Order(to["deaf"], 20_000_000, rate_mbps, unit_bytes=10_000, disk="d")
+            stuck = threading.Thread(target=_fails, args=(waiting, 1.0, makers))
+            stuck.start()
+            time.sleep(0.3)
+            done = transfer(Order(to["taken"], size_bytes, rate_mbps, disk="d"), None, 1.0, makers)
+            stuck.join(10)
+        finally:
+            server.shutdown()
+    assert 0.5 <= done.finished_s - done.started_s < 0.9
+
+
+def _fails(order: Order, silence_s: float, maker: Maker | None) -> None:
+    with pytest.raises(WorkloadError, match="nothing has moved"):
+        transfer(order, None, silence_s, maker)
+
+
+def test_one_disk_makes_no_more_than_the_sum_of_its_rates() -> None:
+    with Receiver(("127.0.0.1", 0), Counting) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            to = Endpoint("127.0.0.1", server.server_address[1])
+            orders = [
+                Order.from_json(Order(to, size, 4.0, disk="d").to_json())
+                for size in (100_000, 100_000, 200_000)
+            ]
+            done = send_all(orders)
+        finally:
+            server.shutdown()
+    first_s = min(one.started_s for one in done)
+    seconds = sorted(one.finished_s - first_s for one in done)
+    assert seconds[-1] >= 400_000 * 8e-6 / 12
+    assert seconds[0] >= 0.75 * 300_000 * 8e-6 / 12  # in turn, not one after the other
+
+
 def test_each_begins_at_its_time() -> None:
     with Receiver(("127.0.0.1", 0), Counting) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -171,7 +215,12 @@ def test_each_begins_at_its_time() -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"bytes": 0}, "0 bytes"), ({"mbps": 0}, "never there"), ({"unit": 0}, "never end")],
+    [
+        ({"bytes": 0}, "0 bytes"),
+        ({"mbps": 0}, "never there"),
+        ({"unit": 0}, "never end"),
+        ({"disk": "d"}, "at no rate"),
+    ],
 )
 def test_a_transfer_of_nothing_is_none(change, message) -> None:
     with pytest.raises(WorkloadError, match=message):
