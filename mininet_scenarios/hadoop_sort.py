@@ -107,7 +107,7 @@ def _electrical_s(case: Case) -> float:
 
 def expected_s(case: Case, scale: Scale) -> float:
     """Wall time of one sort, at most."""
-    network_s = _electrical_s(case) if case.circuits is None else 0.3 * _electrical_s(case)
+    network_s = _electrical_s(case) if case.circuits is None else 0.2 * _electrical_s(case)
     seconds = 1.2 * scale.part * max(PAPER_DISKS_S, network_s)
     if case.interval_s is not None:  # who is last at both steps has waited for two other racks
         seconds += 2 * (RACKS - 1) * case.interval_s
