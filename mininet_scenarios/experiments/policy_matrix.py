@@ -1,8 +1,8 @@
 """The tournament's second half: every way of sharing circuits on a demand that changes.
 
 Decisions are the controller's, taken offline by the code of ``hydra replay``: what pays, whose turn
-it is, what moves under whom. Each is tried with every algorithm that plans duplex circuits, but for
-slots, which have a scheduler of their own.
+it is, what moves under whom. Each is tried with every algorithm that the controller plans with, on
+circuits of its kind: duplex or one-way. Slots are of duplex circuits and have their own scheduler.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from apps.offline import plain_fabric
 from apps.planning import SCHEDULER
 from apps.replay import Variant, replay
 from apps.traces.windows import Window
-from hydra.model import Fabric, MacAddress, RackId, Server
+from hydra.model import Fabric, MacAddress, RackId, Server, SubstrateKind
 from hydra.policy import Policy, Sharing, SlotPolicy
-from topology.algorithms import ENTRIES, Product
+from topology.algorithms import ENTRIES, objection
+from topology.problem import FabricArrays
 
 EPOCH_S: Final = 2.0
 """Between decisions; a demand lasts for five."""
@@ -45,9 +46,11 @@ class Course:
     lasts_s: float
 
 
-def fabric(racks: int, planes: int, port_mbps: float, electrical_share: float) -> Fabric:
+def fabric(
+    racks: int, planes: int, port_mbps: float, electrical_share: float, *, one_way: bool = False
+) -> Fabric:
     """All racks on all planes, with servers that fill all ports, and an electrical network of a
-    part of that.
+    part of that. One-way circuits need ToRs that do not learn.
     """
     plain = plain_fabric(racks, planes, port_mbps)
     rack_mbps = planes * port_mbps
@@ -56,21 +59,28 @@ def fabric(racks: int, planes: int, port_mbps: float, electrical_share: float) -
         racks=tuple(replace(rack, servers=(_server(rack.id),)) for rack in plain.racks),
         server_rate_mbps=rack_mbps,
         electrical_rate_mbps=electrical_share * rack_mbps,
+        substrate=SubstrateKind.SINGLE_HOMED_OPENFLOW if one_way else plain.substrate,
+        one_way=one_way,
     )
 
 
-def variants(port_mbps: float) -> Iterator[Variant]:
-    """The electrical network alone, then each way of sharing with each algorithm."""
-    yield ALONE
-    base = base_policy(port_mbps)
+def variants(network: Fabric) -> Iterator[Variant]:
+    """Each way of sharing with each algorithm of this fabric's circuits; before those of duplex
+    ones, the electrical network alone.
+    """
+    if not network.one_way:
+        yield ALONE
+    base = base_policy(network.planes[0].rate_mbps)
+    arrays = FabricArrays.of(network)
     algorithms = [
         name
-        for name, entry in ENTRIES.items()
-        if entry.product is Product.CIRCUITS and name != _NONE
+        for name in ENTRIES
+        if name != _NONE and objection(name, arrays, one_way=network.one_way) is None
     ]
     for sharing in Sharing:
         if sharing is Sharing.SLOTTED:
-            yield Variant(f"{sharing.value}, {SCHEDULER}", replace(base, sharing=sharing))
+            if not network.one_way:
+                yield Variant(f"{sharing.value}, {SCHEDULER}", replace(base, sharing=sharing))
             continue
         for name in algorithms:
             policy = replace(base, sharing=sharing, algorithm=name)
@@ -91,10 +101,10 @@ def courses(
     network: Fabric, workload: str, cut: Sequence[Window], window_s: float
 ) -> Iterator[Course]:
     """Every policy through a workload, whose demands last ``window_s`` each."""
-    port_mbps = network.planes[0].rate_mbps
+    base = base_policy(network.planes[0].rate_mbps)
     trace = _trace(network, cut, window_s)
-    for variant in variants(port_mbps):
-        run = replay(network, base_policy(port_mbps), trace, variant, OUTAGE_S)
+    for variant in variants(network):
+        run = replay(network, base, trace, variant, OUTAGE_S)
         lasts_s = len(cut) * window_s
         yield Course(workload, variant.name, run.served_share, run.changes, lasts_s)
 

@@ -125,7 +125,12 @@ def _trace(size: Size, busiest_mbps: float) -> list[Window]:
 def _measure(setting: Setting, narrator: Narrator) -> Tournament:
     size = FULL if setting.full else SHORT
     fabric = plain_fabric(size.racks, size.planes, _PORT_MBPS)
-    shared = policy_matrix.fabric(size.racks, size.planes, _PORT_MBPS, _ELECTRICAL_SHARE)
+    shared = [
+        policy_matrix.fabric(
+            size.racks, size.planes, _PORT_MBPS, _ELECTRICAL_SHARE, one_way=one_way
+        )
+        for one_way in (False, True)
+    ]
     made = workloads(size, setting.seed)
     matches: list[Match] = []
     courses: list[Course] = []
@@ -133,7 +138,8 @@ def _measure(setting: Setting, narrator: Narrator) -> Tournament:
         with narrator.phase(f"planning for {name}", _expected_s(setting.full) / len(made)):
             cut = make()
             matches.append(_match(fabric, name, cut))
-            courses += policy_matrix.courses(shared, name, cut, _WINDOW_S)
+            for network in shared:
+                courses += policy_matrix.courses(network, name, cut, _WINDOW_S)
     return Tournament(size.racks, size.planes, tuple(matches), tuple(courses))
 
 
@@ -360,9 +366,9 @@ EXPERIMENT: Final = Experiment(
     workload="made-up demands, windows of the sample trace, Helios' patterns; the busiest rack "
     f"sends or receives {_LOAD:.0%} of what its ports carry",
     policy="each algorithm in turn, from what it left standing before; schedules repeat every "
-    "second, and every slot costs 25 ms. Then each way of sharing with each algorithm of duplex "
-    f"circuits, a decision every {policy_matrix.EPOCH_S:g} s, {1000 * policy_matrix.OUTAGE_S:g} ms "
-    "for what moves",
+    "second, and every slot costs 25 ms. Then each way of sharing with each algorithm that the "
+    "controller plans with, on one-way circuits where it plans those: a decision every "
+    f"{policy_matrix.EPOCH_S:g} s, {1000 * policy_matrix.OUTAGE_S:g} ms for what moves",
     measured="share of the demand that fits on circuits, by the plan's own account, which other "
     "code checks; planning time; what policies serve as the demand changes",
     needs_data_plane=False,

@@ -11,6 +11,9 @@ from mininet_scenarios.experiments.policy_matrix import ALONE, courses, fabric, 
 PORT_MBPS = 100.0
 NETWORK = fabric(4, 2, PORT_MBPS, 0.1)
 """Racks of 200 Mbps, and 20 electrically."""
+ONE_WAY = fabric(4, 2, PORT_MBPS, 0.1, one_way=True)
+ONE_PLANE = fabric(4, 1, PORT_MBPS, 0.1)
+ONE_PLANE_ONE_WAY = fabric(4, 1, PORT_MBPS, 0.1, one_way=True)
 
 
 def window(number, *flows):
@@ -21,7 +24,7 @@ def window(number, *flows):
 
 
 def test_every_way_of_sharing_meets_every_algorithm_of_duplex_circuits():
-    names = [variant.name for variant in variants(PORT_MBPS)]
+    names = [variant.name for variant in variants(NETWORK)]
     assert len(set(names)) == len(names)
     assert names[0] == ALONE.name
     by_sharing = {
@@ -32,6 +35,26 @@ def test_every_way_of_sharing_meets_every_algorithm_of_duplex_circuits():
     assert {"hydra-bfs", "hydra-bfs+", "edmonds"} <= by_sharing[Sharing.BY_DEMAND]
     assert "helios" not in by_sharing[Sharing.BY_DEMAND]  # of one-way circuits
     assert len({frozenset(algorithms) for algorithms in by_sharing.values()}) == 1
+
+
+def test_all_but_slots_are_tried_with_one_way_circuits_too():
+    names = {variant.name for variant in variants(ONE_WAY)}
+    shared = [sharing for sharing in Sharing if sharing is not Sharing.SLOTTED]
+    assert names == {
+        f"{sharing.value}, {name}" for sharing in shared for name in ("helios", "b-matching")
+    }
+    assert not names & {variant.name for variant in variants(NETWORK)}
+
+
+def test_one_way_circuits_serve_a_ring_of_demand_that_duplex_ones_can_not():
+    ring = [window(0, (0, 1, 90.0), (1, 2, 90.0), (2, 3, 90.0), (3, 0, 90.0))]
+    duplex = {one.policy: one for one in courses(ONE_PLANE, "ring", ring, 10.0)}
+    one_way = {one.policy: one for one in courses(ONE_PLANE_ONE_WAY, "ring", ring, 10.0)}
+    assert duplex[ALONE.name].served_share == pytest.approx(0.1)
+    # Two circuits of four.
+    assert duplex["by-demand, edmonds"].served_share == pytest.approx(0.6, abs=0.05)
+    assert one_way["by-demand, helios"].served_share > 0.95
+    assert one_way["by-demand, helios"].changes == 1
 
 
 def test_a_demand_that_fits_on_a_circuit_is_served_but_for_what_changes_cost():
