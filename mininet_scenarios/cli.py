@@ -148,6 +148,33 @@ def run(
         click.echo(f"written: {results / name}")
 
 
+@experiment.command(
+    cls=Command,
+    examples=("hydra experiment conclude", "hydra experiment conclude fig7 --results docs/results"),
+)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@_results_option
+@_json_option
+def conclude(names: tuple[str, ...], results: Path, as_json: bool) -> None:
+    """Make figures and plots anew from raw data, of all experiments that were run or of some.
+
+    Nothing is measured: it is for whoever changed what is concluded or drawn.
+    """
+    runner = _module("runner")
+    try:
+        found = [
+            runner.conclude(name, results)
+            for name in names or [one["name"] for one in runner.read_results(results)]
+        ]
+    except HydraError as error:
+        raise click.ClickException(str(error)) from error
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    for result in found:
+        click.echo(f"written: {results / result['name']}")
+
+
 @experiment.command(cls=Command, examples=("hydra experiment report --to report.html",))
 @_results_option
 @click.option(

@@ -1,12 +1,15 @@
 """The repetitions of an experiment that were measured so far.
 
 They are kept in the directory that its results are written to, one file each, so that those of
-hours survive an interruption, and more can be added to a run that is complete.
+hours survive an interruption, more can be added to a run that is complete, and conclusions can be
+drawn again. Files may be compressed (``raw-1.json.gz``), by gzip.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
@@ -47,19 +50,18 @@ def write(directory: Path, begun: Begun, runs: Sequence[object]) -> None:
     """Keep all that were measured so far. Raises ScenarioError where that can't be done."""
     write_json(directory / BEGUN, asdict(begun))
     for number, measured in enumerate(runs, start=1):
-        path = _raw(directory, number)
-        if path.exists():
+        if _found(directory, number) is not None:
             continue
         if not is_dataclass(measured) or isinstance(measured, type):
             name = type(measured).__name__
             raise ScenarioError(f"{name} is no dataclass: it can't be kept as JSON")
-        write_json(path, asdict(measured))
+        write_json(_raw(directory, number), asdict(measured))
 
 
 def count(directory: Path) -> int:
     """How many a directory holds, which need not exist."""
     number = 0
-    while _raw(directory, number + 1).exists():
+    while _found(directory, number + 1) is not None:
         number += 1
     return number
 
@@ -74,7 +76,7 @@ def read(directory: Path, experiment: Experiment[T]) -> Kept[T]:
         begun = TypeAdapter(Begun).validate_json(text)
     runs = []
     for number in range(1, count(directory) + 1):
-        with _understood(_raw(directory, number)) as text:
+        with _understood(_found(directory, number) or _raw(directory, number)) as text:
             runs.append(measured.validate_json(text))
     return Kept(begun, tuple(runs))
 
@@ -91,15 +93,23 @@ def _raw(directory: Path, number: int) -> Path:
     return directory / f"raw-{number}.json"
 
 
+def _found(directory: Path, number: int) -> Path | None:
+    plain = _raw(directory, number)
+    paths = plain, plain.with_suffix(".json.gz")
+    return next((path for path in paths if path.exists()), None)
+
+
 @contextmanager
 def _understood(path: Path) -> Iterator[str]:
     """A file's text, for a block that makes something of it."""
     try:
-        yield path.read_text(encoding="utf-8")
-    except (OSError, ValidationError) as error:
-        why = error.strerror if isinstance(error, OSError) else error.errors()[0]["msg"]
+        content = path.read_bytes()
+        yield (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, ValidationError) as error:
+        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise ScenarioError(
-            f"{path} is not of a run that can be continued ({why}): leave out --continue"
+            f"{path} is not what this version measures ({why}): run the experiment anew, without "
+            "--continue"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""``hydra experiment``: runs experiments, keeps what they measured, and makes the report."""
+"""``hydra experiment``: runs experiments, keeps what they measured, and concludes from it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import platform
 import shlex
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from rich.console import Console
@@ -23,13 +24,15 @@ from hydra.errors import HydraError
 from mininet_scenarios import report
 from mininet_scenarios.demo import sigterm_leaves
 from mininet_scenarios.experiments import NAMES, load, repetitions
-from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
+from mininet_scenarios.experiments.frame import Experiment, Setting, Table
 from mininet_scenarios.experiments.repetitions import Begun, Kept
 from mininet_scenarios.experiments.scaling import CALIBRATION_S, Rates, forwarded_mbps
 from mininet_scenarios.narrator import ConsoleNarrator, Narrator
 from mininet_scenarios.stage import ScenarioError
 
 RESULT: Final = "result.json"
+_CIRCUMSTANCES: Final = ("command", "finished", "seconds", "machine")
+"""Of a result: what conclusions do not change."""
 _WIDTH_IN_A_FILE: Final = 150
 
 
@@ -110,10 +113,48 @@ def run(order: Order, console: Console) -> dict[str, Any]:
                 begun = replace(begun, seconds=earlier_s + time.monotonic() - began_s)
                 repetitions.write(part, begun, runs)
         repetitions.write(part, begun, runs)
-        plots = [path.name for path in experiment.draw(runs, part)]
         order = replace(order, repeat=len(runs), divisor=begun.rates.asked)
-        result = _document(order, experiment, experiment.conclude(runs), plots, begun.seconds)
-        repetitions.write_json(part / RESULT, result)
+        return _concluded(experiment, runs, _circumstances(order, begun.seconds), part)
+
+
+def conclude(name: str, results: Path) -> dict[str, Any]:
+    """Make figures and plots anew from the raw data in ``results/NAME``; returns the result.
+
+    What was run, when, and where stays as it is. Raises ScenarioError where there is no raw data,
+    or it is not what this version measures; nothing is changed then.
+    """
+    directory = results / name
+    earlier = _read_result(directory / RESULT, name)
+    experiment = load(name)
+    if not repetitions.count(directory):
+        raise ScenarioError(f"{directory} holds no raw data (raw-1.json): run {name} again")
+    runs = repetitions.read(directory, experiment).runs
+    with TemporaryDirectory(dir=results, prefix=f".{name}-") as made:
+        circumstances = {key: earlier[key] for key in _CIRCUMSTANCES}
+        result = _concluded(experiment, runs, circumstances, Path(made))
+        for plot in earlier["plots"]:
+            (directory / plot).unlink(missing_ok=True)
+        for path in Path(made).iterdir():
+            path.replace(directory / path.name)
+    return result
+
+
+def _concluded(
+    experiment: Experiment[Any],
+    runs: Sequence[Any],
+    circumstances: Mapping[str, Any],
+    directory: Path,
+) -> dict[str, Any]:
+    """The result, written into a directory together with its plots."""
+    findings = experiment.conclude(runs)
+    result = {
+        **_description(experiment),
+        **circumstances,
+        "rows": [asdict(row) for row in findings.rows],
+        "tables": [asdict(table) for table in findings.tables],
+        "plots": [path.name for path in experiment.draw(runs, directory)],
+    }
+    repetitions.write_json(directory / RESULT, result)
     return result
 
 
@@ -219,15 +260,8 @@ def _description(experiment: Experiment[Any]) -> dict[str, Any]:
     }
 
 
-def _document(
-    order: Order,
-    experiment: Experiment[Any],
-    findings: Findings,
-    plots: Sequence[str],
-    seconds: float,
-) -> dict[str, Any]:
+def _circumstances(order: Order, seconds: float) -> dict[str, Any]:
     return {
-        **_description(experiment),
         "command": order.command,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": seconds,
@@ -236,9 +270,6 @@ def _document(
             "cpus": os.cpu_count(),
             "python": platform.python_version(),
         },
-        "rows": [asdict(row) for row in findings.rows],
-        "tables": [asdict(table) for table in findings.tables],
-        "plots": list(plots),
     }
 
 
@@ -250,18 +281,23 @@ def read_results(results: Path) -> list[dict[str, Any]]:
     found = []
     for name in NAMES:
         path = results / name / RESULT
-        if not path.exists():
-            continue
-        try:
-            found.append(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
-            raise ScenarioError(f"{path} can't be read: {error}; run {name} again") from error
+        if path.exists():
+            found.append(_read_result(path, name))
     if not found:
         raise ScenarioError(
             f"{results} holds no result: `hydra experiment run NAME` makes one of "
             f"{', '.join(NAMES)}"
         )
     return found
+
+
+def _read_result(path: Path, name: str) -> dict[str, Any]:
+    """Raises ScenarioError."""
+    try:
+        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ScenarioError(f"{path} can't be read: {error}; run {name} again") from error
+    return result
 
 
 def print_result(result: dict[str, Any], console: Console) -> None:

@@ -2,13 +2,14 @@
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from apps.cli import hydra
-from mininet_scenarios.experiments import NAMES
+from mininet_scenarios.experiments import NAMES, load, repetitions
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
 PAGE = (RESULTS / "README.md").read_text()
@@ -35,6 +36,19 @@ def test_it_is_of_a_full_run_and_what_it_missed_is_told(name):
         assert f"({name}/{plot})" in PAGE, "not shown on the page"
     missed = [row["figure"] for row in result["rows"] if row["met"] is False]
     assert bool(missed) == ("missed" in LINES[name]), missed
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_it_is_what_its_raw_data_say(name):
+    """And in the words of this version: ``hydra experiment conclude`` brings them up to date."""
+    result = json.loads((RESULTS / name / "result.json").read_text())
+    kept = repetitions.read(RESULTS / name, load(name))
+    assert kept.begun.full
+    assert f"--repeat {len(kept.runs)}" in result["command"]
+    findings = load(name).conclude(kept.runs)
+    told = [asdict(row) | {"ratio": pytest.approx(row.ratio)} for row in findings.rows]
+    assert result["rows"] == told
+    assert result["tables"] == json.loads(json.dumps([asdict(one) for one in findings.tables]))
 
 
 def test_the_report_is_made_from_what_is_committed(tmp_path):

@@ -1,7 +1,9 @@
 """Experiments that need no data plane, run in short form; the frame; and the report."""
 
+import gzip
 import io
 import json
+import shutil
 import signal
 import threading
 from dataclasses import dataclass
@@ -288,8 +290,8 @@ def test_repetitions_are_added_to_a_complete_run(play, tmp_path):
         ({"full": True}, "raw-1.json", None, "the short form"),
         ({"divisor": 7}, "raw-1.json", None, "rates as calibrated"),
         ({"trace": SAMPLE}, "raw-1.json", None, "windows of the sample"),
-        ({}, "raw-1.json", '{"other": 1}', "raw-1.json is not of a run that can be continued"),
-        ({}, "run.json", "{", "run.json is not of a run that can be continued"),
+        ({}, "raw-1.json", '{"other": 1}', "raw-1.json is not what this version measures"),
+        ({}, "run.json", "{", "run.json is not what this version measures"),
     ],
 )
 def test_what_would_not_compare_is_not_added(play, tmp_path, order, name, text, why):
@@ -314,6 +316,49 @@ def test_what_is_read_is_what_was_written(results):
         findings = load(name).conclude(kept.runs)
         told = json.loads((results / name / "result.json").read_text())["rows"]
         assert [row.ours for row in findings.rows] == [row["ours"] for row in told]
+
+
+def test_conclusions_are_drawn_again_from_raw_data(results, tmp_path):
+    [name, other, *_] = OFFLINE
+    for one in (name, other):
+        shutil.copytree(results / one, tmp_path / one)
+    before = load_result(tmp_path, name)
+    raw = tmp_path / name / "raw-1.json"
+    (tmp_path / name / "raw-1.json.gz").write_bytes(gzip.compress(raw.read_bytes()))
+    raw.unlink()
+    stale = {**before, "rows": [], "title": "of an earlier version", "plots": ["old.png"]}
+    (tmp_path / name / "result.json").write_text(json.dumps(stale))
+    (tmp_path / name / "old.png").touch()
+    done = invoke("conclude", "--results", str(tmp_path))
+    assert done.exit_code == 0, done.output
+    assert all(str(tmp_path / one) in done.stdout for one in (name, other))
+    assert load_result(tmp_path, name) == before
+    assert not (tmp_path / name / "old.png").exists()
+    assert all((tmp_path / name / plot).exists() for plot in before["plots"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, other])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("result.json", None, "run prices again"),
+        ("raw-1.json", None, "no raw data"),
+        ("raw-1.json", b"{}", "raw-1.json is not what this version measures"),
+        ("raw-1.json.gz", b"no gzip", "raw-1.json.gz is not what this version measures"),
+        ("raw-1.json.gz", gzip.compress(b"{}" * 99)[:-9], "raw-1.json.gz is not what"),
+    ],
+)
+def test_without_raw_data_conclusions_stay(results, tmp_path, name, content, why):
+    shutil.copytree(results / "prices", tmp_path / "prices")
+    there = "raw-1.json" if name.startswith("raw") else name
+    (tmp_path / "prices" / there).unlink()
+    if content is not None:
+        (tmp_path / "prices" / name).write_bytes(content)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    refused = invoke("conclude", "prices", "--results", str(tmp_path))
+    assert refused.exit_code == 1
+    assert why in refused.stderr
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
 
 
 def test_sigterm_leaves_nothing_half_done(play, tmp_path):
