@@ -119,6 +119,11 @@ def stage_of(
         yield stage
 
 
+def buffer_bytes(buffer_mb: float, scale: Scale) -> int:
+    """Of a socket, where it is ``buffer_mb`` in the paper's network."""
+    return max(LEAST_BUFFER_BYTES, round(buffer_mb * 1e6 * scale.rate))
+
+
 def play(
     stage: Stage,
     case: Case,
@@ -131,7 +136,7 @@ def play(
     Sockets of ``senders`` get the case's buffers. Raises ScenarioError for a run that can't be
     counted.
     """
-    octets = max(LEAST_BUFFER_BYTES, round(case.buffer_mb * 1e6 * scale.rate))
+    octets = buffer_bytes(case.buffer_mb, scale)
     for server in senders:
         setting = f"net.ipv4.tcp_wmem=4096 {octets} {octets}"
         run_in(stage.testbed.host(server), "sysctl", "-qw", setting)

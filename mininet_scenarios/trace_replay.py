@@ -29,9 +29,11 @@ from mininet_scenarios.transfers import Transferred, Wish, transfer_all
 BUSIEST_SHARE: Final = 0.3
 """Of what a rack's circuits carry, the mean rate of the window's busiest rack."""
 CIRCUIT_MBPS: Final = 10_000.0
-"""Of the network that is scaled down: its electrical network has a tenth of that."""
+"""Of the network that is scaled down, and of a server's link to its ToR."""
 RACK_MBPS: Final = 2 * CIRCUIT_MBPS
-"""What the circuits of a rack carry."""
+"""What the circuits of a rack carry; and its two servers, at full bisection."""
+ELECTRICAL_SHARE: Final = 0.1
+"""Of what a rack's circuits carry: its servers' electrical links together."""
 EPOCH_S: Final = 0.5
 _LEAST_SHARE: Final = 0.05
 """Of a circuit: pairs that send less stay electrical, and changes that bring less are not made."""
@@ -154,8 +156,8 @@ def network(way: Way, rate: float) -> dict[str, Any]:
     config = demo.scaled_config(demo.times_its_rates(CIRCUIT_MBPS * rate))
     if way is not Way.FULL_BISECTION:
         return config
-    rate_mbps = RACK_MBPS * rate
-    return {**config, "electrical": {**config["electrical"], "rate_mbps": rate_mbps}}
+    each_mbps = CIRCUIT_MBPS * rate  # of a server
+    return {**config, "electrical": {**config["electrical"], "rate_mbps": each_mbps}}
 
 
 def size_factor(played: Excerpt) -> float:
@@ -182,7 +184,7 @@ def wishes(played: Excerpt, fabric: Fabric, rate: float) -> list[Wish]:
 
 def alone_s(window_s: float) -> float:
     """What the electrical network takes for a window, by its rate."""
-    return max(window_s, window_s * BUSIEST_SHARE * RACK_MBPS / (CIRCUIT_MBPS / 10))
+    return max(window_s, window_s * BUSIEST_SHARE / ELECTRICAL_SHARE)
 
 
 def expected_s(way: Way, window_s: float) -> float:

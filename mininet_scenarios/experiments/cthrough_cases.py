@@ -131,10 +131,21 @@ def seconds_of(found: Sequence[Repetition[T]]) -> Seconds:
     return of
 
 
-def scale_row(scale: Scale) -> Row:
+def scale_rows(scale: Scale) -> Iterator[Row]:
+    """By what rates and buffers are scaled, and what the smallest buffers really hold."""
     rate_mbps = FULL_BISECTION_MBPS * scale.rate
     figure = f"scale of all rates and buffers: 1:{1 / scale.rate:.0f}"
-    return Row(figure, f"circuits: {FULL_BISECTION_MBPS / 1000:g} Gb/s", f"{rate_mbps:.3g} Mb/s")
+    yield Row(figure, f"circuits: {FULL_BISECTION_MBPS / 1000:g} Gb/s", f"{rate_mbps:.3g} Mb/s")
+    held_mb = cthrough.buffer_bytes(SMALL_MB, scale) / 1e6 / scale.rate
+    if held_mb > 1.01 * SMALL_MB:
+        yield Row(
+            "smallest buffers, at the paper's scale",
+            f"{SMALL_MB * 1e3:g} KB",
+            f"{held_mb * 1e3:.0f} KB",
+            why=f"Sockets hold {cthrough.LEAST_BUFFER_BYTES // 1024} KB at least, or they would "
+            f"not hold what TCP has under way: so what is called {SMALL_MB * 1e3:g} KB is more, "
+            "the more the rates are scaled down.",
+        )
 
 
 def seconds_row(

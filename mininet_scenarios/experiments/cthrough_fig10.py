@@ -35,7 +35,7 @@ SHORTEST_S: Final = INTERVALS_S[0]
 _PAPER_SHORTEST: Final = 2.0
 """Times full bisection, at the shortest interval."""
 _MUCH_WORSE: Final = 1.5
-_LITTLE: Final = 0.75
+_LITTLE: Final = 0.85
 """Larger buffers bring no more than this."""
 _BUSIEST_MBPS: Final = RACKS * FULL_BISECTION_MBPS * (1 - 1 / RACKS)
 """All servers send, a quarter of it within their racks."""
@@ -112,7 +112,7 @@ def measure(work_dir: Path, scale: Scale, form: Form, narrator: Narrator) -> Tra
 
 def _conclude(found: Sequence[Transforms]) -> Findings:
     of = cthrough_cases.seconds_of(found)
-    rows = [cthrough_cases.scale_row(found[0].scale)]
+    rows = list(cthrough_cases.scale_rows(found[0].scale))
     worse = _MUCH_WORSE if all(one.scale.part == 1 for one in found) else 1.0
     for transition, name in WAYS:
         rows += _interval_rows(of, transition, name, worse)

@@ -42,8 +42,8 @@ SERVERS: Final = 2
 and as many TCP connections here would leave each less than a frame in a round trip."""
 _NEAR: Final = 1.3
 """Times full bisection that count as near it."""
-_LITTLE: Final = 0.85
-"""Buffers beyond 50 MB bring no more than this."""
+_LITTLE: Final = 0.15
+"""Buffers beyond 50 MB change no more than this, either way."""
 _BUSIEST_MBPS: Final = 1.5 * hadoop_sort.PAPER_BYTES * 8e-6 / hadoop_sort.PAPER_WRITE_S
 """While disks write: one copy of the output goes to another rack, and one stays, which is half of
 the work. What has waited for a circuit fills it for a tenth of a second once that has come; it may
@@ -105,7 +105,7 @@ def measure(work_dir: Path, scale: Scale, cases: Sequence[Case], narrator: Narra
 
 def _conclude(found: Sequence[Sorts]) -> Findings:
     of = cthrough_cases.seconds_of(found)
-    rows = [cthrough_cases.scale_row(found[0].scale)]
+    rows = list(cthrough_cases.scale_rows(found[0].scale))
     whole = all(one.scale.part == 1 for one in found)
     for transition, name in WAYS:
         rows += _near_rows(of, transition, name, whole)
@@ -162,8 +162,8 @@ def _buffer_rows(of: Seconds, transition: Transition, name: str) -> Iterator[Row
             f"{name}: {WORST}, buffers of {most_mb:g} MB, over {enough_mb:g} MB",
             "near 1",
             f"{most / enough:.2f}",
-            target=f"≥ {_LITTLE:g}",
-            met=most / enough >= _LITTLE,
+            target=f"{1 - _LITTLE:g} to {1 + _LITTLE:g}",
+            met=abs(most / enough - 1) <= _LITTLE,
         )
 
 

@@ -7,10 +7,11 @@ apart into permutations; the first n of them become slots of a 1 ms schedule who
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 import numpy as np
@@ -33,6 +34,7 @@ _SCHEDULE_S: Final = 1e-3
 _PAPER_SLOTS: Final = 5
 _PAPER_SHARE: Final = 0.806
 _PAPER_DUTY: Final = 0.95
+_DUTY_NOISE: Final = 1e-4
 _MOST_SLOTS: Final = _RACKS * _RACKS - 2 * _RACKS + 2
 """Permutations that a matrix can take (k ≤ N² − 2N + 2)."""
 _RATE_MBPS: Final = 10_000.0
@@ -115,20 +117,13 @@ def _conclude(runs: Sequence[Slots]) -> Findings:
                 f"{len(at_five)} of {_RACKS} racks, and each slot is the longest permutation that "
                 "is left.",
             ),
-            Row(
-                f"duty cycle with {_PAPER_SLOTS} slots",
-                f"{_PAPER_DUTY:.1%}",
-                f"{duty(_PAPER_SLOTS):.1%}",
-                duty(_PAPER_SLOTS) / _PAPER_DUTY,
-                "equal",
-                abs(duty(_PAPER_SLOTS) - _PAPER_DUTY) < 1e-9,
-            ),
+            *_duty_row(schedules),
             Row(
                 "duty cycle of planned schedules, largest distance from the formula",
                 "",
                 f"{100 * off:.2g} %",
                 target="< 0.01 %",
-                met=off < 1e-4,
+                met=off < _DUTY_NOISE,
             ),
             Row(
                 "most slots that a demand needs",
@@ -149,6 +144,21 @@ def _conclude(runs: Sequence[Slots]) -> Findings:
             ),
         ),
     )
+
+
+def _duty_row(schedules: Sequence[PlannedSchedule]) -> Iterator[Row]:
+    """Of the controller's own schedules that have as many slots as the paper's."""
+    duties = [one.duty for one in schedules if one.slots == _PAPER_SLOTS]
+    if duties:
+        mean = fmean(duties)
+        yield Row(
+            f"duty cycle of the {len(duties)} planned schedules of {_PAPER_SLOTS} slots",
+            f"{_PAPER_DUTY:.1%}",
+            f"{mean:.1%}",
+            mean / _PAPER_DUTY,
+            "equal",
+            abs(mean - _PAPER_DUTY) < _DUTY_NOISE,
+        )
 
 
 def _padded(runs: Sequence[Slots]) -> NDArray[np.float64]:

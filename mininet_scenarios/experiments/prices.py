@@ -58,6 +58,7 @@ def _hydra_rows(run: Prices) -> Iterator[Row]:
             f"{one.hydra.network} cheaper than {one.fat_tree.network} by",
             f"{one.published_percent:g} %",
             f"{one.cheaper_percent:.1f} %",
+            (100 - one.cheaper_percent) / (100 - one.published_percent),
             target="at least the paper's",
             met=one.cheaper_percent >= one.published_percent,
             why=_NO_LOW_RATE,

@@ -31,7 +31,7 @@ from mininet_scenarios.narrator import ConsoleNarrator, Narrator
 from mininet_scenarios.stage import ScenarioError
 
 RESULT: Final = "result.json"
-_CIRCUMSTANCES: Final = ("command", "finished", "seconds", "machine")
+_CIRCUMSTANCES: Final = ("command", "finished", "seconds", "forwarded_mbps", "machine")
 """Of a result: what conclusions do not change."""
 _WIDTH_IN_A_FILE: Final = 150
 
@@ -114,7 +114,7 @@ def run(order: Order, console: Console) -> dict[str, Any]:
                 repetitions.write(part, begun, runs)
         repetitions.write(part, begun, runs)
         order = replace(order, repeat=len(runs), divisor=begun.rates.asked)
-        return _concluded(experiment, runs, _circumstances(order, begun.seconds), part)
+        return _concluded(experiment, runs, _circumstances(order, begun), part)
 
 
 def conclude(name: str, results: Path) -> dict[str, Any]:
@@ -128,10 +128,11 @@ def conclude(name: str, results: Path) -> dict[str, Any]:
     experiment = load(name)
     if not repetitions.count(directory):
         raise ScenarioError(f"{directory} holds no raw data (raw-1.json): run {name} again")
-    runs = repetitions.read(directory, experiment).runs
+    kept = repetitions.read(directory, experiment)
     with TemporaryDirectory(dir=results, prefix=f".{name}-") as made:
+        earlier["forwarded_mbps"] = kept.begun.rates.forwarded_mbps
         circumstances = {key: earlier[key] for key in _CIRCUMSTANCES}
-        result = _concluded(experiment, runs, circumstances, Path(made))
+        result = _concluded(experiment, kept.runs, circumstances, Path(made))
         for plot in earlier["plots"]:
             (directory / plot).unlink(missing_ok=True)
         for path in Path(made).iterdir():
@@ -260,11 +261,12 @@ def _description(experiment: Experiment[Any]) -> dict[str, Any]:
     }
 
 
-def _circumstances(order: Order, seconds: float) -> dict[str, Any]:
+def _circumstances(order: Order, begun: Begun) -> dict[str, Any]:
     return {
         "command": order.command,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": seconds,
+        "seconds": begun.seconds,
+        "forwarded_mbps": begun.rates.forwarded_mbps,
         "machine": {
             "kernel": platform.release().partition("-")[0],  # the rest names a build
             "cpus": os.cpu_count(),

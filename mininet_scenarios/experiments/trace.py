@@ -201,7 +201,7 @@ EXPERIMENT: Final = Experiment(
     title="Coflows of a trace, with circuits and without",
     source="this project's own; coflows as in coflow-benchmark (Chowdhury et al., SIGCOMM 2014)",
     topology="configs/demo.yaml: four racks, two circuits of a rack, an electrical network of a "
-    "twentieth of what both carry; and full bisection",
+    "tenth of what both carry; and full bisection, by packets",
     workload=f"{FULL_WINDOW_S:g} s (short: {SHORT_WINDOW_S:g} s) of a trace, by default "
     "the sample: TCP transfers at its times, sizes such that the busiest rack needs "
     f"{trace_replay.BUSIEST_SHARE:.0%} of its circuits; repetition N plays the N-th busiest window",

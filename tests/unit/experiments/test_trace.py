@@ -85,9 +85,13 @@ def test_full_bisection_is_an_electrical_network_of_what_circuits_carry():
     circuits = [plane["rate_mbps"] for plane in alone["planes"]]
     assert whole["planes"] == alone["planes"]
     assert {way for ways in STAGES for way in ways} == set(Way)
-    per_rack = len(FABRIC.planes) * circuits[0]
-    assert whole["electrical"]["rate_mbps"] == pytest.approx(per_rack)
-    assert alone["electrical"]["rate_mbps"] == pytest.approx(per_rack / 20)
+    on_circuits = len(FABRIC.planes) * circuits[0]
+    by_packets = {  # each server has an electrical link of its own
+        way: len(FABRIC.racks[0].servers) * network["electrical"]["rate_mbps"]
+        for way, network in (("alone", alone), ("whole", whole))
+    }
+    assert by_packets["whole"] == pytest.approx(on_circuits)
+    assert by_packets["alone"] == pytest.approx(on_circuits * trace_replay.ELECTRICAL_SHARE)
 
 
 def replay(seconds=SECONDS, dark_frames=0):
