@@ -36,6 +36,7 @@ USUAL_MB: Final = 100.0
 USUAL_S: Final = 1.0
 """While the buffers vary."""
 WAYS: Final = ((Transition.AS_PUBLISHED, "as published"), (Transition.HITLESS, "hydra"))
+_NAMES: Final = {transition.value: name for transition, name in WAYS}
 FULL_BISECTION: Final = Case(FULL_BISECTION_MBPS, USUAL_MB, None)
 _NO_SLOWER: Final = 1.05
 
@@ -213,7 +214,7 @@ def table(found: Sequence[Repetition[T]]) -> Table:
         ("", "buffer", "interval", *(names[rate] for rate in rates)),
         tuple(
             (
-                way,
+                _NAMES.get(way, way),
                 f"{buffer_mb:g} MB",
                 "" if interval_s is None else f"{interval_s:g} s",
                 *(cell(way, buffer_mb, interval_s, rate) for rate in rates),
@@ -252,7 +253,7 @@ def draw_panels(
                         *zip(*points, strict=True),
                         style,
                         color=colour,
-                        label=f"{ratio}, {transition.value}",
+                        label=f"{ratio}, {_NAMES[transition.value]}",
                     )
         full = of(FULL_BISECTION)
         if full is not None:
