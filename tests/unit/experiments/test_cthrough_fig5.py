@@ -98,5 +98,41 @@ def test_rows_and_plot(tmp_path):
         "hydra: until TCP had 90% of the circuit's rate",
         "hydra: frames at dark OCS ports",
     ]
-    assert all(path.exists() for path in experiment.draw([good, bad], tmp_path))
+    plots = experiment.draw([good, bad], tmp_path)
+    assert [path.name for path in plots] == ["fig5-1.png", "fig5-2.png"]
+    assert all(path.exists() for path in plots)
     assert experiment.expected_s(True) > experiment.expected_s(False) > 10
+
+
+def test_repetitions_are_one_row_each():
+    experiment = load("cthrough-fig5")
+    one, other = (
+        cthrough_fig5.BothWays(
+            fig5_run(Transition.AS_PUBLISHED, dark_frames=12),
+            fig5_run(Transition.HITLESS, reached_ms=reached_ms),
+            SCALE,
+        )
+        for reached_ms in (80.0, 120.0)
+    )
+    alone, both = experiment.conclude([one]).rows, experiment.conclude([one, other]).rows
+    assert [row.figure for row in both] == [row.figure for row in alone]
+    ours = {row.figure: row.ours for row in both}
+    reached = ours["hydra: until TCP had 90% of the circuit's rate"]
+    assert reached.startswith("2 of 2 times, median 100 ms (80 to 120)")
+    assert ours["as published: frames at dark OCS ports"] == "24"
+    assert ours["hydra: segments retransmitted"] == "18"
+    share = "hydra: share of what there was to use"
+    assert (ours[share], alone[-3].ours) == ("100.0% (100.0% to 100.0%)", "100.0%")
+
+
+def test_a_rate_that_one_repetition_never_reached_is_missed():
+    runs = [
+        cthrough_fig5.BothWays(
+            fig5_run(Transition.AS_PUBLISHED),
+            fig5_run(Transition.HITLESS, reached_ms=reached_ms),
+            SCALE,
+        )
+        for reached_ms in (80.0, None)
+    ]
+    [row] = [row for row in load("cthrough-fig5").conclude(runs).rows if row.met is False]
+    assert row.ours.startswith("1 of 2 times, median 80 ms")
