@@ -366,12 +366,12 @@ def _measure(setting: Setting, narrator: Narrator) -> Fig7:
 # --- what came out ----------------------------------------------------------------------------
 
 _MORE: Final = (
-    "The paper's ranks computed, on 12 cores a server; ours do little else than send, so that this "
-    "shows what the networks alone make of it. Where they pause as if computing, on servers "
-    "assumed to be slowed down as the links are, it is nearer. FFTW's ranks exchange two by two: "
-    "with four in a rack, a rack's circuits are not all in use at any time, and ranks that fill "
-    "rack after rack are slower on the circuits of scenario 1 than on the tree; here they "
-    "are in a random order, as a scheduler gives out servers."
+    "The paper does not say how much its programs computed between sending. Ours do little else "
+    "than send, in scenario 2 also where they pause as if computing, on servers assumed to be "
+    "slowed down as the links are; so this shows what the networks alone make of them. FFTW's "
+    "ranks exchange two by two: with four in a rack, a rack's circuits are not all in use at any "
+    "time. Ranks that fill rack after rack would send to one or two other racks at a time; here "
+    "they are in a random order, as a scheduler gives out servers."
 )
 _LOOPS: Final = (
     "The paper says that loops give higher throughput and prints no figure. An all-to-all exchange "
