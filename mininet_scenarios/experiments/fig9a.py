@@ -113,9 +113,9 @@ def _loss_rows(
 def _draw(runs: Sequence[BothWays], directory: Path) -> Sequence[Path]:
     written = []
     for number, run in enumerate(runs, start=1):
-        for result, name in ((run.hitless, "hitless"), (run.as_published, "as-published")):
-            written += [directory / f"fig9a-{name}-{number}.png"]
-            plots.plot_fig9a(result, written[-1])
+        for result, way in ((run.hitless, "hitless"), (run.as_published, "as published")):
+            written += [directory / f"fig9a-{way.replace(' ', '-')}-{number}.png"]
+            plots.plot_fig9a(result, written[-1], way)
         written += [directory / f"delay-{number}.png"]
         plots.plot_delays(run.hitless.changing, written[-1])
     return written
