@@ -19,6 +19,21 @@ SHARE_TARGETS: Final = {100: 0.98, 5000: 0.97}
 DELAY_TARGET_MS: Final = 250.0
 """Longest reconfiguration delay with 5000 rules, without mirrors and drain."""
 LEAST_AFFECTED_DATAGRAMS: Final = 10_000
+_SHORTER: Final = (
+    "the paper's prototype took 1.2 s to retag its ports and pushed its rules one by one, up to "
+    "2.2 s in all; here both take milliseconds"
+)
+_NOT_LOST: Final = (
+    "changes take milliseconds here, not seconds: with few rules, what TCP waits for as published "
+    "is little more than the mirrors' own time, 25 ms in configs/demo.yaml, so that HydRA, which "
+    "takes the slower electrical network meanwhile, can't keep more of the throughput; what it "
+    "brings there is that nothing is sent into the dark"
+)
+_BY_ITSELF: Final = (
+    "the controller changes the topology by itself once its counters show the traffic, the paper's "
+    "authors did so by hand after 15 s of 28.7; where our background slows the ranks down less "
+    "than the paper's, there is less to help against, too"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +133,7 @@ def _share_rows(results: Sequence[Fig9aResult], runs: Sequence[TcpRun]) -> Itera
         fmean(scaled) / paper,
         f"≥ {target:.0%}",
         fmean(scaled) >= target,
+        _NOT_LOST,
     )
 
 
@@ -134,6 +150,7 @@ def _delay_rows(runs: Sequence[TcpRun]) -> Iterator[Row]:
         f"{paper_ms:.0f} ms",
         ranged(delays_ms, ".0f", " ms"),
         fmean(delays_ms) / paper_ms,
+        why=_SHORTER,
     )
     yield _without_mirrors(rules, delays)
     drains_ms = [delay.drain_ms for delay in delays]
@@ -145,6 +162,7 @@ def _delay_rows(runs: Sequence[TcpRun]) -> Iterator[Row]:
         f"{tagging_ms:.0f} ms",
         ranged(retags_ms, ".0f", " ms"),
         fmean(retags_ms) / tagging_ms,
+        why=_SHORTER,
     )
 
 
@@ -214,6 +232,7 @@ def _fig9b_rows(results: Sequence[Fig9bResult]) -> Iterator[Row]:
         fmean(helped) / paper,
         f"≤ {paper:.2f}",
         fmean(helped) <= paper,
+        _BY_ITSELF,
     )
     yield _acted_row([result.helped.acted_at_s for result in results])
 

@@ -24,8 +24,8 @@ than what the background takes of what they could have."""
 _BACKGROUND_STREAMS: Final = 5
 """To each of two servers: of a full circuit, TCP leaves a rank about as much as each of them."""
 _EARLIER: Final = (
-    "the paper's authors waited for 15 s before they changed the topology; the controller acts as "
-    "soon as its counters have shown the same demand for an epoch"
+    "the paper's authors waited for 15 s before they changed the topology; the controller acts at "
+    "the end of the epoch in which its counters have shown the demand"
 )
 
 

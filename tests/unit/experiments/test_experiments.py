@@ -119,6 +119,16 @@ def test_the_demo_s_experiments_conclude_and_draw(name, result, tmp_path):
     assert experiment.expected_s(True) > experiment.expected_s(False) > 10
 
 
+@pytest.mark.parametrize(
+    ("name", "result"), [("fig9a", fig9a_both_ways), ("fig9b", fig9b_both_ways)]
+)
+def test_what_differs_from_the_paper_says_why(name, result):
+    rows = load(name).conclude([result()]).rows
+    compared = [row for row in rows if row.ratio is not None and abs(row.ratio - 1) > 0.05]
+    assert compared
+    assert [row.figure for row in compared if not row.why] == []
+
+
 def test_repetitions_of_fig9a_are_one_row_each():
     lossy = fig9a.BothWays(fig9a_result(), fig9a_result(mbps=70.0, affected=udp(lost=10)), SCALE)
     found = [fig9a_both_ways(), lossy]
