@@ -157,7 +157,7 @@ class TransferRun:
     """What all ranks together received, over time."""
     ranks: tuple[RankReport | mpi.RankReport, ...]
     actions: tuple[ReconfigurationRecord, ...]
-    """Changes that the controller made by itself, oldest first."""
+    """Changes that the controller made, by itself or as it was asked to, oldest first."""
     losses: Losses
 
     @property

@@ -25,9 +25,13 @@ _SECONDS: Final = "time [s]"
 _MBPS: Final = "throughput [Mb/s]"
 
 
-def plot_fig9a(result: Fig9aResult, path: Path) -> None:
-    """Throughput over time: static, and with the topology changed under each number of rules."""
-    figure, axes = _axes("TCP between two racks while the topology changes", _SECONDS, _MBPS)
+def plot_fig9a(result: Fig9aResult, path: Path, way: str = "") -> None:
+    """Throughput over time: static, and with the topology changed under each number of rules.
+
+    ``way``: how it is changed, for the title, where that is told apart from another one.
+    """
+    title = "TCP between two racks while the topology changes" + (f", {way}" if way else "")
+    figure, axes = _axes(title, _SECONDS, _MBPS)
     static = f"static ({result.static.average_mbps:.1f} Mb/s)"
     _draw(axes, result.static.throughput.samples, static, BLUE, "-")
     for run, colour, style in zip(result.changing, (VERMILION, GREEN), ("--", "-"), strict=False):
@@ -38,8 +42,8 @@ def plot_fig9a(result: Fig9aResult, path: Path) -> None:
 
 
 def plot_fig9b(result: Fig9bResult, path: Path, by_hand: TransferRun | None = None) -> None:
-    """What the all-to-all transfer received over time, in the three runs or four."""
-    figure, axes = _axes("All-to-all transfer between two racks", _SECONDS, _MBPS)
+    """What the parallel program transferred over time, in the three runs or four."""
+    figure, axes = _axes("A parallel program in two racks, congested and helped", _SECONDS, _MBPS)
     runs: tuple[tuple[TransferRun, str, str], ...] = (
         (result.alone, BLUE, "-"),
         (result.congested, VERMILION, "--"),
@@ -50,13 +54,8 @@ def plot_fig9b(result: Fig9bResult, path: Path, by_hand: TransferRun | None = No
     if by_hand is not None:
         label = f"{by_hand.label}, by hand ({by_hand.seconds:.1f} s)"
         _draw(axes, by_hand.series, label, GREY, "-.")
-    if result.helped.acted_at_s is not None:
-        axes.axvline(
-            result.helped.acted_at_s,
-            color=GREY,
-            linestyle=":",
-            label="controller changes the topology",
-        )
+        _mark_action(axes, by_hand, GREY, "topology changed by hand")
+    _mark_action(axes, result.helped, GREEN, "controller changes the topology")
     _save(figure, axes, path)
 
 
@@ -108,6 +107,12 @@ def _mark_changes(axes: Axes, runs: Sequence[TcpRun]) -> None:
     for number, at_s in enumerate(times_s):
         label = "topology changed" if number == 0 else None
         axes.axvline(at_s, color=GREY, linestyle=":", linewidth=1, label=label)
+
+
+def _mark_action(axes: Axes, run: TransferRun, colour: str, label: str) -> None:
+    """When the topology was changed in a run, in its curve's colour."""
+    if run.acted_at_s is not None:
+        axes.axvline(run.acted_at_s, color=colour, linestyle=":", label=label)
 
 
 def _save(figure: Figure, axes: Axes, path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Final
 
 from matplotlib.figure import Figure
@@ -17,7 +17,7 @@ from mininet_scenarios.experiments.frame import Experiment, Findings, Setting
 from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.narrator import Narrator
 from mininet_scenarios.plots import BLUE, GREEN, GREY
-from mininet_scenarios.report import Row
+from mininet_scenarios.report import Row, ranged, spread
 from mininet_scenarios.testbed.links import QueueSize
 
 _PAPER_MBPS: Final = 1000.0
@@ -30,11 +30,14 @@ _PAPER_DOWN_MS: Final = 50.0
 _QUEUES: Final = QueueSize(fastest_ms=0.0, least_frames=33)
 """The paper's switches keep a frame for 4 to 5 ms at 100 Mb/s (section 5.2.3), and frames do not
 shrink with the rates."""
-_WHY: Final = (
+_SCALED: Final = (
     "So many frames take as many times as long as rates are scaled down by: the target is the "
-    "paper's time at this scale. What waits in the electrical port's queue when the circuit comes "
-    "is overtaken by what follows, which TCP takes for losses until all of it has arrived: with "
-    "these queues after the paper's time, at this scale. As published, that queue empties while "
+    "paper's time at this scale."
+)
+_OVERTAKEN: Final = (
+    f"{_SCALED} What waits in the electrical port's queue when the circuit comes is overtaken by "
+    "what follows, and TCP takes it for lost and slows down until all of it has arrived: at this "
+    "scale that can take longer than the paper's time. As published, that queue empties while "
     "frames go into the dark."
 )
 
@@ -70,59 +73,78 @@ def _measure(setting: Setting, narrator: Narrator) -> BothWays:
 
 
 def _conclude(found: Sequence[BothWays]) -> Findings:
-    return Findings(tuple(row for both in found for row in _rows(both)))
+    return Findings(tuple(_rows(found)))
 
 
-def _rows(both: BothWays) -> Iterator[Row]:
-    yield both.scale.row(_PAPER_MBPS, "circuits")
-    for way, run in both.runs:
-        yield from _rows_of(way, run, both.scale.divisor)
+def _rows(found: Sequence[BothWays]) -> Iterator[Row]:
+    yield found[0].scale.row(_PAPER_MBPS, "circuits")
+    for ways in zip(*(both.runs for both in found), strict=True):
+        yield from _rows_of(ways[0][0], [run for _, run in ways], found[0].scale.divisor)
 
 
-def _rows_of(way: str, run: Fig5Run, slower: int) -> Iterator[Row]:
-    ratio = run.optical_mbps / run.electrical_mbps
+def _rows_of(way: str, runs: Sequence[Fig5Run], slower: int) -> Iterator[Row]:
+    """``runs``: one of each repetition."""
+    ratios = [run.optical_mbps / run.electrical_mbps for run in runs]
+    optical_mbps = fmean(run.optical_mbps for run in runs)
+    electrical_mbps = fmean(run.electrical_mbps for run in runs)
     paper = _PAPER_OPTICAL_MBPS / _PAPER_ELECTRICAL_MBPS
     yield Row(
         f"{way}: over the circuit alone, over the electrical network alone",
         f"{_PAPER_OPTICAL_MBPS:g} and {_PAPER_ELECTRICAL_MBPS:g} Mb/s: {paper:.1f}",
-        f"{run.optical_mbps:.1f} and {run.electrical_mbps:.1f} Mb/s: {ratio:.1f}",
-        ratio / paper,
+        f"{optical_mbps:.1f} and {electrical_mbps:.1f} Mb/s: {ranged(ratios, '.1f')}",
+        fmean(ratios) / paper,
     )
     for up, paper_ms in ((True, _PAPER_UP_MS), (False, _PAPER_DOWN_MS)):
-        yield _reached(way, run, up, paper_ms, slower)
-    silent = [turn.silent_ms for turn in run.turns if not turn.up]
+        yield _reached(way, runs, up, paper_ms, slower)
+    for up, what in ((True, "came"), (False, "went")):
+        silent = [[turn.silent_ms for turn in run.turns if turn.up == up] for run in runs]
+        yield Row(
+            f"{way}: longest silence at the receiver after the circuit {what}",
+            "",
+            _median_and_most(silent),
+        )
     yield Row(
-        f"{way}: longest silence at the receiver after the circuit went",
-        "",
-        f"{median(silent):.0f} ms, {max(silent):.0f} at most",
+        f"{way}: share of what there was to use", "", ranged([run.share for run in runs], ".1%")
     )
-    yield Row(f"{way}: share of what there was to use", "", f"{run.share:.1%}")
-    yield Row(f"{way}: segments retransmitted", "", str(run.retransmits))
-    published = run.transition == Transition.AS_PUBLISHED.value
+    retransmits = sum(run.retransmits for run in runs)
+    yield Row(f"{way}: segments retransmitted", "", str(retransmits))
+    published = runs[0].transition == Transition.AS_PUBLISHED.value
+    dark = sum(run.dark_frames for run in runs)
     yield Row(
         f"{way}: frames at dark OCS ports",
         "",
-        str(run.dark_frames),
+        str(dark),
         target="" if published else "0",
-        met=None if published else run.dark_frames == 0,
+        met=None if published else dark == 0,
     )
 
 
-def _reached(way: str, run: Fig5Run, up: bool, paper_ms: float, slower: int) -> Row:
-    times = [turn.reached_ms for turn in run.turns if turn.up == up]
-    reached = [time for time in times if time is not None]
+def _median_and_most(times_ms: Sequence[Sequence[float]]) -> str:
+    """Of all changes; of several repetitions, also the range of their medians."""
+    together = [time for times in times_ms for time in times]
+    medians = [median(times) for times in times_ms if times]
+    return f"{median(together):.0f} ms{spread(medians, '.0f')}, {max(together):.0f} at most"
+
+
+def _reached(way: str, runs: Sequence[Fig5Run], up: bool, paper_ms: float, slower: int) -> Row:
+    times = [[turn.reached_ms for turn in run.turns if turn.up == up] for run in runs]
+    reached = [[time for time in one if time is not None] for one in times]
+    together = [time for one in reached for time in one]
+    changes = sum(len(one) for one in times)
     limit_ms = paper_ms * slower
     what = "circuit's" if up else "electrical network's"
-    middle_ms = median(reached) if reached else None
+    middle_ms = median(together) if together else None
+    ours = f"{len(together)} of {changes} times"
+    if together:
+        ours += f", median {_median_and_most([one for one in reached if one])}"
     return Row(
         f"{way}: until TCP had {REACHED:.0%} of the {what} rate",
-        f"within {paper_ms:g} ms",
-        f"{len(reached)} of {len(times)} times"
-        + ("" if middle_ms is None else f", median {middle_ms:.0f} ms"),
+        f"within {paper_ms:g} ms; {limit_ms:g} ms at this scale",
+        ours,
         None if middle_ms is None else middle_ms / limit_ms,
         f"≤ {limit_ms:g} ms",
-        middle_ms is not None and len(reached) == len(times) and middle_ms <= limit_ms,
-        _WHY,
+        middle_ms is not None and len(together) == changes and middle_ms <= limit_ms,
+        _OVERTAKEN if up else _SCALED,
     )
 
 

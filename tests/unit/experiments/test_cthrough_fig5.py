@@ -77,7 +77,7 @@ def fig5_run(transition, reached_ms=80.0, dark_frames=0):
         mbps=tuple(series((1.0, 2.0), (2.0, 20.0), (2.0, 2.0)).tolist()),
         optical_mbps=20.0,
         electrical_mbps=2.0,
-        turns=(Turn(1.0, True, reached_ms, 0.0), Turn(3.0, False, 400.0, 40.0)),
+        turns=(Turn(1.0, True, reached_ms, 30.0), Turn(3.0, False, 400.0, 40.0)),
         retransmits=9,
         dark_frames=dark_frames,
     )
@@ -98,5 +98,55 @@ def test_rows_and_plot(tmp_path):
         "hydra: until TCP had 90% of the circuit's rate",
         "hydra: frames at dark OCS ports",
     ]
-    assert all(path.exists() for path in experiment.draw([good, bad], tmp_path))
+    plots = experiment.draw([good, bad], tmp_path)
+    assert [path.name for path in plots] == ["fig5-1.png", "fig5-2.png"]
+    assert all(path.exists() for path in plots)
     assert experiment.expected_s(True) > experiment.expected_s(False) > 10
+
+
+def test_a_time_stands_beside_the_paper_s_at_this_scale():
+    both = cthrough_fig5.BothWays(
+        fig5_run(Transition.AS_PUBLISHED), fig5_run(Transition.HITLESS), SCALE
+    )
+    rows = {row.figure: row for row in load("cthrough-fig5").conclude([both]).rows}
+    reached = rows["hydra: until TCP had 90% of the circuit's rate"]
+    assert reached.paper == "within 5 ms; 250 ms at this scale"
+    assert reached.ratio == pytest.approx(80 / 250)
+    assert reached.ours == "1 of 1 times, median 80 ms, 80 at most"
+    silence = "hydra: longest silence at the receiver after the circuit"
+    assert rows[f"{silence} came"].ours == "30 ms, 30 at most"
+    assert rows[f"{silence} went"].ours == "40 ms, 40 at most"
+
+
+def test_repetitions_are_one_row_each():
+    experiment = load("cthrough-fig5")
+    one, other = (
+        cthrough_fig5.BothWays(
+            fig5_run(Transition.AS_PUBLISHED, dark_frames=12),
+            fig5_run(Transition.HITLESS, reached_ms=reached_ms),
+            SCALE,
+        )
+        for reached_ms in (80.0, 120.0)
+    )
+    alone, both = experiment.conclude([one]).rows, experiment.conclude([one, other]).rows
+    assert [row.figure for row in both] == [row.figure for row in alone]
+    ours = {row.figure: row.ours for row in both}
+    reached = ours["hydra: until TCP had 90% of the circuit's rate"]
+    assert reached == "2 of 2 times, median 100 ms (80 to 120), 120 at most"
+    assert ours["as published: frames at dark OCS ports"] == "24"
+    assert ours["hydra: segments retransmitted"] == "18"
+    share = "hydra: share of what there was to use"
+    assert (ours[share], alone[-3].ours) == ("100.0% (100.0% to 100.0%)", "100.0%")
+
+
+def test_a_rate_that_one_repetition_never_reached_is_missed():
+    runs = [
+        cthrough_fig5.BothWays(
+            fig5_run(Transition.AS_PUBLISHED),
+            fig5_run(Transition.HITLESS, reached_ms=reached_ms),
+            SCALE,
+        )
+        for reached_ms in (80.0, None)
+    ]
+    [row] = [row for row in load("cthrough-fig5").conclude(runs).rows if row.met is False]
+    assert row.ours == "1 of 2 times, median 80 ms, 80 at most"

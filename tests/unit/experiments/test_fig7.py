@@ -101,6 +101,9 @@ def result(spanning_s: float) -> Fig7:
     return Fig7(SCALE, tuple(outcome(*one) for one in (seconds | {fig7.HITLESS: 3.8}).items()))
 
 
+REPETITIONS = (result(5.0), result(7.0))
+
+
 def test_conclusions_by_hand_and_a_plot(tmp_path):
     findings = fig7.EXPERIMENT.conclude([result(5.0)])
     ours = {row.figure: row.ours for row in findings.rows}
@@ -111,7 +114,31 @@ def test_conclusions_by_hand_and_a_plot(tmp_path):
     assert all(row.met is not False for row in findings.rows)
     assert len(findings.tables[0].rows) == 4
     [plot] = fig7.EXPERIMENT.draw([result(5.0)], tmp_path)
+    assert plot.name == "fig7.png"
     assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_repetitions_are_one_row_each_with_its_range(tmp_path):
+    alone, both = (fig7.EXPERIMENT.conclude(runs) for runs in ([result(5.0)], REPETITIONS))
+    assert [row.figure for row in both.rows] == [row.figure for row in alone.rows]
+    ours = {row.figure: row.ours for row in both.rows}
+    loops = "scenario 2: alltoall, time with a spanning tree / with loops, as published"
+    assert ours[loops] == "1.50 (1.25 to 1.75)"
+    assert both.rows[0] == alone.rows[0]
+    [table] = both.tables
+    assert table.title == "All runs, mean of all repetitions"
+    [spanning] = [row for row in table.rows if fig7.SPANNING_TREE in row[0]]
+    assert spanning[4] == "6.0"
+    assert fig7.EXPERIMENT.draw(REPETITIONS, tmp_path) == [tmp_path / "fig7.png"]
+
+
+def test_the_mean_of_all_repetitions_is_checked():
+    missed = [
+        [row.figure for row in fig7.EXPERIMENT.conclude(runs).rows if row.met is False]
+        for runs in ([result(3.9), result(5.0)], [result(3.9), result(3.9), result(4.1)])
+    ]
+    loops = "scenario 2: alltoall, time with a spanning tree / with loops, as published"
+    assert missed == [[], [loops]]
 
 
 def test_a_spanning_tree_that_is_no_slower_shows():
