@@ -6,9 +6,11 @@ Nothing heavy is imported before a command runs: ``hydra --help`` must not wait 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
 
@@ -74,11 +76,17 @@ def list_experiments(as_json: bool) -> None:
                 one["source"],
                 _duration(one["expected_short_s"]),
                 _duration(one["expected_full_s"]),
-                "root, Mininet" if one["needs_data_plane"] else "",
+                _needs(one),
             )
             for one in found
         ],
     )
+
+
+def _needs(one: Mapping[str, Any]) -> str:
+    needs = ["root, Mininet"] if one["needs_data_plane"] else []
+    needs += ["Open MPI, FFTW"] if one["needs_mpi"] else []
+    return ", ".join(needs)
 
 
 @experiment.command(

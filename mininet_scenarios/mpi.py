@@ -7,6 +7,7 @@ allowed TCP alone; that the ranks' bytes went through the network is checked at 
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ import mininet_scenarios.workloads
 from mininet_scenarios import stage as stages
 from mininet_scenarios.stage import ScenarioError, Stage, wait_for_file
 from mininet_scenarios.testbed.layout import server_interface, uplink_interfaces
+from mininet_scenarios.testbed.shell import TestbedError
 from mininet_scenarios.testbed.shell import run as run_tool
 from mininet_scenarios.workloads.mpi_agent import Place, in_own_namespaces, write_places
 from mininet_scenarios.workloads.reports import WorkloadError, read_report
@@ -137,6 +139,22 @@ def compile_kernels(directory: Path) -> Path:
     options = ["-O2", "-Wall", "-Wextra", "-rdynamic"]
     run_tool([_COMPILER, *options, "-o", str(program), str(_SOURCE), *libraries])
     return program
+
+
+def check_installed(directory: Path) -> None:
+    """Raises TestbedError that names what is missing here to compile and start the kernels."""
+    for tool in (_COMPILER, _LAUNCHER):
+        if shutil.which(tool) is None:
+            raise TestbedError(
+                f"{tool} is not installed: run `make bootstrap`, which installs Open MPI and FFTW"
+            )
+    try:
+        compile_kernels(directory)
+    except TestbedError as error:
+        raise TestbedError(
+            "MPI programs don't compile: run `make bootstrap`, which installs Open MPI and FFTW; "
+            f"{error}"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

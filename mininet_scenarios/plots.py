@@ -25,6 +25,13 @@ _SECONDS: Final = "time [s]"
 _MBPS: Final = "throughput [Mb/s]"
 
 
+def logarithmic(axes: Axes, values: Sequence[float]) -> None:
+    """A logarithmic x axis, labelled at ``values`` as they are."""
+    axes.set_xscale("log")
+    axes.set_xticks(values, [f"{value:g}" for value in values])
+    axes.set_xticks([], minor=True)
+
+
 def plot_fig9a(result: Fig9aResult, path: Path, way: str = "") -> None:
     """Throughput over time: static, and with the topology changed under each number of rules.
 

@@ -22,7 +22,7 @@ from mininet_scenarios.cthrough import (
 )
 from mininet_scenarios.experiments.frame import Table
 from mininet_scenarios.narrator import Narrator
-from mininet_scenarios.plots import BLUE, GREEN, GREY, VERMILION
+from mininet_scenarios.plots import BLUE, GREEN, GREY, VERMILION, logarithmic
 from mininet_scenarios.report import Row
 from mininet_scenarios.stage import Stage
 
@@ -258,9 +258,7 @@ def draw_panels(
         full = of(FULL_BISECTION)
         if full is not None:
             axes.axhline(full, color=GREY, label="full bisection")
-        axes.set_xscale("log")
-        axes.set_xticks(values, [f"{value:g}" for value in values])
-        axes.set_xticks([], minor=True)
+        logarithmic(axes, values)
         axes.set_xlabel(label)
         axes.set_ylim(bottom=0)
     figure.axes[0].set_ylabel("completion time [s]")

@@ -202,7 +202,8 @@ def _bars(axes: Axes, labels: Sequence[str], series: Mapping[str, Sequence[float
         bars = axes.bar(places, heights, 0.38, label=name, color=colour)
         axes.bar_label(bars, fmt="%.3g", fontsize=8)
     axes.set_xticks(range(len(labels)), [label.replace(", ", "\n") for label in labels])
-    axes.legend(fontsize="small", loc="lower right")
+    above = (0.5, 1.0)
+    axes.legend(fontsize="small", loc="lower center", bbox_to_anchor=above, ncols=len(series))
 
 
 EXPERIMENT: Final = Experiment(

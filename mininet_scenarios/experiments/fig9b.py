@@ -119,4 +119,5 @@ EXPERIMENT: Final = Experiment(
     measure=_measure,
     conclude=_conclude,
     draw=_draw,
+    needs_mpi=True,
 )

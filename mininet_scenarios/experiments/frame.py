@@ -72,3 +72,5 @@ class Experiment(Generic[T]):
     """Writes plots (PNG) into a directory; returns their paths."""
     takes_trace: bool = False
     """Whether its workload can be a trace of the user's."""
+    needs_mpi: bool = False
+    """Whether it compiles and starts MPI programs: Open MPI, and FFTW's MPI transforms."""

@@ -25,6 +25,7 @@ from hydra.model import DemandMatrix, Topology
 from mininet_scenarios.experiments.bounds import packet_share
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
 from mininet_scenarios.narrator import Narrator
+from mininet_scenarios.plots import BLUE, VERMILION, logarithmic
 from mininet_scenarios.report import Row
 from topology.algorithms import algorithm
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved
@@ -298,22 +299,24 @@ def _draw(runs: Sequence[Patterns], directory: Path) -> Sequence[Path]:
     figure = Figure(figsize=(10.0, 4.5), dpi=150, layout="constrained")
     styles = {"neither": "-", "EDC": "--", "debounce and EDC": ":"}
     for axes, pattern in zip(figure.subplots(1, len(PATTERNS), sharey=True), PATTERNS, strict=True):
-        for circuits in _ALGORITHMS:
-            for label, style in styles.items():
+        for label, style in styles.items():
+            for circuits in _ALGORITHMS:
                 shares = [
                     100 * fmean(run.share(pattern, s, circuits, label) for run in runs)
                     for s in STABILITIES_S
                 ]
-                colour = "#0072B2" if circuits == "unidirectional" else "#D55E00"
+                colour = BLUE if circuits == "unidirectional" else VERMILION
                 name = f"{circuits}, {label}"
                 axes.plot(STABILITIES_S, shares, style, color=colour, label=name)
-        axes.axhline(100 * runs[0].electrical[pattern], color="black", linewidth=0.8)
-        axes.set_xscale("log", base=2)
+        alone = 100 * runs[0].electrical[pattern]
+        axes.axhline(alone, color="black", linewidth=0.8, label="packets alone")
+        logarithmic(axes, STABILITIES_S)
         axes.set_title(pattern)
         axes.set_xlabel("stability [s]")
         axes.set_ylim(0, 102)
     figure.axes[0].set_ylabel("share of full bisection [%]")
-    figure.axes[0].legend(fontsize="x-small")
+    lines = figure.axes[0].get_legend_handles_labels()
+    figure.legend(*lines, loc="outside lower center", ncols=4, fontsize="x-small")
     written = directory / "patterns.png"
     figure.savefig(written)
     return [written]

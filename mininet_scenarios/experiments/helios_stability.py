@@ -21,7 +21,7 @@ from mininet_scenarios.experiments.helios_patterns import LOOP_S, PORT_UP_S, STA
 from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.helios_stability import GRID_S, PATTERNS, Case, Length, Run
 from mininet_scenarios.narrator import Narrator
-from mininet_scenarios.plots import BLUE, GREEN, GREY, VERMILION
+from mininet_scenarios.plots import BLUE, GREEN, GREY, VERMILION, logarithmic
 from mininet_scenarios.report import Row
 
 BUSIEST_MBPS: Final = 160_000.0
@@ -439,7 +439,7 @@ def _stability_figure(found: Sequence[Stability]) -> Figure:
         alone = _mbps(found, Case(pattern, _usual_s(found[0]), None))
         if alone is not None:
             axes.axhline(alone, color=colour, linestyle=":", linewidth=0.8)
-    axes.set_xscale("log", base=2)
+    logarithmic(axes, sorted({run.stability_s for one in found for run in one.runs}))
     axes.set_xlabel("stability [s]; dotted: the packet switch alone")
     axes.set_ylabel("received by all hosts [Mb/s]")
     axes.set_ylim(bottom=0)

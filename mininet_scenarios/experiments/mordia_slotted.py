@@ -15,7 +15,7 @@ from mininet_scenarios import demo, slotted
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
 from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.narrator import Narrator
-from mininet_scenarios.plots import BLUE, GREY, VERMILION
+from mininet_scenarios.plots import BLUE, GREY, VERMILION, logarithmic
 from mininet_scenarios.report import Row
 from mininet_scenarios.slotted import PAIRS, USUAL, Length, Shared, Worth
 from mininet_scenarios.stage import Stage
@@ -242,7 +242,7 @@ def _draw(found: Sequence[Slotted], directory: Path) -> Sequence[Path]:
     throughput.set_ylabel("both pairs [Mb/s]")
     duty.set_ylabel("duty cycle; dotted: formula")
     for axes in (throughput, duty):
-        axes.set_xscale("log", base=2)
+        logarithmic(axes, sorted({run.slot_s for one in found for run in one.runs}))
         axes.set_xlabel("slot [s]")
         axes.set_ylim(bottom=0)
     throughput.legend(fontsize="small")

@@ -21,7 +21,7 @@ from rich.table import Table as RichTable
 
 from apps.traces.reading import summarise
 from hydra.errors import HydraError
-from mininet_scenarios import report
+from mininet_scenarios import mpi, report
 from mininet_scenarios.demo import sigterm_leaves
 from mininet_scenarios.experiments import NAMES, load, repetitions
 from mininet_scenarios.experiments.frame import Experiment, Setting, Table
@@ -96,6 +96,8 @@ def run(order: Order, console: Console) -> dict[str, Any]:
         expected_s += CALIBRATION_S if calibrates else 0.0
         began_s = time.monotonic()
         with sigterm_leaves(), ConsoleNarrator(console, expected_s) as narrator:
+            if experiment.needs_mpi and missing > 0:
+                _check_mpi(part / "work" / "mpi")
             if kept is None:
                 rates = _rates(order, calibrates, part, narrator)
                 begun = Begun(order.full, rates, trace=order.trace_name)
@@ -165,6 +167,12 @@ def _check_trace(trace: Path, experiment: Experiment[Any]) -> None:
         takers = ", ".join(name for name in NAMES if load(name).takes_trace)
         raise ScenarioError(f"{experiment.name} plays no trace: leave out --trace, or run {takers}")
     summarise(trace)
+
+
+def _check_mpi(work_dir: Path) -> None:
+    """Raises HydraError where MPI programs can't run, before anything is built for them."""
+    work_dir.mkdir(parents=True)
+    mpi.check_installed(work_dir)
 
 
 def _continues(order: Order, earlier: Path) -> bool:
@@ -256,6 +264,7 @@ def _description(experiment: Experiment[Any]) -> dict[str, Any]:
         "policy": experiment.policy,
         "measured": experiment.measured,
         "needs_data_plane": experiment.needs_data_plane,
+        "needs_mpi": experiment.needs_mpi,
         "expected_short_s": experiment.expected_s(False),
         "expected_full_s": experiment.expected_s(True),
     }

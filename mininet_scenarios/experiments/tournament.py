@@ -320,26 +320,30 @@ def _percent(share: float | None) -> str:
 
 
 def _draw(runs: Sequence[Tournament], directory: Path) -> Sequence[Path]:
+    written = [directory / "tournament.png", directory / "policies.png"]
+    algorithms_figure(runs).savefig(written[0])
+    _policies_figure(runs).savefig(written[1])
+    return written
+
+
+def algorithms_figure(runs: Sequence[Tournament]) -> Figure:
+    """Every algorithm on every workload; a dash where it refuses, as in the table."""
     names = [match.workload for match in runs[0].matches]
-    algorithms = [[_share(runs, workload, name) or 0.0 for workload in names] for name in ENTRIES]
+    shares = [[_share(runs, workload, name) for workload in names] for name in ENTRIES]
+    return _heat_map(shares, list(ENTRIES), names, "demand on circuits [%]")
+
+
+def _policies_figure(runs: Sequence[Tournament]) -> Figure:
+    names = [match.workload for match in runs[0].matches]
     policies = _policy_names(runs)
     served = [[_served(runs, workload, name)[0] for workload in names] for name in policies]
-    return [
-        _heat_map(
-            algorithms, list(ENTRIES), names, "demand on circuits [%]", directory / "tournament.png"
-        ),
-        _heat_map(served, policies, names, "served [%]", directory / "policies.png"),
-    ]
+    return _heat_map(served, policies, names, "served [%]")
 
 
 def _heat_map(
-    parts: Sequence[Sequence[float]],
-    rows: Sequence[str],
-    columns: Sequence[str],
-    label: str,
-    written: Path,
-) -> Path:
-    shares = 100 * np.array(parts)
+    parts: Sequence[Sequence[float | None]], rows: Sequence[str], columns: Sequence[str], label: str
+) -> Figure:
+    shares = 100 * np.array(parts, dtype=float)  # None becomes NaN, which has no colour
     figure = Figure(figsize=(10.0, 1.5 + 0.3 * len(rows)), dpi=150, layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(shares, cmap="viridis", vmin=0, vmax=100, aspect="auto")
@@ -347,10 +351,10 @@ def _heat_map(
     axes.set_yticks(range(len(rows)), rows)
     for (row, column), share in np.ndenumerate(shares):
         colour = "white" if share < 60 else "black"
-        axes.text(column, row, f"{share:.0f}", ha="center", va="center", color=colour, fontsize=8)
+        text = "–" if np.isnan(share) else f"{share:.0f}"
+        axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=8)
     figure.colorbar(image, ax=axes, label=label)
-    figure.savefig(written)
-    return written
+    return figure
 
 
 def _expected_s(full: bool) -> float:

@@ -94,6 +94,42 @@ def test_list_and_unknown_names():
     assert invoke("run", "tornament").exit_code == 1
 
 
+def test_list_tells_what_each_needs():
+    listed = json.loads(invoke("list", "--json").stdout)
+    with_mpi = [one["name"] for one in listed if one["needs_mpi"]]
+    assert with_mpi == ["fig7", "fig9b", "cthrough-fig10"]
+    lines = [line.split("│") for line in invoke("list").stdout.splitlines() if "│" in line]
+    needs = {line[1].strip(): line[-2].strip() for line in lines}
+    assert needs["fig7"] == "root, Mininet, Open MPI, FFTW"
+    assert needs["fig9a"] == "root, Mininet"
+    assert needs["prices"] == ""
+
+
+@pytest.mark.parametrize(
+    ("tools", "why"),
+    [
+        ({}, "mpicc.openmpi is not installed: run `make bootstrap`"),
+        ({"mpicc.openmpi": ""}, "mpirun.openmpi is not installed: run `make bootstrap`"),
+        (
+            {"mpicc.openmpi": "echo fftw3-mpi.h: No such file >&2; exit 1", "mpirun.openmpi": ""},
+            "run `make bootstrap`, which installs Open MPI and FFTW; mpicc.openmpi .* failed with "
+            "1: fftw3-mpi.h: No such file",
+        ),
+    ],
+)
+def test_a_missing_mpi_shows_before_calibration(tmp_path, monkeypatch, tools, why):
+    path = tmp_path / "bin"
+    path.mkdir()
+    for name, does in tools.items():
+        (path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(path))
+    monkeypatch.setattr(runner, "forwarded_mbps", lambda *_: pytest.fail("calibrates"))
+    order = runner.Order("fig9b", full=False, repeat=1, results=tmp_path)
+    with pytest.raises(HydraError, match=why):
+        runner.run(order, Console(file=io.StringIO(), width=100))
+
+
 SCALE = Scale(100, 250.0)
 
 
