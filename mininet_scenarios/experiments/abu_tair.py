@@ -348,6 +348,7 @@ def _box_plots(found: Sequence[Comparison], metric: str, unit: str) -> Figure:
             axes.set_xticks(at, [name.replace(", ", "\n") for name, _, _ in lines], fontsize=7)
             axes.set_title(f"{plural}, {load} transfers")
             axes.set_ylabel(f"{metric} [{unit}], at the paper's scale")
+            axes.margins(y=0.1)
             axes.set_ylim(bottom=0)
     grid[0][0].legend(fontsize="small")
     return figure
