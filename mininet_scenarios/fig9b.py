@@ -80,8 +80,8 @@ class Fig9bPlan:
     """TCP flows to each of the background's destinations."""
     circuit_mbps: float
     background_share: float
-    """Most that all of them fill of a circuit: not all of it, so that a small machine can forward
-    everything once the traffic no longer shares one."""
+    """Most that all of them would send, of a circuit's rate; less than all of it leaves a small
+    machine room to forward everything once the traffic no longer shares one."""
     epoch_s: float
     """How often the periodic mode looks; the paper's authors looked once, after 15 s."""
 

@@ -212,6 +212,7 @@ def _fig9b_rows(results: Sequence[Fig9bResult]) -> Iterator[Row]:
     )
     congested = [result.ratio(result.congested) for result in results]
     paper, plan = published.FIG9B_CONGESTED_RATIO, results[0].plan
+    share = f"up to {plan.background_share:.0%} of" if plan.background_share < 1 else "all of"
     yield Row(
         "(b) congested / alone",
         f"{published.FIG9B_CONGESTED_S} s = {paper:.2f}",
@@ -219,9 +220,8 @@ def _fig9b_rows(results: Sequence[Fig9bResult]) -> Iterator[Row]:
         fmean(congested) / paper,
         "> 1.5",
         fmean(congested) > 1.5,
-        f"our background, {plan.background_flows} TCP flows, fills up to "
-        f"{plan.background_share:.0%} of a circuit; the paper does not say how much its own "
-        "sent",
+        f"our background, {plan.background_flows} TCP flows, fills {share} a circuit in one "
+        "direction; the paper does not say how much its own sent",
     )
     helped = [result.ratio(result.helped) for result in results]
     paper = published.FIG9B_HYDRA_RATIO

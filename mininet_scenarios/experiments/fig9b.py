@@ -18,10 +18,10 @@ from mininet_scenarios.report import Row, ranged
 _PAPER_MBPS: Final = 10_000.0
 _BUSIEST_MBPS: Final = 2 * _PAPER_MBPS
 """Ranks of two racks fill one circuit both ways, beside what the background adds on another."""
-_BACKGROUND_SHARE: Final = 0.96
-"""Ranks that exchange two by two leave their circuit idle for most of the time: they feel no more
-than what the background takes of what they could have."""
-_BACKGROUND_STREAMS: Final = 5
+_BACKGROUND_SHARE: Final = 2.0
+"""More than a circuit carries: ranks that exchange two by two leave theirs idle for most of the
+time, and would feel little of anything that leaves them room."""
+_BACKGROUND_STREAMS: Final = 10
 """To each of two servers: of a full circuit, TCP leaves a rank about as much as each of them."""
 _EARLIER: Final = (
     "the paper's authors waited for 15 s before they changed the topology; the controller acts at "
