@@ -28,7 +28,7 @@ from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, T
 from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.narrator import Narrator
 from mininet_scenarios.plots import BLUE, VERMILION
-from mininet_scenarios.report import Row
+from mininet_scenarios.report import Row, ranged
 
 _PAPER_MBPS: Final = 1000.0
 """Of the circuit; also what is carried in all."""
@@ -125,10 +125,11 @@ def _rate_rows(found: Sequence[Table2]) -> Iterator[Row]:
 def _cost_rows(found: Sequence[Table2]) -> Iterator[Row]:
     for network in NETWORKS:
         ours, plain = ([cost.mbps for cost in _costs(found, network, way)] for way in (True, False))
+        ratio = fmean(ours) / fmean(plain)
         yield Row(
             f"{network}, TCP over links of any rate: demultiplexed, of plain",
             "",
-            f"{_spread(ours)} of {_spread(plain)} Mb/s: {fmean(ours) / fmean(plain):.2f}",
+            f"{ranged(ours, '.0f')} of {ranged(plain, '.0f')} Mb/s: {ratio:.2f}",
             why=_WHY,
         )
         ours_s, plain_s = _cpu_s(found, network, True), _cpu_s(found, network, False)
@@ -139,12 +140,6 @@ def _cost_rows(found: Sequence[Table2]) -> Iterator[Row]:
                 f"{ours_s:.2f} and {plain_s:.2f} s: {ours_s / plain_s:.2f}",
                 why=_WHY,
             )
-
-
-def _spread(mbps: Sequence[float]) -> str:
-    """The mean of several rounds, and their range."""
-    mean = f"{fmean(mbps):.0f}"
-    return mean if len(mbps) == 1 else f"{mean} ({min(mbps):.0f} to {max(mbps):.0f})"
 
 
 def _table(found: Sequence[Table2]) -> Table:

@@ -126,19 +126,24 @@ def conclude(name: str, results: Path) -> dict[str, Any]:
     or it is not what this version measures; nothing is changed then.
     """
     directory = results / name
-    earlier = _read_result(directory / RESULT, name)
     experiment = load(name)
+    earlier = _read_result(directory / RESULT, name)
     if not repetitions.count(directory):
         raise ScenarioError(f"{directory} holds no raw data (raw-1.json): run {name} again")
     kept = repetitions.read(directory, experiment)
-    with TemporaryDirectory(dir=results, prefix=f".{name}-") as made:
-        earlier["forwarded_mbps"] = kept.begun.rates.forwarded_mbps
-        circumstances = {key: earlier[key] for key in _CIRCUMSTANCES}
-        result = _concluded(experiment, kept.runs, circumstances, Path(made))
-        for plot in earlier["plots"]:
-            (directory / plot).unlink(missing_ok=True)
-        for path in Path(made).iterdir():
-            path.replace(directory / path.name)
+    earlier["forwarded_mbps"] = kept.begun.rates.forwarded_mbps
+    if missing := [key for key in (*_CIRCUMSTANCES, "plots") if key not in earlier]:
+        raise ScenarioError(f"{directory / RESULT} lacks {', '.join(missing)}: run {name} again")
+    circumstances = {key: earlier[key] for key in _CIRCUMSTANCES}
+    try:
+        with TemporaryDirectory(dir=results, prefix=f".{name}-") as made:
+            result = _concluded(experiment, kept.runs, circumstances, Path(made))
+            for plot in earlier["plots"]:
+                (directory / plot).unlink(missing_ok=True)
+            for path in Path(made).iterdir():
+                path.replace(directory / path.name)
+    except OSError as error:
+        raise ScenarioError(f"{directory} can't be written: {error.strerror}") from error
     return result
 
 
@@ -305,9 +310,11 @@ def read_results(results: Path) -> list[dict[str, Any]]:
 def _read_result(path: Path, name: str) -> dict[str, Any]:
     """Raises ScenarioError."""
     try:
-        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        result = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ScenarioError(f"{path} can't be read: {error}; run {name} again") from error
+    if not isinstance(result, dict):
+        raise ScenarioError(f"{path} is no result, but {str(result)[:40]!r}: run {name} again")
     return result
 
 

@@ -436,6 +436,8 @@ def test_conclusions_are_drawn_again_from_raw_data(results, tmp_path):
     ("name", "content", "why"),
     [
         ("result.json", None, "run prices again"),
+        ("result.json", b"[]", "is no result, but"),
+        ("result.json", b'{"plots": []}', "lacks command, finished, seconds, machine: run prices"),
         ("raw-1.json", None, "no raw data"),
         ("raw-1.json", b"{}", "raw-1.json is not what this version measures"),
         ("raw-1.json.gz", b"no gzip", "raw-1.json.gz is not what this version measures"),
