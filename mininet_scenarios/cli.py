@@ -104,9 +104,9 @@ def _needs(one: Mapping[str, Any]) -> str:
     "scales",
     type=Scale(),
     multiple=True,
-    help="short, the default: as in CI; full: as in the results that are published. 1:N: rates of "
-    "links against the paper's, which otherwise follow from what this machine forwards. A form and "
-    "a ratio may both be given.",
+    help="short, the default: two minutes at most; full: as in the published results. 1:N: rates "
+    "of links against the paper's, which otherwise follow from what this machine forwards. A form "
+    "and a ratio may both be given.",
 )
 @click.option(
     "--repeat",

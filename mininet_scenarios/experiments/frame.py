@@ -20,7 +20,7 @@ class Setting:
     """One repetition."""
 
     full: bool
-    """Otherwise the short form, for CI."""
+    """Otherwise the short form."""
     seed: int
     """Counted from 1 by repetition; the same seed gives the same workload."""
     work_dir: Path
