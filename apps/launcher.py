@@ -7,10 +7,10 @@ import os
 import sys
 from pathlib import Path
 
-from apps import framework
-from apps.allocator import share_one_arena
-from apps.configuration import load_configuration
 from apps.main import CONFIG_VARIABLE, configuration_path
+from apps.openflow import framework
+from apps.process.allocator import share_one_arena
+from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
 
 _MAIN = str(Path(__file__).with_name("main.py"))

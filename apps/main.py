@@ -11,10 +11,8 @@ import signal
 from contextlib import ExitStack
 from pathlib import Path
 
-from apps import logs
-from apps.configuration import load_configuration
-from apps.controller import Controller
-from apps.framework import (
+from apps.controller.controller import Controller
+from apps.openflow.framework import (
     Application,
     OpenFlowApp,
     OpenFlowTls,
@@ -22,16 +20,18 @@ from apps.framework import (
     SwitchEvents,
     give_up,
 )
-from apps.garbage import spare_what_stays
+from apps.process import logs
+from apps.process.configuration import load_configuration
+from apps.process.garbage import spare_what_stays
+from apps.process.single_instance import check_port, journal_claimed
+from apps.process.supervision import Heart
+from apps.process.tracing import traces
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog
 from apps.rest.rate import Limiter
 from apps.rest.server import RestServer, Tls
-from apps.single import check_port, journal_claimed
-from apps.supervision import Heart
-from apps.tokens import TokenFile
-from apps.tracing import traces
-from apps.webhooks import Webhooks
+from apps.rest.tokens import TokenFile
+from apps.rest.webhook_delivery import Webhooks
 from hydra.config import Loaded
 from hydra.errors import HydraError
 from hydra.journal import Journal

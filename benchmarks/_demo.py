@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from mininet_scenarios.stage import Stage
 from mininet_scenarios.testbed import Testbed
 

@@ -9,10 +9,10 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from apps.configuration import load_configuration
-from apps.fleet import Fleet
-from apps.framework import Application, OpenFlowApp, Post, SwitchEvents
-from apps.stats_poller import StatsPoller
+from apps.demand.poller import StatsPoller
+from apps.openflow.fleet import Fleet
+from apps.openflow.framework import Application, OpenFlowApp, Post, SwitchEvents
+from apps.process.configuration import load_configuration
 from benchmarks.sweep import OPENFLOW_PORT
 from hydra.model import Fabric
 from hydra.policy import Policy, Timeouts

@@ -6,10 +6,10 @@ import json
 import os
 import time
 
-from apps.configuration import load_configuration
-from apps.fleet import Fleet
-from apps.framework import Application, OpenFlowApp, Post, SwitchEvents
-from apps.prober import Prober
+from apps.controller.prober import Prober
+from apps.openflow.fleet import Fleet
+from apps.openflow.framework import Application, OpenFlowApp, Post, SwitchEvents
+from apps.process.configuration import load_configuration
 from benchmarks.probing import CONFIG, OPENFLOW_PORT, standing_state
 from hydra.model import Fabric
 from hydra.policy import Policy

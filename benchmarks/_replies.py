@@ -9,8 +9,8 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from apps.openflow import SwitchPorts, encode_changes
-from drivers.codecs.openflow import MULTIPART_FLOW, TYPE_MULTIPART_REPLY, encode
+from drivers.codecs.openflow.messages import MULTIPART_FLOW, TYPE_MULTIPART_REPLY, encode
+from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
 from hydra.model import Fabric, NetworkState, Server
 from hydra.pipeline import SHAPES, Table
 from hydra.rules import FlowRule, Install

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apps.framework import ofproto_v1_3 as proto
-from apps.framework import ofproto_v1_3_parser as parser
+from apps.openflow.framework import ofproto_v1_3 as proto
+from apps.openflow.framework import ofproto_v1_3_parser as parser
 from hydra.pipeline import SHAPES
 from hydra.rules import FlowRule
 

@@ -28,7 +28,7 @@ from apps.agent.loop import Agent
 from apps.agent.sockets import SocketReader
 from apps.cli.client import ControllerClient
 from apps.cli.output import CommandError, UnreachableError
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from benchmarks._report import Result, report

@@ -12,8 +12,8 @@ from statistics import median
 import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from apps.configuration import load_configuration
-from apps.metrics import Metrics
+from apps.process.configuration import load_configuration
+from apps.process.metrics import Metrics
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from benchmarks._report import Result, report

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from apps.configuration import load_configuration
-from apps.openflow import SwitchPorts, encode_changes
+from apps.process.configuration import load_configuration
+from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
 from hydra.model import EMPTY_TOPOLOGY, Fabric, NetworkState, VlanId
 from hydra.rules import Install, emulated_rules
 from topology.algorithms import algorithm

@@ -17,7 +17,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from benchmarks._replies import multipart_reply
 from benchmarks._report import Result, report
 from benchmarks._switches import (
@@ -106,7 +106,7 @@ class Switches:
 async def measure(fabric: Fabric, interval_s: float) -> tuple[float, float]:
     """(share of a core in %, probes a second) of a process that probes at this interval."""
     process = subprocess.Popen(
-        [sys.executable, "-c", "from apps.framework import run_manager; import sys; "
+        [sys.executable, "-c", "from apps.openflow.framework import run_manager; import sys; "
          "run_manager(sys.argv[1:])", "benchmarks/_probing_app.py"],
         cwd=CONFIG.parents[1],
         env={**os.environ, "PROBE_INTERVAL_S": str(interval_s), "PYTHONPATH": "."},

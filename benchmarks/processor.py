@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from benchmarks import sweep
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report

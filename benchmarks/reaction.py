@@ -18,7 +18,7 @@ from typing import Final
 
 import yaml
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from benchmarks._report import Result, report
 from mininet_scenarios.agents import AgentStage, agent_stage
 from mininet_scenarios.stage import Stage, tcp_transfer

@@ -18,9 +18,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 
-from apps.configuration import load_configuration
-from apps.garbage import spare_what_stays
-from apps.ledger import Ledger
+from apps.controller.ledger import Ledger
+from apps.process.configuration import load_configuration
+from apps.process.garbage import spare_what_stays
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from benchmarks._report import Result, report

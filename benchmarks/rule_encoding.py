@@ -18,11 +18,11 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from apps.openflow import SwitchPorts, encode_changes
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
 from benchmarks._ryu import encode_circuit_rules
 from benchmarks._timing import median_ms
+from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
 from hydra.model import VlanId
 from hydra.pipeline import SHAPES
 from hydra.rules import FlowRule, Install, emulated_rules

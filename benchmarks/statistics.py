@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from apps.configuration import load_configuration
-from apps.openflow_statistics import decode_flow_stats
+from apps.process.configuration import load_configuration
 from benchmarks import _ryu
 from benchmarks._replies import account_rules, flow_entry
 from benchmarks._report import Result, report
 from benchmarks._timing import median_ms
+from drivers.codecs.openflow.statistics import decode_flow_stats
 from hydra.pipeline import RuleKind
 from hydra.rules import FlowRule
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from benchmarks import _ryu
 from benchmarks._replies import account_rules, flow_bodies, flow_entry, multipart_reply
 from benchmarks._report import Result, report
@@ -31,7 +31,7 @@ from benchmarks._switches import (
     cpu_s,
     port_descriptions,
 )
-from drivers.codecs.openflow import MULTIPART_FLOW, MULTIPART_PORT_STATS
+from drivers.codecs.openflow.messages import MULTIPART_FLOW, MULTIPART_PORT_STATS
 from hydra.model import Fabric
 from hydra.pipeline import RuleKind
 
@@ -150,7 +150,7 @@ async def measure(config: Path, interval_s: float) -> Run:
     """Poll the fabric of a configuration file, its switches played here, for half a minute."""
     fabric = load_configuration(config).fabric
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", "from apps.framework import run_manager; import sys; "
+        sys.executable, "-c", "from apps.openflow.framework import run_manager; import sys; "
         "run_manager(sys.argv[1:])", "benchmarks/_polling_app.py",
         cwd=CONFIG.parents[1],
         env={

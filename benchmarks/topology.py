@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from apps.offline import plain_fabric
+from apps.offline.study import plain_fabric
 from benchmarks._baselines import (
     BASELINES,
     BASELINES_OF,

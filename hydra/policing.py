@@ -4,8 +4,8 @@ Reserved traffic is told from other traffic where it enters the network: at the 
 server that a reservation covers, by destination. It is marked there. What else would take the same
 circuits is best effort. Both go through meters wherever they meet, so that nobody sends more into a
 circuit than it carries and each reservation keeps its own; how much each meter lets through is
-:mod:`apps.shares`'s to say. Best effort stays on the electrical network where reservations leave
-less of a circuit than an electrical uplink carries.
+:mod:`apps.controller.shares`'s to say. Best effort stays on the electrical network where
+reservations leave less of a circuit than an electrical uplink carries.
 
 The destination counts what came from each reservation's servers.
 """

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import yaml
 
-from apps.tokens import write_tokens
+from apps.rest.tokens import write_tokens
 from hydra.access import Role, make_token
 from mininet_scenarios.controller_client import ControllerClient
 from mininet_scenarios.controller_process import ControllerProcess

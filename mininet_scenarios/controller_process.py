@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Self
 
 import apps
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
 from mininet_scenarios.testbed.shell import member_environment
 

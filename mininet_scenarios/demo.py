@@ -28,7 +28,7 @@ import yaml
 from rich.console import Console
 
 import mininet_scenarios
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
 from mininet_scenarios import fig9a, fig9b, plots, published, report
 from mininet_scenarios.fig9a import Fig9aResult

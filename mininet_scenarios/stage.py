@@ -14,7 +14,7 @@ from typing import Any, Final
 import yaml
 
 import mininet_scenarios
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
 from hydra.model import Fabric
 from hydra.policy import Mode

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from apps import logs
 from apps.agent.buffers import send_buffers
 from apps.agent.loop import Agent
 from apps.agent.scheduler import OutputScheduler
@@ -18,6 +17,7 @@ from apps.agent.sockets import SocketReader
 from apps.cli.client import ControllerClient, resource, url_option
 from apps.cli.command import Command
 from apps.cli.output import CommandError, UnreachableError
+from apps.process import logs
 from hydra.backlog import BYTES_PER_MB
 from hydra.errors import HydraError
 

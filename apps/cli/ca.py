@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from apps.authority import Use, create_authority, issue
 from apps.cli.command import Command, Group
 from apps.cli.output import CommandError, json_option, print_json
+from apps.tools.authority import Use, create_authority, issue
 from hydra.errors import HydraError
 
 _dir_option = click.option(

@@ -8,12 +8,12 @@ from typing import Final
 
 import click
 
-from apps import archive
 from apps.cli.client import ControllerClient, JsonObject, url_option
 from apps.cli.command import Command
 from apps.cli.network import moment
 from apps.cli.output import CommandError, json_option, print_json, print_table, warn
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
+from apps.tools import archive
 from hydra.errors import HydraError
 
 _RESOURCES: Final = (

@@ -11,7 +11,7 @@ import click
 
 from apps.cli.command import Command
 from apps.cli.output import ExitCode, json_option, print_facts, print_json, warn
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from hydra.config import Loaded
 from hydra.errors import ConfigError, Problem
 from hydra.model import Addressing

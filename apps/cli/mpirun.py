@@ -12,8 +12,8 @@ from apps.cli.command import Command
 from apps.cli.job import run_with
 from apps.cli.output import CommandError
 from apps.client import ClientError, HydraClient
-from apps.demand_files import read_flows
-from apps.mpi import PATTERNS, HostPair, between_racks, host_traffic, placement, read_hosts
+from apps.jobs.mpi import PATTERNS, HostPair, between_racks, host_traffic, placement, read_hosts
+from apps.offline.demand_files import read_flows
 from apps.rest.models import MOST_ENTRIES, MatrixEntry
 from hydra.errors import HydraError
 

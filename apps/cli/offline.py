@@ -14,10 +14,10 @@ from apps.cli.client import JsonObject
 from apps.cli.offline_report import Bounds, document_of, print_comparison, print_plan
 from apps.cli.output import CommandError, print_json
 from apps.cli.patience import Progress, ended_by_ctrl_c
-from apps.demand_files import read_demand
-from apps.explanation import explain
-from apps.offline import Limits, Outcome, Study, read_fabric
-from apps.topology_files import read_state
+from apps.offline.demand_files import read_demand
+from apps.offline.explanation import explain
+from apps.offline.study import Limits, Outcome, Study, read_fabric
+from apps.offline.topology_files import read_state
 from hydra.errors import HydraError, PlanError, UnknownName
 from hydra.model import DemandMatrix, Fabric, NetworkState, PlaneId, RackId
 from hydra.names import did_you_mean

@@ -273,7 +273,7 @@ def body_with_demand(client: ControllerClient, options: JsonObject) -> JsonObjec
 def _flows(source: str, racks: Sequence[str]) -> list[JsonObject]:
     if source.isalpha() and not Path(source).exists():
         raise click.UsageError(f"--demand {source}: made-up demand is for plans with --fabric")
-    files = import_module("apps.demand_files")
+    files = import_module("apps.offline.demand_files")
     try:
         flows: list[JsonObject] = files.read_flows(Path(source), racks)
     except HydraError as error:

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from apps.offline import Outcome, Study
-from apps.replay import Run
+from apps.offline.replay import Run
+from apps.offline.study import Outcome, Study
 from hydra.errors import PlanError
 
 _SIZE_INCHES: Final = (10.0, 4.5)

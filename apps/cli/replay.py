@@ -22,10 +22,10 @@ from apps.cli.output import (
     warn,
 )
 from apps.cli.patience import Progress, ended_by_ctrl_c, progress_bar
-from apps.demand_trace import Entry, TraceFull, TraceWriter, read_trace
-from apps.offline import read_fabric
-from apps.replay import KEYS, Run, Variant, document_of, read_variant
-from apps.replay import replay as run_replay
+from apps.offline.recording import Entry, TraceFull, TraceWriter, read_trace
+from apps.offline.replay import KEYS, Run, Variant, document_of, read_variant
+from apps.offline.replay import replay as run_replay
+from apps.offline.study import read_fabric
 from hydra.errors import HydraError
 
 _MIB: Final = 1 << 20

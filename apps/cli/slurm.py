@@ -11,9 +11,9 @@ from apps.cli.client import bearer_token, trusted, url_option
 from apps.cli.command import Command, Group
 from apps.cli.output import CommandError
 from apps.client import ClientError, HydraClient
-from apps.mpi import between_racks, host_traffic, placement
+from apps.jobs.mpi import between_racks, host_traffic, placement
+from apps.jobs.slurm import Job
 from apps.rest.models import CreatedGroup, MatrixEntry
-from apps.slurm import Job
 from hydra.errors import HydraError
 from hydra.lifecycle import ReservationState
 

@@ -14,7 +14,7 @@ import click
 from apps.cli.command import Command, Group
 from apps.cli.network import moment
 from apps.cli.output import CommandError, json_option, print_json, print_table
-from apps.tokens import read_tokens, write_tokens
+from apps.rest.tokens import read_tokens, write_tokens
 from hydra.access import Role, StoredToken, make_token
 from hydra.errors import HydraError
 from hydra.quotas import NO_QUOTA, Quota

@@ -19,7 +19,7 @@ from apps.cli.client import JsonObject
 from apps.cli.command import Command, Group
 from apps.cli.output import CommandError, json_option, print_facts, print_json, print_table
 from apps.cli.patience import Progress, ended_by_ctrl_c
-from apps.offline import Limits, read_fabric
+from apps.offline.study import Limits, read_fabric
 from apps.traces.comparing import Contestant, compare
 from apps.traces.reading import Flow, Summary, read_trace, summarise
 from apps.traces.synthetic import SAMPLE, SAMPLE_RACKS, SAMPLE_SEED, coflow_lines

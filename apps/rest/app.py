@@ -8,32 +8,32 @@ from typing import Any, Final
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from apps.metrics import ServiceCollector
-from apps.rest import (
+from apps.process.metrics import ServiceCollector
+from apps.rest import problems
+from apps.rest.access import PUBLIC
+from apps.rest.guard import AuditLog, Guard
+from apps.rest.middleware import BodyGuard, HeadAsGet
+from apps.rest.rate import Limiter
+from apps.rest.routes import (
     agents,
     dashboard,
-    decisions,
     deliveries,
     docs,
     events,
+    explanations,
     groups,
     maintenance,
     metrics,
     operations,
     planning,
-    problems,
     quotas,
     reservations,
     schedule,
     sharing,
     webhooks,
 )
-from apps.rest.access import PUBLIC
-from apps.rest.guard import AuditLog, Guard
-from apps.rest.middleware import BodyGuard, HeadAsGet
-from apps.rest.rate import Limiter
-from apps.tokens import TokenFile
-from apps.webhooks import Webhooks
+from apps.rest.tokens import TokenFile
+from apps.rest.webhook_delivery import Webhooks
 from hydra.journal import Journal
 from hydra.service import ControllerService
 
@@ -48,7 +48,7 @@ _ROUTERS: Final = (
     planning.router,
     maintenance.router,
     operations.router,
-    decisions.router,
+    explanations.router,
     agents.router,
     sharing.router,
     schedule.router,

@@ -8,8 +8,8 @@ from typing import Annotated, Final
 from fastapi import Depends, Request
 
 from apps.rest.tenant import TenantService
-from apps.tokens import TokenFile
-from apps.webhooks import Webhooks
+from apps.rest.tokens import TokenFile
+from apps.rest.webhook_delivery import Webhooks
 from hydra.access import LOCAL, Caller
 from hydra.service import ControllerService, ReservationService
 

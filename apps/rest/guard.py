@@ -23,7 +23,7 @@ from apps.rest.problems import (
     problem_response,
 )
 from apps.rest.rate import Limiter
-from apps.tokens import TokenFile
+from apps.rest.tokens import TokenFile
 from hydra.access import LOCAL, Caller, identify
 from hydra.errors import HydraError
 

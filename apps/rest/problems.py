@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
 
 from apps.rest import models, render
-from apps.webhooks import TooManyWebhooks
+from apps.rest.webhook_delivery import TooManyWebhooks
 from hydra.agents import ForeignServer, TooOften, WrongReport
 from hydra.errors import (
     AdmissionError,

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from apps.rest import models
-from apps.wiring import wired_name, wired_to
 from hydra.access import Caller
 from hydra.config.reload import Change, Reload, in_force
 from hydra.decisions import Decision, SeenDemand, Verdict
@@ -26,6 +25,7 @@ from hydra.model import (
     VlanId,
 )
 from hydra.policy import Policy
+from hydra.port_labels import wired_name, wired_to
 from hydra.reservations import Reservation
 from hydra.roles import Task
 from hydra.service import (

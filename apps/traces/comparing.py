@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from apps.offline import Limits, Outcome, Study
+from apps.offline.study import Limits, Outcome, Study
 from apps.traces.windows import Window
 from hydra.errors import PlanError
 from hydra.model import Fabric, NetworkState

@@ -13,8 +13,8 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from drivers.codecs import openflow
-from drivers.codecs.openflow import FlowEntry, OpenFlowError, PortPair, RuleAddress
+from drivers.codecs.openflow import messages
+from drivers.codecs.openflow.messages import FlowEntry, OpenFlowError, PortPair, RuleAddress
 from drivers.exclusive import exclusive
 from drivers.optical.changes import (
     Difference,
@@ -36,7 +36,7 @@ CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True)
 
 _COOKIE: Final = int.from_bytes(b"hydra-xc", "big")
 
-_PortName = Annotated[int, Field(ge=1, lt=openflow.PORT_MAX)] | Annotated[str, Field(min_length=1)]
+_PortName = Annotated[int, Field(ge=1, lt=messages.PORT_MAX)] | Annotated[str, Field(min_length=1)]
 
 
 class OpenFlowOptions(BaseModel):
@@ -150,9 +150,9 @@ class OpenFlowXc:
 
     @exclusive
     def identity(self) -> DeviceIdentity:
-        body = self._session.query(openflow.MULTIPART_DESC)
+        body = self._session.query(messages.MULTIPART_DESC)
         try:
-            found = openflow.decode_description(body)
+            found = messages.decode_description(body)
         except OpenFlowError as error:
             raise self._nonsense(error) from error
         return DeviceIdentity(found.manufacturer, found.hardware, found.serial, found.software)
@@ -207,29 +207,29 @@ class OpenFlowXc:
 
     def _messages(self, change: Difference, numbers: _Numbers, xid: int) -> bytes:
         rules = [
-            openflow.encode_disconnect(numbers.pair(cross), self._rules, xid)
+            messages.encode_disconnect(numbers.pair(cross), self._rules, xid)
             for cross in sorted(change.removed)
         ]
         rules += [
-            openflow.encode_connect(numbers.pair(cross), self._rules, xid)
+            messages.encode_connect(numbers.pair(cross), self._rules, xid)
             for cross in sorted(change.added)
         ]
         if not self._options.bundles:
             return b"".join(rules)
         return b"".join(
             [
-                openflow.encode_bundle_control(xid, openflow.BUNDLE_OPEN, xid),
-                *(openflow.encode_bundled(rule, xid, xid) for rule in rules),
-                openflow.encode_bundle_control(xid, openflow.BUNDLE_COMMIT, xid),
+                messages.encode_bundle_control(xid, messages.BUNDLE_OPEN, xid),
+                *(messages.encode_bundled(rule, xid, xid) for rule in rules),
+                messages.encode_bundle_control(xid, messages.BUNDLE_COMMIT, xid),
             ]
         )
 
     def _read(self, numbers: _Numbers) -> frozenset[CrossConnect]:
         body = self._session.query(
-            openflow.MULTIPART_FLOW, openflow.flow_stats_body(self._options.table)
+            messages.MULTIPART_FLOW, messages.flow_stats_body(self._options.table)
         )
         try:
-            entries = openflow.decode_flow_entries(body)
+            entries = messages.decode_flow_entries(body)
         except OpenFlowError as error:
             raise self._nonsense(error) from error
         found = (self._cross_connect(entry, numbers) for entry in entries)
@@ -270,10 +270,10 @@ class OpenFlowXc:
             raise DeviceError(self._name, f"the switch has no OpenFlow port {port}")
         return number
 
-    def _descriptions(self) -> tuple[openflow.PortDescription, ...]:
-        body = self._session.query(openflow.MULTIPART_PORT_DESC)
+    def _descriptions(self) -> tuple[messages.PortDescription, ...]:
+        body = self._session.query(messages.MULTIPART_PORT_DESC)
         try:
-            return openflow.decode_port_descriptions(body)
+            return messages.decode_port_descriptions(body)
         except OpenFlowError as error:
             raise self._nonsense(error) from error
 

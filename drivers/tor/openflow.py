@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeVar
 
-from drivers.codecs import openflow
-from drivers.codecs.openflow import OpenFlowError, PortDescription
+from drivers.codecs.openflow import messages
+from drivers.codecs.openflow.messages import OpenFlowError, PortDescription
 from drivers.exclusive import exclusive
 from drivers.transports.openflow_session import OpenFlowSession
 from drivers.transports.tcp import UNIX_PREFIX, TcpStream, UnixStream
@@ -99,16 +99,16 @@ class OpenFlowTor:
     @exclusive
     def counters(self, ports: Collection[str]) -> Mapping[str, PortCounters]:
         described = self._described(ports)
-        body = self._session.query(openflow.MULTIPART_PORT_STATS, openflow.port_stats_body())
-        by_number = self._decoded(openflow.decode_port_counters, body)
+        body = self._session.query(messages.MULTIPART_PORT_STATS, messages.port_stats_body())
+        by_number = self._decoded(messages.decode_port_counters, body)
         missing = sorted(name for name in ports if described[name].number not in by_number)
         if missing:
             raise ProtocolError(self._name, f"no counters of port {missing[0]} came")
         return {name: PortCounters(*by_number[described[name].number]) for name in ports}
 
     def _every_port(self) -> tuple[PortDescription, ...]:
-        body = self._session.query(openflow.MULTIPART_PORT_DESC)
-        return self._decoded(openflow.decode_port_descriptions, body)
+        body = self._session.query(messages.MULTIPART_PORT_DESC)
+        return self._decoded(messages.decode_port_descriptions, body)
 
     def _described(self, names: Collection[str]) -> dict[str, PortDescription]:
         known = {port.name: port for port in self._every_port()}

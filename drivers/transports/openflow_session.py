@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Final
 
-from drivers.codecs.openflow import (
+from drivers.codecs.openflow.messages import (
     TYPE_BARRIER_REPLY,
     TYPE_ECHO_REPLY,
     TYPE_ECHO_REQUEST,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from hydra.policy import Transition
 from mininet_scenarios import demo, leaf_spine
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table

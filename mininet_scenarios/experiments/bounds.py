@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.offline import plain_fabric
+from apps.offline.study import plain_fabric
 from hydra.model import DemandMatrix
 from topology.bounds import served_share_bound
 from topology.problem import FabricArrays

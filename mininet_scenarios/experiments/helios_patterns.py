@@ -20,7 +20,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from apps.offline import plain_fabric
+from apps.offline.study import plain_fabric
 from hydra.model import DemandMatrix, Topology
 from mininet_scenarios.experiments.bounds import packet_share
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table

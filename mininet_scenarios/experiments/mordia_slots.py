@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from apps.offline import plain_fabric
+from apps.offline.study import plain_fabric
 from hydra.model import Topology
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
 from mininet_scenarios.narrator import Narrator

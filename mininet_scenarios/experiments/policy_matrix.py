@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from apps.demand_trace import Reading, Trace
-from apps.offline import plain_fabric
-from apps.planning import SCHEDULER
-from apps.replay import Variant, replay
+from apps.offline.recording import Reading, Trace
+from apps.offline.replay import Variant, replay
+from apps.offline.study import plain_fabric
+from apps.planning.engine import SCHEDULER
 from apps.traces.windows import Window
 from hydra.model import Fabric, MacAddress, RackId, Server, SubstrateKind
 from hydra.policy import Policy, Sharing, SlotPolicy

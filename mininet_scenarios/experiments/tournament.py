@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from matplotlib.figure import Figure
 
-from apps.offline import Limits, plain_fabric
+from apps.offline.study import Limits, plain_fabric
 from apps.traces.comparing import Contestant, compare
 from apps.traces.reading import read_trace, summarise
 from apps.traces.synthetic import SAMPLE

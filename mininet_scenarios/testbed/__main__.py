@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
 from mininet_scenarios.testbed import Testbed, clean_up, testbed_lock
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from drivers.codecs.openflow import encode_barrier
+from drivers.codecs.openflow.messages import encode_barrier
 
 _HELLO, _ERROR, _ECHO_REQUEST, _MULTIPART_REPLY, _BARRIER_REPLY = 0, 1, 2, 19, 21
 _MORE = 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from hydra.config import Loaded
 from mininet_scenarios.controller_process import ControllerProcess
 from mininet_scenarios.testbed import Testbed, open_vswitch, testbed_lock

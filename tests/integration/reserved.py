@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import yaml
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from mininet_scenarios.contest import contest
 from mininet_scenarios.testbed import Testbed
 

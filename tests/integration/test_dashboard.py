@@ -8,7 +8,7 @@ import pytest
 import yaml
 from playwright.sync_api import expect
 
-from apps.tokens import write_tokens
+from apps.rest.tokens import write_tokens
 from hydra.access import Role, make_token
 from mininet_scenarios.controller_client import ControllerClient, OneWayDemand, PairDemand
 from mininet_scenarios.emulators.faults import FaultKind

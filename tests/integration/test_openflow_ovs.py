@@ -9,9 +9,16 @@ from ipaddress import IPv4Address, IPv6Address
 
 import pytest
 
-from apps.configuration import load_configuration
-from apps.framework import ofproto_v1_3_parser
-from apps.meters import (
+from apps.openflow.framework import ofproto_v1_3_parser
+from apps.openflow.rule_tables import decode_rules, intended_table
+from apps.process.configuration import load_configuration
+from drivers.codecs.openflow.messages import (
+    BUNDLE_COMMIT,
+    BUNDLE_DISCARD,
+    encode_bundle_control,
+    encode_flow_stats_request,
+)
+from drivers.codecs.openflow.meters import (
     AddMeter,
     RemoveEveryMeter,
     RemoveMeter,
@@ -20,20 +27,13 @@ from apps.meters import (
     encode_meter_changes,
     encode_meter_stats_request,
 )
-from apps.openflow import (
+from drivers.codecs.openflow.rules import (
     SwitchPorts,
     encode_changes,
     encode_open_bundle,
     encode_port_stats_request,
 )
-from apps.openflow_statistics import decode_flow_stats, decode_port_stats
-from apps.rule_tables import decode_rules, intended_table
-from drivers.codecs.openflow import (
-    BUNDLE_COMMIT,
-    BUNDLE_DISCARD,
-    encode_bundle_control,
-    encode_flow_stats_request,
-)
+from drivers.codecs.openflow.statistics import decode_flow_stats, decode_port_stats
 from hydra.config import Loaded
 from hydra.model import Fabric, NetworkState, RackId, VlanId
 from hydra.pipeline import (

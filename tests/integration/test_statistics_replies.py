@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from apps.configuration import load_configuration
-from apps.openflow import encode_changes
+from apps.process.configuration import load_configuration
 from benchmarks._replies import PORTS, account_rules, flow_entry, flow_reply
-from drivers.codecs.openflow import encode_flow_stats_request
+from drivers.codecs.openflow.messages import encode_flow_stats_request
+from drivers.codecs.openflow.rules import encode_changes
 from hydra.pipeline import Table
 from hydra.rules import Install
 from tests.integration.bare_switch import bare_switch

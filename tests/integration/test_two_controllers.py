@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from apps.openflow import ROLE_MASTER, ROLE_NO_CHANGE, encode_role_request
+from drivers.codecs.openflow.rules import ROLE_MASTER, ROLE_NO_CHANGE, encode_role_request
 from drivers.tor.ovs_ovsdb import OvsTor
 from hydra.errors import DeviceUnavailable, HeldElsewhere
 from hydra.roles import PortVlans

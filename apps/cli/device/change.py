@@ -18,9 +18,9 @@ from apps.cli.device.named import (
     opened_plane,
 )
 from apps.cli.output import CommandError, json_option, print_json, warn
-from apps.wiring import wired_name, wired_to
 from hydra.config import Loaded
 from hydra.model import CrossConnect, Fabric, Plane
+from hydra.port_labels import wired_name, wired_to
 
 _PAIR: Final = re.compile(r"([0-9]{1,6}):([0-9]{1,6})", re.ASCII)
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import click
 
-from apps.claims import Claims
 from apps.cli.command import Command
 from apps.cli.device.named import (
     claims_of,
@@ -31,11 +30,12 @@ from apps.cli.output import (
     print_json,
     print_table,
 )
-from apps.wiring import behind_tor_ports, wired_name, wired_to
+from apps.tools.holdings import Claims
 from drivers.registry import optical_switch, tor_switch
 from hydra.config import Loaded
 from hydra.errors import DeviceError
 from hydra.model import Fabric, Plane, Rack
+from hydra.port_labels import behind_tor_ports, wired_name, wired_to
 from hydra.roles import AlarmSource, CounterReader, OpticalSwitch, PowerMeter, TorSwitch
 
 _RANGE: Final = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from apps.claims import Claims, read_claims
 from apps.cli.output import CommandError, UnknownOutcomeError, UnreachableError, warn
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
+from apps.tools.holdings import Claims, read_claims
 from drivers.registry import optical_switch, tor_switch
 from hydra.config import Loaded
 from hydra.errors import DeviceError, DeviceUnavailable, HydraError, OutcomeUnknown

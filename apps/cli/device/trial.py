@@ -11,7 +11,14 @@ import click
 from apps.cli.command import Command
 from apps.cli.device.named import claims_of, config_option, find, load
 from apps.cli.output import ExitCode, json_option, print_json, print_table
-from apps.selftest import Probe, VlanTrial, read_optical, read_tor, try_cross_connect, try_vlan
+from apps.tools.device_selftest import (
+    Probe,
+    VlanTrial,
+    read_optical,
+    read_tor,
+    try_cross_connect,
+    try_vlan,
+)
 from drivers.registry import optical_switch, tor_switch
 from hydra.config import Loaded
 from hydra.model import CrossConnect, Plane, Rack

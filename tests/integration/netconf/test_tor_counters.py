@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from apps.configuration import load_configuration
-from apps.devices import Devices
-from apps.tor_counters import TorCounters
+from apps.controller.devices import Devices
+from apps.demand.tor_counters import TorCounters
+from apps.process.configuration import load_configuration
 from hydra.model import Fabric, RackId, Tor
 from hydra.policy import Policy, Timeouts
 from tests.integration.conftest import DEMO_CONFIG

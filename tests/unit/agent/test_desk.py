@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 
-from apps.agent_desk import AgentDesk
+from apps.demand.agent_desk import AgentDesk
 from hydra.agents import AgentTrouble, TooOften, WrongReport
 from hydra.errors import UnknownName
 from hydra.model import NetworkState

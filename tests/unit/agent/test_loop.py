@@ -11,7 +11,7 @@ import pytest
 from apps.agent.loop import Agent, Pauses
 from apps.cli.client import ControllerClient
 from apps.cli.output import CommandError, UnreachableError
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.backlog import ConnectionKey, Sending

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
-from apps.framework import ofproto_v1_3, ofproto_v1_3_parser
-from apps.openflow import SwitchPorts
+from apps.openflow.framework import ofproto_v1_3, ofproto_v1_3_parser
+from drivers.codecs.openflow.rules import SwitchPorts
 from hydra.pipeline import (
     PATH_REGISTER,
     SHAPES,
@@ -30,7 +30,7 @@ from ryu.ofproto import (
     nicira_ext,
     ofproto_parser,
     ofproto_protocol,
-)  # once apps.framework has prepared it
+)  # once apps.openflow.framework has prepared it
 
 DATAPATH = ofproto_protocol.ProtocolDesc(version=4)
 

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from apps.classifier import Classifier
+from apps.controller.classifier import Classifier
 from hydra.classes import Connection
 from hydra.pipeline import RuleKind
 from hydra.policy import Sharing

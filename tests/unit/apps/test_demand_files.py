@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from apps.demand_files import read_demand, read_flows
+from apps.offline.demand_files import read_demand, read_flows
 from hydra.errors import PlanError
 
 RACKS = ["r1", "r2", "r3"]

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from apps.demand_trace import TraceFull, TraceWriter, read_trace
+from apps.offline.recording import TraceFull, TraceWriter, read_trace
 from hydra.errors import PlanError
 from tests.unit.core.fabrics import small_fabric
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from apps import devices as room
-from apps.configuration import load_configuration
-from apps.devices import Devices
+from apps.controller import devices as room
+from apps.controller.devices import Devices
+from apps.process.configuration import load_configuration
 from hydra.roles import Severity
 from tests.conformance.devices import ADMIN, emulated
 

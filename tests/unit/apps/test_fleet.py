@@ -8,11 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from apps.fleet import Fleet, Question
-from apps.framework import PortInfo
-from apps.openflow import NO_BUNDLES, encode_port_stats_request
-from apps.openflow_statistics import decode_flow_stats
-from drivers.codecs.openflow import (
+from apps.openflow.fleet import Fleet, Question
+from apps.openflow.framework import PortInfo
+from drivers.codecs.openflow.messages import (
     BUNDLE_COMMIT,
     BUNDLE_DISCARD,
     BUNDLE_OPEN,
@@ -23,6 +21,8 @@ from drivers.codecs.openflow import (
     encode_bundle_control,
     encode_flow_stats_request,
 )
+from drivers.codecs.openflow.rules import NO_BUNDLES, encode_port_stats_request
+from drivers.codecs.openflow.statistics import decode_flow_stats
 from hydra.frames import probe
 from hydra.model import RackId, VlanId
 from hydra.pipeline import Port

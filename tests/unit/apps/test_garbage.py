@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from apps import garbage
+from apps.process import garbage
 
 
 class Node:

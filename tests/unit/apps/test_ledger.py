@@ -5,9 +5,9 @@ import sqlite3
 
 import pytest
 
-from apps import ledger as ledger_module
-from apps.ledger import Ledger
-from apps.metrics import Metrics
+from apps.controller import ledger as ledger_module
+from apps.controller.ledger import Ledger
+from apps.process.metrics import Metrics
 from hydra.calendar import Ground
 from hydra.journal import Journal, JournalError
 from hydra.lifecycle import ReservationState as State

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from apps import logs
-from apps.announcer import Announcer
-from apps.configuration import load_configuration
-from apps.devices import Devices
-from apps.fleet import Fleet
-from apps.ledger import Ledger
-from apps.metrics import Metrics
-from apps.runner import Runner
+from apps.controller.announcer import Announcer
+from apps.controller.devices import Devices
+from apps.controller.ledger import Ledger
+from apps.controller.runner import Runner
+from apps.openflow.fleet import Fleet
+from apps.process import logs
+from apps.process.configuration import load_configuration
+from apps.process.metrics import Metrics
 from hydra.commands import MoveMirrors, Pause
 from hydra.errors import HydraError
 from hydra.journal import Journal

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from apps.fleet import Fleet
-from apps.framework import PortInfo
-from apps.mastership import NO_GENERATION, Mastership
-from apps.openflow import ROLE_MASTER, TAKEN_OVER
+from apps.controller.mastership import NO_GENERATION, Mastership
+from apps.openflow.fleet import Fleet
+from apps.openflow.framework import PortInfo
+from drivers.codecs.openflow.rules import ROLE_MASTER, TAKEN_OVER
 from hydra.errors import HeldElsewhere
 from tests.unit.core.fabrics import small_fabric
 

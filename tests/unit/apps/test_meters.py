@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.framework import ofproto_v1_3, ofproto_v1_3_parser
-from apps.meters import (
+from apps.openflow.framework import ofproto_v1_3, ofproto_v1_3_parser
+from drivers.codecs.openflow.meters import (
     LENIENT,
     AddMeter,
     MeterCounters,
@@ -18,7 +18,7 @@ from apps.meters import (
     encode_meter_changes,
     encode_meter_stats_request,
 )
-from apps.openflow_statistics import MalformedReplyError
+from drivers.codecs.openflow.statistics import MalformedReplyError
 from tests.unit.apps.ryu_reference import DATAPATH, serialised, split
 
 XID = 0x4000_0001

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from apps.ledger import Ledger
-from apps.metrics import Metrics
-from apps.mover import Mover
+from apps.controller.ledger import Ledger
+from apps.controller.mover import Mover
+from apps.process.metrics import Metrics
 from hydra.errors import PlanError
 from hydra.journal import Journal, JournalError
 from hydra.lifecycle import ReconfigurationState

@@ -6,26 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.framework import ofproto_v1_3, ofproto_v1_3_parser
-from apps.openflow import (
-    SwitchPorts,
-    encode_changes,
-    encode_packet_out,
-    encode_port_stats_request,
-)
-from apps.openflow_statistics import (
-    MalformedReplyError,
-    PortPackets,
-    decode_flow_stats,
-    decode_port_stats,
-)
-from drivers.codecs.openflow import (
+from apps.openflow.framework import ofproto_v1_3, ofproto_v1_3_parser
+from drivers.codecs.openflow.messages import (
     BUNDLE_COMMIT,
     BUNDLE_OPEN,
     encode_barrier,
     encode_bundle_control,
     encode_bundled,
     encode_flow_stats_request,
+)
+from drivers.codecs.openflow.rules import (
+    SwitchPorts,
+    encode_changes,
+    encode_packet_out,
+    encode_port_stats_request,
+)
+from drivers.codecs.openflow.statistics import (
+    MalformedReplyError,
+    PortPackets,
+    decode_flow_stats,
+    decode_port_stats,
 )
 from hydra.model import RackId, VlanId
 from hydra.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, Port, RuleKind

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from apps.announcer import Announcer, reachable_on
-from apps.devices import Devices
-from apps.fleet import Fleet, Question
-from apps.framework import PortInfo
-from apps.openflow import SwitchPorts, encode_packet_out
-from apps.stats_poller import StatsPoller
+from apps.controller.announcer import Announcer, reachable_on
+from apps.controller.devices import Devices
+from apps.demand.poller import StatsPoller
+from apps.openflow.fleet import Fleet, Question
+from apps.openflow.framework import PortInfo
+from drivers.codecs.openflow.rules import SwitchPorts, encode_packet_out
 from hydra.errors import DeviceUnavailable
 from hydra.frames import announcement
 from hydra.model import NetworkState, RackId

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from apps.configuration import load_configuration
-from apps.devices import Devices
-from apps.people import People
-from apps.planning import Planning
+from apps.controller.devices import Devices
+from apps.controller.people import People
+from apps.planning.engine import Planning
+from apps.process.configuration import load_configuration
 from drivers.optical.panel_store import PanelStore
 from hydra.commands import MoveMirrors, Outcome, Status
 from hydra.errors import AwaitsPeople, UnknownName

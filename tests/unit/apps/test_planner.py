@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from apps.offline import plain_fabric
-from apps.planner import Planner
-from apps.planning import Planning
+from apps.offline.study import plain_fabric
+from apps.planning.engine import Planning
+from apps.planning.planner import Planner
 from hydra.errors import PlanError, UnknownName
 from hydra.model import NetworkState
 from hydra.policy import Policy
@@ -221,8 +221,8 @@ def test_after_the_end_nothing_is_planned():
 
 CONTROLLER = """
 import sys, time
-from apps.offline import plain_fabric
-from apps.planner import Planner
+from apps.offline.study import plain_fabric
+from apps.planning.planner import Planner
 from hydra.policy import Policy
 planner = Planner(plain_fabric(2, 1, 1.0), Policy())
 planner.start()

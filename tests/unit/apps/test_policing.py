@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from apps.fleet import Fleet
-from apps.framework import PortInfo
-from apps.meters import TYPE_METER_MOD
-from apps.policing import Policing
-from drivers.codecs.openflow import (
+from apps.controller.policing import Policing
+from apps.openflow.fleet import Fleet
+from apps.openflow.framework import PortInfo
+from drivers.codecs.openflow.messages import (
     MULTIPART_FLOW,
     TYPE_BARRIER_REQUEST,
     TYPE_EXPERIMENTER,
     TYPE_MULTIPART_REQUEST,
 )
+from drivers.codecs.openflow.meters import TYPE_METER_MOD
 from hydra.pipeline import (
     DELIVERY_COUNTERS,
     DELIVERY_COUNTERS_MASK,

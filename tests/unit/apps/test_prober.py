@@ -2,8 +2,8 @@
 
 import pytest
 
-from apps.fleet import Fleet
-from apps.prober import Prober
+from apps.controller.prober import Prober
+from apps.openflow.fleet import Fleet
 from hydra.frames import parse_probe
 from hydra.model import NetworkState
 from hydra.policy import Policy

@@ -7,11 +7,11 @@ import threading
 import time
 from itertools import count
 
-from apps.fleet import Fleet
-from apps.framework import PortInfo
-from apps.metrics import Metrics
-from apps.runner import Runner
-from drivers.codecs.openflow import TYPE_PACKET_OUT
+from apps.controller.runner import Runner
+from apps.openflow.fleet import Fleet
+from apps.openflow.framework import PortInfo
+from apps.process.metrics import Metrics
+from drivers.codecs.openflow.messages import TYPE_PACKET_OUT
 from hydra.commands import ProbePath, Status
 from hydra.model import VlanId
 from hydra.policy import Policy

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from apps import quarantine as room
-from apps.quarantine import Quarantine
+from apps.controller import quarantine as room
+from apps.controller.quarantine import Quarantine
 from hydra.errors import UnknownName
 from hydra.journal import Journal, JournalError
 from hydra.model import PortId

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from apps.rehearsal import Rehearsal
+from apps.offline.rehearsal import Rehearsal
 from hydra.counters import DemandMeter
 from hydra.decisions import Action
 from hydra.errors import UnknownName

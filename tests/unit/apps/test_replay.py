@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from apps.demand_trace import Reading, Trace
-from apps.replay import Variant, document_of, read_variant, replay
+from apps.offline.recording import Reading, Trace
+from apps.offline.replay import Variant, document_of, read_variant, replay
 from hydra.errors import PlanError, UnknownName
 from hydra.policy import Policy, SlotPolicy
 from tests.unit.core.fabrics import small_fabric

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from apps.configuration import load_configuration
-from apps.planning import Planning
-from apps.rounds import Rounds
+from apps.planning.engine import Planning
+from apps.planning.periodic import Rounds
+from apps.process.configuration import load_configuration
 from hydra.model import NetworkState
 from hydra.plan import paths_by_pair
 from hydra.policy import Policy, Sharing

@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from apps.openflow import SwitchPorts, encode_changes
-from apps.openflow_statistics import MalformedReplyError
-from apps.rule_tables import decode_rules, foreign, intended_table, rule_drift
+from apps.openflow.rule_tables import decode_rules, foreign, intended_table, rule_drift
+from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
+from drivers.codecs.openflow.statistics import MalformedReplyError
 from hydra.model import NetworkState, RackId, VlanId
 from hydra.rules import Install, circuit_rule, emulated_rules
 from hydra.substrate import substrate_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.shares import IDLE, Offer, shares
+from apps.controller.shares import IDLE, Offer, shares
 from hydra.model import Circuit, PlaneId, PortId, RackId
 from hydra.policing import Claim, Flow, Holdings
 

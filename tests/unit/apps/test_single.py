@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from apps.single import check_port, journal_claimed
+from apps.process.single_instance import check_port, journal_claimed
 from hydra.errors import HydraError
 
 HOLD = """
 import sys
-from apps.single import journal_claimed
+from apps.process.single_instance import journal_claimed
 with journal_claimed(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()

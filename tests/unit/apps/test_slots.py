@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from apps.ledger import Ledger
-from apps.mover import Mover
-from apps.planning import Planning
-from apps.rehearsal import Rehearsal
-from apps.slots import TRIGGER, Draft, Slots
+from apps.controller.ledger import Ledger
+from apps.controller.mover import Mover
+from apps.controller.slots import TRIGGER, Draft, Slots
+from apps.offline.rehearsal import Rehearsal
+from apps.planning.engine import Planning
 from hydra.decisions import Action
 from hydra.errors import PlanError
 from hydra.executor import Execution

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 
-from apps.fleet import Fleet
-from apps.framework import PortInfo
-from apps.stats_poller import StatsPoller
+from apps.demand.poller import StatsPoller
+from apps.openflow.fleet import Fleet
+from apps.openflow.framework import PortInfo
 from hydra.pipeline import RuleKind, cookie
 from hydra.policy import Policy, Timeouts
 from tests.unit.apps.ryu_reference import split

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from apps.supervision import Heart, notify, watchdog_s
+from apps.process.supervision import Heart, notify, watchdog_s
 
 
 @pytest.fixture(params=["path", "abstract"])

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from apps import tracing
-from apps.ledger import Ledger
+from apps.controller.ledger import Ledger
+from apps.process import tracing
 from hydra.errors import HydraError
 from hydra.journal import Journal
 from hydra.lifecycle import ReconfigurationState as State
@@ -100,7 +100,7 @@ def test_the_library_is_only_loaded_where_it_is_used():
 
 
 def test_an_endpoint_without_the_library_says_what_to_install(monkeypatch):
-    monkeypatch.delitem(sys.modules, "apps.otlp", raising=False)
+    monkeypatch.delitem(sys.modules, "apps.process.otlp", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.context", None)
     with pytest.raises(HydraError, match=r"pip install 'hydra-hybrid-network\[tracing\]'"):
         tracing.traces("demo", {ENDPOINT: "http://collector:4318"})

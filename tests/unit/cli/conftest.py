@@ -5,7 +5,7 @@ from click.testing import CliRunner, Result
 from fastapi import FastAPI
 
 from apps.cli import hydra
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.model import Fabric

@@ -7,7 +7,7 @@ import tarfile
 import pytest
 import yaml
 
-from apps.single import journal_claimed
+from apps.process.single_instance import journal_claimed
 from hydra.errors import ConfigError, Problem
 from hydra.journal import SCHEMA_VERSION, Journal
 
@@ -190,7 +190,7 @@ def test_a_bundle_has_what_a_report_needs_and_no_secrets(call, config, tmp_path,
 
 
 def test_secrets_of_a_configuration_are_left_out():
-    from apps.archive import redacted_configuration
+    from apps.tools.archive import redacted_configuration
 
     text = yaml.safe_dump(
         {

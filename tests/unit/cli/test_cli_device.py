@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 import yaml
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from drivers.optical.polatis_scpi import PolatisScpi
 from hydra.journal import Journal
 from hydra.journal_format import INTENDED, state_record

@@ -435,7 +435,7 @@ def test_what_can_not_be_planned_is_told(run, arguments, words):
 
 def test_a_fabric_that_an_algorithm_can_not_plan_for(run, monkeypatch):
     fussy = replace(ENTRIES["static"], objection=lambda _fabric: "its racks differ")
-    monkeypatch.setattr("apps.offline.entry", lambda _name: fussy)
+    monkeypatch.setattr("apps.offline.study.entry", lambda _name: fussy)
     result = run("plan", "--fabric", "4x1", "--demand", "dense", "--algorithm", "static")
     assert result.exit_code == 1
     assert "static can't plan for this fabric: its racks differ" in result.stderr
@@ -451,7 +451,7 @@ def test_a_check_that_fails_is_told_and_ends_in_1(run, monkeypatch):
         return replace(honest.plan(*arguments), served_share=0.999)
 
     boaster = Entry(boast, "claims too much", "", Product.CIRCUITS)
-    monkeypatch.setattr("apps.offline.entry", lambda _name: boaster)
+    monkeypatch.setattr("apps.offline.study.entry", lambda _name: boaster)
     arguments = ("plan", "--fabric", "4x1@100", "--demand", "dense", "--load", "0.9")
     assert run(*arguments).exit_code == 0
     result = run(*arguments, "--check")
@@ -483,13 +483,13 @@ def test_a_file_for_the_controller(call, service, tmp_path):
 STUCK = """
 import time
 from dataclasses import replace
-from apps import offline
+from apps.offline import study
 from apps.cli import main
 from topology.algorithms import ENTRIES
 def stuck(*_):
     while True:
         sum(range(100_000_000))  # deaf to Python's own KeyboardInterrupt while it sums
-offline.entry = lambda name: replace(ENTRIES[name], plan=stuck)
+study.entry = lambda name: replace(ENTRIES[name], plan=stuck)
 main()
 """
 

@@ -5,7 +5,7 @@ import pytest
 
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
-from apps.tokens import TokenFile
+from apps.rest.tokens import TokenFile
 from tests.unit.rest.fake_service import FakeService
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.mpi import PATTERNS, Host, between_racks, host_traffic, placement, read_hosts
+from apps.jobs.mpi import PATTERNS, Host, between_racks, host_traffic, placement, read_hosts
 from hydra.errors import HydraError
 from hydra.lifecycle import ReservationState as State
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.slurm import Job, Wish, hostnames, read_wish
+from apps.jobs.slurm import Job, Wish, hostnames, read_wish
 from hydra.errors import HydraError
 from hydra.lifecycle import ReservationState as State
 

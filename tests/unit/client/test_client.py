@@ -8,7 +8,7 @@ import time
 import pytest
 
 from apps.client import ClientError, HydraClient, NotActive, Refused
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
 from apps.rest.models import Gap, MatrixEntry
 from apps.rest.server import RestServer

@@ -7,7 +7,7 @@ from ipaddress import IPv4Interface
 import pytest
 import yaml
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from hydra.config import schema
 from hydra.errors import ConfigError
 from hydra.model import Addressing

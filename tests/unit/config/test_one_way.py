@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from hydra.errors import ConfigError
 from tests.unit.config.conftest import CONFIGS
 

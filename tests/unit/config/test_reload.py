@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 import yaml
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from hydra.config.reload import AT_ONCE, Change, amended, reload
 from hydra.errors import HydraError
 from hydra.policy import DrainPolicy, Mode, Policy, Transition

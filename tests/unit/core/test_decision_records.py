@@ -3,8 +3,8 @@
 import json
 from dataclasses import replace
 
-from apps.ledger import Ledger
-from apps.metrics import Metrics
+from apps.controller.ledger import Ledger
+from apps.process.metrics import Metrics
 from hydra.decision_records import decision_record, read_decision
 from hydra.decisions import Action, Decision, Proposal, SeenDemand, Verdict
 from hydra.journal import Journal
@@ -52,7 +52,7 @@ def test_what_is_no_longer_wired_is_left_out():
 
 
 def test_a_restart_forgets_none_of_the_last(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("apps.ledger._HISTORY", 3)
+    monkeypatch.setattr("apps.controller.ledger._HISTORY", 3)
     path = str(tmp_path / "journal.db")
     before = Ledger(FABRIC, Journal(path), Metrics())
     before.load()

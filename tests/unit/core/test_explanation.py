@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from apps.rehearsal import Rehearsal
+from apps.offline.rehearsal import Rehearsal
 from hydra.decisions import Action, seen_demand
 from hydra.explanation import Builder, Evidence, explain
 from hydra.model import Circuit, NetworkState, Path, RackId, Topology, VlanId

@@ -1,8 +1,8 @@
 """A controller that dies at any moment of a reconfiguration, and the next one: thousands of seeds.
 
-The next controller does what :mod:`apps.upkeep` does at a start: it reads the devices, keeps of the
-journal what they confirm, brings the vswitches to that, and then takes down the rest. Replay as in
-:mod:`tests.unit.core.seeds`.
+The next controller does what :mod:`apps.controller.upkeep` does at a start: it reads the devices,
+keeps of the journal what they confirm, brings the vswitches to that, and then takes down the rest.
+Replay as in :mod:`tests.unit.core.seeds`.
 """
 
 from __future__ import annotations

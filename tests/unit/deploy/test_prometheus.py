@@ -13,8 +13,8 @@ import httpx
 import pytest
 import yaml
 
-from apps.configuration import load_configuration
-from apps.metrics import Metrics
+from apps.process.configuration import load_configuration
+from apps.process.metrics import Metrics
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from tests.unit.rest.fake_service import FakeService

@@ -6,16 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivers.codecs import (
-    iscli,
-    openflow,
-    scpi,
-    terminal,
-    tl1,
-    tl1_calient,
-    tl1_glimmerglass,
-    tl1_polatis,
-)
+from drivers.codecs import iscli, scpi, terminal, tl1, tl1_calient, tl1_glimmerglass, tl1_polatis
+from drivers.codecs.openflow import messages
 
 CORPUS = Path(__file__).parent / "corpus"
 PROMPTS = ("agent>", ">")
@@ -99,13 +91,13 @@ def _decode_iscli(chunks: Sequence[bytes]) -> Outcome:
 
 
 def _decode_openflow(chunks: Sequence[bytes]) -> Outcome:
-    decoder, found = openflow.MessageDecoder(), []
+    decoder, found = messages.MessageDecoder(), []
     try:
         for chunk in chunks:
             decoder.receive(chunk)
             while (message := decoder.next_message()) is not None:
                 found.append(message)
-    except openflow.OpenFlowError as error:
+    except messages.OpenFlowError as error:
         return Outcome(tuple(found), str(error))
     return Outcome(tuple(found), None)
 
@@ -147,16 +139,16 @@ CODECS = [
     Codec(
         "openflow",
         _decode_openflow,
-        lambda message: openflow.encode(message.type, message.xid, message.body),
+        lambda message: messages.encode(message.type, message.xid, message.body),
         (
-            _of_body(openflow.decode_description),
-            _of_body(openflow.decode_flow_entries),
-            _of_body(lambda body: openflow.decode_flow_entries(body[16:])),
-            _of_body(openflow.decode_port_descriptions),
-            _of_body(openflow.describe_error),
-            _of_body(openflow.split_multipart),
+            _of_body(messages.decode_description),
+            _of_body(messages.decode_flow_entries),
+            _of_body(lambda body: messages.decode_flow_entries(body[16:])),
+            _of_body(messages.decode_port_descriptions),
+            _of_body(messages.describe_error),
+            _of_body(messages.split_multipart),
         ),
-        openflow.OpenFlowError,
+        messages.OpenFlowError,
     ),
     Codec(
         "tl1",

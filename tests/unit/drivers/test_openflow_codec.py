@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.codecs import openflow
-from drivers.codecs.openflow import MessageDecoder, OpenFlowError, PortPair, RuleAddress
+from drivers.codecs.openflow import messages
+from drivers.codecs.openflow.messages import MessageDecoder, OpenFlowError, PortPair, RuleAddress
 from tests.unit.apps.ryu_reference import parse
 
-PORT = st.integers(1, openflow.PORT_MAX - 1)
+PORT = st.integers(1, messages.PORT_MAX - 1)
 WHERE = RuleAddress(table=3, priority=77, cookie=0xABCDEF)
 XID = 0x01020304
 
@@ -31,7 +31,7 @@ def decoded(pieces):
 
 
 MESSAGES = st.builds(
-    openflow.encode, st.integers(0, 255), st.integers(0, 2**32 - 1), st.binary(max_size=40)
+    messages.encode, st.integers(0, 255), st.integers(0, 2**32 - 1), st.binary(max_size=40)
 )
 STREAM = st.lists(MESSAGES | st.binary(max_size=12)).map(b"".join)
 
@@ -43,14 +43,14 @@ def test_splitting_does_not_matter(data):
 
 @given(st.lists(st.tuples(st.integers(0, 255), st.integers(0, 2**32 - 1), st.binary(max_size=40))))
 def test_what_is_encoded_is_decoded(wanted):
-    found, error = decoded([b"".join(openflow.encode(*one) for one in wanted)])
+    found, error = decoded([b"".join(messages.encode(*one) for one in wanted)])
     assert error is None
     assert [(m.type, m.xid, m.body) for m in found] == wanted
 
 
 @pytest.mark.parametrize("header", [b"\x01\x0e\x00\x08", b"\x04\x0e\x00\x07"])
 def test_another_version_and_impossible_lengths(header):
-    data = openflow.encode_barrier(1) + header + bytes(4)
+    data = messages.encode_barrier(1) + header + bytes(4)
     found, error = decoded([data])
     assert len(found) == 1
     assert error.startswith("no OpenFlow 1.3 message: version")
@@ -64,11 +64,11 @@ def test_a_greeting_may_name_a_later_version():
 @pytest.mark.parametrize(
     "decode",
     [
-        openflow.split_multipart,
-        openflow.decode_description,
-        openflow.decode_port_descriptions,
-        openflow.decode_flow_entries,
-        openflow.describe_error,
+        messages.split_multipart,
+        messages.decode_description,
+        messages.decode_port_descriptions,
+        messages.decode_flow_entries,
+        messages.describe_error,
     ],
 )
 def test_arbitrary_bodies_give_a_value_or_the_codecs_error(decode, data):
@@ -76,19 +76,19 @@ def test_arbitrary_bodies_give_a_value_or_the_codecs_error(decode, data):
         result = decode(data)
     except OpenFlowError:
         return
-    if decode is openflow.decode_flow_entries:
+    if decode is messages.decode_flow_entries:
         assert all(entry.pair is None or entry.pair.in_port >= 0 for entry in result)
 
 
 @given(PORT, PORT)
 def test_ryu_reads_a_cross_connect_as_meant(in_port, out_port):
-    flow = parse(openflow.encode_connect(PortPair(in_port, out_port), WHERE, XID))
+    flow = parse(messages.encode_connect(PortPair(in_port, out_port), WHERE, XID))
     assert flow.match.items() == [("in_port", in_port)]
     (instruction,) = flow.instructions
     (output,) = instruction.actions
-    assert output.port == (openflow.PORT_IN_PORT if in_port == out_port else out_port)
+    assert output.port == (messages.PORT_IN_PORT if in_port == out_port else out_port)
     assert (flow.table_id, flow.priority, flow.cookie) == (3, 77, 0xABCDEF)
-    assert flow.command == openflow.FLOW_ADD
+    assert flow.command == messages.FLOW_ADD
 
 
 def flow_entry(match: bytes, instructions: bytes) -> bytes:
@@ -101,9 +101,9 @@ def flow_entry(match: bytes, instructions: bytes) -> bytes:
 def test_what_is_written_reads_back(pairs):
     body = b""
     for in_port, out_port in pairs:
-        message = openflow.encode_connect(PortPair(in_port, out_port), WHERE, XID)
+        message = messages.encode_connect(PortPair(in_port, out_port), WHERE, XID)
         body += flow_entry(message[48:64], message[64:])
-    entries = openflow.decode_flow_entries(body)
+    entries = messages.decode_flow_entries(body)
     assert [entry.pair for entry in entries] == [PortPair(*pair) for pair in pairs]
     assert all(
         (entry.table, entry.priority, entry.cookie) == (3, 77, 0xABCDEF) for entry in entries
@@ -111,16 +111,16 @@ def test_what_is_written_reads_back(pairs):
 
 
 def test_rules_of_other_kinds_are_no_cross_connects():
-    in_port = openflow.encode_connect(PortPair(1, 2), WHERE, XID)[48:64]
+    in_port = messages.encode_connect(PortPair(1, 2), WHERE, XID)[48:64]
     anything = struct.pack("!HHxxxx", 1, 4)
     to_2, to_normal = (
         struct.pack("!HHxxxxHHIHxxxxxx", 4, 24, 0, 16, port, 0)
-        for port in (2, openflow.PORT_NORMAL)
+        for port in (2, messages.PORT_NORMAL)
     )
     two_outputs = struct.pack("!HHxxxx", 4, 40) + 2 * struct.pack("!HHIHxxxxxx", 0, 16, 2, 0)
     body = flow_entry(anything, to_2) + flow_entry(in_port, to_normal)
     body += flow_entry(in_port, two_outputs) + flow_entry(anything, b"") + flow_entry(in_port, b"")
-    entries = openflow.decode_flow_entries(body)
+    entries = messages.decode_flow_entries(body)
     assert [entry.pair for entry in entries] == [None] * 5
     assert [entry.drops for entry in entries] == [False, False, False, True, True]
     assert [bool(entry.match) for entry in entries] == [False, True, True, False, True]

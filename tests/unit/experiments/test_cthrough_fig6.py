@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from hydra.policy import Transition
 from mininet_scenarios import cthrough
 from mininet_scenarios.cthrough import Completion, Scale

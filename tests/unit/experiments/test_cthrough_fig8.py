@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from hydra.policy import Transition
 from mininet_scenarios import cthrough, hadoop_sort
 from mininet_scenarios.cthrough import Completion, Scale

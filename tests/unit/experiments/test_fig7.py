@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import yaml
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from hydra.model import Topology
 from mininet_scenarios.experiments import fig7
 from mininet_scenarios.experiments.fig7 import Fig7, Outcome

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from apps.traces.reading import TraceError
 from apps.traces.synthetic import SAMPLE
 from mininet_scenarios import demo, trace_replay

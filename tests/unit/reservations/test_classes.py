@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.ledger import Ledger
+from apps.controller.ledger import Ledger
 from hydra.book import ReservationBook
 from hydra.calendar import Ground
 from hydra.errors import AdmissionError, QuotaExceeded

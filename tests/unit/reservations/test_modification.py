@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from apps.ledger import Ledger
+from apps.controller.ledger import Ledger
 from hydra.book import ReservationBook
 from hydra.calendar import Ground
 from hydra.errors import AdmissionError, Changed, LifecycleError, NotHitless, QuotaExceeded

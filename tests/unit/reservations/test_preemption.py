@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.ledger import Ledger
+from apps.controller.ledger import Ledger
 from hydra.book import ReservationBook
 from hydra.calendar import Booking, Ground
 from hydra.errors import AdmissionError, QuotaExceeded

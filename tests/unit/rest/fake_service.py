@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from apps.agent_desk import AgentDesk
+from apps.demand.agent_desk import AgentDesk
 from drivers.optical.panel_store import PanelStore
 from hydra.book import ReservationBook
 from hydra.config.reload import Change, Reload, amended

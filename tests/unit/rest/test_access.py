@@ -16,7 +16,7 @@ from apps.rest.app import create_app
 from apps.rest.guard import AuditLog, Guard
 from apps.rest.rate import Limiter
 from apps.rest.server import RestServer, Tls
-from apps.tokens import TokenFile, read_tokens, write_tokens
+from apps.rest.tokens import TokenFile, read_tokens, write_tokens
 from hydra.access import Caller, Role, identify, make_token
 from hydra.errors import HydraError
 from hydra.events import EventKind

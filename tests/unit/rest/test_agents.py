@@ -9,7 +9,7 @@ import pytest
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog
 from apps.rest.server import RestServer
-from apps.tokens import TokenFile, write_tokens
+from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token
 from hydra.agents import AgentTrouble
 from hydra.model import NetworkState, Topology, VlanId

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from apps.rest import dashboard
 from apps.rest.app import create_app
+from apps.rest.routes import dashboard
 from apps.rest.server import RestServer
-from apps.tokens import TokenFile, write_tokens
+from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState, Topology, VlanId
@@ -21,7 +21,7 @@ from .fake_service import relay_path, ring_state
 
 SHOTS = os.environ.get("HYDRA_SCREENSHOTS")
 """A folder to leave screenshots in, for people to look at."""
-STATIC = Path(dashboard.__file__).with_name("static")
+STATIC = Path(dashboard.__file__).parents[1] / "static"
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from apps.metrics import Metrics
+from apps.process.metrics import Metrics
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.commands import Outcome, Pause, Status

@@ -6,7 +6,7 @@ import httpx
 import numpy as np
 import pytest
 
-from apps.offline import plain_fabric
+from apps.offline.study import plain_fabric
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.model import NetworkState, Topology, VlanId

@@ -7,7 +7,7 @@ import pytest
 
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
-from apps.tokens import TokenFile, read_tokens, write_tokens
+from apps.rest.tokens import TokenFile, read_tokens, write_tokens
 from hydra.access import Role, make_token
 from hydra.book import ReservationBook
 from hydra.errors import HydraError, QuotaExceeded

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from apps.rest.app import create_app
-from apps.tokens import TokenFile, write_tokens
+from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token
 
 

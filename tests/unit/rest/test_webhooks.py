@@ -16,7 +16,7 @@ from standardwebhooks import WebhookVerificationError
 
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
-from apps.webhooks import Webhooks
+from apps.rest.webhook_delivery import Webhooks
 from hydra.errors import HydraError
 from hydra.events import EventKind
 from hydra.journal import Journal
@@ -84,7 +84,9 @@ def journal(tmp_path):
 
 @pytest.fixture
 def hooks(service, journal, monkeypatch):
-    monkeypatch.setattr("apps.webhooks.pause_s", lambda failures, _chance: 0.01 * failures)
+    monkeypatch.setattr(
+        "apps.rest.webhook_delivery.pause_s", lambda failures, _chance: 0.01 * failures
+    )
     running = Webhooks(service.fabric, service.events, journal)
     running.start()
     yield running
@@ -282,7 +284,7 @@ def test_addresses_that_are_none(api, url):
 
 
 def test_there_are_only_so_many(api, monkeypatch):
-    monkeypatch.setattr("apps.webhooks.MOST_WEBHOOKS", 1)
+    monkeypatch.setattr("apps.rest.webhook_delivery.MOST_WEBHOOKS", 1)
     body = {"url": "http://127.0.0.1:9/"}
     assert api.post("/v1/webhooks", json=body).status_code == 201
     assert api.post("/v1/webhooks", json=body).json()["type"] == "/problems/too-many-webhooks"

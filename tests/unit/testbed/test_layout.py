@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.configuration import load_configuration
+from apps.process.configuration import load_configuration
 from hydra.model import Fabric
 from mininet_scenarios.testbed import TestbedError
 from mininet_scenarios.testbed.layout import Layout, access_interface, layout

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.planning import Planning
+from apps.planning.engine import Planning
 from hydra.errors import PlanError
 from hydra.model import NetworkState, PlaneId, PortId, RackId
 from hydra.policy import Policy

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.offline import Limits, plain_fabric
+from apps.offline.study import Limits, plain_fabric
 from apps.traces.comparing import compare
 from apps.traces.reading import Flow, TraceError, in_order, read_trace, summarise
 from apps.traces.synthetic import SAMPLE, SAMPLE_COFLOWS, SAMPLE_RACKS, SAMPLE_SEED, coflow_lines

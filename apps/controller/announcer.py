@@ -1,0 +1,81 @@
+"""Keeps ToRs from flooding: announces where every server is, before their memory runs out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from apps.openflow.fleet import Fleet
+from hydra.frames import announcement
+from hydra.model import Fabric, NetworkState, Server, VlanId
+from hydra.substrate import Substrate
+
+Announced = Sequence[tuple[Server, tuple[VlanId, ...]]]
+
+
+def reachable_on(fabric: Fabric, state: NetworkState) -> Announced:
+    """Every server with the VLANs that lead to it."""
+    vlans: dict[int, set[VlanId]] = {rack.id: set() for rack in fabric.racks}
+    for path in state.topology.paths:
+        for rack in (path.src, path.dst):
+            vlans[rack].add(state.vlans[path])
+    return [(server, tuple(sorted(vlans[server.rack]))) for server in fabric.servers]
+
+
+class Announcer:
+    """Announces on demand and every third of the ToRs' ageing time.
+
+    Suspended while circuits drain, whose counters have to stand still.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        substrate: Substrate,
+        current: Callable[[], Announced],
+        interval_s: float,
+    ) -> None:
+        self._fleet = fleet
+        self._substrate = substrate
+        self._current = current
+        self._interval_s = interval_s
+        self._stop = threading.Event()
+        self._running = threading.Lock()
+        """Held while a round is sent, and by whoever suspends the rounds."""
+        self._thread = threading.Thread(target=self._repeat, name="announcer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @property
+    def suspended(self) -> threading.Lock:
+        """``with announcer.suspended:`` no periodic announcement is sent."""
+        return self._running
+
+    def announce(self, servers: Announced) -> None:
+        """Send each server's address wherever switches learn it: on the VLANs that lead to it,
+        untagged in its rack, and electrically.
+        """
+        vlans_of = {server.name: vlans for server, vlans in servers}
+        self._fleet.send_frames(
+            {
+                switch.datapath: [
+                    (port, announcement(server.mac, vlan))
+                    for server in switch.servers
+                    if server.name in vlans_of
+                    for port, vlan in self._substrate.announced(server, vlans_of[server.name])
+                ]
+                for rack in dict.fromkeys(server.rack for server, _ in servers)
+                for switch in self._substrate.steering(rack)
+            }
+        )
+
+    def _repeat(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            with self._running:
+                self.announce(self._current())

@@ -1,0 +1,370 @@
+"""Reservations at work: admitted, brought up, moved when a circuit dies, and let go."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
+
+from apps.controller.ledger import Ledger
+from apps.controller.mover import Mover
+from apps.controller.upkeep import Upkeep
+from apps.planning.engine import Planning
+from hydra.calendar import Ground
+from hydra.errors import AdmissionError, DeviceUnavailable, HydraError, QuotaExceeded
+from hydra.journal import JournalError
+from hydra.lifecycle import ReservationState
+from hydra.model import Fabric, NetworkState, Path, RackId
+from hydra.modification import Modification
+from hydra.plan import directions, paths_by_pair
+from hydra.reservations import Pin, Reservation, ReservationRequest
+from hydra.service import GroupOutcome, Refusal, ReservationPreview
+from hydra.substrate import substrate_of
+
+LOG = logging.getLogger("hydra.bookings")
+_PLACEMENT_ATTEMPTS: Final = 3
+_NOT_BEGUN: Final = frozenset({ReservationState.HELD, ReservationState.SCHEDULED})
+
+
+class Bookings:
+    """:meth:`reserve` and :meth:`release` may be called from any thread; they only queue work."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        planning: Planning,
+        mover: Mover,
+        upkeep: Upkeep,
+        ledger: Ledger,
+        max_hops: int,
+        notice_s: float,
+        enqueue: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._fabric = fabric
+        self._substrate = substrate_of(fabric)
+        self._planning = planning
+        self._mover = mover
+        self._upkeep = upkeep
+        self._ledger = ledger
+        self._max_hops = max_hops
+        self._notice_s = notice_s
+        self._enqueue = enqueue
+
+    # -- from any thread --------------------------------------------------------------------------
+
+    def reserve(self, request: ReservationRequest) -> Reservation:
+        """Admit and queue. Raises AdmissionError, UnknownName, DeviceUnavailable."""
+        with self._ledger.lock:
+            if known := self._ledger.admitted_before(request):
+                return known[0]
+            reservation = self._admit(request)
+            try:
+                self._ledger.keep([reservation])
+            except JournalError:
+                self._ledger.forget([reservation])
+                raise
+        self._enqueue(lambda: self._activate([reservation.id]))
+        return reservation
+
+    def reserve_all(
+        self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
+    ) -> GroupOutcome:
+        """Admit many as one group; largest first, since small ones fit into what is left.
+
+        With ``all_or_nothing``, the first that is refused takes the others with it. Raises
+        AdmissionError, UnknownName, DeviceUnavailable; for the former without ``all_or_nothing``
+        only where nothing was admitted at all.
+        """
+        group = uuid.uuid4().hex[:12]
+        admitted: list[Reservation] = []
+        refused: list[Refusal] = []
+        with self._ledger.lock:
+            known = self._ledger.admitted_before(requests[0])
+            if known and known[0].group is not None:
+                return GroupOutcome(known[0].group, known, ())
+            try:
+                for request in sorted(requests, key=lambda one: -one.bandwidth_mbps):
+                    try:
+                        admitted.append(self._admit(request, group))
+                    except AdmissionError as error:
+                        if all_or_nothing:
+                            raise
+                        refused.append(Refusal(request, error))
+                if not admitted:
+                    raise AdmissionError(
+                        _none_fits(str(one.error) for one in refused),
+                        in_public=_none_fits(one.error.in_public for one in refused),
+                    )
+                self._ledger.keep(admitted)
+            except HydraError:
+                self._ledger.forget(admitted)
+                raise
+        self._enqueue(lambda: self._activate([reservation.id for reservation in admitted]))
+        return GroupOutcome(group, tuple(admitted), tuple(refused))
+
+    def preview(self, request: ReservationRequest) -> ReservationPreview:
+        """What :meth:`reserve` would do, without doing it; raises what it would raise."""
+        with self._ledger.lock:
+            reservation = self._admit(request)
+            pins = [pin for pin in self._ledger.pins() if reservation.id in pin.reservations]
+            self._ledger.forget([reservation])
+            state = self._ledger.state
+        if not pins:
+            circuits = frozenset(reservation.booked.circuits if reservation.booked else ())
+            return ReservationPreview(reservation, circuits - state.topology.circuits, frozenset())
+        target = self._planning.for_pins(state, pins, self._upkeep.blocked_ports())
+        plan = self._planning.diff(state, target)
+        return ReservationPreview(reservation, plan.connect, plan.disconnect)
+
+    def _admit(self, request: ReservationRequest, group: str | None = None) -> Reservation:
+        """Enter it in the ledger's book; for one that starts now, only if it can be built now."""
+        self._ledger.check(request)
+        starts_now = request.start_unix_s is None
+        if starts_now:
+            self._check_switches(request)
+        try:
+            reservation = self._ledger.add(request, self._ground(), group, self._notice_s)
+        except AdmissionError as error:
+            raise self._with_devices(error) if starts_now else error from error
+        if reservation.state is ReservationState.ACTIVATING:
+            try:
+                self._target(self._ledger.pins())
+            except HydraError as error:
+                self._ledger.forget([reservation])
+                raise self._with_devices(error) from error
+        return reservation
+
+    def _ground(self) -> Ground:
+        return Ground(self._max_hops, self._upkeep.blocked_ports(), self._ledger.standing_paths())
+
+    def _target(self, pins: Sequence[Pin]) -> NetworkState:
+        state = self._ledger.state
+        if all(pin.path in state.vlans for pin in pins):
+            return state
+        return self._planning.for_pins(state, pins, self._upkeep.blocked_ports())
+
+    def _with_devices(self, error: HydraError) -> HydraError:
+        """A refusal that a device may be to blame for names the device."""
+        fabric_is_full = isinstance(error, AdmissionError) and not isinstance(error, QuotaExceeded)
+        down = self._upkeep.down_planes() if fabric_is_full else []
+        return DeviceUnavailable("; ".join(down), str(error)) if down else error
+
+    def _check_switches(self, request: ReservationRequest) -> None:
+        ready = self._upkeep.ready_switches()
+        for name in (request.src, request.dst):
+            server = self._fabric.server_by_name.get(name)
+            rack = self._fabric.rack_by_name[name].id if server is None else server.rack
+            switches = [
+                switch.datapath
+                for switch in self._substrate.steering(rack)
+                if server is None or server in switch.servers
+            ]
+            if ready.isdisjoint(switches):
+                problems = map(self._upkeep.why_not_ready, switches)
+                raise DeviceUnavailable(name, "; ".join(problems))
+
+    def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Make a held reservation one that stays, if it is still as it was ``seen``.
+
+        Raises UnknownName, LifecycleError, Changed.
+        """
+        reservation = self._ledger.commit(reservation_id, seen)
+        self._enqueue(lambda: self._activate([reservation_id]))
+        return reservation
+
+    def modify(
+        self, reservation_id: str, change: Modification, seen: Reservation | None = None
+    ) -> Reservation:
+        """Change it without an interruption, if it is still as it was ``seen``.
+
+        Raises UnknownName, LifecycleError, Changed, AdmissionError (NotHitless among them).
+        """
+        reservation = self._ledger.modify(reservation_id, change, self._ground(), seen)
+        self._enqueue(self._upkeep.hold_reserved)
+        return reservation
+
+    def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Raises UnknownName, LifecycleError, and Changed if it is not as it was ``seen``."""
+        with self._ledger.lock:
+            self._ledger.check_unchanged(seen)
+            if self._ledger.reservation(reservation_id).state in _NOT_BEGUN:
+                return self._ledger.ask(reservation_id, ReservationState.CANCELLED)
+            reservation = self._ledger.ask(reservation_id, ReservationState.RELEASING)
+        self._enqueue(lambda: self._release(reservation))
+        return reservation
+
+    # -- in the conductor's thread ----------------------------------------------------------------
+
+    def resume(self) -> None:
+        """After a start: finish what the last run had begun, and bring back what was lost."""
+        for reservation in self._ledger.reservations():
+            if reservation.state is ReservationState.RELEASING:
+                self._release(reservation)
+        self.restore()
+
+    def restore(self) -> None:
+        """Bring back the paths of all reservations that should have one."""
+        holding = [r.id for r in self._ledger.reservations() if r.holds_capacity]
+        self._place(holding)
+
+    def rejoin(self, lost: Collection[tuple[RackId, RackId]]) -> None:
+        """Give those, as (from, to), that lost a path which nobody reserved another one, where
+        there is room.
+        """
+        if self._fabric.one_way:
+            self._rejoin_rings(lost)
+            return
+        for pair in sorted({(min(ends), max(ends)) for ends in lost}):
+            if pair in paths_by_pair(self._ledger.state):
+                continue
+            try:
+                target = self._planning.rejoined(
+                    self._ledger.state, pair, self._ledger.pins(), self._upkeep.blocked_ports()
+                )
+            except AdmissionError as error:
+                LOG.warning("stays electrical: %s", error)
+            else:
+                self._mover.go(target, "circuit lost", "planned around it")
+        self._ledger.claim_standing()
+
+    def _rejoin_rings(self, lost: Collection[tuple[RackId, RackId]]) -> None:
+        """All of them in one move: they share rings."""
+        state = self._ledger.state
+        missing = set(lost) - directions(state)
+        if missing:
+            target = self._planning.ringed(state, missing, self._upkeep.blocked_ports())
+            self._mover.go(target, "circuit lost", "planned around it")
+        self._ledger.claim_standing()
+
+    def join(self, paths: Collection[Path], why: str) -> None:
+        """Bring up paths that were planned before, and nobody reserved, where they still fit."""
+        target = self._planning.joined(self._ledger.state, paths, self._upkeep.blocked_ports())
+        if self._mover.go(target, "people", why) is not None:
+            self._ledger.claim_standing()
+
+    def keep_time(self) -> None:
+        """End the reservations whose time is up, and begin those whose time has come."""
+        self._ledger.catch_up()
+        for reservation_id in self._ledger.expired():
+            self._expire(reservation_id)
+        due = self._ledger.due()
+        for reservation_id in due:
+            self._ledger.change(reservation_id, ReservationState.ACTIVATING)
+        if due:
+            self._place(due)
+
+    def _activate(self, ids: Sequence[str]) -> None:
+        """Those of them that are to begin now."""
+        reservations = [self._ledger.reservation(reservation_id) for reservation_id in ids]
+        self._place([r.id for r in reservations if r.state is ReservationState.ACTIVATING])
+
+    def _place(self, ids: Sequence[str]) -> None:
+        """Give the reservations their paths, in one move; other paths where the first ones fail."""
+        reasons: list[str] = []
+        for _ in range(_PLACEMENT_ATTEMPTS):
+            waiting = self._not_placed(ids)
+            if not waiting:
+                return
+            self._avoid_blocked(waiting, reasons)
+            reasons.append(self._try_to_place([r.id for r in self._not_placed(ids)]))
+            for reservation in self._not_placed(ids):
+                if not self._ledger.place(reservation.pair):
+                    continue
+                if reservation.state is ReservationState.ACTIVATING:
+                    self._upkeep.hold_reserved()
+                    self._ledger.change(reservation.id, ReservationState.ACTIVE)
+        why = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
+        for reservation in self._not_placed(ids):
+            self._ledger.change(reservation.id, ReservationState.FAILED, why or "no path came up")
+
+    def _not_placed(self, ids: Sequence[str]) -> list[Reservation]:
+        """Those of them that should have a path now, and whose path does not stand.
+
+        Those whose path people are at work on have to wait, and nothing is to be done for them.
+        """
+        standing = self._ledger.state.vlans
+        return [
+            reservation
+            for reservation in map(self._ledger.reservation, ids)
+            if reservation.holds_capacity
+            and not self._upkeep.people.awaited(reservation.booked)
+            and (
+                reservation.booked not in standing
+                or reservation.state is ReservationState.ACTIVATING
+            )
+        ]
+
+    def _avoid_blocked(self, reservations: Sequence[Reservation], tried: Sequence[str]) -> None:
+        """Book those anew whose path is out of use by now; ``tried`` is what has failed so far."""
+        ground = self._ground()
+        blocked = {
+            reservation.pair
+            for reservation in reservations
+            if reservation.booked is not None
+            and any({c.a, c.b} & ground.blocked for c in reservation.booked.circuits)
+        }
+        for pair in sorted(blocked):
+            self._ledger.reroute(pair, ground, tried)
+
+    def _try_to_place(self, ids: Sequence[str]) -> str:
+        """Move the network to where the reservations have their paths; returns what went wrong."""
+        try:
+            return self._move_to(self._target(self._ledger.pins()), ids)
+        except HydraError as error:
+            if len(ids) < 2:
+                return str(error)
+        # One of them is to blame: the others need not suffer.
+        problems = []
+        for reservation_id in ids:
+            others = frozenset(ids) - {reservation_id}
+            others -= {r.id for r in self._placed(others)}
+            try:
+                target = self._target(self._ledger.pins(leaving_out=others))
+                problems.append(self._move_to(target, [reservation_id]))
+            except HydraError as error:
+                problems.append(str(error))
+        return "; ".join(dict.fromkeys(problem for problem in problems if problem))
+
+    def _placed(self, ids: Collection[str]) -> list[Reservation]:
+        standing = self._ledger.state.vlans
+        return [r for r in map(self._ledger.reservation, ids) if r.booked in standing]
+
+    def _move_to(self, target: NetworkState, ids: Sequence[str]) -> str:
+        if target == self._ledger.state:
+            return ""
+        entry = self._ledger.enter(f"reservation {', '.join(ids)}")
+        execution = self._mover.move(entry, target)
+        return execution.reason or "; ".join(sorted(set(execution.failures.values())))
+
+    def _release(self, reservation: Reservation) -> None:
+        self._take_down(reservation)
+        self._ledger.change(reservation.id, ReservationState.RELEASED, reservation.reason)
+
+    def _take_down(self, reservation: Reservation) -> None:
+        """Remove the pair's path unless somebody else has a claim to it."""
+        pair = reservation.pair
+        if self._ledger.claimed(pair) or pair not in paths_by_pair(self._ledger.state):
+            return
+        entry = self._ledger.enter(f"release of reservation {reservation.id}")
+        try:
+            self._mover.move(entry, self._planning.without_pair(self._ledger.state, pair))
+        except HydraError as error:
+            self._ledger.refuse(entry, str(error))
+
+    def _expire(self, reservation_id: str) -> None:
+        before = self._ledger.reservation(reservation_id)
+        if before.preempted_by is not None:
+            state, reason = ReservationState.PREEMPTED, before.reason
+        elif before.held_until_unix_s is not None:
+            state, reason = ReservationState.EXPIRED, "it was not committed in time"
+        else:
+            state, reason = ReservationState.EXPIRED, "its time is up"
+        reservation = self._ledger.change(reservation_id, state, reason)
+        if before.holds_capacity:
+            self._take_down(reservation)
+
+
+def _none_fits(reasons: Iterable[str]) -> str:
+    """What several have in common is told once."""
+    return "none of them fits: " + "; ".join(dict.fromkeys(reasons))

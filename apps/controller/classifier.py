@@ -1,0 +1,90 @@
+"""Holds switches' class tables to what the sharing of circuits asks for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+
+from apps.openflow.fleet import Fleet
+from hydra.classes import Connection, class_rules
+from hydra.model import DatapathId, Fabric, Server
+from hydra.policy import Sharing
+from hydra.rules import FlowRule, Install, Remove, RuleChange
+from hydra.substrate import substrate_of
+
+LOG = logging.getLogger("hydra.classifier")
+
+
+class Classifier:
+    """Its methods run in the conductor's thread.
+
+    Circuits that all traffic may use need no rules. Otherwise a switch that steers holds one that
+    keeps everybody off them, and one for each elephant of its servers.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        fleet: Fleet,
+        elephants: Callable[[Server], Collection[Connection]],
+        timeout_s: float,
+        sharing: Sharing,
+    ) -> None:
+        substrate = substrate_of(fabric)
+        self._servers = {
+            switch.datapath: switch.servers
+            for rack in fabric.racks
+            for switch in substrate.steering(rack.id)
+        }
+        """Of each switch with a class table."""
+        self._switch_of = {
+            server.name: datapath for datapath, some in self._servers.items() for server in some
+        }
+        self._fleet = fleet
+        self._elephants = elephants
+        self._timeout_s = timeout_s
+        self.sharing = sharing
+        self._wanted: dict[DatapathId, frozenset[FlowRule]] = {}
+        """As decided last: agents report at any time, and tables change in this thread only."""
+
+    def rules_for(self, datapath: DatapathId) -> frozenset[FlowRule]:
+        """What a switch is to hold in its class table, beside the rules that are always there."""
+        if datapath not in self._wanted:
+            self._wanted[datapath] = self._rules_now(datapath)
+        return self._wanted[datapath]
+
+    def _rules_now(self, datapath: DatapathId) -> frozenset[FlowRule]:
+        if datapath not in self._servers or not self.sharing.elephants_only:
+            return frozenset()
+        elephants = [one for server in self._servers[datapath] for one in self._elephants(server)]
+        return frozenset(class_rules(elephants))
+
+    @property
+    def switches(self) -> Collection[DatapathId]:
+        """Those that have a class table of ours."""
+        return self._servers.keys()
+
+    def switch_of(self, server: Server) -> DatapathId:
+        """The one that classes what a server sends."""
+        return self._switch_of[server.name]
+
+    def bring(
+        self, datapaths: Iterable[DatapathId], ready: Collection[DatapathId]
+    ) -> frozenset[DatapathId]:
+        """Take agents' reports over, and have those switches that are ready hold what follows.
+
+        Returns those that did not confirm it: what they hold is not known.
+        """
+        changes: dict[DatapathId, list[RuleChange]] = {}
+        for datapath in datapaths:
+            held, rules = self.rules_for(datapath), self._rules_now(datapath)
+            self._wanted[datapath] = rules
+            if rules != held and datapath in ready:
+                changes[datapath] = [*map(Remove, held - rules), *map(Install, rules - held)]
+        if not changes:
+            return frozenset()
+        errors = self._fleet.apply(changes, self._timeout_s)
+        for datapath, error in errors.items():
+            if error is not None:
+                LOG.error("the class table of switch %#x is not confirmed: %s", datapath, error)
+        return frozenset(datapath for datapath, error in errors.items() if error is not None)

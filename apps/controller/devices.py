@@ -1,0 +1,339 @@
+"""The optical switches and ToRs: drivers with a lock each, opened again after a failure."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from apps.process.metrics import Metrics
+from drivers.registry import optical_switch, tor_switch
+from hydra.alarms import news
+from hydra.errors import (
+    AwaitsPeople,
+    DeviceError,
+    DeviceUnavailable,
+    HeldElsewhere,
+    HydraError,
+    UnknownName,
+)
+from hydra.events import DeviceAlarm
+from hydra.model import CrossConnect, Fabric, PlaneId, RackId
+from hydra.policy import Policy
+from hydra.reconcile import Actual
+from hydra.roles import (
+    Alarm,
+    AlarmSource,
+    Claimable,
+    CounterReader,
+    OpticalSwitch,
+    PortCounters,
+    PortVlans,
+    Severity,
+    Task,
+    TaskBoard,
+    TaskState,
+    TorSwitch,
+)
+from hydra.service import DeviceStatus
+from hydra.substrate import substrate_of
+
+LOG = logging.getLogger("hydra.devices")
+_READERS: Final = 32
+_KEEP_S: Final = 2.0
+_ALARMS_S: Final = 5.0
+"""Between two looks for alarms."""
+
+_DeviceT = TypeVar("_DeviceT", OpticalSwitch, TorSwitch)
+_ResultT = TypeVar("_ResultT")
+
+
+@dataclass(slots=True)
+class _Slot(Generic[_DeviceT]):
+    """A driver, used by one thread at a time, with what is known of its device."""
+
+    device: _DeviceT
+    metrics: Metrics
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    connected: bool = False
+    problem: str = "not contacted yet"
+    alarms: tuple[Alarm, ...] = ()
+
+    def use(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT:
+        """Open if need be, act, and remember how the device is."""
+        with self.lock:
+            try:
+                with self.metrics.exchange(self.device.name):
+                    self.device.open()
+                    result = action(self.device)
+            except DeviceError as error:
+                self._lost(error)
+                raise
+            self.connected = True
+            self.problem = ""
+            return result
+
+    def _lost(self, error: DeviceError) -> None:
+        self.connected = False
+        self.problem = str(error)
+        self.alarms = ()
+        self.device.close()
+
+    def look_for_alarms(self, tell: Callable[[DeviceAlarm], None]) -> None:
+        """Ask a device that is connected, and not in use, for its alarms; tell what is new."""
+        device = self.device
+        if not isinstance(device, AlarmSource) or not self.lock.acquire(blocking=False):
+            return
+        try:
+            if self.connected:
+                before, self.alarms = self.alarms, device.alarms()
+                for alarm in news(before, device.reports(), self.alarms):
+                    _log_alarm(self.device.name, alarm)
+                    tell(DeviceAlarm(self.device.name, alarm))
+        except DeviceError as error:
+            LOG.error("%s", error)
+            self._lost(error)
+        finally:
+            self.lock.release()
+
+    def peek(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT | None:
+        """Ask a device that is connected and not in use; None: it is not. Raises DeviceError."""
+        if not self.lock.acquire(blocking=False):
+            return None
+        try:
+            return action(self.device) if self.connected else None
+        except DeviceError as error:
+            self._lost(error)
+            raise
+        finally:
+            self.lock.release()
+
+    def keep(self) -> None:
+        """Keep the session of a claimed device alive, unless it is in use anyway."""
+        if not isinstance(self.device, Claimable) or not self.lock.acquire(blocking=False):
+            return
+        try:
+            self.device.keep()
+        finally:
+            self.lock.release()
+
+    def close(self) -> None:
+        with self.lock:
+            self.device.close()
+            self.connected = False
+
+
+def _log_alarm(name: str, alarm: Alarm) -> None:
+    level = logging.INFO if alarm.severity is Severity.CLEARED else logging.WARNING
+    where = "" if alarm.port is None else f" at port {alarm.port}"
+    severity = alarm.severity.value
+    LOG.log(level, "%s: alarm %s (%s)%s: %s", name, alarm.code, severity, where, alarm.text)
+
+
+def _claim(tor: TorSwitch) -> None:
+    if isinstance(tor, Claimable):
+        tor.claim()
+
+
+def _counters(tor: TorSwitch, ports: Collection[str]) -> Mapping[str, PortCounters] | None:
+    return tor.counters(ports) if isinstance(tor, CounterReader) else None
+
+
+def _in_the_way(panel: OpticalSwitch, connect: Collection[CrossConnect]) -> frozenset[CrossConnect]:
+    """What people left plugged at these ports, which no circuit uses."""
+    ingress, egress = {c.ingress for c in connect}, {c.egress for c in connect}
+    return frozenset(
+        c
+        for c in panel.cross_connects() - set(connect)
+        if c.ingress in ingress or c.egress in egress
+    )
+
+
+def _answer(future: Future[_ResultT]) -> _ResultT | None:
+    try:
+        return future.result()
+    except DeviceError as error:
+        LOG.error("%s", error)
+        return None
+
+
+class Devices:
+    """All devices of a fabric; every method blocks and raises DeviceError."""
+
+    def __init__(self, fabric: Fabric, policy: Policy, metrics: Metrics | None = None) -> None:
+        self._fabric = fabric
+        metrics = metrics or Metrics()
+        self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
+        self.tell_alarm: Callable[[DeviceAlarm], None] = lambda _alarm: None
+        """Hears what is new of alarms, in a reader's thread."""
+        self._closing = threading.Event()
+        self._keeper = threading.Thread(target=self._keep_claims, name="keeper", daemon=True)
+        self._watchman = threading.Thread(target=self._watch, name="watchman", daemon=True)
+        self._planes: dict[PlaneId, _Slot[OpticalSwitch]] = {
+            plane.id: _Slot(optical_switch(plane, policy.timeouts.ocs_s), metrics)
+            for plane in fabric.planes
+        }
+        self._tors: dict[RackId, _Slot[TorSwitch]] = {
+            rack.id: _Slot(tor_switch(rack, policy.timeouts.tor_s), metrics)
+            for rack in fabric.racks
+            if substrate_of(fabric).retags
+        }
+
+    def claim(self) -> None:
+        """Hold every ToR that can be held against other controllers, and start to keep it.
+
+        Raises HydraError if another controller has one. A ToR that is silent is claimed as soon as
+        it answers.
+        """
+        futures = [self._pool.submit(slot.use, _claim) for slot in self._tors.values()]
+        held = []
+        for future in futures:
+            try:
+                future.result()
+            except HeldElsewhere as error:
+                held.append(str(error))
+            except DeviceError as error:
+                LOG.warning("%s", error)
+        if held:
+            more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
+            raise HydraError(f"a controller is at work on this fabric already: {held[0]}{more}")
+        self._keeper.start()
+        self._watchman.start()
+
+    def _keep_claims(self) -> None:
+        while not self._closing.wait(_KEEP_S):
+            for slot in self._tors.values():
+                slot.keep()
+
+    def _watch(self) -> None:
+        """Alarms of the optical switches that have any."""
+        slots = [slot for slot in self._planes.values() if slot.device.capabilities.alarms]
+        while slots and not self._closing.wait(_ALARMS_S):
+            for slot in slots:
+                self._pool.submit(slot.look_for_alarms, self.tell_alarm)
+
+    def read(self, ports: Mapping[RackId, Collection[str]]) -> tuple[Actual, list[str]]:
+        """All mirrors, and the VLANs of these ports, in parallel; with the names of the silent."""
+        planes = {plane: self._pool.submit(self.cross_connects, plane) for plane in self._planes}
+        tors = {
+            rack: self._pool.submit(self.vlans, rack, names)
+            for rack, names in ports.items()
+            if rack in self._tors
+        }
+        mirrors = {plane: _answer(future) for plane, future in planes.items()}
+        vlans = {rack: _answer(future) for rack, future in tors.items()}
+        silent = [self._fabric.planes[plane].name for plane, got in mirrors.items() if got is None]
+        silent += [self._fabric.racks[rack].name for rack, got in vlans.items() if got is None]
+        actual = Actual(
+            {plane: got for plane, got in mirrors.items() if got is not None},
+            {rack: got for rack, got in vlans.items() if got is not None},
+        )
+        return actual, silent
+
+    def cross_connects(self, plane: PlaneId) -> frozenset[CrossConnect]:
+        return self._planes[plane].use(lambda device: device.cross_connects())
+
+    def change_mirrors(
+        self,
+        plane: PlaneId,
+        disconnect: Collection[CrossConnect],
+        connect: Collection[CrossConnect],
+    ) -> None:
+        """Raises AwaitsPeople at once where the mirrors are people's hands."""
+        slot = self._planes[plane]
+        board = slot.device
+        if not isinstance(board, TaskBoard):
+            slot.use(lambda device: device.change(disconnect, connect))
+            return
+        task = slot.use(
+            lambda panel: board.ask({*disconnect, *_in_the_way(panel, connect)}, connect)
+        )
+        if task is not None:
+            raise AwaitsPeople(
+                board.name, f"task {task.id} waits for a person: see `hydra device tasks`"
+            )
+
+    def vlans(self, rack: RackId, ports: Collection[str]) -> Mapping[str, PortVlans]:
+        return self._tors[rack].use(lambda device: device.vlans(ports))
+
+    def set_vlans(self, rack: RackId, wanted: Mapping[str, PortVlans]) -> None:
+        self._tors[rack].use(lambda device: device.set_vlans(wanted))
+
+    def link_up(self, rack: RackId, ports: Collection[str]) -> Mapping[str, bool]:
+        """Raises DeviceUnavailable, too, for a ToR that only speaks OpenFlow and does not now."""
+        slot = self._tors.get(rack)
+        if slot is None:
+            raise DeviceUnavailable(self._fabric.racks[rack].name, "not connected by OpenFlow")
+        return slot.use(lambda device: device.link_up(ports))
+
+    def counters_age_s(self, rack: RackId) -> float | None:
+        """How old a ToR's port counters may be; None where its driver has none."""
+        slot = self._tors.get(rack)
+        if slot is None or not slot.device.capabilities.counters:
+            return None
+        return slot.device.capabilities.counters_age_s
+
+    def counters(self, rack: RackId) -> Mapping[str, PortCounters] | None:
+        """Of a ToR's optical ports; None while it is away, or in use."""
+        ports = [port.tor_port for port in self._fabric.ports_of(rack)]
+        return self._tors[rack].peek(lambda tor: _counters(tor, ports))
+
+    def tasks(self, plane: PlaneId) -> tuple[Task, ...]:
+        """What people were asked to do; nothing, for a device that needs none."""
+        device = self._planes[plane].device
+        return device.tasks() if isinstance(device, TaskBoard) else ()
+
+    def settle_task(self, plane: PlaneId, task_id: int, state: TaskState, note: str) -> Task:
+        """Raises UnknownName, LifecycleError."""
+        device = self._planes[plane].device
+        if not isinstance(device, TaskBoard):
+            raise UnknownName(f"{device.name} has no tasks: it is worked without people")
+        return device.settle(task_id, state, note)
+
+    def worked_by_people(self, plane: PlaneId) -> bool:
+        """Whether changes of a plane are tasks."""
+        return isinstance(self._planes[plane].device, TaskBoard)
+
+    def plane_problem(self, plane: PlaneId) -> str | None:
+        """Why a plane can't be used now; None if its last command went well."""
+        slot = self._planes[plane]
+        return None if slot.connected else slot.problem
+
+    def tor_problem(self, rack: RackId) -> str | None:
+        """None, too, for a ToR that has no session of its own beside OpenFlow."""
+        slot = self._tors.get(rack)
+        return None if slot is None or slot.connected else slot.problem
+
+    def statuses(self) -> list[DeviceStatus]:
+        planes = [
+            DeviceStatus(
+                plane.name,
+                "optical-switch",
+                plane.driver,
+                slot.connected,
+                slot.problem,
+                slot.alarms,
+            )
+            for plane in self._fabric.planes
+            for slot in (self._planes[plane.id],)
+        ]
+        tors = [
+            DeviceStatus(rack.name, "tor", rack.tor.driver, slot.connected, slot.problem)
+            for rack in self._fabric.racks
+            if (slot := self._tors.get(rack.id)) is not None
+        ]
+        return planes + tors
+
+    def close(self) -> None:
+        self._closing.set()
+        for thread in (self._keeper, self._watchman):
+            if thread.is_alive():
+                thread.join()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for plane in self._planes.values():
+            plane.close()
+        for tor in self._tors.values():
+            tor.close()

@@ -1,0 +1,525 @@
+"""What the controller knows and has decided: state, reservations, history; and their journal."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections import OrderedDict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from apps.process.metrics import Metrics
+from apps.process.tracing import NoTraces, Traces
+from hydra.book import NOTICE_S, ReservationBook
+from hydra.calendar import Ground
+from hydra.decision_records import decision_record, read_decision
+from hydra.decisions import Decision
+from hydra.errors import Changed, UnknownName
+from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
+from hydra.journal import Journal, JournalError
+from hydra.journal_format import FINISHED, INTENDED, read_state, state_record
+from hydra.lifecycle import ReconfigurationState, ReservationState
+from hydra.model import Circuit, Fabric, NetworkState, Path
+from hydra.modification import Modification
+from hydra.plan import Pair, pair_of, paths_by_pair, unsettled_paths
+from hydra.quotas import Usage
+from hydra.reservations import Pin, Reservation, ReservationRequest
+from hydra.service import Reconfiguration
+
+LOG = logging.getLogger("hydra.ledger")
+_HISTORY: Final = 200
+_KEPT_RESERVATIONS: Final = 1000
+_TRY_AGAIN_S: Final = 1.0
+_OUTAGE_S: Final = 60.0
+"""A failure so long after the one before is another one, to be told of."""
+
+Record = Mapping[str, Any]
+
+
+class Ledger:
+    """Thread-safe; every promise, and every intent, is in the journal first, or is not made.
+
+    What has happened is so whether it can be written or not: it is written late (a full disk).
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        journal: Journal,
+        metrics: Metrics | None = None,
+        traces: Traces | None = None,
+    ) -> None:
+        self._fabric = fabric
+        self._metrics = metrics or Metrics()
+        self._traces = traces or NoTraces()
+        self._journal = journal
+        self._lock = threading.RLock()
+        self._state = NetworkState()
+        self._book = ReservationBook(fabric)
+        self._reconfigurations: OrderedDict[str, Reconfiguration] = OrderedDict()
+        self._decisions: deque[Decision] = deque(maxlen=_HISTORY)
+        self._unsettled: frozenset[Path] = frozenset()
+        self._standing: set[Pair] = set()
+        """Pairs whose path an operator or the periodic mode asked for: no release removes it."""
+        self._born_s: dict[Circuit, float] = {}
+        self._late_records: dict[str, Record] = {}
+        self._late_deletions: frozenset[str] = frozenset()
+        self._late_state: str | None = None
+        self._next_try_s = 0.0
+        self.events = EventLog(uuid.uuid4().hex[:8])
+
+    def load(self) -> None:
+        """Take over what the journal remembers. Raises HydraError if it can't be used."""
+        remembered = self._journal.load_state(self._fabric.name)
+        with self._lock:
+            if remembered is not None:
+                self._state = read_state(self._fabric, remembered)
+                self._unsettled = self._being_given_up()
+            records = self._journal.load_reservations()
+            self._book = ReservationBook.from_records(records, self._fabric)
+            self._resume()
+            self._claim_standing()
+            self._load_decisions()
+
+    def _load_decisions(self) -> None:
+        for record in self._journal.load_decisions():
+            try:
+                self._decisions.appendleft(read_decision(self._fabric, record))
+            except (KeyError, TypeError, ValueError) as error:
+                LOG.warning("a decision of another release is left out: %r", error)
+
+    def _being_given_up(self) -> frozenset[Path]:
+        """Paths that a change which has not been saved has ended, or may have."""
+        last = self._journal.last_entry()
+        if last is None or last[0] not in (INTENDED, FINISHED):
+            return frozenset()
+        if last[0] == INTENDED:
+            return unsettled_paths(self._state, read_state(self._fabric, last[1]["target"]))
+        result = read_state(self._fabric, last[1]["state"])
+        return frozenset(self._state.topology.paths) - frozenset(result.topology.paths)
+
+    def _resume(self) -> None:
+        """Take up what the end of the last run cut off."""
+        for reservation in self._book:
+            if reservation.is_booked and reservation.booked is None:
+                reason = "it had no path yet when the controller ended"
+                self._book.transition(reservation.id, ReservationState.FAILED, reason)
+            elif reservation.state is ReservationState.COMMITTED:
+                self._book.begin(reservation.id, time.time())
+
+    def close(self) -> None:
+        self._journal.close()
+
+    # -- the network's state ----------------------------------------------------------------------
+
+    @property
+    def state(self) -> NetworkState:
+        with self._lock:
+            return self._state
+
+    @property
+    def unsettled(self) -> frozenset[Path]:
+        """Paths that a change which broke off may have ended; none once :meth:`save` was called."""
+        with self._lock:
+            return self._unsettled
+
+    def unsettle(self, paths: Collection[Path]) -> None:
+        """A change that may have ended these paths broke off."""
+        with self._lock:
+            self._unsettled |= frozenset(paths)
+
+    def settle(self, state: NetworkState) -> None:
+        """The network is in ``state`` from now on."""
+        now_s = time.monotonic()
+        with self._lock:
+            before, self._state = self._state.topology.circuits, state
+            circuits = state.topology.circuits
+            self._tell(EventKind.CIRCUIT_DOWN, before - circuits)
+            self._tell(EventKind.CIRCUIT_UP, circuits - before)
+            self._born_s = {circuit: self._born_s.get(circuit, now_s) for circuit in circuits}
+            self._standing &= set(paths_by_pair(state))
+
+    def foretell(self, circuits: Collection[Circuit], reason: str) -> None:
+        """These circuits are about to be taken down."""
+        self._tell(EventKind.CIRCUIT_MOVING, circuits, reason)
+
+    def _tell(self, kind: EventKind, circuits: Collection[Circuit], reason: str = "") -> None:
+        with self._lock:
+            for circuit in sorted(circuits):
+                served = self._book.on(circuit)
+                self.events.publish(
+                    kind, time.time(), circuit=circuit, served=served, reason=reason
+                )
+
+    def tell_alarm(self, alarm: DeviceAlarm) -> None:
+        """A device has news of an alarm."""
+        self.events.publish(EventKind.ALARM, time.time(), alarm=alarm)
+
+    def _tell_of(self, reservations: Iterable[Reservation]) -> None:
+        for reservation in reservations:
+            self.events.publish(
+                EventKind.RESERVATION,
+                time.time(),
+                reservation=reservation,
+                reason=reservation.reason,
+            )
+
+    def save(self, what: str) -> None:
+        """Write the state to the journal, with the paths that the reservations have in it."""
+        with self._lock:
+            self._note_paths()
+            self._late_state = what
+            with suppress(JournalError):
+                self._write_state(what)
+
+    def _write_state(self, what: str) -> None:
+        record = state_record(self._fabric, self._state)
+        with self._attempt():
+            self._journal.save_state(self._fabric.name, record)
+        self._unsettled, self._late_state = frozenset(), None
+        with self._attempt():
+            self._journal.record(time.time(), what, {"state": record})
+
+    @property
+    def behind(self) -> bool:
+        """Whether something that has happened could not be written yet."""
+        with self._lock:
+            late = self._late_records or self._late_deletions or self._late_state
+            return bool(late)
+
+    def catch_up(self) -> None:
+        """Write what is late, if it is time for another attempt."""
+        with self._lock:
+            if not self.behind or time.monotonic() < self._next_try_s:
+                return
+            with suppress(JournalError):
+                self._write_records({})
+                if self._late_state is not None:
+                    self._write_state(self._late_state)
+                LOG.info("the journal can be written again, and is up to date")
+
+    @contextmanager
+    def _attempt(self) -> Iterator[None]:
+        """To write; the first failure of many is told, and the next attempt of its own is later."""
+        try:
+            yield
+        except JournalError as error:
+            now_s = time.monotonic()
+            if now_s >= self._next_try_s + _OUTAGE_S:
+                LOG.error("%s; until then nothing is promised, and what happens waits", error)
+            self._next_try_s = now_s + _TRY_AGAIN_S
+            self._metrics.journal_failed()
+            raise
+
+    def _write_records(
+        self, records: Mapping[str, Record], deletions: Collection[str] = ()
+    ) -> None:
+        """Write reservations, and all that are late. Raises JournalError."""
+        self._late_deletions |= frozenset(deletions)
+        everything = {**self._late_records, **records}
+        for reservation_id in self._late_deletions:
+            everything.pop(reservation_id, None)
+        if everything or self._late_deletions:
+            with self._attempt():
+                self._journal.save_reservations(everything, self._late_deletions)
+        self._late_records, self._late_deletions = {}, frozenset()
+
+    def _write_in_time(
+        self, records: Mapping[str, Record], deletions: Collection[str] = ()
+    ) -> None:
+        """What has happened: now, or as soon as that can be."""
+        try:
+            self._write_records(records, deletions)
+        except JournalError:
+            self._late_records |= records
+
+    def age_s(self, circuit: Circuit) -> float:
+        """How long ago a circuit came up; long, if it was there before."""
+        with self._lock:
+            return time.monotonic() - self._born_s.get(circuit, 0.0)
+
+    def claim_standing(self) -> None:
+        """All present paths that no reservation brought up were asked for in their own right."""
+        with self._lock:
+            self._claim_standing()
+            self._note_paths()
+
+    def _note_paths(self) -> None:
+        """A change for one pair may give another's path a new VLAN."""
+        before = {reservation.id: reservation for reservation in self._book.active()}
+        promised = {reservation.booked for reservation in before.values()}
+        for path, vlan in self._state.vlans.items():
+            placed = self._book.place(path, vlan) if path in promised else ()
+            self._note([r for r in placed if r != before[r.id]])
+
+    def _claim_standing(self) -> None:
+        reserved = {reservation.pair for reservation in self._book.active()}
+        self._standing = set(paths_by_pair(self._state)) - reserved
+
+    # -- reconfigurations and decisions -----------------------------------------------------------
+
+    def enter(self, trigger: str, reason: str = "") -> Reconfiguration:
+        entry = Reconfiguration(
+            id=uuid.uuid4().hex[:12],
+            state=ReconfigurationState.QUEUED,
+            trigger=trigger,
+            epoch=self.state.epoch,
+            created_unix_s=time.time(),
+            reason=reason,
+        )
+        with self._lock:
+            self._reconfigurations[entry.id] = entry
+            while len(self._reconfigurations) > _HISTORY:
+                self._reconfigurations.popitem(last=False)
+            self._tell_progress(entry)
+        LOG.info(
+            "asked for by %s%s",
+            trigger,
+            f": {reason}" if reason else "",
+            extra={"reconfiguration": entry.id, "trigger": trigger},
+        )
+        return entry
+
+    def update(self, reconfiguration_id: str, **changes: Any) -> None:
+        """Change fields of a reconfiguration's record."""
+        with self._lock:
+            entry = self._reconfigurations.get(reconfiguration_id)
+            if entry is None:
+                return
+            changed = replace(entry, **changes)
+            self._reconfigurations[reconfiguration_id] = changed
+            if changed.state is not entry.state:
+                self._tell_progress(changed)
+        if changed.is_over and not entry.is_over:
+            self._metrics.reconfigured(changed)
+            self._traces.reconfigured(changed)
+
+    def _tell_progress(self, entry: Reconfiguration) -> None:
+        self.events.publish(
+            EventKind.RECONFIGURATION,
+            time.time(),
+            reason=entry.reason,
+            progress=Progress(entry.id, entry.state),
+        )
+
+    def refuse(self, entry: Reconfiguration, reason: str) -> None:
+        """It can't be begun; one that has, or was refused before, stays as it is."""
+        if self.reconfiguration(entry.id).state is not ReconfigurationState.QUEUED:
+            return
+        LOG.warning("refused: %s", reason, extra={"reconfiguration": entry.id})
+        self.update(entry.id, state=ReconfigurationState.REFUSED, reason=reason)
+
+    def reconfigurations(self) -> Sequence[Reconfiguration]:
+        with self._lock:
+            return tuple(reversed(self._reconfigurations.values()))
+
+    def reconfiguration(self, reconfiguration_id: str) -> Reconfiguration:
+        with self._lock:
+            try:
+                return self._reconfigurations[reconfiguration_id]
+            except KeyError:
+                raise UnknownName(f"no reconfiguration {reconfiguration_id!r}") from None
+
+    def decide(self, decision: Decision) -> None:
+        """Remember what was decided, and why; over a restart, too, if the journal can be written.
+
+        Nothing rests on it: what it leads to is journalled apart.
+        """
+        with self._lock:
+            self._decisions.appendleft(decision)
+        try:
+            self._journal.save_decision(decision_record(self._fabric, decision), _HISTORY)
+        except JournalError as error:
+            LOG.error("a decision is forgotten at the next start: %s", error)
+
+    def decisions(self) -> Sequence[Decision]:
+        with self._lock:
+            return tuple(self._decisions)
+
+    # -- reservations -----------------------------------------------------------------------------
+
+    @property
+    def lock(self) -> threading.RLock:
+        """To enter a reservation only if it can be built, in one go."""
+        return self._lock
+
+    def check(self, request: ReservationRequest) -> None:
+        with self._lock:
+            self._book.check(request)
+
+    def add(
+        self,
+        request: ReservationRequest,
+        ground: Ground,
+        group: str | None = None,
+        notice_s: float = NOTICE_S,
+    ) -> Reservation:
+        """Enter, not yet in the journal: :meth:`keep` or :meth:`forget` it."""
+        with self._lock:
+            return self._book.add(
+                uuid.uuid4().hex[:12], request, time.time(), ground, group, notice_s
+            )
+
+    def admitted_before(self, request: ReservationRequest) -> tuple[Reservation, ...]:
+        """What this very request brought about when it came before. Raises KeyReused."""
+        if request.retry is None:
+            return ()
+        with self._lock:
+            return self._book.admitted_before(request.owner, request.retry)
+
+    def check_unchanged(self, seen: Reservation | None) -> None:
+        """Raises Changed if the reservation is not as it was ``seen``."""
+        if seen is not None and self.reservation(seen.id) != seen:
+            raise Changed(f"reservation {seen.id} has changed meanwhile: read it again")
+
+    def forget(self, reservations: Iterable[Reservation]) -> None:
+        with self._lock:
+            for reservation in reversed(tuple(reservations)):  # what gave way twice comes back
+                self._book.remove(reservation.id)
+
+    def keep(self, reservations: Collection[Reservation]) -> None:
+        """Write them to the journal, and what gave way to them, all or none.
+
+        From now on they survive a restart. Raises JournalError: :meth:`forget` them then.
+        """
+        with self._lock:
+            displaced = [one for r in reservations for one in self._book.displaced(r.id)]
+            self._write_records({r.id: r.to_record() for r in (*reservations, *displaced)})
+            for reservation in reservations:
+                self._book.settle(reservation.id)
+            self._tell_of(displaced)
+            self._tell_of(reservations)
+
+    def _note(self, reservations: Collection[Reservation]) -> None:
+        """Where their paths are now."""
+        self._write_in_time({r.id: r.to_record() for r in reservations})
+        self._tell_of(reservations)
+
+    def change(self, reservation_id: str, state: ReservationState, reason: str = "") -> Reservation:
+        """What became of it."""
+        with self._lock:
+            reservation = self._book.transition(reservation_id, state, reason)
+            self._write_in_time(*self._records(reservation))
+            self._tell_of([reservation])
+            return reservation
+
+    def ask(self, reservation_id: str, state: ReservationState) -> Reservation:
+        """What its owner wants to become of it. Raises LifecycleError, JournalError."""
+        with self._lock, self._or_as_it_was(reservation_id):
+            reservation = self._book.transition(reservation_id, state, "asked for")
+            self._write_records(*self._records(reservation))
+            self._tell_of([reservation])
+            return reservation
+
+    @contextmanager
+    def _or_as_it_was(self, reservation_id: str) -> Iterator[None]:
+        """Where the journal can't be written, nothing has changed."""
+        before = self._book.get(reservation_id)
+        try:
+            yield
+        except JournalError:
+            self._book.put_back(before)
+            raise
+
+    def _records(self, reservation: Reservation) -> tuple[dict[str, Record], tuple[str, ...]]:
+        """What to write of it, and which old ones to delete."""
+        forgotten = self._book.prune(_KEPT_RESERVATIONS)
+        known = reservation.id not in forgotten
+        return {reservation.id: reservation.to_record()} if known else {}, forgotten
+
+    def commit(self, reservation_id: str, seen: Reservation | None) -> Reservation:
+        """Raises UnknownName, Changed, LifecycleError if it is not held, and JournalError."""
+        with self._lock:
+            self.check_unchanged(seen)
+            with self._or_as_it_was(reservation_id):
+                committed = self._book.transition(reservation_id, ReservationState.COMMITTED)
+                reservation = self._book.begin(reservation_id, time.time())
+                self._write_records(*self._records(reservation))
+            self._tell_of([committed, reservation])
+            return reservation
+
+    def modify(
+        self, reservation_id: str, change: Modification, ground: Ground, seen: Reservation | None
+    ) -> Reservation:
+        """Raises what :meth:`ReservationBook.modify` raises, Changed, and JournalError."""
+        with self._lock:
+            self.check_unchanged(seen)
+            old = self._book.get(reservation_id)
+            with self._or_as_it_was(reservation_id):
+                new = self._book.modify(reservation_id, change, time.time(), ground)
+                if new != old:
+                    self._write_records(*self._records(new))
+                    self._tell_of([new])
+            return new
+
+    def place(self, pair: Pair) -> bool:
+        """Note with the pair's reservations that their path stands; False if it does not."""
+        with self._lock:
+            paths = paths_by_pair(self._state).get(pair, ())
+            promised = {r.booked for r in self._book.active() if r.pair == pair}
+            if not paths or promised != set(paths):
+                return False
+            self._note(self._book.place(paths[0], self._state.vlans[paths[0]]))
+            return True
+
+    def reroute(self, pair: Pair, ground: Ground, tried: Sequence[str] = ()) -> None:
+        """Book the pair's reservations around what is blocked; those that can't be so fail.
+
+        They are told what was ``tried`` before, in words.
+        """
+        with self._lock:
+            changed, refused = self._book.reroute(pair, time.time(), ground)
+            self._note(changed)
+            for reservation_id, error in refused.items():
+                why = "; ".join(dict.fromkeys([*filter(None, tried), f"no other path: {error}"]))
+                self.change(reservation_id, ReservationState.FAILED, why)
+
+    def usage(self, owner: str) -> Usage:
+        with self._lock:
+            return self._book.usage(owner, time.time())
+
+    def pins(self, leaving_out: frozenset[str] = frozenset()) -> tuple[Pin, ...]:
+        with self._lock:
+            return self._book.pinned(leaving_out)
+
+    def active(self) -> tuple[Reservation, ...]:
+        """Those that have, or are getting, circuits."""
+        with self._lock:
+            return self._book.active()
+
+    def standing_paths(self) -> tuple[Path, ...]:
+        """Paths that stand, and that no reservation has."""
+        with self._lock:
+            reserved = {reservation.pair for reservation in self._book.active()}
+            paths = self._state.topology.paths
+            return tuple(path for path in paths if pair_of(path) not in reserved)
+
+    def claimed(self, pair: Pair) -> bool:
+        """Whether somebody has a claim to the pair's path."""
+        with self._lock:
+            return pair in self._standing or any(r.pair == pair for r in self._book.active())
+
+    def due(self) -> tuple[str, ...]:
+        with self._lock:
+            return self._book.due(time.time())
+
+    def group(self, group: str) -> tuple[Reservation, ...]:
+        """Raises UnknownName."""
+        with self._lock:
+            return self._book.members(group)
+
+    def expired(self) -> tuple[str, ...]:
+        with self._lock:
+            return self._book.expired(time.time())
+
+    def reservations(self) -> Sequence[Reservation]:
+        with self._lock:
+            return tuple(self._book)
+
+    def reservation(self, reservation_id: str) -> Reservation:
+        with self._lock:
+            return self._book.get(reservation_id)

@@ -1,0 +1,132 @@
+"""Who commands the switches: a controller takes them over from a dead one, never from a living one.
+
+OpenFlow has no lock. It has a number, the generation, that only grows: whoever names the highest is
+the switch's master, and each controller may ask for it (OpenFlow 1.3.5, section 6.3.6). So a master
+that is alive counts on, and who comes anew looks for a moment whether somebody counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from apps.openflow.fleet import Fleet
+from drivers.codecs.openflow.rules import TAKEN_OVER
+from hydra.errors import HeldElsewhere
+from hydra.model import DatapathId
+
+LOG = logging.getLogger("hydra.mastership")
+NO_GENERATION: Final = 2**64 - 1
+"""What a switch says that never had a master."""
+_COUNT_S: Final = 0.5
+_LOOK_S: Final = 3 * _COUNT_S
+_AHEAD: Final = 1 << 16
+"""By so much a newcomer exceeds the last master, which counts on in vain if it was only stopped."""
+_COUNTED: Final = 32
+"""Switches that a master keeps counting at: one that a newcomer hears from is enough."""
+
+
+class Mastership:
+    """Thread-safe. ``names`` are the switches that hold this controller's rules.
+
+    ``counts``: nothing but the generation keeps two controllers apart.
+    """
+
+    def __init__(
+        self, fleet: Fleet, names: Mapping[DatapathId, str], timeout_s: float, *, counts: bool
+    ) -> None:
+        self._fleet = fleet
+        self._names = names
+        self._timeout_s = timeout_s
+        self._counts = counts
+        self._lock = threading.Lock()
+        self._generations: dict[DatapathId, int] = {}
+        """Of the switches that know this controller as their master."""
+        self._last: dict[DatapathId, int] = {}
+        """The last that this controller named, on whatever connection."""
+        self._closing = threading.Event()
+        self._counter = threading.Thread(target=self._count, name="mastership", daemon=True)
+
+    def start(self) -> None:
+        """Begin to count, where this controller does."""
+        if self._counts:
+            self._counter.start()
+
+    def stop(self) -> None:
+        self._closing.set()
+        if self._counter.is_alive():
+            self._counter.join()
+
+    def forget(self, datapath: DatapathId) -> None:
+        """It connected anew, or said that it has another master."""
+        with self._lock:
+            self._generations.pop(datapath, None)
+
+    def take(self, datapaths: Collection[DatapathId]) -> None:
+        """Become the master of those that don't know this controller yet.
+
+        Where this controller counts, it looks first whether another one does, and leaves all as it
+        is if so: raises HeldElsewhere. What else stands in the way is logged.
+        """
+        with self._lock:
+            new = [datapath for datapath in datapaths if datapath not in self._generations]
+        known = self._ask(new)
+        if self._counts:
+            self._look(known)
+        if self._closing.is_set():
+            return
+        following = {
+            datapath: _beyond(generation, 1 if generation == NO_GENERATION else _AHEAD)
+            for datapath, generation in known.items()
+        }
+        with self._lock:
+            self._last |= following
+        for datapath, error in self._fleet.become_master(following, self._timeout_s).items():
+            if error is None:
+                with self._lock:
+                    self._generations[datapath] = following[datapath]
+            else:
+                LOG.error("switch %#x did not take this controller: %s", datapath, error)
+
+    def _ask(self, datapaths: Collection[DatapathId]) -> dict[DatapathId, int]:
+        known = {}
+        for datapath, answer in self._fleet.generations(datapaths, self._timeout_s).items():
+            if isinstance(answer, int):
+                known[datapath] = answer
+            else:
+                LOG.error("switch %#x did not take this controller: %s", datapath, answer)
+        return known
+
+    def _look(self, before: Mapping[DatapathId, int]) -> None:
+        with self._lock:
+            foreign = [
+                datapath
+                for datapath, generation in before.items()
+                if datapath in self._names
+                and generation not in (NO_GENERATION, self._last.get(datapath))
+            ]
+        if not foreign:
+            return
+        self._closing.wait(_LOOK_S)
+        now = self._fleet.generations(foreign, self._timeout_s)
+        for datapath in foreign:
+            if isinstance(now[datapath], int) and now[datapath] != before[datapath]:
+                raise HeldElsewhere(self._names[datapath], "another controller commands it")
+
+    def _count(self) -> None:
+        while not self._closing.wait(_COUNT_S):
+            with self._lock:
+                counted = sorted(self._generations)[:_COUNTED]
+                following = {dp: _beyond(self._generations[dp], 1) for dp in counted}
+                self._generations |= following
+                self._last |= following
+            for datapath, error in self._fleet.become_master(following, _COUNT_S).items():
+                if error == TAKEN_OVER:
+                    LOG.error("%s: %s", self._names[datapath], error)
+                    self.forget(datapath)
+
+
+def _beyond(generation: int, by: int) -> int:
+    return (generation + by) % (NO_GENERATION + 1)

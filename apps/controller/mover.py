@@ -1,0 +1,220 @@
+"""Takes the network from one state to another, by one plan at a time."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from typing import Any, Final
+
+from apps.controller.ledger import Ledger
+from apps.controller.runner import Runner
+from apps.controller.upkeep import Upkeep
+from apps.planning.engine import Planning
+from apps.process.logs import about
+from hydra.commands import Batch
+from hydra.errors import HydraError
+from hydra.executor import Execution
+from hydra.journal import JournalError
+from hydra.lifecycle import ReconfigurationState
+from hydra.model import Fabric, NetworkState
+from hydra.plan import Plan
+from hydra.policy import Policy
+from hydra.service import CircuitFailure, Reconfiguration, StepTiming
+
+LOG = logging.getLogger("hydra.mover")
+FIRST_OUTAGE_S: Final = 0.3
+"""Assumed cost of a reconfiguration until one has been measured."""
+_OUTAGE_WEIGHT: Final = 0.3
+
+
+class Mover:
+    """Runs plans in the conductor's thread and keeps the ledger up to date while it does."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: Policy,
+        planning: Planning,
+        runner: Runner,
+        upkeep: Upkeep,
+        ledger: Ledger,
+    ) -> None:
+        self._fabric = fabric
+        self.policy = policy
+        self._planning = planning
+        self._runner = runner
+        self._upkeep = upkeep
+        self._ledger = ledger
+        self._outage_s = FIRST_OUTAGE_S
+
+    @property
+    def outage_s(self) -> float:
+        """How long a reconfiguration keeps the pairs it moves off circuits, as measured."""
+        return self._outage_s
+
+    def move(
+        self, entry: Reconfiguration, target: NetworkState, prepared: Plan | None = None
+    ) -> Execution:
+        """Take the network to ``target``, by the plan that was ``prepared`` for it, if any.
+
+        Raises HydraError where it can't be begun, or broke off; the ledger's entry says so too.
+        """
+        with about(entry.id):
+            try:
+                plan = prepared or self._planning.diff(self._ledger.state, target)
+            except HydraError as error:
+                self._ledger.refuse(entry, str(error))
+                raise
+            return self._move(entry, plan)
+
+    def go(self, target: NetworkState, trigger: str, reason: str) -> Reconfiguration | None:
+        """Enter and :meth:`move`, unless the network is there already; the entry, if there is one.
+
+        What stands in the way is told by the entry and the log. Raises JournalError.
+        """
+        if target == self._ledger.state:
+            return None
+        entry = self._ledger.enter(trigger, reason)
+        try:
+            self.move(entry, target)
+        except JournalError:
+            raise  # recorded where it happened
+        except HydraError as error:
+            self._ledger.refuse(entry, str(error))
+            LOG.error("%s", error)
+        return entry
+
+    def _move(self, entry: Reconfiguration, plan: Plan) -> Execution:
+        self._upkeep.tidy_relays()
+        execution = Execution(
+            self._fabric,
+            self.policy,
+            plan,
+            self._upkeep.conditions(),
+            self._planning.order_of,
+        )
+        LOG.info(
+            "begins: %d circuits down, %d up, %d pairs affected",
+            len(plan.disconnect),
+            len(plan.connect),
+            len(plan.affected),
+        )
+        started_s = time.monotonic()
+        self._ledger.update(entry.id, started_unix_s=time.time())
+        self._ledger.foretell(plan.disconnect, entry.trigger)
+        self._upkeep.leave_unannounced(lambda: execution.plan.affected)
+        draining = _DrainSilence(self._upkeep)
+
+        told = 0
+
+        def on_batch(batch: Batch) -> None:
+            nonlocal told
+            LOG.debug(
+                "%s: %d commands", batch.step, len(batch.commands), extra={"step": batch.step}
+            )
+            draining.follow(batch.step)
+            changes: dict[str, Any] = {"state": execution.state}
+            if len(execution.steps) != told:
+                told = len(execution.steps)
+                changes["timeline"] = _timeline(execution, started_s)
+            self._ledger.update(entry.id, **changes)
+
+        gc.disable()  # a full collection stops every thread for a tenth of a second
+        try:
+            self._runner.run(execution.run(), on_batch)
+        except Exception as error:
+            self._abandon(entry, execution, error)
+            raise
+        finally:
+            gc.enable()
+            draining.end()
+            self._ledger.settle(execution.result)
+            self._upkeep.leave_unannounced(tuple)
+            self._upkeep.take_over(execution)
+        self._finish(entry, execution, started_s)
+        return execution
+
+    def _abandon(self, entry: Reconfiguration, execution: Execution, error: Exception) -> None:
+        """It ended half-way (a journal that can't be written, a defect): find out where it stands.
+
+        What was diverted stays so, and works, until the devices have been read again.
+        """
+        LOG.error("breaks off: %s", error)
+        self._ledger.update(entry.id, state=ReconfigurationState.FAILED, reason=str(error))
+        if execution.state is not ReconfigurationState.QUEUED:
+            self._upkeep.start_over(execution)
+
+    def _finish(self, entry: Reconfiguration, execution: Execution, started_s: float) -> None:
+        self._ledger.save("reconfigured")
+        outage_s = outage_of(execution)
+        if outage_s is not None and not execution.failures:
+            self._outage_s += _OUTAGE_WEIGHT * (outage_s - self._outage_s)
+        self._ledger.update(
+            entry.id,
+            state=execution.state,
+            timeline=_timeline(execution, started_s),
+            epoch=execution.result.epoch,
+            rules_pushed=execution.rules_pushed,
+            ports_retagged=execution.ports_retagged,
+            connected=execution.plan.connect - execution.failures.keys(),
+            disconnected=execution.plan.disconnect,
+            failures=tuple(
+                CircuitFailure(circuit, reason)
+                for circuit, reason in sorted(execution.failures.items())
+            ),
+            unconfirmed=tuple(sorted(execution.unconfirmed)),
+            reason=execution.reason
+            or "; ".join(sorted(set(execution.failures.values())))
+            or entry.reason,
+        )
+        LOG.log(
+            logging.WARNING if execution.failures or execution.unconfirmed else logging.INFO,
+            "ends %s after %.0f ms: %d rules, %d ports%s",
+            execution.state.value,
+            (time.monotonic() - started_s) * 1000,
+            execution.rules_pushed,
+            execution.ports_retagged,
+            "".join(f"; {reason}" for reason in sorted(set(execution.failures.values()))),
+            extra={"state": execution.state.value, "epoch": execution.result.epoch},
+        )
+
+
+def outage_of(execution: Execution) -> float | None:
+    """How long it kept the pairs that it moved off circuits; None if it moved none to the end."""
+    began = [s.started_s for s in execution.steps if s.name in ("divert", "move")]
+    ended = [s.finished_s for s in execution.steps if s.name == "activate"]
+    return ended[0] - min(began) if began and ended else None
+
+
+def _timeline(execution: Execution, started_s: float) -> tuple[StepTiming, ...]:
+    return tuple(
+        StepTiming(
+            step.name,
+            step.device,
+            (step.started_s - started_s) * 1000,
+            (step.finished_s - started_s) * 1000,
+            step.note,
+        )
+        for step in execution.steps
+    )
+
+
+class _DrainSilence:
+    """No announcements while circuits drain: their counters have to stand still."""
+
+    def __init__(self, upkeep: Upkeep) -> None:
+        self._lock = upkeep.announcer.suspended
+        self._held = False
+
+    def follow(self, step: str) -> None:
+        if (step == "drain") == self._held:
+            return
+        self._held = not self._held
+        if self._held:
+            self._lock.acquire()
+        else:
+            self._lock.release()
+
+    def end(self) -> None:
+        self.follow("")

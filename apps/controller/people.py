@@ -1,0 +1,174 @@
+"""Patch panels in the controller's hands: what people were asked, and what waits for them.
+
+A change of a panel is asked for and not waited for. What it was to bring does not count as there,
+its ports are left to the people, and everything else goes on. Once they say that it is done, what
+waited is brought up by a change of its own, which finds the patches plugged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from apps.controller.devices import Devices
+from hydra.errors import DeviceError
+from hydra.executor import Execution
+from hydra.model import Circuit, CrossConnect, Fabric, Path, PlaneId, PortId
+from hydra.roles import Task, TaskState
+from hydra.service import DeviceStatus
+
+LOG = logging.getLogger("hydra.people")
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A task that was pending, and is not any more."""
+
+    plane: PlaneId
+    task: Task
+    told: str
+    """What became of it, in words."""
+
+
+class People:
+    """Its methods run in the conductor's thread, but :meth:`ports`, :meth:`awaited` and
+    :meth:`described`, which any thread may call.
+    """
+
+    def __init__(self, fabric: Fabric, devices: Devices) -> None:
+        self._fabric = fabric
+        self._devices = devices
+        self._panels = [p.id for p in fabric.planes if devices.worked_by_people(p.id)]
+        self._port_at: dict[tuple[PlaneId, int], PortId] = {
+            (port.plane, number): port.id
+            for port in fabric.ports
+            for number in (port.ingress, port.egress)
+        }
+        self._pending: Mapping[tuple[PlaneId, int], Task] = {}
+        """By panel and number; replaced as a whole, never changed."""
+        self._settled: list[Settled] = []
+        self._wishes: frozenset[Path] = frozenset()
+
+    # -- what is asked ----------------------------------------------------------------------------
+
+    def ports(self) -> frozenset[PortId]:
+        """Those that people are at work on."""
+        return frozenset(
+            port
+            for (plane, _), task in self._pending.items()
+            for port in self._touched(plane, (*task.disconnect, *task.connect))
+        )
+
+    def awaited(self, path: Path | None) -> bool:
+        """Whether people were asked for a part of it, and have not said what became of that."""
+        return path is not None and any(map(self._awaits, path.circuits))
+
+    def described(self, status: DeviceStatus) -> DeviceStatus:
+        """With what people are asked there, and which racks wait for it."""
+        plane = self._fabric.plane_by_name.get(status.name)
+        said = [
+            f"task {number} waits for a person{self._for_whom(panel, task)}"
+            for (panel, number), task in sorted(self._pending.items())
+            if plane is not None and panel == plane.id
+        ]
+        return replace(status, detail="; ".join(filter(None, (status.detail, *said))))
+
+    def ports_of(self, settled: Settled) -> frozenset[PortId]:
+        """The ports that a task was to connect."""
+        return frozenset(self._touched(settled.plane, settled.task.connect))
+
+    # -- what waits -------------------------------------------------------------------------------
+
+    def waiting(self, execution: Execution) -> frozenset[Circuit]:
+        """The circuits that a change could not set up because people have yet to do their part."""
+        if not execution.asked_planes:
+            return frozenset()
+        self._look()
+        return frozenset(
+            circuit
+            for circuit in execution.failures
+            if self._awaits(circuit) or circuit in execution.plan.connect_last
+        )
+
+    def wish(self, execution: Execution, *, alone: bool) -> None:
+        """Remember what a plan could not bring up because of people.
+
+        ``alone``: it was for all racks and planes, so what earlier plans wanted is over.
+        """
+        waiting = self.waiting(execution)
+        earlier = frozenset() if alone else self._wishes
+        self._wishes = earlier | frozenset(
+            path
+            for path in set(execution.wanted.topology.paths) - set(execution.result.topology.paths)
+            if execution.asked_planes
+            and (
+                not waiting.isdisjoint(path.circuits)
+                or path not in execution.plan.target.topology.paths
+            )
+        )
+
+    def settled(self) -> list[Settled]:
+        """What people have said since the last call."""
+        self._look()
+        told, self._settled = self._settled, []
+        return told
+
+    def ready(self) -> frozenset[Path]:
+        """Paths that were wished for and wait for nobody any more; each is told once."""
+        ready = frozenset(path for path in self._wishes if not self.awaited(path))
+        self._wishes -= ready
+        return ready
+
+    def _look(self) -> None:
+        """Read the panels' tasks: people may have spoken to them directly."""
+        pending: dict[tuple[PlaneId, int], Task] = {}
+        for plane in self._panels:
+            before = {key: task for key, task in self._pending.items() if key[0] == plane}
+            try:
+                tasks = {(plane, task.id): task for task in self._devices.tasks(plane)}
+            except DeviceError as error:
+                LOG.error("%s", error)
+                pending |= before
+                continue
+            pending |= {key: t for key, t in tasks.items() if t.state is TaskState.PENDING}
+            self._settled += [
+                self._said(plane, tasks.get(key, task))
+                for key, task in before.items()
+                if key not in pending
+            ]
+        self._pending = pending
+
+    def _said(self, plane: PlaneId, task: Task) -> Settled:
+        note = f" ({task.note})" if task.note else ""
+        told = f"{self._fabric.planes[plane].name}: task {task.id} is {task.state.value}{note}"
+        LOG.info("%s", told)
+        return Settled(plane, task, told)
+
+    def _awaits(self, circuit: Circuit) -> bool:
+        wanted = self._fabric.cross_connects(circuit)
+        return any(
+            plane == circuit.plane and not set(task.connect).isdisjoint(wanted)
+            for (plane, _), task in self._pending.items()
+        )
+
+    def _touched(
+        self, plane: PlaneId, cross_connects: Collection[CrossConnect]
+    ) -> Iterator[PortId]:
+        for cross in cross_connects:
+            for number in (cross.ingress, cross.egress):
+                if (plane, number) in self._port_at:
+                    yield self._port_at[plane, number]
+
+    def _for_whom(self, plane: PlaneId, task: Task) -> str:
+        """`` (r1 - r2, r1 - r3)``: the racks that it joins."""
+        pairs = {
+            tuple(
+                sorted(
+                    self._fabric.racks[self._fabric.ports[port].rack].name
+                    for port in self._touched(plane, (cross,))
+                )
+            )
+            for cross in task.connect
+        }
+        return f" ({', '.join(' - '.join(pair) for pair in sorted(pairs))})" if pairs else ""

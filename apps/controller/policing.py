@@ -1,0 +1,485 @@
+"""Keeps reserved bandwidth in the data plane: meters at the senders, counters at the ends.
+
+The conductor says what is to be held (:meth:`Policing.hold`). A thread reads the counters once a
+second, gives out anew what reservations leave (:mod:`apps.controller.shares`), and notes what they
+get.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final, TypeVar
+
+from apps.controller.shares import Offer, shares
+from apps.openflow.fleet import Fleet
+from drivers.codecs.openflow.meters import (
+    LENIENT,
+    STRICT,
+    AddMeter,
+    Burst,
+    MeterChange,
+    MeterCounters,
+    RemoveEveryMeter,
+    RemoveMeter,
+    SetMeter,
+)
+from drivers.codecs.openflow.statistics import MalformedReplyError, decode_flow_stats
+from hydra.model import DatapathId, Fabric, NetworkState, Path
+from hydra.pipeline import (
+    COOKIE_SUBJECT_MASK,
+    DELIVERY_COUNTERS,
+    DELIVERY_COUNTERS_MASK,
+)
+from hydra.policing import (
+    Claim,
+    Flow,
+    Holdings,
+    Link,
+    Tally,
+    claim_rules,
+    electrical_rule,
+    holdings,
+    tally_rules,
+)
+from hydra.reservations import Reservation
+from hydra.rules import FlowRule, Install, Remove, RuleChange, match_key
+from hydra.service import Delivery
+from hydra.substrate import substrate_of
+
+LOG = logging.getLogger("hydra.policing")
+_INTERVAL_S: Final = 1.0
+_READINGS: Final = 3
+"""Rates are averages over two intervals: Open vSwitch brings its counters up to date twice a second
+at most."""
+_WORTH_TELLING: Final = 0.02
+"""Relative change of a rate below which a meter is left as it is."""
+_HELD_BACK: Final = 0.002
+"""Of what a claim sent: who loses less than this would hardly send more."""
+_PATIENCE_S: Final = 1.0
+
+_KeyT = TypeVar("_KeyT", Claim, Tally)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What one vswitch holds for reservations, beside the rules that it always has."""
+
+    meters: Mapping[Claim, int] = field(default_factory=dict)
+    tallies: Mapping[Tally, int] = field(default_factory=dict)
+    electrical: frozenset[Claim] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """Who has to do with what."""
+
+    by_reservation: Mapping[str, Sequence[Flow]] = field(default_factory=dict)
+    by_tally: Mapping[Tally, Sequence[Flow]] = field(default_factory=dict)
+    senders: Mapping[Link, Collection[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, held: Holdings) -> _Shared:
+        by_reservation: defaultdict[str, list[Flow]] = defaultdict(list)
+        by_tally: defaultdict[Tally, list[Flow]] = defaultdict(list)
+        senders: defaultdict[Link, set[str]] = defaultdict(set)
+        for flow in held.flows:
+            by_reservation[flow.reservation].append(flow)
+            for tally in flow.tallies:
+                by_tally[tally].append(flow)
+        for claim, links in held.routes.items():
+            for link in links:
+                senders[link].add(claim.sender)
+        return cls(by_reservation, by_tally, senders)
+
+
+class _Rates:
+    """Mbps from byte counters, averaged over the last readings."""
+
+    def __init__(self) -> None:
+        self._readings: dict[Tally, deque[tuple[float, int]]] = {}
+
+    def note(self, tally: Tally, now_s: float, total_bytes: int) -> None:
+        readings = self._readings.setdefault(tally, deque(maxlen=_READINGS))
+        if readings and total_bytes < readings[-1][1]:
+            readings.clear()  # its rules were installed anew
+        readings.append((now_s, total_bytes))
+
+    def mbps(self, tally: Tally) -> float | None:
+        """None until it has been read twice."""
+        readings = self._readings.get(tally)
+        if readings is None or len(readings) < 2:
+            return None
+        (first_s, first), (last_s, last) = readings[0], readings[-1]
+        return (last - first) * 8e-6 / (last_s - first_s)
+
+    def keep_only(self, tallies: Collection[Tally]) -> None:
+        self._readings = {key: one for key, one in self._readings.items() if key in tallies}
+
+
+_Metered = tuple[float, Mapping[DatapathId, Mapping[int, MeterCounters]]]
+"""When meters were read, and what they said."""
+
+
+class Policing:
+    """:meth:`hold`, :meth:`prepare` and :meth:`rules_for` belong to the conductor's thread."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        fleet: Fleet,
+        timeout_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fabric = fabric
+        self._substrate = substrate_of(fabric)
+        self._switch_of = {
+            server.name: switch.datapath
+            for rack in fabric.racks
+            for switch in self._substrate.steering(rack.id)
+            for server in switch.servers
+        }
+        self._fleet = fleet
+        self._timeout_s = timeout_s
+        self._patience_s = min(timeout_s, _PATIENCE_S)
+        self._clock = clock
+        self._held: tuple[tuple[Path, ...], tuple[Reservation, ...]] = ((), ())
+        self._cleared: set[DatapathId] = set()
+        """Freed of the meters of an earlier controller since they were synchronised."""
+        self._lock = threading.Lock()
+        self._holdings = Holdings()
+        self._shared = _Shared()
+        self._tables: Mapping[DatapathId, _Table] = {}
+        self._allowed_mbps: dict[Claim, float] = {}
+        self._unmetered: dict[DatapathId, str] = {}
+        """Why vswitches meter nothing."""
+        self._rates = _Rates()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._repeat, name="pacer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    # -- the conductor's thread -------------------------------------------------------------------
+
+    def hold(
+        self,
+        state: NetworkState,
+        reservations: Sequence[Reservation],
+        ready: Collection[DatapathId],
+    ) -> frozenset[DatapathId]:
+        """Have the ``ready`` vswitches keep to what these reservations hold in ``state``.
+
+        Returns those that did not confirm it, and have to be synchronised. Others get theirs when
+        they are.
+        """
+        held = state.topology.paths, tuple(reservations)
+        if held == self._held:
+            return frozenset()
+        self._held = held
+        before, after = self._adopt(holdings(self._fabric, state, reservations))
+        touched = [dp for dp in before.keys() | after.keys() if dp in ready]
+        rules = {datapath: list(self._rules(datapath, before)) for datapath in touched}
+        failed = self._change_meters({dp: self._new_meters(dp, before, after) for dp in touched})
+        changes = {dp: _differing(rules[dp], list(self._rules(dp, after))) for dp in touched}
+        errors = self._fleet.apply({dp: c for dp, c in changes.items() if c}, self._timeout_s)
+        self._change_meters({dp: _old_meters(dp, before, after) for dp in touched})
+        failed |= {datapath for datapath, error in errors.items() if error is not None}
+        for datapath in sorted(failed):
+            LOG.warning("vswitch %#x did not take what reservations hold", datapath)
+        return failed
+
+    def _adopt(
+        self, wanted: Holdings
+    ) -> tuple[Mapping[DatapathId, _Table], Mapping[DatapathId, _Table]]:
+        """The tables before and after; numbers stay with what they were given to."""
+        before = self._tables
+        after = {dp: _numbered(table, before.get(dp, _Table())) for dp, table in self._sort(wanted)}
+        with self._lock:
+            self._holdings, self._tables = wanted, after
+            self._shared = _Shared.of(wanted)
+            self._rates.keep_only(wanted.tallies)
+            self._allowed_mbps = shares(wanted, {})
+        return before, after
+
+    def _sort(self, wanted: Holdings) -> Iterable[tuple[DatapathId, _Table]]:
+        """What each vswitch is to hold, its numbers yet to be given."""
+        claims: dict[DatapathId, list[Claim]] = {}
+        tallies: dict[DatapathId, list[Tally]] = {}
+        electrical: dict[DatapathId, list[Claim]] = {}
+        for claim in sorted(wanted.routes):
+            claims.setdefault(self._switch_of[claim.sender], []).append(claim)
+        for tally in sorted(wanted.tallies):
+            tallies.setdefault(self._switch_of[tally.receiver], []).append(tally)
+        for claim in wanted.electrical:
+            electrical.setdefault(self._switch_of[claim.sender], []).append(claim)
+        for datapath in claims.keys() | tallies.keys() | electrical.keys():
+            yield (
+                datapath,
+                _Table(
+                    dict.fromkeys(claims.get(datapath, ()), 0),
+                    dict.fromkeys(tallies.get(datapath, ()), 0),
+                    frozenset(electrical.get(datapath, ())),
+                ),
+            )
+
+    def _new_meters(
+        self,
+        datapath: DatapathId,
+        before: Mapping[DatapathId, _Table],
+        after: Mapping[DatapathId, _Table],
+    ) -> list[MeterChange]:
+        old = before.get(datapath, _Table()).meters
+        new = after.get(datapath, _Table()).meters
+        changes: list[MeterChange] = [
+            SetMeter(number, self._allowed_mbps[claim], _burst(claim))
+            for claim, number in new.items()
+            if claim in old
+        ]
+        added = [claim for claim in new if claim not in old]
+        if added and datapath not in self._cleared:
+            self._cleared.add(datapath)
+            changes.append(RemoveEveryMeter())
+        return [*changes, *(AddMeter(new[c], self._allowed_mbps[c], _burst(c)) for c in added)]
+
+    def _change_meters(
+        self, changes: Mapping[DatapathId, Sequence[MeterChange]]
+    ) -> frozenset[DatapathId]:
+        """Returns the vswitches that did not confirm: until they are prepared, they have none."""
+        wanted = {
+            datapath: some
+            for datapath, some in changes.items()
+            if some and datapath not in self._unmetered
+        }
+        errors = self._fleet.change_meters(wanted, self._timeout_s)
+        failed = {datapath: error for datapath, error in errors.items() if error is not None}
+        for datapath, error in failed.items():
+            LOG.error(
+                "vswitch %#x does not meter what its server sends (%s): reserved bandwidth is not "
+                "held against it",
+                datapath,
+                error,
+            )
+        with self._lock:
+            self._unmetered.update(failed)
+        return frozenset(failed)
+
+    def prepare(self, datapaths: Collection[DatapathId]) -> None:
+        """Give these vswitches their meters, before the rules of :meth:`rules_for`."""
+        with self._lock:
+            for datapath in datapaths:
+                self._unmetered.pop(datapath, None)
+        self._cleared.difference_update(datapaths)
+        none: Mapping[DatapathId, _Table] = {}
+        self._change_meters({dp: self._new_meters(dp, none, self._tables) for dp in datapaths})
+
+    def rules_for(self, datapath: DatapathId) -> Iterator[FlowRule]:
+        """What a vswitch is to hold for reservations."""
+        return self._rules(datapath, self._tables)
+
+    def _rules(
+        self, datapath: DatapathId, tables: Mapping[DatapathId, _Table]
+    ) -> Iterator[FlowRule]:
+        table = tables.get(datapath, _Table())
+        if datapath not in self._unmetered:
+            for claim, meter in table.meters.items():
+                yield from self._own(claim.sender, claim_rules(self._fabric, claim, meter))
+        for claim in sorted(table.electrical):
+            yield from self._own(claim.sender, [electrical_rule(claim)])
+        for tally, number in table.tallies.items():
+            yield from self._own(tally.receiver, tally_rules(self._fabric, tally, number))
+
+    def _own(self, server: str, rules: Iterable[FlowRule]) -> Iterator[FlowRule]:
+        for rule in rules:
+            yield self._substrate.for_server(rule, self._fabric.server_by_name[server])
+
+    # -- the pacer's thread -----------------------------------------------------------------------
+
+    def _repeat(self) -> None:
+        while self.turn(lambda: not self._ended.wait(_INTERVAL_S)):
+            pass
+
+    def turn(self, pause: Callable[[], bool]) -> bool:
+        """Read what is sent during ``pause``, and give out anew what is left; unless that says no.
+
+        Meters are read at both ends: some begin anew when they are changed.
+        """
+        with self._lock:
+            tables, metering = self._tables, self._metering()
+        before = self._read_meters(metering)
+        if not pause():
+            return False
+        if tables:
+            self._tally(tables)
+            self._pace(tables, before, self._read_meters(metering))
+        return True
+
+    def _metering(self) -> list[DatapathId]:
+        """Vswitches whose server meets others."""
+        routes = self._holdings.routes
+        senders = {claim.sender for claim, links in routes.items() if links}
+        datapaths = {self._switch_of[name] for name in senders}
+        return sorted(datapaths - self._unmetered.keys())
+
+    def _read_meters(self, datapaths: Collection[DatapathId]) -> _Metered:
+        counters = self._fleet.meter_counters(datapaths, self._patience_s) if datapaths else {}
+        return self._clock(), counters
+
+    def _tally(self, tables: Mapping[DatapathId, _Table]) -> None:
+        counting = [datapath for datapath, table in tables.items() if table.tallies]
+        answers = self._fleet.rule_counters(
+            counting, DELIVERY_COUNTERS, DELIVERY_COUNTERS_MASK, self._patience_s
+        )
+        now_s = self._clock()
+        with self._lock:
+            if tables is not self._tables:
+                return  # what was counted has changed meanwhile
+            for datapath, body in answers.items():
+                if body is not None:
+                    self._note(tables[datapath], body, now_s)
+
+    def _note(self, table: _Table, body: bytes, now_s: float) -> None:
+        try:
+            columns = decode_flow_stats(body)
+        except MalformedReplyError as error:
+            LOG.debug("%s", error)
+            return
+        totals = dict.fromkeys(table.tallies.values(), 0)
+        numbers = columns.cookie & COOKIE_SUBJECT_MASK
+        for number, total_bytes in zip(numbers.tolist(), columns.bytes.tolist(), strict=True):
+            totals[number] = totals.get(number, 0) + total_bytes
+        for tally, number in table.tallies.items():
+            self._rates.note(tally, now_s, totals[number])
+
+    def _pace(self, tables: Mapping[DatapathId, _Table], before: _Metered, after: _Metered) -> None:
+        """Give out anew what reservations leave: first to those that get less than before."""
+        with self._lock:
+            if tables is not self._tables:
+                return
+            old = self._allowed_mbps
+            new = shares(self._holdings, dict(_offers(tables, before, after)))
+            changed = {
+                claim: mbps
+                for claim, mbps in new.items()
+                if abs(mbps - old[claim]) > _WORTH_TELLING * old[claim]
+            }
+            self._allowed_mbps = old | changed
+            for less in (True, False):
+                some = [claim for claim, mbps in changed.items() if (mbps < old[claim]) is less]
+                self._fleet.set_meters(self._by_switch(some))
+
+    def _by_switch(self, claims: Iterable[Claim]) -> dict[DatapathId, list[MeterChange]]:
+        changes: dict[DatapathId, list[MeterChange]] = {}
+        for claim in claims:
+            datapath = self._switch_of[claim.sender]
+            if datapath not in self._unmetered:
+                number = self._tables[datapath].meters[claim]
+                change = SetMeter(number, self._allowed_mbps[claim], _burst(claim))
+                changes.setdefault(datapath, []).append(change)
+        return changes
+
+    # -- any thread -------------------------------------------------------------------------------
+
+    def delivery(self, reservation: Reservation) -> Delivery:
+        """What ``reservation`` gets, as last read."""
+        (one,) = self.deliveries([reservation])
+        return one
+
+    def deliveries(self, reservations: Iterable[Reservation]) -> tuple[Delivery, ...]:
+        """What each of them gets, as last read."""
+        with self._lock:
+            return tuple(map(self._delivery, reservations))
+
+    def _delivery(self, reservation: Reservation) -> Delivery:
+        flows = self._shared.by_reservation.get(reservation.id, ())
+        return Delivery(
+            reservation,
+            self._delivered_mbps(one for one in flows if one.source == reservation.src_rack),
+            self._delivered_mbps(one for one in flows if one.source != reservation.src_rack),
+            self._unheld(flows),
+        )
+
+    def _delivered_mbps(self, flows: Iterable[Flow]) -> float | None:
+        """None: not known yet. What counts for several reservations is theirs in proportion."""
+        total_mbps = None
+        for flow in flows:
+            for tally in flow.tallies:
+                mbps = self._rates.mbps(tally)
+                if mbps is not None:
+                    total_mbps = (total_mbps or 0.0) + mbps * self._part(flow, tally)
+        return total_mbps
+
+    def _part(self, flow: Flow, tally: Tally) -> float:
+        sharing = self._shared.by_tally[tally]
+        promised_mbps = sum(one.mbps for one in sharing)
+        return flow.mbps / promised_mbps if promised_mbps else 1 / len(sharing)
+
+    def _unheld(self, flows: Iterable[Flow]) -> tuple[str, ...]:
+        """Servers whose vswitches hold nothing back from these flows' circuits."""
+        routes = self._holdings.routes
+        links = {link for flow in flows for claim in flow.claims for link in routes[claim]}
+        senders = {name for link in links for name in self._shared.senders.get(link, ())}
+        metered = self._tables.keys() - self._unmetered.keys()
+        return tuple(name for name in sorted(senders) if self._switch_of[name] not in metered)
+
+
+def _burst(claim: Claim) -> Burst:
+    return LENIENT if claim.reserved else STRICT
+
+
+def _offers(
+    tables: Mapping[DatapathId, _Table], before: _Metered, after: _Metered
+) -> Iterator[tuple[Claim, Offer]]:
+    """What claims sent between two readings of their meters."""
+    (began_s, first), (ended_s, last) = before, after
+    for datapath in first.keys() & last.keys():
+        for claim, number in tables[datapath].meters.items():
+            if number not in first[datapath] or number not in last[datapath]:
+                continue
+            old, new = first[datapath][number], last[datapath][number]
+            sent, dropped = new.bytes_in - old.bytes_in, new.bytes_dropped - old.bytes_dropped
+            if sent >= 0:
+                rate_mbps = sent * 8e-6 / (ended_s - began_s)
+                yield claim, Offer(rate_mbps, held_back=dropped > _HELD_BACK * sent)
+
+
+def _numbered(table: _Table, before: _Table) -> _Table:
+    return _Table(
+        _numbers(table.meters, before.meters),
+        _numbers(table.tallies, before.tallies),
+        table.electrical,
+    )
+
+
+def _numbers(wanted: Iterable[_KeyT], before: Mapping[_KeyT, int]) -> dict[_KeyT, int]:
+    """Old numbers for what had one, the lowest free ones for what is new."""
+    taken = set(before.values())
+    free = (number for number in count(1) if number not in taken)
+    return {key: before[key] if key in before else next(free) for key in wanted}
+
+
+def _old_meters(
+    datapath: DatapathId,
+    before: Mapping[DatapathId, _Table],
+    after: Mapping[DatapathId, _Table],
+) -> list[MeterChange]:
+    old = before.get(datapath, _Table()).meters
+    new = after.get(datapath, _Table()).meters
+    return [RemoveMeter(number) for claim, number in old.items() if claim not in new]
+
+
+def _differing(before: Iterable[FlowRule], after: Iterable[FlowRule]) -> list[RuleChange]:
+    old = {match_key(rule): rule for rule in before}
+    new = {match_key(rule): rule for rule in after}
+    gone = [Remove(rule) for key, rule in old.items() if key not in new]
+    return [*gone, *(Install(rule) for key, rule in new.items() if old.get(key) != rule)]

@@ -1,0 +1,170 @@
+"""Probes running circuits from end to end, in a thread of its own."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+from apps.openflow.fleet import Fleet
+from apps.process.metrics import Metrics
+from drivers.codecs.openflow.rules import encode_packet_out
+from hydra.frames import PROBE_NONCE_BYTES, probe
+from hydra.model import DatapathId, Fabric, NetworkState, RackId, Server, VlanId
+from hydra.plan import Pair
+from hydra.policy import Policy
+from hydra.substrate import substrate_of
+from hydra.surveillance import LostPath, Surveillance, Way
+
+LOG = logging.getLogger("hydra.prober")
+_REFRESH_S: Final = 0.25
+_SHORTEST_TICK_S: Final = 0.01
+_LONGEST_TICK_S: Final = 0.05
+
+
+class Prober:
+    """Reports dead paths to ``report``, from its own thread."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: Policy,
+        fleet: Fleet,
+        standing: Callable[[], tuple[NetworkState, Collection[Pair]]],
+        able: Callable[[], Collection[DatapathId]],
+        report: Callable[[Sequence[LostPath]], None],
+        metrics: Metrics | None = None,
+    ) -> None:
+        """``standing`` tells the present state and the pairs that are being moved, ``able`` which
+        switches can send and receive on circuits.
+        """
+        self._fabric = fabric
+        self._substrate = substrate_of(fabric)
+        self._interval_s = policy.probe_interval_s
+        self._fleet = fleet
+        self._standing = standing
+        self._able = able
+        self._report = report
+        self._metrics = metrics or Metrics()
+        self._surveillance = Surveillance(
+            fabric, max(policy.probe_interval_s, _SHORTEST_TICK_S), policy.timeouts.probe_s
+        )
+        self._tick_s = min(
+            max(self._surveillance.timeout_s / 10, _SHORTEST_TICK_S), _LONGEST_TICK_S
+        )
+        self._heard: deque[tuple[int, float]] = deque()
+        self._nonces = itertools.count(random.SystemRandom().getrandbits(48))
+        self._frames: dict[tuple[str, str, VlanId, int], tuple[bytes, bytes]] = {}
+        self._servers: dict[RackId, list[Server]] = {}
+        self._seen: tuple[NetworkState, Collection[Pair]] | None = None
+        self._seen_able: Collection[DatapathId] | None = None
+        self._refreshed_s = float("-inf")
+        self._echoed_s = self._clock_s = float("-inf")
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._repeat, name="prober", daemon=True)
+        fleet.watch_probes(lambda nonce: self._heard.append((nonce, time.monotonic())))
+
+    def start(self) -> None:
+        if self._interval_s > 0:
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _repeat(self) -> None:
+        while not self._stop.wait(self._pause_s()):
+            try:
+                self.tick(time.monotonic())
+            except Exception:
+                LOG.exception("a round of probes failed; the next one follows")
+
+    def _pause_s(self) -> float:
+        left_s = self._surveillance.next_s() - time.monotonic()
+        return min(max(left_s, self._tick_s), _REFRESH_S)
+
+    def tick(self, now_s: float) -> None:
+        """Take in what was heard, and send what is due."""
+        self._refresh(now_s)
+        heard = 0
+        while self._heard:
+            self._surveillance.heard(*self._heard.popleft())
+            heard += 1
+        self._metrics.probes(heard=heard)
+        # Judged by the hub's clock, a round behind: while the hub is busy, nothing counts as lost.
+        self._clock_s = self._echoed_s
+        self._fleet.post(lambda: self._echo(now_s))
+        ready, lost = self._surveillance.due(self._clock_s)
+        if lost:
+            self._metrics.probes(lost_paths=len(lost))
+            self._report(lost)
+        self._send(ready, now_s)
+
+    def _echo(self, now_s: float) -> None:
+        self._echoed_s = now_s
+
+    def _refresh(self, now_s: float) -> None:
+        seen = self._standing()
+        if self._seen is None or seen[0] is not self._seen[0] or seen[1] != self._seen[1]:
+            self._surveillance.watch(*seen, now_s)
+            self._seen = seen
+            self._frames.clear()
+        if now_s - self._refreshed_s < _REFRESH_S:
+            return
+        self._refreshed_s = now_s
+        able = self._able()
+        if able == self._seen_able:
+            return
+        self._seen_able = able
+        self._servers = {
+            rack.id: [
+                server
+                for switch in self._substrate.steering(rack.id)
+                if switch.datapath in able
+                for server in switch.servers
+            ]
+            for rack in self._fabric.racks
+        }
+
+    def _send(self, ways: Sequence[Way], now_s: float) -> None:
+        messages: dict[DatapathId, bytearray] = {}
+        sent = 0
+        for way in ways:
+            here, there = self._servers[way.src], self._servers[way.dst]
+            nonces: list[int] = []
+            for index in range(way.copies if here and there else 0):
+                src, dst = here[index % len(here)], there[index % len(there)]
+                datapath, symbol = self._substrate.launch(src, way.path)
+                port = self._fleet.port_number(datapath, symbol)
+                if not port:
+                    continue
+                head, tail = self._frame(src, dst, way.vlan, port)
+                nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF
+                nonces.append(nonce)
+                packet_out = head + nonce.to_bytes(PROBE_NONCE_BYTES, "big") + tail
+                messages.setdefault(datapath, bytearray()).extend(packet_out)
+            if nonces:
+                self._surveillance.sent(way, nonces, now_s)
+                sent += len(nonces)
+            else:
+                self._surveillance.passed_over(way, now_s)
+        if messages:
+            self._fleet.send_messages(messages)
+            self._metrics.probes(sent=sent)
+
+    def _frame(self, src: Server, dst: Server, vlan: VlanId, port: int) -> tuple[bytes, bytes]:
+        """A packet-out, before and after the nonce."""
+        key = (src.name, dst.name, vlan, port)
+        known = self._frames.get(key)
+        if known is None:
+            mark = b"\xa5" * PROBE_NONCE_BYTES
+            frame = probe(src.mac, dst.mac, vlan, int.from_bytes(mark, "big"))
+            head, _, tail = encode_packet_out(frame, port, 0).rpartition(mark)
+            known = self._frames[key] = (head, tail)
+        return known

@@ -1,0 +1,248 @@
+"""Runs the executor's commands: all of a batch at once, each device in a thread of its own."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
+from typing import Any
+
+from apps.controller.announcer import Announcer
+from apps.controller.devices import Devices
+from apps.openflow.fleet import Fleet
+from apps.process.metrics import Metrics
+from hydra.commands import (
+    Announce,
+    ApplyRules,
+    AwaitPortsUp,
+    Batch,
+    Command,
+    MoveMirrors,
+    Outcome,
+    Pause,
+    ProbePath,
+    ReadMirrors,
+    ReadPortPackets,
+    Record,
+    SetVlans,
+    StageRules,
+    Status,
+)
+from hydra.errors import AwaitsPeople, DeviceError, OutcomeUnknown
+from hydra.executor import Steps
+from hydra.frames import probe
+from hydra.journal import Journal
+from hydra.model import CrossConnect, DatapathId, Fabric, RackId, Server
+from hydra.policy import Policy
+from hydra.substrate import substrate_of
+
+LOG = logging.getLogger("hydra.runner")
+_PROBE_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)
+"""Of the time for a path: how long each attempt waits before the next."""
+
+
+class Runner:
+    """Drives an executor's generator with real devices, switches and the journal."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: Policy,
+        fleet: Fleet,
+        devices: Devices,
+        journal: Journal,
+        announcer: Announcer,
+        metrics: Metrics,
+    ) -> None:
+        self._fabric = fabric
+        self._substrate = substrate_of(fabric)
+        self._policy = policy
+        self._fleet = fleet
+        self._devices = devices
+        self._journal = journal
+        self._announcer = announcer
+        self._metrics = metrics
+        workers = min(128, len(fabric.racks) + len(fabric.planes) + 8)
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="device")
+        self._handlers: dict[type[Command], Callable[[Any], Any]] = {
+            ApplyRules: self._apply_rules,
+            StageRules: self._stage_rules,
+            ReadPortPackets: self._port_packets,
+            SetVlans: self._set_vlans,
+            MoveMirrors: self._move_mirrors,
+            ReadMirrors: self._read_mirrors,
+            AwaitPortsUp: self._await_ports_up,
+            Announce: self._announce,
+            ProbePath: self._probe,
+            Pause: self._pause,
+            Record: self._record,
+        }
+        self._nonces = itertools.count(random.SystemRandom().getrandbits(48))
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def run(self, steps: Steps, on_batch: Callable[[Batch], None]) -> None:
+        """Carry out the batches that ``steps`` yields until it ends."""
+        try:
+            batch = next(steps)
+            while True:
+                on_batch(batch)
+                batch = steps.send(self.perform(batch.commands))
+        except StopIteration:
+            return
+
+    def perform(self, commands: Sequence[Command]) -> list[Outcome]:
+        """Run commands in parallel; outcomes in the same order."""
+        if len(commands) == 1:
+            return [self._timed(commands[0])]
+        contexts = [copy_context() for _ in commands]  # the log says what it is about
+        return list(
+            self._pool.map(lambda c, command: c.run(self._timed, command), contexts, commands)
+        )
+
+    def _timed(self, command: Command) -> Outcome:
+        started = time.monotonic()
+        status, value, error = Status.CONFIRMED, None, ""
+        try:
+            value = self._handlers[type(command)](command)
+        except AwaitsPeople as asked:
+            status, error = Status.ASKED, str(asked)
+        except OutcomeUnknown as unknown:
+            status, error = Status.UNKNOWN, str(unknown)
+        except DeviceError as failure:
+            status, error = Status.FAILED, str(failure)
+        outcome = Outcome(status, value, error, started, time.monotonic())
+        self._metrics.command(command, outcome)
+        self._log(command, outcome)
+        return outcome
+
+    def _log(self, command: Command, outcome: Outcome) -> None:
+        well = outcome.status is Status.CONFIRMED
+        name = type(command).__name__
+        LOG.log(
+            logging.DEBUG if well else logging.WARNING,
+            "%s: %s%s",
+            name,
+            outcome.status.value,
+            "" if well else f", {outcome.error}",
+            extra={
+                "command": name,
+                "device": self._device(command),
+                "ms": round((outcome.finished_s - outcome.started_s) * 1000, 1),
+            },
+        )
+
+    def _device(self, command: Command) -> str | None:
+        match command:
+            case MoveMirrors(plane) | ReadMirrors(plane):
+                return self._fabric.planes[plane].name
+            case SetVlans(rack) | ReadPortPackets(rack) | AwaitPortsUp(rack):
+                return self._fabric.racks[rack].name
+            case _:
+                return None
+
+    def _apply_rules(self, command: ApplyRules) -> dict[DatapathId, str | None]:
+        return self._fleet.apply(command.changes, self._policy.timeouts.vswitch_s)
+
+    def _stage_rules(self, command: StageRules) -> None:
+        self._fleet.stage(command.changes)
+
+    def _set_vlans(self, command: SetVlans) -> None:
+        self._devices.set_vlans(command.rack, command.ports)
+
+    def _move_mirrors(self, command: MoveMirrors) -> None:
+        move = command.move
+        self._devices.change_mirrors(command.plane, move.disconnect, move.connect)
+
+    def _read_mirrors(self, command: ReadMirrors) -> frozenset[CrossConnect]:
+        return self._devices.cross_connects(command.plane)
+
+    def _announce(self, command: Announce) -> None:
+        self._announcer.announce(command.servers)
+
+    def _pause(self, command: Pause) -> None:
+        time.sleep(command.seconds)
+
+    def _record(self, command: Record) -> None:
+        self._journal.record(time.time(), command.what, command.details)
+
+    def _tor_datapath(self, rack: RackId) -> DatapathId | None:
+        datapath = self._fabric.racks[rack].tor.datapath_id
+        return datapath if datapath in self._fleet.connected() else None
+
+    def _port_packets(self, command: ReadPortPackets) -> dict[str, int]:
+        """Frames in + out per port; a port without readable counters is left out."""
+        datapath = self._tor_datapath(command.rack)
+        counters = (
+            None
+            if datapath is None
+            else self._fleet.port_packets((datapath,), self._policy.timeouts.tor_s)[datapath]
+        )
+        return {
+            name: counters[name].rx_packets + counters[name].tx_packets
+            for name in command.ports
+            if counters is not None and name in counters
+        }
+
+    def _await_ports_up(self, command: AwaitPortsUp) -> tuple[str, ...]:
+        """Told by the ToR's OpenFlow connection where there is one, asked of its driver if not."""
+        rack, ports, timeout_s = command.rack, command.ports, command.timeout_s
+        datapath = self._tor_datapath(rack)
+        if datapath is not None:
+            return self._fleet.await_ports_up(datapath, ports, timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            up = self._devices.link_up(rack, ports)
+            missing = tuple(name for name in ports if not up.get(name))
+            if not missing or time.monotonic() >= deadline:
+                return missing
+            time.sleep(0.05)
+
+    def _probe(self, command: ProbePath) -> tuple[str, ...]:
+        """Probe each direction; returns those in which nothing came through.
+
+        A probe that a full queue drops is soon repeated; one that is only late counts, too.
+        """
+        a, b = command.ends
+        missing = {(a, b)} if command.path.one_way else {(a, b), (b, a)}
+        under_way: dict[Future[None], tuple[int, tuple[Server, Server]]] = {}
+        for share in _PROBE_SHARES:
+            under_way |= self._send_probes(command, missing)
+            missing -= _heard(under_way, missing, command.timeout_s * share)
+            if not missing:
+                break
+        for nonce, _ in under_way.values():
+            self._fleet.forget_probe(nonce)
+        return tuple(sorted(f"{src.name} to {dst.name}" for src, dst in missing))
+
+    def _send_probes(
+        self, command: ProbePath, directions: set[tuple[Server, Server]]
+    ) -> dict[Future[None], tuple[int, tuple[Server, Server]]]:
+        sent: dict[Future[None], tuple[int, tuple[Server, Server]]] = {}
+        for src, dst in sorted(directions, key=lambda ends: ends[0].name):
+            nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF
+            sent[self._fleet.expect_probe(nonce)] = (nonce, (src, dst))
+            frame = probe(src.mac, dst.mac, command.vlan, nonce)
+            datapath, port = self._substrate.launch(src, command.path)
+            self._fleet.send_frames({datapath: [(port, frame)]})
+        return sent
+
+
+def _heard(
+    under_way: Mapping[Future[None], tuple[int, tuple[Server, Server]]],
+    missing: set[tuple[Server, Server]],
+    timeout_s: float,
+) -> set[tuple[Server, Server]]:
+    """The directions in which something has come through: all of them, or the time is up."""
+    heard: set[tuple[Server, Server]] = set()
+    deadline_s = time.monotonic() + timeout_s
+    while not missing <= heard and (left_s := deadline_s - time.monotonic()) > 0:
+        waiting = [future for future, (_, ends) in under_way.items() if ends not in heard]
+        done, _ = wait(waiting, left_s, FIRST_COMPLETED)
+        heard |= {under_way[future][1] for future in done}
+    return heard

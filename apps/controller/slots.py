@@ -1,0 +1,239 @@
+"""Carries out schedules of days and nights: the slotted mode, in the conductor's thread.
+
+A week is planned while the last slot of the one before stands; it brings the plan of every change
+with it, so that a slot's beginning has nothing to compute. Whatever else changes the network ends
+the week: the next one is planned for what stands then.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Final
+
+from apps.controller.ledger import Ledger
+from apps.controller.mover import FIRST_OUTAGE_S, Mover, outage_of
+from apps.planning.engine import SCHEDULER
+from hydra.decisions import SeenDemand
+from hydra.errors import HydraError, PlanError
+from hydra.events import EventKind
+from hydra.executor import Execution
+from hydra.model import Fabric
+from hydra.policy import Policy
+from hydra.slots import DUPLEX_ALONE, DutyCycle, Night, Schedule, Week, too_short
+from hydra.worth import decide_week, no_plan
+
+LOG = logging.getLogger("hydra.slots")
+TRIGGER: Final = "slotted"
+_FEW: Final = 3
+_MANY: Final = 15
+"""Nights that say what the next ones will take."""
+_LOOK_S: Final = 1.0
+"""How often a demand is looked for while there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A week, and the largest demands that it was planned for."""
+
+    week: Week
+    demand: tuple[SeenDemand, ...]
+
+
+class Slots:
+    """What is not said to be for any thread is for the conductor's."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: Policy,
+        mover: Mover,
+        ledger: Ledger,
+        plan: Callable[[float], Draft | None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``plan`` makes a week with nights of so many seconds for what is wanted now.
+
+        It returns None if nobody wants anything, and raises PlanError.
+        """
+        self.policy = policy
+        self._fabric = fabric
+        self._mover = mover
+        self._ledger = ledger
+        self._plan = plan
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._active = False
+        self._week: Week | None = None
+        self._ahead: Draft | None = None
+        self._looked_ahead = False
+        self._index = 0
+        self._night_s = 0.0
+        """Of the slot that is on."""
+        self._began_s = self._due_s = 0.0
+        self._began_unix_s = 0.0
+        self._duty = DutyCycle()
+        self._nights_s: deque[float] = deque(maxlen=_MANY)
+
+    # -- from any thread --------------------------------------------------------------------------
+
+    def schedule(self) -> Schedule:
+        with self._lock:
+            week, draft = self._week, self._ahead
+            ahead = None if week is None or self._goes_on(week, draft) else draft
+            return Schedule(
+                Night.of(self._fabric, self.policy, self._expected_night_s),
+                week,
+                None if ahead is None else ahead.week,
+                self._index,
+                self._began_unix_s,
+                self._duty.measured,
+            )
+
+    # -- the clock --------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raises PlanError if slots of the present length leave no day after the last changes, and
+        where circuits are one-way.
+        """
+        if self._fabric.one_way:
+            raise PlanError(DUPLEX_ALONE)
+        self._check(self._mover.outage_s)
+
+    def _check(self, night_s: float) -> None:
+        problem = too_short(self._fabric, self.policy, night_s)
+        if problem is not None:
+            raise PlanError(problem)
+
+    def run(self, wanted: bool) -> None:
+        """Begin with the next look at the clock, or end: what stands then stays."""
+        if wanted == self._active:
+            return
+        self._active = wanted
+        self._due_s = self._clock()
+        self._forget()
+
+    def patience_s(self, most_s: float) -> float:
+        """How long until the next slot is due, at most ``most_s``."""
+        return max(0.0, min(most_s, self._due_s - self._clock())) if self._active else most_s
+
+    def keep_time(self) -> None:
+        """Begin the next slot if it is due.
+
+        Raises what :meth:`apps.controller.mover.Mover.move` does.
+        """
+        if not self._active or self._clock() < self._due_s:
+            return
+        week = self._week
+        if week is not None and not week.slots[self._index].stands(self._ledger.state):
+            LOG.info("something else has changed the network: another week is planned")
+            week = None
+            self._forget()
+        try:
+            if week is None or self._index == len(week.slots) - 1:
+                self._next_week(week)
+            else:
+                self._turn(week, self._index + 1)
+        except HydraError:
+            self._forget()
+            self._wait(self.policy.slots.week_s)
+            raise
+
+    def _next_week(self, week: Week | None) -> None:
+        try:
+            draft = self._ahead if self._looked_ahead else self._draft()
+        except PlanError as error:
+            LOG.error("no week: %s", error)
+            standing = self._ledger.state.topology.circuits
+            self._ledger.decide(no_plan(str(error), standing, (), TRIGGER, time.time()))
+            self._forget()
+            with self._lock:  # without changes nothing would ever be measured again
+                self._nights_s.clear()
+            self._wait(self.policy.slots.week_s)
+            return
+        if draft is None and week is None:
+            self._wait(_LOOK_S)
+        elif week is not None and self._goes_on(week, draft):
+            self._turn(week if draft is None else week.judged_as(draft.week), 0)
+        elif draft is not None:
+            self._adopt(draft)
+
+    def _goes_on(self, week: Week, draft: Draft | None) -> bool:
+        return draft is None or draft.week.much_like(week, self.policy.slots.slot_s)
+
+    def _draft(self) -> Draft | None:
+        night_s = self._expected_night_s
+        self._check(night_s)
+        return self._plan(night_s)
+
+    @property
+    def _expected_night_s(self) -> float:
+        """One night that took long makes no longer ones."""
+        if len(self._nights_s) >= _FEW:
+            return median(self._nights_s)
+        return min(self._mover.outage_s, FIRST_OUTAGE_S)
+
+    def _adopt(self, draft: Draft) -> None:
+        """Begin another week with its first slot."""
+        week, standing = draft.week, self._ledger.state.topology.circuits
+        decision = decide_week(week, SCHEDULER, standing, draft.demand, TRIGGER, time.time())
+        entry = self._ledger.enter(TRIGGER, decision.reason)
+        self._ledger.decide(replace(decision, reconfiguration=entry.id))
+        self._ledger.events.publish(EventKind.SCHEDULE, time.time(), reason=decision.reason)
+        self._forget()
+        self._begin(week, 0)
+        self._stand(self._mover.move(entry, week.slots[0].state))
+
+    def _turn(self, week: Week, index: int) -> None:
+        """To another slot of the same week."""
+        plan = week.change_to(index, self._ledger.state)
+        with self._lock:
+            self._duty.count(self._night_s, self._clock() - self._began_s)
+        self._begin(week, index)
+        if plan.empty:
+            return
+        entry = self._ledger.enter(TRIGGER, f"slot {index + 1} of {len(week.slots)}")
+        self._stand(self._mover.move(entry, plan.target, plan))
+        if index == len(week.slots) - 1:
+            self._look_ahead()
+
+    def _begin(self, week: Week, index: int) -> None:
+        with self._lock:
+            self._week, self._ahead, self._index = week, None, index
+            self._began_unix_s = time.time()
+        self._looked_ahead = False
+        self._began_s, self._night_s = self._clock(), 0.0
+        self._wait(week.slots[index].length_s)
+
+    def _stand(self, execution: Execution) -> None:
+        """The night is over."""
+        self._night_s = outage_of(execution) or 0.0
+        if self._night_s:
+            with self._lock:
+                self._nights_s.append(self._night_s)
+        self._ledger.claim_standing()
+
+    def _look_ahead(self) -> None:
+        """Plan the next week in time, by the day."""
+        try:
+            draft = self._draft()
+        except PlanError as error:
+            LOG.debug("no week yet: %s", error)  # it is tried again when it is needed
+            return
+        self._looked_ahead = True
+        with self._lock:
+            self._ahead = draft
+
+    def _forget(self) -> None:
+        with self._lock:
+            self._week = self._ahead = None
+            self._duty.forget()
+        self._looked_ahead = False
+
+    def _wait(self, seconds: float) -> None:
+        self._due_s = self._clock() + seconds

@@ -1,0 +1,245 @@
+"""Reads every vswitch's account table and every ToR's port counters once an interval."""
+
+from __future__ import annotations
+
+import logging
+import math
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apps.openflow.fleet import Fleet, Question
+from drivers.codecs.openflow.statistics import FlowCounters, MalformedReplyError, decode_flow_stats
+from hydra.counters import Anomaly, DemandMeter, PortMeter
+from hydra.model import DatapathId, DemandMatrix, Fabric, OpticalPort, PortId
+from hydra.pipeline import COOKIE_SUBJECT_MASK, Table
+from hydra.policy import Policy
+from hydra.polling import PollSchedule
+
+LOG = logging.getLogger("hydra.poller")
+_STALE_INTERVALS: Final = 3
+_WINDOW: Final = 128
+"""Switches asked at once: a few MB of replies that wait to be read."""
+_TICK_S: Final = 0.005
+"""Switches whose moments are closer than this are asked together."""
+_NO_ANSWER: Final = "no answer"
+_FAILED: Final = "request failed"
+_MALFORMED: Final = "malformed reply"
+
+
+class _Answer(NamedTuple):
+    question: Question
+    reply: Future[bytes]
+    heard_s: float
+
+
+class StatsPoller:
+    """A thread that polls; what it found can be read from any other."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: Policy,
+        fleet: Fleet,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._interval_s = policy.poll_interval_s
+        self._fleet = fleet
+        self._clock = clock
+        self._racks = len(fabric.racks)
+        self._meter = DemandMeter(fabric, policy.demand_window_s)
+        self._ports = PortMeter()
+        self._source_of = {
+            switch.datapath: index for index, switch in enumerate(self._meter.sources)
+        }
+        self._ports_of: dict[DatapathId, tuple[OpticalPort, ...]] = {
+            datapath: fabric.ports_of(rack.id)
+            for datapath, rack in fabric.rack_by_tor_datapath.items()
+        }
+        self._names = {
+            **{switch.datapath: switch.name for switch in self._meter.sources},
+            **{dp: rack.name for dp, rack in fabric.rack_by_tor_datapath.items()},
+        }
+        self._schedule = PollSchedule(
+            (
+                *(Question(dp, Table.ACCOUNT) for dp in self._source_of),
+                *(Question(dp, None) for dp in self._ports_of),
+            ),
+            max(self._interval_s, _TICK_S),
+            min(policy.timeouts.vswitch_s, max(self._interval_s, 0.1)),
+            _WINDOW,
+        )
+        self._asked: dict[Question, Future[bytes]] = {}
+        self._answers: queue.SimpleQueue[_Answer | None] = queue.SimpleQueue()
+        self._failures: Counter[str] = Counter()
+        self._logged: set[str] = set()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._repeat, name="poller", daemon=True)
+
+    @property
+    def enabled(self) -> bool:
+        return self._interval_s > 0
+
+    def start(self) -> None:
+        if self.enabled:
+            self._thread.start()
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            self._answers.put(None)
+            self._thread.join()
+
+    # -- the poller's thread ----------------------------------------------------------------------
+
+    def _repeat(self) -> None:
+        self._schedule.start(self._clock())
+        while self._take(self._step()):
+            pass
+
+    def _step(self) -> float:
+        """Ask whom it is time to ask, give up who is late; how long there is to wait then."""
+        now_s = self._clock()
+        for question in self._schedule.overdue(now_s):
+            self._fleet.give_up([self._asked.pop(question)])
+            self._note_failure(question, _NO_ANSWER)
+        due = self._schedule.due(now_s)
+        asked = self._fleet.ask_for_counters(due)
+        for question in due:
+            if question not in asked:
+                self._schedule.settled(question)
+                self._forget_ports(question)
+        self._asked.update(asked)
+        for question, reply in asked.items():
+            reply.add_done_callback(partial(self._hear, question))
+        return max(self._schedule.next_s(now_s), _TICK_S)
+
+    def _hear(self, question: Question, reply: Future[bytes]) -> None:
+        """In the hub's thread."""
+        self._answers.put(_Answer(question, reply, self._clock()))
+
+    def _take(self, wait_s: float) -> bool:
+        """Read the answers that are there, or come in time; False at the end."""
+        try:
+            answer = self._answers.get(timeout=None if math.isinf(wait_s) else wait_s)
+            while answer is not None:
+                self._read(answer)
+                answer = self._answers.get_nowait()
+        except queue.Empty:
+            return True
+        return False
+
+    def _read(self, answer: _Answer) -> None:
+        question = answer.question
+        if self._asked.get(question) is not answer.reply:
+            return  # given up before
+        del self._asked[question]
+        self._schedule.settled(question)
+        error = answer.reply.exception()
+        if error is not None:
+            self._note_failure(question, _FAILED, str(error))
+            return
+        try:
+            anomalies = self._count(question, answer.reply.result(), answer.heard_s)
+        except MalformedReplyError as malformed:
+            self._note_failure(question, _MALFORMED, str(malformed))
+            return
+        for anomaly in anomalies:
+            self._log_once(anomaly.value, question.switch, "this reading moves no rate")
+
+    def _count(self, question: Question, body: bytes, heard_s: float) -> set[Anomaly]:
+        """Raises MalformedReplyError."""
+        switch = question.switch
+        if question.table is None:
+            return self._count_ports(switch, self._ports_of[switch], body, heard_s)
+        columns = decode_flow_stats(body)
+        totals = self._bytes_per_rack(columns)
+        age_s = float(columns.age_s.max(initial=0.0))
+        with self._lock:
+            anomaly = self._meter.update(self._source_of[switch], totals, heard_s, age_s)
+        return set() if anomaly is None else {anomaly}
+
+    def _count_ports(
+        self, switch: DatapathId, ports: tuple[OpticalPort, ...], body: bytes, heard_s: float
+    ) -> set[Anomaly]:
+        counters = self._fleet.ports_by_name(switch, body)
+        anomalies = set()
+        with self._lock:
+            for port in ports:
+                if port.tor_port in counters:
+                    sent = counters[port.tor_port].tx_bytes
+                    anomalies.add(self._ports.update(port.id, sent, heard_s))
+                else:
+                    self._ports.forget(port.id)
+        return {anomaly for anomaly in anomalies if anomaly is not None}
+
+    def _bytes_per_rack(self, columns: FlowCounters) -> NDArray[np.uint64]:
+        """Sum the prefixes of each destination rack; the cookie says which rack a rule counts."""
+        subject = (columns.cookie & COOKIE_SUBJECT_MASK).astype(np.intp)
+        known = (subject >= 1) & (subject <= self._racks)
+        totals = np.zeros(self._racks, dtype=np.uint64)
+        np.add.at(totals, subject[known] - 1, columns.bytes[known])
+        return totals
+
+    # -- what goes wrong --------------------------------------------------------------------------
+
+    def _note_failure(self, question: Question, cause: str, detail: str = "") -> None:
+        self._failures[cause] += 1
+        self._forget_ports(question)
+        self._log_once(cause, question.switch, detail or "its last rates stand in")
+
+    def _forget_ports(self, question: Question) -> None:
+        """Its port counters are not to be had; rules keep their last rates."""
+        if question.table is not None:
+            return
+        with self._lock:
+            for port in self._ports_of[question.switch]:
+                self._ports.forget(port.id)
+
+    def _log_once(self, cause: str, switch: DatapathId, detail: str) -> None:
+        if cause not in self._logged:
+            self._logged.add(cause)
+            LOG.warning(
+                "statistics of %s: %s (%s); further cases are only counted",
+                self._names[switch],
+                cause,
+                detail,
+            )
+
+    # -- any thread -------------------------------------------------------------------------------
+
+    def troubles(self) -> Mapping[str, int]:
+        """How many answers did not come or could not be used, by cause."""
+        with self._lock:
+            found = Counter({a.value: n for a, n in self._meter.anomalies.items()})
+            found.update({a.value: n for a, n in self._ports.anomalies.items()})
+        found.update(self._failures)
+        if self._schedule.missed:
+            found["moments missed"] = self._schedule.missed
+        return dict(found)
+
+    def port_rates_mbps(self) -> Mapping[PortId, float]:
+        """Mbps that each optical ToR port sends; ports not heard of are absent."""
+        with self._lock:
+            return self._ports.rates_mbps()
+
+    def counted(
+        self, server: NDArray[np.intp], rack: NDArray[np.intp]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """As :meth:`hydra.counters.DemandMeter.counted`."""
+        with self._lock:
+            return self._meter.counted(server, rack)
+
+    def rates(self) -> tuple[DemandMatrix, float | None, tuple[str, ...], bool]:
+        """(Mbps matrix, age in s of the newest reading, stale servers, any rate measured)."""
+        now_s = self._clock()
+        with self._lock:
+            stale = tuple(self._meter.stale(now_s, _STALE_INTERVALS * max(self._interval_s, 0.1)))
+            return self._meter.matrix(), self._meter.age_s(now_s), stale, self._meter.ready

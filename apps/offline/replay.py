@@ -1,0 +1,193 @@
+"""A recorded demand through other policies: what each would have served, and how often changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import yaml
+from pydantic import ValidationError
+
+from apps.offline.recording import Trace
+from apps.offline.rehearsal import Rehearsal
+from apps.planning.engine import Planning
+from hydra.config.schema import PolicySection
+from hydra.decisions import Action, Decision
+from hydra.errors import PlanError
+from hydra.model import EMPTY_TOPOLOGY, DemandMatrix, Fabric
+from hydra.names import did_you_mean
+from hydra.policy import Policy, Sharing
+
+KEYS: Final = (
+    "algorithm",
+    "sharing",
+    "max_hops",
+    "paths_per_pair",
+    "disturbance_mbps",
+    "planning_budget_ms",
+    "epoch_s",
+    "elephant_mbps",
+    "elephant_release",
+    "gain_horizon_s",
+    "gain_factor",
+    "minimum_gain_mbps",
+    "minimum_circuit_life_s",
+)
+"""Of ``policy``: what decides when to change, and to what."""
+_MBIT_PER_GB: Final = 8000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A policy to try; without one, nothing gets a circuit."""
+
+    name: str
+    policy: Policy | None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """From one reading to the next."""
+
+    at_s: float
+    wanted_mbps: float
+    served_mbps: float
+    decision: Decision | None
+
+    @property
+    def changed(self) -> bool:
+        return self.decision is not None and self.decision.action is Action.CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What became of a trace under one variant."""
+
+    variant: Variant
+    moments: tuple[Moment, ...]
+    wanted_gb: float
+    served_gb: float
+    """Less what changes cost."""
+    cost_gb: float
+    refused: str
+    """Why the last attempt gave no plan; empty if it did."""
+
+    @property
+    def changes(self) -> int:
+        return sum(moment.changed for moment in self.moments)
+
+    @property
+    def circuits_set_up(self) -> int:
+        return sum(
+            len(moment.decision.proposal.connect)
+            for moment in self.moments
+            if moment.changed and moment.decision and moment.decision.proposal
+        )
+
+    @property
+    def served_share(self) -> float:
+        return self.served_gb / self.wanted_gb if self.wanted_gb else 1.0
+
+
+def read_variant(text: str, base: Policy) -> Variant:
+    """``KEY=VALUE[,KEY=VALUE…]``, keys of the section ``policy``. Raises PlanError."""
+    given: dict[str, Any] = {}
+    for part in text.split(","):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not equals or key not in KEYS:
+            hint = did_you_mean(key, KEYS)
+            raise PlanError(f"{part!r} is no KEY=VALUE of {', '.join(KEYS)}{hint}")
+        try:
+            given[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise PlanError(f"{key}: {value!r} is no value: {error}") from None
+    try:
+        section = PolicySection.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise PlanError(f"{first['loc'][0]}: {first['input']!r}: {first['msg']}") from None
+    changed = {key: getattr(section, key) for key in given}
+    if "sharing" in changed:
+        changed["sharing"] = Sharing(changed["sharing"])
+    return Variant(text, replace(base, **changed))
+
+
+def replay(fabric: Fabric, base: Policy, trace: Trace, variant: Variant, outage_s: float) -> Run:
+    """Take one variant through a trace. Raises UnknownName for its algorithm.
+
+    What is wanted is estimated by ``base`` for all variants, so that they compare. Each reading
+    holds until the next; the last one counts for nothing but its decision.
+    """
+    judge = Planning(fabric, base)
+    elephants = judge.elephant_watch()
+    actor = None if variant.policy is None else Rehearsal(fabric, variant.policy, outage_s)
+    moments: list[Moment] = []
+    wanted_mbit = served_mbit = cost_mbit = 0.0
+    refused = ""
+    for at_s, lasts_s, rates in _steps(trace, len(fabric.racks)):
+        decision = None
+        if actor is not None and _is_due(moments, actor.period_s, at_s):
+            decision = actor.step(at_s, rates)
+            refused = decision.reason if decision.action is Action.NO_PLAN else ""
+            if decision.action is Action.CHANGE and decision.proposal is not None:
+                cost_mbit += decision.proposal.verdict.cost_mbit
+        wanted = judge.estimate(elephants.elephants(rates))
+        wanted_mbps = float(wanted.sum())
+        served_mbps = (
+            float(judge.served(EMPTY_TOPOLOGY, wanted).sum())
+            if actor is None
+            else actor.served_mbps(judge, wanted)
+        )
+        moments.append(Moment(at_s, wanted_mbps, served_mbps, decision))
+        wanted_mbit += wanted_mbps * lasts_s
+        served_mbit += served_mbps * lasts_s
+    return Run(
+        variant,
+        tuple(moments),
+        wanted_mbit / _MBIT_PER_GB,
+        max(0.0, served_mbit - cost_mbit) / _MBIT_PER_GB,
+        cost_mbit / _MBIT_PER_GB,
+        refused,
+    )
+
+
+def _steps(trace: Trace, racks: int) -> Iterator[tuple[float, float, DemandMatrix]]:
+    times_s = [reading.at_s for reading in trace.readings]
+    for reading, following_s in zip(trace.readings, [*times_s[1:], times_s[-1]], strict=True):
+        yield reading.at_s, following_s - reading.at_s, reading.matrix(racks)
+
+
+def _is_due(moments: Sequence[Moment], period_s: float, at_s: float) -> bool:
+    last = next((m.at_s for m in reversed(moments) if m.decision is not None), None)
+    return last is None or at_s - last >= period_s
+
+
+def _plain(value: object) -> object:
+    return value.value if isinstance(value, Sharing) else value
+
+
+def document_of(run: Run) -> Mapping[str, object]:
+    """For a program."""
+    policy = run.variant.policy
+    return {
+        "variant": run.variant.name,
+        "policy": None if policy is None else {key: _plain(getattr(policy, key)) for key in KEYS},
+        "served_share": run.served_share,
+        "wanted_gb": run.wanted_gb,
+        "served_gb": run.served_gb,
+        "cost_gb": run.cost_gb,
+        "changes": run.changes,
+        "circuits_set_up": run.circuits_set_up,
+        "refused": run.refused or None,
+        "moments": [
+            {
+                "at_s": moment.at_s,
+                "wanted_mbps": moment.wanted_mbps,
+                "served_mbps": moment.served_mbps,
+                "decision": None if moment.decision is None else moment.decision.action.value,
+                "reason": None if moment.decision is None else moment.decision.reason,
+            }
+            for moment in run.moments
+        ],
+    }

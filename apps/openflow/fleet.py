@@ -1,0 +1,345 @@
+"""What switches that speak OpenFlow are told and asked, as blocking calls for worker threads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import NamedTuple
+
+from apps.openflow.framework import Connection
+from apps.openflow.rule_tables import RuleTable, decode_rules
+from apps.openflow.switchboard import (
+    Asked,
+    ConnectedSwitch,
+    Pending,
+    Staged,
+    Switchboard,
+    SwitchRefusedError,
+    send_all,
+)
+from drivers.codecs.openflow.messages import (
+    BUNDLE_COMMIT,
+    BUNDLE_DISCARD,
+    TABLE_ALL,
+    encode_barrier,
+    encode_bundle_control,
+    encode_flow_stats_request,
+)
+from drivers.codecs.openflow.meters import (
+    MeterChange,
+    MeterCounters,
+    decode_meter_stats,
+    encode_meter_changes,
+    encode_meter_stats_request,
+)
+from drivers.codecs.openflow.rules import (
+    NO_BUNDLES,
+    ROLE_MASTER,
+    ROLE_NO_CHANGE,
+    SwitchPorts,
+    encode_changes,
+    encode_open_bundle,
+    encode_port_stats_request,
+    encode_role_request,
+)
+from drivers.codecs.openflow.statistics import MalformedReplyError, PortPackets, decode_port_stats
+from hydra.model import DatapathId
+from hydra.rules import RuleChange
+
+LOG = logging.getLogger("hydra.fleet")
+_BUNDLE, _STAGED_BUNDLE = 1, 2
+"""A connection has one bundle at a time that is sent from open to commit in one piece, and one that
+waits: all of a kind may have the same id, and are encoded by what was compiled for it."""
+
+
+class Question(NamedTuple):
+    """Whose counters, and of what."""
+
+    switch: DatapathId
+    table: int | None
+    """None: those of its ports."""
+
+
+class Fleet(Switchboard):
+    """Rules, meters, roles and counters of the switches that are connected."""
+
+    def apply(
+        self, changes: Mapping[DatapathId, Sequence[RuleChange]], timeout_s: float
+    ) -> dict[DatapathId, str | None]:
+        """Change tables on many switches at once, one atomic bundle each.
+
+        Of what was staged (:meth:`stage`), only the commit is sent. A switch that knows no bundles
+        changes rule by rule. Returns, per switch, None once an error-free barrier confirmed the
+        change, else what stood in the way.
+        """
+
+        def encode(datapath: DatapathId, ports: SwitchPorts, xid: int) -> bytes:
+            number = _BUNDLE if self._takes_bundles(datapath) else None
+            return encode_changes(changes[datapath], ports, xid, number) + encode_barrier(xid)
+
+        committed = self._commit_staged(changes)
+        others = [datapath for datapath in changes if datapath not in committed]
+        results = self._answers({**committed, **self._ask(others, encode)}, timeout_s)
+        # A bundle that was refused has changed nothing. It may have waited too long.
+        refused = [datapath for datapath, asked in committed.items() if _was_refused(asked)]
+        results |= self._answers(self._ask(refused, encode), timeout_s)
+        without = [datapath for datapath, result in results.items() if result == NO_BUNDLES]
+        self._remember_without_bundles(without)
+        results |= self._answers(self._ask(without, encode), timeout_s)
+        return {
+            datapath: None if isinstance(result, bytes) else result
+            for datapath, result in results.items()
+        }
+
+    def stage(self, changes: Mapping[DatapathId, Sequence[RuleChange]]) -> None:
+        """Send what :meth:`apply` is to change when it is given the same sequences.
+
+        Tables stay as they are. Returns at once; what is staged already is thrown away.
+        """
+        for datapath, some in changes.items():
+            with self._lock:
+                switch = self._switches.get(datapath)
+            if switch is None or not switch.takes_bundles:
+                continue
+            self._discard_staged(switch)
+            staged = Staged(some, switch.ports, self._next_xid(), Future())
+            bundle = encode_open_bundle(some, staged.ports, staged.xid, _STAGED_BUNDLE)
+            with self._lock:
+                if self._switches.get(datapath) is not switch:
+                    continue
+                switch.staged = staged
+                self._pending[staged.xid] = Pending(datapath, staged.future)
+            self._send(switch.connection, bundle)
+
+    def _takes_bundles(self, datapath: DatapathId) -> bool:
+        with self._lock:
+            switch = self._switches.get(datapath)
+            return switch is None or switch.takes_bundles
+
+    def _remember_without_bundles(self, datapaths: Iterable[DatapathId]) -> None:
+        """Until they connect again: they may come back with other software."""
+        for datapath in datapaths:
+            with self._lock:
+                switch = self._switches.get(datapath)
+                if switch is not None:
+                    switch.takes_bundles = False
+            LOG.warning(
+                "%s: a change takes effect rule by rule there, not at once: %s",
+                self._substrate.owned().get(datapath, f"switch {datapath:#x}"),
+                NO_BUNDLES,
+            )
+
+    def _discard_staged(self, switch: ConnectedSwitch) -> None:
+        staged, switch.staged = switch.staged, None
+        if staged is not None:
+            with self._lock:
+                self._pending.pop(staged.xid, None)
+            discard = encode_bundle_control(_STAGED_BUNDLE, BUNDLE_DISCARD, self._next_xid())
+            self._send(switch.connection, discard)
+
+    def _commit_staged(
+        self, changes: Mapping[DatapathId, Sequence[RuleChange]]
+    ) -> dict[DatapathId, Asked]:
+        """Commit those of these changes that were staged."""
+        committed: dict[DatapathId, Asked] = {}
+        for datapath, some in changes.items():
+            with self._lock:
+                switch = self._switches.get(datapath)
+                staged = None if switch is None else switch.staged
+                if switch is None or staged is None or staged.changes is not some:
+                    continue
+                if staged.ports != switch.ports:
+                    continue  # its rules name ports by numbers that are others by now
+                switch.staged = None
+            xid = staged.xid
+            commit = encode_bundle_control(_STAGED_BUNDLE, BUNDLE_COMMIT, xid)
+            self._send(switch.connection, commit + encode_barrier(xid))
+            committed[datapath] = Asked(xid, staged.future)
+        return committed
+
+    def change_meters(
+        self, changes: Mapping[DatapathId, Sequence[MeterChange]], timeout_s: float
+    ) -> dict[DatapathId, str | None]:
+        """Change meters on many switches at once; returns what stood in the way, as :meth:`apply`.
+
+        What comes before a change that a switch refuses stays.
+        """
+        results = self._request(
+            changes,
+            lambda dp, _ports, xid: encode_meter_changes(changes[dp], xid) + encode_barrier(xid),
+            timeout_s,
+        )
+        return {
+            datapath: None if isinstance(result, bytes) else result
+            for datapath, result in results.items()
+        }
+
+    def set_meters(self, changes: Mapping[DatapathId, Sequence[MeterChange]]) -> None:
+        """The same, without waiting for an answer."""
+        self.send_messages(
+            {
+                datapath: encode_meter_changes(some, self._next_xid())
+                for datapath, some in changes.items()
+            }
+        )
+
+    def generations(
+        self, datapaths: Collection[DatapathId], timeout_s: float
+    ) -> dict[DatapathId, int | str]:
+        """The generation that each switch knows (OpenFlow 1.3.5, section 6.3.6), or what stood in
+        the way of an answer.
+        """
+        answers = self._request(
+            datapaths,
+            lambda _datapath, _ports, xid: encode_role_request(ROLE_NO_CHANGE, 0, xid),
+            timeout_s,
+        )
+        return {
+            datapath: int.from_bytes(answer, "big") if isinstance(answer, bytes) else answer
+            for datapath, answer in answers.items()
+        }
+
+    def become_master(
+        self, generations: Mapping[DatapathId, int], timeout_s: float
+    ) -> dict[DatapathId, str | None]:
+        """Fence off a controller that had these switches before, by a generation beyond its own.
+
+        Whoever was a switch's master can't change its rules any more. Returns what stood in the
+        way, as :meth:`apply`.
+        """
+        told = self._request(
+            generations,
+            lambda datapath, _ports, xid: encode_role_request(
+                ROLE_MASTER, generations[datapath], xid
+            ),
+            timeout_s,
+        )
+        return {
+            datapath: None if isinstance(result, bytes) else result
+            for datapath, result in told.items()
+        }
+
+    def ask_for_counters(self, questions: Collection[Question]) -> dict[Question, Future[bytes]]:
+        """Ask switches for the counters of a table's rules, or of their ports.
+
+        Returns at once. Each future becomes the body of the reply, for
+        :func:`drivers.codecs.openflow.statistics.decode_flow_stats` or :meth:`ports_by_name`; or
+        raises what stood in the way. Switches that are not connected are left out. :meth:`give_up`
+        one that is late.
+        """
+        asked: dict[Question, Future[bytes]] = {}
+        sending: list[tuple[Connection, bytes]] = []
+        with self._lock:
+            for question in questions:
+                switch = self._switches.get(question.switch)
+                if switch is None:
+                    continue
+                xid, future = self._next_xid(), Future[bytes]()
+                self._pending[xid] = Pending(question.switch, future)
+                asked[question] = future
+                if question.table is None:
+                    message = encode_port_stats_request(xid)
+                else:
+                    message = encode_flow_stats_request(question.table, 0, 0, xid)
+                sending.append((switch.connection, message))
+        if sending:
+            self._post(lambda: send_all(sending))
+        return asked
+
+    def give_up(self, futures: Collection[Future[bytes]]) -> None:
+        """Expect no answer any more; one that comes nevertheless is passed over."""
+        given_up = set(futures)
+        with self._lock:
+            late = [xid for xid, one in self._pending.items() if one.future in given_up]
+            for xid in late:
+                del self._pending[xid]
+
+    def rule_tables(
+        self, datapaths: Collection[DatapathId], timeout_s: float
+    ) -> dict[DatapathId, tuple[SwitchPorts, RuleTable] | None]:
+        """Every rule of these switches, with their ports; None for one that did not answer."""
+        results = self._request(
+            datapaths,
+            lambda _datapath, _ports, xid: encode_flow_stats_request(TABLE_ALL, 0, 0, xid),
+            timeout_s,
+        )
+        return {
+            datapath: self._rule_table(datapath, result) for datapath, result in results.items()
+        }
+
+    def _rule_table(
+        self, datapath: DatapathId, result: bytes | str
+    ) -> tuple[SwitchPorts, RuleTable] | None:
+        with self._lock:
+            switch = self._switches.get(datapath)
+        if switch is None or not isinstance(result, bytes):
+            return None
+        try:
+            return switch.ports, decode_rules(result)
+        except MalformedReplyError:
+            return None
+
+    def rule_counters(
+        self, datapaths: Collection[DatapathId], cookie: int, mask: int, timeout_s: float
+    ) -> dict[DatapathId, bytes | None]:
+        """Counters of the rules whose cookies agree with ``cookie`` on ``mask``.
+
+        As :func:`drivers.codecs.openflow.statistics.decode_flow_stats` takes them; None for a
+        switch that did not answer.
+        """
+        results = self._request(
+            datapaths,
+            lambda _dp, _ports, xid: encode_flow_stats_request(TABLE_ALL, cookie, mask, xid),
+            timeout_s,
+        )
+        return {
+            datapath: result if isinstance(result, bytes) else None
+            for datapath, result in results.items()
+        }
+
+    def meter_counters(
+        self, datapaths: Collection[DatapathId], timeout_s: float
+    ) -> dict[DatapathId, dict[int, MeterCounters]]:
+        """Of all meters, by number; switches that do not answer properly are left out."""
+        results = self._request(
+            datapaths, lambda _dp, _ports, xid: encode_meter_stats_request(xid), timeout_s
+        )
+        counters: dict[DatapathId, dict[int, MeterCounters]] = {}
+        for datapath, result in results.items():
+            with suppress(MalformedReplyError):
+                if isinstance(result, bytes):
+                    counters[datapath] = decode_meter_stats(result)
+        return counters
+
+    def port_packets(
+        self, datapaths: Collection[DatapathId], timeout_s: float
+    ) -> dict[DatapathId, dict[str, PortPackets] | None]:
+        """Counters of the switches' ports by name; None for one that did not answer properly."""
+        results = self._request(
+            datapaths, lambda _datapath, _ports, xid: encode_port_stats_request(xid), timeout_s
+        )
+        return {datapath: self._by_name(datapath, result) for datapath, result in results.items()}
+
+    def _by_name(self, datapath: DatapathId, result: bytes | str) -> dict[str, PortPackets] | None:
+        if not isinstance(result, bytes):
+            return None
+        try:
+            return self.ports_by_name(datapath, result)
+        except MalformedReplyError:
+            return None
+
+    def ports_by_name(self, datapath: DatapathId, body: bytes) -> dict[str, PortPackets]:
+        """A switch's port counters from its reply. Raises MalformedReplyError."""
+        by_number = decode_port_stats(body)
+        with self._lock:
+            switch = self._switches.get(datapath)
+            names = {} if switch is None else dict(switch.names)
+        return {
+            name: by_number[port.number] for name, port in names.items() if port.number in by_number
+        }
+
+
+def _was_refused(asked: Asked) -> bool:
+    return asked.future.done() and isinstance(asked.future.exception(), SwitchRefusedError)

@@ -1,0 +1,417 @@
+"""The seam to Ryu and eventlet: the only module that imports either.
+
+Ryu 4.34 asks for two things before it runs on a present-day Python (docs/decisions/0002):
+``eventlet.wsgi.ALREADY_HANDLED``, which eventlet dropped in 0.30.3, and that its launcher does not
+monkey-patch the process, since device drivers, REST and the journal run in native threads with
+native sockets. :func:`prepare_runtime` provides both. Ryu's own sockets are green explicitly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import struct
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Protocol
+
+with warnings.catch_warnings():
+    # eventlet announces on import that it is in maintenance, and Ryu still uses distutils and cgi;
+    # docs/decisions/0002 knows.
+    warnings.simplefilter("ignore")
+    import eventlet.wsgi
+
+    if not hasattr(eventlet.wsgi, "ALREADY_HANDLED"):
+        eventlet.wsgi.ALREADY_HANDLED = object()
+
+    from eventlet.green import ssl as green_ssl
+    from ryu import cfg
+    from ryu.base import app_manager
+    from ryu.controller import controller as ryu_controller
+    from ryu.controller import ofp_event
+    from ryu.controller.handler import (
+        CONFIG_DISPATCHER,
+        DEAD_DISPATCHER,
+        MAIN_DISPATCHER,
+        set_ev_cls,
+    )
+    from ryu.lib import hub
+    from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
+
+from drivers.codecs.openflow.rules import NO_BUNDLES, TAKEN_OVER
+from hydra.errors import HydraError
+
+LOG = logging.getLogger("hydra.framework")
+_HANDSHAKE_S = 10.0
+_STOPPING_LOOK_S = 0.01
+
+
+def _no_patch(**_modules: bool) -> None:
+    """Stands in for ``hub.patch``: sockets, threads and select stay the system's own."""
+
+
+hub.patch = _no_patch  # before ryu.cmd.manager is imported, which calls it
+
+
+def run_manager(arguments: list[str]) -> None:
+    """Ryu's own ``ryu-manager`` main, in a prepared process; SIGINT and SIGTERM end it.
+
+    Raises KeyboardInterrupt if that happens before Ryu's main loop runs, and the HydraError that
+    was given to :func:`give_up`.
+    """
+    from ryu.cmd import manager  # parses flags at import
+
+    main = eventlet.getcurrent()
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        """Only in the main green thread: others swallow it, and the hub would lose what it does."""
+        if eventlet.getcurrent() is main:
+            raise KeyboardInterrupt
+        impatient = bool(signals)
+        signals.append(number)
+        eventlet.hubs.get_hub().schedule_call_global(0, leave if impatient else end)
+
+    def end() -> None:
+        hub.spawn(wind_up)
+
+    def wind_up() -> None:
+        """Ryu closes apps when it serves no switch any more, and a change under way needs them."""
+        for app in list(app_manager.AppManager.get_instance().applications.values()):
+            if isinstance(app, OpenFlowApp):
+                app.wind_up()
+        eventlet.hubs.get_hub().schedule_call_global(0, leave)
+
+    def leave() -> None:
+        main.throw(KeyboardInterrupt)
+
+    signals: list[int] = []
+    reader, writer = os.pipe()
+    for pipe in (reader, writer):
+        os.set_blocking(pipe, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    eventlet.spawn(_keep_empty, reader)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
+    manager.main(args=arguments, prog="ryu-manager")
+    if _given_up:
+        raise _given_up[0]
+
+
+_given_up: list[HydraError] = []
+
+
+def give_up(error: HydraError) -> None:
+    """End the process as Ctrl-C does, and have it say why; callable from any thread."""
+    _given_up.append(error)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _keep_empty(pipe: int) -> None:
+    """What a signal writes here ends the hub's wait for events, so that it looks at its timers."""
+    while True:
+        eventlet.hubs.trampoline(pipe, read=True)
+        os.read(pipe, 4096)
+
+
+@dataclass(frozen=True, slots=True)
+class PortInfo:
+    """A switch port as the switch describes it."""
+
+    number: int
+    name: str
+    up: bool
+    """Neither administratively down nor without carrier."""
+
+
+class Connection(Protocol):
+    """One OpenFlow connection; used in the hub's thread only."""
+
+    def send(self, message: bytes) -> None: ...
+
+
+class SwitchEvents(Protocol):
+    """What the OpenFlow side reports; called in the hub's thread, must not block."""
+
+    def switch_connected(
+        self, datapath: int, connection: Connection, ports: Mapping[int, PortInfo]
+    ) -> None: ...
+
+    def switch_disconnected(self, datapath: int, connection: Connection) -> None: ...
+
+    def port_changed(self, datapath: int, port: PortInfo, *, deleted: bool) -> None: ...
+
+    def barrier_replied(self, datapath: int, xid: int) -> None: ...
+
+    def error_replied(self, datapath: int, xid: int, error: str) -> None: ...
+
+    def statistics_replied(self, datapath: int, xid: int, body: bytes, *, more: bool) -> None: ...
+
+    def role_replied(self, datapath: int, xid: int, generation: int) -> None: ...
+
+    def packet_received(self, datapath: int, frame: bytes) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFlowTls:
+    """PEM files with which the controller and its switches make themselves known to each other."""
+
+    certificate: str
+    key: str
+    authority: str
+    """Of the switches' certificates: without one of its, nobody is let in."""
+
+
+class Application(Protocol):
+    """What a launched controller consists of, seen from Ryu."""
+
+    @property
+    def openflow_address(self) -> tuple[str, int]: ...
+
+    @property
+    def openflow_tls(self) -> OpenFlowTls | None:
+        """None: OpenFlow is not encrypted, and whoever reaches the address may be a switch."""
+
+    @property
+    def events(self) -> SwitchEvents: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def _tls_server(tls: OpenFlowTls) -> Callable[..., Any]:
+    """Stands in for Ryu's ``StreamServer``.
+
+    Ryu's own reads its TLS settings for the first connection only, and wraps sockets that block.
+    """
+    context = green_ssl.SSLContext(green_ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = green_ssl.TLSVersion.TLSv1_2
+    context.verify_mode = green_ssl.CERT_REQUIRED
+    context.load_cert_chain(tls.certificate, tls.key)
+    context.load_verify_locations(tls.authority)
+
+    def server(address: tuple[str, int], handle: Callable[[Any, Any], None]) -> Any:
+        def encrypted(sock: Any, peer: Any) -> None:
+            try:
+                with eventlet.Timeout(_HANDSHAKE_S):
+                    connection = context.wrap_socket(sock, server_side=True)
+            except (OSError, eventlet.Timeout) as error:
+                LOG.warning("%s is not let in as a switch: %s", peer[0], error)
+                sock.close()
+                return
+            handle(connection, peer)
+
+        return hub.StreamServer(address, encrypted)
+
+    return server
+
+
+Post = Callable[[Callable[[], None]], None]
+"""Run a function in the hub's thread, soon; callable from any thread."""
+
+
+class HubMailbox:
+    """Carries functions from native threads into the hub; a pipe wakes it."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._closed = False
+
+    def post(self, function: Callable[[], None]) -> None:
+        self._waiting.append(function)
+        with contextlib.suppress(BlockingIOError, OSError):  # full: it will wake anyway
+            os.write(self._writer, b"!")
+
+    def run(self) -> None:
+        """The hub's side: a green thread."""
+        while not self._closed:
+            hub_trampoline(self._reader)
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._reader, 65536)
+            while self._waiting:
+                self._waiting.popleft()()
+
+    def close(self) -> None:
+        """End :meth:`run`, waking it."""
+        self._closed = True
+        self.post(lambda: None)
+
+
+def hub_trampoline(descriptor: int) -> None:
+    eventlet.hubs.trampoline(descriptor, read=True)
+
+
+class _DatapathConnection:
+    """A Ryu datapath as a :class:`Connection`."""
+
+    __slots__ = ("_datapath",)
+
+    def __init__(self, datapath: Any) -> None:
+        self._datapath = datapath
+
+    def send(self, message: bytes) -> None:
+        self._datapath.send(message)
+
+
+_NOT_MASTER = (
+    (ofproto_v1_3.OFPET_BAD_REQUEST, ofproto_v1_3.OFPBRC_IS_SLAVE),
+    (ofproto_v1_3.OFPET_ROLE_REQUEST_FAILED, ofproto_v1_3.OFPRRFC_STALE),
+)
+_NO_EXPERIMENTERS = (
+    (ofproto_v1_3.OFPET_BAD_REQUEST, ofproto_v1_3.OFPBRC_BAD_EXPERIMENTER),
+    (ofproto_v1_3.OFPET_BAD_REQUEST, ofproto_v1_3.OFPBRC_BAD_EXP_TYPE),
+)
+_RAW_KINDS = (
+    ofproto_v1_3.OFPMP_FLOW,
+    ofproto_v1_3.OFPMP_PORT_STATS,
+    ofproto_v1_3.OFPMP_METER,
+)
+_MULTIPART_HEAD = struct.Struct("!HH")
+_PACKET_IN_MATCH = struct.Struct("!H")
+_PACKET_IN_MATCH_AT = 24
+"""Header, buffer id, total length, reason, table and cookie come before the match."""
+
+
+def _hand_over_statistics(events: SwitchEvents) -> None:
+    """Take flow and port statistics from the raw bytes, past Ryu's object per entry.
+
+    Ryu builds 31,000 flow statistics a second; read as arrays they cost a fraction of that.
+    """
+    parsers = ofproto_v1_3_parser._MSG_PARSERS
+    ryu_parser = parsers[ofproto_v1_3.OFPT_MULTIPART_REPLY]
+
+    def parse(
+        datapath: Any,
+        version: int,
+        msg_type: int,
+        msg_len: int,
+        xid: int,
+        buf: bytearray,
+    ) -> Any:
+        kind, flags = _MULTIPART_HEAD.unpack_from(buf, 8)
+        if kind not in _RAW_KINDS:
+            return ryu_parser(datapath, version, msg_type, msg_len, xid, buf)
+        more = bool(flags & ofproto_v1_3.OFPMPF_REPLY_MORE)
+        events.statistics_replied(datapath.id, xid, bytes(buf[16:msg_len]), more=more)
+        return None
+
+    parsers[ofproto_v1_3.OFPT_MULTIPART_REPLY] = parse
+
+
+def _hand_over_packets(events: SwitchEvents) -> None:
+    """Take frames from raw packet-ins, past Ryu's object with its parsed match: probes are many."""
+    parsers = ofproto_v1_3_parser._MSG_PARSERS
+
+    def parse(
+        datapath: Any,
+        _version: int,
+        _msg_type: int,
+        msg_len: int,
+        _xid: int,
+        buf: bytearray,
+    ) -> None:
+        (match_length,) = _PACKET_IN_MATCH.unpack_from(buf, _PACKET_IN_MATCH_AT + 2)
+        frame_at = _PACKET_IN_MATCH_AT + (match_length + 7) // 8 * 8 + 2
+        events.packet_received(datapath.id, bytes(buf[frame_at:msg_len]))
+
+    parsers[ofproto_v1_3.OFPT_PACKET_IN] = parse
+
+
+def _port_info(port: Any) -> PortInfo:
+    down = bool(port.config & ofproto_v1_3.OFPPC_PORT_DOWN) or bool(
+        port.state & ofproto_v1_3.OFPPS_LINK_DOWN
+    )
+    return PortInfo(port.port_no, port.name.decode("ascii", "replace"), not down)
+
+
+class OpenFlowApp(app_manager.RyuApp):
+    """Unpacks Ryu's events and hands them to the application; decides nothing."""
+
+    OFP_VERSIONS = [ofproto_v1_3.OFP_VERSION]  # noqa: RUF012  (Ryu's interface)
+
+    def compose(self, post: Post) -> Application:
+        """Build the application; each concrete app overrides this."""
+        raise TypeError(f"{type(self).__name__} has to override compose()")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._mailbox = HubMailbox()
+        self._stopping: threading.Thread | None = None
+        self._application = self.compose(self._mailbox.post)
+        self._events = self._application.events
+        host, port = self._application.openflow_address
+        cfg.CONF.set_override("ofp_listen_host", host)
+        cfg.CONF.set_override("ofp_tcp_listen_port", port)
+        if self._application.openflow_tls is not None:
+            ryu_controller.StreamServer = _tls_server(self._application.openflow_tls)
+        _hand_over_statistics(self._events)
+        _hand_over_packets(self._events)
+
+    def start(self) -> None:
+        super().start()
+        self.threads.append(hub.spawn(self._mailbox.run))
+        self._application.start()
+
+    def stop(self) -> None:
+        self._mailbox.close()  # first: Ryu waits for this app's green threads before it closes it
+        super().stop()
+
+    def wind_up(self) -> None:
+        """Stop the application; the hub goes on meanwhile, for what is under way."""
+        if self._stopping is None:
+            self._stopping = threading.Thread(target=self._application.stop, name="stopping")
+            self._stopping.start()
+        while self._stopping.is_alive():
+            hub.sleep(_STOPPING_LOOK_S)
+
+    def close(self) -> None:
+        self.wind_up()
+
+    @set_ev_cls(ofp_event.EventOFPStateChange, [MAIN_DISPATCHER, DEAD_DISPATCHER])
+    def _state_changed(self, event: Any) -> None:
+        datapath = event.datapath
+        if datapath.id is None:
+            return
+        if event.state == MAIN_DISPATCHER:
+            connection = _DatapathConnection(datapath)
+            datapath.hydra_connection = connection
+            ports = {number: _port_info(port) for number, port in datapath.ports.items()}
+            self._events.switch_connected(datapath.id, connection, ports)
+        elif getattr(datapath, "hydra_connection", None) is not None:
+            self._events.switch_disconnected(datapath.id, datapath.hydra_connection)
+
+    @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
+    def _port_status(self, event: Any) -> None:
+        message = event.msg
+        deleted = message.reason == ofproto_v1_3.OFPPR_DELETE
+        self._events.port_changed(message.datapath.id, _port_info(message.desc), deleted=deleted)
+
+    @set_ev_cls(ofp_event.EventOFPBarrierReply, MAIN_DISPATCHER)
+    def _barrier_reply(self, event: Any) -> None:
+        self._events.barrier_replied(event.msg.datapath.id, event.msg.xid)
+
+    @set_ev_cls(ofp_event.EventOFPRoleReply, MAIN_DISPATCHER)
+    def _role_reply(self, event: Any) -> None:
+        message = event.msg
+        self._events.role_replied(message.datapath.id, message.xid, message.generation_id)
+
+    @set_ev_cls(ofp_event.EventOFPErrorMsg, [CONFIG_DISPATCHER, MAIN_DISPATCHER])
+    def _error(self, event: Any) -> None:
+        message = event.msg
+        if message.datapath.id is not None:
+            kind, code = message.type, getattr(message, "code", None)
+            text = f"OpenFlow error type {kind}, code {code}"
+            if (kind, code) in _NOT_MASTER:
+                text = TAKEN_OVER
+            elif (kind, code) in _NO_EXPERIMENTERS:
+                text = NO_BUNDLES
+            self._events.error_replied(message.datapath.id, message.xid, text)

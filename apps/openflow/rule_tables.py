@@ -1,0 +1,137 @@
+"""Rules as switches hold them, compared with the rules that they should hold.
+
+Two rules are the same where table, priority, match and instructions agree; cookies and counters may
+differ. Layouts: OpenFlow Switch Specification 1.3.5, sections 7.2 and 7.3.5.2.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
+from drivers.codecs.openflow.statistics import MalformedReplyError
+from hydra.drift import NOTHING, Drift, DriftKind
+from hydra.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, RuleKind, Table
+from hydra.rules import FlowRule, Install, RemoveByCookie
+
+_FLOW_MOD: Final = struct.Struct("!8xQ8xB5xH16x")
+"""Cookie, table, priority."""
+_MESSAGE_LENGTH: Final = struct.Struct("!2xH")
+_ENTRY: Final = struct.Struct("!HBx8xH10xQ16x")
+"""Length, table, priority, cookie."""
+_HEAD_BYTES: Final = 48
+"""Before the match, in a flow-mod as in an entry of flow statistics."""
+_MATCH_HEAD: Final = struct.Struct("!HH")
+_OXM: Final = struct.Struct("!HBB")
+_EVERY_BIT: Final = 2**64 - 1
+_KIND_BY_NUMBER: Final = {kind.value: kind for kind in RuleKind}
+
+RuleKey = tuple[int, int, frozenset[bytes]]
+"""(table, priority, match): no two rules of a switch share one."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRule:
+    cookie: int
+    instructions: bytes
+
+    @property
+    def ours(self) -> bool:
+        return self.cookie & COOKIE_TAG_MASK == COOKIE_TAG
+
+
+RuleTable = Mapping[RuleKey, HeldRule]
+
+
+@lru_cache(maxsize=65536)
+def _match_fields(match: bytes) -> frozenset[bytes]:
+    """Fields in no order; a mask of ones is the same as none."""
+    fields: set[bytes] = set()
+    offset = 0
+    while offset < len(match):
+        oxm_class, code, length = _OXM.unpack_from(match, offset)
+        value = match[offset + 4 : offset + 4 + length]
+        half = length // 2
+        if code & 1 and value[half:] == b"\xff" * half:
+            code, value = code & ~1, value[:half]
+        fields.add(_OXM.pack(oxm_class, code, len(value)) + value)
+        offset += 4 + length
+    return frozenset(fields)
+
+
+def _split(message: bytes, match_at: int, end: int) -> tuple[frozenset[bytes], bytes]:
+    """(match, instructions) of the message's part from ``match_at`` to ``end``."""
+    _, length = _MATCH_HEAD.unpack_from(message, match_at)
+    padded = (length + 7) // 8 * 8
+    fields = _match_fields(message[match_at + 4 : match_at + length])
+    return fields, message[match_at + padded : end]
+
+
+def intended_table(rules: Iterable[FlowRule], ports: SwitchPorts) -> RuleTable:
+    """What a switch with these ports holds once ``rules`` are installed."""
+    table: dict[RuleKey, HeldRule] = {}
+    messages = encode_changes(map(Install, rules), ports, 0, None)
+    start = 0
+    while start < len(messages):
+        (length,) = _MESSAGE_LENGTH.unpack_from(messages, start)
+        cookie, number, priority = _FLOW_MOD.unpack_from(messages, start)
+        end = start + length
+        fields, instructions = _split(messages, start + _HEAD_BYTES, end)
+        table[number, priority, fields] = HeldRule(cookie, instructions)
+        start = end
+    return table
+
+
+def decode_rules(body: bytes) -> RuleTable:
+    """The entries of an OFPMP_FLOW reply body. Raises MalformedReplyError."""
+    table: dict[RuleKey, HeldRule] = {}
+    offset = 0
+    try:
+        while offset < len(body):
+            length, number, priority, cookie = _ENTRY.unpack_from(body, offset)
+            if not _HEAD_BYTES < length <= len(body) - offset:
+                raise MalformedReplyError(f"flow entry at byte {offset} has length {length}")
+            fields, instructions = _split(body, offset + _HEAD_BYTES, offset + length)
+            table[number, priority, fields] = HeldRule(cookie, instructions)
+            offset += length
+    except struct.error as error:
+        raise MalformedReplyError(f"flow entry at byte {offset} is cut short") from error
+    return table
+
+
+def _of_an_experiment(rule: HeldRule) -> bool:
+    return _kind(rule) is RuleKind.EMULATED_CIRCUIT
+
+
+def _kind(rule: HeldRule) -> RuleKind | None:
+    return _KIND_BY_NUMBER.get(rule.cookie >> 48 & 0xFF) if rule.ours else None
+
+
+def rule_drift(device: str, intended: RuleTable, held: RuleTable) -> Iterator[Drift]:
+    """Rules that a switch lacks, has too many, or has with other instructions."""
+    for key in sorted(intended.keys() | held.keys(), key=lambda key: (*key[:2], sorted(key[2]))):
+        want, have = intended.get(key), held.get(key)
+        if have is None and want is not None:
+            yield Drift(DriftKind.RULE, device, _subject(key, want), "installed", NOTHING)
+        elif want is None and have is not None and not _of_an_experiment(have):
+            yield Drift(DriftKind.RULE, device, _subject(key, have), NOTHING, "installed")
+        elif want is not None and have is not None and want.instructions != have.instructions:
+            yield Drift(DriftKind.RULE, device, _subject(key, want), "installed", "other actions")
+
+
+def foreign(intended: RuleTable, held: RuleTable) -> list[RemoveByCookie]:
+    """What removes the rules that somebody else added."""
+    cookies = {rule.cookie for key, rule in held.items() if key not in intended and not rule.ours}
+    return [RemoveByCookie(cookie, _EVERY_BIT) for cookie in sorted(cookies)]
+
+
+def _subject(key: RuleKey, rule: HeldRule) -> str:
+    number, priority, _ = key
+    names = {table.value: table.name.lower() for table in Table}
+    kind = _kind(rule)
+    what = f"cookie {rule.cookie:#x}" if kind is None else kind.name.lower().replace("_", "-")
+    return f"table {names.get(number, number)}, priority {priority}, {what}"

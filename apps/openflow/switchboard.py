@@ -1,0 +1,370 @@
+"""The switches that are connected, and what they were asked and have not answered yet.
+
+Events arrive in the OpenFlow hub's thread and never block there; calls come from native threads,
+hand bytes to the hub and wait on futures. One lock guards the tables and is held for a few
+dictionary operations only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from apps.openflow.framework import Connection, PortInfo, Post
+from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
+from drivers.codecs.openflow.rules import SwitchPorts, encode_packet_out
+from hydra.frames import parse_probe
+from hydra.model import DatapathId, Fabric
+from hydra.rules import RuleChange
+from hydra.substrate import substrate_of
+
+_FIRST_XID = 0x4000_0000
+_XIDS = 0x4000_0000
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A bundle that waits for its commit."""
+
+    changes: Sequence[RuleChange]
+    ports: SwitchPorts
+    xid: int
+    future: Future[bytes]
+
+
+@dataclass(slots=True)
+class ConnectedSwitch:
+    connection: Connection
+    ports: SwitchPorts
+    names: dict[str, PortInfo]
+    staged: Staged | None = None
+    takes_bundles: bool = True
+
+
+@dataclass(slots=True)
+class Pending:
+    """A request under way: resolved by its barrier, its last statistics part, or a lost switch."""
+
+    datapath: DatapathId
+    future: Future[bytes]
+    body: bytearray = field(default_factory=bytearray)
+    error: str | None = None
+
+
+class Asked(NamedTuple):
+    xid: int
+    future: Future[bytes]
+
+
+Encode = Callable[[DatapathId, SwitchPorts, int], bytes]
+
+
+class SwitchGoneError(Exception):
+    """The connection ended before the switch answered: the outcome is unknown."""
+
+
+class SwitchRefusedError(Exception):
+    """The switch answered with an OpenFlow error."""
+
+
+class Switchboard:
+    """Who is connected, with which ports, and what is under way."""
+
+    def __init__(self, fabric: Fabric, post: Post) -> None:
+        self._substrate = substrate_of(fabric)
+        self._post = post
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._switches: dict[DatapathId, ConnectedSwitch] = {}
+        self._pending: dict[int, Pending] = {}
+        self._probes: dict[int, Future[None]] = {}
+        self._xids = itertools.count()
+        self._watchers: list[Callable[[DatapathId], None]] = []
+        self._probe_watcher: Callable[[int], None] | None = None
+        self._port_watchers: list[Callable[[DatapathId, PortInfo], None]] = []
+
+    def watch(
+        self,
+        connected: Callable[[DatapathId], None],
+        port_changed: Callable[[DatapathId, PortInfo], None],
+    ) -> None:
+        """Be told, in the hub's thread, of switches that connect and ports that change."""
+        self._watchers.append(connected)
+        self._port_watchers.append(port_changed)
+
+    def watch_probes(self, heard: Callable[[int], None]) -> None:
+        """Be told, in the hub's thread, the nonce of every probe that nobody else waits for."""
+        self._probe_watcher = heard
+
+    # -- events: the hub's thread ---------------------------------------------------------------
+
+    def switch_connected(
+        self, datapath: int, connection: Connection, ports: Mapping[int, PortInfo]
+    ) -> None:
+        identity = DatapathId(datapath)
+        names = {port.name: port for port in ports.values()}
+        with self._changed:
+            lost = self._forget(identity)
+            self._switches[identity] = ConnectedSwitch(
+                connection, self._numbers(identity, names), names
+            )
+            self._changed.notify_all()
+        _fail(lost)
+        for watcher in self._watchers:
+            watcher(identity)
+
+    def _numbers(self, datapath: DatapathId, names: Mapping[str, PortInfo]) -> SwitchPorts:
+        def number(name: str) -> int:
+            port = names.get(name)
+            return port.number if port is not None else 0
+
+        ports = self._substrate.ports(datapath)
+        return SwitchPorts(
+            number(ports.host),
+            number(ports.optical),
+            number(ports.electrical),
+            tuple(map(number, ports.servers)),
+            tuple(map(number, ports.wired)),
+        )
+
+    def switch_disconnected(self, datapath: int, connection: Connection) -> None:
+        identity = DatapathId(datapath)
+        with self._changed:
+            switch = self._switches.get(identity)
+            if switch is None or switch.connection is not connection:
+                return  # an old connection, already replaced
+            del self._switches[identity]
+            lost = self._forget(identity)
+            self._changed.notify_all()
+        _fail(lost)
+
+    def _forget(self, datapath: DatapathId) -> list[Pending]:
+        xids = [xid for xid, pending in self._pending.items() if pending.datapath == datapath]
+        return [self._pending.pop(xid) for xid in xids]
+
+    def port_changed(self, datapath: int, port: PortInfo, *, deleted: bool) -> None:
+        identity = DatapathId(datapath)
+        with self._changed:
+            switch = self._switches.get(identity)
+            if switch is None:
+                return
+            if deleted:
+                switch.names.pop(port.name, None)
+            else:
+                switch.names[port.name] = port
+            switch.ports = self._numbers(identity, switch.names)
+            self._changed.notify_all()
+        for watcher in self._port_watchers:
+            watcher(identity, port)
+
+    def barrier_replied(self, datapath: int, xid: int) -> None:
+        self._resolve(datapath, xid)
+
+    def error_replied(self, datapath: int, xid: int, error: str) -> None:
+        with self._lock:
+            pending = self._pending.get(xid)
+            if pending is not None and pending.datapath == datapath and pending.error is None:
+                pending.error = error
+
+    def role_replied(self, datapath: int, xid: int, generation: int) -> None:
+        with self._lock:
+            pending = self._pending.get(xid)
+            if pending is not None and pending.datapath == datapath:
+                pending.body += generation.to_bytes(8, "big")
+        self._resolve(datapath, xid)
+
+    def statistics_replied(self, datapath: int, xid: int, body: bytes, *, more: bool) -> None:
+        with self._lock:
+            pending = self._pending.get(xid)
+            if pending is not None and pending.datapath == datapath:
+                if len(pending.body) + len(body) > MAX_MULTIPART_BYTES:
+                    pending.error = f"statistics of more than {MAX_MULTIPART_BYTES >> 20} MiB"
+                else:
+                    pending.body += body
+        if not more:
+            self._resolve(datapath, xid)
+
+    def _resolve(self, datapath: int, xid: int) -> None:
+        with self._lock:
+            pending = self._pending.get(xid)
+            if pending is None or pending.datapath != datapath:
+                return
+            del self._pending[xid]
+        if pending.future.cancelled():
+            return
+        if pending.error is not None:
+            pending.future.set_exception(SwitchRefusedError(pending.error))
+        else:
+            pending.future.set_result(bytes(pending.body))
+
+    def packet_received(self, _datapath: int, frame: bytes) -> None:
+        probe = parse_probe(frame)
+        if probe is None:
+            return
+        with self._lock:
+            future = self._probes.pop(probe.nonce, None)
+        if future is not None:
+            future.set_result(None)
+        elif self._probe_watcher is not None:
+            self._probe_watcher(probe.nonce)
+
+    # -- calls: native threads ------------------------------------------------------------------
+
+    def connected(self) -> frozenset[DatapathId]:
+        with self._lock:
+            return frozenset(self._switches)
+
+    def await_connected(self, datapaths: Collection[DatapathId], timeout_s: float) -> None:
+        """Wait until all of these switches are connected, or the time is up."""
+        wanted = frozenset(datapaths)
+        with self._changed:
+            self._changed.wait_for(lambda: wanted <= self._switches.keys(), timeout_s)
+
+    def port(self, datapath: DatapathId, name: str) -> PortInfo | None:
+        """None while the switch is not connected, or has no such port."""
+        with self._lock:
+            switch = self._switches.get(datapath)
+            return None if switch is None else switch.names.get(name)
+
+    def missing_ports(self, datapath: DatapathId) -> tuple[str, ...]:
+        """Configured ports that a connected switch does not have."""
+        wanted = self._substrate.ports(datapath).every
+        with self._lock:
+            switch = self._switches.get(datapath)
+            return tuple(n for n in wanted if n not in switch.names) if switch else ()
+
+    def await_ports_up(
+        self, datapath: DatapathId, names: Collection[str], timeout_s: float
+    ) -> tuple[str, ...]:
+        """Wait for carrier; returns the ports that are still down (or unknown) at the end."""
+
+        def missing() -> tuple[str, ...]:
+            switch = self._switches.get(datapath)
+            if switch is None:
+                return tuple(names)
+            return tuple(
+                name for name in names if (port := switch.names.get(name)) is None or not port.up
+            )
+
+        with self._changed:
+            self._changed.wait_for(lambda: not missing(), timeout_s)
+            return missing()
+
+    def send_frames(self, frames: Mapping[DatapathId, Iterable[tuple[int, bytes]]]) -> None:
+        """Packet-out; switches that are not connected are passed over."""
+        for datapath, items in frames.items():
+            with self._lock:
+                switch = self._switches.get(datapath)
+            if switch is None:
+                continue
+            message = b"".join(
+                encode_packet_out(frame, switch.ports.number(port), self._next_xid())
+                for port, frame in items
+                if switch.ports.number(port)
+            )
+            if message:
+                self._send(switch.connection, message)
+
+    def port_number(self, datapath: DatapathId, port: int) -> int:
+        """The number of a symbolic port; 0 while the switch is not connected or has none such."""
+        with self._lock:
+            switch = self._switches.get(datapath)
+            return 0 if switch is None else switch.ports.number(port)
+
+    def send_messages(self, messages: Mapping[DatapathId, bytes | bytearray]) -> None:
+        """OpenFlow messages that nobody answers, all in one visit to the hub."""
+        with self._lock:
+            known = {datapath: self._switches.get(datapath) for datapath in messages}
+        sending = [
+            (switch.connection, bytes(messages[datapath]))
+            for datapath, switch in known.items()
+            if switch is not None
+        ]
+        self._post(lambda: send_all(sending))
+
+    @property
+    def post(self) -> Post:
+        """Run a function in the hub's thread, after what was handed to it before."""
+        return self._post
+
+    def expect_probe(self, nonce: int) -> Future[None]:
+        """A future that resolves when the probe with ``nonce`` comes in."""
+        future: Future[None] = Future()
+        with self._lock:
+            self._probes[nonce] = future
+        return future
+
+    def forget_probe(self, nonce: int) -> None:
+        with self._lock:
+            self._probes.pop(nonce, None)
+
+    # -- plumbing -------------------------------------------------------------------------------
+
+    def _next_xid(self) -> int:
+        return _FIRST_XID + next(self._xids) % _XIDS
+
+    def _send(self, connection: Connection, message: bytes) -> None:
+        self._post(lambda: connection.send(message))
+
+    def _request(
+        self, datapaths: Iterable[DatapathId], encode: Encode, timeout_s: float
+    ) -> dict[DatapathId, bytes | str]:
+        """Ask all switches at once; a reply body each, or what stood in the way."""
+        return self._answers(self._ask(datapaths, encode), timeout_s)
+
+    def _ask(
+        self, datapaths: Iterable[DatapathId], encode: Encode
+    ) -> dict[DatapathId, Asked | str]:
+        """Send each switch a request; or say what stands in the way."""
+        asked: dict[DatapathId, Asked | str] = {}
+        for datapath in datapaths:
+            with self._lock:
+                switch = self._switches.get(datapath)
+            if switch is None:
+                asked[datapath] = "not connected"
+                continue
+            xid = self._next_xid()
+            message = encode(datapath, switch.ports, xid)
+            future: Future[bytes] = Future()
+            with self._lock:
+                if self._switches.get(datapath) is not switch:
+                    asked[datapath] = "disconnected"
+                    continue
+                self._pending[xid] = Pending(datapath, future)
+            asked[datapath] = Asked(xid, future)
+            self._send(switch.connection, message)
+        return asked
+
+    def _answers(
+        self, asked: Mapping[DatapathId, Asked | str], timeout_s: float
+    ) -> dict[DatapathId, bytes | str]:
+        """Wait for what switches answer; those that do not in time, never will."""
+        wait([one.future for one in asked.values() if isinstance(one, Asked)], timeout_s)
+        results: dict[DatapathId, bytes | str] = {}
+        for datapath, one in asked.items():
+            if isinstance(one, str):
+                results[datapath] = one
+            elif one.future.done():
+                error = one.future.exception()
+                results[datapath] = one.future.result() if error is None else str(error)
+            else:
+                with self._lock:
+                    self._pending.pop(one.xid, None)
+                results[datapath] = f"no answer within {timeout_s:g} s: outcome unknown"
+        return results
+
+
+def _fail(lost: Iterable[Pending]) -> None:
+    for pending in lost:
+        pending.future.set_exception(
+            SwitchGoneError("disconnected before it answered: outcome unknown")
+        )
+
+
+def send_all(messages: Iterable[tuple[Connection, bytes]]) -> None:
+    for connection, message in messages:
+        connection.send(message)

@@ -1,0 +1,1 @@
+"""From demand to a plan: the topology engine, in a process of its own."""

@@ -1,0 +1,335 @@
+"""The controller's side of its planning process: starts it, asks it, replaces it.
+
+Whoever asks waits without holding Python's lock, so the OpenFlow hub and REST run on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Collection, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from apps.planning.engine import Proposal
+from hydra.errors import HydraError, PlanError
+from hydra.model import DemandMatrix, Fabric, NetworkState, PortId
+from hydra.policy import Policy, SlotPolicy
+from hydra.reservations import Pin
+from hydra.service import PlanRequest
+from hydra.slots import Week
+
+LOG = logging.getLogger("hydra.planner")
+_START_S: Final = 60.0
+"""For loading libraries and a first plan."""
+_LOOK_S: Final = 0.5
+"""How often an idle planner is looked after."""
+_LONGEST_PAUSE_S: Final = 30.0
+"""Between attempts to start one that does not start."""
+_ROOT: Final = str(Path(__file__).parents[2])
+
+_AnswerT = TypeVar("_AnswerT")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the process is told first."""
+
+    fabric: Fabric
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A method of :class:`apps.planning.engine.Planning`, and its time."""
+
+    method: str
+    arguments: tuple[Any, ...]
+    budget_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    value: Any = None
+    refusal: HydraError | None = None
+    defect: str = ""
+    """Traceback of an error that should not have happened."""
+
+
+@dataclass(order=True, slots=True)
+class _Call:
+    """In the queue; the conductor's calls come first, and equal ones in turn."""
+
+    rank: int
+    number: int
+    request: Request | None = field(compare=False)
+    """None: the end."""
+    future: Future[Any] = field(compare=False, default_factory=Future)
+
+
+class _Died(Exception):
+    """The process has ended, by itself or by us."""
+
+
+class _Process:
+    """One process, from its start to its end; used in one thread only."""
+
+    def __init__(self) -> None:
+        """Raises _Died if it can't be started."""
+        self._socket, theirs = Pipe()
+        try:
+            self._process = _spawn(theirs)
+        except OSError as error:
+            self._socket.close()
+            raise _Died(f"can't be run: {error}") from error
+        finally:
+            theirs.close()
+
+    def exchange(self, message: bytes, timeout_s: float) -> Answer:
+        """Send, pickled, and receive. Raises _Died, after ``timeout_s`` at the latest."""
+        # A kill ends both a send and a receive that hang, whatever the process is up to.
+        watch = threading.Timer(timeout_s, self._process.kill)
+        watch.daemon = True
+        watch.start()
+        try:
+            self._socket.send_bytes(message)
+            answer: Answer = self._socket.recv()
+        except (EOFError, OSError) as error:
+            self.end()
+            raise _Died(_how(self._process.returncode)) from error
+        finally:
+            watch.cancel()
+        return answer
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """From any thread: an exchange under way then ends."""
+        self._process.kill()
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._socket.close()
+
+
+def _spawn(theirs: Connection) -> subprocess.Popen[bytes]:
+    """A fresh interpreter: a fork would inherit the hub's threads, locks and sockets half-way."""
+    path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "apps.planning.planner_process", str(theirs.fileno())],
+        pass_fds=(theirs.fileno(),),
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+def _how(returncode: int | None) -> str:
+    if returncode is not None and returncode < 0:
+        return f"was ended by {signal.Signals(-returncode).name}"
+    return f"ended with status {returncode}"
+
+
+class Planner:
+    """Plans in a process of its own; thread-safe.
+
+    A request that finds the process dead is given to a new one. One that is not answered within
+    ``policy.planning_budget_ms`` and ``policy.planning_grace_ms`` ends the process, and is refused.
+    """
+
+    def __init__(self, fabric: Fabric, policy: Policy) -> None:
+        # Now, and once: a fabric caches what it is asked for, also while other threads run.
+        self._setup = pickle.dumps(Setup(fabric, policy))
+        self._budget_s = policy.planning_budget_ms / 1000
+        self._patience_s = self._budget_s + policy.planning_grace_ms / 1000
+        self._calls: queue.PriorityQueue[_Call] = queue.PriorityQueue()
+        self._numbers = itertools.count()
+        self._process: _Process | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="planner", daemon=True)
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process; None while there is none."""
+        process = self._process
+        return None if process is None else process.pid
+
+    def start(self) -> None:
+        """Start the process; requests wait until it is ready."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the process; what was asked of it is refused."""
+        self._closing.set()
+        process = self._process
+        if process is not None:
+            process.kill()
+        self._calls.put(_Call(-1, next(self._numbers), None))
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def propose(
+        self,
+        current: NetworkState,
+        request: PlanRequest,
+        demand: DemandMatrix,
+        pins: Sequence[Pin],
+        blocked: Collection[PortId],
+        *,
+        urgent: bool,
+    ) -> Proposal:
+        """:meth:`apps.planning.engine.Planning.propose`. Raises PlanError, UnknownName.
+
+        What is ``urgent`` goes before what is not; that is refused if its turn does not come.
+        """
+        arguments = (current, request, demand, tuple(pins), frozenset(blocked))
+        return self._ask(Proposal, "propose", arguments, urgent=urgent)
+
+    def week(
+        self,
+        current: NetworkState,
+        request: PlanRequest,
+        demand: DemandMatrix,
+        pins: Sequence[Pin],
+        blocked: Collection[PortId],
+        slots: SlotPolicy,
+        night_s: float,
+    ) -> Week:
+        """As :meth:`apps.planning.engine.Planning.week`, before what is not urgent.
+
+        Raises PlanError.
+        """
+        arguments = (current, request, demand, tuple(pins), frozenset(blocked), slots, night_s)
+        return self._ask(Week, "week", arguments, urgent=True)
+
+    def _ask(
+        self, kind: type[_AnswerT], method: str, arguments: tuple[Any, ...], *, urgent: bool
+    ) -> _AnswerT:
+        """What a method of that name returns, which is of this ``kind``."""
+        value = self._queue(method, arguments, urgent=urgent)
+        if not isinstance(value, kind):
+            raise PlanError(f"a defect in the planner ({method} gave {value!r})")
+        return value
+
+    def _queue(self, method: str, arguments: tuple[Any, ...], *, urgent: bool) -> object:
+        call = _Call(
+            0 if urgent else 1, next(self._numbers), Request(method, arguments, self._budget_s)
+        )
+        self._calls.put(call)
+        if self._closing.is_set():
+            call.future.cancel()
+        try:
+            return call.future.result(None if urgent else self._patience_s)
+        except TimeoutError:
+            if not call.future.cancel():
+                return call.future.result()  # its turn has come, and has its own end
+            raise PlanError(
+                f"the planner did not get to this within {self._patience_s:g} s: it is starting, "
+                "or busy with other requests; try again later"
+            ) from None
+        except CancelledError:
+            raise PlanError("the controller is ending: nothing is planned any more") from None
+
+    # -- in the planner's thread ------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        # A new process inherits this: Ctrl-C must not end it before it can say so itself.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        pause_s, next_start_s = _LOOK_S, 0.0
+        while not self._closing.is_set():
+            if self._living() is None and time.monotonic() >= next_start_s:
+                try:
+                    self._start_process()
+                    pause_s = _LOOK_S
+                except _Died as death:
+                    LOG.error("the planner does not start: it %s", death)
+                    next_start_s = time.monotonic() + pause_s
+                    pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            try:
+                call = self._calls.get(timeout=_LOOK_S)
+            except queue.Empty:
+                continue
+            if call.request is not None and call.future.set_running_or_notify_cancel():
+                self._settle(call.future, call.request)
+        self._wind_up()
+
+    def _living(self) -> _Process | None:
+        if self._process is not None and not self._process.alive:
+            LOG.error("the planner has ended by itself: starting another")
+            self._process.end()
+            self._process = None
+        return self._process
+
+    def _start_process(self) -> _Process:
+        """Raises _Died."""
+        process = self._process = _Process()
+        if self._closing.is_set():
+            process.kill()
+        try:
+            process.exchange(self._setup, _START_S)
+        except _Died:
+            self._process = None
+            raise
+        return process
+
+    def _settle(self, future: Future[Any], request: Request) -> None:
+        try:
+            answer = self._answer(request)
+        except PlanError as refusal:
+            future.set_exception(refusal)
+            return
+        except Exception:
+            answer = Answer(defect=traceback.format_exc())  # this thread has to go on
+        if answer.defect:
+            LOG.error("planning failed unexpectedly:\n%s", answer.defect)
+            what = answer.defect.strip().splitlines()[-1]
+            future.set_exception(PlanError(f"a defect in the planner ({what}): see the log"))
+        elif answer.refusal is not None:
+            future.set_exception(answer.refusal)
+        else:
+            future.set_result(answer.value)
+
+    def _answer(self, request: Request) -> Answer:
+        """Raises PlanError if there is no answer."""
+        asked_s = time.monotonic()
+        try:
+            process = self._living() or self._start_process()
+        except _Died as death:
+            raise PlanError(f"the planner does not start (it {death}): see the log") from None
+        try:
+            return process.exchange(pickle.dumps(request), self._patience_s)
+        except _Died as death:
+            self._process = None
+            took_s = time.monotonic() - asked_s
+            LOG.error("the planner %s after %.1f s of planning", death, took_s)
+            if took_s < self._patience_s:
+                raise PlanError(f"the planner {death} while planning: try again") from None
+        raise PlanError(
+            f"no plan came within {self._patience_s:g} s: the planner was stopped; nothing has "
+            "changed. Ask for fewer racks or planes, or raise policy.planning_budget_ms"
+        )
+
+    def _wind_up(self) -> None:
+        if self._process is not None:
+            self._process.end()
+        while not self._calls.empty():
+            self._calls.get().future.cancel()

@@ -1,0 +1,1 @@
+"""The process itself: configuration file, logs, metrics, traces, memory, systemd."""

@@ -1,0 +1,52 @@
+"""Whether reconfigurations are traced, and by what: nothing is imported where they are not.
+
+The settings are those of OpenTelemetry itself: ``OTEL_EXPORTER_OTLP_ENDPOINT`` names a collector,
+and the other variables of its specification hold, too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Final, Protocol
+
+from hydra.errors import HydraError
+from hydra.service import Reconfiguration
+
+_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+
+
+class Traces(Protocol):
+    """Takes note of what is over; never waits for the collector."""
+
+    def reconfigured(self, ended: Reconfiguration) -> None: ...
+
+    def close(self) -> None:
+        """Send what is left, for a few seconds at most."""
+
+
+class NoTraces:
+    """Where no collector is named."""
+
+    def reconfigured(self, ended: Reconfiguration) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def traces(fabric: str, environment: Mapping[str, str] = os.environ) -> Traces:
+    """As the environment says. HydraError if it names a collector that nothing here can send to."""
+    chosen = next((name for name in _ENDPOINTS if environment.get(name)), None)
+    if chosen is None or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return NoTraces()
+    try:
+        otlp = import_module("apps.process.otlp")
+    except ImportError as error:
+        raise HydraError(
+            f"{chosen} is set, but {error.name} is not installed: pip install "
+            "'hydra-hybrid-network[tracing]', or take the variable away"
+        ) from error
+    made: Traces = otlp.OtlpTraces(fabric)
+    return made

@@ -1,0 +1,1 @@
+"""Tools beside the controller: device self-test, lab certificates, backups, support bundles."""

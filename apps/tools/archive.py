@@ -1,0 +1,230 @@
+"""Backups of what a controller remembers, and the bundle that a report of a problem needs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import re
+import sqlite3
+import tarfile
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import yaml
+
+from apps.process.single_instance import journal_claimed
+from hydra import __version__
+from hydra.config import Loaded
+from hydra.errors import HydraError
+from hydra.journal import Journal
+
+_JOURNAL: Final = "journal.db"
+_CONFIGURATION: Final = "fabric.yaml"
+_TOKENS: Final = "tokens.json"
+_MANIFEST: Final = "manifest.json"
+_SECRET_KEY: Final = re.compile(r"pass|secret|token|key|community|login|credential", re.IGNORECASE)
+_SECRET_TEXT: Final = re.compile(
+    r"hydra_[\w.-]+_[\w-]{8,}"  # our tokens
+    r"|(?i:bearer)\s+\S+"
+    r"|(?i:\b(?:password|passwd|secret|token|community)\b[\"']?\s*[=:]\s*)[\"']?[^\s\"',}]+"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----",
+    re.DOTALL,
+)
+_HIDDEN: Final = "(left out)"
+_LOG_TAIL_BYTES: Final = 4 * 1024 * 1024
+
+
+class ArchiveError(HydraError):
+    """A backup can't be made, or is none of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What a backup says of itself."""
+
+    fabric: str
+    release: str
+    created_unix_s: float
+
+
+def back_up(loaded: Loaded, target: Path) -> Backup:
+    """Write the journal, the configuration and the tokens' hashes to ``target``, a new .tar.gz.
+
+    The controller may be running: the journal is copied as it is at one moment. Raises HydraError.
+    """
+    journal = Path(loaded.controller.journal)
+    if not journal.is_file():
+        raise ArchiveError(
+            f"there is no journal {journal}: run this where the controller runs, since a relative "
+            "controller.journal starts from its working directory"
+        )
+    about = Backup(loaded.fabric.name, __version__, time.time())
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / _JOURNAL
+        _copy_database(journal, copy)
+        files = {_JOURNAL: copy.read_bytes(), _CONFIGURATION: Path(loaded.source).read_bytes()}
+    if loaded.controller.tokens is not None and Path(loaded.controller.tokens).is_file():
+        files[_TOKENS] = Path(loaded.controller.tokens).read_bytes()
+    files[_MANIFEST] = json.dumps(
+        {"fabric": about.fabric, "release": about.release, "created_unix_s": about.created_unix_s}
+    ).encode()
+    _write(target, files)
+    return about
+
+
+def restore(loaded: Loaded, source: Path) -> tuple[Backup, Path | None]:
+    """Put the journal of a backup in place; tells where the one that was there went.
+
+    Raises HydraError while a controller is at work on the journal, for another fabric's backup and
+    for what is no backup; then nothing has changed.
+    """
+    files = _read(source)
+    if not {_JOURNAL, _MANIFEST} <= files.keys():
+        raise ArchiveError(f"{source} is no backup of a controller: it has no {_JOURNAL}")
+    about = Backup(**json.loads(files[_MANIFEST]))
+    if about.fabric != loaded.fabric.name:
+        raise ArchiveError(
+            f"{source} is a backup of fabric {about.fabric!r}, not of {loaded.fabric.name!r}: "
+            "give the configuration that it belongs to"
+        )
+    journal = Path(loaded.controller.journal)
+    with journal_claimed(str(journal)):
+        fresh = journal.with_name(f"{journal.name}.restored")
+        fresh.write_bytes(files[_JOURNAL])
+        fresh.chmod(0o600)
+        try:
+            Journal(str(fresh)).close()  # raises for a file that this release can't read
+        except HydraError:
+            fresh.unlink()
+            raise
+        kept = _set_aside(journal)
+        fresh.replace(journal)
+    return about, kept
+
+
+def _set_aside(journal: Path) -> Path | None:
+    """The journal with its write-ahead log, under a name of its own."""
+    if not journal.exists():
+        return None
+    kept = journal.with_name(f"{journal.name}.before-{time.strftime('%Y%m%dT%H%M%S')}")
+    for end in ("", "-wal", "-shm"):
+        part = Path(f"{journal}{end}")
+        if part.exists():
+            part.replace(f"{kept}{end}")
+    return kept
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    try:
+        with (
+            closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as before,
+            closing(sqlite3.connect(target)) as after,
+        ):
+            before.backup(after)
+    except sqlite3.Error as error:
+        raise ArchiveError(f"the journal {source} can't be copied ({error})") from error
+
+
+def support_bundle(
+    loaded: Loaded, target: Path, answers: Mapping[str, str], log: Path | None
+) -> list[str]:
+    """Write what a report of a problem needs to ``target``, a new .tar.gz, without secrets.
+
+    ``answers`` are the controller's, by file name. Returns the names in the bundle. Raises
+    HydraError.
+    """
+    files = {
+        "system.json": _json(_system()),
+        "configuration.yaml": redacted_configuration(Path(loaded.source).read_text()).encode(),
+        **{name: hide(text).encode() for name, text in answers.items()},
+    }
+    journal = Path(loaded.controller.journal)
+    if journal.is_file():
+        with closing(Journal(str(journal), read_only=True)) as opened:
+            files["journal.json"] = hide(_json(opened.entries()[-500:]).decode()).encode()
+    if log is not None:
+        try:
+            text = log.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace")
+        except OSError as error:
+            raise ArchiveError(f"the log {log} can't be read: {error.strerror}") from error
+        files["log.txt"] = hide(text).encode()
+    _write(target, files)
+    return sorted(files)
+
+
+def _system() -> dict[str, Any]:
+    packages = {
+        found.metadata["Name"]: found.version
+        for found in metadata.distributions()
+        if found.metadata["Name"]
+    }
+    return {
+        "hydra": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cpus": os.cpu_count(),
+        "packages": dict(sorted(packages.items())),
+    }
+
+
+def redacted_configuration(text: str) -> str:
+    """The configuration without the values of keys that hold secrets, or lead to them."""
+    return yaml.safe_dump(_without_secrets(yaml.safe_load(text)), sort_keys=False)
+
+
+def _without_secrets(value: object) -> object:
+    if isinstance(value, dict):
+        return {
+            key: _HIDDEN if _SECRET_KEY.search(str(key)) else _without_secrets(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_without_secrets(inner) for inner in value]
+    return hide(value) if isinstance(value, str) else value
+
+
+def hide(text: str) -> str:
+    """``text`` without what looks like a token, a password or a private key."""
+    return _SECRET_TEXT.sub(_HIDDEN, text)
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document, indent=1).encode()
+
+
+def _write(target: Path, files: Mapping[str, bytes]) -> None:
+    """For nobody but its owner: a backup has the hashes of tokens."""
+    try:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with (
+            os.fdopen(descriptor, "wb") as sink,
+            tarfile.open(fileobj=sink, mode="w:gz") as archive,
+        ):
+            for name, content in files.items():
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())
+                archive.addfile(entry, io.BytesIO(content))
+    except FileExistsError as error:
+        raise ArchiveError(f"{target} exists already: choose another name") from error
+    except OSError as error:
+        raise ArchiveError(f"{target} can't be written: {error.strerror}") from error
+
+
+def _read(source: Path) -> dict[str, bytes]:
+    try:
+        with tarfile.open(source, "r:gz") as archive:
+            return {
+                member.name: content.read()
+                for member in archive
+                if (content := archive.extractfile(member)) is not None
+            }
+    except (OSError, EOFError, tarfile.TarError) as error:
+        raise ArchiveError(f"{source} can't be read as a backup ({error})") from error

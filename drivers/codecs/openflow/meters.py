@@ -1,0 +1,142 @@
+"""OpenFlow meters: what a switch lets through of what its rules send to them.
+
+A meter exists before the rules that refer to it, and takes them along when it is deleted. Layout:
+OpenFlow Switch Specification 1.3.5, section 7.3.4.4.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from drivers.codecs.openflow.messages import encode, encode_multipart_request
+from drivers.codecs.openflow.statistics import MalformedReplyError
+
+TYPE_METER_MOD: Final = 29
+MULTIPART_METER: Final = 9
+_ALL: Final = 0xFFFFFFFF
+_KBPS_WITH_BURST: Final = 0b101
+_DROP: Final = 1
+_HEAD: Final = struct.Struct("!HHI")
+_DROP_BAND: Final = struct.Struct("!HHIIxxxx")
+_STATS: Final = struct.Struct("!IHxxxxxxIQQII")
+"""Number, length, rules, packets and bytes in, seconds and nanoseconds."""
+_BAND_STATS: Final = struct.Struct("!QQ")
+"""Packets and bytes."""
+_MOST_KBPS: Final = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """How much may pass at once."""
+
+    time_ms: float
+    """At the meter's rate."""
+    least_kbit: int
+
+
+STRICT: Final = Burst(8.0, 640)
+"""For what must not fill the port buffers of ToRs, in which reserved traffic waits, too: 40 kB at
+least, since TCP hands over a few dozen frames at once, whatever the rate."""
+LENIENT: Final = Burst(20.0, 1024)
+"""For what may well come in late and all at once, when a vswitch had no processor for a moment."""
+
+
+class _Command(IntEnum):
+    ADD = 0
+    MODIFY = 1
+    DELETE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class AddMeter:
+    number: int
+    mbps: float
+    """Infinite: everything."""
+    burst: Burst = STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class SetMeter:
+    """Give a meter that there is another rate."""
+
+    number: int
+    mbps: float
+    burst: Burst = STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveMeter:
+    """With the rules that refer to it; absent is fine."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveEveryMeter:
+    pass
+
+
+MeterChange = AddMeter | SetMeter | RemoveMeter | RemoveEveryMeter
+
+
+def encode_meter_changes(changes: Iterable[MeterChange], xid: int) -> bytes:
+    """Meter-mods in order; they can't be parts of a bundle."""
+    return b"".join(_encode(change, xid) for change in changes)
+
+
+def _encode(change: MeterChange, xid: int) -> bytes:
+    match change:
+        case AddMeter(number, mbps, burst):
+            return _meter_mod(_Command.ADD, number, xid, _band(mbps, burst))
+        case SetMeter(number, mbps, burst):
+            return _meter_mod(_Command.MODIFY, number, xid, _band(mbps, burst))
+        case RemoveMeter(number):
+            return _meter_mod(_Command.DELETE, number, xid)
+        case RemoveEveryMeter():
+            return _meter_mod(_Command.DELETE, _ALL, xid)
+
+
+def _meter_mod(command: _Command, number: int, xid: int, band: bytes = b"") -> bytes:
+    flags = _KBPS_WITH_BURST if band else 0
+    return encode(TYPE_METER_MOD, xid, _HEAD.pack(command, flags, number) + band)
+
+
+def _band(mbps: float, burst: Burst) -> bytes:
+    kbps = int(min(max(1.0, mbps * 1000), _MOST_KBPS))
+    burst_kbit = max(burst.least_kbit, int(kbps * burst.time_ms / 1000))
+    return _DROP_BAND.pack(_DROP, _DROP_BAND.size, kbps, burst_kbit)
+
+
+@dataclass(frozen=True, slots=True)
+class MeterCounters:
+    """Since the meter was made, or on some switches since it was last changed."""
+
+    bytes_in: int
+    bytes_dropped: int
+
+
+def encode_meter_stats_request(xid: int) -> bytes:
+    """For all meters of a switch."""
+    return encode_multipart_request(MULTIPART_METER, xid, struct.pack("!Ixxxx", _ALL))
+
+
+def decode_meter_stats(body: bytes) -> dict[int, MeterCounters]:
+    """Meter number to counters, from an OFPMP_METER reply body. Raises MalformedReplyError."""
+    counters: dict[int, MeterCounters] = {}
+    offset = 0
+    while offset < len(body):
+        if len(body) - offset < _STATS.size:
+            raise MalformedReplyError(f"meter statistics end inside an entry at byte {offset}")
+        number, length, _, _, bytes_in, _, _ = _STATS.unpack_from(body, offset)
+        bands = body[offset + _STATS.size : offset + length]
+        whole = length >= _STATS.size and offset + length <= len(body)
+        if not whole or len(bands) % _BAND_STATS.size:
+            raise MalformedReplyError(f"meter statistics at byte {offset} have length {length}")
+        dropped = sum(count for _, count in _BAND_STATS.iter_unpack(bands))
+        counters[number] = MeterCounters(bytes_in, dropped)
+        offset += length
+    return counters
