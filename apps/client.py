@@ -25,7 +25,7 @@ from apps.rest import models
 from hydra.errors import HydraError
 from hydra.events import EventKind
 from hydra.lifecycle import ReservationState
-from hydra.reservations import FINAL_STATES, ServiceClass
+from hydra.reservations.reservation import FINAL_STATES, ServiceClass
 
 _TIMEOUT_S: Final = 30.0
 _LONGEST_WAIT_S: Final = 60

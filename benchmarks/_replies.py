@@ -11,10 +11,10 @@ from typing import Final
 
 from drivers.codecs.openflow.messages import MULTIPART_FLOW, TYPE_MULTIPART_REPLY, encode
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
+from hydra.forwarding.pipeline import SHAPES, Table
+from hydra.forwarding.rules import FlowRule, Install
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import Fabric, NetworkState, Server
-from hydra.pipeline import SHAPES, Table
-from hydra.rules import FlowRule, Install
-from hydra.substrate import substrate_of
 
 PORTS: Final = SwitchPorts(host=1, optical=2, electrical=3)
 _ENTRY: Final = struct.Struct("!HBxIIHHHHxxxxQQQ")

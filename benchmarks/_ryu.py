@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from apps.openflow.framework import ofproto_v1_3 as proto
 from apps.openflow.framework import ofproto_v1_3_parser as parser
-from hydra.pipeline import SHAPES
-from hydra.rules import FlowRule
+from hydra.forwarding.pipeline import SHAPES
+from hydra.forwarding.rules import FlowRule
 
 # isort: split
 from ryu.ofproto import ofproto_protocol  # once apps.framework has prepared it

@@ -18,7 +18,7 @@ from statistics import median
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
 from hydra.model import Fabric
-from hydra.reservations import Reservation
+from hydra.reservations.reservation import Reservation
 from mininet_scenarios.kills import POLICY, UNHURRIED, DoubleBooked, Kills, Outcome
 from tests.unit.reservations.referee import Referee
 

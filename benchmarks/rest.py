@@ -25,12 +25,12 @@ from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from benchmarks._report import Result, report
 from benchmarks._wrk import CLIENTS, load
-from hydra.book import ReservationBook
-from hydra.calendar import Ground
 from hydra.errors import AdmissionError
 from hydra.journal import Journal
 from hydra.model import Fabric
-from hydra.reservations import Reservation, ReservationRequest
+from hydra.reservations.book import ReservationBook
+from hydra.reservations.calendar import Ground
+from hydra.reservations.reservation import Reservation, ReservationRequest
 
 CONFIG = Path(__file__).parents[1] / "configs" / "reference.yaml"
 RESERVATIONS = 10_000

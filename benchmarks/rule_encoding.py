@@ -23,10 +23,10 @@ from benchmarks._report import Result, report
 from benchmarks._ryu import encode_circuit_rules
 from benchmarks._timing import median_ms
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
+from hydra.forwarding.pipeline import SHAPES
+from hydra.forwarding.rules import FlowRule, Install, emulated_rules
+from hydra.forwarding.substrate.vlan import vswitch_of
 from hydra.model import VlanId
-from hydra.pipeline import SHAPES
-from hydra.rules import FlowRule, Install, emulated_rules
-from hydra.substrate.vlan import vswitch_of
 from mininet_scenarios.controller_client import PairDemand
 from mininet_scenarios.stage import Stage, tcp_transfer
 from mininet_scenarios.testbed import open_vswitch

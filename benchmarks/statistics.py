@@ -17,8 +17,8 @@ from benchmarks._replies import account_rules, flow_entry
 from benchmarks._report import Result, report
 from benchmarks._timing import median_ms
 from drivers.codecs.openflow.statistics import decode_flow_stats
-from hydra.pipeline import RuleKind
-from hydra.rules import FlowRule
+from hydra.forwarding.pipeline import RuleKind
+from hydra.forwarding.rules import FlowRule
 
 CONFIG: Final = Path(__file__).parents[1] / "configs" / "reference.yaml"
 RUNS: Final = 15

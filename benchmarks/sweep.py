@@ -32,8 +32,8 @@ from benchmarks._switches import (
     port_descriptions,
 )
 from drivers.codecs.openflow.messages import MULTIPART_FLOW, MULTIPART_PORT_STATS
+from hydra.forwarding.pipeline import RuleKind
 from hydra.model import Fabric
-from hydra.pipeline import RuleKind
 
 CONFIG: Final = Path(__file__).parents[1] / "configs" / "reference.yaml"
 OPENFLOW_PORT: Final = 16654

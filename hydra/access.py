@@ -16,8 +16,8 @@ from math import isfinite
 from typing import Any, Final
 
 from hydra.errors import HydraError
-from hydra.quotas import NO_QUOTA, Quota
-from hydra.reservations import PRIORITIES, Reservation
+from hydra.reservations.quotas import NO_QUOTA, Quota
+from hydra.reservations.reservation import PRIORITIES, Reservation
 
 _PREFIX: Final = "hydra"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}")

@@ -15,7 +15,7 @@ from enum import Enum
 
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit
-from hydra.reservations import Reservation
+from hydra.reservations.reservation import Reservation
 from hydra.roles import Alarm
 
 

@@ -8,9 +8,9 @@ from typing import Final
 
 from hydra.decisions import Action, Decision, SeenDemand
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Path, RackId, VlanId
-from hydra.plan import pair_of
 from hydra.policy import Mode, Policy, Sharing
-from hydra.reservations import Reservation
+from hydra.reconfiguration.plan import pair_of
+from hydra.reservations.reservation import Reservation
 
 _MOST_DECISIONS: Final = 5
 

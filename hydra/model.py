@@ -35,7 +35,7 @@ class Addressing(Enum):
 
 
 class SubstrateKind(Enum):
-    """What tells circuits apart, and how servers are attached (:mod:`hydra.substrate`)."""
+    """How circuits are told apart and servers attached (:mod:`hydra.forwarding.substrate`)."""
 
     DUAL_HOMED_VLAN = "dual-homed-vlan"
     """Servers tag; one uplink to the ToR, another to the electrical network."""

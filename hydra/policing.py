@@ -18,10 +18,10 @@ from ipaddress import IPv4Interface
 from math import inf
 from typing import Final
 
+from hydra.forwarding.pipeline import RuleKind, cookie
+from hydra.forwarding.rules import FlowRule, mac_as_int, prefix_args, rack_metadata
 from hydra.model import Circuit, Fabric, NetworkState, Path, RackId, Server
-from hydra.pipeline import RuleKind, cookie
-from hydra.reservations import Reservation, ServiceClass
-from hydra.rules import FlowRule, mac_as_int, prefix_args, rack_metadata
+from hydra.reservations.reservation import Reservation, ServiceClass
 
 USABLE: Final = 0.97
 """Of a circuit's rate: meters count neither the circuit's VLAN tag nor what separates frames."""

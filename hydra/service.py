@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from hydra.agents import AgentService
 from hydra.config.reload import Reload
 from hydra.decisions import Decision, Verdict
-from hydra.drift import Drift
+from hydra.demand.agent_protocol import AgentService
 from hydra.errors import AdmissionError
 from hydra.events import EventLog
 from hydra.explanation import Explanation
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
-from hydra.modification import Modification
 from hydra.policy import Policy, Sharing
 from hydra.quarantine import Quarantined
-from hydra.quotas import Usage
-from hydra.reservations import Reservation, ReservationRequest
+from hydra.reconfiguration.drift import Drift
+from hydra.reservations.modification import Modification
+from hydra.reservations.quotas import Usage
+from hydra.reservations.reservation import Reservation, ReservationRequest
 from hydra.roles import Alarm, Task, TaskState
 from hydra.slots import Schedule
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hydra.model import Fabric, NetworkState
-from hydra.plan import Pair, Plan, pair_of
 from hydra.policy import Policy, Transition
+from hydra.reconfiguration.plan import Pair, Plan, pair_of
 
 _MEASURED: Final = 64
 """Slots that the measured duty cycle is taken over, at most."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, RackId, VlanId
-from hydra.plan import Pair, pair_of
+from hydra.reconfiguration.plan import Pair, pair_of
 
 LOSSES: Final = 3
 """Probes lost in a row that mean that a path is dead."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hydra.model import DemandMatrix, RackId
-from hydra.plan import Pair
+from hydra.reconfiguration.plan import Pair
 
 
 @dataclass(slots=True)

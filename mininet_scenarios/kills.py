@@ -21,7 +21,7 @@ import httpx
 
 from hydra.journal import Journal
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
-from hydra.reservations import FINAL_STATES, Reservation
+from hydra.reservations.reservation import FINAL_STATES, Reservation
 from mininet_scenarios.controller_process import ControllerProcess
 from mininet_scenarios.stage import ScenarioError, Stage
 

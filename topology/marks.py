@@ -9,8 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import Circuit, Fabric, NetworkState, Topology
-from hydra.substrate import substrate_of
 from topology.checks import check_labels, check_transit, check_vlans
 from topology.labels import assign_labels
 from topology.problem import FabricArrays

@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from typing import Any, Final, Protocol
 
 from apps.agent.racks import RackFinder, unmapped
-from hydra.backlog import (
+from hydra.demand.backlog import (
     BYTES_PER_MB,
     MOST_ELEPHANTS,
     ConnectionKey,

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from hydra.backlog import ConnectionKey, Sending
+from hydra.demand.backlog import ConnectionKey, Sending
 from hydra.errors import HydraError
 
 _SOCK_DIAG: Final = 4

@@ -18,7 +18,7 @@ from apps.cli.client import ControllerClient, resource, url_option
 from apps.cli.command import Command
 from apps.cli.output import CommandError, UnreachableError
 from apps.process import logs
-from hydra.backlog import BYTES_PER_MB
+from hydra.demand.backlog import BYTES_PER_MB
 from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.agent")

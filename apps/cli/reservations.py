@@ -12,7 +12,7 @@ from apps.cli.network import moment, print_circuits
 from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json, print_table
 from apps.cli.parameters import read_moment, read_positive
 from apps.cli.wording import describe_path
-from hydra.reservations import ServiceClass
+from hydra.reservations.reservation import ServiceClass
 
 _RESERVATIONS: Final = "/v1/reservations"
 

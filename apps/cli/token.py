@@ -17,7 +17,7 @@ from apps.cli.output import CommandError, json_option, print_json, print_table
 from apps.rest.tokens import read_tokens, write_tokens
 from hydra.access import Role, StoredToken, make_token
 from hydra.errors import HydraError
-from hydra.quotas import NO_QUOTA, Quota
+from hydra.reservations.quotas import NO_QUOTA, Quota
 
 _SECRET_BYTES: Final = 32
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Sequence
 
 from apps.openflow.fleet import Fleet
-from hydra.frames import announcement
+from hydra.forwarding.frames import announcement
+from hydra.forwarding.substrate import Substrate
 from hydra.model import Fabric, NetworkState, Server, VlanId
-from hydra.substrate import Substrate
 
 Announced = Sequence[tuple[Server, tuple[VlanId, ...]]]
 

@@ -15,12 +15,12 @@ from apps.controller.upkeep import Upkeep
 from apps.openflow.fleet import Fleet
 from apps.openflow.rule_tables import RuleTable, foreign, intended_table, rule_drift
 from apps.planning.engine import Planning
-from hydra.drift import Drift, broken_circuits, device_drift
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, NetworkState, RackId
 from hydra.policy import OnDrift, Policy
-from hydra.reconcile import Actual, stray_mirrors, wanted_vlans, wrong_vlans
+from hydra.reconfiguration.drift import Drift, broken_circuits, device_drift
+from hydra.reconfiguration.reconcile import Actual, stray_mirrors, wanted_vlans, wrong_vlans
 from hydra.service import DriftReport, Reconciliation
-from hydra.substrate import substrate_of
 
 LOG = logging.getLogger("hydra.auditor")
 TRIGGER: Final = "reconcile"

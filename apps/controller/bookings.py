@@ -11,16 +11,16 @@ from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
 from apps.controller.upkeep import Upkeep
 from apps.planning.engine import Planning
-from hydra.calendar import Ground
 from hydra.errors import AdmissionError, DeviceUnavailable, HydraError, QuotaExceeded
+from hydra.forwarding.substrate import substrate_of
 from hydra.journal import JournalError
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Path, RackId
-from hydra.modification import Modification
-from hydra.plan import directions, paths_by_pair
-from hydra.reservations import Pin, Reservation, ReservationRequest
+from hydra.reconfiguration.plan import directions, paths_by_pair
+from hydra.reservations.calendar import Ground
+from hydra.reservations.modification import Modification
+from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
-from hydra.substrate import substrate_of
 
 LOG = logging.getLogger("hydra.bookings")
 _PLACEMENT_ATTEMPTS: Final = 3

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 
 from apps.openflow.fleet import Fleet
-from hydra.classes import Connection, class_rules
+from hydra.forwarding.class_table import Connection, class_rules
+from hydra.forwarding.rules import FlowRule, Install, Remove, RuleChange
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, Server
 from hydra.policy import Sharing
-from hydra.rules import FlowRule, Install, Remove, RuleChange
-from hydra.substrate import substrate_of
 
 LOG = logging.getLogger("hydra.classifier")
 

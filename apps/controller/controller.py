@@ -39,13 +39,14 @@ from apps.planning.periodic import TURN, Rounds
 from apps.planning.planner import Planner
 from apps.process.metrics import Metrics
 from apps.process.tracing import Traces
-from hydra.agents import AgentService
 from hydra.config import Loaded
 from hydra.config.reload import Reload, amended, reload
 from hydra.decisions import Action, Decision, Verdict, seen_demand
+from hydra.demand.agent_protocol import AgentService
 from hydra.errors import DeviceUnavailable, HydraError, PlanError, UnknownName
 from hydra.events import EventLog
 from hydra.explanation import Builder, Evidence, Explanation, explain
+from hydra.forwarding.substrate import substrate_of
 from hydra.journal import Journal, JournalError
 from hydra.model import (
     Circuit,
@@ -58,12 +59,12 @@ from hydra.model import (
     PortId,
     RackId,
 )
-from hydra.modification import Modification
-from hydra.plan import Pair, Plan, directions, paths_by_pair
 from hydra.policy import Mode, Policy, Sharing
 from hydra.quarantine import Quarantined
-from hydra.quotas import Usage
-from hydra.reservations import Pin, Reservation, ReservationRequest
+from hydra.reconfiguration.plan import Pair, Plan, directions, paths_by_pair
+from hydra.reservations.modification import Modification
+from hydra.reservations.quotas import Usage
+from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
 from hydra.roles import Task, TaskState
 from hydra.service import (
     Delivery,
@@ -80,7 +81,6 @@ from hydra.service import (
     ReservationPreview,
 )
 from hydra.slots import DUPLEX_ALONE, Schedule
-from hydra.substrate import substrate_of
 from hydra.surveillance import LostPath
 from hydra.worth import decide, judge, no_plan
 

@@ -21,9 +21,10 @@ from hydra.errors import (
     UnknownName,
 )
 from hydra.events import DeviceAlarm
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import CrossConnect, Fabric, PlaneId, RackId
 from hydra.policy import Policy
-from hydra.reconcile import Actual
+from hydra.reconfiguration.reconcile import Actual
 from hydra.roles import (
     Alarm,
     AlarmSource,
@@ -39,7 +40,6 @@ from hydra.roles import (
     TorSwitch,
 )
 from hydra.service import DeviceStatus
-from hydra.substrate import substrate_of
 
 LOG = logging.getLogger("hydra.devices")
 _READERS: Final = 32

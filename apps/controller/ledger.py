@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from apps.process.metrics import Metrics
 from apps.process.tracing import NoTraces, Traces
-from hydra.book import NOTICE_S, ReservationBook
-from hydra.calendar import Ground
 from hydra.decision_records import decision_record, read_decision
 from hydra.decisions import Decision
 from hydra.errors import Changed, UnknownName
@@ -24,10 +22,12 @@ from hydra.journal import Journal, JournalError
 from hydra.journal_format import FINISHED, INTENDED, read_state, state_record
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
-from hydra.modification import Modification
-from hydra.plan import Pair, pair_of, paths_by_pair, unsettled_paths
-from hydra.quotas import Usage
-from hydra.reservations import Pin, Reservation, ReservationRequest
+from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair, unsettled_paths
+from hydra.reservations.book import NOTICE_S, ReservationBook
+from hydra.reservations.calendar import Ground
+from hydra.reservations.modification import Modification
+from hydra.reservations.quotas import Usage
+from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
 from hydra.service import Reconfiguration
 
 LOG = logging.getLogger("hydra.ledger")

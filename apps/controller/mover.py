@@ -12,14 +12,14 @@ from apps.controller.runner import Runner
 from apps.controller.upkeep import Upkeep
 from apps.planning.engine import Planning
 from apps.process.logs import about
-from hydra.commands import Batch
 from hydra.errors import HydraError
-from hydra.executor import Execution
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Fabric, NetworkState
-from hydra.plan import Plan
 from hydra.policy import Policy
+from hydra.reconfiguration.commands import Batch
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import Plan
 from hydra.service import CircuitFailure, Reconfiguration, StepTiming
 
 LOG = logging.getLogger("hydra.mover")

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from apps.controller.devices import Devices
 from hydra.errors import DeviceError
-from hydra.executor import Execution
 from hydra.model import Circuit, CrossConnect, Fabric, Path, PlaneId, PortId
+from hydra.reconfiguration.executor import Execution
 from hydra.roles import Task, TaskState
 from hydra.service import DeviceStatus
 

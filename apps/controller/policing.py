@@ -30,12 +30,10 @@ from drivers.codecs.openflow.meters import (
     SetMeter,
 )
 from drivers.codecs.openflow.statistics import MalformedReplyError, decode_flow_stats
+from hydra.forwarding.pipeline import COOKIE_SUBJECT_MASK, DELIVERY_COUNTERS, DELIVERY_COUNTERS_MASK
+from hydra.forwarding.rules import FlowRule, Install, Remove, RuleChange, match_key
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, NetworkState, Path
-from hydra.pipeline import (
-    COOKIE_SUBJECT_MASK,
-    DELIVERY_COUNTERS,
-    DELIVERY_COUNTERS_MASK,
-)
 from hydra.policing import (
     Claim,
     Flow,
@@ -47,10 +45,8 @@ from hydra.policing import (
     holdings,
     tally_rules,
 )
-from hydra.reservations import Reservation
-from hydra.rules import FlowRule, Install, Remove, RuleChange, match_key
+from hydra.reservations.reservation import Reservation
 from hydra.service import Delivery
-from hydra.substrate import substrate_of
 
 LOG = logging.getLogger("hydra.policing")
 _INTERVAL_S: Final = 1.0

@@ -15,7 +15,13 @@ from apps.controller.announcer import Announcer
 from apps.controller.devices import Devices
 from apps.openflow.fleet import Fleet
 from apps.process.metrics import Metrics
-from hydra.commands import (
+from hydra.errors import AwaitsPeople, DeviceError, OutcomeUnknown
+from hydra.forwarding.frames import probe
+from hydra.forwarding.substrate import substrate_of
+from hydra.journal import Journal
+from hydra.model import CrossConnect, DatapathId, Fabric, RackId, Server
+from hydra.policy import Policy
+from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
     AwaitPortsUp,
@@ -32,13 +38,7 @@ from hydra.commands import (
     StageRules,
     Status,
 )
-from hydra.errors import AwaitsPeople, DeviceError, OutcomeUnknown
-from hydra.executor import Steps
-from hydra.frames import probe
-from hydra.journal import Journal
-from hydra.model import CrossConnect, DatapathId, Fabric, RackId, Server
-from hydra.policy import Policy
-from hydra.substrate import substrate_of
+from hydra.reconfiguration.executor import Steps
 
 LOG = logging.getLogger("hydra.runner")
 _PROBE_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)

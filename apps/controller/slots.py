@@ -22,9 +22,9 @@ from apps.planning.engine import SCHEDULER
 from hydra.decisions import SeenDemand
 from hydra.errors import HydraError, PlanError
 from hydra.events import EventKind
-from hydra.executor import Execution
 from hydra.model import Fabric
 from hydra.policy import Policy
+from hydra.reconfiguration.executor import Execution
 from hydra.slots import DUPLEX_ALONE, DutyCycle, Night, Schedule, Week, too_short
 from hydra.worth import decide_week, no_plan
 

@@ -20,7 +20,8 @@ from apps.controller.quarantine import Quarantine
 from apps.openflow.fleet import Fleet
 from drivers.codecs.openflow.rules import TAKEN_OVER
 from hydra.errors import DeviceError, DeviceUnavailable, HeldElsewhere, HydraError
-from hydra.executor import Conditions, Execution
+from hydra.forwarding.rules import FlowRule, Install, RuleChange
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
     Circuit,
     DatapathId,
@@ -31,19 +32,18 @@ from hydra.model import (
     RackId,
     Server,
 )
-from hydra.plan import Pair, pair_of, unsettled_paths, without
 from hydra.policy import Policy
-from hydra.reconcile import (
+from hydra.reconfiguration.executor import Conditions, Execution
+from hydra.reconfiguration.plan import Pair, pair_of, unsettled_paths, without
+from hydra.reconfiguration.reconcile import (
     Reconciled,
     reconcile,
     servers_closed,
     stray_mirrors,
     wanted_vlans,
 )
-from hydra.relaying import relays_as_in, wipe
-from hydra.rules import FlowRule, Install, RuleChange
+from hydra.reconfiguration.relaying import relays_as_in, wipe
 from hydra.service import DeviceStatus, PlanRequest
-from hydra.substrate import substrate_of
 
 LOG = logging.getLogger("hydra.upkeep")
 _IdT = TypeVar("_IdT", bound=int)

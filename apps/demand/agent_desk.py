@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hydra.agents import (
+from hydra.demand.agent_protocol import (
     AgentOrders,
     AgentSetup,
     AgentStatus,
@@ -21,9 +21,9 @@ from hydra.agents import (
     TooOften,
     WrongReport,
 )
-from hydra.claims import ClaimBook, Claims, believed_mbps
-from hydra.classes import Connection
+from hydra.demand.reported_backlog import ClaimBook, Claims, believed_mbps
 from hydra.errors import UnknownName
+from hydra.forwarding.class_table import Connection
 from hydra.model import DemandMatrix, Fabric, NetworkState, RackId, Server
 from hydra.names import did_you_mean
 from hydra.policy import AgentPolicy
@@ -41,7 +41,7 @@ Counted = Callable[
 
 
 class AgentDesk:
-    """Implements :class:`hydra.agents.AgentService`."""
+    """Implements :class:`hydra.demand.agent_protocol.AgentService`."""
 
     def __init__(
         self,

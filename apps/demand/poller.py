@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from apps.openflow.fleet import Fleet, Question
 from drivers.codecs.openflow.statistics import FlowCounters, MalformedReplyError, decode_flow_stats
-from hydra.counters import Anomaly, DemandMeter, PortMeter
+from hydra.demand.counters import Anomaly, DemandMeter, PortMeter
+from hydra.demand.polling import PollSchedule
+from hydra.forwarding.pipeline import COOKIE_SUBJECT_MASK, Table
 from hydra.model import DatapathId, DemandMatrix, Fabric, OpticalPort, PortId
-from hydra.pipeline import COOKIE_SUBJECT_MASK, Table
 from hydra.policy import Policy
-from hydra.polling import PollSchedule
 
 LOG = logging.getLogger("hydra.poller")
 _STALE_INTERVALS: Final = 3
@@ -233,7 +233,7 @@ class StatsPoller:
     def counted(
         self, server: NDArray[np.intp], rack: NDArray[np.intp]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """As :meth:`hydra.counters.DemandMeter.counted`."""
+        """As :meth:`hydra.demand.counters.DemandMeter.counted`."""
         with self._lock:
             return self._meter.counted(server, rack)
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from hydra.counters import PortMeter
+from hydra.demand.counters import PortMeter
 from hydra.errors import DeviceError
 from hydra.model import Fabric, PortId, RackId
 from hydra.policy import Policy

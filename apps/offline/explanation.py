@@ -8,7 +8,7 @@ import numpy as np
 
 from apps.offline.study import Outcome, Study
 from hydra.model import Circuit, NetworkState, OpticalPort, Path, RackId
-from hydra.plan import Pair, pair_of
+from hydra.reconfiguration.plan import Pair, pair_of
 from topology.plan_checks import Load, count_load
 from topology.problem import PlanResult, Reserved
 

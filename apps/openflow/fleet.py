@@ -45,8 +45,8 @@ from drivers.codecs.openflow.rules import (
     encode_role_request,
 )
 from drivers.codecs.openflow.statistics import MalformedReplyError, PortPackets, decode_port_stats
+from hydra.forwarding.rules import RuleChange
 from hydra.model import DatapathId
-from hydra.rules import RuleChange
 
 LOG = logging.getLogger("hydra.fleet")
 _BUNDLE, _STAGED_BUNDLE = 1, 2

@@ -14,9 +14,9 @@ from typing import Final
 
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
 from drivers.codecs.openflow.statistics import MalformedReplyError
-from hydra.drift import NOTHING, Drift, DriftKind
-from hydra.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, RuleKind, Table
-from hydra.rules import FlowRule, Install, RemoveByCookie
+from hydra.forwarding.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, RuleKind, Table
+from hydra.forwarding.rules import FlowRule, Install, RemoveByCookie
+from hydra.reconfiguration.drift import NOTHING, Drift, DriftKind
 
 _FLOW_MOD: Final = struct.Struct("!8xQ8xB5xH16x")
 """Cookie, table, priority."""

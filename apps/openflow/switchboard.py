@@ -17,10 +17,10 @@ from typing import NamedTuple
 from apps.openflow.framework import Connection, PortInfo, Post
 from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
 from drivers.codecs.openflow.rules import SwitchPorts, encode_packet_out
-from hydra.frames import parse_probe
+from hydra.forwarding.frames import parse_probe
+from hydra.forwarding.rules import RuleChange
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric
-from hydra.rules import RuleChange
-from hydra.substrate import substrate_of
 
 _FIRST_XID = 0x4000_0000
 _XIDS = 0x4000_0000

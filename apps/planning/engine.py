@@ -9,8 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from hydra.elephants import ElephantWatch
+from hydra.demand.elephants import ElephantWatch
 from hydra.errors import AdmissionError, PlanError
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
     EMPTY_TOPOLOGY,
     Circuit,
@@ -23,13 +24,12 @@ from hydra.model import (
     RackId,
     Topology,
 )
-from hydra.plan import Pair, Plan, diff, pair_of, paths_by_pair
 from hydra.policy import Policy, SlotPolicy
-from hydra.reservations import Pin
+from hydra.reconfiguration.plan import Pair, Plan, diff, pair_of, paths_by_pair
+from hydra.reservations.reservation import Pin
 from hydra.rings import whole_rings
 from hydra.service import PlanRequest
 from hydra.slots import DUPLEX_ALONE, Week, WeekSlot
-from hydra.substrate import substrate_of
 from topology.algorithms import algorithm, objection
 from topology.carried import carried_mbps
 from topology.checks import check_topology
@@ -58,7 +58,7 @@ class Proposal:
     target: NetworkState
     disconnect_first: frozenset[Circuit]
     connect_last: frozenset[Circuit]
-    """Both as in :class:`hydra.plan.Plan`."""
+    """Both as in :class:`hydra.reconfiguration.plan.Plan`."""
     served_now_mbps: float
     served_then_mbps: float
     disturbed_mbps: float

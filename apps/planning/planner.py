@@ -28,7 +28,7 @@ from apps.planning.engine import Proposal
 from hydra.errors import HydraError, PlanError
 from hydra.model import DemandMatrix, Fabric, NetworkState, PortId
 from hydra.policy import Policy, SlotPolicy
-from hydra.reservations import Pin
+from hydra.reservations.reservation import Pin
 from hydra.service import PlanRequest
 from hydra.slots import Week
 

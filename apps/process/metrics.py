@@ -20,9 +20,9 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from hydra.commands import Command, Outcome, Status
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState
+from hydra.reconfiguration.commands import Command, Outcome, Status
 from hydra.service import ControllerService, DemandReport, Reconfiguration
 from hydra.slots import Schedule
 

@@ -11,9 +11,9 @@ from apps.rest.conditional import retry_key
 from apps.rest.problems import INVALID_REQUEST, UNKNOWN_NAME, EntriesError, json_pointer
 from hydra.errors import AdmissionError
 from hydra.model import DemandMatrix, Fabric, PlaneId, RackId
-from hydra.modification import Modification
 from hydra.names import did_you_mean
-from hydra.reservations import ReservationRequest
+from hydra.reservations.modification import Modification
+from hydra.reservations.reservation import ReservationRequest
 from hydra.service import PlanRequest
 
 

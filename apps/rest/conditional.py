@@ -10,7 +10,7 @@ from fastapi import Depends, Header, Response, status
 from pydantic import BaseModel, WithJsonSchema
 
 from hydra.errors import Changed
-from hydra.reservations import RetryKey
+from hydra.reservations.reservation import RetryKey
 
 _LONGEST_KEY: Final = 255
 

@@ -11,11 +11,11 @@ from pydantic_core import PydanticCustomError
 
 from hydra.config.schema import AgentsSection, DrainSection, SlotsSection
 from hydra.decisions import Action
-from hydra.drift import DriftKind
 from hydra.events import EventKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.policy import Mode, OnDrift, OnSilence, Policy, Sharing
-from hydra.reservations import LATEST_UNIX_S, ServiceClass
+from hydra.reconfiguration.drift import DriftKind
+from hydra.reservations.reservation import LATEST_UNIX_S, ServiceClass
 from hydra.roles import Severity, TaskState
 from hydra.service import DemandSource
 

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Match, Route
 
 from apps.rest import models, render
 from apps.rest.webhook_delivery import TooManyWebhooks
-from hydra.agents import ForeignServer, TooOften, WrongReport
+from hydra.demand.agent_protocol import ForeignServer, TooOften, WrongReport
 from hydra.errors import (
     AdmissionError,
     Alternative,

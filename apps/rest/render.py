@@ -26,7 +26,7 @@ from hydra.model import (
 )
 from hydra.policy import Policy
 from hydra.port_labels import wired_name, wired_to
-from hydra.reservations import Reservation
+from hydra.reservations.reservation import Reservation
 from hydra.roles import Task
 from hydra.service import (
     Delivery,

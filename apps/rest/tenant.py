@@ -9,9 +9,9 @@ from dataclasses import replace
 from hydra.errors import AdmissionError, UnknownName
 from hydra.events import EventLog
 from hydra.model import Fabric
-from hydra.modification import Modification
-from hydra.quotas import Quota, Usage
-from hydra.reservations import Reservation, ReservationRequest
+from hydra.reservations.modification import Modification
+from hydra.reservations.quotas import Quota, Usage
+from hydra.reservations.reservation import Reservation, ReservationRequest
 from hydra.service import (
     ControllerService,
     Delivery,

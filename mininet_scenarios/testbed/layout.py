@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import Fabric, NetworkState, OpticalPort, Plane, Rack, Server, VSwitch
-from hydra.reconcile import wanted_vlans
-from hydra.substrate import substrate_of
+from hydra.reconfiguration.reconcile import wanted_vlans
 from mininet_scenarios.testbed.links import MAX_NAME_CHARS, Cable
 from mininet_scenarios.testbed.ovs import BridgeSpec, PortSpec
 from mininet_scenarios.testbed.shell import TestbedError

@@ -35,8 +35,7 @@ from drivers.codecs.openflow.rules import (
 )
 from drivers.codecs.openflow.statistics import decode_flow_stats, decode_port_stats
 from hydra.config import Loaded
-from hydra.model import Fabric, NetworkState, RackId, VlanId
-from hydra.pipeline import (
+from hydra.forwarding.pipeline import (
     COOKIE_TAG,
     COOKIE_TAG_MASK,
     SHAPES,
@@ -54,7 +53,7 @@ from hydra.pipeline import (
     server_port,
     wired_port,
 )
-from hydra.rules import (
+from hydra.forwarding.rules import (
     BY_PORT,
     BY_UPLINK,
     FlowRule,
@@ -67,7 +66,8 @@ from hydra.rules import (
     emulated_rules,
     match_key,
 )
-from hydra.substrate import DualHomedVlan, SingleHomedOpenFlow, SingleHomedVlan
+from hydra.forwarding.substrate import DualHomedVlan, SingleHomedOpenFlow, SingleHomedVlan
+from hydra.model import Fabric, NetworkState, RackId, VlanId
 from tests.integration.bare_switch import BareSwitch, bare_switch
 from tests.integration.conftest import CONFIGS
 from tests.unit.core.fabrics import circuit_between, path_of, state_of

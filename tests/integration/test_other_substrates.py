@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from hydra.substrate import substrate_of
+from hydra.forwarding.substrate import substrate_of
 from mininet_scenarios.streams import paced_stream
 
 from .live import live, wait_until

@@ -24,10 +24,10 @@ from apps.rest.problems import (
     UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
-from hydra import classes
 from hydra.access import Role
-from hydra.agents import AgentTrouble, ForeignServer
-from hydra.backlog import MOST_ELEPHANTS
+from hydra.demand.agent_protocol import AgentTrouble, ForeignServer
+from hydra.demand.backlog import MOST_ELEPHANTS
+from hydra.forwarding import class_table
 from hydra.service import ControllerService
 
 _MOST_RACKS: Final = 10_000
@@ -186,7 +186,7 @@ def get_setup(server: _OwnServer, service: Service) -> AgentSetup:
 def put_backlog(server: _OwnServer, body: BacklogBody, service: Service) -> AgentOrders:
     """Report. Where the counters see no such traffic, it moves nothing."""
     elephants = frozenset(
-        classes.Connection(ip_address(one.address), one.src_port, one.dst_port)
+        class_table.Connection(ip_address(one.address), one.src_port, one.dst_port)
         for one in body.elephants
     )
     orders = service.agents.hear(server, body.backlog_mb, elephants)

@@ -27,7 +27,7 @@ from apps.rest.problems import (
 )
 from apps.rest.routes.reservations import release
 from hydra.lifecycle import ReservationState
-from hydra.reservations import FINAL_STATES, Reservation
+from hydra.reservations.reservation import FINAL_STATES, Reservation
 from hydra.service import ReservationService
 
 router = APIRouter(prefix="/v1/groups", tags=["reservations"])

@@ -33,7 +33,7 @@ from apps.rest.problems import (
 from hydra.errors import LifecycleError
 from hydra.lifecycle import ReservationState
 from hydra.names import rack_of
-from hydra.reservations import BOOKED_STATES, FINAL_STATES, Reservation
+from hydra.reservations.reservation import BOOKED_STATES, FINAL_STATES, Reservation
 from hydra.service import ReservationService
 
 router = APIRouter(prefix="/v1/reservations", tags=["reservations"])

@@ -8,7 +8,7 @@ from apps.rest import models, render
 from apps.rest.context import Service
 from apps.rest.models import Document
 from hydra.model import Fabric
-from hydra.plan import pair_of
+from hydra.reconfiguration.plan import pair_of
 from hydra.slots import Schedule, Week
 
 router = APIRouter(prefix="/v1/schedule", tags=["planning"])

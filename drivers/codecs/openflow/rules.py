@@ -1,9 +1,9 @@
 """Flow rules to OpenFlow 1.3 bytes; no sockets and no Ryu.
 
-A rule's shape (:data:`hydra.pipeline.SHAPES`) is compiled once per switch port layout into a
-message with holes; each rule then only fills the holes, those of a long run of rules of one kind
-column by column. Layouts: OpenFlow Switch Specification 1.3.5, sections 7.2 and 7.3; bundles: ONF
-extension EXT-230.
+A rule's shape (:data:`hydra.forwarding.pipeline.SHAPES`) is compiled once per switch port layout
+into a message with holes; each rule then only fills the holes, those of a long run of rules of one
+kind column by column. Layouts: OpenFlow Switch Specification 1.3.5, sections 7.2 and 7.3; bundles:
+ONF extension EXT-230.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from drivers.codecs.openflow.messages import (
     encode_multipart_request,
     port_stats_body,
 )
-from hydra.pipeline import (
+from hydra.forwarding.pipeline import (
     PATH_REGISTER,
     SHAPES,
     Arg,
@@ -58,7 +58,7 @@ from hydra.pipeline import (
     place_of_server,
     place_of_wired,
 )
-from hydra.rules import FlowRule, Install, RemoveByCookie, RuleChange
+from hydra.forwarding.rules import FlowRule, Install, RemoveByCookie, RuleChange
 
 TAKEN_OVER: Final = "another controller has taken this switch over: stop one of the two"
 """What a switch means that refuses a controller which is not its master any more."""

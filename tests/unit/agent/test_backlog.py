@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hydra.backlog import ConnectionKey, ConnectionWatch, ReportRule, Sending
+from hydra.demand.backlog import ConnectionKey, ConnectionWatch, ReportRule, Sending
 
 RULE = ReportRule(above_mb=1.0, change_mb=1.0)
 MB = 1_000_000

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hydra.claims import ClaimBook, Claims, believed_mbps
+from hydra.demand.reported_backlog import ClaimBook, Claims, believed_mbps
 from hydra.model import RackId
 from hydra.policy import AgentPolicy
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from apps.demand.agent_desk import AgentDesk
-from hydra.agents import AgentTrouble, TooOften, WrongReport
+from hydra.demand.agent_protocol import AgentTrouble, TooOften, WrongReport
 from hydra.errors import UnknownName
 from hydra.model import NetworkState
 from hydra.policy import AgentPolicy

@@ -14,8 +14,8 @@ from apps.cli.output import CommandError, UnreachableError
 from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
-from hydra.backlog import ConnectionKey, Sending
-from hydra.classes import Connection
+from hydra.demand.backlog import ConnectionKey, Sending
+from hydra.forwarding.class_table import Connection
 from hydra.policy import AgentPolicy
 from tests.unit.cli import DEMO
 from tests.unit.rest.fake_service import FakeService

@@ -10,7 +10,7 @@ from pyroute2 import DiagSocket
 
 from apps.agent.buffers import send_buffers
 from apps.agent.sockets import SocketReader
-from hydra.backlog import ConnectionKey
+from hydra.demand.backlog import ConnectionKey
 from hydra.errors import HydraError
 
 

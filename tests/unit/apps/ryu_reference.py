@@ -9,7 +9,7 @@ from typing import Any
 
 from apps.openflow.framework import ofproto_v1_3, ofproto_v1_3_parser
 from drivers.codecs.openflow.rules import SwitchPorts
-from hydra.pipeline import (
+from hydra.forwarding.pipeline import (
     PATH_REGISTER,
     SHAPES,
     Action,
@@ -23,7 +23,7 @@ from hydra.pipeline import (
     server_port,
     wired_port,
 )
-from hydra.rules import FlowRule
+from hydra.forwarding.rules import FlowRule
 
 # isort: split
 from ryu.ofproto import (

@@ -5,10 +5,10 @@ from ipaddress import ip_address
 import pytest
 
 from apps.controller.classifier import Classifier
-from hydra.classes import Connection
-from hydra.pipeline import RuleKind
+from hydra.forwarding.class_table import Connection
+from hydra.forwarding.pipeline import RuleKind
+from hydra.forwarding.rules import Install, Remove
 from hydra.policy import Sharing
-from hydra.rules import Install, Remove
 from tests.unit.core.fabrics import openflow_only, small_fabric
 
 FABRIC = small_fabric(racks=2, planes=1, servers=2)

@@ -23,10 +23,10 @@ from drivers.codecs.openflow.messages import (
 )
 from drivers.codecs.openflow.rules import NO_BUNDLES, encode_port_stats_request
 from drivers.codecs.openflow.statistics import decode_flow_stats
-from hydra.frames import probe
+from hydra.forwarding.frames import probe
+from hydra.forwarding.pipeline import Port
+from hydra.forwarding.rules import Install, divert_rule
 from hydra.model import RackId, VlanId
-from hydra.pipeline import Port
-from hydra.rules import Install, divert_rule
 from tests.unit.apps.ryu_reference import split
 from tests.unit.core.fabrics import small_fabric
 

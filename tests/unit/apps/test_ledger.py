@@ -8,12 +8,12 @@ import pytest
 from apps.controller import ledger as ledger_module
 from apps.controller.ledger import Ledger
 from apps.process.metrics import Metrics
-from hydra.calendar import Ground
 from hydra.journal import Journal, JournalError
 from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState
-from hydra.modification import Modification
-from hydra.reservations import ReservationRequest
+from hydra.reservations.calendar import Ground
+from hydra.reservations.modification import Modification
+from hydra.reservations.reservation import ReservationRequest
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
 
 FABRIC = small_fabric(racks=3, planes=2, servers=2)

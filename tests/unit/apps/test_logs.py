@@ -16,13 +16,13 @@ from apps.openflow.fleet import Fleet
 from apps.process import logs
 from apps.process.configuration import load_configuration
 from apps.process.metrics import Metrics
-from hydra.commands import MoveMirrors, Pause
 from hydra.errors import HydraError
+from hydra.forwarding.pipeline import Port
 from hydra.journal import Journal
 from hydra.model import CrossConnect, PlaneId
-from hydra.pipeline import Port
-from hydra.plan import MirrorMove
 from hydra.policy import Policy
+from hydra.reconfiguration.commands import MoveMirrors, Pause
+from hydra.reconfiguration.plan import MirrorMove
 
 from .test_planner import ROOT
 

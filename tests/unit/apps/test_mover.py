@@ -15,8 +15,8 @@ from hydra.errors import PlanError
 from hydra.journal import Journal, JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState
-from hydra.plan import diff
 from hydra.policy import DrainPolicy, Policy
+from hydra.reconfiguration.plan import diff
 from tests.unit.core.fabrics import order_of, path_of, small_fabric, state_of
 from tests.unit.core.simulation import Network, conditions_of
 

@@ -27,9 +27,9 @@ from drivers.codecs.openflow.statistics import (
     decode_flow_stats,
     decode_port_stats,
 )
+from hydra.forwarding.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, Port, RuleKind
+from hydra.forwarding.rules import FlowRule, Install, Remove, RemoveByCookie, circuit_rule
 from hydra.model import RackId, VlanId
-from hydra.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, Port, RuleKind
-from hydra.rules import FlowRule, Install, Remove, RemoveByCookie, circuit_rule
 from tests.unit.apps.ryu_reference import DATAPATH, flow_mod, normal, parse, serialised, split
 from tests.unit.core.fabrics import small_fabric
 from tests.unit.core.sample_rules import every_rule

@@ -15,11 +15,11 @@ from apps.openflow.fleet import Fleet, Question
 from apps.openflow.framework import PortInfo
 from drivers.codecs.openflow.rules import SwitchPorts, encode_packet_out
 from hydra.errors import DeviceUnavailable
-from hydra.frames import announcement
+from hydra.forwarding.frames import announcement
+from hydra.forwarding.pipeline import RuleKind, Table, cookie, server_port, wired_port
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId
-from hydra.pipeline import RuleKind, Table, cookie, server_port, wired_port
 from hydra.policy import Policy, Timeouts
-from hydra.substrate import substrate_of
 from tests.unit.apps.ryu_reference import split
 from tests.unit.core.fabrics import openflow_only, path_of, small_fabric, state_of
 

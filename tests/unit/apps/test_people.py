@@ -12,11 +12,11 @@ from apps.controller.people import People
 from apps.planning.engine import Planning
 from apps.process.configuration import load_configuration
 from drivers.optical.panel_store import PanelStore
-from hydra.commands import MoveMirrors, Outcome, Status
 from hydra.errors import AwaitsPeople, UnknownName
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import CrossConnect, NetworkState, PlaneId
 from hydra.policy import Policy
+from hydra.reconfiguration.commands import MoveMirrors, Outcome, Status
 from hydra.roles import TaskState
 from hydra.service import DeviceStatus
 from tests.unit.core.fabrics import circuit_between, path_of, state_of

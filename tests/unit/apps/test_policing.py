@@ -16,7 +16,7 @@ from drivers.codecs.openflow.messages import (
     TYPE_MULTIPART_REQUEST,
 )
 from drivers.codecs.openflow.meters import TYPE_METER_MOD
-from hydra.pipeline import (
+from hydra.forwarding.pipeline import (
     DELIVERY_COUNTERS,
     DELIVERY_COUNTERS_MASK,
     cookie_subject,

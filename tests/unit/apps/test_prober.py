@@ -4,7 +4,7 @@ import pytest
 
 from apps.controller.prober import Prober
 from apps.openflow.fleet import Fleet
-from hydra.frames import parse_probe
+from hydra.forwarding.frames import parse_probe
 from hydra.model import NetworkState
 from hydra.policy import Policy
 from tests.unit.apps.test_fleet import VSWITCH_PORTS

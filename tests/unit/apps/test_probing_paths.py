@@ -12,9 +12,9 @@ from apps.openflow.fleet import Fleet
 from apps.openflow.framework import PortInfo
 from apps.process.metrics import Metrics
 from drivers.codecs.openflow.messages import TYPE_PACKET_OUT
-from hydra.commands import ProbePath, Status
 from hydra.model import VlanId
 from hydra.policy import Policy
+from hydra.reconfiguration.commands import ProbePath, Status
 from tests.unit.core.fabrics import path_of, small_fabric
 
 FABRIC = small_fabric(racks=2, planes=1, servers=1)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from apps.offline.rehearsal import Rehearsal
-from hydra.counters import DemandMeter
 from hydra.decisions import Action
+from hydra.demand.counters import DemandMeter
 from hydra.errors import UnknownName
 from hydra.policy import Policy
 from tests.unit.core.fabrics import small_fabric

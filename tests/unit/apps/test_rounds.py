@@ -9,9 +9,9 @@ from apps.planning.engine import Planning
 from apps.planning.periodic import Rounds
 from apps.process.configuration import load_configuration
 from hydra.model import NetworkState
-from hydra.plan import paths_by_pair
 from hydra.policy import Policy, Sharing
-from hydra.reservations import Pin
+from hydra.reconfiguration.plan import paths_by_pair
+from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource
 from tests.unit.cli import DEMO
 

@@ -7,9 +7,9 @@ import pytest
 from apps.openflow.rule_tables import decode_rules, foreign, intended_table, rule_drift
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
 from drivers.codecs.openflow.statistics import MalformedReplyError
+from hydra.forwarding.rules import Install, circuit_rule, emulated_rules
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId, VlanId
-from hydra.rules import Install, circuit_rule, emulated_rules
-from hydra.substrate import substrate_of
 from tests.unit.core.fabrics import small_fabric
 
 FABRIC = small_fabric(racks=3, planes=1)

@@ -15,13 +15,13 @@ from apps.offline.rehearsal import Rehearsal
 from apps.planning.engine import Planning
 from hydra.decisions import Action
 from hydra.errors import PlanError
-from hydra.executor import Execution
 from hydra.journal import Journal
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, RackId
-from hydra.plan import paths_by_pair
 from hydra.policy import DrainPolicy, Policy, Sharing, SlotPolicy
-from hydra.reservations import Pin
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import paths_by_pair
+from hydra.reservations.reservation import Pin
 from hydra.service import PlanRequest
 from tests.unit.core.fabrics import (
     path_of,

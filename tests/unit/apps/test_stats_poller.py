@@ -12,7 +12,7 @@ import pytest
 from apps.demand.poller import StatsPoller
 from apps.openflow.fleet import Fleet
 from apps.openflow.framework import PortInfo
-from hydra.pipeline import RuleKind, cookie
+from hydra.forwarding.pipeline import RuleKind, cookie
 from hydra.policy import Policy, Timeouts
 from tests.unit.apps.ryu_reference import split
 from tests.unit.core.fabrics import small_fabric

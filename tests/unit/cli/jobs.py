@@ -10,7 +10,7 @@ import pytest
 
 from hydra.errors import LifecycleError
 from hydra.lifecycle import ReservationState as State
-from hydra.reservations import FINAL_STATES
+from hydra.reservations.reservation import FINAL_STATES
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from hydra.events import DeviceAlarm, EventKind
 from hydra.lifecycle import ReservationState as State
-from hydra.reservations import ReservationRequest
+from hydra.reservations.reservation import ReservationRequest
 from hydra.roles import Alarm, Severity
 from tests.unit.rest.fake_service import relay_path
 

@@ -13,7 +13,7 @@ from apps.rest.app import create_app
 from apps.rest.models import Gap, MatrixEntry
 from apps.rest.server import RestServer
 from hydra.lifecycle import ReservationState as State
-from hydra.reservations import ServiceClass
+from hydra.reservations.reservation import ServiceClass
 from tests.unit.cli import DEMO
 from tests.unit.rest.fake_service import FakeService
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import SubstrateKind
-from hydra.substrate import substrate_of
 
 from .conftest import CONFIGS, load_file
 

@@ -184,7 +184,7 @@ def state_of(fabric: Fabric, current: NetworkState, *paths: Path) -> NetworkStat
 
 
 def order_of(fabric: Fabric):
-    """What :func:`hydra.plan.diff` asks to be told the order of mirrors and retagging."""
+    """What :func:`hydra.reconfiguration.plan.diff` asks to be told of mirrors and retagging."""
     marks = marks_of(fabric)
 
     def order(old: NetworkState, new: NetworkState):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from hydra.model import Server
-from hydra.pipeline import (
+from hydra.forwarding.pipeline import (
     PATH_REGISTER,
     SHAPES,
     Arg,
@@ -21,7 +20,8 @@ from hydra.pipeline import (
     Table,
     server_port,
 )
-from hydra.rules import FlowRule, mac_as_int
+from hydra.forwarding.rules import FlowRule, mac_as_int
+from hydra.model import Server
 
 VLAN_PRESENT = 0x1000
 IPV4, IPV6, ARP = 0x0800, 0x86DD, 0x0806

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from ipaddress import ip_address
 
-from hydra.classes import Connection, class_rules
+from hydra.forwarding.class_table import Connection, class_rules
+from hydra.forwarding.rules import FlowRule, divert_rule, emulated_rules
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import Fabric, NetworkState, RackId, Server, VlanId
 from hydra.policing import Claim, Tally, claim_rules, electrical_rule, tally_rules
-from hydra.rules import FlowRule, divert_rule, emulated_rules
-from hydra.substrate import substrate_of
 from tests.unit.core.fabrics import (
     circuit_between,
     openflow_only,

@@ -13,7 +13,32 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 
-from hydra.commands import (
+from hydra.forwarding.pipeline import VLAN_PRESENT, Port, RuleKind, place_of_wired, wired_port
+from hydra.forwarding.rules import (
+    BY_PORT,
+    BY_UPLINK,
+    FlowRule,
+    Install,
+    Remove,
+    RuleChange,
+    match_key,
+    rack_metadata,
+)
+from hydra.forwarding.substrate import Steering, substrate_of
+from hydra.model import (
+    Circuit,
+    CrossConnect,
+    DatapathId,
+    Fabric,
+    NetworkState,
+    OpticalPort,
+    PlaneId,
+    PortId,
+    RackId,
+    Server,
+    VlanId,
+)
+from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
     AwaitPortsUp,
@@ -30,35 +55,10 @@ from hydra.commands import (
     StageRules,
     Status,
 )
-from hydra.executor import Conditions, Execution
-from hydra.model import (
-    Circuit,
-    CrossConnect,
-    DatapathId,
-    Fabric,
-    NetworkState,
-    OpticalPort,
-    PlaneId,
-    PortId,
-    RackId,
-    Server,
-    VlanId,
-)
-from hydra.pipeline import VLAN_PRESENT, Port, RuleKind, place_of_wired, wired_port
-from hydra.plan import port_trunks
-from hydra.reconcile import stray_mirrors
+from hydra.reconfiguration.executor import Conditions, Execution
+from hydra.reconfiguration.plan import port_trunks
+from hydra.reconfiguration.reconcile import stray_mirrors
 from hydra.roles import PortVlans
-from hydra.rules import (
-    BY_PORT,
-    BY_UPLINK,
-    FlowRule,
-    Install,
-    Remove,
-    RuleChange,
-    match_key,
-    rack_metadata,
-)
-from hydra.substrate import Steering, substrate_of
 
 LONGEST_DELAY_S = 0.5
 """By which a device may carry out what it has not answered in time."""

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from hydra.counters import Anomaly, DemandMeter, PortMeter
+from hydra.demand.counters import Anomaly, DemandMeter, PortMeter
 from hydra.model import PortId
 from tests.unit.core.fabrics import openflow_only, small_fabric
 

@@ -3,9 +3,9 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hydra.drift import DriftKind, broken_circuits, describe_vlans, device_drift
 from hydra.model import CrossConnect, PlaneId, RackId, VlanId
-from hydra.reconcile import Actual
+from hydra.reconfiguration.drift import DriftKind, broken_circuits, describe_vlans, device_drift
+from hydra.reconfiguration.reconcile import Actual
 from hydra.roles import PortVlans
 from tests.unit.core.fabrics import first_state, random_fabric
 from tests.unit.core.test_reconcile import FABRIC, FIRST, SECOND, STATE, devices_of, jumbled

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from hydra.elephants import ElephantWatch
+from hydra.demand.elephants import ElephantWatch
 
 
 def seen(watch, *rates):

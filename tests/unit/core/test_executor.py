@@ -7,7 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from hydra.commands import (
+from hydra.forwarding.pipeline import Port, RuleKind
+from hydra.forwarding.rules import RemoveByCookie
+from hydra.lifecycle import ReconfigurationState
+from hydra.model import NetworkState, RackId, Topology, VlanId
+from hydra.policy import DrainPolicy, OnSilence, Policy, Transition
+from hydra.reconfiguration.commands import (
     ApplyRules,
     Batch,
     MoveMirrors,
@@ -19,13 +24,8 @@ from hydra.commands import (
     StageRules,
     Status,
 )
-from hydra.executor import Execution
-from hydra.lifecycle import ReconfigurationState
-from hydra.model import NetworkState, RackId, Topology, VlanId
-from hydra.pipeline import Port, RuleKind
-from hydra.plan import diff, without
-from hydra.policy import DrainPolicy, OnSilence, Policy, Transition
-from hydra.rules import RemoveByCookie
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import diff, without
 from tests.unit.core.fabrics import (
     circuit_between,
     order_of,

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from hydra.commands import ApplyRules, Outcome, ProbePath, Status
+from hydra.forwarding.pipeline import RuleKind
+from hydra.forwarding.rules import Install, Remove
+from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import RackId
-from hydra.pipeline import RuleKind
-from hydra.plan import changed_pairs, describe, diff, without
-from hydra.rules import Install, Remove
-from hydra.substrate import substrate_of
+from hydra.reconfiguration.commands import ApplyRules, Outcome, ProbePath, Status
+from hydra.reconfiguration.plan import changed_pairs, describe, diff, without
 from tests.unit.core.fabrics import (
     openflow_only,
     order_of,

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
-from hydra.executor import Execution
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import SubstrateKind
-from hydra.plan import diff, paths_by_pair
 from hydra.policy import DrainPolicy, OnSilence, Policy
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import diff, paths_by_pair
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
 from tests.unit.core.seeds import chunks, hold
 from tests.unit.core.simulation import Network, conditions_of, shake

@@ -2,10 +2,10 @@
 
 import pytest
 
-from hydra.classes import Connection, class_rules
+from hydra.forwarding.class_table import Connection, class_rules
+from hydra.forwarding.pipeline import ANNOUNCE_ETHERTYPE, PROBE_ETHERTYPE, Port
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId
-from hydra.pipeline import ANNOUNCE_ETHERTYPE, PROBE_ETHERTYPE, Port
-from hydra.substrate import substrate_of
 from tests.unit.core.fabrics import (
     parallel_paths,
     path_of,

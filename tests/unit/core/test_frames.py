@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hydra.frames import Probe, announcement, parse_probe, probe
+from hydra.forwarding.frames import Probe, announcement, parse_probe, probe
+from hydra.forwarding.pipeline import ANNOUNCE_ETHERTYPE
 from hydra.model import MacAddress, VlanId
-from hydra.pipeline import ANNOUNCE_ETHERTYPE
 
 A, B = MacAddress("02:00:00:00:01:01"), MacAddress("02:00:00:00:02:01")
 VLANS = st.integers(1, 4094).map(VlanId)

@@ -6,8 +6,7 @@ from itertools import product
 
 import pytest
 
-from hydra.model import NetworkState, RackId
-from hydra.pipeline import (
+from hydra.forwarding.pipeline import (
     ANNOUNCE_ETHERTYPE,
     PROBE_ETHERTYPE,
     Port,
@@ -16,8 +15,9 @@ from hydra.pipeline import (
     server_port,
     wired_port,
 )
-from hydra.rules import in_lanes, match_key
-from hydra.substrate import substrate_of
+from hydra.forwarding.rules import in_lanes, match_key
+from hydra.forwarding.substrate import substrate_of
+from hydra.model import NetworkState, RackId
 from tests.unit.core.fabrics import (
     circuit_between,
     first_state,

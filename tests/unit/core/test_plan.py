@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hydra.model import NetworkState, VlanId
-from hydra.plan import (
+from hydra.reconfiguration.plan import (
     describe,
     diff,
     hold,

@@ -2,10 +2,11 @@
 
 import pytest
 
-from hydra.classes import Connection, class_rules
+from hydra.forwarding.class_table import Connection, class_rules
+from hydra.forwarding.pipeline import EXPEDITED, SHAPES, Port, server_port, wired_port
+from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState, RackId
-from hydra.pipeline import EXPEDITED, SHAPES, Port, server_port, wired_port
 from hydra.policing import (
     USABLE,
     Claim,
@@ -15,8 +16,7 @@ from hydra.policing import (
     holdings,
     tally_rules,
 )
-from hydra.reservations import Reservation, ServiceClass
-from hydra.substrate import substrate_of
+from hydra.reservations.reservation import Reservation, ServiceClass
 from tests.unit.core.fabrics import (
     circuit_between,
     openflow_only,

@@ -3,8 +3,8 @@ from itertools import chain
 
 import pytest
 
+from hydra.demand.polling import PollSchedule
 from hydra.model import DatapathId
-from hydra.polling import PollSchedule
 
 
 def schedule(count=4, interval_s=1.0, timeout_s=0.5, window=100):

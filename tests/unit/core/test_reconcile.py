@@ -5,12 +5,18 @@ import networkx as nx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hydra.drift import device_drift
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import Circuit, CrossConnect, NetworkState, PlaneId, RackId, VlanId
-from hydra.plan import port_trunks
-from hydra.reconcile import Actual, reconcile, servers_closed, stray_mirrors, wanted_vlans
+from hydra.reconfiguration.drift import device_drift
+from hydra.reconfiguration.plan import port_trunks
+from hydra.reconfiguration.reconcile import (
+    Actual,
+    reconcile,
+    servers_closed,
+    stray_mirrors,
+    wanted_vlans,
+)
 from hydra.roles import PortVlans
-from hydra.substrate import substrate_of
 from tests.unit.core.fabrics import (
     PARKING_VLAN,
     circuit_between,

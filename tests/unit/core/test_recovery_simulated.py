@@ -13,13 +13,13 @@ from contextlib import suppress
 
 import pytest
 
-from hydra.executor import Execution
+from hydra.forwarding.rules import FlowRule, Install
 from hydra.model import DatapathId, NetworkState, Path
-from hydra.plan import diff, unsettled_paths
 from hydra.policy import DrainPolicy, Policy
-from hydra.reconcile import Actual, Reconciled, reconcile, wanted_vlans
-from hydra.relaying import relays_as_in, wipe
-from hydra.rules import FlowRule, Install
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import diff, unsettled_paths
+from hydra.reconfiguration.reconcile import Actual, Reconciled, reconcile, wanted_vlans
+from hydra.reconfiguration.relaying import relays_as_in, wipe
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
 from tests.unit.core.seeds import chunks, hold
 from tests.unit.core.simulation import (

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from hydra.commands import ApplyRules, MoveMirrors, Outcome, Status
+from hydra.forwarding.pipeline import RuleKind
+from hydra.forwarding.rules import Install, Remove, match_key
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState
-from hydra.pipeline import RuleKind
-from hydra.reconcile import Actual, reconcile
-from hydra.rules import Install, Remove, match_key
+from hydra.reconfiguration.commands import ApplyRules, MoveMirrors, Outcome, Status
+from hydra.reconfiguration.reconcile import Actual, reconcile
 from tests.unit.core.fabrics import circuit_between, openflow_only, path_of, small_fabric, state_of
 from tests.unit.core.test_executor import Scripted, execution_of
 from tests.unit.core.watch import Watch

@@ -3,8 +3,7 @@ from itertools import pairwise
 
 import pytest
 
-from hydra.model import NetworkState, RackId, VlanId
-from hydra.pipeline import (
+from hydra.forwarding.pipeline import (
     COOKIE_KIND_EPOCH_MASK,
     COOKIE_TAG,
     COOKIE_TAG_MASK,
@@ -20,7 +19,7 @@ from hydra.pipeline import (
     cookie,
     cookie_subject,
 )
-from hydra.rules import (
+from hydra.forwarding.rules import (
     BY_UPLINK,
     account_rules,
     circuit_rule,
@@ -33,7 +32,8 @@ from hydra.rules import (
     rack_of_metadata,
     uplink_exceptions,
 )
-from hydra.substrate import substrate_of
+from hydra.forwarding.substrate import substrate_of
+from hydra.model import NetworkState, RackId, VlanId
 from tests.unit.core.fabrics import parallel_paths, path_of, small_fabric, state_of
 from tests.unit.core.sample_rules import every_rule
 

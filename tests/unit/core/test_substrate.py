@@ -2,11 +2,11 @@
 
 import pytest
 
+from hydra.forwarding.pipeline import SHAPES, Port, RuleKind, Table
+from hydra.forwarding.rules import in_lanes, match_key
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId, VlanId
-from hydra.pipeline import SHAPES, Port, RuleKind, Table
 from hydra.roles import PortVlans
-from hydra.rules import in_lanes, match_key
-from hydra.substrate import substrate_of
 from tests.unit.core.fabrics import (
     NATIVE_VLAN,
     openflow_only,

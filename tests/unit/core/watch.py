@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from hydra.commands import (
+from hydra.forwarding.pipeline import RuleKind
+from hydra.forwarding.rules import Install
+from hydra.model import (
+    DatapathId,
+    Path,
+    PortId,
+    RackId,
+    VlanId,
+)
+from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
     AwaitPortsUp,
@@ -19,19 +28,8 @@ from hydra.commands import (
     ReadPortPackets,
     Record,
 )
-from hydra.executor import Execution
-from hydra.model import (
-    DatapathId,
-    Path,
-    PortId,
-    RackId,
-    VlanId,
-)
-from hydra.pipeline import RuleKind
-from hydra.plan import pair_of, port_trunks
-from hydra.rules import (
-    Install,
-)
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import pair_of, port_trunks
 from tests.unit.core.simulation import Network, Way, root
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import lru_cache
 from math import inf, isclose
 
-from hydra.book import ReservationBook
-from hydra.calendar import Ground
 from hydra.errors import AdmissionError
 from hydra.lifecycle import ReservationState as State
-from hydra.modification import Modification
-from hydra.quotas import Quota
-from hydra.reservations import HOLDING_STATES, ReservationRequest, ServiceClass
+from hydra.reservations.book import ReservationBook
+from hydra.reservations.calendar import Ground
+from hydra.reservations.modification import Modification
+from hydra.reservations.quotas import Quota
+from hydra.reservations.reservation import HOLDING_STATES, ReservationRequest, ServiceClass
 
 from .referee import SLACK_MBPS, Promise, Referee
 from .test_calendar import fabric_of

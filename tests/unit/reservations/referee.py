@@ -1,7 +1,8 @@
 """The stated rule of admission, worked out a second time: by trying every path.
 
-It shares no code with :mod:`hydra.calendar` and :mod:`hydra.admission`, and knows nothing but what
-was promised to whom. Every path of a fabric is written down once, with what it clashes with.
+It shares no code with :mod:`hydra.reservations.calendar` and
+:mod:`hydra.reservations.admission`, and knows nothing but what was promised to whom.
+Every path of a fabric is written down once, with what it clashes with.
 """
 
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from functools import cached_property
 from math import inf, nextafter
 
 from hydra.model import RackId
-from hydra.reservations import ServiceClass
+from hydra.reservations.reservation import ServiceClass
 from tests.unit.reservations.test_calendar import all_paths
 
 SLACK_MBPS = 1e-4

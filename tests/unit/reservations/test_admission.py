@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hydra import book, calendar, modification, preemption
+from hydra.reservations import book, calendar, modification, preemption
 
 from .random_books import Play
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hydra.agenda import Agenda
+from hydra.reservations.agenda import Agenda
 
 notes = st.tuples(st.sampled_from("abcdef"), st.none() | st.integers(0, 20))
 steps = st.lists(notes | st.sampled_from("abcdef") | st.integers(0, 20), max_size=60)

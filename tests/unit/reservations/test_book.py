@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from hydra.book import ReservationBook
-from hydra.calendar import Ground
 from hydra.errors import AdmissionError, Alternative, HydraError, LifecycleError, UnknownName
 from hydra.lifecycle import ReservationState as State
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId, VlanId
-from hydra.reservations import Pin, Reservation, ReservationRequest
+from hydra.reservations.book import ReservationBook
+from hydra.reservations.calendar import Ground
+from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
 
 
 def direct_path(fabric: Fabric, src: int, dst: int, plane: int = 0) -> Path:

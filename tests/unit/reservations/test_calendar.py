@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hydra.calendar import ROUNDING_MBPS, Booking, Calendar, Ground, Need, peak_mbps
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
+from hydra.reservations.calendar import ROUNDING_MBPS, Booking, Calendar, Ground, Need, peak_mbps
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric
 
 RATES = (100.0, 40.0)

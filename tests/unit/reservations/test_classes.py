@@ -3,13 +3,13 @@
 import pytest
 
 from apps.controller.ledger import Ledger
-from hydra.book import ReservationBook
-from hydra.calendar import Ground
 from hydra.errors import AdmissionError, QuotaExceeded
 from hydra.journal import Journal
 from hydra.lifecycle import ReservationState as State
-from hydra.quotas import Quota
-from hydra.reservations import ReservationRequest, ServiceClass
+from hydra.reservations.book import ReservationBook
+from hydra.reservations.calendar import Ground
+from hydra.reservations.quotas import Quota
+from hydra.reservations.reservation import ReservationRequest, ServiceClass
 
 GUARANTEED, SHARED, BEST_EFFORT = ServiceClass
 

@@ -6,14 +6,14 @@ from contextlib import suppress
 import pytest
 
 from apps.controller.ledger import Ledger
-from hydra.book import ReservationBook
-from hydra.calendar import Ground
 from hydra.errors import AdmissionError, Changed, LifecycleError, NotHitless, QuotaExceeded
 from hydra.journal import Journal
 from hydra.lifecycle import ReservationState as State
-from hydra.modification import Modification
-from hydra.quotas import Quota
-from hydra.reservations import ReservationRequest, ServiceClass
+from hydra.reservations.book import ReservationBook
+from hydra.reservations.calendar import Ground
+from hydra.reservations.modification import Modification
+from hydra.reservations.quotas import Quota
+from hydra.reservations.reservation import ReservationRequest, ServiceClass
 
 from .test_calendar import over_committed
 from .test_preemption import booking

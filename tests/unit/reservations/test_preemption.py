@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.controller.ledger import Ledger
-from hydra.book import ReservationBook
-from hydra.calendar import Booking, Ground
 from hydra.errors import AdmissionError, QuotaExceeded
 from hydra.journal import Journal
 from hydra.lifecycle import ReservationState as State
-from hydra.quotas import Quota
-from hydra.reservations import HOLDING_STATES, ReservationRequest, ServiceClass
+from hydra.reservations.book import ReservationBook
+from hydra.reservations.calendar import Booking, Ground
+from hydra.reservations.quotas import Quota
+from hydra.reservations.reservation import HOLDING_STATES, ReservationRequest, ServiceClass
 
 from .test_calendar import over_committed
 

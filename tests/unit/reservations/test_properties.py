@@ -6,11 +6,11 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hydra.admission import fastest_circuit_mbps
-from hydra.book import ReservationBook
 from hydra.errors import AdmissionError, LifecycleError
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
-from hydra.reservations import FINAL_STATES, HOLDING_STATES, ReservationRequest
+from hydra.reservations.admission import fastest_circuit_mbps
+from hydra.reservations.book import ReservationBook
+from hydra.reservations.reservation import FINAL_STATES, HOLDING_STATES, ReservationRequest
 
 from .test_book import direct_path
 

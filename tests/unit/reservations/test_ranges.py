@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from hydra.admission import Ask, admit_most
-from hydra.book import ReservationBook
-from hydra.calendar import ROUNDING_MBPS, Calendar, Ground, Need
 from hydra.errors import AdmissionError, Alternative, QuotaExceeded
 from hydra.model import RackId
-from hydra.quotas import Quota
-from hydra.reservations import Reservation, ReservationRequest
+from hydra.reservations.admission import Ask, admit_most
+from hydra.reservations.book import ReservationBook
+from hydra.reservations.calendar import ROUNDING_MBPS, Calendar, Ground, Need
+from hydra.reservations.quotas import Quota
+from hydra.reservations.reservation import Reservation, ReservationRequest
 
 from .test_calendar import fabric_of
 

@@ -6,7 +6,7 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hydra.timetable import Timetable
+from hydra.reservations.timetable import Timetable
 
 
 @dataclass(frozen=True)

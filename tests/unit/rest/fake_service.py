@@ -10,11 +10,9 @@ import numpy as np
 
 from apps.demand.agent_desk import AgentDesk
 from drivers.optical.panel_store import PanelStore
-from hydra.book import ReservationBook
 from hydra.config.reload import Change, Reload, amended
 from hydra.decisions import Action, Decision, SeenDemand, Verdict
 from hydra.decisions import Proposal as ProposedChange
-from hydra.drift import Drift, DriftKind
 from hydra.errors import AdmissionError, Changed, HydraError, UnknownName
 from hydra.events import EventKind, EventLog, Progress
 from hydra.explanation import Evidence, explain
@@ -33,6 +31,8 @@ from hydra.model import (
 )
 from hydra.policy import Policy, Sharing
 from hydra.quarantine import Quarantined
+from hydra.reconfiguration.drift import Drift, DriftKind
+from hydra.reservations.book import ReservationBook
 from hydra.roles import Alarm, Severity
 from hydra.service import (
     CircuitFailure,

@@ -20,7 +20,7 @@ from apps.rest.tokens import TokenFile, read_tokens, write_tokens
 from hydra.access import Caller, Role, identify, make_token
 from hydra.errors import HydraError
 from hydra.events import EventKind
-from hydra.reservations import ReservationRequest
+from hydra.reservations.reservation import ReservationRequest
 
 from .fake_service import FakeService, relay_path
 

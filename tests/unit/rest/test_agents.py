@@ -11,7 +11,7 @@ from apps.rest.guard import AuditLog
 from apps.rest.server import RestServer
 from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token
-from hydra.agents import AgentTrouble
+from hydra.demand.agent_protocol import AgentTrouble
 from hydra.model import NetworkState, Topology, VlanId
 
 from .fake_service import relay_path

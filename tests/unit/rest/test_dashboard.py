@@ -15,7 +15,7 @@ from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState, Topology, VlanId
-from hydra.reservations import ReservationRequest
+from hydra.reservations.reservation import ReservationRequest
 
 from .fake_service import relay_path, ring_state
 

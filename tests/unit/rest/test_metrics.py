@@ -13,10 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from apps.process.metrics import Metrics
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
-from hydra.commands import Outcome, Pause, Status
 from hydra.errors import DeviceUnavailable
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, NetworkState, PlaneId, PortId, Topology, VlanId
+from hydra.reconfiguration.commands import Outcome, Pause, Status
 from hydra.service import Reconfiguration, StepTiming
 
 from .fake_service import relay_path, ring_state

@@ -9,11 +9,11 @@ from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from apps.rest.tokens import TokenFile, read_tokens, write_tokens
 from hydra.access import Role, make_token
-from hydra.book import ReservationBook
 from hydra.errors import HydraError, QuotaExceeded
 from hydra.lifecycle import ReservationState as State
-from hydra.quotas import Quota, Usage
-from hydra.reservations import ReservationRequest
+from hydra.reservations.book import ReservationBook
+from hydra.reservations.quotas import Quota, Usage
+from hydra.reservations.reservation import ReservationRequest
 
 from .fake_service import CREATED_UNIX_S
 

@@ -20,7 +20,7 @@ from apps.rest.webhook_delivery import Webhooks
 from hydra.errors import HydraError
 from hydra.events import EventKind
 from hydra.journal import Journal
-from hydra.reservations import ReservationRequest
+from hydra.reservations.reservation import ReservationRequest
 from hydra.webhooks import Webhook, make_secret, pause_s, signed_headers
 
 from .fake_service import relay_path

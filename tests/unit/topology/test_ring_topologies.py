@@ -9,7 +9,7 @@ from apps.planning.engine import Planning
 from hydra.errors import PlanError
 from hydra.model import NetworkState, PlaneId, PortId, RackId
 from hydra.policy import Policy
-from hydra.reservations import Pin
+from hydra.reservations.reservation import Pin
 from hydra.rings import whole_rings
 from hydra.service import PlanRequest
 from tests.unit.core.fabrics import small_fabric, with_one_way_circuits

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hydra.admission import Ask, admit, takes
-from hydra.calendar import Booking, Calendar, Ground
 from hydra.model import Path
-from hydra.reservations import Reservation
+from hydra.reservations.admission import Ask, admit, takes
+from hydra.reservations.calendar import Booking, Calendar, Ground
+from hydra.reservations.reservation import Reservation
 
 Lower = Sequence[tuple[Reservation, Booking]]
 """Reservations that may have to give way, with what is booked for them."""

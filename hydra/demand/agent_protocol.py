@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from hydra.classes import Connection
 from hydra.errors import HydraError
+from hydra.forwarding.class_table import Connection
 
 
 class AgentTrouble(Enum):

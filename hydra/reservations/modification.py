@@ -10,14 +10,14 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hydra.admission import Ask, admit, beyond_any_circuit, moment, takes
-from hydra.calendar import Calendar, Ground, peak_mbps
 from hydra.errors import AdmissionError, Alternative, LifecycleError, NotHitless
 from hydra.model import Fabric
 from hydra.names import rack_of
-from hydra.quotas import Quota
-from hydra.requests import check
-from hydra.reservations import Reservation, ReservationRequest
+from hydra.reservations.admission import Ask, admit, beyond_any_circuit, moment, takes
+from hydra.reservations.calendar import Calendar, Ground, peak_mbps
+from hydra.reservations.quotas import Quota
+from hydra.reservations.requests import check
+from hydra.reservations.reservation import Reservation, ReservationRequest
 
 _IMPOSSIBLE: Final = "hitless modification not possible"
 

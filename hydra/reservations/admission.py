@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Final
 
-from hydra.calendar import ROUNDING_MBPS, Booking, Calendar, Ground, Need, Pair, Window
 from hydra.errors import AdmissionError, Alternative
 from hydra.model import Fabric, OpticalPort, Path, RackId
+from hydra.reservations.calendar import ROUNDING_MBPS, Booking, Calendar, Ground, Need, Pair, Window
 
 _LATER_STARTS_TRIED: Final = 24
 _NAMED: Final = 4

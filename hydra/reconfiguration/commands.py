@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from hydra.forwarding.rules import RuleChange
 from hydra.model import DatapathId, Path, PlaneId, RackId, Server, VlanId
-from hydra.plan import MirrorMove
+from hydra.reconfiguration.plan import MirrorMove
 from hydra.roles import PortVlans
-from hydra.rules import RuleChange
 
 
 class Status(Enum):

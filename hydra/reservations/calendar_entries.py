@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hydra.admission import Ask
-from hydra.calendar import Booking
 from hydra.model import Fabric, Path, RackId
-from hydra.reservations import Pin, Reservation, ServiceClass
+from hydra.reservations.admission import Ask
+from hydra.reservations.calendar import Booking
+from hydra.reservations.reservation import Pin, Reservation, ServiceClass
 
 
 def servers_among(fabric: Fabric, *names: str) -> frozenset[str]:

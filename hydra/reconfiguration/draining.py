@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from hydra.commands import Outcome, ReadPortPackets
 from hydra.model import Circuit, Fabric, PortId, RackId
+from hydra.reconfiguration.commands import Outcome, ReadPortPackets
 
 
 class Drain:

@@ -24,7 +24,7 @@ from math import inf
 from typing import Final, TypeVar
 
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
-from hydra.timetable import Timetable
+from hydra.reservations.timetable import Timetable
 
 ROUNDING_MBPS: Final = 1e-6
 """Sums of bandwidths are compared with this slack, so that 0.1 + 0.2 fits into 0.3."""

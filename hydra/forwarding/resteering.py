@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from hydra.forwarding.rules import FlowRule, Install, Lane, Remove, RuleChange, in_lanes, match_key
+from hydra.forwarding.substrate import Substrate
 from hydra.model import NetworkState, RackId
-from hydra.rules import FlowRule, Install, Lane, Remove, RuleChange, in_lanes, match_key
-from hydra.substrate import Substrate
 
 _Lanes = Mapping[tuple[RackId, RackId], Sequence[Lane]]
 """By (from, to)."""

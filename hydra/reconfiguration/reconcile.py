@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
     Circuit,
     CrossConnect,
@@ -20,10 +21,9 @@ from hydra.model import (
     RackId,
     Topology,
 )
-from hydra.plan import MirrorMove, port_trunks
+from hydra.reconfiguration.plan import MirrorMove, port_trunks
 from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
-from hydra.substrate import substrate_of
 
 
 @dataclass(frozen=True, slots=True)

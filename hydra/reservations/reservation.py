@@ -1,6 +1,7 @@
 """Reservations: a bandwidth between two racks, for a time, on a path of its own choosing.
 
-What is asked for, what became of it, and how that is written down. :mod:`hydra.book` keeps them.
+What is asked for, what became of it, and how that is written down;
+:mod:`hydra.reservations.book` keeps them.
 
 A reservation holds its bandwidth in both directions, because a circuit is bidirectional and the
 way back takes the same path. A pair with reservations has one path: those between the same two
@@ -18,7 +19,7 @@ from hydra.errors import HydraError, UnknownName
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId, VlanId
 from hydra.names import rack_of
-from hydra.quotas import Quota
+from hydra.reservations.quotas import Quota
 
 HOLDING_STATES: Final = frozenset({ReservationState.ACTIVATING, ReservationState.ACTIVE})
 """States in which a reservation has, or is getting, its circuits."""
@@ -61,7 +62,7 @@ class RetryKey:
 
 @dataclass(frozen=True, slots=True)
 class ReservationRequest:
-    """What an application asks for; nothing is checked before :func:`hydra.requests.check`."""
+    """What an application asks for, before :func:`hydra.reservations.requests.check`."""
 
     src: str
     """Name of a rack or of a server."""

@@ -9,11 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+from hydra.forwarding.pipeline import (
+    COOKIE_KIND_MASK,
+    COOKIE_TAG,
+    COOKIE_TAG_MASK,
+    RuleKind,
+    cookie,
+)
+from hydra.forwarding.rules import FlowRule, Install, Remove, RemoveByCookie, RuleChange
+from hydra.forwarding.substrate import Substrate
 from hydra.model import DatapathId, NetworkState, Path
-from hydra.pipeline import COOKIE_KIND_MASK, COOKIE_TAG, COOKIE_TAG_MASK, RuleKind, cookie
-from hydra.plan import Plan
-from hydra.rules import FlowRule, Install, Remove, RemoveByCookie, RuleChange
-from hydra.substrate import Substrate
+from hydra.reconfiguration.plan import Plan
 
 RelayChanges = dict[DatapathId, list[RuleChange]]
 

@@ -11,8 +11,8 @@ from enum import Enum
 from typing import Final
 
 from hydra.model import Circuit, CrossConnect, Fabric, NetworkState, OpticalPort, PlaneId
-from hydra.plan import port_trunks
-from hydra.reconcile import Actual, stray_mirrors, wrong_vlans
+from hydra.reconfiguration.plan import port_trunks
+from hydra.reconfiguration.reconcile import Actual, stray_mirrors, wrong_vlans
 from hydra.roles import PortVlans
 
 NOTHING: Final = "nothing"

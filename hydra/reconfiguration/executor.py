@@ -9,7 +9,7 @@
 3. **Activate** what passed by removing its divert rules. What failed stays electrical.
 
 The executor decides; it does nothing itself. It yields batches of commands and is sent their
-outcomes (see :mod:`hydra.commands`).
+outcomes (see :mod:`hydra.reconfiguration.commands`).
 """
 
 from __future__ import annotations
@@ -18,23 +18,17 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from hydra.commands import (
-    Announce,
-    ApplyRules,
-    AwaitPortsUp,
-    Batch,
-    Command,
-    MoveMirrors,
-    Outcome,
-    Pause,
-    ProbePath,
-    ReadMirrors,
-    Record,
-    SetVlans,
-    StageRules,
-    Status,
+from hydra.forwarding.pipeline import COOKIE_KIND_EPOCH_MASK, RuleKind, cookie
+from hydra.forwarding.resteering import Resteering
+from hydra.forwarding.rules import (
+    FlowRule,
+    Install,
+    Remove,
+    RemoveByCookie,
+    RuleChange,
+    emulated_rules,
 )
-from hydra.draining import Drain
+from hydra.forwarding.substrate import Steering, Substrate, substrate_of
 from hydra.journal_format import FINISHED, INTENDED, state_record
 from hydra.lifecycle import (
     RECONFIGURATION_TRANSITIONS,
@@ -52,8 +46,25 @@ from hydra.model import (
     Server,
     VlanId,
 )
-from hydra.pipeline import COOKIE_KIND_EPOCH_MASK, RuleKind, cookie
-from hydra.plan import (
+from hydra.policy import OnSilence, Policy, Transition
+from hydra.reconfiguration.commands import (
+    Announce,
+    ApplyRules,
+    AwaitPortsUp,
+    Batch,
+    Command,
+    MoveMirrors,
+    Outcome,
+    Pause,
+    ProbePath,
+    ReadMirrors,
+    Record,
+    SetVlans,
+    StageRules,
+    Status,
+)
+from hydra.reconfiguration.draining import Drain
+from hydra.reconfiguration.plan import (
     OrderOf,
     Pair,
     Plan,
@@ -69,20 +80,9 @@ from hydra.plan import (
     retagging,
     without,
 )
-from hydra.policy import OnSilence, Policy, Transition
-from hydra.relaying import abandoned, joining, leaving, only, unrelayed
-from hydra.resteering import Resteering
+from hydra.reconfiguration.relaying import abandoned, joining, leaving, only, unrelayed
 from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
-from hydra.rules import (
-    FlowRule,
-    Install,
-    Remove,
-    RemoveByCookie,
-    RuleChange,
-    emulated_rules,
-)
-from hydra.substrate import Steering, Substrate, substrate_of
 
 _NOT_READY: Final = "not ready for rules"
 Steps = Generator[Batch, Sequence[Outcome], None]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv4Network, IPv6Network
 from typing import Final
 
+from hydra.forwarding.pipeline import ND_TYPES, SHAPES, Arg, Port, RuleKind, cookie
 from hydra.model import Fabric, Path, RackId, Server, VlanId
-from hydra.pipeline import ND_TYPES, SHAPES, Arg, Port, RuleKind, cookie
 
 _EMULATED_RACKS = 0x1_0000
 """First metadata value of racks that do not exist; real racks stay below."""

@@ -6,21 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hydra.model import (
-    DatapathId,
-    Fabric,
-    NetworkState,
-    Path,
-    PortId,
-    Rack,
-    RackId,
-    Server,
-    VlanId,
-    VSwitch,
-)
-from hydra.pipeline import Port, RuleKind
-from hydra.roles import PortVlans
-from hydra.rules import (
+from hydra.forwarding.pipeline import Port, RuleKind
+from hydra.forwarding.rules import (
     BY_UPLINK,
     FlowRule,
     Lane,
@@ -33,7 +20,20 @@ from hydra.rules import (
     own_rack_rules,
     uplink_exceptions,
 )
-from hydra.substrate.role import PortNames, Steering, steering_rules
+from hydra.forwarding.substrate.role import PortNames, Steering, steering_rules
+from hydra.model import (
+    DatapathId,
+    Fabric,
+    NetworkState,
+    Path,
+    PortId,
+    Rack,
+    RackId,
+    Server,
+    VlanId,
+    VSwitch,
+)
+from hydra.roles import PortVlans
 
 
 @dataclass(frozen=True, slots=True)

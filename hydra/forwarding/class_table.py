@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
-from hydra.pipeline import RuleKind
-from hydra.rules import FlowRule, constant
+from hydra.forwarding.pipeline import RuleKind
+from hydra.forwarding.rules import FlowRule, constant
 
 
 @dataclass(frozen=True, slots=True)

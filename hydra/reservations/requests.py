@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 
-from hydra.admission import moment
 from hydra.errors import AdmissionError, QuotaExceeded
 from hydra.model import Fabric, RackId
 from hydra.names import rack_of
-from hydra.reservations import LATEST_UNIX_S, PRIORITIES, ReservationRequest, ServiceClass
+from hydra.reservations.admission import moment
+from hydra.reservations.reservation import (
+    LATEST_UNIX_S,
+    PRIORITIES,
+    ReservationRequest,
+    ServiceClass,
+)
 
 
 def check(fabric: Fabric, request: ReservationRequest) -> tuple[RackId, RackId]:

@@ -12,6 +12,30 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from hydra.forwarding.pipeline import (
+    FOR_ONE_SERVER,
+    ND_TYPES,
+    VLAN_PRESENT,
+    Port,
+    RuleKind,
+    cookie,
+    cookie_subject,
+    server_port,
+    wired_port,
+)
+from hydra.forwarding.rules import (
+    BY_PORT,
+    FlowRule,
+    Lane,
+    account_rules,
+    circuit_rules,
+    constant,
+    default_rules,
+    divert_rule,
+    mac_as_int,
+    rack_metadata,
+)
+from hydra.forwarding.substrate.role import PortNames, Steering, steering_rules
 from hydra.model import (
     Circuit,
     DatapathId,
@@ -24,31 +48,7 @@ from hydra.model import (
     Server,
     VlanId,
 )
-from hydra.pipeline import (
-    FOR_ONE_SERVER,
-    ND_TYPES,
-    VLAN_PRESENT,
-    Port,
-    RuleKind,
-    cookie,
-    cookie_subject,
-    server_port,
-    wired_port,
-)
 from hydra.roles import PortVlans
-from hydra.rules import (
-    BY_PORT,
-    FlowRule,
-    Lane,
-    account_rules,
-    circuit_rules,
-    constant,
-    default_rules,
-    divert_rule,
-    mac_as_int,
-    rack_metadata,
-)
-from hydra.substrate.role import PortNames, Steering, steering_rules
 
 
 @dataclass(frozen=True, slots=True)

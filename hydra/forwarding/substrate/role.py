@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from hydra.forwarding.rules import FlowRule, Lane, in_lanes
 from hydra.model import (
     DatapathId,
     NetworkState,
@@ -17,7 +18,6 @@ from hydra.model import (
     VlanId,
 )
 from hydra.roles import PortVlans
-from hydra.rules import FlowRule, Lane, in_lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,15 @@ class Steering:
 
 @dataclass(frozen=True, slots=True)
 class PortNames:
-    """A switch's ports by purpose (:class:`hydra.pipeline.Port`); empty: it has none such."""
+    """A switch's ports by purpose (:class:`hydra.forwarding.pipeline.Port`); empty: none such."""
 
     host: str = ""
     optical: str = ""
     electrical: str = ""
     servers: tuple[str, ...] = ()
-    """By place in the rack (:func:`hydra.pipeline.server_port`)."""
+    """By place in the rack (:func:`hydra.forwarding.pipeline.server_port`)."""
     wired: tuple[str, ...] = ()
-    """By place among the rack's optical ports (:func:`hydra.pipeline.wired_port`)."""
+    """By place among the rack's optical ports (:func:`hydra.forwarding.pipeline.wired_port`)."""
 
     @property
     def every(self) -> tuple[str, ...]:
@@ -99,7 +99,8 @@ class Substrate(Protocol):
         self, rack: RackId, to: RackId, lanes: Sequence[Lane], epoch: int
     ) -> Sequence[FlowRule]:
         """At a steering switch of ``rack``: each flow to another takes one of ``lanes``, which
-        stand in the same order at both ends (:func:`hydra.rules.in_lanes`). Without any, none.
+        stand in the same order at both ends (:func:`hydra.forwarding.rules.in_lanes`). Without
+        any, none.
         """
 
     def for_server(self, rule: FlowRule, server: Server) -> FlowRule:

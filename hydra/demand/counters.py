@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from hydra.forwarding.substrate import Steering, substrate_of
 from hydra.model import DemandMatrix, Fabric, PortId
-from hydra.substrate import Steering, substrate_of
 
 _BITS_PER_MBIT: Final = 1e6
 _COUNTER_MODULUS: Final = 2**64

@@ -12,19 +12,19 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from hydra.admission import Ask, admit_most, fastest_circuit_mbps, moment
-from hydra.agenda import Agenda
-from hydra.calendar import Booking, Calendar, Ground, peak_mbps
-from hydra.entries import ask_of, booking_of, pin_of, servers_among
 from hydra.errors import AdmissionError, KeyReused, LifecycleError, UnknownName
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, check_transition
 from hydra.model import Circuit, Fabric, Path, RackId, VlanId
-from hydra.modification import Modification, modified, place_again
 from hydra.names import rack_of
-from hydra.preemption import lower_ranks, make_room
-from hydra.quotas import Usage, within_quota_mbps
-from hydra.requests import check, times
-from hydra.reservations import (
+from hydra.reservations.admission import Ask, admit_most, fastest_circuit_mbps, moment
+from hydra.reservations.agenda import Agenda
+from hydra.reservations.calendar import Booking, Calendar, Ground, peak_mbps
+from hydra.reservations.calendar_entries import ask_of, booking_of, pin_of, servers_among
+from hydra.reservations.modification import Modification, modified, place_again
+from hydra.reservations.preemption import lower_ranks, make_room
+from hydra.reservations.quotas import Usage, within_quota_mbps
+from hydra.reservations.requests import check, times
+from hydra.reservations.reservation import (
     FINAL_STATES,
     Pin,
     Reservation,
@@ -78,7 +78,7 @@ class ReservationBook:
     # --- admission ------------------------------------------------------------------------------
 
     def check(self, request: ReservationRequest) -> tuple[RackId, RackId]:
-        """As :func:`hydra.requests.check`."""
+        """As :func:`hydra.reservations.requests.check`."""
         return check(self._fabric, request)
 
     def add(
@@ -90,10 +90,11 @@ class ReservationBook:
         group: str | None = None,
         notice_s: float = NOTICE_S,
     ) -> Reservation:
-        """Enter ``request`` if it fits (see :mod:`hydra.calendar`); ``now`` in Unix seconds.
+        """Enter ``request`` if it fits the calendar (:mod:`hydra.reservations.calendar`).
 
         It is ``held`` if it asks for that, else ``scheduled``, or ``activating`` if it is to start
         now. ``ground.blocked`` counts only for the latter: by another time things may be mended.
+        ``now`` is in Unix seconds.
         Where it does not fit beside reservations of lower priority, those give way: what has its
         circuits keeps them for ``notice_s``, and this one begins then (see :meth:`displaced`). What
         is only held makes nobody give way.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from hydra.calendar import ROUNDING_MBPS, Booking, peak_mbps
 from hydra.errors import QuotaExceeded
+from hydra.reservations.calendar import ROUNDING_MBPS, Booking, peak_mbps
 
 
 @dataclass(frozen=True, slots=True)

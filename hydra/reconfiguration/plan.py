@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
     Circuit,
     CrossConnect,
@@ -23,7 +24,6 @@ from hydra.model import (
 )
 from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
-from hydra.substrate import substrate_of
 
 Pair = tuple[RackId, RackId]
 """Two racks, lower first: what moves in one direction is diverted in both."""

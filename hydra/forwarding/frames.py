@@ -6,8 +6,8 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
+from hydra.forwarding.pipeline import ANNOUNCE_ETHERTYPE, PROBE_ETHERTYPE
 from hydra.model import MacAddress, VlanId
-from hydra.pipeline import ANNOUNCE_ETHERTYPE, PROBE_ETHERTYPE
 
 _ANNOUNCE_GROUP: Final = bytes.fromhex("034879445241")
 """A locally administered multicast address: switches flood it, hosts are never shown it."""

@@ -1,0 +1,1 @@
+"""Reservations: what is asked for, whether it fits, and what is promised when."""
