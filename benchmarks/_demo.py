@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from apps.process.configuration import load_configuration
-from mininet_scenarios.stage import Stage
+from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.testbed import Testbed
 
 CONFIG = Path(__file__).parents[1] / "configs" / "demo.yaml"

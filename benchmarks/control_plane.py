@@ -17,9 +17,13 @@ from statistics import median
 
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
-from mininet_scenarios.controller_client import ControllerClient, PairDemand, ReconfigurationRecord
-from mininet_scenarios.delays import split
-from mininet_scenarios.stage import tcp_transfer
+from mininet_scenarios.stage.controller_client import (
+    ControllerClient,
+    PairDemand,
+    ReconfigurationRecord,
+)
+from mininet_scenarios.stage.delays import split
+from mininet_scenarios.stage.stage import tcp_transfer
 
 CHANGES = 20
 PERIOD_S = 1.5

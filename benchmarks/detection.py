@@ -15,7 +15,7 @@ from statistics import median
 
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
-from mininet_scenarios.controller_client import (
+from mininet_scenarios.stage.controller_client import (
     ControllerClient,
     PairDemand,
     ReconfigurationRecord,

@@ -21,9 +21,9 @@ from typing import Final
 
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
-from mininet_scenarios.agents import AgentStage, agent_stage
-from mininet_scenarios.stage import Stage, tcp_transfer
-from mininet_scenarios.streams import paced_stream
+from mininet_scenarios.stage.agents import AgentStage, agent_stage
+from mininet_scenarios.stage.stage import Stage, tcp_transfer
+from mininet_scenarios.stage.streams import paced_stream
 from mininet_scenarios.testbed.servers import run_in
 
 ROUNDS: Final = 5

@@ -18,7 +18,7 @@ from apps.process.configuration import load_configuration
 from benchmarks import sweep
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
-from mininet_scenarios.stage import Stage
+from mininet_scenarios.stage.stage import Stage
 
 WATCHED_S = 30.0
 SETTLES_S = 5.0

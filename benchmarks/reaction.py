@@ -20,8 +20,8 @@ import yaml
 
 from apps.process.configuration import load_configuration
 from benchmarks._report import Result, report
-from mininet_scenarios.agents import AgentStage, agent_stage
-from mininet_scenarios.stage import Stage, tcp_transfer
+from mininet_scenarios.stage.agents import AgentStage, agent_stage
+from mininet_scenarios.stage.stage import Stage, tcp_transfer
 from mininet_scenarios.testbed import Testbed
 
 CONFIG: Final = Path(__file__).parents[1] / "configs" / "demo.yaml"

@@ -18,10 +18,10 @@ from statistics import median
 
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
-from mininet_scenarios.alternation import Alternation, Change
-from mininet_scenarios.controller_client import ControllerClient, PairDemand
-from mininet_scenarios.stage import Losses, Stage, tcp_transfer
-from mininet_scenarios.streams import UdpResult, paced_stream
+from mininet_scenarios.stage.alternation import Alternation, Change
+from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.stage.stage import Losses, Stage, tcp_transfer
+from mininet_scenarios.stage.streams import UdpResult, paced_stream
 
 NUMBER = 50
 PERIOD_S = 1.0

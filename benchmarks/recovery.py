@@ -18,10 +18,10 @@ from statistics import median
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
 from hydra.lifecycle import ReconfigurationState
-from mininet_scenarios.controller_client import ControllerClient, PairDemand
-from mininet_scenarios.controller_process import ControllerProcess
-from mininet_scenarios.stage import Losses, Stage
-from mininet_scenarios.streams import Stream, paced_stream
+from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.stage.stage import Losses, Stage
+from mininet_scenarios.stage.streams import Stream, paced_stream
 
 TRIALS = 3
 PHASES = [

@@ -23,9 +23,9 @@ import httpx
 
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
-from mininet_scenarios.contest import Outcome, contest
-from mininet_scenarios.controller_client import ControllerClient, PairDemand
-from mininet_scenarios.stage import Stage
+from mininet_scenarios.stage.contest import Outcome, contest
+from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.testbed import testbed_lock
 
 RESERVED_MBPS = 40.0

@@ -27,8 +27,8 @@ from hydra.forwarding.pipeline import SHAPES
 from hydra.forwarding.rules import FlowRule, Install, emulated_rules
 from hydra.forwarding.substrate.vlan import vswitch_of
 from hydra.model import VlanId
-from mininet_scenarios.controller_client import PairDemand
-from mininet_scenarios.stage import Stage, tcp_transfer
+from mininet_scenarios.stage.controller_client import PairDemand
+from mininet_scenarios.stage.stage import Stage, tcp_transfer
 from mininet_scenarios.testbed import open_vswitch
 from tests.integration.bare_switch import BareSwitch, bare_switch
 

@@ -18,9 +18,9 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from benchmarks._demo import demo_stage
 from benchmarks.dashboard import serving
-from mininet_scenarios.controller_client import ControllerClient, PairDemand
-from mininet_scenarios.stage import Stage
-from mininet_scenarios.streams import paced_stream
+from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.stage.stage import Stage
+from mininet_scenarios.stage.streams import paced_stream
 
 FOLDER = Path(__file__).parents[1] / "docs" / "screenshots"
 DESKTOP, TELEPHONE = (1280, 900), (390, 844)

@@ -1,8 +1,8 @@
 """Slotted sharing: throughput and duty cycle against the length of a slot, beside the formula.
 
-``python -m benchmarks.slotted`` (root): ``mininet_scenarios.slotted``, at 20 Mb/s on a circuit and
-2 Mb/s electrically, a fifth of the demo's rates, which a busy machine forwards, too. The baselines
-are measured in the same run.
+``python -m benchmarks.slotted`` (root): ``mininet_scenarios.experiments.mordia.slotted_scenario``,
+at 20 Mb/s on a circuit and 2 Mb/s electrically, a fifth of the demo's rates, which a busy machine
+forwards, too. The baselines are measured in the same run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
-from mininet_scenarios.slotted import Shared, Worth, baselines, shared
+from mininet_scenarios.experiments.mordia.slotted_scenario import Shared, Worth, baselines, shared
 
 SLOTS_S: Final = (0.5, 1.0, 2.0, 4.0)
 OPTICAL_MBPS: Final = 20

@@ -22,8 +22,8 @@ import httpx
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
 from hydra.policy import Policy
-from mininet_scenarios.controller_client import ControllerClient
-from mininet_scenarios.stage import Stage, tcp_transfer
+from mininet_scenarios.stage.controller_client import ControllerClient
+from mininet_scenarios.stage.stage import Stage, tcp_transfer
 
 MINUTES = 10.0
 OPTICAL_MBPS = 20

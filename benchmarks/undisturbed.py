@@ -26,8 +26,8 @@ from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
 from benchmarks._wrk import CLIENTS, SECONDS, Load, load
 from benchmarks.rest import RESERVATIONS, filled_ledger
-from mininet_scenarios.controller_process import ControllerProcess
 from mininet_scenarios.kills import UNHURRIED
+from mininet_scenarios.stage.controller_process import ControllerProcess
 
 SPAN_S = 365 * 86_400.0
 POLL_INTERVAL_S = 1.0

@@ -30,11 +30,14 @@ from rich.console import Console
 import mininet_scenarios
 from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
-from mininet_scenarios import fig9a, fig9b, plots, published, report
-from mininet_scenarios.fig9a import Fig9aResult
-from mininet_scenarios.fig9b import Fig9bResult
-from mininet_scenarios.narrator import ConsoleNarrator, Narrator
-from mininet_scenarios.stage import Stage
+from mininet_scenarios.experiments.hydra_paper import fig9a_scenario as fig9a
+from mininet_scenarios.experiments.hydra_paper import fig9b_scenario as fig9b
+from mininet_scenarios.experiments.hydra_paper import published
+from mininet_scenarios.experiments.hydra_paper.fig9a_scenario import Fig9aResult
+from mininet_scenarios.experiments.hydra_paper.fig9b_scenario import Fig9bResult
+from mininet_scenarios.reporting import plots, table
+from mininet_scenarios.reporting.narrator import ConsoleNarrator, Narrator
+from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.testbed import Testbed
 from mininet_scenarios.testbed.links import USUAL_QUEUES, QueueSize
 
@@ -77,8 +80,8 @@ class Results:
     fig9a: Fig9aResult | None
     fig9b: Fig9bResult | None
 
-    def rows(self) -> list[report.Row]:
-        return report.rows(self.fig9a, self.fig9b)
+    def rows(self) -> list[table.Row]:
+        return table.rows(self.fig9a, self.fig9b)
 
 
 def play(options: Options, narrator: Narrator) -> Results:
@@ -276,7 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     written = save(results, options, time.monotonic() - began_s)
     if as_json:
         print(written[0].read_text(encoding="utf-8"))
-    console.print(report.table(results.rows()))
+    console.print(table.table(results.rows()))
     console.print("written: " + ", ".join(str(path) for path in written), highlight=False)
     return 0
 

@@ -22,8 +22,8 @@ import httpx
 from hydra.journal import Journal
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
 from hydra.reservations.reservation import FINAL_STATES, Reservation
-from mininet_scenarios.controller_process import ControllerProcess
-from mininet_scenarios.stage import ScenarioError, Stage
+from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.stage.stage import ScenarioError, Stage
 
 POLICY: Final[Mapping[str, Any]] = {"mode": "on-request", "preemption_notice_s": 1.0}
 UNHURRIED: Final[Mapping[str, Any]] = {"requests_per_s": 10_000}

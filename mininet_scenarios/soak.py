@@ -21,9 +21,9 @@ import httpx
 from apps.client import HydraClient
 from apps.rest import models
 from hydra.lifecycle import ReservationState
-from mininet_scenarios.controller_client import ControllerClient, PairDemand
-from mininet_scenarios.controller_process import ControllerProcess
-from mininet_scenarios.stage import ScenarioError, Stage
+from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.stage.stage import ScenarioError, Stage
 
 _DEMAND_MBPS: Final = 80.0
 _WAIT_S: Final = 20

@@ -1,4 +1,4 @@
-"""Experiments: one file each, by name."""
+"""Experiments by name: a folder for each paper, with the scenario beside the experiment."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from hydra.errors import UnknownName
 from hydra.names import did_you_mean
 from mininet_scenarios.experiments.frame import Experiment
 
-NAMES: Final = (
-    "prices",
-    "mordia-slots",
-    "helios-patterns",
-    "tournament",
-    "fig7",
-    "fig9a",
-    "fig9b",
-    "abu-tair",
-    "cthrough-fig5",
-    "cthrough-table2",
-    "cthrough-fig6",
-    "cthrough-fig8",
-    "cthrough-fig10",
-    "helios-stability",
-    "mordia-slotted",
-    "trace",
-)
-"""Each is ``EXPERIMENT`` in the module of that name, with ``_`` for ``-``."""
+_PLACES: Final = {
+    "prices": "prices",
+    "mordia-slots": "mordia.slots",
+    "helios-patterns": "helios.patterns",
+    "tournament": "tournament.experiment",
+    "fig7": "hydra_paper.fig7",
+    "fig9a": "hydra_paper.fig9a",
+    "fig9b": "hydra_paper.fig9b",
+    "abu-tair": "abu_tair.experiment",
+    "cthrough-fig5": "cthrough.fig5",
+    "cthrough-table2": "cthrough.table2",
+    "cthrough-fig6": "cthrough.fig6",
+    "cthrough-fig8": "cthrough.fig8",
+    "cthrough-fig10": "cthrough.fig10",
+    "helios-stability": "helios.stability",
+    "mordia-slotted": "mordia.slotted",
+    "trace": "trace.experiment",
+}
+"""The module of each, which holds it as ``EXPERIMENT``."""
+NAMES: Final = tuple(_PLACES)
 
 
 def load(name: str) -> Experiment[Any]:
@@ -35,6 +36,6 @@ def load(name: str) -> Experiment[Any]:
     if name not in NAMES:
         hint = did_you_mean(name, NAMES)
         raise UnknownName(f"no experiment {name!r}{hint}: choose one of {', '.join(NAMES)}")
-    module = import_module(f"{__name__}.{name.replace('-', '_')}")
+    module = import_module(f"{__name__}.{_PLACES[name]}")
     experiment: Experiment[Any] = module.EXPERIMENT
     return experiment

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from mininet_scenarios.experiments.scaling import Rates
-from mininet_scenarios.narrator import Narrator
-from mininet_scenarios.report import Row
+from mininet_scenarios.reporting.narrator import Narrator
+from mininet_scenarios.reporting.table import Row
 
 T = TypeVar("T")
 """What one repetition measures: a dataclass of plain values, saved as the raw data."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from mininet_scenarios.stage import ScenarioError
+from mininet_scenarios.stage.stage import ScenarioError
 
 
 def write_page(found: Sequence[dict[str, Any]], results: Path, path: Path) -> None:

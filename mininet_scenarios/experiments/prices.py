@@ -11,9 +11,9 @@ from apps.cli import price_plots
 from apps.prices import networks, pods
 from apps.prices.files import PodPrices, RackPrices, read_prices
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting
-from mininet_scenarios.narrator import Narrator
-from mininet_scenarios.report import Row
-from mininet_scenarios.stage import ScenarioError
+from mininet_scenarios.reporting.narrator import Narrator
+from mininet_scenarios.reporting.table import Row
+from mininet_scenarios.stage.stage import ScenarioError
 
 _NO_LOW_RATE: Final = (
     "The paper counts the low-rate network and does not say what it costs; ours leaves it out."

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mininet_scenarios.experiments.frame import Experiment
 from mininet_scenarios.experiments.scaling import Rates
-from mininet_scenarios.stage import ScenarioError
+from mininet_scenarios.stage.stage import ScenarioError
 
 BEGUN: Final = "run.json"
 

@@ -21,14 +21,15 @@ from rich.table import Table as RichTable
 
 from apps.traces.reading import summarise
 from hydra.errors import HydraError
-from mininet_scenarios import mpi, report
 from mininet_scenarios.demo import sigterm_leaves
 from mininet_scenarios.experiments import NAMES, load, repetitions
 from mininet_scenarios.experiments.frame import Experiment, Setting, Table
 from mininet_scenarios.experiments.repetitions import Begun, Kept
 from mininet_scenarios.experiments.scaling import CALIBRATION_S, Rates, forwarded_mbps
-from mininet_scenarios.narrator import ConsoleNarrator, Narrator
-from mininet_scenarios.stage import ScenarioError
+from mininet_scenarios.reporting import table as report
+from mininet_scenarios.reporting.narrator import ConsoleNarrator, Narrator
+from mininet_scenarios.stage import mpi
+from mininet_scenarios.stage.stage import ScenarioError
 
 RESULT: Final = "result.json"
 _CIRCUMSTANCES: Final = ("command", "finished", "seconds", "forwarded_mbps", "machine")

@@ -15,10 +15,10 @@ from typing import Final
 
 from hydra.errors import HydraError
 from mininet_scenarios import demo
-from mininet_scenarios.controller_client import PairDemand
-from mininet_scenarios.narrator import Narrator
-from mininet_scenarios.report import Row
-from mininet_scenarios.stage import Stage, tcp_transfer
+from mininet_scenarios.reporting.narrator import Narrator
+from mininet_scenarios.reporting.table import Row
+from mininet_scenarios.stage.controller_client import PairDemand
+from mininet_scenarios.stage.stage import Stage, tcp_transfer
 
 BUSY_SHARE: Final = 0.4
 """Of what the machine forwards, at an experiment's busiest moment. The rest is for its programs

@@ -10,7 +10,7 @@ import yaml
 
 from apps.process.configuration import load_configuration
 from hydra.config import Loaded
-from mininet_scenarios.controller_process import ControllerProcess
+from mininet_scenarios.stage.controller_process import ControllerProcess
 from mininet_scenarios.testbed import Testbed, open_vswitch, testbed_lock
 
 REPOSITORY = Path(__file__).parents[2]

@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from hydra.model import Fabric
-from mininet_scenarios.controller_client import ControllerClient, PairDemand
-from mininet_scenarios.controller_process import ControllerProcess
-from mininet_scenarios.stage import Stage
-from mininet_scenarios.streams import UdpResult
+from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.stage.stage import Stage
+from mininet_scenarios.stage.streams import UdpResult
 from mininet_scenarios.testbed import Testbed
 
 CONFIGS = Path(__file__).parents[2] / "configs"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import yaml
 
 from apps.process.configuration import load_configuration
-from mininet_scenarios.contest import contest
+from mininet_scenarios.stage.contest import contest
 from mininet_scenarios.testbed import Testbed
 
 from .live import CONFIGS, live

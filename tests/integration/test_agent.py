@@ -8,8 +8,8 @@ import sys
 import pytest
 import yaml
 
-from mininet_scenarios.agents import AgentStage, agent_stage
-from mininet_scenarios.stage import ScenarioError, Stage, tcp_transfer
+from mininet_scenarios.stage.agents import AgentStage, agent_stage
+from mininet_scenarios.stage.stage import ScenarioError, Stage, tcp_transfer
 from mininet_scenarios.testbed import Testbed
 from mininet_scenarios.testbed.shell import run
 

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from mininet_scenarios.controller_process import (
+from mininet_scenarios.stage.controller_process import (
     ControllerProcess,
     ControllerProcessError,
     members_of,

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from hydra.policy import Policy
-from mininet_scenarios.streams import paced_stream
+from mininet_scenarios.stage.streams import paced_stream
 
 from .live import live, wait_until
 

@@ -10,9 +10,9 @@ from playwright.sync_api import expect
 
 from apps.rest.tokens import write_tokens
 from hydra.access import Role, make_token
-from mininet_scenarios.controller_client import ControllerClient, OneWayDemand, PairDemand
 from mininet_scenarios.emulators.faults import FaultKind
-from mininet_scenarios.streams import paced_stream
+from mininet_scenarios.stage.controller_client import ControllerClient, OneWayDemand, PairDemand
+from mininet_scenarios.stage.streams import paced_stream
 
 from .conftest import CONFIGS
 from .live import live

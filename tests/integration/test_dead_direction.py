@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from mininet_scenarios.stage import tcp_transfer
+from mininet_scenarios.stage.stage import tcp_transfer
 
 from .live import live, wait_until
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mininet_scenarios.streams import paced_stream
+from mininet_scenarios.stage.streams import paced_stream
 
 from .live import live, wait_until
 

@@ -8,7 +8,7 @@ import pytest
 
 from drivers.registry import optical_switch
 from hydra.model import CrossConnect
-from mininet_scenarios.streams import paced_stream
+from mininet_scenarios.stage.streams import paced_stream
 
 from .live import live, wait_until
 

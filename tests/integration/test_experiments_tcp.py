@@ -10,31 +10,38 @@ from rich.console import Console
 
 from apps.traces.synthetic import SAMPLE
 from hydra.policy import Transition
-from mininet_scenarios import (
-    cthrough,
-    cthrough_fig5,
-    cthrough_table2,
-    demo,
-    slotted,
-    trace_replay,
-    vm_migration,
+from mininet_scenarios import demo
+from mininet_scenarios.experiments.abu_tair import experiment as abu_tair
+from mininet_scenarios.experiments.abu_tair.scenario import ELEPHANT, Case, Regime, Scale
+from mininet_scenarios.experiments.cthrough import (
+    fig5_scenario,
+    fig6,
+    fig6_scenario,
+    fig8,
+    fig10,
+    table2_scenario,
 )
-from mininet_scenarios.controller_client import ControllerClient, PairDemand
-from mininet_scenarios.cthrough_fig5 import Fig5Plan
-from mininet_scenarios.experiments import abu_tair, trace
-from mininet_scenarios.experiments import cthrough_fig6 as fig6
-from mininet_scenarios.experiments import cthrough_fig8 as fig8
-from mininet_scenarios.experiments import cthrough_fig10 as fig10
-from mininet_scenarios.experiments import helios_stability as stability
+from mininet_scenarios.experiments.cthrough import scenario as cthrough
+from mininet_scenarios.experiments.cthrough.fig5_scenario import Fig5Plan
+from mininet_scenarios.experiments.cthrough.fig8_scenario import (
+    COPY,
+    OUTPUT,
+    READ,
+    SHUFFLE,
+    ended_s,
+)
 from mininet_scenarios.experiments.frame import Setting
+from mininet_scenarios.experiments.helios import stability
+from mininet_scenarios.experiments.helios.stability_scenario import Length
+from mininet_scenarios.experiments.mordia import slotted_scenario
 from mininet_scenarios.experiments.scaling import Rates
-from mininet_scenarios.hadoop_sort import COPY, OUTPUT, READ, SHUFFLE, ended_s
-from mininet_scenarios.helios_stability import Length
-from mininet_scenarios.leaf_spine import ELEPHANT, Case, Regime, Scale
-from mininet_scenarios.narrator import ConsoleNarrator
+from mininet_scenarios.experiments.trace import experiment as trace
+from mininet_scenarios.experiments.trace import scenario as trace_scenario
+from mininet_scenarios.experiments.trace.scenario import Way
+from mininet_scenarios.reporting.narrator import ConsoleNarrator
+from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.testbed.ovs import default_datapath
 from mininet_scenarios.testbed.shell import run
-from mininet_scenarios.trace_replay import Way
 
 pytestmark = [pytest.mark.ovs, pytest.mark.alone, pytest.mark.usefixtures("machine")]
 
@@ -57,7 +64,7 @@ def test_elephants_take_the_direct_link_and_mice_do_not(tmp_path, narrator):
 
 
 def test_a_window_of_a_trace_is_over_sooner_with_circuits(tmp_path, narrator):
-    played = trace_replay.excerpt(SAMPLE, trace.RACKS, 1.5, 1)
+    played = trace_scenario.excerpt(SAMPLE, trace.RACKS, 1.5, 1)
     stages = [(Way.ELECTRICAL, Way.HITLESS), (Way.FULL_BISECTION,)]
     alone, circuits, whole = trace.measure(tmp_path, played, 1 / 400, narrator, stages)
     sizes = [Counter(one.size_bytes for one in run.done) for run in (alone, circuits, whole)]
@@ -74,7 +81,7 @@ def test_a_window_of_a_trace_is_over_sooner_with_circuits(tmp_path, narrator):
 def test_tcp_uses_a_circuit_while_it_is_there(tmp_path, narrator):
     plan = Fig5Plan(half_s=1.5, circuits=1, alone_s=1.5)
     with demo.stage_of(demo.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
-        run = cthrough_fig5.run(stage, plan, Transition.HITLESS, narrator)
+        run = fig5_scenario.run(stage, plan, Transition.HITLESS, narrator)
     assert [turn.up for turn in run.turns] == [True, False]
     assert run.dark_frames == 0
     assert run.optical_mbps > 2 * run.electrical_mbps  # ten times it, on an idle machine
@@ -101,15 +108,15 @@ def test_one_controller_goes_on_where_a_reload_is_enough(tmp_path, narrator):
 
 
 def test_the_pipeline_carries_what_plain_forwarding_does(tmp_path, narrator):
-    length = cthrough_table2.Length(optical=2.0, electrical=2.0, unlimited=1.0, rounds=1)
-    with cthrough_table2.stage_of(20.0, tmp_path / "stage", narrator) as stage:
-        rates = cthrough_table2.rates(stage, length, narrator)
-        costs = cthrough_table2.costs(stage, length, narrator)
+    length = table2_scenario.Length(optical=2.0, electrical=2.0, unlimited=1.0, rounds=1)
+    with table2_scenario.stage_of(20.0, tmp_path / "stage", narrator) as stage:
+        rates = table2_scenario.rates(stage, length, narrator)
+        costs = table2_scenario.costs(stage, length, narrator)
         rules = run(["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", "hyv-h11"])
     mbps = {(one.network, one.protocol, one.demultiplexed): one.mbps for one in rates}
     assert len(mbps) == 8
     for (network, _, _), rate in mbps.items():
-        link_mbps = 20.0 if network == cthrough_table2.OPTICAL else 2.0
+        link_mbps = 20.0 if network == table2_scenario.OPTICAL else 2.0
         assert 0.5 * link_mbps < rate < link_mbps  # 0.95, on an idle machine
     assert len(costs) == 4
     for one in costs:
@@ -125,7 +132,7 @@ def test_machines_migrate_sooner_with_circuits_than_packets_alone_could(tmp_path
     assert len(run.done) == 32
     assert run.changes >= 3
     assert run.dark_frames == 0
-    assert run.seconds < vm_migration.PAPER_ELECTRICAL_S  # 60 in the paper
+    assert run.seconds < fig6_scenario.PAPER_ELECTRICAL_S  # 60 in the paper
 
 
 def test_what_is_sorted_gets_circuits_in_turn(tmp_path, narrator):
@@ -164,7 +171,9 @@ def test_circuits_follow_flows_that_shift(tmp_path, narrator):
 
 def test_slots_of_a_port_are_counted_by_day_and_night(tmp_path, narrator):
     with demo.stage_of(demo.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
-        run = slotted.shared(stage, 1.0, length=slotted.Length(least_s=4, periods=1))
+        run = slotted_scenario.shared(
+            stage, 1.0, length=slotted_scenario.Length(least_s=4, periods=1)
+        )
     assert run.dark_frames == 0
     assert 0.3 < run.duty_cycle < 1
     assert 0.3 < run.formula < 1

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from mininet_scenarios.emulators.faults import FaultKind
-from mininet_scenarios.streams import paced_stream
+from mininet_scenarios.stage.streams import paced_stream
 
 from .live import live, on_each_substrate, wait_until
 

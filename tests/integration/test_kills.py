@@ -7,7 +7,7 @@ import yaml
 
 from benchmarks.kills import double_booked
 from mininet_scenarios.kills import POLICY, UNHURRIED, Kills
-from mininet_scenarios.stage import Stage
+from mininet_scenarios.stage.stage import Stage
 
 from .live import DEMO_CONFIG
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from mininet_scenarios.streams import paced_stream
+from mininet_scenarios.stage.streams import paced_stream
 from mininet_scenarios.testbed import Testbed
 
 from .live import live

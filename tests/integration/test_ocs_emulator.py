@@ -14,9 +14,9 @@ import pytest
 
 from drivers.registry import optical_switch
 from hydra.model import CrossConnect, Login, Plane, PlaneId
-from mininet_scenarios.emulators import self_test
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.testbed import light_check
 from mininet_scenarios.testbed.links import Cable, lay, limit_rates
 
 pytestmark = pytest.mark.ovs
@@ -249,7 +249,7 @@ def test_under_load_every_frame_of_twenty_moves_is_accounted_for(plane):
 
 
 def test_the_self_test_finds_this_kernel_exact(machine):
-    steps = self_test.run()
+    steps = light_check.run()
     assert [step.name for step in steps] == ["lit", "dark", "light goes and comes"]
     assert all(step.exact for step in steps), steps
     assert [step.lost_in_the_dark > 0 for step in steps] == [False, True, True]

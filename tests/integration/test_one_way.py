@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mininet_scenarios.controller_client import OneWayDemand
 from mininet_scenarios.emulators.faults import FaultKind
-from mininet_scenarios.streams import paced_stream
+from mininet_scenarios.stage.controller_client import OneWayDemand
+from mininet_scenarios.stage.streams import paced_stream
 from mininet_scenarios.testbed import links
 
 from .live import live, wait_until

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import yaml
 
-from mininet_scenarios.controller_process import ControllerProcess
+from mininet_scenarios.stage.controller_process import ControllerProcess
 from mininet_scenarios.testbed import ovs
 
 from .live import DEMO_CONFIG, wait_until

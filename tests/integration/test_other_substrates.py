@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from hydra.forwarding.substrate import substrate_of
-from mininet_scenarios.streams import paced_stream
+from mininet_scenarios.stage.streams import paced_stream
 
 from .live import live, wait_until
 from .test_crash import consistent

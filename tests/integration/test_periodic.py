@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from mininet_scenarios.controller_client import PairDemand
-from mininet_scenarios.streams import paced_stream
+from mininet_scenarios.stage.controller_client import PairDemand
+from mininet_scenarios.stage.streams import paced_stream
 
 from .live import live, wait_until
 

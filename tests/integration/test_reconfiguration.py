@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mininet_scenarios.streams import paced_stream
+from mininet_scenarios.stage.streams import paced_stream
 
 from .live import live, on_each_substrate
 

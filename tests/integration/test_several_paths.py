@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from mininet_scenarios.controller_client import PairDemand
-from mininet_scenarios.stage import tcp_transfer
-from mininet_scenarios.streams import paced_stream
+from mininet_scenarios.stage.controller_client import PairDemand
+from mininet_scenarios.stage.stage import tcp_transfer
+from mininet_scenarios.stage.streams import paced_stream
 
 from .live import live
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from mininet_scenarios.streams import paced_stream
+from mininet_scenarios.stage.streams import paced_stream
 
 from .live import Live, live, wait_until
 

@@ -1,13 +1,13 @@
 """Made-up results of both experiments, of the size that real runs have."""
 
-from mininet_scenarios import fig9a, fig9b
-from mininet_scenarios.alternation import Change
-from mininet_scenarios.controller_client import ReconfigurationRecord, TimelineStep
-from mininet_scenarios.delays import split
-from mininet_scenarios.fig9a import Fig9aResult, TcpRun, UdpRun
-from mininet_scenarios.fig9b import Fig9bResult, TransferRun
-from mininet_scenarios.stage import Losses
-from mininet_scenarios.streams import UdpResult
+from mininet_scenarios.experiments.hydra_paper import fig9a_scenario, fig9b_scenario
+from mininet_scenarios.experiments.hydra_paper.fig9a_scenario import Fig9aResult, TcpRun, UdpRun
+from mininet_scenarios.experiments.hydra_paper.fig9b_scenario import Fig9bResult, TransferRun
+from mininet_scenarios.stage.alternation import Change
+from mininet_scenarios.stage.controller_client import ReconfigurationRecord, TimelineStep
+from mininet_scenarios.stage.delays import split
+from mininet_scenarios.stage.stage import Losses
+from mininet_scenarios.stage.streams import UdpResult
 from mininet_scenarios.workloads.alltoall import ProgressSample, RankReport
 from mininet_scenarios.workloads.iperf3 import Sample, ThroughputRun
 
@@ -53,7 +53,7 @@ def fig9a_result(
 ) -> Fig9aResult:
     changing = tuple(tcp(rules, mbps, (change(5.0), change(9.0))) for rules in (100, 5000))
     run = UdpRun(affected or udp(), 8.0, (change(1.0),), losses)
-    return Fig9aResult(fig9a.QUICK, tcp(0, 95.0, ()), changing, run)
+    return Fig9aResult(fig9a_scenario.QUICK, tcp(0, 95.0, ()), changing, run)
 
 
 def transfer(label: str, seconds: float, *actions: ReconfigurationRecord) -> TransferRun:
@@ -65,7 +65,7 @@ def transfer(label: str, seconds: float, *actions: ReconfigurationRecord) -> Tra
 
 def fig9b_result(helped_s: float = 24.0) -> Fig9bResult:
     return Fig9bResult(
-        fig9b.QUICK,
+        fig9b_scenario.QUICK,
         transfer("alone", 20.0),
         transfer("congested", 44.0),
         transfer("with HydRA", helped_s, record("periodic", 995.0)),

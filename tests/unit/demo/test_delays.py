@@ -2,8 +2,8 @@ import dataclasses
 
 import pytest
 
-from mininet_scenarios.controller_client import ControllerError, TimelineStep
-from mininet_scenarios.delays import mean, split
+from mininet_scenarios.stage.controller_client import ControllerError, TimelineStep
+from mininet_scenarios.stage.delays import mean, split
 
 from .results import TIMELINE
 

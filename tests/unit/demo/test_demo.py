@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from mininet_scenarios import demo, fig9a, fig9b
+from mininet_scenarios import demo
 from mininet_scenarios.demo import Options, Results
-from mininet_scenarios.narrator import ConsoleNarrator
+from mininet_scenarios.experiments.hydra_paper import fig9a_scenario, fig9b_scenario
+from mininet_scenarios.reporting.narrator import ConsoleNarrator
 
 from .results import fig9a_result, fig9b_result
 
@@ -36,7 +37,7 @@ def test_only_one_experiment_writes_only_its_own(tmp_path: Path) -> None:
 
 def test_the_options_choose_the_plans_and_the_estimate(tmp_path: Path) -> None:
     full, quick = options(tmp_path, quick=False), options(tmp_path)
-    assert (full.fig9a, full.fig9b) == (fig9a.FULL, fig9b.FULL)
+    assert (full.fig9a, full.fig9b) == (fig9a_scenario.FULL, fig9b_scenario.FULL)
     assert options(tmp_path, only="a").fig9b is None
     assert options(tmp_path, only="b").fig9a is None
     assert 60 < quick.expected_s < 150
@@ -44,7 +45,7 @@ def test_the_options_choose_the_plans_and_the_estimate(tmp_path: Path) -> None:
 
 
 def test_enough_datagrams_are_planned_in_all_lengths() -> None:
-    plans = (fig9a.SHORT, fig9a.QUICK, fig9a.FULL)
+    plans = (fig9a_scenario.SHORT, fig9a_scenario.QUICK, fig9a_scenario.FULL)
     assert min(plan.udp_datagrams for plan in plans) >= 10_000
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from mininet_scenarios import fig9b, fig9b_fft
-from mininet_scenarios.fig9b import throughput_of
+from mininet_scenarios.experiments.hydra_paper import fig9b_fft, fig9b_scenario
+from mininet_scenarios.experiments.hydra_paper.fig9b_scenario import throughput_of
 from mininet_scenarios.workloads.alltoall import ProgressSample
 
 from .results import fig9b_result
@@ -36,11 +36,11 @@ def test_when_the_controller_acted_counts_from_the_runs_start() -> None:
 
 
 @pytest.mark.parametrize("times", [0.2, 1.0, 30.0])
-@pytest.mark.parametrize("plan", [fig9b.FULL, fig9b.QUICK, fig9b.SHORT])
+@pytest.mark.parametrize("plan", [fig9b_scenario.FULL, fig9b_scenario.QUICK, fig9b_scenario.SHORT])
 def test_the_transform_moves_half_of_what_the_exchange_does(plan, times) -> None:
     plan = plan.at_rates(times)
     kernel = fig9b_fft.kernel_of(plan)
-    ranks = len(fig9b.RANK_HOSTS)
+    ranks = len(fig9b_scenario.RANK_HOSTS)
     assert kernel.size % ranks == 0
     assert kernel.pause_s == plan.compute_s
     moved = kernel.rounds * kernel.bytes_between(ranks)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from mininet_scenarios import plots
+from mininet_scenarios.reporting import plots
 
 from .results import fig9a_result, fig9b_result
 

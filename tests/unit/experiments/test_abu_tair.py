@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from hydra.policy import Transition
-from mininet_scenarios.experiments import abu_tair, load
-from mininet_scenarios.leaf_spine import (
+from mininet_scenarios.experiments import load
+from mininet_scenarios.experiments.abu_tair import experiment as abu_tair
+from mininet_scenarios.experiments.abu_tair.scenario import (
     ELEPHANT,
     MOUSE,
     PAPER_EPOCH_S,
@@ -17,8 +18,8 @@ from mininet_scenarios.leaf_spine import (
     paper_network,
     wishes,
 )
-from mininet_scenarios.stage import ScenarioError
-from mininet_scenarios.transfers import Transferred
+from mininet_scenarios.stage.stage import ScenarioError
+from mininet_scenarios.stage.transfers import Transferred
 
 SCALE = Scale(rate=0.02, time=0.25)
 SHARES = {

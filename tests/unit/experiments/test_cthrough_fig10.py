@@ -3,22 +3,22 @@
 import pytest
 
 from hydra.policy import Transition
-from mininet_scenarios import cthrough_fft
-from mininet_scenarios.cthrough import Completion, Scale
-from mininet_scenarios.experiments import cthrough_fig10, load
-from mininet_scenarios.experiments.cthrough_cases import Repetition
-from mininet_scenarios.mpi import Kernel, MpiRun, RankReport, ServerBytes
+from mininet_scenarios.experiments import load
+from mininet_scenarios.experiments.cthrough import fig10, fig10_scenario
+from mininet_scenarios.experiments.cthrough.cases import Repetition
+from mininet_scenarios.experiments.cthrough.scenario import Completion, Scale
+from mininet_scenarios.stage.mpi import Kernel, MpiRun, RankReport, ServerBytes
 
 
 @pytest.mark.parametrize("ranks", [8, 15])
 def test_the_cube_is_the_paper_s_and_shared_evenly(ranks):
-    kernel = cthrough_fft.kernel_of(ranks, Scale(1 / 20, 1.0))
+    kernel = fig10_scenario.kernel_of(ranks, Scale(1 / 20, 1.0))
     assert kernel.size % ranks == 0
     assert kernel.size**3 == pytest.approx(2**28 / 20, rel=0.2)
-    smaller = cthrough_fft.kernel_of(ranks, Scale(1 / 40, 1.0))
+    smaller = fig10_scenario.kernel_of(ranks, Scale(1 / 40, 1.0))
     assert smaller.size < kernel.size
     assert smaller.pause_s == kernel.pause_s  # processors are the paper's, networks are not
-    assert cthrough_fft.kernel_of(ranks, Scale(1 / 20, 0.5)).pause_s == kernel.pause_s / 2
+    assert fig10_scenario.kernel_of(ranks, Scale(1 / 20, 0.5)).pause_s == kernel.pause_s / 2
 
 
 def transform(case, seconds, wire=1100):
@@ -46,7 +46,7 @@ def transforms(form, seconds, wire=1100):
     return [Repetition(Scale(1 / 80, form.part), runs)]
 
 
-@pytest.mark.parametrize("form", [cthrough_fig10.FULL, cthrough_fig10.SHORT])
+@pytest.mark.parametrize("form", [fig10.FULL, fig10.SHORT])
 def test_times_like_the_paper_s_meet_every_claim(form, tmp_path):
     found = transforms(form, like_the_paper)
     experiment = load("cthrough-fig10")
@@ -54,7 +54,7 @@ def test_times_like_the_paper_s_meet_every_claim(form, tmp_path):
     assert [name for name, row in rows.items() if row.met is False] == []
     assert any("over one of 0.3 s" in name for name in rows)
     over = rows.get("as published: 40:1, an interval of 0.3 s, over full bisection")
-    assert (over is not None) == (form is cthrough_fig10.FULL)
+    assert (over is not None) == (form is fig10.FULL)
     if over is not None:
         assert (over.ours, over.ratio) == ("2.00", pytest.approx(1))
     assert all(path.exists() for path in experiment.draw(found, tmp_path))
@@ -65,7 +65,7 @@ def test_what_contradicts_the_paper_is_told():
     def slow(case):
         return 300.0 if case.buffer_mb < 1 else 90.0
 
-    found = transforms(cthrough_fig10.FULL, slow, wire=900)
+    found = transforms(fig10.FULL, slow, wire=900)
     rows = load("cthrough-fig10").conclude(found).rows
     missed = [row.figure for row in rows if row.met is False]
     assert "as published: 40:1, an interval of 0.3 s" not in missed  # 90 s for everybody

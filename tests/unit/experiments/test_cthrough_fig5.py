@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from hydra.policy import Transition
-from mininet_scenarios.cthrough_fig5 import BIN_S, Arrivals, Fig5Run, Turn
-from mininet_scenarios.experiments import cthrough_fig5, load
+from mininet_scenarios.experiments import load
+from mininet_scenarios.experiments.cthrough import fig5
+from mininet_scenarios.experiments.cthrough.fig5_scenario import BIN_S, Arrivals, Fig5Run, Turn
 from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.testbed.capture import Frame
 
@@ -89,9 +90,9 @@ def test_the_share_is_of_what_there_was_between_the_changes():
 
 def test_rows_and_plot(tmp_path):
     published = fig5_run(Transition.AS_PUBLISHED, dark_frames=12)
-    good = cthrough_fig5.BothWays(published, fig5_run(Transition.HITLESS), SCALE)
+    good = fig5.BothWays(published, fig5_run(Transition.HITLESS), SCALE)
     late = fig5_run(Transition.HITLESS, reached_ms=None, dark_frames=1)
-    bad = cthrough_fig5.BothWays(published, late, SCALE)
+    bad = fig5.BothWays(published, late, SCALE)
     experiment = load("cthrough-fig5")
     assert [row.figure for row in experiment.conclude([good]).rows if row.met is False] == []
     assert [row.figure for row in experiment.conclude([bad]).rows if row.met is False] == [
@@ -105,9 +106,7 @@ def test_rows_and_plot(tmp_path):
 
 
 def test_a_time_stands_beside_the_paper_s_at_this_scale():
-    both = cthrough_fig5.BothWays(
-        fig5_run(Transition.AS_PUBLISHED), fig5_run(Transition.HITLESS), SCALE
-    )
+    both = fig5.BothWays(fig5_run(Transition.AS_PUBLISHED), fig5_run(Transition.HITLESS), SCALE)
     rows = {row.figure: row for row in load("cthrough-fig5").conclude([both]).rows}
     reached = rows["hydra: until TCP had 90% of the circuit's rate"]
     assert reached.paper == "within 5 ms; 250 ms at this scale"
@@ -121,7 +120,7 @@ def test_a_time_stands_beside_the_paper_s_at_this_scale():
 def test_repetitions_are_one_row_each():
     experiment = load("cthrough-fig5")
     one, other = (
-        cthrough_fig5.BothWays(
+        fig5.BothWays(
             fig5_run(Transition.AS_PUBLISHED, dark_frames=12),
             fig5_run(Transition.HITLESS, reached_ms=reached_ms),
             SCALE,
@@ -141,7 +140,7 @@ def test_repetitions_are_one_row_each():
 
 def test_a_rate_that_one_repetition_never_reached_is_missed():
     runs = [
-        cthrough_fig5.BothWays(
+        fig5.BothWays(
             fig5_run(Transition.AS_PUBLISHED),
             fig5_run(Transition.HITLESS, reached_ms=reached_ms),
             SCALE,

@@ -6,13 +6,13 @@ import pytest
 
 from apps.process.configuration import load_configuration
 from hydra.policy import Transition
-from mininet_scenarios import cthrough
-from mininet_scenarios.cthrough import Completion, Scale
-from mininet_scenarios.experiments import cthrough_fig6, load
-from mininet_scenarios.experiments.cthrough_cases import Repetition
-from mininet_scenarios.vm_migration import wishes
+from mininet_scenarios.experiments import load
+from mininet_scenarios.experiments.cthrough import fig6, scenario
+from mininet_scenarios.experiments.cthrough.cases import Repetition
+from mininet_scenarios.experiments.cthrough.fig6_scenario import wishes
+from mininet_scenarios.experiments.cthrough.scenario import Completion, Scale
 
-STAGE = SimpleNamespace(fabric=load_configuration(cthrough.CONFIG).fabric)
+STAGE = SimpleNamespace(fabric=load_configuration(scenario.CONFIG).fabric)
 
 
 def test_machines_are_dealt_out_evenly_and_made_in_the_paper_s_time():
@@ -57,26 +57,26 @@ def like_the_paper(case):
 
 
 def test_times_like_the_paper_s_meet_every_claim(tmp_path):
-    found = [migrations(cthrough_fig6.full_cases(), like_the_paper)]
+    found = [migrations(fig6.full_cases(), like_the_paper)]
     findings = load("cthrough-fig6").conclude(found)
     assert [row.figure for row in findings.rows if row.met is False] == []
     assert any(row.figure.startswith("as published: electrical alone") for row in findings.rows)
     assert findings.tables[0].columns[3:] == ("full bisection", "40:1", "10:1", "4:1")
-    assert all(path.exists() for path in cthrough_fig6.EXPERIMENT.draw(found, tmp_path))
+    assert all(path.exists() for path in fig6.EXPERIMENT.draw(found, tmp_path))
 
 
 def test_buffers_that_do_not_help_are_told():
     def seconds(case):
         return 130.0 if case.buffer_mb == 300 else like_the_paper(case)
 
-    found = [migrations(cthrough_fig6.full_cases(), seconds)]
+    found = [migrations(fig6.full_cases(), seconds)]
     missed = [row.figure for row in load("cthrough-fig6").conclude(found).rows if row.met is False]
     assert "as published: 40:1, buffers of 300 MB" in missed
     assert "as published: 40:1, buffers of 300 MB, over full bisection" in missed
 
 
 def test_the_short_form_makes_do_with_what_was_run(tmp_path):
-    found = [migrations(cthrough_fig6.short_cases(), like_the_paper, 1 / 8)]
+    found = [migrations(fig6.short_cases(), like_the_paper, 1 / 8)]
     experiment = load("cthrough-fig6")
     rows = experiment.conclude(found).rows
     assert [row.figure for row in rows if row.met is False] == []

@@ -6,16 +6,16 @@ import pytest
 
 from apps.process.configuration import load_configuration
 from hydra.policy import Transition
-from mininet_scenarios import cthrough, hadoop_sort
-from mininet_scenarios.cthrough import Completion, Scale
-from mininet_scenarios.experiments import cthrough_fig8, load
-from mininet_scenarios.experiments.cthrough_cases import Repetition
-from mininet_scenarios.hadoop_sort import COPY, OUTPUT, READ, SHUFFLE
-from mininet_scenarios.transfers import Transferred
+from mininet_scenarios.experiments import load
+from mininet_scenarios.experiments.cthrough import fig8, fig8_scenario, scenario
+from mininet_scenarios.experiments.cthrough.cases import Repetition
+from mininet_scenarios.experiments.cthrough.fig8_scenario import COPY, OUTPUT, READ, SHUFFLE
+from mininet_scenarios.experiments.cthrough.scenario import Completion, Scale
+from mininet_scenarios.stage.transfers import Transferred
 
-FABRIC = load_configuration(cthrough.CONFIG).fabric
+FABRIC = load_configuration(scenario.CONFIG).fabric
 SCALE = Scale(rate=0.01, part=0.5)
-STEPS = {READ: hadoop_sort.reads, SHUFFLE: hadoop_sort.shuffle, OUTPUT: hadoop_sort.output}
+STEPS = {READ: fig8_scenario.reads, SHUFFLE: fig8_scenario.shuffle, OUTPUT: fig8_scenario.output}
 
 
 def wishes(step):
@@ -60,7 +60,7 @@ def test_a_tenth_of_the_blocks_come_from_other_racks():
 
 @pytest.mark.parametrize(
     ("step", "paper_s"),
-    [(SHUFFLE, hadoop_sort.PAPER_MAP_S), (OUTPUT, hadoop_sort.PAPER_WRITE_S)],
+    [(SHUFFLE, fig8_scenario.PAPER_MAP_S), (OUTPUT, fig8_scenario.PAPER_WRITE_S)],
 )
 def test_disks_take_their_time_whatever_the_scale(step, paper_s):
     made_s = [wish.size_bytes * 8e-6 / wish.made_mbps / SCALE.part for wish in wishes(step)]
@@ -96,7 +96,7 @@ def sorts(cases, seconds, part=1.0):
 
 @pytest.mark.parametrize(
     ("cases", "part"),
-    [(cthrough_fig8.full_cases(), 1.0), (cthrough_fig8.short_cases(), 1 / 16)],
+    [(fig8.full_cases(), 1.0), (fig8.short_cases(), 1 / 16)],
 )
 def test_times_like_the_paper_s_meet_every_claim(cases, part, tmp_path):
     found = sorts(cases, like_the_paper, part)
@@ -113,7 +113,7 @@ def test_what_contradicts_the_paper_is_told():
     def slow(case):
         return 400.0 if case.circuits else like_the_paper(case)
 
-    rows = load("cthrough-fig8").conclude(sorts(cthrough_fig8.full_cases(), slow)).rows
+    rows = load("cthrough-fig8").conclude(sorts(fig8.full_cases(), slow)).rows
     missed = {row.figure for row in rows if row.met is False}
     usual = "as published: 40:1, buffers of 100 MB, an interval of 1 s"
     assert {usual, f"{usual}, over full bisection"} <= missed

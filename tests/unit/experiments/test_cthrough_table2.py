@@ -2,7 +2,9 @@
 
 import pytest
 
-from mininet_scenarios.cthrough_table2 import (
+from mininet_scenarios.experiments import load
+from mininet_scenarios.experiments.cthrough import table2 as cthrough_table2
+from mininet_scenarios.experiments.cthrough.table2_scenario import (
     ELECTRICAL,
     FULL,
     NETWORKS,
@@ -13,7 +15,6 @@ from mininet_scenarios.cthrough_table2 import (
     Cost,
     Rate,
 )
-from mininet_scenarios.experiments import cthrough_table2, load
 from mininet_scenarios.experiments.scaling import Scale
 
 

@@ -17,20 +17,14 @@ from rich.console import Console
 from apps.cli import hydra
 from apps.traces.synthetic import SAMPLE
 from hydra.errors import HydraError, UnknownName
-from mininet_scenarios.experiments import (
-    NAMES,
-    fig9a,
-    fig9b,
-    helios_patterns,
-    load,
-    mordia_slots,
-    repetitions,
-    runner,
-)
+from mininet_scenarios.experiments import NAMES, load, repetitions, runner
 from mininet_scenarios.experiments.bounds import packet_share
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting
+from mininet_scenarios.experiments.helios import patterns
+from mininet_scenarios.experiments.hydra_paper import fig9a, fig9b
+from mininet_scenarios.experiments.mordia import slots
 from mininet_scenarios.experiments.scaling import Rates, Scale
-from mininet_scenarios.report import Row
+from mininet_scenarios.reporting.table import Row
 from tests.unit.demo.results import fig9a_result, fig9b_result, record, transfer, udp
 
 OFFLINE = [name for name in NAMES if not load(name).needs_data_plane]
@@ -494,17 +488,17 @@ def test_packets_alone_by_hand():
 
 
 def test_duty_cycle_is_the_paper_s():
-    assert mordia_slots.duty(5) == pytest.approx(0.95)
+    assert slots.duty(5) == pytest.approx(0.95)
 
 
 def test_permutations_of_a_known_matrix():
-    shares = mordia_slots.cumulative_shares(np.array([[3.0, 1.0], [1.0, 3.0]]))
+    shares = slots.cumulative_shares(np.array([[3.0, 1.0], [1.0, 3.0]]))
     assert shares == pytest.approx((0.75, 1.0), abs=1e-6)
 
 
 @pytest.mark.parametrize("period", range(13))
 def test_host_stride_sends_what_its_hosts_send(period):
-    demand = helios_patterns.host_stride(period, np.random.default_rng(0))
+    demand = patterns.host_stride(period, np.random.default_rng(0))
     assert np.diagonal(demand).sum() == 0
     assert demand.sum() == pytest.approx(
         sum(10_000 for host in range(24) if host // 6 != (host + 6 + period) % 24 // 6)
@@ -514,7 +508,7 @@ def test_host_stride_sends_what_its_hosts_send(period):
 def test_random_hosts_send_to_other_pods_and_share_a_link():
     chance = np.random.default_rng(1)
     for period in range(50):
-        demand = helios_patterns.random_hosts(period, chance)
+        demand = patterns.random_hosts(period, chance)
         assert np.diagonal(demand).sum() == 0
         assert np.all(demand.sum(axis=0) <= 60_000 + 1e-6)
         assert 0 < demand.sum() <= 240_000
@@ -524,14 +518,14 @@ def test_hybrid_share_by_hand():
     demand = np.zeros((4, 4))
     demand[0, 1] = 60_000.0
     capacity = np.zeros((4, 4))
-    assert helios_patterns.hybrid_share(demand, capacity) == pytest.approx(10 / 60)
+    assert patterns.hybrid_share(demand, capacity) == pytest.approx(10 / 60)
     capacity[0, 1] = 30_000.0
-    assert helios_patterns.hybrid_share(demand, capacity) == pytest.approx(40 / 60)
+    assert patterns.hybrid_share(demand, capacity) == pytest.approx(40 / 60)
 
 
 def test_a_stability_period_by_hand():
-    change = helios_patterns.Change(before=0.2, dark=0.1, after=1.0)
-    loop_s = helios_patterns.LOOP_S
+    change = patterns.Change(before=0.2, dark=0.1, after=1.0)
+    loop_s = patterns.LOOP_S
     by_hand = (loop_s * 0.2 + 0.025 * 0.1 + (4 - loop_s - 0.025)) / 4
     assert change.mean(4, 0) == pytest.approx(by_hand)
     assert change.mean(0.2, 0) == pytest.approx(0.2)  # over before the loop has seen it

@@ -8,10 +8,10 @@ import yaml
 
 from apps.process.configuration import load_configuration
 from hydra.model import Topology
-from mininet_scenarios.experiments import fig7
-from mininet_scenarios.experiments.fig7 import Fig7, Outcome
+from mininet_scenarios.experiments.hydra_paper import fig7
+from mininet_scenarios.experiments.hydra_paper.fig7 import Fig7, Outcome
 from mininet_scenarios.experiments.scaling import Scale
-from mininet_scenarios.mpi import Kernel, MpiRun, RankReport, ServerBytes
+from mininet_scenarios.stage.mpi import Kernel, MpiRun, RankReport, ServerBytes
 from topology.algorithms import algorithm
 from topology.problem import Budget, FabricArrays, Reserved
 

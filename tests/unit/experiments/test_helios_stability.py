@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from hydra.policy import Transition
-from mininet_scenarios import helios_stability as scenario
-from mininet_scenarios.experiments import helios_stability, load
+from mininet_scenarios.experiments import load
+from mininet_scenarios.experiments.helios import stability as helios_stability
+from mininet_scenarios.experiments.helios import stability_scenario as scenario
+from mininet_scenarios.experiments.helios.stability_scenario import HOSTS, PODS, Case, Length, Run
 from mininet_scenarios.experiments.scaling import Scale
-from mininet_scenarios.helios_stability import HOSTS, PODS, Case, Length, Run
 from mininet_scenarios.workloads.shifting import Sample
 
 CHANCE = np.random.default_rng(7)

@@ -3,9 +3,10 @@
 import pytest
 
 from hydra.policy import Transition
-from mininet_scenarios.experiments import load, mordia_slotted
+from mininet_scenarios.experiments import load
+from mininet_scenarios.experiments.mordia import slotted as mordia_slotted
+from mininet_scenarios.experiments.mordia.slotted_scenario import USUAL, Length, Shared, Worth
 from mininet_scenarios.experiments.scaling import Scale
-from mininet_scenarios.slotted import USUAL, Length, Shared, Worth
 
 
 def run_of(slot_s, transition, mbps, dark_frames):

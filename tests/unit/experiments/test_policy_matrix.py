@@ -5,8 +5,8 @@ import pytest
 
 from apps.traces.windows import Window
 from hydra.policy import Sharing
-from mininet_scenarios.experiments import policy_matrix
-from mininet_scenarios.experiments.policy_matrix import ALONE, courses, fabric, variants
+from mininet_scenarios.experiments.tournament import policy_matrix
+from mininet_scenarios.experiments.tournament.policy_matrix import ALONE, courses, fabric, variants
 
 PORT_MBPS = 100.0
 NETWORK = fabric(4, 2, PORT_MBPS, 0.1)

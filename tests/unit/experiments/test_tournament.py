@@ -1,7 +1,7 @@
 """The tournament's heat map: an algorithm that refuses is no algorithm that serves nothing."""
 
 from apps.traces.comparing import Attempt, Contestant
-from mininet_scenarios.experiments.tournament import Match, Tournament, algorithms_figure
+from mininet_scenarios.experiments.tournament.experiment import Match, Tournament, algorithms_figure
 from topology.algorithms import ENTRIES
 
 

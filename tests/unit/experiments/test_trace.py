@@ -7,13 +7,21 @@ import pytest
 from apps.process.configuration import load_configuration
 from apps.traces.reading import TraceError
 from apps.traces.synthetic import SAMPLE
-from mininet_scenarios import demo, trace_replay
+from mininet_scenarios import demo
 from mininet_scenarios.experiments import load
 from mininet_scenarios.experiments.scaling import Scale
-from mininet_scenarios.experiments.trace import Replay
-from mininet_scenarios.stage import ScenarioError
-from mininet_scenarios.trace_replay import RACK_MBPS, STAGES, Run, Way, excerpt, wishes
-from mininet_scenarios.transfers import Transferred
+from mininet_scenarios.experiments.trace import scenario
+from mininet_scenarios.experiments.trace.experiment import Replay
+from mininet_scenarios.experiments.trace.scenario import (
+    RACK_MBPS,
+    STAGES,
+    Run,
+    Way,
+    excerpt,
+    wishes,
+)
+from mininet_scenarios.stage.stage import ScenarioError
+from mininet_scenarios.stage.transfers import Transferred
 
 FABRIC = load_configuration(demo.DEFAULT_CONFIG).fabric
 SECONDS = {
@@ -65,7 +73,7 @@ def test_the_busiest_rack_needs_a_set_share_of_its_circuits(trace):
     assert [(wish.begins_s, wish.kind) for wish in wanted] == [(1.0, "1.0"), (2.5, "2.5")]
     assert {wish.source[:2] for wish in wanted} == {"h1", "h3"}
     first_mbps = wanted[0].size_bytes * 8e-6 / 10
-    assert first_mbps == pytest.approx(trace_replay.BUSIEST_SHARE * RACK_MBPS * rate)
+    assert first_mbps == pytest.approx(scenario.BUSIEST_SHARE * RACK_MBPS * rate)
     assert wanted[1].size_bytes == pytest.approx(wanted[0].size_bytes / 2, abs=1)
 
 
@@ -80,8 +88,8 @@ def test_servers_take_transfers_in_turn():
 
 def test_full_bisection_is_an_electrical_network_of_what_circuits_carry():
     rate = 0.002
-    alone = trace_replay.network(Way.ELECTRICAL, rate)
-    whole = trace_replay.network(Way.FULL_BISECTION, rate)
+    alone = scenario.network(Way.ELECTRICAL, rate)
+    whole = scenario.network(Way.FULL_BISECTION, rate)
     circuits = [plane["rate_mbps"] for plane in alone["planes"]]
     assert whole["planes"] == alone["planes"]
     assert {way for ways in STAGES for way in ways} == set(Way)
@@ -91,7 +99,7 @@ def test_full_bisection_is_an_electrical_network_of_what_circuits_carry():
         for way, network in (("alone", alone), ("whole", whole))
     }
     assert by_packets["whole"] == pytest.approx(on_circuits)
-    assert by_packets["alone"] == pytest.approx(on_circuits * trace_replay.ELECTRICAL_SHARE)
+    assert by_packets["alone"] == pytest.approx(on_circuits * scenario.ELECTRICAL_SHARE)
 
 
 def replay(seconds=SECONDS, dark_frames=0):

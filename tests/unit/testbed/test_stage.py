@@ -3,7 +3,7 @@
 import socket
 from pathlib import Path
 
-from mininet_scenarios.stage import listens
+from mininet_scenarios.stage.stage import listens
 
 
 def test_who_listens_is_read_of_the_kernel_s_table() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mininet_scenarios import mpi
-from mininet_scenarios.mpi import Kernel, MpiRun, RankReport, ServerBytes
-from mininet_scenarios.stage import ScenarioError
+from mininet_scenarios.stage import mpi
+from mininet_scenarios.stage.mpi import Kernel, MpiRun, RankReport, ServerBytes
+from mininet_scenarios.stage.stage import ScenarioError
 from mininet_scenarios.workloads import mpi_agent
 from mininet_scenarios.workloads.mpi_agent import Place
 from mininet_scenarios.workloads.reports import WorkloadError

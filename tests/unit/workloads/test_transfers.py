@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mininet_scenarios.transfers import Transferred
+from mininet_scenarios.stage.transfers import Transferred
 from mininet_scenarios.workloads.mesh import Endpoint
 from mininet_scenarios.workloads.reports import WorkloadError, read_report
 from mininet_scenarios.workloads.transfers import (

@@ -1,0 +1,279 @@
+"""Abu-Tair et al. (Photonics 2019): virtual machines migrate over a leaf–spine network, of which
+each rack's second uplink can be joined to the other cluster directly.
+
+``configs/leaf-spine.yaml`` is the network. All that rack i of the first cluster sends goes to rack
+i of the second one. Without the direct link the second uplinks end at the spine s1, and each pair
+of racks has its way through it. With it, their ports at s1 are set aside, and the controller's
+sharing says which pair has the direct link: where it is shared by time there is one for the whole
+cluster, and on demand one for each pair, as in the paper (section 3.1).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+import mininet_scenarios
+from hydra.policy import Mode, Sharing, Transition
+from mininet_scenarios import demo
+from mininet_scenarios.reporting.narrator import Narrator
+from mininet_scenarios.stage.agents import AgentStage, agent_stage
+from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.stage.stage import CALM_SHARE, ScenarioError, Stage, calm_down, sent_bytes
+from mininet_scenarios.stage.transfers import Transferred, Wish, transfer_all
+
+CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "leaf-spine.yaml"
+PAIRS: Final = (("r1", "r4"), ("r2", "r5"), ("r3", "r6"))
+SPINE: Final = "s1"
+DIRECT: Final = "d1"
+ELEPHANT: Final = "elephant"
+MOUSE: Final = "mouse"
+ELEPHANT_BYTES: Final = 3 * 2**30
+MOUSE_BYTES: Final = 250 * 2**20
+"""Read as binary: in the paper an elephant alone takes 27.0 s at 1 Gb/s."""
+MICE_PER_ELEPHANT: Final = 7
+PAPER_EPOCH_S: Final = 10.0
+PAPER_MOVE_S: Final = 1.0
+"""How long a link that moves is away, which the paper does not say. By its Table 3, elephants take
+7, 11 and 20 s longer with UT than without a direct link, in which time a rack's link moves 3.3, 6.1
+and 9.4 times: 2 s a move. TCP tries again after 0.2 s and then twice as late each time, so that a
+link which is away for 0.6 to 1.4 s stops it for 1.4 s, and for 3 s where it is away longer.
+"""
+PAPER_MBPS: Final = 1000.0
+_DIRECT_LINKS: Final = 3
+_SETTLE_S: Final = 1.5
+"""For agents to report, and a first round of the controller."""
+NETWORK_S: Final = 5.0
+"""Roughly what :func:`network` takes to start everybody."""
+_EACH_S: Final = 4.0
+"""What a case takes beside its transfers."""
+_LONGEST: Final = 6.0
+"""A run that takes so many times what one uplink takes for everything is given up."""
+
+
+class Regime(Enum):
+    """Who gets the direct link (section 3.1)."""
+
+    NONE = "no direct link"
+    UNDIFFERENTIATED = "UT"
+    DIFFERENTIATED = "DT"
+    ON_DEMAND = "on demand"
+
+    @property
+    def sharing(self) -> Sharing | None:
+        return _SHARINGS.get(self)
+
+    @property
+    def direct_links(self) -> int:
+        """How many pairs can have one at the same time."""
+        if self is Regime.NONE:
+            return 0
+        return _DIRECT_LINKS if self is Regime.ON_DEMAND else 1
+
+
+_SHARINGS: Final = {
+    Regime.UNDIFFERENTIATED: Sharing.UNDIFFERENTIATED,
+    Regime.DIFFERENTIATED: Sharing.DIFFERENTIATED,
+    Regime.ON_DEMAND: Sharing.ON_DEMAND,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run: who gets the direct link, how it moves, and how much is to be done."""
+
+    regime: Regime
+    transition: Transition
+    transfers: int
+    """A multiple of 24: eight for each pair, of which one is an elephant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What the paper's rates and times are multiplied by; sizes by both."""
+
+    rate: float
+    time: float
+
+    def bytes_of(self, size_bytes: int) -> int:
+        return round(size_bytes * self.rate * self.time)
+
+    def one_uplink_s(self, transfers: int) -> float:
+        """What a pair's transfers take over a single uplink."""
+        groups = transfers / len(PAIRS) / (1 + MICE_PER_ELEPHANT)
+        size_bytes = groups * (ELEPHANT_BYTES + MICE_PER_ELEPHANT * MOUSE_BYTES)
+        return size_bytes * 8 / (PAPER_MBPS * 1e6) * self.time
+
+    def expected_s(self, case: Case) -> float:
+        """Wall time of one run."""
+        return _EACH_S + 1.1 * self.one_uplink_s(case.transfers)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What became of one case."""
+
+    regime: str
+    transition: str
+    transfers: int
+    done: tuple[Transferred, ...]
+    changes: int
+    """Of the topology, while something was sent."""
+    dark_frames: int
+    second_uplink_bytes: int
+    """What the senders' racks sent into their second uplinks, headers included."""
+
+    def mbps(self, kind: str) -> float:
+        """The mean over transfers of a kind."""
+        return fmean(one.mbps for one in self.done if one.kind == kind)
+
+    def seconds(self, kind: str) -> float:
+        return fmean(one.seconds for one in self.done if one.kind == kind)
+
+
+def paper_network(scale: Scale) -> dict[str, Any]:
+    """:data:`CONFIG` at this scale, with mirrors that take as long as the paper's links to move."""
+    network = demo.scaled_config(scale.rate, CONFIG)
+    moving = {"switching_ms": 1000 * PAPER_MOVE_S * scale.time}
+    return {**network, "planes": [{**plane, **moving} for plane in network["planes"]]}
+
+
+def wishes(transfers: int, scale: Scale) -> list[Wish]:
+    """What is sent, elephants first; a pair's transfers take its servers in turn."""
+    per_pair, rest = divmod(transfers, len(PAIRS))
+    elephants, odd = divmod(per_pair, 1 + MICE_PER_ELEPHANT)
+    if rest or odd or not elephants:
+        raise ScenarioError(f"{transfers} transfers do not make eight for each of three pairs")
+    kinds = [ELEPHANT] * elephants + [MOUSE] * (per_pair - elephants)
+    sizes = {ELEPHANT: scale.bytes_of(ELEPHANT_BYTES), MOUSE: scale.bytes_of(MOUSE_BYTES)}
+    return [
+        Wish(f"h{a[1:]}{1 + number % 2}", f"h{b[1:]}{1 + number % 2}", sizes[kind], kind)
+        for a, b in PAIRS
+        for number, kind in enumerate(kinds)
+    ]
+
+
+@contextmanager
+def network(stage: Stage, scale: Scale) -> Iterator[AgentStage]:
+    """A controller for all cases, and agents on all servers that send."""
+    racks = {a for a, _ in PAIRS}
+    fabric = stage.fabric
+    senders = [one.name for one in fabric.servers if fabric.racks[one.rack].name in racks]
+    buffer_mb = str(max(1, round(2 * scale.bytes_of(ELEPHANT_BYTES) / 1e6)))
+    with agent_stage(stage, senders, _common_policy(scale)) as agents, ExitStack() as stack:
+        for server in senders:
+            stack.enter_context(agents.agent(server, "--socket-buffer-mb", buffer_mb))
+        yield agents
+
+
+def run(agents: AgentStage, case: Case, scale: Scale, narrator: Narrator) -> Run:
+    """Play one case; raises ScenarioError when it can't be counted."""
+    stage, wanted = agents.stage, wishes(case.transfers, scale)
+    title = f"{case.transfers} transfers, {case.regime.value}, {case.transition.value}"
+    with narrator.phase(title, scale.expected_s(case)), agents.client() as client:
+        _lead_uplinks(stage, client, case.regime)
+        agents.follow(_policy(case, scale))
+        time.sleep(_SETTLE_S)
+        before = stage.losses()
+        bytes_before = _second_uplink_bytes(stage)
+        earlier = client.changes_done()
+        done = transfer_all(stage, wanted, _LONGEST * scale.one_uplink_s(case.transfers) + 10)
+        changes = len(client.changes_done() - earlier)
+        sent_bytes = _second_uplink_bytes(stage) - bytes_before
+        lost = stage.losses().since(before)
+        client.amend({"mode": Mode.ON_REQUEST.value})
+    result = Run(
+        case.regime.value,
+        case.transition.value,
+        case.transfers,
+        done,
+        changes,
+        lost.dark_frames,
+        sent_bytes,
+    )
+    narrator.say(
+        f"{title}: elephants {result.mbps(ELEPHANT):.2f} Mb/s, mice {result.mbps(MOUSE):.2f}; "
+        f"{result.changes} changes, {result.dark_frames} frames in the dark"
+    )
+    return result
+
+
+def _lead_uplinks(stage: Stage, client: ControllerClient, regime: Regime) -> None:
+    """Take down what the case before left, and set aside what the second uplinks are not to be
+    joined to; set the spine's paths up.
+    """
+    for rack, port in client.set_aside_ports():
+        client.clear(rack, port)
+    client.reconfigure([])
+    calm_down(client, CALM_SHARE * _uplink_mbps(stage))
+    closed = [SPINE] if regime is not Regime.NONE else [DIRECT]
+    for name in closed:
+        for port in _ports(stage, name, 0):
+            client.set_aside(name, port, "the other end of the second uplinks is in use")
+    if regime is not Regime.NONE:
+        for port in _ports(stage, DIRECT, regime.direct_links):
+            client.set_aside(DIRECT, port, "the cluster shares one direct link")
+        return
+    client.reconfigure([PairDemand(a, b, 0.9 * _uplink_mbps(stage)) for a, b in PAIRS])
+    for a, b in PAIRS:
+        route = client.path_between(a, b)
+        if route.relays != (SPINE,):
+            raise ScenarioError(f"{a} - {b} should go through {SPINE}, not over {route}")
+
+
+def _ports(stage: Stage, spine: str, kept: int) -> Sequence[str]:
+    """A spine's ports towards the first cluster but the first ``kept``: a path needs one there."""
+    ports = stage.fabric.ports_of(stage.fabric.rack_by_name[spine].id)
+    side = [port.tor_port for port in ports if port.plane == ports[0].plane]
+    return side[kept:]
+
+
+def _second_uplink_bytes(stage: Stage) -> int:
+    fabric = stage.fabric
+    ports = [port for a, _ in PAIRS for port in fabric.ports_of(fabric.rack_by_name[a].id)]
+    return sent_bytes(port.tor_port for port in ports)
+
+
+def _uplink_mbps(stage: Stage) -> float:
+    return stage.fabric.electrical_rate_mbps
+
+
+def _common_policy(scale: Scale) -> dict[str, Any]:
+    """Of all cases."""
+    return {
+        "mode": "on-request",
+        "max_hops": 2,
+        "audit_interval_s": 0,
+        "poll_interval_s": 0.25,
+        "demand_window_s": 0.5,
+        "elephant_mbps": 0.05 * PAPER_MBPS * scale.rate,
+        "minimum_circuit_life_s": 0.0,
+        "minimum_gain_mbps": 0.05 * PAPER_MBPS * scale.rate,
+        "agents": {
+            "sample_s": 0.1,
+            "report_gap_s": 0.2,
+            "report_above_mb": 0.1,
+            "report_change_mb": 0.1,
+            # Between the two, so that no mouse is taken for an elephant.
+            "elephant_mb": 2 * scale.bytes_of(MOUSE_BYTES) / 1e6,
+            "elephant_idle_s": 0.5,
+        },
+    }
+
+
+def _policy(case: Case, scale: Scale) -> dict[str, Any]:
+    """Epochs scaled as time is; on demand the controller looks as often as it can."""
+    sharing = case.regime.sharing
+    on_demand = sharing is Sharing.ON_DEMAND
+    return {
+        "mode": "on-request" if sharing is None else "periodic",
+        "transition": case.transition.value,
+        "sharing": (sharing or Sharing.BY_DEMAND).value,
+        "epoch_s": 0.5 if on_demand else PAPER_EPOCH_S * scale.time,
+    }

@@ -1,0 +1,72 @@
+"""c-Through (SIGCOMM 2010, section 6.1, Fig. 6): a rack's virtual machines migrate to the others.
+
+Eight from each of four servers, evenly to the three other racks. Their memory is compressed on the
+way, which takes the processors 52 s whatever the network: an application that makes its data at a
+rate, and stands still while its socket's buffer is full. The controller joins the rack
+to another one in each interval.
+"""
+
+from __future__ import annotations
+
+from itertools import cycle
+from typing import Final
+
+from mininet_scenarios.experiments.cthrough import scenario
+from mininet_scenarios.experiments.cthrough.scenario import Case, Completion, Scale
+from mininet_scenarios.reporting.narrator import Narrator
+from mininet_scenarios.stage.stage import Stage
+from mininet_scenarios.stage.transfers import Transferred, Wish, transfer_all
+
+RACK: Final = "r1"
+VMS_PER_SERVER: Final = 8
+PAPER_MADE_S: Final = 52.0
+"""What the migration takes at full bisection: compression, not the network."""
+PAPER_ELECTRICAL_S: Final = 280.0
+PAPER_BYTES: Final = PAPER_ELECTRICAL_S * 100e6 / 8
+"""Of all images together, compressed: what 100 Mb/s carry in that time."""
+_LONGEST: Final = 4.0
+
+Migration = Completion[tuple[Transferred, ...]]
+"""Its time is that of all of the paper's data."""
+
+
+def expected_s(case: Case, scale: Scale) -> float:
+    """Wall time of one migration, at most."""
+    packets_s = PAPER_ELECTRICAL_S * 100 / case.electrical_mbps
+    helped_s = packets_s if case.circuits is None else 0.4 * packets_s
+    return scenario.SETUP_S + 1.1 * scale.part * max(PAPER_MADE_S, helped_s)
+
+
+def wishes(stage: Stage, scale: Scale) -> list[Wish]:
+    """The machines, dealt out to the servers of the other racks."""
+    fabric = stage.fabric
+    home = fabric.rack_by_name[RACK]
+    others = [rack for rack in fabric.racks if rack is not home]
+    # Rack by rack in turn, so that each server has some for each rack.
+    places = cycle(
+        [one.name for some in zip(*(o.servers for o in others), strict=True) for one in some]
+    )
+    machines = VMS_PER_SERVER * len(home.servers)
+    size_bytes = round(PAPER_BYTES * scale.rate * scale.part / machines)
+    made_mbps = PAPER_BYTES * 8 / 1e6 / PAPER_MADE_S * scale.rate / machines
+    return [
+        Wish(server.name, next(places), size_bytes, f"vm {number}", made_mbps)
+        for server in home.servers
+        for number in range(VMS_PER_SERVER)
+    ]
+
+
+def run(stage: Stage, case: Case, scale: Scale, narrator: Narrator) -> Migration:
+    """Play one case; raises ScenarioError when it can't be counted."""
+    wanted = wishes(stage, scale)
+    longest_s = _LONGEST * scale.part * (PAPER_ELECTRICAL_S + PAPER_MADE_S)
+
+    def migrate() -> tuple[float, tuple[Transferred, ...]]:
+        done = transfer_all(stage, wanted, longest_s + 20)
+        return max(one.finished_s for one in done) / scale.part, done
+
+    with narrator.phase(str(case), expected_s(case, scale)):
+        senders = (server.name for server in stage.fabric.rack_by_name[RACK].servers)
+        migration = scenario.play(stage, case, scale, senders, migrate)
+    narrator.say(f"{case}: {migration.seconds:.0f} s, {migration.changes} changes")
+    return migration

@@ -1,0 +1,180 @@
+"""c-Through's testbed (SIGCOMM 2010, sections 5 and 6), and the cases its applications run in.
+
+Four racks whose electrical uplinks are oversubscribed, or not at all, with or without circuits. The
+controller gives each rack a circuit to another one, and to the next one after each interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+import yaml
+
+import mininet_scenarios
+from hydra.policy import Transition
+from mininet_scenarios import demo
+from mininet_scenarios.reporting.narrator import Narrator
+from mininet_scenarios.stage.stage import Stage
+from mininet_scenarios.testbed.servers import run_in
+
+T = TypeVar("T")
+"""What an application reports of itself."""
+
+CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "cthrough.yaml"
+RACKS: Final = 4
+RACK_SERVERS: Final = 4
+OVERSUBSCRIBED_MBPS: Final[Mapping[str, float]] = {"40:1": 100.0, "10:1": 400.0, "4:1": 1000.0}
+"""Of a rack's electrical uplink."""
+FULL_BISECTION_MBPS: Final = 4000.0
+"""Of that, too, and of a circuit."""
+LEAST_BUFFER_BYTES: Final = 16_384
+"""Less would not hold the segments that TCP has under way."""
+CONTROLLER_S: Final = 4.0
+"""Roughly what a controller takes to start."""
+SETUP_S: Final = 3.0
+"""Roughly what a case takes beside its application."""
+
+
+@dataclass(frozen=True, slots=True)
+class Circuits:
+    """How circuits are used."""
+
+    transition: Transition
+    interval_s: float
+    """Between decisions of the controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What an application runs on."""
+
+    electrical_mbps: float
+    """Of a rack, in the paper's network."""
+    buffer_mb: float
+    """Of each socket, there."""
+    circuits: Circuits | None
+    """None: the electrical network alone."""
+
+    @property
+    def way(self) -> str:
+        return "packets alone" if self.circuits is None else self.circuits.transition.value
+
+    @property
+    def interval_s(self) -> float | None:
+        return None if self.circuits is None else self.circuits.interval_s
+
+    def __str__(self) -> str:
+        buffers = f"buffers of {self.buffer_mb:g} MB"
+        text = f"{self.electrical_mbps:g} Mb/s electrical, {buffers}, {self.way}"
+        return text if self.circuits is None else f"{text}, every {self.circuits.interval_s:g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    rate: float
+    """What rates, and what is buffered, are multiplied by; times stay."""
+    part: float
+    """Of the paper's data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion(Generic[T]):
+    """What became of one case."""
+
+    electrical_mbps: float
+    buffer_mb: float
+    way: str
+    interval_s: float | None
+    seconds: float
+    """To the end of the application."""
+    done: T
+    changes: int
+    dark_frames: int
+
+
+@contextmanager
+def stage_of(
+    electrical_mbps: float,
+    scale: Scale,
+    work_dir: Path,
+    narrator: Narrator,
+    servers: int = RACK_SERVERS,
+) -> Iterator[Stage]:
+    """The testbed with electrical uplinks of this rate, in the paper's network.
+
+    Where ``servers`` of a rack are fewer than the paper's, their links are as much faster.
+    """
+    document = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
+    document["electrical"]["rate_mbps"] = electrical_mbps
+    document["racks"][0]["servers"][0]["names"] = f"h{{rack}}[1-{servers}]"
+    document["server_rate_mbps"] *= RACK_SERVERS / servers
+    work_dir.mkdir(parents=True)
+    source = work_dir / "network.yaml"
+    source.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    with demo.stage_of(source, scale.rate, work_dir / "stage", narrator) as stage:
+        yield stage
+
+
+def buffer_bytes(buffer_mb: float, scale: Scale) -> int:
+    """Of a socket, where it is ``buffer_mb`` in the paper's network."""
+    return max(LEAST_BUFFER_BYTES, round(buffer_mb * 1e6 * scale.rate))
+
+
+def play(
+    stage: Stage,
+    case: Case,
+    scale: Scale,
+    senders: Iterable[str],
+    application: Callable[[], tuple[float, T]],
+) -> Completion[T]:
+    """Run an application, which returns how long it took and its report, in one case.
+
+    Sockets of ``senders`` get the case's buffers. Raises ScenarioError for a run that can't be
+    counted.
+    """
+    octets = buffer_bytes(case.buffer_mb, scale)
+    for server in senders:
+        setting = f"net.ipv4.tcp_wmem=4096 {octets} {octets}"
+        run_in(stage.testbed.host(server), "sysctl", "-qw", setting)
+    with stage.controller(_policy(case)) as client:
+        client.reconfigure([])  # what the case before left
+        before = stage.losses()
+        earlier = client.changes_done()
+        seconds, done = application()
+        changes = len(client.changes_done() - earlier)
+        dark_frames = stage.losses().since(before).dark_frames
+    return Completion(
+        electrical_mbps=case.electrical_mbps,
+        buffer_mb=case.buffer_mb,
+        way=case.way,
+        interval_s=case.interval_s,
+        seconds=seconds,
+        done=done,
+        changes=changes,
+        dark_frames=dark_frames,
+    )
+
+
+def _policy(case: Case) -> dict[str, Any]:
+    """The racks in turn, one per interval: where all want the same, the largest queue is that of
+    the rack which has waited longest, which c-Through's matching takes. Cases of intervals from 1 s
+    on differ by what a reload can change, so that one controller does for them.
+    """
+    circuits, interval_s = case.circuits, case.interval_s or 1.0
+    transition = Transition.HITLESS if circuits is None else circuits.transition
+    return {
+        "mode": "on-request" if circuits is None else "periodic",
+        "sharing": "undifferentiated",
+        "transition": transition.value,
+        "algorithm": "edmonds",
+        "max_hops": 1,
+        "epoch_s": interval_s,
+        "poll_interval_s": min(0.25, interval_s / 4),
+        # Else who has sent everything would keep its turn.
+        "demand_window_s": min(0.5, interval_s / 2),
+        "audit_interval_s": 0,
+    }

@@ -1,0 +1,213 @@
+"""c-Through (SIGCOMM 2010, section 5.2.2, Table 2): what demultiplexing at the server costs.
+
+A server sends to one in another rack as fast as it can, over the electrical network and over a
+circuit. *Demultiplexed*, its vswitch has the controller's rules, which count each frame, tell its
+class, its destination rack and its path, and tag it; the controller runs and reads the counters.
+*Plain*, there is no controller, and the vswitches of both servers pass on whatever comes between
+the host and this one uplink, by a rule each way: the paper's FIFO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from hydra.model import VlanId
+from mininet_scenarios import demo
+from mininet_scenarios.experiments.hydra_paper.fig9a_scenario import CONGESTION
+from mininet_scenarios.reporting.narrator import Narrator
+from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand, Route
+from mininet_scenarios.stage.stage import ScenarioError, Stage, tcp_transfer, udp_transfer
+from mininet_scenarios.testbed.links import QueueSize
+from mininet_scenarios.workloads.iperf3 import ThroughputRun
+
+T = TypeVar("T")
+
+PAIR: Final = ("r1", "r2")
+HOSTS: Final = ("h11", "h21")
+ELECTRICAL: Final = "electrical"
+OPTICAL: Final = "optical"
+NETWORKS: Final = (OPTICAL, ELECTRICAL)
+TCP: Final = "TCP"
+UDP: Final = "UDP"
+PROTOCOLS: Final = (TCP, UDP)
+DATAGRAM_BYTES: Final = 1448
+"""Of payload. Sent at the link's own rate, which leaves no room for 3 % of headers: so the link is
+full, and what it carries is what arrives."""
+_UNLIMITED_MBPS: Final = 4000.0
+"""Of every link where forwarding is to be the bottleneck."""
+_QUEUES: Final = QueueSize(least_frames=64)
+"""In front of a link: enough for TCP to keep it full, as in the paper, and few enough that full
+queues leave room in the socket buffer that all ports of the emulated switches share."""
+_PORT: Final = 5201
+_WARM_UP_S: Final = 1.0
+_EACH_S: Final = 0.5
+"""What a transfer takes beside its time."""
+_SETUP_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How long it is sent, s."""
+
+    optical: float
+    electrical: float
+    unlimited: float
+    rounds: int
+    """Of the transfers over links of any rate, so that both ways see the same machine."""
+
+    @property
+    def rates_expected_s(self) -> float:
+        """Wall time of :func:`rates`."""
+        each_s = self.optical + self.electrical + 2 * _EACH_S
+        return _SETUP_S + 2 * len(PROTOCOLS) * each_s
+
+    @property
+    def costs_expected_s(self) -> float:
+        """Wall time of :func:`costs`."""
+        return self.rounds * (_SETUP_S + 2 * len(NETWORKS) * (self.unlimited + _EACH_S))
+
+
+FULL: Final = Length(optical=7.0, electrical=68.0, unlimited=10.0, rounds=3)
+"""As long as the paper's 800 MB take."""
+SHORT: Final = Length(optical=3.0, electrical=3.0, unlimited=2.0, rounds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What arrived over a link of the paper's rate, scaled."""
+
+    network: str
+    protocol: str
+    demultiplexed: bool
+    mbps: float
+    """Of payload, without the first second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What TCP over links of any rate came to."""
+
+    network: str
+    demultiplexed: bool
+    mbps: float
+    cpu_s_per_gbit: float | None
+    """Processor time of all forwarding, that of the switches on the way too, for each Gb of
+    payload; None where the kernel forwards, whose time can't be told from everything else's."""
+
+
+def rates(stage: Stage, length: Length, narrator: Narrator) -> tuple[Rate, ...]:
+    """Both protocols over both networks, in both ways.
+
+    Raises ScenarioError and ControllerError where it can't be counted.
+    """
+
+    def measured(network: str, demultiplexed: bool) -> list[Rate]:
+        received = {protocol: _sent(stage, network, protocol, length) for protocol in PROTOCOLS}
+        return [
+            Rate(network, protocol, demultiplexed, run.average_between(_WARM_UP_S, run.seconds))
+            for protocol, run in received.items()
+        ]
+
+    title = "TCP and UDP at the paper's rates, demultiplexed and plain"
+    with narrator.phase(title, length.rates_expected_s):
+        found = tuple(one for some in _both_ways(stage, measured) for one in some)
+    for one in found:
+        narrator.say(
+            f"{one.network}, {one.protocol}, {_way(one.demultiplexed)}: {one.mbps:.2f} Mb/s"
+        )
+    return found
+
+
+def costs(stage: Stage, length: Length, narrator: Narrator) -> tuple[Cost, ...]:
+    """TCP over links of any rate, in both ways by turns; raises as :func:`rates` does."""
+
+    def measured(network: str, demultiplexed: bool) -> Cost:
+        before_s = stage.testbed.forwarding_cpu_s()
+        with tcp_transfer(
+            stage, *HOSTS, _PORT, length.unlimited, congestion=CONGESTION
+        ) as transfer:
+            received, _ = transfer.finish(length.unlimited + 20)
+        after_s = stage.testbed.forwarding_cpu_s()
+        cpu_s_per_gbit = None
+        if before_s is not None and after_s is not None:
+            gbit = received.average_mbps * received.seconds / 1e3
+            cpu_s_per_gbit = (after_s - before_s) / gbit
+        return Cost(network, demultiplexed, received.average_mbps, cpu_s_per_gbit)
+
+    found: list[Cost] = []
+    with narrator.phase("TCP over links of any rate", length.costs_expected_s):
+        for _ in range(length.rounds):
+            found += _both_ways(stage, measured)
+    for one in found:
+        narrator.say(f"any rate, {one.network}, {_way(one.demultiplexed)}: {one.mbps:.0f} Mb/s")
+    return tuple(found)
+
+
+@contextmanager
+def stage_of(circuit_mbps: float, work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
+    """The demo's testbed for :func:`rates`, its links scaled to this rate of a circuit."""
+    config = demo.scaled_config(demo.times_its_rates(circuit_mbps))
+    with demo.stage_with(config, work_dir, narrator, _QUEUES) as stage:
+        yield stage
+
+
+@contextmanager
+def stage_of_any_rate(work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
+    """The same for :func:`costs`: all links faster than any machine forwards."""
+    config = demo.scaled_config(demo.times_its_rates(_UNLIMITED_MBPS))
+    config["electrical"] |= {"rate_mbps": _UNLIMITED_MBPS}
+    with demo.stage_with(config, work_dir, narrator, _QUEUES) as stage:
+        yield stage
+
+
+def _way(demultiplexed: bool) -> str:
+    return "demultiplexed" if demultiplexed else "plain"
+
+
+def _both_ways(stage: Stage, measured: Callable[[str, bool], T]) -> Iterator[T]:
+    """What is ``measured(network, demultiplexed)``, the circuit up as long as it takes."""
+    stage.introduce(HOSTS)
+    with stage.controller({"mode": "on-request"}) as controller:
+        _route(controller, [])
+        yield measured(ELECTRICAL, True)
+        circuit = _route(controller, [PairDemand(*PAIR, 0.8 * stage.fabric.server_rate_mbps)])
+        yield measured(OPTICAL, True)
+    vlan = None if circuit.vlan is None else VlanId(circuit.vlan)
+    # Without a controller, the circuit and the ToRs' VLAN that leads to it stay.
+    for network, tag in ((OPTICAL, vlan), (ELECTRICAL, None)):
+        for host in HOSTS:
+            stage.testbed.forward_plainly(host, network, tag)
+        yield measured(network, False)
+
+
+def _route(controller: ControllerClient, demand: list[PairDemand]) -> Route:
+    """What the pair has after the controller was asked: one circuit, where it was."""
+    controller.reconfigure(demand)
+    route = controller.path_between(*PAIR)
+    if len(route.planes) != len(demand):
+        raise ScenarioError(f"{' - '.join(PAIR)} runs over {route}, which was not asked for")
+    return route
+
+
+def _sent(stage: Stage, network: str, protocol: str, length: Length) -> ThroughputRun:
+    """What the receiver measured."""
+    fabric, optical = stage.fabric, network == OPTICAL
+    seconds = length.optical if optical else length.electrical
+    if protocol == TCP:
+        sending = tcp_transfer(stage, *HOSTS, _PORT, seconds, congestion=CONGESTION)
+    else:
+        link_mbps = fabric.server_rate_mbps if optical else fabric.electrical_rate_mbps
+        sending = udp_transfer(
+            stage,
+            *HOSTS,
+            _PORT,
+            seconds,
+            average_mbps=link_mbps,
+            datagram_bytes=DATAGRAM_BYTES,
+        )
+    with sending as transfer:
+        return transfer.finish(seconds + 20)[0]

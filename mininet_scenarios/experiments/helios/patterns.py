@@ -1,0 +1,345 @@
+"""Helios' patterns of demand, planned for: throughput against stability (Helios, 5.1 to 5.4).
+
+Four pods of six hosts. Every host sends to others, and to new ones after each stability period.
+The control loop sees the new demand one cycle later, plans with the controller's own algorithms,
+and moves mirrors; until the switches' ports are up, changed circuits are dark. Between, the old
+circuits carry what they can of the new demand; the packet switch takes what circuits do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from apps.offline.study import plain_fabric
+from hydra.model import DemandMatrix, Topology
+from mininet_scenarios.experiments.bounds import packet_share
+from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
+from mininet_scenarios.reporting.narrator import Narrator
+from mininet_scenarios.reporting.plots import BLUE, VERMILION, logarithmic
+from mininet_scenarios.reporting.table import Row
+from topology.algorithms import algorithm
+from topology.problem import Budget, FabricArrays, PlanResult, Reserved
+
+PODS: Final = 4
+HOSTS: Final = 6
+_PLANES: Final = 5
+_LINK_MBPS: Final = 10_000.0
+STABILITIES_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+_ROUND: Final = 39
+"""Periods until both strides have come around: 3 · 13."""
+LOOP_S: Final = 0.0965 + 0.1684
+"""Helios, 5.6: mandatory and optional part of the control loop."""
+_SWITCHING_S: Final = 0.025
+_DEBOUNCE_S: Final = 2.0
+_EDC_S: Final = 0.6
+"""Helios, 5.2: both hide a circuit from the switch port after its light is back."""
+PORT_UP_S: Final[Mapping[str, float]] = MappingProxyType(
+    {"neither": 0.0, "EDC": _EDC_S, "debounce and EDC": _DEBOUNCE_S + _EDC_S}
+)
+_ALGORITHMS: Final[Mapping[str, str]] = MappingProxyType(
+    {"unidirectional": "helios", "bidirectional": "edmonds"}
+)
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One pattern at one stability."""
+
+    pattern: str
+    stability_s: float
+    circuits: str
+    """``unidirectional`` or ``bidirectional``."""
+    port_up: str
+    share: float
+    """Of what an ideal packet switch of full bisection would carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    runs: tuple[Run, ...]
+    electrical: Mapping[str, float]
+    """By pattern, what the packet switch alone carries, as the same share."""
+
+    def share(self, pattern: str, stability_s: float, circuits: str, port_up: str) -> float:
+        wanted = (pattern, stability_s, circuits, port_up)
+        return next(
+            one.share
+            for one in self.runs
+            if (one.pattern, one.stability_s, one.circuits, one.port_up) == wanted
+        )
+
+
+def pod_stride(period: int, _chance: np.random.Generator) -> DemandMatrix:
+    """PStride: all hosts of pod i send to pod i + k, k going from 1 to 3 and around."""
+    stride = 1 + period % (PODS - 1)
+    demand = np.zeros((PODS, PODS))
+    for pod in range(PODS):
+        demand[pod, (pod + stride) % PODS] = HOSTS * _LINK_MBPS
+    return demand
+
+
+def host_stride(period: int, _chance: np.random.Generator) -> DemandMatrix:
+    """HStride: host i sends to host i + 6 + k, k going from 0 to 12 and around."""
+    hosts = PODS * HOSTS
+    stride = HOSTS + period % 13
+    return _between_pods([(host, (host + stride) % hosts, 1.0) for host in range(hosts)])
+
+
+def random_hosts(_period: int, chance: np.random.Generator) -> DemandMatrix:
+    """Random: each host sends to one in another pod; those that meet share its link."""
+    hosts = np.arange(PODS * HOSTS)
+    away = chance.integers(HOSTS, PODS * HOSTS, len(hosts))
+    # Going on by so many hosts from the start of one's own pod never ends in that pod.
+    to = (hosts // HOSTS * HOSTS + away) % len(hosts)
+    meeting = np.bincount(to, minlength=len(hosts))
+    return _between_pods([(h, int(to[h]), 1 / meeting[to[h]]) for h in hosts.tolist()])
+
+
+def _between_pods(flows: Sequence[tuple[int, int, float]]) -> DemandMatrix:
+    demand = np.zeros((PODS, PODS))
+    for src, dst, share in flows:
+        if src // HOSTS != dst // HOSTS:
+            demand[src // HOSTS, dst // HOSTS] += share * _LINK_MBPS
+    return demand
+
+
+PATTERNS: Final[Mapping[str, Callable[[int, np.random.Generator], DemandMatrix]]] = (
+    MappingProxyType({"PStride": pod_stride, "HStride": host_stride, "Random": random_hosts})
+)
+
+
+def _measure(setting: Setting, narrator: Narrator) -> Patterns:
+    runs: list[Run] = []
+    electrical: dict[str, float] = {}
+    periods = 1 + _ROUND * (3 if setting.full else 1)
+    with narrator.phase("playing the patterns", _expected_s(setting.full)):
+        for pattern, make in PATTERNS.items():
+            chance = np.random.default_rng(setting.seed)
+            demands = [make(period, chance) for period in range(periods)]
+            electrical[pattern] = fmean(packet_share(d, _LINK_MBPS) for d in demands)
+            for circuits, name in _ALGORITHMS.items():
+                changes = _changes(name, demands)
+                runs += [
+                    Run(
+                        pattern,
+                        stability_s,
+                        circuits,
+                        label,
+                        fmean(one.mean(stability_s, port_up_s) for one in changes),
+                    )
+                    for label, port_up_s in PORT_UP_S.items()
+                    for stability_s in STABILITIES_S
+                ]
+    return Patterns(tuple(runs), electrical)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is carried of a new demand, as a share of it, while the topology follows."""
+
+    before: float
+    """Over the circuits of the demand before."""
+    dark: float
+    """Over those circuits that need not move."""
+    after: float
+
+    def mean(self, stability_s: float, port_up_s: float) -> float:
+        """Over one stability period: seen after a loop, dark, then on new circuits."""
+        blind_s = min(LOOP_S, stability_s)
+        dark_s = min(_SWITCHING_S + port_up_s, stability_s - blind_s)
+        lit_s = stability_s - blind_s - dark_s
+        carried_s = blind_s * self.before + dark_s * self.dark + lit_s * self.after
+        return carried_s / stability_s
+
+
+def _changes(name: str, demands: Sequence[DemandMatrix]) -> list[Change]:
+    """From each demand to the next; the same whatever the stability."""
+    capacities = [_capacity(name, demand) for demand in demands]
+    return [
+        Change(
+            hybrid_share(demand, before),
+            hybrid_share(demand, np.minimum(before, after)),
+            hybrid_share(demand, after),
+        )
+        for demand, (before, after) in zip(demands[1:], pairwise(capacities), strict=True)
+    ]
+
+
+def _capacity(name: str, demand: DemandMatrix) -> Array:
+    """Mbps of the circuits from pod to pod that an algorithm sets up for a demand.
+
+    One optical switch after the other, for what those before it leave (Helios, 4.3.3): so two
+    pods may be joined several times, also by algorithms that give a pair one path.
+    """
+    fabric = FabricArrays.of(plain_fabric(PODS, 1, _LINK_MBPS))
+    capacity = np.zeros((PODS, PODS))
+    for _ in range(_PLANES):
+        left = np.maximum(0, demand - capacity)
+        result = algorithm(name)(fabric, left, Topology(), Reserved(), Budget(1))
+        capacity += circuit_capacity(fabric, result)
+    return capacity
+
+
+def circuit_capacity(fabric: FabricArrays, result: PlanResult) -> Array:
+    """Shape (N, N): Mbps from rack to rack over circuits or light paths of one hop."""
+    capacity = np.zeros((fabric.n_racks, fabric.n_racks))
+    for slot in result.slots:
+        for light in slot.lightpaths:
+            rate = min(fabric.port_rate_mbps[light.sender], fabric.port_rate_mbps[light.receiver])
+            capacity[fabric.port_rack[light.sender], fabric.port_rack[light.receiver]] += rate
+    for circuit in result.topology.circuits:
+        a, b = fabric.racks_of(circuit)
+        capacity[a, b] += fabric.rate_of(circuit)
+        capacity[b, a] += fabric.rate_of(circuit)
+    return capacity
+
+
+def hybrid_share(demand: DemandMatrix, capacity: Array) -> float:
+    """Share of a demand on circuits of such a capacity and, for the rest, a packet link a pod."""
+    total = float(demand.sum())
+    if not total:
+        return 1.0
+    on_circuits = np.minimum(demand, capacity)
+    left = demand - on_circuits
+    packets = packet_share(left, _LINK_MBPS) * float(left.sum())
+    return (float(on_circuits.sum()) + packets) / total
+
+
+def _conclude(runs: Sequence[Patterns]) -> Findings:
+    def mean(pattern: str, stability_s: float, circuits: str, port_up: str = "neither") -> float:
+        return fmean(run.share(pattern, stability_s, circuits, port_up) for run in runs)
+
+    one_way = next(iter(_ALGORITHMS))
+    rows = []
+    for pattern in PATTERNS:
+        series = [mean(pattern, stability_s, one_way) for stability_s in STABILITIES_S]
+        rows.append(
+            Row(
+                f"{pattern}: share of full bisection from 0.5 to 16 s",
+                "rises (Fig. 11)",
+                f"{series[0]:.0%} to {series[-1]:.0%}",
+                target="never falls by more than 1 %",
+                met=all(b >= a - 0.01 for a, b in pairwise(series)),
+                why="Planned, without TCP: ours has neither slow start nor hashing.",
+            )
+        )
+    strides = [(mean("PStride", s, one_way), mean("HStride", s, one_way)) for s in STABILITIES_S]
+    rows.append(
+        Row(
+            "HStride over PStride, least over all stabilities",
+            "≥ 1, generally (5.3)",
+            f"{min(h / p for p, h in strides):.2f}",
+            target="≥ 1",
+            met=all(h >= p for p, h in strides),
+            why="HStride moves on by one host at a time, so that most circuits stay.",
+        )
+    )
+    rows.append(_asymmetric_row())
+    worst = mean("PStride", 1.0, one_way, "debounce and EDC")
+    alone = fmean(run.electrical["PStride"] for run in runs)
+    rows.append(
+        Row(
+            "PStride at 1 s, debounce and EDC on, over the packet switch alone",
+            "barely above 1 (5.2)",
+            f"{worst / alone:.2f}",
+            target="< 1.5",
+            met=worst / alone < 1.5,
+        )
+    )
+    return Findings(tuple(rows), tuple(_table(runs, circuits) for circuits in _ALGORITHMS))
+
+
+def _asymmetric_row() -> Row:
+    demand = pod_stride(0, np.random.default_rng(0))
+    one_way, two_way = (
+        float(np.minimum(demand, _capacity(name, demand)).sum()) for name in _ALGORITHMS.values()
+    )
+    return Row(
+        "unidirectional over bidirectional circuits, stride 1: all demand asymmetric",
+        "2 (Fig. 12)",
+        f"{one_way / two_way:.2f}",
+        (one_way / two_way) / 2,
+        "2",
+        abs(one_way / two_way - 2) < 0.01,
+    )
+
+
+def _table(runs: Sequence[Patterns], circuits: str) -> Table:
+    return Table(
+        f"Share of full bisection by stability, {circuits}",
+        ("pattern", "ports come up after", *(f"{s:g} s" for s in STABILITIES_S), "packets alone"),
+        tuple(
+            (
+                pattern,
+                f"{label}: {PORT_UP_S[label]:g} s",
+                *(
+                    f"{fmean(run.share(pattern, s, circuits, label) for run in runs):.0%}"
+                    for s in STABILITIES_S
+                ),
+                f"{fmean(run.electrical[pattern] for run in runs):.0%}",
+            )
+            for pattern in PATTERNS
+            for label in PORT_UP_S
+        ),
+    )
+
+
+def _draw(runs: Sequence[Patterns], directory: Path) -> Sequence[Path]:
+    figure = Figure(figsize=(10.0, 4.5), dpi=150, layout="constrained")
+    styles = {"neither": "-", "EDC": "--", "debounce and EDC": ":"}
+    for axes, pattern in zip(figure.subplots(1, len(PATTERNS), sharey=True), PATTERNS, strict=True):
+        for label, style in styles.items():
+            for circuits in _ALGORITHMS:
+                shares = [
+                    100 * fmean(run.share(pattern, s, circuits, label) for run in runs)
+                    for s in STABILITIES_S
+                ]
+                colour = BLUE if circuits == "unidirectional" else VERMILION
+                name = f"{circuits}, {label}"
+                axes.plot(STABILITIES_S, shares, style, color=colour, label=name)
+        alone = 100 * runs[0].electrical[pattern]
+        axes.axhline(alone, color="black", linewidth=0.8, label="packets alone")
+        logarithmic(axes, STABILITIES_S)
+        axes.set_title(pattern)
+        axes.set_xlabel("stability [s]")
+        axes.set_ylim(0, 102)
+    figure.axes[0].set_ylabel("share of full bisection [%]")
+    lines = figure.axes[0].get_legend_handles_labels()
+    figure.legend(*lines, loc="outside lower center", ncols=4, fontsize="x-small")
+    written = directory / "patterns.png"
+    figure.savefig(written)
+    return [written]
+
+
+def _expected_s(full: bool) -> float:
+    return 12.0 if full else 4.0
+
+
+EXPERIMENT: Final = Experiment(
+    name="helios-patterns",
+    title="Throughput against stability, planned",
+    source="Helios, SIGCOMM 2010, sections 5.1 to 5.6, Fig. 8 to 12",
+    topology=f"{PODS} pods of {HOSTS} hosts, {_PLANES} optical switches and a packet link a pod, "
+    "10 Gb/s each",
+    workload="PStride, HStride and Random, new destinations every 0.5 to 16 s",
+    policy=f"a control loop of {LOOP_S * 1000:.0f} ms; helios (unidirectional) and edmonds "
+    "(bidirectional)",
+    measured="rates that fit on circuits and packet links, as a share of full bisection; no "
+    "packets are sent",
+    needs_data_plane=False,
+    expected_s=_expected_s,
+    measure=_measure,
+    conclude=_conclude,
+    draw=_draw,
+)

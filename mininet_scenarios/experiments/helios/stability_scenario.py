@@ -1,0 +1,321 @@
+"""Helios (SIGCOMM 2010, section 5): patterns of flows that shift, and a controller that follows.
+
+``configs/helios.yaml`` is the network: four pods of four hosts. Every host sends as many flows as a
+pod has hosts, to other ones after each stability period; nobody tells the controller, which sees
+the new demand in its counters, plans, and moves circuits.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from prometheus_client.parser import text_string_to_metric_families
+
+import mininet_scenarios
+from hydra.policy import Transition
+from mininet_scenarios import demo
+from mininet_scenarios.experiments.hydra_paper.fig9a_scenario import CONGESTION
+from mininet_scenarios.reporting.narrator import Narrator
+from mininet_scenarios.stage.stage import Job, Stage, sent_bytes, wait_for_file
+from mininet_scenarios.workloads.mesh import Endpoint
+from mininet_scenarios.workloads.reports import read_report
+from mininet_scenarios.workloads.shifting import Sample, samples_from_json
+
+CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "helios.yaml"
+PODS: Final = 4
+HOSTS: Final = 4
+"""In each pod, and flows of each host."""
+CIRCUITS: Final[Mapping[str, str]] = MappingProxyType(
+    {"unidirectional": "helios", "bidirectional": "edmonds"}
+)
+"""The kinds of circuit, each with the algorithm that plans them."""
+_ELEPHANT: Final = 0.15
+"""Of an uplink's rate: acknowledgements of what three uplinks carry stay below that."""
+LOOP_S: Final = 0.25
+"""Between decisions; the loop of Helios takes 265 ms (section 5.5)."""
+GRID_S: Final = 0.25
+_PORT: Final = 5700
+_LEAD_S: Final = 1.5
+"""For all processes to get ready."""
+CONTROLLER_S: Final = 4.0
+_SETUP_S: Final = 2.0
+_PATIENCE_S: Final = 30.0
+_STAGES: Final = "hydra_loop_stage_duration_seconds"
+_SUBSTEPS: Final = "hydra_reconfiguration_substep_duration_seconds"
+
+Destinations = list[list[int]]
+"""Of each host, whom its flows go to; hosts are counted through all pods."""
+
+
+def pod_stride(period: int, _chance: np.random.Generator) -> Destinations:
+    """PStride: from each host of pod i to each of pod i + k, k going from 1 to 3 and around."""
+    stride = 1 + period % (PODS - 1)
+    return [
+        [(host // HOSTS + stride) % PODS * HOSTS + other for other in range(HOSTS)]
+        for host in range(PODS * HOSTS)
+    ]
+
+
+def host_stride(period: int, _chance: np.random.Generator) -> Destinations:
+    """HStride: all flows of host i to host i + n + k, n hosts in a pod, k from 0 on and around."""
+    hosts = PODS * HOSTS
+    shift = HOSTS + period % (hosts - 2 * HOSTS + 1)
+    return [[(host + shift) % hosts] * HOSTS for host in range(hosts)]
+
+
+def random_hosts(_period: int, chance: np.random.Generator) -> Destinations:
+    """Random: all flows of a host to one in another pod; several may meet there."""
+    hosts = np.arange(PODS * HOSTS)
+    away = chance.integers(HOSTS, PODS * HOSTS, len(hosts))
+    # Going on by so many hosts from the start of one's own pod never ends in that pod.
+    to = (hosts // HOSTS * HOSTS + away) % len(hosts)
+    return [[int(one)] * HOSTS for one in to]
+
+
+PATTERNS: Final[Mapping[str, Callable[[int, np.random.Generator], Destinations]]] = (
+    MappingProxyType({"PStride": pod_stride, "HStride": host_stride, "Random": random_hosts})
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    pattern: str
+    stability_s: float
+    transition: Transition | None
+    """None: the packet switch alone."""
+    port_up: str = "neither"
+    """What keeps ports down once light is there."""
+    circuits: str = "unidirectional"
+    """One of :data:`CIRCUITS`."""
+
+    @property
+    def way(self) -> str:
+        return "packets alone" if self.transition is None else self.transition.value
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What became of one case."""
+
+    pattern: str
+    stability_s: float
+    way: str
+    port_up: str
+    circuits: str
+    mbps: float
+    """What all hosts received, on average, without headers."""
+    series: tuple[float, ...]
+    """The same in each :data:`GRID_S`."""
+    on_circuits: tuple[float, ...]
+    """What pods sent on circuits meanwhile, with headers and acknowledgements, Mb/s."""
+    changes: int
+    dark_frames: int
+    loop_ms: Mapping[str, float]
+    """The mean of each stage of the control loop, and of each substep of a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How long a run is."""
+
+    least_s: float
+    least_periods: int
+
+    def periods(self, stability_s: float) -> int:
+        """Whole rounds of the three strides."""
+        wanted = max(self.least_periods, int(np.ceil(self.least_s / stability_s)))
+        return -(-wanted // (PODS - 1)) * (PODS - 1)
+
+    def expected_s(self, stability_s: float) -> float:
+        return _SETUP_S + _LEAD_S + self.periods(stability_s) * stability_s
+
+
+@contextmanager
+def stage_of(scale: float, port_up_s: float, work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
+    """The testbed, its ports up so long after light is there."""
+    with demo.stage_of(CONFIG, scale, work_dir, narrator, debounce_ms=1000 * port_up_s) as stage:
+        yield stage
+
+
+@contextmanager
+def with_circuits(stage: Stage, circuits: str) -> Iterator[Stage]:
+    """The same testbed for controllers of another kind of circuits."""
+    directory = stage.work_dir / circuits
+    directory.mkdir()
+    policy = {**stage.config["policy"], "algorithm": CIRCUITS[circuits]}
+    config = {**stage.config, "circuits": circuits, "policy": policy}
+    view = Stage(stage.testbed, stage.fabric, config, directory)
+    with view.one_controller():
+        yield view
+
+
+def run(stage: Stage, case: Case, length: Length, seed: int, narrator: Narrator) -> Run:
+    """Play one case; raises ScenarioError when it can't be counted."""
+    title = f"{case.pattern}, {case.stability_s:g} s, {case.way}"
+    if case.port_up != "neither":
+        title += f", {case.port_up}"
+    if case.circuits != "unidirectional":
+        title += f", {case.circuits}"
+    chance = np.random.default_rng(seed)
+    periods = length.periods(case.stability_s)
+    plans = [PATTERNS[case.pattern](period, chance) for period in range(periods)]
+    with (
+        narrator.phase(title, length.expected_s(case.stability_s)),
+        stage.controller(_policy(stage, case)) as client,
+    ):
+        client.reconfigure([])  # what the case before left
+        before, earlier = stage.losses(), client.changes_done()
+        metrics = client.metrics()
+        with _on_circuits(stage) as sent:
+            start_s, received = _play(stage, plans, case.stability_s)
+        changes = len(client.changes_done() - earlier)
+        loop_ms = loop_split(metrics, client.metrics())
+        dark_frames = stage.losses().since(before).dark_frames
+    end_s = start_s + periods * case.stability_s
+    series = throughput_mbps(received, start_s, end_s)
+    mbps = float(series.mean())
+    narrator.say(f"{title}: {mbps:.1f} Mb/s, {changes} changes")
+    return Run(
+        pattern=case.pattern,
+        stability_s=case.stability_s,
+        way=case.way,
+        port_up=case.port_up,
+        circuits=case.circuits,
+        mbps=mbps,
+        series=tuple(series.tolist()),
+        on_circuits=tuple(throughput_mbps([sent], start_s, end_s).tolist()),
+        changes=changes,
+        dark_frames=dark_frames,
+        loop_ms=loop_ms,
+    )
+
+
+def _policy(stage: Stage, case: Case) -> dict[str, Any]:
+    """The same but for what a reload can change, so that one controller does for all cases."""
+    enough_mbps = 0.02 * stage.fabric.electrical_rate_mbps
+    transition = Transition.HITLESS if case.transition is None else case.transition
+    return {
+        "mode": "on-request" if case.transition is None else "periodic",
+        "transition": transition.value,
+        "epoch_s": LOOP_S,
+        "poll_interval_s": LOOP_S / 2,
+        "demand_window_s": LOOP_S / 2,
+        "elephant_mbps": _ELEPHANT * stage.fabric.electrical_rate_mbps,
+        "minimum_circuit_life_s": 0.0,
+        "minimum_gain_mbps": enough_mbps,
+        "gain_factor": 0.0,
+        "audit_interval_s": 0,
+    }
+
+
+def _play(
+    stage: Stage, plans: Sequence[Destinations], stability_s: float
+) -> tuple[float, list[tuple[Sample, ...]]]:
+    """When the first period began, and what each host received."""
+    servers = [server.name for server in stage.fabric.servers]
+    addresses = [str(Endpoint(stage.address(name), _PORT)) for name in servers]
+    with ExitStack() as stack:
+        start_s = time.monotonic() + _LEAD_S
+        jobs = []
+        for number, name in enumerate(servers):
+            orders = stage.file(f"shifting-{name}", ".json")
+            mine = [[addresses[to] for to in plan[number]] for plan in plans]
+            orders.write_text(json.dumps(mine), encoding="utf-8")
+            jobs.append(stack.enter_context(_host(stage, name, orders, start_s, stability_s)))
+        for job, ready, _ in jobs:
+            wait_for_file(ready, job)
+        for job, _, _ in jobs:
+            job.finish(_LEAD_S + len(plans) * stability_s + _PATIENCE_S)
+    return start_s, [samples_from_json(read_report(report)) for _, _, report in jobs]
+
+
+@contextmanager
+def _host(
+    stage: Stage, name: str, orders: Path, start_s: float, stability_s: float
+) -> Iterator[tuple[Job, Path, Path]]:
+    ready, report = stage.file(f"ready-{name}", ""), stage.file(f"received-{name}", ".json")
+    options = ["--bind", stage.address(name), "--port", str(_PORT), "--ready", str(ready)]
+    options += ["--orders", str(orders), "--start-s", f"{start_s:.6f}"]
+    options += ["--stability-s", f"{stability_s:g}", "--congestion", CONGESTION]
+    with stage.workload(name, "shifting", [*options, "--report", str(report)]) as job:
+        yield job, ready, report
+
+
+@contextmanager
+def _on_circuits(stage: Stage) -> Iterator[list[Sample]]:
+    """Fills a list with what all pods have sent on circuits so far, again and again."""
+    ports = [port.tor_port for port in stage.fabric.ports]
+    samples: list[Sample] = []
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(GRID_S / 2):
+            at_s = time.monotonic()
+            samples.append(Sample(at_s, sent_bytes(ports)))
+
+    watcher = threading.Thread(target=watch, name="circuits")
+    watcher.start()
+    try:
+        yield samples
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def throughput_mbps(
+    received: Sequence[Sequence[Sample]], begin_s: float, end_s: float
+) -> NDArray[np.float64]:
+    """What all of them count, in each :data:`GRID_S` from ``begin_s`` on."""
+    times = begin_s + GRID_S * np.arange(round((end_s - begin_s) / GRID_S) + 1)
+    total = np.zeros(len(times))
+    for samples in received:
+        at_s = [sample.at_s for sample in samples]
+        total += np.interp(times, at_s, [sample.received_bytes for sample in samples])
+    return np.asarray(np.diff(total) * 8 / 1e6 / GRID_S)
+
+
+def asymmetric_mbps(series: Sequence[float], stability_s: float) -> float:
+    """The mean of a series of PStride in the later half of each period in which pods do not send
+    to whom they hear from.
+    """
+    samples = round(stability_s / GRID_S)
+    chosen = [
+        series[first + samples // 2 : first + samples]
+        for period, first in enumerate(range(0, len(series), samples))
+        if 2 * (1 + period % (PODS - 1)) % PODS
+    ]
+    return float(np.mean(np.concatenate(chosen)))
+
+
+def loop_split(before: str, after: str) -> dict[str, float]:
+    """Mean ms of the control loop's stages and of a change's substeps between two of Prometheus'
+    texts.
+    """
+    earlier, means = _durations(before), {}
+    for what, (sum_s, count) in _durations(after).items():
+        sum_before_s, count_before = earlier.get(what, (0.0, 0.0))
+        if count > count_before:
+            means[what] = 1e3 * (sum_s - sum_before_s) / (count - count_before)
+    return means
+
+
+def _durations(metrics: str) -> dict[str, tuple[float, float]]:
+    """Of each stage and substep the sum of seconds, and how many there were."""
+    found: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(metrics):
+        if family.name not in {_STAGES, _SUBSTEPS}:
+            continue
+        for sample in family.samples:
+            what = sample.labels.get("stage") or sample.labels.get("substep") or ""
+            found.setdefault(what, {})[sample.name.rpartition("_")[2]] = sample.value
+    return {what: (values["sum"], values["count"]) for what, values in found.items()}

@@ -1,0 +1,512 @@
+"""HydRA's Fig. 7: MPI programs on circuits set up for them, and on a tree of the same price.
+
+A slice of each network joins four racks. On the tree, a rack's servers share what an oversubscribed
+tree leaves their slice. On HydRA, their share of the planes makes circuits, which form loops: the
+controller keeps all of them in use by VLANs, where a spanning tree would block most.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+import numpy as np
+import yaml
+from matplotlib.figure import Figure
+
+from hydra.model import Fabric
+from hydra.policy import Transition
+from mininet_scenarios import demo
+from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
+from mininet_scenarios.experiments.hydra_paper.published import HYDRA
+from mininet_scenarios.experiments.scaling import Scale
+from mininet_scenarios.reporting.narrator import Narrator
+from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION
+from mininet_scenarios.reporting.table import Row, ranged
+from mininet_scenarios.stage import mpi
+from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.stage.mpi import Kernel, MpiRun
+from mininet_scenarios.stage.stage import ScenarioError, Stage
+from mininet_scenarios.testbed.links import QueueSize
+
+_LINK_MBPS: Final = 10_000.0
+_ELECTRICAL_MBPS: Final = 1_000.0
+"""Of a server: the testbed's management network was the electrical part."""
+_RACKS: Final = 4
+_RACK_NAMES: Final = tuple(f"r{number}" for number in range(1, _RACKS + 1))
+_PAIRS: Final = tuple(combinations(_RACK_NAMES, 2))
+_BEST: Final = 1.35
+"""Largest speed-up in Fig. 7."""
+_SERVER_FLOPS: Final = 10e9
+"""Assumed of a server of 12 cores of 2013 in a transform that does not fit into its caches."""
+_MAX_HOPS: Final = 3
+_SETUP_S: Final = 8.0
+_ROUNDS: Final = 2
+"""Of each kernel at least."""
+_QUEUES: Final = QueueSize(least_frames=64)
+"""Frames do not shrink with the rates: 10 ms of them would be less than what the connections that
+share a circuit send at once."""
+_LONGEST: Final = 10.0
+"""A run that takes this many times as long as expected is given up."""
+
+TREE: Final = "tree"
+AS_PUBLISHED: Final = "as published"
+HITLESS: Final = "hydra"
+SPANNING_TREE: Final = "spanning tree"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Two networks of equal cost, of which a job gets a slice."""
+
+    name: str
+    planes: int
+    """A rack's circuits in the slice."""
+    oversubscription: int
+    servers: int
+    """In each rack, in the paper."""
+    part: int
+    """One in so many of a rack's servers."""
+    wanted: float
+    """Of a circuit, asked for each pair of racks."""
+    max_hops: int
+    """1 where circuits join all racks: a way over a relay would slow others' flows down."""
+    spanning: tuple[tuple[str, ...], ...]
+    """Racks whose ports a spanning tree leaves open, plane by plane."""
+
+    @property
+    def tree_mbps(self) -> float:
+        """What a rack's servers get of their uplinks to the tree."""
+        return 32 * _LINK_MBPS / self.oversubscription / self.part
+
+    @property
+    def busiest_mbps(self) -> float:
+        """What racks can send each other at once."""
+        return _RACKS * self.planes * _LINK_MBPS
+
+
+SCENARIOS: Final = (
+    # K = 20 planes: 5 of them are a quarter. A root reaches the others over one circuit each.
+    Scenario("scenario 1", 5, 4, 8, 4, 5 / 3, 1, (("r1", "r2"), ("r1", "r3"), ("r1", "r4"))),
+    # K = 6 planes: 2 of them are a third, and make a ring, of which one link is blocked.
+    Scenario("scenario 2", 2, 25, 10, 3, 0.4, 3, (_RACK_NAMES, ("r1", "r4"))),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How much of it is run."""
+
+    scenarios: tuple[Scenario, ...]
+    most_servers: int
+    """In a rack: where they are fewer than the paper's, their links are as much faster."""
+    kernels: tuple[str, ...]
+    run_s: float
+    """What a kernel should take on the tree, from its rate alone."""
+
+    def servers(self, scenario: Scenario) -> int:
+        return min(scenario.servers, self.most_servers)
+
+    def job_s(self, scenario: Scenario) -> float:
+        """Wall time of one run on the tree."""
+        ranks = _RACKS * self.servers(scenario)
+        return self.run_s + mpi.START_S + ranks * mpi.START_S_EACH
+
+    @property
+    def expected_s(self) -> float:
+        return sum(
+            3 * demo.BUILD_S + 4 * _SETUP_S + 4.0 * len(self.kernels) * self.job_s(scenario)
+            for scenario in self.scenarios
+        )
+
+
+FFT: Final = "fft"
+FFT_COMPUTING: Final = "fft, computing"
+ALLTOALL: Final = "alltoall"
+_PROCESSORS: Final = os.cpu_count() or 1
+FULL: Final = Form(SCENARIOS, max(2, 2 * _PROCESSORS), (FFT, FFT_COMPUTING, ALLTOALL), 12.0)
+SHORT: Final = Form(SCENARIOS[1:], 2, (FFT, ALLTOALL), 4.0)
+"""Long enough that one time-out of TCP is less than a tenth of the shortest run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One kernel on one network."""
+
+    scenario: str
+    network: str
+    kernel: str
+    circuits: int
+    run: MpiRun
+
+
+@dataclass(frozen=True, slots=True)
+class Fig7:
+    scale: Scale
+    outcomes: tuple[Outcome, ...]
+
+    def run(self, scenario: str, network: str, kernel: str) -> MpiRun:
+        wanted = (scenario, network, kernel)
+        return next(
+            one.run for one in self.outcomes if (one.scenario, one.network, one.kernel) == wanted
+        )
+
+    def speedup(self, scenario: str, network: str, kernel: str) -> float:
+        """Completion time on the tree over that on a network."""
+        tree = self.run(scenario, TREE, kernel)
+        return tree.seconds / self.run(scenario, network, kernel).seconds
+
+    @property
+    def cases(self) -> tuple[tuple[str, str], ...]:
+        """Scenarios and kernels that were run."""
+        return tuple(dict.fromkeys((one.scenario, one.kernel) for one in self.outcomes))
+
+
+# --- the networks -----------------------------------------------------------------------------
+
+
+def _network(
+    base: str, scenario: Scenario, servers: int, scale: Scale, electrical_mbps: float
+) -> dict[str, Any]:
+    """The file ``base``, with the scenario's racks, planes and rates."""
+    config: dict[str, Any] = yaml.safe_load(
+        demo.DEFAULT_CONFIG.with_name(base).read_text(encoding="utf-8")
+    )
+    names = f"p[1-{scenario.planes}]"
+    config["racks"][0]["servers"][0]["names"] = f"h{{rack}}[1-{servers}]"
+    config["planes"][0] |= {"names": names, "rate_mbps": scale.mbps(_LINK_MBPS)}
+    config["wiring"][0]["planes"] = names
+    config["electrical"]["rate_mbps"] = scale.mbps(electrical_mbps)
+    config["server_rate_mbps"] = scale.mbps(_LINK_MBPS) * scenario.servers / servers
+    return config
+
+
+def tree(scenario: Scenario, servers: int, scale: Scale) -> dict[str, Any]:
+    """The oversubscribed tree: a rack's one uplink, and nothing on circuits."""
+    return _network("single-homed.yaml", scenario, servers, scale, scenario.tree_mbps)
+
+
+def hybrid(scenario: Scenario, servers: int, scale: Scale) -> dict[str, Any]:
+    """HydRA: the scenario's planes beside a low-rate electrical network."""
+    electrical_mbps = _ELECTRICAL_MBPS * scenario.servers / servers
+    return _network("demo.yaml", scenario, servers, scale, electrical_mbps)
+
+
+def spanning_tree(scenario: Scenario, servers: int, scale: Scale) -> dict[str, Any]:
+    """HydRA without the ports that a spanning tree blocks."""
+    config = hybrid(scenario, servers, scale)
+    [wiring] = config["wiring"]
+    config["wiring"] = [
+        {**wiring, "racks": list(racks), "planes": [f"p{plane}"]}
+        for plane, racks in enumerate(scenario.spanning, start=1)
+    ]
+    config["planes"][0]["names"] = f"p[1-{len(scenario.spanning)}]"
+    return config
+
+
+# --- the runs ---------------------------------------------------------------------------------
+
+
+def kernel_of(name: str, scenario: Scenario, servers: int, scale: Scale, run_s: float) -> Kernel:
+    """What the tree takes ``run_s`` for, by its rate alone; the same runs on each network.
+
+    Few rounds of large messages, as in the paper, whose problems filled the servers' memory.
+    """
+    ranks = _RACKS * servers
+    pairs_out = servers * (ranks - servers)
+    round_bytes = scale.mbps(scenario.tree_mbps) * 1e6 / 8 * run_s / _ROUNDS / pairs_out
+    if name == ALLTOALL:
+        return Kernel(ALLTOALL, max(1, round(round_bytes)), _ROUNDS)
+    side = ranks * max(1, int((round_bytes * ranks**2 / 32) ** (1 / 3) / ranks))
+    pause_s = _computing_s(side, scenario, scale) if name == FFT_COMPUTING else 0.0
+    rounds = _ROUNDS * round_bytes / Kernel(FFT, side, 1).bytes_between(ranks)
+    return Kernel(FFT, side, max(1, round(rounds)), pause_s)
+
+
+def placement(fabric: Fabric, name: str, seed: int) -> list[str]:
+    """The server of each rank, the same on all networks.
+
+    Those of ``alltoall`` are dealt out in turn, so that those that one sends to at a time are in
+    different racks. Those of ``fft`` come in a random order, as from a scheduler that gives out
+    servers as they come free: filled rack by rack, all of a rack's ranks would exchange with those
+    of one or two others at a time, over a part of its circuits. The paper says nothing of its own.
+    """
+    racks = [[server.name for server in rack.servers] for rack in fabric.racks]
+    places = [server for group in zip(*racks, strict=True) for server in group]
+    if name == ALLTOALL:
+        return places
+    return [places[number] for number in np.random.default_rng(seed).permutation(len(places))]
+
+
+def _computing_s(side: int, scenario: Scenario, scale: Scale) -> float:
+    """What the paper's servers compute on a cube there and back, slowed down as the links are."""
+    points = side**3
+    operations = 2 * 5 * points * math.log2(points)
+    return operations / (_RACKS * scenario.servers * _SERVER_FLOPS / scale.divisor)
+
+
+@contextmanager
+def _circuits(
+    stage: Stage, policy: Mapping[str, Any], wanted_mbps: float
+) -> Iterator[ControllerClient]:
+    """A controller that was asked for all pairs of racks, with a path for each.
+
+    Raises ScenarioError where one is left to the electrical network.
+    """
+    with stage.controller({"mode": "on-request", **policy}) as controller:
+        controller.reconfigure([PairDemand(a, b, wanted_mbps) for a, b in _PAIRS])
+        missing = [f"{a} - {b}" for a, b in _PAIRS if not controller.path_between(a, b).planes]
+        if missing:
+            raise ScenarioError(f"no path over circuits between {', '.join(missing)}")
+        yield controller
+
+
+SPANNING_WANTED: Final = 0.2
+"""Of a circuit, for each pair where all have to share three."""
+POLICIES: Final[Mapping[str, Mapping[str, Any]]] = {
+    AS_PUBLISHED: {
+        "transition": Transition.AS_PUBLISHED.value,
+        "algorithm": "hydra-bfs",
+        "paths_per_pair": 2,
+    },
+    HITLESS: {
+        "transition": Transition.HITLESS.value,
+        "algorithm": "hydra-bfs+",
+        "paths_per_pair": 2,
+    },
+    SPANNING_TREE: {
+        "transition": Transition.AS_PUBLISHED.value,
+        "algorithm": "hydra-bfs",
+        "paths_per_pair": 1,
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Runner:
+    """One scenario's runs."""
+
+    scenario: Scenario
+    form: Form
+    scale: Scale
+    program: Path
+    seed: int
+    work_dir: Path
+    narrator: Narrator
+
+    @property
+    def servers(self) -> int:
+        return self.form.servers(self.scenario)
+
+    def outcomes(self) -> Iterator[Outcome]:
+        with self._stage(tree, TREE) as stage, stage.controller({"mode": "on-request"}):
+            yield from self._kernels(stage, TREE, 0)
+        with self._stage(spanning_tree, SPANNING_TREE) as stage:
+            yield from self._on_circuits(stage, SPANNING_TREE, SPANNING_WANTED)
+        with self._stage(hybrid, HITLESS) as stage:
+            for network in (AS_PUBLISHED, HITLESS):
+                yield from self._on_circuits(
+                    stage, network, self.scenario.wanted, self.scenario.max_hops
+                )
+
+    @contextmanager
+    def _stage(
+        self, network: Callable[[Scenario, int, Scale], dict[str, Any]], name: str
+    ) -> Iterator[Stage]:
+        config = network(self.scenario, self.servers, self.scale)
+        work_dir = self.work_dir / f"{self.scenario.name}-{name}".replace(" ", "-")
+        with demo.stage_with(config, work_dir, self.narrator, _QUEUES) as stage:
+            yield stage
+
+    def _on_circuits(
+        self, stage: Stage, network: str, wanted: float, max_hops: int = _MAX_HOPS
+    ) -> Iterator[Outcome]:
+        wanted_mbps = wanted * self.scale.mbps(_LINK_MBPS)
+        policy = {**POLICIES[network], "max_hops": max_hops}
+        with _circuits(stage, policy, wanted_mbps) as controller:
+            circuits = controller.circuits_per_plane().total()
+            yield from self._kernels(stage, network, circuits)
+
+    def _kernels(self, stage: Stage, network: str, circuits: int) -> Iterator[Outcome]:
+        window_bytes = mpi.window_bytes(self.scale.mbps(_LINK_MBPS))
+        for name in self.form.kernels:
+            job = mpi.Job(self.program, placement(stage.fabric, name, self.seed), window_bytes)
+            kernel = kernel_of(name, self.scenario, self.servers, self.scale, self.form.run_s)
+            job_s = self.form.job_s(self.scenario)
+            with self.narrator.phase(f"{self.scenario.name}, {network}: {name}", job_s):
+                run = mpi.run_kernel(stage, job, kernel, _LONGEST * job_s)
+            self.narrator.say(f"{self.scenario.name}, {network}: {name} in {run.seconds:.1f} s")
+            yield Outcome(self.scenario.name, network, name, circuits, run)
+
+
+def _form(full: bool) -> Form:
+    return FULL if full else SHORT
+
+
+def _measure(setting: Setting, narrator: Narrator) -> Fig7:
+    form = _form(setting.full)
+    scale = setting.rates.scale(max(one.busiest_mbps for one in form.scenarios))
+    program = mpi.compile_kernels(setting.work_dir)
+    outcomes = [
+        outcome
+        for scenario in form.scenarios
+        for outcome in _Runner(
+            scenario, form, scale, program, setting.seed, setting.work_dir, narrator
+        ).outcomes()
+    ]
+    return Fig7(scale, tuple(outcomes))
+
+
+# --- what came out ----------------------------------------------------------------------------
+
+_MORE: Final = (
+    "The paper does not say how much its programs computed between sending. Ours do little else "
+    "than send, in scenario 2 also where they pause as if computing, on servers assumed to be "
+    "slowed down as the links are; so this shows what the networks alone make of them. FFTW's "
+    "ranks exchange two by two: with four in a rack, a rack's circuits are not all in use at any "
+    "time. Ranks that fill rack after rack would send to one or two other racks at a time; here "
+    "they are in a random order, as a scheduler gives out servers."
+)
+_LOOPS: Final = (
+    "The paper says that loops give higher throughput and prints no figure. An all-to-all exchange "
+    "fills all circuits at once; FFTW's ranks exchange two by two, so that of many circuits few "
+    "are busy at any time."
+)
+
+
+def _conclude(found: Sequence[Fig7]) -> Findings:
+    return Findings(tuple(_rows(found)), (_table(found),))
+
+
+def _speedups(found: Sequence[Fig7], scenario: str, network: str, kernel: str) -> list[float]:
+    return [one.speedup(scenario, network, kernel) for one in found]
+
+
+def _rows(found: Sequence[Fig7]) -> Iterator[Row]:
+    yield found[0].scale.row(_LINK_MBPS, "circuits")
+    for scenario, kernel in found[0].cases:
+        speedups = _speedups(found, scenario, AS_PUBLISHED, kernel)
+        speedup = fmean(speedups)
+        yield Row(
+            f"{scenario}, as published: {kernel}, time on the tree / on HydRA",
+            f"above 1 for almost all, up to {_BEST}",
+            ranged(speedups, ".2f"),
+            speedup / _BEST,
+            "> 1",
+            speedup > 1,
+            _MORE,
+        )
+        blocked = _speedups(found, scenario, SPANNING_TREE, kernel)
+        loops = [with_loops / one for with_loops, one in zip(speedups, blocked, strict=True)]
+        yield Row(
+            f"{scenario}: {kernel}, time with a spanning tree / with loops, as published",
+            "above 1",
+            ranged(loops, ".2f"),
+            target="> 1" if kernel == ALLTOALL else "",
+            met=fmean(loops) > 1 if kernel == ALLTOALL else None,
+            why=_LOOPS,
+        )
+        hitless = _speedups(found, scenario, HITLESS, kernel)
+        yield Row(
+            f"{scenario}, hydra: {kernel}, time on the tree / on HydRA",
+            "",
+            ranged(hitless, ".2f"),
+            target=f"≥ 0.9 of as published, {speedup:.2f}",
+            met=fmean(hitless) >= 0.9 * speedup,
+        )
+    outcomes = [outcome for one in found for outcome in one.outcomes]
+    least = min(one.run.least_on_wire for one in outcomes)
+    yield Row(
+        "bytes at servers' ports / sent by their ranks, least of all runs",
+        "",
+        f"{least:.3f}",
+        target="≥ 1: nothing through shared memory",
+        met=least >= 1,
+    )
+    optical = min(
+        one.run.optical_share for one in outcomes if one.network in (AS_PUBLISHED, HITLESS)
+    )
+    yield Row("of that by optical uplinks, least of HydRA's runs", "", f"{optical:.1%}")
+
+
+def _table(found: Sequence[Fig7]) -> Table:
+    return Table(
+        "All runs" if len(found) == 1 else "All runs, mean of all repetitions",
+        ("network", "kernel", "circuits", "ranks", "s", "in MPI", "MB sent by ranks", "speed-up"),
+        tuple(_line(found, one) for one in found[0].outcomes),
+    )
+
+
+def _line(found: Sequence[Fig7], first: Outcome) -> tuple[str, ...]:
+    """What the first repetition's outcome is in all of them."""
+    case = first.scenario, first.network, first.kernel
+    runs = [one.run(*case) for one in found]
+    sent_bytes = fmean(sum(rank.sent_bytes for rank in run.ranks) for run in runs)
+    return (
+        f"{first.scenario}, {first.network}",
+        first.kernel,
+        str(first.circuits),
+        str(len(first.run.ranks)),
+        f"{fmean(run.seconds for run in runs):.1f}",
+        f"{fmean(run.inside_share for run in runs):.0%}",
+        f"{sent_bytes / 1e6:.1f}",
+        f"{fmean(_speedups(found, *case)):.2f}",
+    )
+
+
+def _draw(found: Sequence[Fig7], directory: Path) -> Sequence[Path]:
+    """The mean of all repetitions, and the range of several."""
+    figure = Figure(figsize=(8.0, 4.5), dpi=150, layout="constrained")
+    axes = figure.subplots()
+    colours = {SPANNING_TREE: GREY, AS_PUBLISHED: VERMILION, HITLESS: GREEN}
+    cases = found[0].cases
+    for index, (network, colour) in enumerate(colours.items()):
+        speedups = [_speedups(found, scenario, network, kernel) for scenario, kernel in cases]
+        heights = [fmean(values) for values in speedups]
+        below = [mean - min(values) for mean, values in zip(heights, speedups, strict=True)]
+        above = [max(values) - mean for mean, values in zip(heights, speedups, strict=True)]
+        bars = axes.bar(
+            [place + (index - 1) * 0.27 for place in range(len(heights))],
+            heights,
+            0.25,
+            yerr=[below, above] if len(found) > 1 else None,
+            capsize=2,
+            label=network,
+            color=colour,
+        )
+        axes.bar_label(bars, fmt="%.2f", fontsize=8)
+    axes.axhline(1, color="black", linewidth=0.8)
+    axes.axhline(_BEST, color=BLUE, linestyle="--", label="the paper's best")
+    labels = [f"{kernel}\n{scenario}" for scenario, kernel in cases]
+    axes.set_xticks(range(len(labels)), labels)
+    axes.set_ylabel("speed-up over the tree")
+    axes.legend(fontsize=9)
+    written = directory / "fig7.png"
+    figure.savefig(written)
+    return [written]
+
+
+EXPERIMENT: Final = Experiment(
+    name="fig7",
+    title="MPI on circuits, and on a tree of the same price",
+    source=f"{HYDRA}, section V.A, Fig. 6 and 7",
+    topology="four racks: 5 circuits each against a tree at 1:4, and 2 against one at 1:25; the "
+    "same circuits with what a spanning tree leaves open",
+    workload="real MPI, one rank a server, each in namespaces of its own, over TCP: FFTW's "
+    "transform of a cube there and back, and an all-to-all exchange",
+    policy="circuits set up before, on request: as published, and hydra",
+    measured="completion time; bytes at the servers' ports against those that the ranks sent",
+    needs_data_plane=True,
+    expected_s=lambda full: _form(full).expected_s,
+    measure=_measure,
+    conclude=_conclude,
+    draw=_draw,
+    needs_mpi=True,
+)

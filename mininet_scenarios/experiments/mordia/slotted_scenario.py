@@ -1,0 +1,145 @@
+"""Two pairs of racks that share a port by slots, and what a port is worth to them.
+
+Two servers of rack 1 send TCP at full speed to two other racks. One of the rack's two ports is set
+aside, so that the controller's schedule gives the other one to both in turn, half of a week each.
+Measured for comparison: both pairs electrically, and one of them on a circuit that stays. From
+these the formula says what a duty cycle D is worth: D · (one on the circuit, the other not) +
+(1 - D) · (both not), with D = (T - n · night) / T (Mordia, SIGCOMM 2013, section 3.4).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+
+from hydra.policy import Transition
+from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.stage.stage import ScenarioError, Stage, tcp_transfer
+
+PAIRS: Final = (("h11", "h21"), ("h12", "h31"))
+LEAD_S: Final = 6.0
+"""Until the demand is seen, and a first slot has begun."""
+_ALONE_LEAD_S: Final = 2.0
+_PORT: Final = 5201
+_SETTLE_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How long it is measured, after the lead."""
+
+    least_s: int = 12
+    periods: int = 6
+    """Of the schedule, at least."""
+
+    def seconds(self, slot_s: float) -> int:
+        """Of a run by slots, its lead included."""
+        return int(max(self.least_s, self.periods * 2 * slot_s) + LEAD_S)
+
+
+USUAL: Final = Length()
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """Mb/s of both pairs together."""
+
+    electrical: float
+    one_on_circuit: float
+
+    def of(self, duty_cycle: float) -> float:
+        return duty_cycle * self.one_on_circuit + (1 - duty_cycle) * self.electrical
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A run by slots of one length."""
+
+    slot_s: float
+    transition: str
+    mbps: float
+    """Of both pairs together, after :data:`LEAD_S`."""
+    duty_cycle: float
+    """As the controller measured it."""
+    formula: float
+    """As it follows from the nights that were planned for."""
+    retransmits: int
+    dark_frames: int
+
+
+def baselines(stage: Stage, seconds: int = USUAL.least_s) -> Worth:
+    """What both pairs get without slots."""
+    with stage.controller({"mode": "on-request"}) as controller:
+        _set_aside(controller)
+        controller.reconfigure([])
+        electrical, _ = _both(stage, seconds, _ALONE_LEAD_S)
+        controller.reconfigure([PairDemand("r1", "r2", stage.fabric.planes[0].rate_mbps)])
+        one_on_circuit, _ = _both(stage, seconds, _ALONE_LEAD_S)
+        controller.reconfigure([])
+    return Worth(electrical, one_on_circuit)
+
+
+def shared(
+    stage: Stage,
+    slot_s: float,
+    transition: Transition = Transition.HITLESS,
+    length: Length = USUAL,
+) -> Shared:
+    """Half of a week for each pair; the policy leaves room for halves that are not quite.
+
+    Raises ScenarioError where the controller makes no such week.
+    """
+    policy = {
+        "mode": "periodic",
+        "sharing": "slotted",
+        "transition": transition.value,
+        "poll_interval_s": 0.5,
+        "slots": {"slot_s": 0.7 * slot_s, "week_s": 2 * slot_s},
+    }
+    before = stage.losses()
+    with stage.process(policy) as process, ControllerClient(process.base_url) as controller:
+        _set_aside(controller)
+        mbps, retransmits = _both(stage, length.seconds(slot_s), LEAD_S)
+        schedule = _schedule(process.base_url)
+    week = schedule["week"]
+    if week is None or len(week["slots"]) != len(PAIRS):
+        raise ScenarioError(f"slots of {slot_s:g} s: no week of two slots, but {schedule}")
+    time.sleep(_SETTLE_S)
+    return Shared(
+        slot_s,
+        transition.value,
+        mbps,
+        schedule["measured_duty_cycle"],
+        week["duty_cycle"],
+        retransmits,
+        stage.losses().since(before).dark_frames,
+    )
+
+
+def _both(stage: Stage, seconds: int, lead_s: float) -> tuple[float, int]:
+    """Mb/s of both pairs after ``lead_s``, and segments retransmitted."""
+    with ExitStack() as stack:
+        running = [
+            stack.enter_context(tcp_transfer(stage, *pair, _PORT + number, seconds))
+            for number, pair in enumerate(PAIRS)
+        ]
+        ended = [transfer.finish(seconds + 20) for transfer in running]
+    mbps = sum(received.average_between(lead_s, seconds - 1) for received, _ in ended)
+    return mbps, sum(sent.retransmits or 0 for _, sent in ended)
+
+
+def _set_aside(controller: ControllerClient) -> None:
+    """Leave rack 1 a single optical port."""
+    controller.set_aside("r1", "hyt-r1-p2", "two pairs are to share the other one")
+
+
+def _schedule(url: str) -> Mapping[str, Any]:
+    answer = httpx.get(f"{url}/v1/schedule", trust_env=False)
+    answer.raise_for_status()
+    schedule: Mapping[str, Any] = answer.json()
+    return schedule

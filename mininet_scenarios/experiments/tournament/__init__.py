@@ -1,0 +1,1 @@
+"""Every algorithm and every policy on every workload."""

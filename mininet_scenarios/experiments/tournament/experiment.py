@@ -1,0 +1,384 @@
+"""Every algorithm and policy on every workload; packet networks as bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from apps.offline.study import Limits, plain_fabric
+from apps.traces.comparing import Contestant, compare
+from apps.traces.reading import read_trace, summarise
+from apps.traces.synthetic import SAMPLE
+from apps.traces.windows import Window, busiest_rack_mbps, rack_numbers, windows
+from hydra.model import DemandMatrix, Fabric
+from mininet_scenarios.experiments.bounds import packet_share
+from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
+from mininet_scenarios.experiments.helios import patterns
+from mininet_scenarios.experiments.tournament import policy_matrix
+from mininet_scenarios.experiments.tournament.policy_matrix import Course
+from mininet_scenarios.reporting.narrator import Narrator
+from mininet_scenarios.reporting.table import Row
+from topology.algorithms import ENTRIES, Product
+from topology.synthetic import KINDS, synthetic_demand
+
+_PORT_MBPS: Final = 10_000.0
+_ELECTRICAL_SHARE: Final = 0.1
+"""Of a rack's optical rate: what its electrical link carries."""
+_LOAD: Final = 0.8
+_WINDOW_S: Final = 10.0
+_TOLERANCE: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    racks: int
+    planes: int
+    periods: int
+    """Demands of each workload, one after the other."""
+
+
+FULL: Final = Size(64, 8, 10)
+SHORT: Final = Size(16, 4, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """All algorithms on one workload."""
+
+    workload: str
+    contestants: tuple[Contestant, ...]
+    electrical_share: float
+    bisection_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tournament:
+    racks: int
+    planes: int
+    matches: tuple[Match, ...]
+    courses: tuple[Course, ...]
+    """Every policy through every workload."""
+
+
+def workloads(size: Size, seed: int) -> Mapping[str, Callable[[], list[Window]]]:
+    """By name, what makes the demands: made-up ones, a trace, and Helios' patterns."""
+    busiest_mbps = _LOAD * size.planes * _PORT_MBPS
+
+    def made_up(kind: str) -> list[Window]:
+        seeds = range(seed * 1000, seed * 1000 + size.periods)
+        return _numbered([synthetic_demand(kind, size.racks, s, busiest_mbps) for s in seeds])
+
+    def pattern(name: str) -> list[Window]:
+        chance = np.random.default_rng(seed)
+        small = [patterns.PATTERNS[name](period, chance) for period in range(size.periods)]
+        return _numbered([_tiled(demand, size.racks, busiest_mbps) for demand in small])
+
+    made: dict[str, Callable[[], list[Window]]] = {}
+    for kind in KINDS:
+        made[kind] = partial(made_up, kind)
+    made["coflows"] = partial(_trace, size, busiest_mbps)
+    for name in patterns.PATTERNS:
+        made[name] = partial(pattern, name)
+    return MappingProxyType(made)
+
+
+def _numbered(demands: Sequence[DemandMatrix]) -> list[Window]:
+    return [
+        Window(number, number * _WINDOW_S, int((demand > 0).sum()), demand)
+        for number, demand in enumerate(demands)
+    ]
+
+
+def _tiled(pods: DemandMatrix, racks: int, busiest_mbps: float) -> DemandMatrix:
+    """The pattern of a few pods between as many groups of racks, rack by rack."""
+    groups = len(pods)
+    each = racks // groups
+    demand = np.zeros((racks, racks))
+    for rack in range(groups * each):
+        group, position = divmod(rack, each)
+        for other in range(groups):
+            demand[rack, other * each + position] = pods[group, other]
+    busiest = busiest_rack_mbps(demand)
+    return demand * (busiest_mbps / busiest if busiest else 0.0)
+
+
+def _trace(size: Size, busiest_mbps: float) -> list[Window]:
+    """Windows of the sample trace, each scaled like the other workloads."""
+    numbers = rack_numbers(summarise(SAMPLE).racks, size.racks, fold=True)
+    cut = windows(read_trace(SAMPLE), numbers, size.racks, _WINDOW_S)
+    return _numbered(
+        [
+            window.demand_mbps * (busiest_mbps / window.busiest_rack_mbps)
+            for window in islice(cut, size.periods)
+        ]
+    )
+
+
+def _measure(setting: Setting, narrator: Narrator) -> Tournament:
+    size = FULL if setting.full else SHORT
+    fabric = plain_fabric(size.racks, size.planes, _PORT_MBPS)
+    shared = [
+        policy_matrix.fabric(
+            size.racks, size.planes, _PORT_MBPS, _ELECTRICAL_SHARE, one_way=one_way
+        )
+        for one_way in (False, True)
+    ]
+    made = workloads(size, setting.seed)
+    matches: list[Match] = []
+    courses: list[Course] = []
+    for name, make in made.items():
+        with narrator.phase(f"planning for {name}", _expected_s(setting.full) / len(made)):
+            cut = make()
+            matches.append(_match(fabric, name, cut))
+            for network in shared:
+                courses += policy_matrix.courses(network, name, cut, _WINDOW_S)
+    return Tournament(size.racks, size.planes, tuple(matches), tuple(courses))
+
+
+def _match(fabric: Fabric, name: str, cut: list[Window]) -> Match:
+    ports_mbps = len(fabric.planes) * _PORT_MBPS
+    return Match(
+        name,
+        tuple(compare(fabric, cut, Limits(max_hops=3, window_s=1.0))),
+        _weighted(cut, lambda demand: packet_share(demand, _ELECTRICAL_SHARE * ports_mbps)),
+        _weighted(cut, lambda demand: packet_share(demand, ports_mbps)),
+    )
+
+
+def _weighted(cut: Sequence[Window], share: Callable[[DemandMatrix], float]) -> float:
+    total = sum(window.total_mbps for window in cut)
+    return sum(share(w.demand_mbps) * w.total_mbps for w in cut) / total if total else 1.0
+
+
+def _share(runs: Sequence[Tournament], workload: str, name: str) -> float | None:
+    found = [
+        one.served_share
+        for run in runs
+        for match in run.matches
+        for one in match.contestants
+        if match.workload == workload and one.algorithm == name and one.attempts
+    ]
+    return fmean(found) if found else None
+
+
+def _conclude(runs: Sequence[Tournament]) -> Findings:
+    attempts = [a for r in runs for m in r.matches for c in m.contestants for a in c.attempts]
+    problems = sum(len(attempt.problems) for attempt in attempts)
+    names = [match.workload for match in runs[0].matches]
+    rows = [
+        Row(
+            "plans in which the checks found a problem",
+            "",
+            f"{problems} of {len(attempts)}",
+            target="0",
+            met=problems == 0,
+        ),
+        _never_less(runs),
+        _below_bisection(runs),
+        _above_packets(runs),
+    ]
+    tables = _matrix(runs, names), _policies(runs, names), _times(runs, names)
+    return Findings(tuple(rows), tables)
+
+
+def _never_less(runs: Sequence[Tournament]) -> Row:
+    """On first windows: later ones start from what each kept."""
+    least = 1.0
+    for run in runs:
+        for match in run.matches:
+            first = {
+                c.algorithm: c.attempts[0].served_share for c in match.contestants if c.attempts
+            }
+            least = min(least, first["hydra-bfs+"] - first["hydra-bfs"])
+    return Row(
+        "hydra-bfs+ beyond the paper's hydra-bfs from a dark network, least over all workloads",
+        "",
+        f"{100 * least:+.1f} points",
+        target="≥ 0",
+        met=least >= -_TOLERANCE,
+    )
+
+
+def _below_bisection(runs: Sequence[Tournament]) -> Row:
+    worst = max(
+        one.served_share - match.bisection_share
+        for run in runs
+        for match in run.matches
+        for one in match.contestants
+        if one.attempts and ENTRIES[one.algorithm].product is not Product.CIRCUITS
+    )
+    return Row(
+        "one-way plans beyond full bisection, most over all workloads",
+        "",
+        f"{100 * worst:+.1f} points",
+        target="≤ 0",
+        met=worst <= _TOLERANCE,
+    )
+
+
+def _above_packets(runs: Sequence[Tournament]) -> Row:
+    """What changes cost is taken off, so that it could be less."""
+    gains = []
+    for run in runs:
+        alone = {
+            course.workload: course.served_share
+            for course in run.courses
+            if course.policy == policy_matrix.ALONE.name
+        }
+        gains += [
+            course.served_share - alone[course.workload]
+            for course in run.courses
+            if course.policy != policy_matrix.ALONE.name
+        ]
+    least = min(gains)
+    return Row(
+        "policies beyond the electrical network alone, least over all workloads",
+        "",
+        f"{100 * least:+.1f} points",
+        target="≥ 0",
+        met=least >= -_TOLERANCE,
+    )
+
+
+def _served(runs: Sequence[Tournament], workload: str, policy: str) -> tuple[float, float]:
+    """The share, and how many changes: means over repetitions."""
+    found = [
+        course
+        for run in runs
+        for course in run.courses
+        if (course.workload, course.policy) == (workload, policy)
+    ]
+    return fmean(one.served_share for one in found), fmean(one.changes for one in found)
+
+
+def _policy_names(runs: Sequence[Tournament]) -> list[str]:
+    return list(dict.fromkeys(course.policy for course in runs[0].courses))
+
+
+def _policies(runs: Sequence[Tournament], names: Sequence[str]) -> Table:
+    def cell(workload: str, policy: str) -> str:
+        share, changes = _served(runs, workload, policy)
+        return f"{share:.0%} ({changes:.0f})"
+
+    rows = [
+        (policy, *(cell(workload, policy) for workload in names)) for policy in _policy_names(runs)
+    ]
+    return Table(
+        "Served of what flows would take at full bisection, by circuits and packets, less what "
+        f"changes cost; how many changes in {runs[0].courses[0].lasts_s:g} s",
+        ("sharing, algorithm", *names),
+        tuple(rows),
+    )
+
+
+def _matrix(runs: Sequence[Tournament], names: Sequence[str]) -> Table:
+    def bound(share: Callable[[Match], float], workload: str) -> str:
+        found = [share(m) for run in runs for m in run.matches if m.workload == workload]
+        return f"{fmean(found):.0%}"
+
+    rows = [
+        (name, *(_percent(_share(runs, workload, name)) for workload in names)) for name in ENTRIES
+    ]
+    rows.append(("electrical alone", *(bound(lambda m: m.electrical_share, w) for w in names)))
+    rows.append(("full bisection", *(bound(lambda m: m.bisection_share, w) for w in names)))
+    run = runs[0]
+    return Table(
+        f"Demand that fits on circuits, {run.racks} racks, {run.planes} planes",
+        ("algorithm", *names),
+        tuple(rows),
+    )
+
+
+def _times(runs: Sequence[Tournament], names: Sequence[str]) -> Table:
+    def rows() -> Iterator[tuple[str, ...]]:
+        for name in ENTRIES:
+            cells = []
+            for workload in names:
+                found = [
+                    one.planning_ms
+                    for run in runs
+                    for match in run.matches
+                    for one in match.contestants
+                    if match.workload == workload and one.algorithm == name and one.attempts
+                ]
+                cells.append(f"{fmean(found):.1f}" if found else "–")
+            yield (name, *cells)
+
+    return Table("Planning time, ms", ("algorithm", *names), tuple(rows()))
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.0%}"
+
+
+def _draw(runs: Sequence[Tournament], directory: Path) -> Sequence[Path]:
+    written = [directory / "tournament.png", directory / "policies.png"]
+    algorithms_figure(runs).savefig(written[0])
+    _policies_figure(runs).savefig(written[1])
+    return written
+
+
+def algorithms_figure(runs: Sequence[Tournament]) -> Figure:
+    """Every algorithm on every workload; a dash where it refuses, as in the table."""
+    names = [match.workload for match in runs[0].matches]
+    shares = [[_share(runs, workload, name) for workload in names] for name in ENTRIES]
+    return _heat_map(shares, list(ENTRIES), names, "demand on circuits [%]")
+
+
+def _policies_figure(runs: Sequence[Tournament]) -> Figure:
+    names = [match.workload for match in runs[0].matches]
+    policies = _policy_names(runs)
+    served = [[_served(runs, workload, name)[0] for workload in names] for name in policies]
+    return _heat_map(served, policies, names, "served [%]")
+
+
+def _heat_map(
+    parts: Sequence[Sequence[float | None]], rows: Sequence[str], columns: Sequence[str], label: str
+) -> Figure:
+    shares = 100 * np.array(parts, dtype=float)  # None becomes NaN, which has no colour
+    figure = Figure(figsize=(10.0, 1.5 + 0.3 * len(rows)), dpi=150, layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(shares, cmap="viridis", vmin=0, vmax=100, aspect="auto")
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+    for (row, column), share in np.ndenumerate(shares):
+        colour = "white" if share < 60 else "black"
+        text = "–" if np.isnan(share) else f"{share:.0f}"
+        axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=8)
+    figure.colorbar(image, ax=axes, label=label)
+    return figure
+
+
+def _expected_s(full: bool) -> float:
+    return 600.0 if full else 20.0
+
+
+EXPERIMENT: Final = Experiment(
+    name="tournament",
+    title="Every algorithm and policy on every workload",
+    source="this project's own; the algorithms' sources are in docs/algorithms.md",
+    topology=f"{FULL.racks} racks on {FULL.planes} planes of 10 Gb/s ({SHORT.racks} on "
+    f"{SHORT.planes} in short form); the electrical network a tenth of that",
+    workload="made-up demands, windows of the sample trace, Helios' patterns; the busiest rack "
+    f"sends or receives {_LOAD:.0%} of what its ports carry",
+    policy="each algorithm in turn, from what it left standing before; schedules repeat every "
+    "second, and every slot costs 25 ms. Then each way of sharing with each algorithm that the "
+    "controller plans with, on one-way circuits where it plans those: a decision every "
+    f"{policy_matrix.EPOCH_S:g} s, {1000 * policy_matrix.OUTAGE_S:g} ms for what moves",
+    measured="share of the demand that fits on circuits, by the plan's own account, which other "
+    "code checks; planning time; what policies serve as the demand changes",
+    needs_data_plane=False,
+    expected_s=_expected_s,
+    measure=_measure,
+    conclude=_conclude,
+    draw=_draw,
+)

@@ -1,0 +1,1 @@
+"""Windows of a trace, played on the data plane."""

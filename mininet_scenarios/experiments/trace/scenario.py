@@ -1,0 +1,239 @@
+"""Windows of a trace, played as TCP transfers between the racks of ``configs/demo.yaml``.
+
+What starts together in the trace is a coflow, over once the last of its flows has arrived
+(Chowdhury et al., SIGCOMM 2014). Racks of a larger trace are folded onto the network's, flows of a
+coflow between the same racks become one, and those within a rack are left out. Times are the
+trace's. Sizes are multiplied so that the busiest rack of the window needs a set share of what its
+circuits carry, and by the scale of the rates.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import cycle
+from pathlib import Path
+from typing import Any, Final
+
+from apps.traces.reading import read_trace, summarise
+from apps.traces.windows import flows_of_window, rack_numbers, windows
+from hydra.model import Fabric
+from hydra.policy import Transition
+from mininet_scenarios import demo
+from mininet_scenarios.reporting.narrator import Narrator
+from mininet_scenarios.stage.stage import ScenarioError, Stage, sent_bytes
+from mininet_scenarios.stage.transfers import Transferred, Wish, transfer_all
+
+BUSIEST_SHARE: Final = 0.3
+"""Of what a rack's circuits carry, the mean rate of the window's busiest rack."""
+CIRCUIT_MBPS: Final = 10_000.0
+"""Of the network that is scaled down, and of a server's link to its ToR."""
+RACK_MBPS: Final = 2 * CIRCUIT_MBPS
+"""What the circuits of a rack carry; and its two servers, at full bisection."""
+ELECTRICAL_SHARE: Final = 0.1
+"""Of what a rack's circuits carry: its servers' electrical links together."""
+EPOCH_S: Final = 0.5
+_LEAST_SHARE: Final = 0.05
+"""Of a circuit: pairs that send less stay electrical, and changes that bring less are not made."""
+_SETUP_S: Final = 4.0
+"""Roughly what a case takes beside its transfers."""
+_LONGEST: Final = 4.0
+_PATIENCE_S: Final = 30.0
+
+
+class Way(Enum):
+    """What carries the transfers."""
+
+    ELECTRICAL = "electrical network alone"
+    AS_PUBLISHED = "circuits, as published"
+    HITLESS = "circuits, hydra"
+    FULL_BISECTION = "full bisection"
+
+    @property
+    def transition(self) -> Transition | None:
+        """None: there are no circuits."""
+        return _TRANSITIONS.get(self)
+
+
+_TRANSITIONS: Final = {
+    Way.AS_PUBLISHED: Transition.AS_PUBLISHED,
+    Way.HITLESS: Transition.HITLESS,
+}
+
+
+STAGES: Final = ((Way.ELECTRICAL, Way.AS_PUBLISHED, Way.HITLESS), (Way.FULL_BISECTION,))
+"""Ways that share a testbed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A window of a trace on a number of racks."""
+
+    number: int
+    """Of the window, counted from 0 at the trace's beginning."""
+    start_s: float
+    length_s: float
+    flows: tuple[tuple[float, int, int, float], ...]
+    """Start after the window's in s, racks from and to, and bytes; those of a coflow are one where
+    they are between the same racks."""
+    busiest_rack_mbps: float
+    """The mean over the window of what the busiest rack sends or receives."""
+
+    @property
+    def coflows(self) -> int:
+        return len({start_s for start_s, *_ in self.flows})
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What became of a window in one way."""
+
+    way: str
+    done: tuple[Transferred, ...]
+    """``kind`` is the coflow's start in the window."""
+    on_circuits_bytes: int
+    """What racks sent on them, headers and relayed bytes included."""
+    changes: int
+    dark_frames: int
+
+    def coflows_s(self) -> list[float]:
+        """How long each coflow took."""
+        coflows: dict[str, list[Transferred]] = defaultdict(list)
+        for one in self.done:
+            coflows[one.kind].append(one)
+        return [
+            max(one.finished_s for one in some) - min(one.started_s for one in some)
+            for some in coflows.values()
+        ]
+
+    @property
+    def last_s(self) -> float:
+        """Until everything has arrived."""
+        return max(one.finished_s for one in self.done)
+
+    @property
+    def on_circuits_share(self) -> float:
+        """Over what servers received; relaying and headers can make it more than 1."""
+        return self.on_circuits_bytes / sum(one.size_bytes for one in self.done)
+
+
+def excerpt(trace: Path, racks: int, window_s: float, rank: int) -> Excerpt:
+    """The window with the ``rank``-th busiest rack, from 1, on so many racks.
+
+    Raises ScenarioError where the trace has fewer windows, and TraceError where it can't be read.
+    """
+    numbers = rack_numbers(summarise(trace).racks, racks, fold=True)
+    found = [
+        window
+        for window in windows(read_trace(trace), numbers, racks, window_s)
+        if window.total_mbps > 0
+    ]
+    if rank > len(found):
+        raise ScenarioError(
+            f"{trace} has {len(found)} windows of {window_s:g} s with flows between {racks} racks, "
+            f"and no busiest number {rank}: repeat {len(found)} times at most"
+        )
+    found.sort(key=lambda window: (-window.busiest_rack_mbps, window.number))
+    chosen = found[rank - 1]
+    flows: dict[tuple[float, int, int], float] = defaultdict(float)
+    for flow in flows_of_window(read_trace(trace), chosen.number, window_s):
+        src, dst = numbers[flow.src], numbers[flow.dst]
+        if src != dst and flow.size_bytes > 0:
+            flows[flow.start_s - chosen.start_s, src, dst] += flow.size_bytes
+    return Excerpt(
+        number=chosen.number,
+        start_s=chosen.start_s,
+        length_s=window_s,
+        flows=tuple((*key, size_bytes) for key, size_bytes in flows.items()),
+        busiest_rack_mbps=chosen.busiest_rack_mbps,
+    )
+
+
+def network(way: Way, rate: float) -> dict[str, Any]:
+    """The fabric with circuits of ``CIRCUIT_MBPS`` times ``rate``, as a parsed file."""
+    config = demo.scaled_config(demo.times_its_rates(CIRCUIT_MBPS * rate))
+    if way is not Way.FULL_BISECTION:
+        return config
+    each_mbps = CIRCUIT_MBPS * rate  # of a server
+    return {**config, "electrical": {**config["electrical"], "rate_mbps": each_mbps}}
+
+
+def size_factor(played: Excerpt) -> float:
+    """What the trace's bytes are multiplied by, before the scale of the rates."""
+    return BUSIEST_SHARE * RACK_MBPS / played.busiest_rack_mbps
+
+
+def wishes(played: Excerpt, fabric: Fabric, rate: float) -> list[Wish]:
+    """The window's transfers; a rack's servers take them in turn."""
+    factor = size_factor(played) * rate
+    senders = [cycle([server.name for server in rack.servers]) for rack in fabric.racks]
+    receivers = [cycle([server.name for server in rack.servers]) for rack in fabric.racks]
+    return [
+        Wish(
+            next(senders[src]),
+            next(receivers[dst]),
+            max(1, round(size_bytes * factor)),
+            str(start_s),
+            begins_s=start_s,
+        )
+        for start_s, src, dst, size_bytes in played.flows
+    ]
+
+
+def alone_s(window_s: float) -> float:
+    """What the electrical network takes for a window, by its rate."""
+    return max(window_s, window_s * BUSIEST_SHARE / ELECTRICAL_SHARE)
+
+
+def expected_s(way: Way, window_s: float) -> float:
+    """Wall time of a window, roughly."""
+    if way is Way.FULL_BISECTION:
+        return _SETUP_S + 1.1 * window_s
+    return _SETUP_S + alone_s(window_s) * (1.1 if way is Way.ELECTRICAL else 0.4)
+
+
+def run(stage: Stage, played: Excerpt, way: Way, rate: float, narrator: Narrator) -> Run:
+    """Play a window in one way; raises ScenarioError when it can't be counted."""
+    wanted = wishes(played, stage.fabric, rate)
+    title = f"window {played.number}, {way.value}"
+    with (
+        narrator.phase(title, expected_s(way, played.length_s)),
+        stage.controller(_policy(way, rate)) as client,
+    ):
+        stage.introduce([server.name for server in stage.fabric.servers])
+        client.reconfigure([])  # what the case before left
+        before, earlier = stage.losses(), client.changes_done()
+        bytes_before = _on_circuits_bytes(stage)
+        done = transfer_all(stage, wanted, _LONGEST * alone_s(played.length_s) + _PATIENCE_S)
+        result = Run(
+            way.value,
+            done,
+            _on_circuits_bytes(stage) - bytes_before,
+            len(client.changes_done() - earlier),
+            stage.losses().since(before).dark_frames,
+        )
+    narrator.say(f"{title}: over after {result.last_s:.1f} s, {result.changes} changes")
+    return result
+
+
+def _on_circuits_bytes(stage: Stage) -> int:
+    return sent_bytes(port.tor_port for port in stage.fabric.ports)
+
+
+def _policy(way: Way, rate: float) -> Mapping[str, Any]:
+    """Nobody tells the controller what comes: it sees it in its counters."""
+    transition = way.transition or Transition.HITLESS
+    return {
+        "mode": "on-request" if way.transition is None else "periodic",
+        "transition": transition.value,
+        "algorithm": "hydra-bfs+",
+        "elephant_mbps": _LEAST_SHARE * CIRCUIT_MBPS * rate,
+        "minimum_gain_mbps": _LEAST_SHARE * CIRCUIT_MBPS * rate,
+        "epoch_s": EPOCH_S,
+        "poll_interval_s": EPOCH_S / 4,
+        "demand_window_s": EPOCH_S,
+        "minimum_circuit_life_s": EPOCH_S,
+        "audit_interval_s": 0,
+    }

@@ -1,0 +1,106 @@
+"""Agents on emulated servers, and a controller that they can reach."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from apps.rest.tokens import write_tokens
+from hydra.access import Role, make_token
+from mininet_scenarios.stage.controller_client import ControllerClient
+from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.stage.stage import Job, ScenarioError, Stage
+from mininet_scenarios.testbed.management import CONTROLLER_ADDRESS, management_network
+
+_PORT = 8080
+_OPERATOR = "operator"
+
+
+@dataclass(slots=True)
+class AgentStage:
+    """A controller on the management network; everybody who speaks to it has a token."""
+
+    stage: Stage
+    process: ControllerProcess
+    tokens: Mapping[str, str]
+    """By name: one for each server, and an operator's."""
+
+    def ask(self, method: str, path: str, *, who: str = _OPERATOR, **more: Any) -> httpx.Response:
+        """Send a request as somebody."""
+        headers = {"Authorization": f"Bearer {self.tokens[who]}", **more.pop("headers", {})}
+        url = self.process.base_url + path
+        with httpx.Client(trust_env=False, timeout=30) as client:
+            return client.request(method, url, headers=headers, **more)
+
+    @contextmanager
+    def client(self) -> Iterator[ControllerClient]:
+        """The operator's."""
+        with ControllerClient(self.process.base_url, self.tokens[_OPERATOR]) as client:
+            yield client
+
+    def follow(self, policy: Mapping[str, Any]) -> None:
+        """Have the controller go on with these changes to its policy, by a reload of its file.
+
+        Raises ScenarioError, with nothing changed, where that takes another start.
+        """
+        document = yaml.safe_load(self.process.config.read_text(encoding="utf-8"))
+        document["policy"] |= policy
+        text = yaml.safe_dump(document, sort_keys=False)
+        self.process.config.write_text(text, encoding="utf-8")
+        with self.client() as client:
+            if waiting := client.reload(dry_run=True):
+                raise ScenarioError(f"{', '.join(waiting)} can't change without another start")
+            client.reload()
+
+    @contextmanager
+    def agent(self, server: str, *options: str) -> Iterator[Job]:
+        """``hydra agent`` on a server, until the end of the block."""
+        token = self.stage.file(f"token-{server}", ".txt")
+        token.touch(mode=0o600)
+        token.write_text(self.tokens[server])
+        hydra = str(Path(sys.executable).with_name("hydra"))
+        command = ["env", f"HYDRA_TOKEN_FILE={token}", hydra, "agent", server]
+        command += ["--url", self.process.base_url, *options]
+        with self.stage.job(server, "agent", command) as job:
+            try:
+                yield job
+            finally:
+                job.stop()
+
+
+@contextmanager
+def agent_stage(
+    stage: Stage, servers: Sequence[str], policy: Mapping[str, Any]
+) -> Iterator[AgentStage]:
+    """A controller with this policy that these servers reach by the management network."""
+    made = {
+        name: make_token(name, role, secrets.token_urlsafe(), time.time())
+        for name, role in (*((one, Role.AGENT) for one in servers), (_OPERATOR, Role.OPERATOR))
+    }
+    tokens = stage.file("tokens", ".json")
+    write_tokens(tokens, [stored for _, stored in made.values()])
+    settings = stage.config["controller"] | {
+        "rest": f"{CONTROLLER_ADDRESS}:{_PORT}",
+        "tokens": str(tokens),
+        "journal": str(stage.file("journal", ".db")),
+    }
+    document = {
+        **stage.config,
+        "controller": settings,
+        "policy": {**stage.config.get("policy", {}), **policy},
+    }
+    config = stage.file("agents", ".yaml")
+    config.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    with ExitStack() as stack:
+        stack.enter_context(management_network(stage.testbed, servers))
+        process = stack.enter_context(ControllerProcess(config))
+        yield AgentStage(stage, process, {name: token for name, (token, _) in made.items()})

@@ -1,0 +1,300 @@
+"""MPI programs on the stage: real ranks, one on each server, over TCP and the emulated network.
+
+Each rank has namespaces of its own (:mod:`mininet_scenarios.workloads.mpi_agent`), and Open MPI is
+allowed TCP alone; that the ranks' bytes went through the network is checked at the servers' ports.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import mininet_scenarios.workloads
+from mininet_scenarios.stage import stage as stages
+from mininet_scenarios.stage.stage import ScenarioError, Stage, wait_for_file
+from mininet_scenarios.testbed.layout import server_interface, uplink_interfaces
+from mininet_scenarios.testbed.shell import TestbedError
+from mininet_scenarios.testbed.shell import run as run_tool
+from mininet_scenarios.workloads.mpi_agent import Place, in_own_namespaces, write_places
+from mininet_scenarios.workloads.reports import WorkloadError, read_report
+
+START_S: Final = 3.0
+"""Roughly what it takes until ranks have met, apart from what each adds."""
+START_S_EACH: Final = 0.3
+
+_AT_ONCE: Final = 3
+"""Others that a rank of ``alltoall`` sends to at a time. With everybody at once, a queue that is
+many connections long loses so much that they wait for TCP's timeouts."""
+_WINDOW_BYTES_AT_10G: Final = 16e6
+_LEAST_WINDOW_BYTES: Final = 8192
+
+_SOURCE: Final = Path(mininet_scenarios.workloads.__file__).with_name("mpi_kernels.c")
+# By these names: Debian may have another MPI beside this one.
+_COMPILER: Final = "mpicc.openmpi"
+_LAUNCHER: Final = "mpirun.openmpi"
+_AGENT: Final = "mininet_scenarios.workloads.mpi_agent"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What all ranks do together."""
+
+    name: str
+    """``fft``: a cube of complex numbers, transformed there and back; ``alltoall``: from each to
+    each, several at a time."""
+    size: int
+    """The side of the cube, a multiple of the number of ranks; or bytes from each to each."""
+    rounds: int
+    pause_s: float = 0.0
+    """After each round, instead of computing."""
+
+    def bytes_between(self, ranks: int) -> float:
+        """What one rank sends to one other in a round."""
+        if self.name == "fft":
+            return 2 * 16 * self.size**3 / ranks**2
+        return self.size
+
+
+@dataclass(frozen=True, slots=True)
+class RankReport:
+    """What ``mpi_kernels`` says of one rank."""
+
+    rank: int
+    host: str
+    began_s: float
+    """``CLOCK_MONOTONIC``; all ranks had met."""
+    ended_s: float
+    inside_s: float
+    """In MPI calls that move data."""
+    sent_bytes: int
+    """To other ranks."""
+    verified: bool
+    """What arrived was right."""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RankReport:
+        """Raises WorkloadError when a field is missing."""
+        try:
+            return cls(**data)
+        except TypeError as error:
+            raise WorkloadError(f"an MPI rank's report is not understood: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ServerBytes:
+    """What one server sent during a run: its rank by its own account, and its ports'."""
+
+    sent: int
+    optical: int
+    """With headers, and with what MPI and TCP say besides."""
+    electrical: int
+    """0 where one uplink carries both."""
+
+    @property
+    def wire(self) -> int:
+        return self.optical + self.electrical
+
+
+@dataclass(frozen=True, slots=True)
+class MpiRun:
+    """One run of a kernel to its end."""
+
+    kernel: Kernel
+    ranks: tuple[RankReport, ...]
+    servers: Mapping[str, ServerBytes]
+
+    @property
+    def seconds(self) -> float:
+        """From the moment at which all ranks had met to the last one's end."""
+        return max(one.ended_s for one in self.ranks) - min(one.began_s for one in self.ranks)
+
+    @property
+    def inside_share(self) -> float:
+        """Part of the time that the ranks spent in MPI, on average."""
+        return sum(one.inside_s for one in self.ranks) / len(self.ranks) / self.seconds
+
+    @property
+    def least_on_wire(self) -> float:
+        """What ports sent over what the rank behind them sent, where that is least."""
+        return min(one.wire / one.sent for one in self.servers.values())
+
+    @property
+    def optical_share(self) -> float:
+        """Of what left the servers."""
+        everything = sum(one.wire for one in self.servers.values())
+        return sum(one.optical for one in self.servers.values()) / everything
+
+
+def compile_kernels(directory: Path) -> Path:
+    """The compiled ``mpi_kernels``; raises TestbedError where that fails."""
+    program = directory / "mpi_kernels"
+    libraries = ["-lfftw3_mpi", "-lfftw3", "-lm"]
+    # Dynamic: libraries are to find the program's own MPI calls, which count, and sched_yield.
+    options = ["-O2", "-Wall", "-Wextra", "-rdynamic"]
+    run_tool([_COMPILER, *options, "-o", str(program), str(_SOURCE), *libraries])
+    return program
+
+
+def check_installed(directory: Path) -> None:
+    """Raises TestbedError that names what is missing here to compile and start the kernels."""
+    for tool in (_COMPILER, _LAUNCHER):
+        if shutil.which(tool) is None:
+            raise TestbedError(
+                f"{tool} is not installed: run `make bootstrap`, which installs Open MPI and FFTW"
+            )
+    try:
+        compile_kernels(directory)
+    except TestbedError as error:
+        raise TestbedError(
+            "MPI programs don't compile: run `make bootstrap`, which installs Open MPI and FFTW; "
+            f"{error}"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Where a kernel runs, and what of."""
+
+    program: Path
+    servers: Sequence[str]
+    """One rank each, in this order."""
+    window_bytes: int | None
+    """Of each TCP connection; None: what its server gives any connection."""
+
+
+def window_bytes(circuit_mbps: float) -> int:
+    """What a TCP connection may have under way: scaled as the rates are, but some frames."""
+    return max(_LEAST_WINDOW_BYTES, round(_WINDOW_BYTES_AT_10G * circuit_mbps / 10_000))
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A kernel under way."""
+
+    stage: Stage
+    job: Job
+    kernel: Kernel
+    reports: Path
+    mpirun: stages.Job
+    before: Mapping[str, tuple[int, int]]
+
+    def wait_until_begun(self, timeout_s: float) -> None:
+        """Until all ranks have met; raises ScenarioError where that takes too long."""
+        wait_for_file(self.reports / "begun", self.mpirun, timeout_s)
+
+    def finish(self, timeout_s: float) -> MpiRun:
+        """Wait for its end.
+
+        Raises ScenarioError where the run fails, takes longer than ``timeout_s``, brings wrong
+        bytes, or where less went through the servers' ports than their ranks sent.
+        """
+        self.mpirun.finish(timeout_s)
+        after = sent_by_uplinks(self.stage)
+        ranks = tuple(
+            RankReport.from_json(read_report(self.reports / f"rank-{number}.json"))
+            for number in range(len(self.job.servers))
+        )
+        run = MpiRun(
+            self.kernel, ranks, {one.host: self._carried(one, after[one.host]) for one in ranks}
+        )
+        check(run, self.job.servers)
+        return run
+
+    def _carried(self, rank: RankReport, after: tuple[int, int]) -> ServerBytes:
+        optical, electrical = self.before[rank.host]
+        return ServerBytes(rank.sent_bytes, after[0] - optical, after[1] - electrical)
+
+
+@contextmanager
+def running(stage: Stage, job: Job, kernel: Kernel) -> Iterator[Running]:
+    """Start a kernel; ended with the block."""
+    reports = stage.file("ranks", "")
+    reports.mkdir()
+    work = [kernel.name, str(kernel.size), str(kernel.rounds), f"{kernel.pause_s * 1e3:.3f}"]
+    launcher = _launcher(stage, job, kernel, reports / "servers.json")
+    launch = shlex.join([*launcher, str(job.program), str(reports), *work])
+    first = job.servers[0]
+    stage.introduce(job.servers)
+    before = sent_by_uplinks(stage)
+    with stage.job(first, "mpirun", in_own_namespaces(first, launch)) as mpirun:
+        yield Running(stage, job, kernel, reports, mpirun, before)
+
+
+def run_kernel(stage: Stage, job: Job, kernel: Kernel, timeout_s: float) -> MpiRun:
+    """Run a kernel to its end; raises ScenarioError as :meth:`Running.finish`."""
+    with running(stage, job, kernel) as started:
+        return started.finish(timeout_s)
+
+
+def _launcher(stage: Stage, job: Job, kernel: Kernel, places: Path) -> list[str]:
+    servers = {stage.address(name): name for name in job.servers}
+    write_places(
+        places, {at: Place(name, stage.testbed.host(name).pid) for at, name in servers.items()}
+    )
+    first = stage.fabric.server_by_name[job.servers[0]].addresses
+    subnet = str(next(one.network for one in first if one.version == 4))
+    parameters = {
+        "plm": "rsh",
+        "plm_rsh_agent": f"{sys.executable} -m {_AGENT} {places}",
+        "plm_rsh_no_tree_spawn": "1",  # servers can't start programs on each other
+        "plm_rsh_num_concurrent": str(len(servers)),
+        "oob_tcp_if_include": subnet,
+        "btl_tcp_if_include": subnet,
+        "btl_tcp_sndbuf": str(job.window_bytes or 0),
+        "btl_tcp_rcvbuf": str(job.window_bytes or 0),
+        "pml": "ob1",
+        "btl": "tcp,self",
+        "mpi_yield_when_idle": "1",
+    }
+    if kernel.name == "alltoall":  # by itself it sends large messages to one after the other
+        parameters |= {
+            "coll_tuned_use_dynamic_rules": "1",
+            "coll_tuned_alltoall_algorithm": "linear_sync",
+            "coll_tuned_alltoall_algorithm_max_requests": str(_AT_ONCE),
+        }
+    return [
+        *(_LAUNCHER, "--allow-run-as-root", "--bind-to", "none"),
+        "--leave-session-attached",  # a daemon would outlive the first process of its namespaces
+        *("-np", str(len(servers)), "--host", ",".join(f"{one}:1" for one in servers)),
+        *(word for key, value in parameters.items() for word in ("--mca", key, value)),
+    ]
+
+
+def sent_by_uplinks(stage: Stage) -> dict[str, tuple[int, int]]:
+    """Bytes that each server has sent so far, over its optical and its electrical uplink.
+
+    A plain server has one uplink, its own interface.
+    """
+    queues = stage.testbed.queues()
+    sent = {}
+    for server in stage.fabric.servers:
+        optical, electrical = uplink_interfaces(stage.fabric, server)
+        if server.vswitch is None:
+            optical = electrical = server_interface(server)
+        apart = electrical != optical and electrical in queues
+        sent[server.name] = (
+            queues[optical].sent_bytes,
+            queues[electrical].sent_bytes if apart else 0,
+        )
+    return sent
+
+
+def check(run: MpiRun, servers: Sequence[str]) -> None:
+    """Raises ScenarioError for a run that can't be counted; one rank on each of ``servers``."""
+    hosts = [one.host for one in run.ranks]
+    if hosts != list(servers):
+        raise ScenarioError(f"ranks ran on {', '.join(hosts)}, not on {', '.join(servers)}")
+    for one in run.ranks:
+        if not one.verified:
+            raise ScenarioError(f"rank {one.rank} on {one.host}: what arrived is wrong")
+        if (wire := run.servers[one.host].wire) < one.sent_bytes:
+            raise ScenarioError(
+                f"the ports of {one.host} sent {wire} B of the {one.sent_bytes} B that its rank "
+                "sent: the rest went past the network"
+            )

@@ -1,0 +1,395 @@
+"""Where a scenario plays: a testbed, controllers that come and go, and jobs in its hosts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+import mininet_scenarios
+from apps.process.configuration import load_configuration
+from hydra.errors import HydraError
+from hydra.model import Fabric
+from hydra.policy import Mode
+from mininet_scenarios.emulators.admin import AdminError
+from mininet_scenarios.stage.controller_client import ControllerClient
+from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.testbed import Testbed
+from mininet_scenarios.testbed.layout import server_interface
+from mininet_scenarios.testbed.servers import run_in
+from mininet_scenarios.workloads import iperf3
+from mininet_scenarios.workloads.iperf3 import ThroughputRun
+
+_STOP_TIMEOUT_S: Final = 5.0
+CALM_SHARE: Final = 0.01
+"""Of a server's rate: what was sent before a case may still seem to be when the case begins."""
+_CALM_TIMEOUT_S: Final = 30.0
+_POLL_S: Final = 0.02
+_LISTENING: Final = "0A"
+"""TCP_LISTEN in a kernel's table of sockets."""
+_REPOSITORY: Final = Path(mininet_scenarios.__file__).parents[1]
+
+
+class ScenarioError(HydraError):
+    """A run that can't be counted: something did not happen as the scenario needs it."""
+
+
+@dataclass(slots=True)
+class Job:
+    """A process in a host, its output kept in a file."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    output: Path
+    started_s: float
+    """``CLOCK_MONOTONIC``."""
+
+    @property
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def stop(self) -> None:
+        """Ask it to finish its report and end; insist after a while."""
+        if self.running:
+            self.process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_STOP_TIMEOUT_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it now; what it has not written is lost."""
+        if self.running:
+            self.process.kill()
+            self.process.wait()
+
+    def finish(self, timeout_s: float) -> str:
+        """Wait for its end; returns what it printed. ScenarioError when it fails or hangs."""
+        try:
+            code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise ScenarioError(f"{self.name} did not end within {timeout_s:.0f} s") from error
+        text = self.text()
+        if code != 0:
+            raise ScenarioError(f"{self.name} failed with {code}: {text.strip()[-500:]}")
+        return text
+
+    def text(self) -> str:
+        return self.output.read_text(encoding="utf-8", errors="replace")
+
+
+@dataclass(slots=True)
+class Stage:
+    """A built testbed, the configuration it was built from, and a place for files."""
+
+    testbed: Testbed
+    fabric: Fabric
+    config: Mapping[str, Any]
+    """The configuration file as parsed YAML; the policy is varied from run to run."""
+    work_dir: Path
+    _jobs: int = field(default=0, init=False)
+    _kept: _Kept | None = field(default=None, init=False)
+
+    # -- controllers ---------------------------------------------------------------------------
+
+    @contextmanager
+    def one_controller(self, *, calm: bool = True) -> Iterator[None]:
+        """Within the block, have a controller go on from one :meth:`process` to the next.
+
+        It reloads its configuration file, and is replaced by another one where that is not enough.
+        In between its mode is ``on-request``; before it is ``periodic`` again, its counters calm
+        down, unless all blocks send the same and ``calm`` is False.
+        """
+        self._kept = _Kept(CALM_SHARE * self.fabric.server_rate_mbps if calm else None)
+        try:
+            yield
+        finally:
+            self._kept.stop()
+            self._kept = None
+
+    @contextmanager
+    def controller(self, policy: Mapping[str, Any]) -> Iterator[ControllerClient]:
+        """A client of a controller with these changes to the policy; both end with the block."""
+        with (
+            self.process(policy) as process,
+            ControllerClient(process.base_url) as client,
+        ):
+            yield client
+
+    @contextmanager
+    def process(
+        self, policy: Mapping[str, Any], settings: Mapping[str, Any] | None = None
+    ) -> Iterator[ControllerProcess]:
+        """A controller with these changes to the policy, and to its own section of the file, ready
+        to work; it ends with the block, or with that of :meth:`one_controller`.
+
+        The data plane stays as it is when a controller ends, and the next one takes it over.
+        """
+        self._jobs += 1
+        path = self.work_dir / f"fabric-{self._jobs}.yaml"
+        own = {**self.config.get("controller", {}), **(settings or {})}
+        document = {
+            **self.config,
+            "controller": {**own, "journal": str(self.work_dir / "journal.db")},
+            "policy": {**self.config.get("policy", {}), **policy},
+        }
+        path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+        if self._kept is not None:
+            with self._kept.serve(path) as process:
+                yield process
+            return
+        with ControllerProcess(path) as process:
+            yield process
+
+    # -- jobs in hosts -------------------------------------------------------------------------
+
+    def address(self, server: str) -> str:
+        """The first IPv4 address of a server."""
+        addresses = self.fabric.server_by_name[server].addresses
+        return str(next(one.ip for one in addresses if one.version == 4))
+
+    def introduce(self, servers: Sequence[str]) -> None:
+        """Tell all of them each other's MAC: with queues full, three lost requests end a
+        connection.
+        """
+        known = self.fabric.server_by_name
+        for here in servers:
+            device = server_interface(known[here])
+            lines = [
+                f"neighbour replace {self.address(name)} lladdr {known[name].mac} dev {device} "
+                "nud permanent"
+                for name in servers
+                if name != here
+            ]
+            run_in(self.testbed.host(here), "ip", "-batch", "-", stdin="\n".join(lines))
+
+    def file(self, stem: str, suffix: str) -> Path:
+        """A new file name in the work directory."""
+        self._jobs += 1
+        return self.work_dir / f"{self._jobs:03d}-{stem}{suffix}"
+
+    @contextmanager
+    def job(self, server: str, name: str, command: Sequence[str]) -> Iterator[Job]:
+        """Run ``command`` in a server's namespace; killed at the end of the block if need be."""
+        output = self.file(f"{name}-{server}", ".out")
+        with output.open("wb") as sink:
+            process = self.testbed.host(server).popen(
+                list(command), stdout=sink, stderr=subprocess.STDOUT, cwd=_REPOSITORY
+            )
+        job = Job(f"{name} on {server}", process, output, time.monotonic())
+        try:
+            yield job
+        finally:
+            job.kill()
+
+    @contextmanager
+    def workload(self, server: str, module: str, arguments: Sequence[str]) -> Iterator[Job]:
+        """Run one of :mod:`mininet_scenarios.workloads` in a server's namespace."""
+        command = [sys.executable, "-m", f"mininet_scenarios.workloads.{module}", *arguments]
+        with self.job(server, module, command) as job:
+            yield job
+
+    # -- counters ------------------------------------------------------------------------------
+
+    def losses(self) -> Losses:
+        """Where frames were lost since the testbed was built; takes up to half a second a plane."""
+        dark: dict[str, int] = {}
+        for plane in self.fabric.planes:
+            try:
+                counters = self.testbed.ocs(plane.name).counters()
+            except AdminError as error:
+                raise ScenarioError(f"plane {plane.name} can't be asked: {error}") from error
+            for port in counters.ports:
+                dark[f"{plane.name}: at the ToR on port {port.egress}"] = port.at_tor
+            at_tors = sum(port.at_tor for port in counters.ports)
+            dark[f"{plane.name}: in the switch"] = counters.dark_frames - at_tors
+        queues = {name: queue.dropped_frames for name, queue in self.testbed.queues().items()}
+        return Losses(dark, queues)
+
+
+def sent_bytes(interfaces: Iterable[str]) -> int:
+    """What these interfaces of the host have sent since they were made, headers included."""
+    counters = (Path(f"/sys/class/net/{name}/statistics/tx_bytes") for name in interfaces)
+    return sum(int(counter.read_text()) for counter in counters)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A controller that goes on, as far as reloading its file makes it the next one."""
+
+    calm_mbps: float | None
+    """What pairs of racks may still seem to send to each other when it goes on; None: anything."""
+    _process: ControllerProcess | None = None
+
+    @contextmanager
+    def serve(self, path: Path) -> Iterator[ControllerProcess]:
+        """It with the configuration at ``path``, for the length of the block."""
+        if self._process is None or not self._reloads(self._process, path):
+            self.stop()
+            self._process = ControllerProcess(path)
+            self._process.start()
+        process = self._process
+        yield process
+        with ControllerClient(process.base_url) as client:
+            client.amend({"mode": Mode.ON_REQUEST.value})
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def _reloads(self, process: ControllerProcess, path: Path) -> bool:
+        """Have it take over what is at ``path``; False, and nothing done, where it can't."""
+        process.config.write_bytes(path.read_bytes())
+        with ControllerClient(process.base_url) as client:
+            if client.reload(dry_run=True):
+                return False
+            periodic = load_configuration(path).policy.mode is Mode.PERIODIC
+            if periodic and self.calm_mbps is not None:
+                calm_down(client, self.calm_mbps)
+            client.reload()
+        return True
+
+
+def calm_down(client: ControllerClient, calm_mbps: float) -> None:
+    """Wait until no pair of racks seems to send more any more; ScenarioError when it goes on."""
+    deadline_s = time.monotonic() + _CALM_TIMEOUT_S
+    while (mbps := client.most_measured_mbps()) > calm_mbps:
+        if time.monotonic() > deadline_s:
+            raise ScenarioError(
+                f"the counters still say {mbps:.2f} Mb/s after {_CALM_TIMEOUT_S:.0f} s in which "
+                "nobody should have sent"
+            )
+        time.sleep(_POLL_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Frames lost, by place; the two kinds of place there are."""
+
+    dark: Mapping[str, int]
+    """At dark or unconnected OCS ports."""
+    queues: Mapping[str, int]
+    """In the queues of transmitters, by interface."""
+
+    @property
+    def dark_frames(self) -> int:
+        return sum(self.dark.values())
+
+    def since(self, before: Losses) -> Losses:
+        """What was lost after ``before`` was taken; places without loss are left out."""
+        return Losses(_growth(before.dark, self.dark), _growth(before.queues, self.queues))
+
+
+def _growth(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    grown = {place: count - before.get(place, 0) for place, count in sorted(after.items())}
+    return {place: count for place, count in grown.items() if count}
+
+
+def wait_for_file(path: Path, job: Job, timeout_s: float = 10.0) -> None:
+    """Wait until ``job`` has created ``path``; ScenarioError when it ends or takes too long."""
+    deadline_s = time.monotonic() + timeout_s
+    while not path.exists():
+        if not job.running or time.monotonic() > deadline_s:
+            raise ScenarioError(f"{job.name} did not get ready: {job.text().strip()[-500:]}")
+        time.sleep(_POLL_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A transfer under way: iperf3's two ends."""
+
+    server: Job
+    client: Job
+
+    def finish(self, timeout_s: float) -> tuple[ThroughputRun, ThroughputRun]:
+        """What the receiving and the sending end measured."""
+        self.client.finish(timeout_s)
+        received = self.server.finish(timeout_s)
+        return iperf3.parse(received), iperf3.parse(self.client.text())
+
+
+@contextmanager
+def tcp_transfer(
+    stage: Stage,
+    source: str,
+    destination: str,
+    port: int,
+    seconds: float,
+    *,
+    streams: int = 1,
+    rate_mbps: float | None = None,
+    average_mbps: float | None = None,
+    congestion: str | None = None,
+) -> Iterator[Transfer]:
+    """TCP by iperf3 from one server to another, ended with the block."""
+    command = iperf3.client_command(
+        stage.address(destination),
+        port,
+        seconds,
+        streams=streams,
+        rate_mbps=rate_mbps,
+        average_mbps=average_mbps,
+        congestion=congestion,
+    )
+    with _transfer(stage, source, destination, port, command) as transfer:
+        yield transfer
+
+
+@contextmanager
+def udp_transfer(
+    stage: Stage,
+    source: str,
+    destination: str,
+    port: int,
+    seconds: float,
+    *,
+    average_mbps: float,
+    datagram_bytes: int,
+) -> Iterator[Transfer]:
+    """UDP by iperf3 from one server to another, ended with the block; rate and bytes are payload.
+
+    Nothing says to the sender what its link can't carry: that is lost.
+    """
+    command = iperf3.client_command(
+        stage.address(destination),
+        port,
+        seconds,
+        average_mbps=average_mbps,
+        datagram_bytes=datagram_bytes,
+    )
+    with _transfer(stage, source, destination, port, command) as transfer:
+        yield transfer
+
+
+@contextmanager
+def _transfer(
+    stage: Stage, source: str, destination: str, port: int, command: Sequence[str]
+) -> Iterator[Transfer]:
+    listening = iperf3.server_command(stage.address(destination), port)
+    with stage.job(destination, "iperf3-server", listening) as server:
+        _wait_for_listener(stage.testbed.host(destination).pid, port, server)
+        with stage.job(source, "iperf3-client", command) as client:
+            yield Transfer(server, client)
+
+
+def _wait_for_listener(namespace_pid: int, port: int, job: Job, timeout_s: float = 10.0) -> None:
+    """Wait until a TCP port is listened to; ScenarioError when ``job`` ends or takes too long."""
+    tables = [Path(f"/proc/{namespace_pid}/net/{name}") for name in ("tcp", "tcp6")]
+    deadline_s = time.monotonic() + timeout_s
+    while not any(listens(table.read_text(), port) for table in tables):
+        if not job.running or time.monotonic() > deadline_s:
+            raise ScenarioError(f"{job.name} did not get ready: {job.text().strip()[-500:]}")
+        time.sleep(_POLL_S)
+
+
+def listens(table: str, port: int) -> bool:
+    """Whether a table of sockets, as proc(5) describes it, has one that listens at ``port``."""
+    sockets = (line.split() for line in table.splitlines()[1:])
+    return any(words[1].endswith(f":{port:04X}") and words[3] == _LISTENING for words in sockets)

@@ -1,0 +1,128 @@
+"""Sized TCP transfers between servers of the stage, and when each was over."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from mininet_scenarios.stage.stage import Stage, wait_for_file
+from mininet_scenarios.workloads.mesh import Endpoint
+from mininet_scenarios.workloads.reports import read_report
+from mininet_scenarios.workloads.transfers import Done, Order
+
+_PORT: Final = 5600
+_LEAD_S: Final = 1.5
+"""For all processes to get ready, where transfers begin at times of their own."""
+CONGESTION: Final = "cubic"
+"""Linux's default, and that of the papers' time, whatever this machine's is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A transfer to make."""
+
+    source: str
+    destination: str
+    size_bytes: int
+    kind: str
+    """What the reader of the result calls it."""
+    made_mbps: float | None = None
+    """How fast the application makes its data; None: it has all of it."""
+    begins_s: float = 0.0
+    """After all may begin."""
+    unit_bytes: int | None = None
+    """The application makes so much, and waits until that has arrived; None: it does not wait."""
+    disk: str | None = None
+    """Of the source: what comes from one is made in turn, with the sum of the rates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """A transfer that is over; seconds count from the start of the first one."""
+
+    source: str
+    destination: str
+    size_bytes: int
+    kind: str
+    started_s: float
+    finished_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.finished_s - self.started_s
+
+    @property
+    def mbps(self) -> float:
+        return self.size_bytes * 8 / 1e6 / self.seconds
+
+
+def transfer_all(stage: Stage, wishes: Sequence[Wish], timeout_s: float) -> tuple[Transferred, ...]:
+    """Begin all of them at once, or each at its time, and wait for the last.
+
+    Raises ScenarioError where one fails, or has not ended after ``timeout_s``.
+    """
+    sources = list(dict.fromkeys(wish.source for wish in wishes))
+    with ExitStack() as stack:
+        for server in dict.fromkeys(wish.destination for wish in wishes):
+            stack.enter_context(_receiver(stage, server))
+        running = []
+        begin_at_s = time.monotonic() + _LEAD_S
+        for source in sources:
+            report = stage.file(f"transfers-{source}", ".json")
+            orders = stage.file(f"orders-{source}", ".json")
+            orders.write_text(json.dumps(_orders(stage, wishes, source)))
+            options = ["send", "--orders", str(orders), "--report", str(report)]
+            options += ["--congestion", CONGESTION]
+            if any(wish.begins_s for wish in wishes):
+                options += ["--begin-at", f"{begin_at_s:.6f}"]
+            job = stack.enter_context(stage.workload(source, "transfers", options))
+            running.append((job, report))
+        for job, _ in running:
+            job.finish(timeout_s)
+    done = {
+        source: [Done(**one) for one in read_report(report)["transfers"]]
+        for source, (_, report) in zip(sources, running, strict=True)
+    }
+    return _joined(wishes, done)
+
+
+def _orders(stage: Stage, wishes: Sequence[Wish], source: str) -> list[dict[str, object]]:
+    return [
+        Order(
+            Endpoint(stage.address(wish.destination), _PORT),
+            wish.size_bytes,
+            wish.made_mbps,
+            wish.begins_s,
+            wish.unit_bytes,
+            wish.disk,
+        ).to_json()
+        for wish in wishes
+        if wish.source == source
+    ]
+
+
+def _joined(wishes: Sequence[Wish], done: dict[str, list[Done]]) -> tuple[Transferred, ...]:
+    first_s = min(one.started_s for some in done.values() for one in some)
+    of_source = {source: iter(some) for source, some in done.items()}
+    joined = []
+    for wish in wishes:
+        one = next(of_source[wish.source])
+        times_s = one.started_s - first_s, one.finished_s - first_s
+        joined.append(
+            Transferred(wish.source, wish.destination, wish.size_bytes, wish.kind, *times_s)
+        )
+    return tuple(joined)
+
+
+@contextmanager
+def _receiver(stage: Stage, server: str) -> Iterator[None]:
+    ready = stage.file(f"receiving-{server}", "")
+    options = ["receive", "--bind", stage.address(server), "--port", str(_PORT)]
+    with stage.workload(server, "transfers", [*options, "--ready", str(ready)]) as job:
+        wait_for_file(ready, job)
+        yield
+        job.stop()
