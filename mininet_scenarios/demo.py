@@ -17,34 +17,24 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
-import yaml
 from rich.console import Console
 
-import mininet_scenarios
-from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
+from mininet_scenarios.experiments.hydra_paper import fig9_plots, fig9_table, published
 from mininet_scenarios.experiments.hydra_paper import fig9a_scenario as fig9a
 from mininet_scenarios.experiments.hydra_paper import fig9b_scenario as fig9b
-from mininet_scenarios.experiments.hydra_paper import published
 from mininet_scenarios.experiments.hydra_paper.fig9a_scenario import Fig9aResult
 from mininet_scenarios.experiments.hydra_paper.fig9b_scenario import Fig9bResult
-from mininet_scenarios.reporting import plots, table
 from mininet_scenarios.reporting.narrator import ConsoleNarrator, Narrator
-from mininet_scenarios.stage.stage import Stage
-from mininet_scenarios.testbed import Testbed
-from mininet_scenarios.testbed.links import USUAL_QUEUES, QueueSize
+from mininet_scenarios.reporting.table import Row, table
+from mininet_scenarios.stage.building import BUILD_S, DEFAULT_CONFIG, stage_of
+from mininet_scenarios.stage.interruption import sigterm_leaves
 
-DEFAULT_CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "demo.yaml"
-BUILD_S: Final = 3.0
-_CIRCUIT_MBPS: Final = 100.0
-"""Of :data:`DEFAULT_CONFIG`."""
 _WIDTH_IN_A_FILE: Final = 130
 
 
@@ -80,8 +70,8 @@ class Results:
     fig9a: Fig9aResult | None
     fig9b: Fig9bResult | None
 
-    def rows(self) -> list[table.Row]:
-        return table.rows(self.fig9a, self.fig9b)
+    def rows(self) -> list[Row]:
+        return fig9_table.rows(self.fig9a, self.fig9b)
 
 
 def play(options: Options, narrator: Narrator) -> Results:
@@ -97,72 +87,6 @@ def play(options: Options, narrator: Narrator) -> Results:
         with stage_of(options.config, fig9b.RATE_SCALE, work_dir / "b", narrator) as stage:
             b = fig9b.run(stage, options.fig9b, narrator)
     return Results(a, b)
-
-
-@contextmanager
-def stage_of(
-    source: Path,
-    scale: float,
-    work_dir: Path,
-    narrator: Narrator,
-    *,
-    debounce_ms: float = 0.0,
-    queues: QueueSize = USUAL_QUEUES,
-) -> Iterator[Stage]:
-    """A testbed of the fabric in ``source`` with all its rates multiplied by ``scale``;
-    ``debounce_ms`` passes from light to carrier at a ToR.
-    """
-    config = scaled_config(scale, source)
-    with stage_with(config, work_dir, narrator, queues, debounce_ms) as stage:
-        yield stage
-
-
-@contextmanager
-def stage_with(
-    config: Mapping[str, Any],
-    work_dir: Path,
-    narrator: Narrator,
-    queues: QueueSize = USUAL_QUEUES,
-    debounce_ms: float = 0.0,
-) -> Iterator[Stage]:
-    """A testbed of the fabric that ``config`` describes, as a parsed file."""
-    work_dir.mkdir(parents=True)
-    path = work_dir / "fabric.yaml"
-    path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-    loaded = load_configuration(path)
-    with ExitStack() as stack:
-        with narrator.phase("building the testbed", BUILD_S):
-            testbed = stack.enter_context(
-                Testbed(
-                    loaded.fabric,
-                    loaded.controller,
-                    debounce_ms=debounce_ms,
-                    queues=queues,
-                )
-            )
-        yield Stage(testbed, loaded.fabric, config, work_dir)
-
-
-def times_its_rates(circuit_mbps: float) -> float:
-    """What the rates of :data:`DEFAULT_CONFIG` are multiplied by, for circuits of such a rate."""
-    return circuit_mbps / _CIRCUIT_MBPS
-
-
-def scaled_config(scale: float, source: Path = DEFAULT_CONFIG) -> dict[str, Any]:
-    """The fabric in ``source``, as a parsed file, with the rates of servers, planes and the
-    electrical network multiplied alike. Raises HydraError for a file with problems.
-    """
-    load_configuration(source)
-    config: dict[str, Any] = yaml.safe_load(source.read_text(encoding="utf-8"))
-    electrical = config["electrical"]
-    return {
-        **config,
-        "planes": [
-            {**plane, "rate_mbps": plane["rate_mbps"] * scale} for plane in config["planes"]
-        ],
-        "electrical": {**electrical, "rate_mbps": electrical["rate_mbps"] * scale},
-        "server_rate_mbps": config["server_rate_mbps"] * scale,
-    }
 
 
 def document(results: Results, options: Options, seconds: float) -> dict[str, Any]:
@@ -216,11 +140,11 @@ def save(results: Results, options: Options, seconds: float) -> list[Path]:
     written[0].write_text(text + "\n", encoding="utf-8")
     if results.fig9a is not None:
         written += [options.out / "fig9a.png", options.out / "delay.png"]
-        plots.plot_fig9a(results.fig9a, written[-2])
-        plots.plot_delays(results.fig9a.changing, written[-1])
+        fig9_plots.plot_fig9a(results.fig9a, written[-2])
+        fig9_plots.plot_delays(results.fig9a.changing, written[-1])
     if results.fig9b is not None:
         written.append(options.out / "fig9b.png")
-        plots.plot_fig9b(results.fig9b, written[-1])
+        fig9_plots.plot_fig9b(results.fig9b, written[-1])
     return written
 
 
@@ -233,20 +157,6 @@ def _options(arguments: Sequence[str] | None) -> tuple[Options, bool]:
     parser.add_argument("--json", action="store_true", help="print the JSON result, not the table")
     args = parser.parse_args(arguments)
     return Options(args.quick, args.only, args.out, args.config), args.json
-
-
-@contextmanager
-def sigterm_leaves() -> Iterator[None]:
-    """SIGTERM unwinds the block by SystemExit, as Ctrl-C does by KeyboardInterrupt."""
-
-    def leave(number: int, _frame: FrameType | None) -> None:
-        sys.exit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _attempt(options: Options, console: Console) -> Results | int:
@@ -279,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     written = save(results, options, time.monotonic() - began_s)
     if as_json:
         print(written[0].read_text(encoding="utf-8"))
-    console.print(table.table(results.rows()))
+    console.print(table(results.rows(), "HydRA, section V.B: the paper and this run"))
     console.print("written: " + ", ".join(str(path) for path in written), highlight=False)
     return 0
 

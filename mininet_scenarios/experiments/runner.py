@@ -21,14 +21,14 @@ from rich.table import Table as RichTable
 
 from apps.traces.reading import summarise
 from hydra.errors import HydraError
-from mininet_scenarios.demo import sigterm_leaves
 from mininet_scenarios.experiments import NAMES, load, repetitions
 from mininet_scenarios.experiments.frame import Experiment, Setting, Table
 from mininet_scenarios.experiments.repetitions import Begun, Kept
 from mininet_scenarios.experiments.scaling import CALIBRATION_S, Rates, forwarded_mbps
-from mininet_scenarios.reporting import table as report
 from mininet_scenarios.reporting.narrator import ConsoleNarrator, Narrator
+from mininet_scenarios.reporting.table import Row, table
 from mininet_scenarios.stage import mpi
+from mininet_scenarios.stage.interruption import sigterm_leaves
 from mininet_scenarios.stage.stage import ScenarioError
 
 RESULT: Final = "result.json"
@@ -160,7 +160,7 @@ def _concluded(
         **_description(experiment),
         **circumstances,
         "rows": [asdict(row) for row in findings.rows],
-        "tables": [asdict(table) for table in findings.tables],
+        "tables": [asdict(one) for one in findings.tables],
         "plots": [path.name for path in experiment.draw(runs, directory)],
     }
     repetitions.write_json(directory / RESULT, result)
@@ -321,19 +321,19 @@ def _read_result(path: Path, name: str) -> dict[str, Any]:
 
 def print_result(result: dict[str, Any], console: Console) -> None:
     """Tables for the terminal."""
-    rows = [report.Row(**row) for row in result["rows"]]
-    console.print(report.table(rows, f"{result['title']} ({result['source']})"))
-    for table in result["tables"]:
-        console.print(_rich(Table(table["title"], tuple(table["columns"]), tuple(table["rows"]))))
+    rows = [Row(**row) for row in result["rows"]]
+    console.print(table(rows, f"{result['title']} ({result['source']})"))
+    for one in result["tables"]:
+        console.print(_rich(Table(one["title"], tuple(one["columns"]), tuple(one["rows"]))))
     for why in dict.fromkeys(row.why for row in rows if row.why):
         console.print(f"- {why}", markup=False, highlight=False)
 
 
-def _rich(table: Table) -> RichTable:
-    rich = RichTable(title=table.title, title_justify="left")
-    for number, column in enumerate(table.columns):
+def _rich(data: Table) -> RichTable:
+    rich = RichTable(title=data.title, title_justify="left")
+    for number, column in enumerate(data.columns):
         rich.add_column(column, justify="right" if number else "left")
-    for row in table.rows:
+    for row in data.rows:
         rich.add_row(*row)
     return rich
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from hydra.errors import HydraError
-from mininet_scenarios import demo
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.reporting.table import Row
+from mininet_scenarios.stage import building
 from mininet_scenarios.stage.controller_client import PairDemand
 from mininet_scenarios.stage.stage import Stage, tcp_transfer
 
@@ -24,7 +24,7 @@ BUSY_SHARE: Final = 0.4
 """Of what the machine forwards, at an experiment's busiest moment. The rest is for its programs
 and the controller, and to spare: where the machine is the bottleneck, no link has its rate."""
 
-CALIBRATION_S: Final = demo.BUILD_S + 9.0
+CALIBRATION_S: Final = building.BUILD_S + 9.0
 """Roughly what :func:`forwarded_mbps` takes."""
 
 _FLOWS: Final = (("h11", "h21"), ("h22", "h12"), ("h31", "h41"), ("h42", "h32"))
@@ -97,8 +97,8 @@ def forwarded_mbps(work_dir: Path, narrator: Narrator) -> float:
     Builds the demo's fabric for it. Raises HydraError where it can't be measured.
     """
     with (
-        demo.stage_of(demo.DEFAULT_CONFIG, _UNLIMITED, work_dir, narrator) as stage,
-        narrator.phase("calibrating: what this machine forwards", CALIBRATION_S - demo.BUILD_S),
+        building.stage_of(building.DEFAULT_CONFIG, _UNLIMITED, work_dir, narrator) as stage,
+        narrator.phase("calibrating: what this machine forwards", CALIBRATION_S - building.BUILD_S),
     ):
         mbps = sum(_through_circuits(stage))
     narrator.say(f"this machine forwards {mbps:.0f} Mb/s in all")

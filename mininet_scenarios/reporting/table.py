@@ -1,39 +1,12 @@
-"""The closing table: each figure beside the paper's, and whether it is what was asked for."""
+"""Tables of figures: each beside the paper's, and whether it is what was asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Final
 
 from rich.table import Table
-
-from mininet_scenarios.experiments.hydra_paper import published
-from mininet_scenarios.experiments.hydra_paper.fig9a_scenario import Fig9aResult, TcpRun
-from mininet_scenarios.experiments.hydra_paper.fig9b_scenario import PERIODIC, Fig9bResult
-from mininet_scenarios.stage.delays import DelaySplit
-
-SHARE_TARGETS: Final = {100: 0.98, 5000: 0.97}
-"""Least share of static throughput at a change every 10 s, by rules pushed."""
-DELAY_TARGET_MS: Final = 250.0
-"""Longest reconfiguration delay with 5000 rules, without mirrors and drain."""
-LEAST_AFFECTED_DATAGRAMS: Final = 10_000
-_SHORTER: Final = (
-    "the paper's prototype took 1.2 s to retag its ports and pushed its rules one by one, up to "
-    "2.2 s in all; here both take milliseconds"
-)
-_NOT_LOST: Final = (
-    "changes take milliseconds here, not seconds: with few rules, what TCP waits for as published "
-    "is little more than the mirrors' own time, 25 ms in configs/demo.yaml, so that HydRA, which "
-    "takes the slower electrical network meanwhile, can't keep more of the throughput; what it "
-    "brings there is that nothing is sent into the dark"
-)
-_BY_ITSELF: Final = (
-    "the controller changes the topology by itself once its counters show the traffic, the paper's "
-    "authors did so by hand after 15 s of 28.7; where our background slows the ranks down less "
-    "than the paper's, there is less to help against, too"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,27 +35,7 @@ def ranged(values: Sequence[float], form: str, unit: str = "") -> str:
     return f"{fmean(values):{form}}{unit}{spread(values, form)}"
 
 
-def rows(fig9a: Fig9aResult | None, fig9b: Fig9bResult | None) -> list[Row]:
-    """All lines for what was run."""
-    return combined(
-        [] if fig9a is None else [fig9a],
-        [] if fig9b is None else [fig9b],
-    )
-
-
-def combined(fig9a: Sequence[Fig9aResult], fig9b: Sequence[Fig9bResult]) -> list[Row]:
-    """All lines for what was run, each for all repetitions together."""
-    lines: list[Row] = []
-    if fig9a:
-        lines += _fig9a_rows(fig9a)
-    if fig9b:
-        lines += _fig9b_rows(fig9b)
-    dark = sum(one.dark_frames for one in fig9a) + sum(one.dark_frames for one in fig9b)
-    lines.append(Row("frames at dark OCS ports", "", str(dark), target="0", met=dark == 0))
-    return lines
-
-
-def table(lines: Iterable[Row], title: str = "HydRA, section V.B: the paper and this run") -> Table:
+def table(lines: Iterable[Row], title: str) -> Table:
     """For the terminal; readable without colour as well."""
     result = Table(title=title)
     for heading in ("figure", "paper", "ours", "ours / paper", "target", "met"):
@@ -97,160 +50,3 @@ def table(lines: Iterable[Row], title: str = "HydRA, section V.B: the paper and 
             "" if line.met is None else ("[green]yes[/]" if line.met else "[bold red]NO[/]"),
         )
     return result
-
-
-def _fig9a_rows(results: Sequence[Fig9aResult]) -> Iterator[Row]:
-    yield Row(
-        "(a) static throughput",
-        f"{published.FIG9A_STATIC_GBPS:.2f} Gb/s",
-        ranged([result.static.average_mbps for result in results], ".1f", " Mb/s"),
-    )
-    by_rules = list(zip(*(result.changing for result in results), strict=True))
-    for runs in by_rules:
-        yield from _share_rows(results, runs)
-    for runs in by_rules:
-        yield from _delay_rows(runs)
-    yield from _loss_rows(results)
-
-
-def _share_rows(results: Sequence[Fig9aResult], runs: Sequence[TcpRun]) -> Iterator[Row]:
-    """``runs``: those with the same number of rules, one of each result."""
-    rules, pairs = runs[0].rules, list(zip(results, runs, strict=True))
-    paper = published.FIG9A_SHARES[rules]
-    target = SHARE_TARGETS[rules]
-    scaled = [result.share_at(run, published.FIG9A_PERIOD_S) for result, run in pairs]
-    period_s = results[0].plan.period_s
-    if period_s != published.FIG9A_PERIOD_S:
-        yield Row(
-            f"(a) share of static, a change every {period_s:g} s, {rules} rules",
-            "",
-            ranged([result.share(run) for result, run in pairs], ".1%"),
-        )
-    yield Row(
-        f"(a) share of static, a change every 10 s, {rules} rules",
-        f"{paper:.1%}",
-        ranged(scaled, ".1%"),
-        fmean(scaled) / paper,
-        f"≥ {target:.0%}",
-        fmean(scaled) >= target,
-        _NOT_LOST,
-    )
-
-
-def _delay_rows(runs: Sequence[TcpRun]) -> Iterator[Row]:
-    """``runs`` have the same number of rules."""
-    delays = [delay for run in runs if (delay := run.mean_delay) is not None]
-    if not delays:
-        return
-    rules = runs[0].rules
-    delays_ms = [delay.delay_ms for delay in delays]
-    paper_ms = published.FIG9A_DELAYS_S[rules] * 1e3
-    yield Row(
-        f"(a) reconfiguration delay, {rules} rules",
-        f"{paper_ms:.0f} ms",
-        ranged(delays_ms, ".0f", " ms"),
-        fmean(delays_ms) / paper_ms,
-        why=_SHORTER,
-    )
-    yield _without_mirrors(rules, delays)
-    drains_ms = [delay.drain_ms for delay in delays]
-    yield Row(f"(a)   drain, on top, {rules} rules", "none", ranged(drains_ms, ".0f", " ms"))
-    retags_ms = [delay.retag_ms for delay in delays]
-    tagging_ms = published.FIG9A_TAGGING_S * 1e3
-    yield Row(
-        f"(a)   ToR retag, {rules} rules",
-        f"{tagging_ms:.0f} ms",
-        ranged(retags_ms, ".0f", " ms"),
-        fmean(retags_ms) / tagging_ms,
-        why=_SHORTER,
-    )
-
-
-def _without_mirrors(rules: int, delays: Sequence[DelaySplit]) -> Row:
-    asked = rules == max(published.FIG9A_DELAYS_S)
-    without_ms = [delay.delay_without_mirrors_ms for delay in delays]
-    return Row(
-        f"(a)   without the mirrors' own time, {rules} rules",
-        "",
-        ranged(without_ms, ".0f", " ms"),
-        target=f"≤ {DELAY_TARGET_MS:.0f} ms" if asked else "",
-        met=fmean(without_ms) <= DELAY_TARGET_MS if asked else None,
-    )
-
-
-def _loss_rows(results: Sequence[Fig9aResult]) -> Iterator[Row]:
-    by_rules = list(zip(*((result.static, *result.changing) for result in results), strict=True))
-    yield Row(
-        "(a) TCP retransmissions: static, "
-        + ", ".join(f"{runs[0].rules} rules" for runs in by_rules[1:]),
-        "",
-        ", ".join(str(sum(run.retransmits for run in runs)) for runs in by_rules),
-    )
-    bystanders = [run.bystander for runs in by_rules for run in runs]
-    lost = sum(one.lost for one in bystanders)
-    sent = sum(one.sent for one in bystanders)
-    yield Row(
-        "(a) datagrams lost, unaffected pair", "", f"{lost} of {sent}", target="0", met=lost == 0
-    )
-    affected = [result.udp.affected for result in results]
-    lost = sum(one.lost for one in affected)
-    each = " each time" if len(affected) > 1 else ""
-    yield Row(
-        f"(a) datagrams lost, affected pair at {results[0].udp.load_mbps:g} Mb/s",
-        "",
-        f"{lost} of {sum(one.sent for one in affected)}",
-        target=f"0 of ≥ {LEAST_AFFECTED_DATAGRAMS}{each}",
-        met=lost == 0 and all(one.sent >= LEAST_AFFECTED_DATAGRAMS for one in affected),
-    )
-
-
-def _fig9b_rows(results: Sequence[Fig9bResult]) -> Iterator[Row]:
-    yield Row(
-        "(b) completion alone",
-        f"{published.FIG9B_ALONE_S} s",
-        ranged([result.alone.seconds for result in results], ".1f", " s"),
-    )
-    congested = [result.ratio(result.congested) for result in results]
-    paper, plan = published.FIG9B_CONGESTED_RATIO, results[0].plan
-    share = f"up to {plan.background_share:.0%} of" if plan.background_share < 1 else "all of"
-    yield Row(
-        "(b) congested / alone",
-        f"{published.FIG9B_CONGESTED_S} s = {paper:.2f}",
-        seconds_and_ratio([result.congested.seconds for result in results], congested),
-        fmean(congested) / paper,
-        "> 1.5",
-        fmean(congested) > 1.5,
-        f"our background, {plan.background_flows} TCP flows, fills {share} a circuit in one "
-        "direction; the paper does not say how much its own sent",
-    )
-    helped = [result.ratio(result.helped) for result in results]
-    paper = published.FIG9B_HYDRA_RATIO
-    yield Row(
-        "(b) congested with HydRA / alone",
-        f"{published.FIG9B_HYDRA_S} s = {paper:.2f}",
-        seconds_and_ratio([result.helped.seconds for result in results], helped),
-        fmean(helped) / paper,
-        f"≤ {paper:.2f}",
-        fmean(helped) <= paper,
-        _BY_ITSELF,
-    )
-    yield _acted_row([result.helped.acted_at_s for result in results])
-
-
-def seconds_and_ratio(seconds: Sequence[float], ratios: Sequence[float]) -> str:
-    """A completion time, and what it is of another one."""
-    return f"{fmean(seconds):.1f} s = {ranged(ratios, '.2f')}"
-
-
-def _acted_row(times_s: Sequence[float | None]) -> Row:
-    acted_s = [time_s for time_s in times_s if time_s is not None]
-    never = "never" if len(times_s) == 1 else f"never in {len(times_s) - len(acted_s)}"
-    texts = [f"{ranged(acted_s, '.1f', ' s')}, by itself"] if acted_s else []
-    texts += [never] if len(acted_s) < len(times_s) else []
-    return Row(
-        "(b) topology changed at",
-        f"{published.FIG9B_TRIGGER_S:.0f} s, by hand",
-        "; ".join(texts),
-        target=PERIODIC,
-        met=len(acted_s) == len(times_s),
-    )

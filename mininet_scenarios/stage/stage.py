@@ -34,6 +34,8 @@ _CALM_TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.02
 _LISTENING: Final = "0A"
 """TCP_LISTEN in a kernel's table of sockets."""
+CONGESTION: Final = "cubic"
+"""Linux's default, and that of the papers' time, whatever this machine's is."""
 _REPOSITORY: Final = Path(mininet_scenarios.__file__).parents[1]
 
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from mininet_scenarios.stage.stage import Stage, wait_for_file
+from mininet_scenarios.stage.stage import CONGESTION, Stage, wait_for_file
 from mininet_scenarios.workloads.mesh import Endpoint
 from mininet_scenarios.workloads.reports import read_report
 from mininet_scenarios.workloads.transfers import Done, Order
@@ -17,8 +17,6 @@ from mininet_scenarios.workloads.transfers import Done, Order
 _PORT: Final = 5600
 _LEAD_S: Final = 1.5
 """For all processes to get ready, where transfers begin at times of their own."""
-CONGESTION: Final = "cubic"
-"""Linux's default, and that of the papers' time, whatever this machine's is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from apps.traces.synthetic import SAMPLE
 from hydra.policy import Transition
-from mininet_scenarios import demo
 from mininet_scenarios.experiments.abu_tair import experiment as abu_tair
 from mininet_scenarios.experiments.abu_tair.scenario import ELEPHANT, Case, Regime, Scale
 from mininet_scenarios.experiments.cthrough import (
@@ -39,6 +38,7 @@ from mininet_scenarios.experiments.trace import experiment as trace
 from mininet_scenarios.experiments.trace import scenario as trace_scenario
 from mininet_scenarios.experiments.trace.scenario import Way
 from mininet_scenarios.reporting.narrator import ConsoleNarrator
+from mininet_scenarios.stage import building
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.testbed.ovs import default_datapath
 from mininet_scenarios.testbed.shell import run
@@ -80,7 +80,7 @@ def test_a_window_of_a_trace_is_over_sooner_with_circuits(tmp_path, narrator):
 
 def test_tcp_uses_a_circuit_while_it_is_there(tmp_path, narrator):
     plan = Fig5Plan(half_s=1.5, circuits=1, alone_s=1.5)
-    with demo.stage_of(demo.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
+    with building.stage_of(building.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
         run = fig5_scenario.run(stage, plan, Transition.HITLESS, narrator)
     assert [turn.up for turn in run.turns] == [True, False]
     assert run.dark_frames == 0
@@ -91,7 +91,7 @@ def test_tcp_uses_a_circuit_while_it_is_there(tmp_path, narrator):
 
 def test_one_controller_goes_on_where_a_reload_is_enough(tmp_path, narrator):
     published = {"transition": Transition.AS_PUBLISHED.value}
-    with demo.stage_of(demo.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
+    with building.stage_of(building.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
         with stage.one_controller():
             with stage.process({"mode": "periodic"}) as first:
                 number = first.pid
@@ -170,7 +170,7 @@ def test_circuits_follow_flows_that_shift(tmp_path, narrator):
 
 
 def test_slots_of_a_port_are_counted_by_day_and_night(tmp_path, narrator):
-    with demo.stage_of(demo.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
+    with building.stage_of(building.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
         run = slotted_scenario.shared(
             stage, 1.0, length=slotted_scenario.Length(least_s=4, periods=1)
         )

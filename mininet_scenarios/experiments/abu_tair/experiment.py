@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 
 from apps.process.configuration import load_configuration
 from hydra.policy import Transition
-from mininet_scenarios import demo
 from mininet_scenarios.experiments.abu_tair import scenario
 from mininet_scenarios.experiments.abu_tair.scenario import (
     ELEPHANT,
@@ -26,6 +25,7 @@ from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, T
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.reporting.plots import BLUE, GREY, VERMILION
 from mininet_scenarios.reporting.table import Row
+from mininet_scenarios.stage import building
 
 TIME: Final = 1 / 6
 """Of the paper's, epochs included, so that fifteen repetitions take less than two hours."""
@@ -162,7 +162,7 @@ def measure(
     runs = _play(network, work_dir / "stage", scale, wanted, narrator)
     if not fast:
         return Comparison(scale, runs, None)
-    network = demo.scaled_config(scale.rate, scenario.CONFIG)
+    network = building.scaled_config(scale.rate, scenario.CONFIG)
     (one,) = _play(network, work_dir / "fast", scale, [FAST], narrator)
     return Comparison(scale, runs, one)
 
@@ -175,7 +175,7 @@ def _play(
     narrator: Narrator,
 ) -> tuple[Run, ...]:
     with (
-        demo.stage_with(network, directory, narrator) as stage,
+        building.stage_with(network, directory, narrator) as stage,
         scenario.network(stage, scale) as agents,
     ):
         return tuple(scenario.run(agents, case, scale, narrator) for case in wanted)
@@ -366,7 +366,7 @@ def _expected_s(full: bool) -> float:
     scale = Scale(1.0, TIME)  # rates make no difference to times
     testbeds = [_cases(full)] + ([[FAST]] if full else [])
     return sum(
-        demo.BUILD_S + scenario.NETWORK_S + sum(scale.expected_s(case) for case in wanted)
+        building.BUILD_S + scenario.NETWORK_S + sum(scale.expected_s(case) for case in wanted)
         for wanted in testbeds
     )
 

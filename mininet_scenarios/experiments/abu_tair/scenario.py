@@ -21,8 +21,8 @@ from typing import Any, Final
 
 import mininet_scenarios
 from hydra.policy import Mode, Sharing, Transition
-from mininet_scenarios import demo
 from mininet_scenarios.reporting.narrator import Narrator
+from mininet_scenarios.stage import building
 from mininet_scenarios.stage.agents import AgentStage, agent_stage
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.stage import CALM_SHARE, ScenarioError, Stage, calm_down, sent_bytes
@@ -139,7 +139,7 @@ class Run:
 
 def paper_network(scale: Scale) -> dict[str, Any]:
     """:data:`CONFIG` at this scale, with mirrors that take as long as the paper's links to move."""
-    network = demo.scaled_config(scale.rate, CONFIG)
+    network = building.scaled_config(scale.rate, CONFIG)
     moving = {"switching_ms": 1000 * PAPER_MOVE_S * scale.time}
     return {**network, "planes": [{**plane, **moving} for plane in network["planes"]]}
 

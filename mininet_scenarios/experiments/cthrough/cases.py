@@ -11,7 +11,6 @@ from typing import Final, Generic, TypeVar
 from matplotlib.figure import Figure
 
 from hydra.policy import Transition
-from mininet_scenarios import demo
 from mininet_scenarios.experiments.cthrough import scenario
 from mininet_scenarios.experiments.cthrough.scenario import (
     FULL_BISECTION_MBPS,
@@ -25,6 +24,7 @@ from mininet_scenarios.experiments.frame import Table
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION, logarithmic
 from mininet_scenarios.reporting.table import Row
+from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import Stage
 
 T = TypeVar("T")
@@ -109,7 +109,7 @@ def measure(
 
 def expected_s(cases: Sequence[Case], each_s: Callable[[Case], float]) -> float:
     """Wall time of one repetition, where a case takes ``each_s``."""
-    testbeds_s = len(_electrical(cases)) * (demo.BUILD_S + scenario.CONTROLLER_S)
+    testbeds_s = len(_electrical(cases)) * (building.BUILD_S + scenario.CONTROLLER_S)
     return testbeds_s + sum(each_s(case) for case in cases)
 
 

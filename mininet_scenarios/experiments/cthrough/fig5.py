@@ -11,7 +11,6 @@ from typing import Final
 from matplotlib.figure import Figure
 
 from hydra.policy import Transition
-from mininet_scenarios import demo
 from mininet_scenarios.experiments.cthrough import fig5_scenario
 from mininet_scenarios.experiments.cthrough.fig5_scenario import BIN_S, REACHED, Fig5Plan, Fig5Run
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting
@@ -19,6 +18,7 @@ from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY
 from mininet_scenarios.reporting.table import Row, ranged, spread
+from mininet_scenarios.stage import building
 from mininet_scenarios.testbed.links import QueueSize
 
 _PAPER_MBPS: Final = 1000.0
@@ -62,10 +62,12 @@ def _plan(full: bool) -> Fig5Plan:
 
 def _measure(setting: Setting, narrator: Narrator) -> BothWays:
     plan, scale = _plan(setting.full), setting.rates.scale(_PAPER_MBPS)
-    times = demo.times_its_rates(scale.mbps(_PAPER_MBPS))
+    times = building.times_its_rates(scale.mbps(_PAPER_MBPS))
     stage_dir = setting.work_dir / "stage"
     with (
-        demo.stage_of(demo.DEFAULT_CONFIG, times, stage_dir, narrator, queues=_QUEUES) as stage,
+        building.stage_of(
+            building.DEFAULT_CONFIG, times, stage_dir, narrator, queues=_QUEUES
+        ) as stage,
         stage.one_controller(),
     ):
         published = fig5_scenario.run(stage, plan, Transition.AS_PUBLISHED, narrator)
@@ -182,7 +184,7 @@ EXPERIMENT: Final = Experiment(
     policy="a circuit on request, and none, by turns; as published, and hitless",
     measured=f"frames at the receiver in {BIN_S * 1e3:g} ms, and how soon TCP uses what there is",
     needs_data_plane=True,
-    expected_s=lambda full: demo.BUILD_S + 2 * _plan(full).expected_s,
+    expected_s=lambda full: building.BUILD_S + 2 * _plan(full).expected_s,
     measure=_measure,
     conclude=_conclude,
     draw=_draw,

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hydra.policy import Transition
-from mininet_scenarios.experiments.hydra_paper.fig9a_scenario import CONGESTION
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.stage.alternation import sleep_until
 from mininet_scenarios.stage.controller_client import (
@@ -24,7 +23,7 @@ from mininet_scenarios.stage.controller_client import (
     PairDemand,
     ReconfigurationRecord,
 )
-from mininet_scenarios.stage.stage import ScenarioError, Stage, tcp_transfer
+from mininet_scenarios.stage.stage import CONGESTION, ScenarioError, Stage, tcp_transfer
 from mininet_scenarios.testbed.capture import Frame
 
 PAIR: Final = ("r1", "r2")

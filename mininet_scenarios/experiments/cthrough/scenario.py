@@ -16,8 +16,8 @@ import yaml
 
 import mininet_scenarios
 from hydra.policy import Transition
-from mininet_scenarios import demo
 from mininet_scenarios.reporting.narrator import Narrator
+from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.testbed.servers import run_in
 
@@ -115,7 +115,7 @@ def stage_of(
     work_dir.mkdir(parents=True)
     source = work_dir / "network.yaml"
     source.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
-    with demo.stage_of(source, scale.rate, work_dir / "stage", narrator) as stage:
+    with building.stage_of(source, scale.rate, work_dir / "stage", narrator) as stage:
         yield stage
 
 

@@ -12,7 +12,6 @@ from typing import Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mininet_scenarios import demo
 from mininet_scenarios.experiments.cthrough import table2_scenario
 from mininet_scenarios.experiments.cthrough.table2_scenario import (
     ELECTRICAL,
@@ -30,6 +29,7 @@ from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.reporting.plots import BLUE, VERMILION
 from mininet_scenarios.reporting.table import Row, ranged
+from mininet_scenarios.stage import building
 
 _PAPER_MBPS: Final = 1000.0
 """Of the circuit; also what is carried in all."""
@@ -216,7 +216,7 @@ EXPERIMENT: Final = Experiment(
     "forwarding",
     needs_data_plane=True,
     expected_s=lambda full: (
-        2 * demo.BUILD_S + _length(full).rates_expected_s + _length(full).costs_expected_s
+        2 * building.BUILD_S + _length(full).rates_expected_s + _length(full).costs_expected_s
     ),
     measure=_measure,
     conclude=_conclude,

@@ -16,11 +16,16 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from hydra.model import VlanId
-from mininet_scenarios import demo
-from mininet_scenarios.experiments.hydra_paper.fig9a_scenario import CONGESTION
 from mininet_scenarios.reporting.narrator import Narrator
+from mininet_scenarios.stage import building
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand, Route
-from mininet_scenarios.stage.stage import ScenarioError, Stage, tcp_transfer, udp_transfer
+from mininet_scenarios.stage.stage import (
+    CONGESTION,
+    ScenarioError,
+    Stage,
+    tcp_transfer,
+    udp_transfer,
+)
 from mininet_scenarios.testbed.links import QueueSize
 from mininet_scenarios.workloads.iperf3 import ThroughputRun
 
@@ -150,17 +155,17 @@ def costs(stage: Stage, length: Length, narrator: Narrator) -> tuple[Cost, ...]:
 @contextmanager
 def stage_of(circuit_mbps: float, work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
     """The demo's testbed for :func:`rates`, its links scaled to this rate of a circuit."""
-    config = demo.scaled_config(demo.times_its_rates(circuit_mbps))
-    with demo.stage_with(config, work_dir, narrator, _QUEUES) as stage:
+    config = building.scaled_config(building.times_its_rates(circuit_mbps))
+    with building.stage_with(config, work_dir, narrator, _QUEUES) as stage:
         yield stage
 
 
 @contextmanager
 def stage_of_any_rate(work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
     """The same for :func:`costs`: all links faster than any machine forwards."""
-    config = demo.scaled_config(demo.times_its_rates(_UNLIMITED_MBPS))
+    config = building.scaled_config(building.times_its_rates(_UNLIMITED_MBPS))
     config["electrical"] |= {"rate_mbps": _UNLIMITED_MBPS}
-    with demo.stage_with(config, work_dir, narrator, _QUEUES) as stage:
+    with building.stage_with(config, work_dir, narrator, _QUEUES) as stage:
         yield stage
 
 

@@ -15,7 +15,6 @@ from typing import Final
 from matplotlib.figure import Figure
 
 from hydra.policy import Transition
-from mininet_scenarios import demo
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
 from mininet_scenarios.experiments.helios import stability_scenario
 from mininet_scenarios.experiments.helios.patterns import LOOP_S, PORT_UP_S, STABILITIES_S
@@ -30,6 +29,7 @@ from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION, logarithmic
 from mininet_scenarios.reporting.table import Row
+from mininet_scenarios.stage import building
 
 BUSIEST_MBPS: Final = 160_000.0
 """All hosts, over all uplinks of their pods."""
@@ -483,7 +483,7 @@ def _expected_s(full: bool) -> float:
     length, cases = _plan(full)
     testbeds = len({case.port_up for case in cases})
     controllers = len({(case.port_up, case.circuits) for case in cases})
-    starts_s = testbeds * demo.BUILD_S + controllers * stability_scenario.CONTROLLER_S
+    starts_s = testbeds * building.BUILD_S + controllers * stability_scenario.CONTROLLER_S
     return starts_s + sum(length.expected_s(case.stability_s) for case in cases)
 
 
@@ -496,7 +496,8 @@ EXPERIMENT: Final = Experiment(
     workload="PStride, HStride and Random: 64 TCP flows, to new destinations every 0.5 to 16 s "
     "(short: PStride and HStride, 1 and 2 s)",
     policy=f"by-demand every {1e3 * stability_scenario.LOOP_S:g} ms "
-    f"(Helios: {1e3 * LOOP_S:.0f} ms), unidirectional circuits (helios), up to three a pair, and bidirectional ones (edmonds) for "
+    f"(Helios: {1e3 * LOOP_S:.0f} ms), "
+    "unidirectional circuits (helios), up to three a pair, and bidirectional ones (edmonds) for "
     "comparison; as published, and hitless",
     measured="what all hosts receive; each step of the control loop, from the controller's metrics",
     needs_data_plane=True,

@@ -23,10 +23,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import mininet_scenarios
 from hydra.policy import Transition
-from mininet_scenarios import demo
-from mininet_scenarios.experiments.hydra_paper.fig9a_scenario import CONGESTION
 from mininet_scenarios.reporting.narrator import Narrator
-from mininet_scenarios.stage.stage import Job, Stage, sent_bytes, wait_for_file
+from mininet_scenarios.stage import building
+from mininet_scenarios.stage.stage import CONGESTION, Job, Stage, sent_bytes, wait_for_file
 from mininet_scenarios.workloads.mesh import Endpoint
 from mininet_scenarios.workloads.reports import read_report
 from mininet_scenarios.workloads.shifting import Sample, samples_from_json
@@ -143,7 +142,9 @@ class Length:
 @contextmanager
 def stage_of(scale: float, port_up_s: float, work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
     """The testbed, its ports up so long after light is there."""
-    with demo.stage_of(CONFIG, scale, work_dir, narrator, debounce_ms=1000 * port_up_s) as stage:
+    with building.stage_of(
+        CONFIG, scale, work_dir, narrator, debounce_ms=1000 * port_up_s
+    ) as stage:
         yield stage
 
 

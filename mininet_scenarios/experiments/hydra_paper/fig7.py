@@ -23,14 +23,13 @@ from matplotlib.figure import Figure
 
 from hydra.model import Fabric
 from hydra.policy import Transition
-from mininet_scenarios import demo
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
 from mininet_scenarios.experiments.hydra_paper.published import HYDRA
 from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION
 from mininet_scenarios.reporting.table import Row, ranged
-from mininet_scenarios.stage import mpi
+from mininet_scenarios.stage import building, mpi
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.mpi import Kernel, MpiRun
 from mininet_scenarios.stage.stage import ScenarioError, Stage
@@ -122,7 +121,7 @@ class Form:
     @property
     def expected_s(self) -> float:
         return sum(
-            3 * demo.BUILD_S + 4 * _SETUP_S + 4.0 * len(self.kernels) * self.job_s(scenario)
+            3 * building.BUILD_S + 4 * _SETUP_S + 4.0 * len(self.kernels) * self.job_s(scenario)
             for scenario in self.scenarios
         )
 
@@ -177,7 +176,7 @@ def _network(
 ) -> dict[str, Any]:
     """The file ``base``, with the scenario's racks, planes and rates."""
     config: dict[str, Any] = yaml.safe_load(
-        demo.DEFAULT_CONFIG.with_name(base).read_text(encoding="utf-8")
+        building.DEFAULT_CONFIG.with_name(base).read_text(encoding="utf-8")
     )
     names = f"p[1-{scenario.planes}]"
     config["racks"][0]["servers"][0]["names"] = f"h{{rack}}[1-{servers}]"
@@ -322,7 +321,7 @@ class _Runner:
     ) -> Iterator[Stage]:
         config = network(self.scenario, self.servers, self.scale)
         work_dir = self.work_dir / f"{self.scenario.name}-{name}".replace(" ", "-")
-        with demo.stage_with(config, work_dir, self.narrator, _QUEUES) as stage:
+        with building.stage_with(config, work_dir, self.narrator, _QUEUES) as stage:
             yield stage
 
     def _on_circuits(

@@ -9,14 +9,18 @@ from statistics import fmean
 from typing import Final
 
 from hydra.policy import Transition
-from mininet_scenarios import demo
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting
-from mininet_scenarios.experiments.hydra_paper import fig9a_scenario, published
+from mininet_scenarios.experiments.hydra_paper import (
+    fig9_plots,
+    fig9_table,
+    fig9a_scenario,
+    published,
+)
 from mininet_scenarios.experiments.hydra_paper.fig9a_scenario import Fig9aResult
 from mininet_scenarios.experiments.scaling import Scale
-from mininet_scenarios.reporting import plots, table
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.reporting.table import Row, ranged
+from mininet_scenarios.stage import building
 
 _PAPER_MBPS: Final = 10_000.0
 """Of every link but the electrical ones; also what is carried in all: one TCP connection fills one
@@ -48,8 +52,10 @@ def _plan(full: bool) -> fig9a_scenario.Fig9aPlan:
 def _measure(setting: Setting, narrator: Narrator) -> BothWays:
     plan = _plan(setting.full)
     scale = setting.rates.scale(_PAPER_MBPS)
-    times = demo.times_its_rates(scale.mbps(_PAPER_MBPS))
-    with demo.stage_of(demo.DEFAULT_CONFIG, times, setting.work_dir / "stage", narrator) as stage:
+    times = building.times_its_rates(scale.mbps(_PAPER_MBPS))
+    with building.stage_of(
+        building.DEFAULT_CONFIG, times, setting.work_dir / "stage", narrator
+    ) as stage:
         hitless, as_published = fig9a_scenario.run_ways(stage, plan, _WAYS, narrator)
     return BothWays(hitless, as_published, scale)
 
@@ -79,7 +85,7 @@ def _rows(found: Sequence[BothWays]) -> Iterator[Row]:
     )
     hitless_ways = [both.hitless for both in found]
     yield from _loss_rows(published_ways, hitless_ways)
-    yield from table.combined(hitless_ways, [])
+    yield from fig9_table.combined(hitless_ways, [])
 
 
 def _published_row(rules: int, shares: Sequence[float]) -> Row:
@@ -117,9 +123,9 @@ def _draw(runs: Sequence[BothWays], directory: Path) -> Sequence[Path]:
     for number, run in enumerate(runs, start=1):
         for result, way in ((run.hitless, "hitless"), (run.as_published, "as published")):
             written += [directory / f"fig9a-{way.replace(' ', '-')}-{number}.png"]
-            plots.plot_fig9a(result, written[-1], way)
+            fig9_plots.plot_fig9a(result, written[-1], way)
         written += [directory / f"delay-{number}.png"]
-        plots.plot_delays(run.hitless.changing, written[-1])
+        fig9_plots.plot_delays(run.hitless.changing, written[-1])
     return written
 
 
@@ -132,7 +138,7 @@ EXPERIMENT: Final = Experiment(
     policy="a change every 10 s, with 100 and 5000 rules; hitless, and as published",
     measured="throughput, reconfiguration delay by substep, loss",
     needs_data_plane=True,
-    expected_s=lambda full: demo.BUILD_S + _plan(full).expected_s(len(_WAYS)),
+    expected_s=lambda full: building.BUILD_S + _plan(full).expected_s(len(_WAYS)),
     measure=_measure,
     conclude=_conclude,
     draw=_draw,

@@ -19,13 +19,10 @@ from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.stage.alternation import Alternation, Change
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.delays import DelaySplit, mean
-from mininet_scenarios.stage.stage import Losses, ScenarioError, Stage, tcp_transfer
+from mininet_scenarios.stage.stage import CONGESTION, Losses, ScenarioError, Stage, tcp_transfer
 from mininet_scenarios.stage.streams import UdpResult, paced_stream
 from mininet_scenarios.workloads.iperf3 import ThroughputRun
 from mininet_scenarios.workloads.paced_udp import WIRE_OVERHEAD_V4, pps_for_load
-
-CONGESTION: Final = "cubic"
-"""Linux's default, and that of the paper's time, whatever this machine's is."""
 
 PAIR: Final = ("r1", "r2")
 PLANES: Final = ("p1", "p2")

@@ -8,15 +8,19 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
-from mininet_scenarios import demo
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting
-from mininet_scenarios.experiments.hydra_paper import fig9b_fft, fig9b_scenario, published
+from mininet_scenarios.experiments.hydra_paper import (
+    fig9_plots,
+    fig9_table,
+    fig9b_fft,
+    fig9b_scenario,
+    published,
+)
 from mininet_scenarios.experiments.hydra_paper.fig9b_scenario import Fig9bResult, TransferRun
 from mininet_scenarios.experiments.scaling import Scale
-from mininet_scenarios.reporting import plots, table
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.reporting.table import Row, ranged
-from mininet_scenarios.stage import mpi
+from mininet_scenarios.stage import building, mpi
 
 _PAPER_MBPS: Final = 10_000.0
 _BUSIEST_MBPS: Final = 2 * _PAPER_MBPS
@@ -55,12 +59,12 @@ def _plan(full: bool) -> fig9b_scenario.Fig9bPlan:
 
 def _measure(setting: Setting, narrator: Narrator) -> BothWays:
     scale = setting.rates.scale(_BUSIEST_MBPS)
-    times = demo.times_its_rates(scale.mbps(_PAPER_MBPS))
+    times = building.times_its_rates(scale.mbps(_PAPER_MBPS))
     plan = _plan(setting.full).at_rates(times / fig9b_scenario.RATE_SCALE)
     ranks = fig9b_fft.workload(mpi.compile_kernels(setting.work_dir))
     stage_dir = setting.work_dir / "stage"
     with (
-        demo.stage_of(demo.DEFAULT_CONFIG, times, stage_dir, narrator) as stage,
+        building.stage_of(building.DEFAULT_CONFIG, times, stage_dir, narrator) as stage,
         stage.one_controller(),
     ):
         hydra = fig9b_scenario.run(stage, plan, narrator, ranks)
@@ -80,7 +84,7 @@ def _rows(found: Sequence[BothWays]) -> Iterator[Row]:
     yield Row(
         "as published: congested, changed by hand after 15 s of 28.7 s / alone",
         f"{published.FIG9B_HYDRA_S} s = {paper:.2f}",
-        table.seconds_and_ratio([both.as_published.seconds for both in found], ratios),
+        fig9_table.seconds_and_ratio([both.as_published.seconds for both in found], ratios),
         fmean(ratios) / paper,
         f"between alone, 1, and congested, {congested:.2f}",
         1 < fmean(ratios) < congested,
@@ -96,14 +100,14 @@ def _rows(found: Sequence[BothWays]) -> Iterator[Row]:
         met=fmean(helped) < 1,
         why=_EARLIER,
     )
-    yield from table.combined([], [both.hydra for both in found])
+    yield from fig9_table.combined([], [both.hydra for both in found])
 
 
 def _draw(runs: Sequence[BothWays], directory: Path) -> Sequence[Path]:
     written = []
     for number, run in enumerate(runs, start=1):
         written.append(directory / f"fig9b-{number}.png")
-        plots.plot_fig9b(run.hydra, written[-1], run.as_published)
+        fig9_plots.plot_fig9b(run.hydra, written[-1], run.as_published)
     return written
 
 
@@ -118,7 +122,7 @@ EXPERIMENT: Final = Experiment(
     "acts on its own counters",
     measured="completion time alone, congested, and helped either way",
     needs_data_plane=True,
-    expected_s=lambda full: demo.BUILD_S + _plan(full).expected_s + _plan(full).by_hand_s,
+    expected_s=lambda full: building.BUILD_S + _plan(full).expected_s + _plan(full).by_hand_s,
     measure=_measure,
     conclude=_conclude,
     draw=_draw,

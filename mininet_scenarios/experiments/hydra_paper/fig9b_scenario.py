@@ -29,7 +29,14 @@ from mininet_scenarios.stage.controller_client import (
     PairDemand,
     ReconfigurationRecord,
 )
-from mininet_scenarios.stage.stage import Job, Losses, ScenarioError, Stage, tcp_transfer
+from mininet_scenarios.stage.stage import (
+    CONGESTION,
+    Job,
+    Losses,
+    ScenarioError,
+    Stage,
+    tcp_transfer,
+)
 from mininet_scenarios.workloads.alltoall import (
     ProgressSample,
     RankReport,
@@ -39,7 +46,6 @@ from mininet_scenarios.workloads.iperf3 import Sample
 from mininet_scenarios.workloads.mesh import Endpoint
 from mininet_scenarios.workloads.reports import read_report
 
-CONGESTION: Final = "cubic"
 RANK_HOSTS: Final = ("h11", "h12", "h21")
 BACKGROUND: Final = (("h22", "h31"), ("h22", "h32"))
 """From a server without a rank: the two meet on the circuit only, where topology can help."""

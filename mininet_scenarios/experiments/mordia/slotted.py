@@ -11,7 +11,6 @@ from typing import Final
 from matplotlib.figure import Figure
 
 from hydra.policy import Transition
-from mininet_scenarios import demo
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
 from mininet_scenarios.experiments.mordia import slotted_scenario
 from mininet_scenarios.experiments.mordia.slotted_scenario import (
@@ -25,6 +24,7 @@ from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.reporting.plots import BLUE, GREY, VERMILION, logarithmic
 from mininet_scenarios.reporting.table import Row
+from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import Stage
 
 _PAPER_MBPS: Final = 10_000.0
@@ -79,9 +79,11 @@ def measure(
 ) -> Slotted:
     """Slots of each length, in each way, on one testbed."""
     scale = setting.rates.scale(_PAPER_MBPS)
-    times = demo.times_its_rates(scale.mbps(_PAPER_MBPS))
+    times = building.times_its_rates(scale.mbps(_PAPER_MBPS))
     runs: list[Shared] = []
-    with demo.stage_of(demo.DEFAULT_CONFIG, times, setting.work_dir / "stage", narrator) as stage:
+    with building.stage_of(
+        building.DEFAULT_CONFIG, times, setting.work_dir / "stage", narrator
+    ) as stage:
         with narrator.phase("without slots", _SETUP_S + _baselines_s(length)):
             worth = slotted_scenario.baselines(stage, length.least_s)
         narrator.say(
@@ -261,7 +263,7 @@ def _draw(found: Sequence[Slotted], directory: Path) -> Sequence[Path]:
 def _expected_s(full: bool) -> float:
     slots_s, length = _plan(full)
     shared_s = len(_WAYS) * sum(_shared_s(slot_s, length) for slot_s in slots_s)
-    return demo.BUILD_S + (1 + len(_WAYS)) * _SETUP_S + _baselines_s(length) + shared_s
+    return building.BUILD_S + (1 + len(_WAYS)) * _SETUP_S + _baselines_s(length) + shared_s
 
 
 EXPERIMENT: Final = Experiment(

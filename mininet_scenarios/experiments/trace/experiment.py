@@ -12,7 +12,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from apps.traces.synthetic import SAMPLE
-from mininet_scenarios import demo
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
 from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.experiments.trace import scenario
@@ -27,6 +26,7 @@ from mininet_scenarios.experiments.trace.scenario import (
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION
 from mininet_scenarios.reporting.table import Row
+from mininet_scenarios.stage import building
 
 RACKS: Final = 4
 FULL_WINDOW_S: Final = 10.0
@@ -78,7 +78,7 @@ def measure(
     for number, ways in enumerate(stages):
         network = scenario.network(ways[0], rate)
         with (
-            demo.stage_with(network, work_dir / f"stage-{number}", narrator) as stage,
+            building.stage_with(network, work_dir / f"stage-{number}", narrator) as stage,
             stage.one_controller(),
         ):
             runs += [scenario.run(stage, played, way, rate, narrator) for way in ways]
@@ -199,7 +199,7 @@ def _draw(found: Sequence[Replay], directory: Path) -> Sequence[Path]:
 def _expected_s(full: bool) -> float:
     window_s = _window_s(full)
     return sum(
-        demo.BUILD_S + _CONTROLLER_S + sum(scenario.expected_s(way, window_s) for way in ways)
+        building.BUILD_S + _CONTROLLER_S + sum(scenario.expected_s(way, window_s) for way in ways)
         for ways in STAGES
     )
 

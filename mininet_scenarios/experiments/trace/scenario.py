@@ -21,8 +21,8 @@ from apps.traces.reading import read_trace, summarise
 from apps.traces.windows import flows_of_window, rack_numbers, windows
 from hydra.model import Fabric
 from hydra.policy import Transition
-from mininet_scenarios import demo
 from mininet_scenarios.reporting.narrator import Narrator
+from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import ScenarioError, Stage, sent_bytes
 from mininet_scenarios.stage.transfers import Transferred, Wish, transfer_all
 
@@ -153,7 +153,7 @@ def excerpt(trace: Path, racks: int, window_s: float, rank: int) -> Excerpt:
 
 def network(way: Way, rate: float) -> dict[str, Any]:
     """The fabric with circuits of ``CIRCUIT_MBPS`` times ``rate``, as a parsed file."""
-    config = demo.scaled_config(demo.times_its_rates(CIRCUIT_MBPS * rate))
+    config = building.scaled_config(building.times_its_rates(CIRCUIT_MBPS * rate))
     if way is not Way.FULL_BISECTION:
         return config
     each_mbps = CIRCUIT_MBPS * rate  # of a server

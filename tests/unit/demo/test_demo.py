@@ -9,12 +9,13 @@ from mininet_scenarios import demo
 from mininet_scenarios.demo import Options, Results
 from mininet_scenarios.experiments.hydra_paper import fig9a_scenario, fig9b_scenario
 from mininet_scenarios.reporting.narrator import ConsoleNarrator
+from mininet_scenarios.stage import building
 
 from .results import fig9a_result, fig9b_result
 
 
 def options(tmp_path: Path, *, quick: bool = True, only: str | None = None) -> Options:
-    return Options(quick, only, tmp_path / "out", demo.DEFAULT_CONFIG)
+    return Options(quick, only, tmp_path / "out", building.DEFAULT_CONFIG)
 
 
 def test_everything_measured_is_written_beside_the_plots(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from mininet_scenarios.reporting import plots
+from mininet_scenarios.experiments.hydra_paper import fig9_plots
 
 from .results import fig9a_result, fig9b_result
 
@@ -19,11 +19,11 @@ def png_size(path: Path) -> tuple[int, int]:
 def test_each_plot_is_a_picture_of_a_readable_size(tmp_path: Path, name: str) -> None:
     path = tmp_path / f"{name}.png"
     if name == "fig9a":
-        plots.plot_fig9a(fig9a_result(), path)
+        fig9_plots.plot_fig9a(fig9a_result(), path)
     elif name == "fig9b":
-        plots.plot_fig9b(fig9b_result(), path)
+        fig9_plots.plot_fig9b(fig9b_result(), path)
     else:
-        plots.plot_delays(fig9a_result().changing, path)
+        fig9_plots.plot_delays(fig9a_result().changing, path)
     width, height = png_size(path)
     assert width >= 1000
     assert height >= 500

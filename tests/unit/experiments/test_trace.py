@@ -7,7 +7,6 @@ import pytest
 from apps.process.configuration import load_configuration
 from apps.traces.reading import TraceError
 from apps.traces.synthetic import SAMPLE
-from mininet_scenarios import demo
 from mininet_scenarios.experiments import load
 from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.experiments.trace import scenario
@@ -20,10 +19,11 @@ from mininet_scenarios.experiments.trace.scenario import (
     excerpt,
     wishes,
 )
+from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import ScenarioError
 from mininet_scenarios.stage.transfers import Transferred
 
-FABRIC = load_configuration(demo.DEFAULT_CONFIG).fabric
+FABRIC = load_configuration(building.DEFAULT_CONFIG).fabric
 SECONDS = {
     Way.ELECTRICAL: 4.0,
     Way.AS_PUBLISHED: 2.0,
