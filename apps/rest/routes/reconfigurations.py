@@ -1,4 +1,4 @@
-"""/v1/topology, /v1/demand, /v1/plan, /v1/reconfigurations"""
+"""/v1/reconfigurations, and /v1/plan, its dry run"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response, status
 from fastapi.concurrency import run_in_threadpool
 
 from apps.rest import bodies, models, render
-from apps.rest.context import Closing, Reservations, Service
+from apps.rest.context import Closing, Service
 from apps.rest.prefer import WaitPreference, preference_applied, wait_for
 from apps.rest.problems import (
     BODY_TOO_LARGE,
@@ -24,7 +24,6 @@ from apps.rest.problems import (
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS
 
 router = APIRouter(prefix="/v1")
-
 _PLAN_PROBLEMS: Final = responses(
     MALFORMED,
     UNKNOWN_NAME,
@@ -37,30 +36,6 @@ _PLAN_PROBLEMS: Final = responses(
 )
 _FINISHED: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if not after)
 _TRIGGER: Final = "operator"
-
-
-@router.get("/servers", tags=["network"])
-def list_servers(service: Reservations) -> models.Servers:
-    """The servers of the fabric: what reservations may join, besides racks."""
-    return models.Servers(
-        servers=[
-            models.Server(name=server.name, rack=rack.name)
-            for rack in service.fabric.racks
-            for server in rack.servers
-        ]
-    )
-
-
-@router.get("/topology", tags=["network"])
-def get_topology(service: Service) -> models.Topology:
-    """The circuits and paths that stand now."""
-    return render.topology(service.fabric, service.state(), service.port_rates_mbps())
-
-
-@router.get("/demand", tags=["network"])
-def get_demand(service: Service) -> models.Demand:
-    """Rack-to-rack demand as the controller sees it now."""
-    return render.demand(service.fabric, service.demand())
 
 
 @router.post("/plan", tags=["planning"], responses=_PLAN_PROBLEMS)

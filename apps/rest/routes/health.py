@@ -1,0 +1,37 @@
+"""/healthz, /readyz"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+
+from apps.rest import models
+from apps.rest.context import Service
+from apps.rest.problems import (
+    NOT_READY,
+    problem_response,
+    responses,
+)
+
+router = APIRouter()
+
+
+@router.get("/healthz", tags=["operations"])
+async def health() -> models.Health:
+    """The process lives and answers. Does not touch the controller, so never waits for it."""
+    return models.Health(status="ok")
+
+
+@router.get(
+    "/readyz",
+    tags=["operations"],
+    response_model=models.Readiness,
+    responses=responses(NOT_READY),
+)
+def readiness(request: Request, service: Service) -> models.Readiness | JSONResponse:
+    """Whether the controller can do its job; if not, what is missing."""
+    missing = service.not_ready()
+    if missing:
+        detail = "waiting for " + ", ".join(missing)
+        return problem_response(NOT_READY, detail, request.url.path, missing=missing)
+    return models.Readiness(ready=True)

@@ -1,0 +1,51 @@
+"""/v1/quarantine"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from apps.rest import models, render
+from apps.rest.context import Service
+from apps.rest.problems import (
+    BODY_TOO_LARGE,
+    INVALID_REQUEST,
+    JOURNAL_FAILED,
+    MALFORMED,
+    UNKNOWN_NAME,
+    UNSUPPORTED_MEDIA_TYPE,
+    responses,
+)
+
+router = APIRouter(prefix="/v1", tags=["maintenance"])
+
+
+@router.get("/quarantine")
+def list_quarantine(service: Service) -> models.Quarantine:
+    """ToR ports that planning leaves out because a circuit on them failed."""
+    return models.Quarantine(
+        ports=[render.quarantined(service.fabric, one) for one in service.quarantine()]
+    )
+
+
+@router.put(
+    "/quarantine/{rack}/{port:path}",
+    responses=responses(
+        MALFORMED,
+        UNKNOWN_NAME,
+        BODY_TOO_LARGE,
+        UNSUPPORTED_MEDIA_TYPE,
+        INVALID_REQUEST,
+        JOURNAL_FAILED,
+    ),
+)
+def set_aside(
+    rack: str, port: str, body: models.QuarantineBody, service: Service
+) -> models.QuarantinedPort:
+    """Leave a port out of planning until it is cleared; a circuit that stands there stays."""
+    return render.quarantined(service.fabric, service.set_aside(rack, port, body.reason))
+
+
+@router.delete("/quarantine/{rack}/{port:path}", responses=responses(UNKNOWN_NAME, JOURNAL_FAILED))
+def clear_quarantine(rack: str, port: str, service: Service) -> models.QuarantinedPort:
+    """Let planning use a port again; answers with what was known of it."""
+    return render.quarantined(service.fabric, service.clear_quarantine(rack, port))
