@@ -3,8 +3,8 @@
 ``python -m benchmarks.simulation [SEEDS]``. Each seed draws a fabric of any substrate, its state,
 and three reconfigurations with lost, late and doubled replies and devices that lie; and one more in
 which the controller dies, with two recoveries. After every event of every run the invariants of
-:mod:`tests.unit.core.watch` are held. A seed that breaks one is printed; to replay it see
-:mod:`tests.unit.core.seeds`.
+:mod:`tests.unit.reconfiguration.watch` are held. A seed that breaks one is printed; to replay it
+see :mod:`tests.unit.reconfiguration.seeds`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from rich.progress import Progress
 
 from benchmarks._report import Result, report
-from tests.unit.core import test_executor_simulated, test_recovery_simulated
-from tests.unit.core.watch import Violation
+from tests.unit.reconfiguration import test_executor_simulated, test_recovery_simulated
+from tests.unit.reconfiguration.watch import Violation
 
 SEEDS = 10_000
 SHARE = 50

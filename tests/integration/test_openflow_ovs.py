@@ -71,7 +71,7 @@ from hydra.model import Fabric, NetworkState, RackId, VlanId
 from tests.integration.bare_switch import BareSwitch, bare_switch
 from tests.integration.conftest import CONFIGS
 from tests.unit.core.fabrics import circuit_between, path_of, state_of
-from tests.unit.core.sample_rules import elephant_rules, reservation_rules
+from tests.unit.forwarding.sample_rules import elephant_rules, reservation_rules
 
 pytestmark = pytest.mark.ovs
 METER = 5

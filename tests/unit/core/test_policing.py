@@ -24,7 +24,7 @@ from tests.unit.core.fabrics import (
     small_fabric,
     state_of,
 )
-from tests.unit.core.packets import IPV4, IPV6, forward, packet
+from tests.unit.forwarding.packets import IPV4, IPV6, forward, packet
 
 FABRIC = small_fabric(racks=3, planes=2, servers=2)
 TORS = openflow_only(FABRIC)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.apps.test_responsiveness import Controller
+from tests.unit.controller.test_responsiveness import Controller
 
 ROOT = Path(__file__).parents[3]
 UNIT = ROOT / "deploy" / "systemd" / "hydra.service"

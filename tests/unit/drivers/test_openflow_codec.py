@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from drivers.codecs.openflow import messages
 from drivers.codecs.openflow.messages import MessageDecoder, OpenFlowError, PortPair, RuleAddress
-from tests.unit.apps.ryu_reference import parse
+from tests.unit.openflow.ryu_reference import parse
 
 PORT = st.integers(1, messages.PORT_MAX - 1)
 WHERE = RuleAddress(table=3, priority=77, cookie=0xABCDEF)

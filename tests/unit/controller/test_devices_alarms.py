@@ -1,0 +1,65 @@
+"""Alarms of optical switches, as the controller comes to know them: a real TL1 session."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from apps.controller import devices as room
+from apps.controller.devices import Devices
+from apps.process.configuration import load_configuration
+from hydra.roles import Severity
+from tests.conformance.devices import ADMIN, emulated
+from tests.unit.planning.test_planner import wait_until
+
+DEMO = Path(__file__).parents[3] / "configs" / "demo.yaml"
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """(devices, the switch behind p1)"""
+    monkeypatch.setattr(room, "_ALARMS_S", 0.05)
+    loaded = load_configuration(DEMO)
+    with emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root")() as bench:
+        _, other = loaded.fabric.planes
+        fabric = replace(loaded.fabric, planes=(bench.plane, other))
+        devices = Devices(fabric, loaded.policy)
+        devices.told = []
+        devices.tell_alarm = devices.told.append
+        devices.cross_connects(bench.plane.id)
+        devices._watchman.start()
+        yield devices, bench.admin
+        devices.close()
+
+
+def alarms(devices):
+    return devices.statuses()[0].alarms
+
+
+def test_an_alarm_is_seen_and_told_once_and_its_end_too(watched, caplog):
+    caplog.set_level("INFO", "hydra.devices")
+    devices, switch = watched
+    assert alarms(devices) == ()
+    switch.alarm(3, "CR", "LOS", "fibre cut")
+    wait_until(lambda: alarms(devices) != (), 10)
+    (alarm,) = alarms(devices)
+    assert (alarm.severity, alarm.port, alarm.code) == (Severity.CRITICAL, 3, "LOS")
+    switch.alarm(3, "CL", "LOS")
+    wait_until(lambda: alarms(devices) == (), 10)
+    told = [record.message for record in caplog.records if "alarm" in record.message]
+    assert [words.split(": ")[1] for words in told] == [
+        "alarm LOS (critical) at port 3",
+        "alarm LOS (cleared) at port 3",
+    ]
+    severities = [(one.device, one.alarm.severity.value) for one in devices.told]
+    assert severities == [("p1", "critical"), ("p1", "cleared")]
+
+
+def test_what_came_and_went_between_two_looks_is_told(watched):
+    devices, switch = watched
+    with devices._planes[0].lock:  # in use: the watchman passes it by
+        switch.alarm(3, "CR", "LOS", "fibre cut")
+        switch.alarm(3, "CL", "LOS")
+    wait_until(lambda: len(devices.told) == 2, 10)
+    assert [one.alarm.severity for one in devices.told] == [Severity.CRITICAL, Severity.CLEARED]
+    assert alarms(devices) == ()

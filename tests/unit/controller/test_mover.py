@@ -1,0 +1,145 @@
+"""What the mover tells of a reconfiguration while it runs: on a simulated network."""
+
+import logging
+import random
+import threading
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+from apps.controller.ledger import Ledger
+from apps.controller.mover import Mover
+from apps.process.metrics import Metrics
+from hydra.errors import PlanError
+from hydra.journal import Journal, JournalError
+from hydra.lifecycle import ReconfigurationState
+from hydra.model import NetworkState
+from hydra.policy import DrainPolicy, Policy
+from hydra.reconfiguration.plan import diff
+from tests.unit.core.fabrics import order_of, path_of, small_fabric, state_of
+from tests.unit.reconfiguration.simulation import Network, conditions_of
+
+FABRIC = small_fabric(racks=3, planes=1, servers=2)
+POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
+EMPTY = NetworkState()
+
+
+class SimulatedRunner:
+    """Carries batches out on the simulation, and notes what the ledger says at each of them."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._network = Network(FABRIC, EMPTY, random.Random(1))
+        self.conditions = conditions_of(self._network, EMPTY)
+        self._ledger = ledger
+        self.seen = []
+
+    def run(self, steps, on_batch) -> None:
+        try:
+            batch = next(steps)
+            while True:
+                on_batch(batch)
+                (one,) = self._ledger.reconfigurations()
+                self.seen.append((one.state.value, len(one.timeline)))
+                batch = steps.send(self._network.perform(batch, lambda _command: None))
+        except StopIteration:
+            return
+
+
+TARGET = state_of(FABRIC, EMPTY, path_of(FABRIC, 0, 1))
+
+
+PLAN = partial(diff, FABRIC)
+
+
+def mover_of(ledger, runner, plan=PLAN):
+    order = order_of(FABRIC)
+    planning = SimpleNamespace(diff=lambda now, then: plan(now, then, order), order_of=order)
+    upkeep = SimpleNamespace(
+        conditions=lambda: runner.conditions,
+        leave_unannounced=lambda _pairs: None,
+        tidy_relays=lambda: None,
+        take_over=lambda _execution: None,
+        start_over=lambda _execution: None,
+        announcer=SimpleNamespace(suspended=threading.Lock()),
+    )
+    return Mover(FABRIC, POLICY, planning, runner, upkeep, ledger)
+
+
+@pytest.fixture
+def metrics():
+    return Metrics()
+
+
+@pytest.fixture
+def ledger(metrics):
+    return Ledger(FABRIC, Journal(":memory:"), metrics)
+
+
+@pytest.fixture
+def moved(caplog, ledger, metrics):
+    """(ledger, runner, metrics) after one reconfiguration."""
+    caplog.set_level(logging.DEBUG, "hydra.mover")
+    runner = SimulatedRunner(ledger)
+    mover_of(ledger, runner).move(ledger.enter("operator"), TARGET)
+    return ledger, runner, metrics
+
+
+def test_a_plan_that_can_not_be_is_refused(ledger):
+    def unsound(now, then, _order):
+        raise PlanError(f"{len(then.topology.paths)} path of {len(now.topology.paths)} is unsound")
+
+    entry = ledger.enter("operator")
+    with pytest.raises(PlanError):
+        mover_of(ledger, SimulatedRunner(ledger), unsound).move(entry, TARGET)
+    (one,) = ledger.reconfigurations()
+    assert one.state is ReconfigurationState.REFUSED
+    assert one.reason == "1 path of 0 is unsound"
+
+
+def test_one_that_broke_off_has_failed_and_was_not_refused(ledger):
+    runner = SimulatedRunner(ledger)
+
+    def run(steps, on_batch):
+        on_batch(next(steps))
+        raise JournalError("disk full")
+
+    runner.run = run
+    entry = ledger.enter("operator")
+    with pytest.raises(JournalError, match="disk full"):
+        mover_of(ledger, runner).move(entry, TARGET)
+    ledger.refuse(entry, "somebody says so later")
+    (one,) = ledger.reconfigurations()
+    assert (one.state, one.reason) == (ReconfigurationState.FAILED, "disk full")
+
+
+def test_the_timeline_grows_while_it_runs(moved):
+    ledger, runner, _ = moved
+    (one,) = ledger.reconfigurations()
+    lengths = [length for _, length in runner.seen]
+    assert lengths[0] == 0
+    assert lengths == sorted(lengths)
+    assert 0 < lengths[-1] <= len(one.timeline)
+    assert one.state.value == "done"
+    states = [state for state, _ in runner.seen]
+    assert list(dict.fromkeys(states))[:3] == ["queued", "diverting", "moving"]
+
+
+def test_it_is_counted_once_with_its_substeps(moved):
+    ledger, _, metrics = moved
+    (one,) = ledger.reconfigurations()
+    value = metrics.registry.get_sample_value
+    ended = {"trigger": "operator", "state": "done"}
+    assert value("hydra_reconfigurations_total", ended) == 1
+    for substep in {step.step for step in one.timeline if step.device is None}:
+        count = "hydra_reconfiguration_substep_duration_seconds_count"
+        assert value(count, {"substep": substep}) == sum(
+            step.step == substep and step.device is None for step in one.timeline
+        )
+
+
+def test_the_log_tells_its_beginning_its_steps_and_its_end(moved, caplog):
+    told = [r.getMessage() for r in caplog.get_records("setup") if r.name == "hydra.mover"]
+    assert told[0] == "begins: 0 circuits down, 1 up, 1 pairs affected"
+    assert any(line.startswith("divert: ") for line in told)
+    assert told[-1].startswith("ends done after ")

@@ -1,0 +1,327 @@
+"""What vswitches are told for reservations, and what comes of their counters."""
+
+import struct
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from apps.controller.policing import Policing
+from apps.openflow.fleet import Fleet
+from apps.openflow.framework import PortInfo
+from drivers.codecs.openflow.messages import (
+    MULTIPART_FLOW,
+    TYPE_BARRIER_REQUEST,
+    TYPE_EXPERIMENTER,
+    TYPE_MULTIPART_REQUEST,
+)
+from drivers.codecs.openflow.meters import TYPE_METER_MOD
+from hydra.forwarding.pipeline import (
+    DELIVERY_COUNTERS,
+    DELIVERY_COUNTERS_MASK,
+    cookie_subject,
+    server_port,
+)
+from tests.unit.core.fabrics import openflow_only
+from tests.unit.core.test_policing import DIRECT, FABRIC, reserved
+from tests.unit.openflow.ryu_reference import split
+
+SERVERS = {server.name: server.vswitch.datapath_id for server in FABRIC.servers}
+NAMES = ("host", "optical", "electrical", "s1", "s2", "o1.1", "o2.1", "up")
+PORTS = {number: PortInfo(number, name, True) for number, name in enumerate(NAMES, 1)}
+ALL, NOBODY = frozenset(SERVERS.values()), frozenset()
+
+
+@dataclass
+class Meter:
+    kbps: int
+    bytes_in: int = 0
+    dropped: int = 0
+
+
+@dataclass
+class Vswitch:
+    """As far as meters go, and their rules: answers at once, like Open vSwitch."""
+
+    fleet: Fleet
+    name: str
+    takes_meters: bool = True
+    meters: dict[int, Meter] = field(default_factory=dict)
+    delivered: dict[int, int] = field(default_factory=dict)
+    """By cookie."""
+    log: list[str] = field(default_factory=list)
+    at: int | None = None
+
+    @property
+    def datapath(self):
+        return SERVERS[self.name] if self.at is None else self.at
+
+    def __post_init__(self):
+        self.fleet.switch_connected(self.datapath, self, PORTS)
+
+    def send(self, message):
+        for part in split(message):
+            kind, xid = part[1], struct.unpack_from("!I", part, 4)[0]
+            if kind == TYPE_METER_MOD:
+                self.change_meter(xid, *struct.unpack_from("!HHI", part, 8), part[16:])
+            elif kind == TYPE_EXPERIMENTER:
+                self.log.append("rules")
+            elif kind == TYPE_BARRIER_REQUEST:
+                self.fleet.barrier_replied(self.datapath, xid)
+            elif kind == TYPE_MULTIPART_REQUEST:
+                self.answer(xid, struct.unpack_from("!H", part, 8)[0])
+
+    def change_meter(self, xid, command, _flags, number, band):
+        exists = number in self.meters
+        if not self.takes_meters or (command == 0 and exists) or (command == 1 and not exists):
+            self.fleet.error_replied(self.datapath, xid, "OpenFlow error type 12, code 1")
+        elif command == 2:
+            self.log.append("remove")
+            self.meters = {} if number == 2**32 - 1 else self.meters | {}
+            self.meters.pop(number, None)
+        else:
+            self.log.append(("add", "set")[command])
+            self.meters[number] = Meter(struct.unpack_from("!HHI", band)[2])
+
+    def answer(self, xid, kind):
+        if kind == MULTIPART_FLOW:
+            body = b"".join(map(flow_entry, self.delivered, self.delivered.values()))
+        else:
+            body = b"".join(
+                struct.pack("!IHxxxxxxIQQIIQQ", n, 56, 2, 9, one.bytes_in, 1, 0, 1, one.dropped)
+                for n, one in self.meters.items()
+            )
+        self.fleet.statistics_replied(self.datapath, xid, body, more=False)
+
+
+def flow_entry(cookie, count_bytes):
+    head = struct.pack("!HBxIIHHHHxxxxQQQ", 56, 0, 1, 0, 400, 0, 0, 0, cookie, 1, count_bytes)
+    return head + struct.pack("!HHxxxx", 1, 4)
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def fleet():
+    return Fleet(FABRIC, post=lambda function: function())
+
+
+@pytest.fixture
+def vswitches(fleet):
+    return {name: Vswitch(fleet, name) for name in SERVERS}
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def policing(fleet, vswitches, clock):
+    return Policing(FABRIC, fleet, 1.0, clock)
+
+
+def mbps(vswitch):
+    return sorted(meter.kbps / 1000 for meter in vswitch.meters.values())
+
+
+def a_second(policing, clock, traffic=lambda: None):
+    """One turn of the pacer, in which ``traffic()`` happens."""
+
+    def pause():
+        clock.now += 1.0
+        traffic()
+        return True
+
+    assert policing.turn(pause)
+
+
+def hold(policing, *reservations, state=DIRECT, ready=ALL):
+    return policing.hold(state, reservations, ready)
+
+
+def test_meters_come_before_their_rules_and_go_after_them(policing, vswitches):
+    h11 = vswitches["h11"]
+    assert hold(policing, reserved("h11", "h21")) == NOBODY
+    assert h11.log[0] == "remove", "what an earlier controller left"
+    assert h11.log[1:3] == ["add", "add"]
+    assert set(h11.log[3:]) == {"rules"}
+    assert sum(mbps(h11)) + sum(mbps(vswitches["h12"])) == pytest.approx(97.0, abs=0.01)
+    h11.log.clear()
+    assert hold(policing) == NOBODY
+    assert h11.log[-2:] == ["remove", "remove"]
+    assert set(h11.log[:-2]) == {"rules"}
+    assert all(not one.meters for one in vswitches.values())
+
+
+def test_nothing_is_sent_where_nothing_changes(policing, vswitches):
+    hold(policing, reserved("h11", "h21"))
+    for one in vswitches.values():
+        one.log.clear()
+    hold(policing, reserved("h11", "h21"))
+    assert not any(one.log for one in vswitches.values())
+    hold(policing, reserved("h11", "h21"), reserved("h12", "h22", 10.0, name="b"))
+    assert vswitches["h11"].log == ["set", "set"], "its rules are as they were"
+
+
+def test_what_one_second_shows_is_given_out_in_the_next(policing, vswitches, clock):
+    hold(policing, reserved("h11", "h21"))
+    (greedy,) = vswitches["h12"].meters.values()
+    before = greedy.kbps
+
+    def traffic():
+        greedy.bytes_in += int(20e6 / 8)
+        greedy.dropped += 10_000
+
+    a_second(policing, clock, traffic)
+    (greedy,) = vswitches["h12"].meters.values()
+    assert greedy.kbps > 50_000 > before
+    assert max(mbps(vswitches["h11"])) >= 40.0
+    a_second(policing, clock)
+    assert sum(mbps(vswitches["h11"])) + sum(mbps(vswitches["h12"])) <= 97.01
+
+
+def test_those_that_get_less_are_told_first(policing, vswitches, clock):
+    order = []
+    for name in ("h11", "h12"):
+        own = vswitches[name].change_meter
+        vswitches[name].change_meter = lambda *args, name=name, own=own: (
+            order.append(name),
+            own(*args),
+        )
+    hold(policing, reserved("h11", "h21"))
+    order.clear()
+
+    def traffic():
+        for meter in vswitches["h12"].meters.values():
+            meter.bytes_in += 5_000_000
+            meter.dropped += 50_000
+
+    a_second(policing, clock, traffic)
+    assert order[0] == "h11"
+    assert order[-1] == "h12"
+
+
+def delivery_cookies(policing, name):
+    """Of the rules that count at a server."""
+    kinds = {rule.kind: rule.cookie for rule in policing.rules_for(SERVERS[name])}
+    return [value for kind, value in kinds.items() if kind.name.startswith("DELIVERED")]
+
+
+def test_what_arrives_is_counted_at_both_ends(policing, vswitches, clock):
+    reservation = reserved("h11", "h21")
+    hold(policing, reservation)
+    assert policing.delivery(reservation).there_mbps is None
+    v4, v6 = delivery_cookies(policing, "h21")
+    assert cookie_subject(v4) == cookie_subject(v6)
+    counted = vswitches["h21"].delivered
+
+    def traffic():
+        counted[v4] = counted.get(v4, 0) + 4_000_000
+        counted[v6] = counted.get(v6, 0) + 1_000_000
+
+    for _ in range(3):
+        a_second(policing, clock, traffic)
+    delivery = policing.delivery(reservation)
+    assert delivery.there_mbps == pytest.approx(40.0)
+    assert delivery.back_mbps == 0.0
+    assert delivery.unheld == ()
+    counted[v4] = 0  # its rules were installed anew
+    a_second(policing, clock)
+    assert policing.delivery(reservation).there_mbps is None
+
+
+def test_what_counts_for_two_is_theirs_in_proportion(policing, vswitches, clock):
+    one, other = reserved("h11", "h21", 30.0), reserved("h11", "h21", 10.0, name="b")
+    hold(policing, one, other)
+    (v4, _) = delivery_cookies(policing, "h21")
+    counted = vswitches["h21"].delivered
+
+    def traffic():
+        counted[v4] = counted.get(v4, 0) + 5_000_000
+
+    for _ in range(2):
+        a_second(policing, clock, traffic)
+    assert [d.reservation for d in policing.deliveries([other, one])] == [other, one]
+    assert policing.delivery(one).there_mbps == pytest.approx(30.0)
+    assert policing.delivery(other).there_mbps == pytest.approx(10.0)
+
+
+def test_a_vswitch_without_meters_keeps_its_rules_and_is_named(policing, vswitches):
+    vswitches["h12"].takes_meters = False
+    reservation = reserved("h11", "h21")
+    assert hold(policing, reservation) == {SERVERS["h12"]}
+    policing.prepare([SERVERS["h12"]])
+    assert list(policing.rules_for(SERVERS["h12"])) == []
+    assert policing.delivery(reservation).unheld == ("h12",)
+    vswitches["h12"].takes_meters = True
+    policing.prepare([SERVERS["h12"]])
+    assert policing.delivery(reservation).unheld == ()
+    assert len(list(policing.rules_for(SERVERS["h12"]))) == 2
+
+
+def test_a_vswitch_that_returns_is_given_all_of_it(policing, vswitches, fleet):
+    hold(policing, reserved("h11", "h21"))
+    numbers = set(vswitches["h11"].meters)
+    fleet.switch_disconnected(SERVERS["h11"], vswitches["h11"])
+    again = Vswitch(fleet, "h11", meters={77: Meter(1)})
+    policing.prepare([SERVERS["h11"]])
+    assert set(again.meters) == numbers
+    assert {rule.args[-1] for rule in policing.rules_for(SERVERS["h11"])} >= numbers
+
+
+def test_a_tor_holds_each_of_its_servers_to_its_part(clock):
+    fabric = openflow_only(FABRIC)
+    fleet = Fleet(fabric, post=lambda function: function())
+    tors = [Vswitch(fleet, rack.name, at=rack.tor.datapath_id) for rack in fabric.racks]
+    policing = Policing(fabric, fleet, 1.0, clock)
+    reservation = reserved("h11", "h21")
+    datapaths = frozenset(tor.datapath for tor in tors)
+    assert hold(policing, reservation, ready=datapaths) == NOBODY
+    assert len(tors[0].meters) == 3, "what h11 reserved, and best effort of h11 and of h12"
+    assert sum(mbps(tors[0])) == pytest.approx(97.0, abs=0.01)
+    ports = {rule.args[-1] for rule in policing.rules_for(tors[0].datapath)}
+    assert ports == {server_port(0), server_port(1)}
+    delivered = [
+        rule.cookie
+        for rule in policing.rules_for(tors[1].datapath)
+        if rule.cookie & DELIVERY_COUNTERS_MASK == DELIVERY_COUNTERS
+    ]
+    tors[1].delivered = dict.fromkeys(delivered, 0)
+    a_second(policing, clock)
+    tors[1].delivered[delivered[0]] += 5_000_000
+    a_second(policing, clock)
+    delivery = policing.delivery(reservation)
+    assert delivery.there_mbps == pytest.approx(40.0)
+    assert delivery.unheld == ()
+    tors[0].takes_meters = False
+    policing.prepare([tors[0].datapath])
+    assert policing.delivery(reservation).unheld == ("h11", "h12")
+
+
+def test_one_that_does_not_answer_has_to_be_synchronised(policing, vswitches):
+    vswitches["h12"].send = lambda message: None
+    reservation = reserved("h11", "h21")
+    assert hold(policing, reservation) == {SERVERS["h12"]}
+    assert policing.delivery(reservation).unheld == ("h12",)
+
+
+def test_those_that_are_not_ready_are_left_alone(policing, vswitches):
+    hold(policing, reserved("h11", "h21"), ready=ALL - {SERVERS["h12"]})
+    assert vswitches["h12"].log == []
+    policing.prepare([SERVERS["h12"]])
+    assert len(vswitches["h12"].meters) == 1
+
+
+def test_the_thread_ends_when_told(fleet, vswitches):
+    policing = Policing(FABRIC, fleet, 1.0)
+    policing.start()
+    assert "pacer" in {thread.name for thread in threading.enumerate()}
+    policing.stop()
+    assert "pacer" not in {thread.name for thread in threading.enumerate()}

@@ -1,0 +1,110 @@
+"""The prober on connections in memory: vswitches that carry probes to each other, or do not."""
+
+import pytest
+
+from apps.controller.prober import Prober
+from apps.openflow.fleet import Fleet
+from hydra.forwarding.frames import parse_probe
+from hydra.model import NetworkState
+from hydra.policy import Policy
+from tests.unit.core.fabrics import path_of, small_fabric, state_of
+from tests.unit.openflow.test_fleet import VSWITCH_PORTS
+
+FABRIC = small_fabric(racks=3, planes=1, servers=2)
+PATH = path_of(FABRIC, 0, 1)
+STATE = state_of(FABRIC, NetworkState(), PATH)
+SERVER_BY_MAC = {bytes.fromhex(s.mac.replace(":", "")): s for s in FABRIC.servers}
+
+
+class Wire:
+    """All vswitches; a frame sent by one is received by the server that it is for."""
+
+    def __init__(self):
+        self.fleet = Fleet(FABRIC, post=lambda function: function())
+        self.frames = []
+        self.broken = set()
+        """Names of servers that receive nothing."""
+        for server in FABRIC.servers:
+            self.fleet.switch_connected(server.vswitch.datapath_id, Port(self), VSWITCH_PORTS)
+        self.able = {server.vswitch.datapath_id for server in FABRIC.servers}
+        self.moving = ()
+        self.lost = []
+        self.prober = Prober(
+            FABRIC,
+            Policy(probe_interval_s=1.0),
+            self.fleet,
+            lambda: (STATE, self.moving),
+            lambda: self.able,
+            self.lost.extend,
+        )
+        self.now_s = 0.0
+
+    def run(self, seconds):
+        end_s = self.now_s + seconds
+        while self.now_s < end_s:
+            self.now_s += 0.02
+            self.prober.tick(self.now_s)
+
+
+class Port:
+    def __init__(self, wire):
+        self.wire = wire
+
+    def send(self, message):
+        while message:
+            length = int.from_bytes(message[2:4], "big")
+            frame, message = message[40:length], message[length:]
+            source, target = SERVER_BY_MAC[frame[6:12]], SERVER_BY_MAC[frame[:6]]
+            assert parse_probe(frame) is not None
+            self.wire.frames.append((source.name, target.name))
+            if target.name not in self.wire.broken:
+                self.wire.fleet.packet_received(target.vswitch.datapath_id, frame)
+
+
+@pytest.fixture
+def wire():
+    return Wire()
+
+
+def test_standing_paths_are_probed_both_ways(wire):
+    wire.run(5)
+    assert wire.lost == []
+    racks = {(FABRIC.server_by_name[a].rack, FABRIC.server_by_name[b].rack) for a, b in wire.frames}
+    assert racks == {(0, 1), (1, 0)}
+    assert 8 <= len(wire.frames) <= 10
+
+
+def test_a_server_that_hears_nothing_is_not_a_dead_path(wire):
+    """The repeated probe goes to its neighbours, too."""
+    rack = FABRIC.racks[1]
+    wire.broken = {rack.servers[0].name}
+    wire.run(5)
+    assert wire.lost == []
+    assert any(target == rack.servers[1].name for _, target in wire.frames)
+
+
+def test_a_rack_that_hears_nothing_is(wire):
+    wire.broken = {server.name for server in FABRIC.racks[1].servers}
+    wire.run(2.5)
+    assert {one.path for one in wire.lost} == {PATH}
+    assert wire.lost[0].circuits == frozenset(PATH.circuits)
+
+
+def test_without_vswitches_that_could_nothing_is_sent_and_nothing_lost(wire):
+    wire.able = set()
+    wire.run(5)
+    assert wire.frames == wire.lost == []
+
+
+def test_while_the_hub_is_busy_nothing_counts_as_lost(wire):
+    wire.run(1.5)
+    wire.broken = {server.name for server in FABRIC.servers}
+    wire.fleet._post = lambda _function: None
+    wire.run(10)
+    assert wire.lost == []
+
+
+def test_pairs_under_way_are_not_probed(wire):
+    wire.moving = {(0, 1)}
+    wire.run(3)
+    assert wire.frames == []

@@ -1,0 +1,70 @@
+"""SIGHUP and POST /v1/reload on a controller that runs."""
+
+import json
+import os
+import signal
+
+import pytest
+import yaml
+
+from tests.unit.controller.test_responsiveness import Controller, controller
+from tests.unit.planning.test_planner import wait_until
+
+__all__ = ["controller"]
+
+
+@pytest.fixture
+def change(controller: Controller, tmp_path):
+    """Rewrite parts of the policy in the controller's configuration file."""
+    path = tmp_path / "fabric.yaml"
+
+    def rewrite(**policy):
+        document = yaml.safe_load(path.read_text())
+        document["policy"].update(policy)
+        path.write_text(yaml.safe_dump(document))
+
+    return rewrite
+
+
+def reload(controller):
+    return controller.http.post("/v1/reload", json={})
+
+
+def test_reload_by_rest_and_by_signal(controller, change):
+    change(epoch_s=7.5, max_hops=2)
+    done = reload(controller).json()
+    assert [one["key"] for one in done["applied"]] == ["policy.epoch_s"]
+    assert [one["key"] for one in done["waiting"]] == ["policy.max_hops"]
+
+    change(epoch_s="soon")
+    refused = reload(controller)
+    assert refused.status_code == 409
+    assert refused.json()["type"] == "/problems/invalid-configuration"
+    assert "policy.epoch_s" in refused.json()["detail"]
+
+    change(epoch_s=8.5)
+    os.kill(controller.process.pid, signal.SIGHUP)
+    told = "reloaded: policy.epoch_s is 8.5, was 7.5"
+    wait_until(lambda: told in controller.log.read_text(), 10)
+
+    change(epoch_s="soon")
+    os.kill(controller.process.pid, signal.SIGHUP)
+    wait_until(lambda: "soon" in controller.log.read_text(), 10)
+    assert controller.http.get("/healthz").status_code == 200
+    change(epoch_s=8.5)
+    assert reload(controller).json()["applied"] == []
+
+    told = controller.http.patch("/v1/policy", json={"epoch_s": 9.5}).json()
+    assert {"key": "policy.epoch_s", "value": "9.5", "at_once": True} in told["values"]
+    assert "asked for: policy.epoch_s is 9.5, was 8.5" in controller.log.read_text()
+    back = reload(controller).json()["applied"]
+    assert back == [{"key": "policy.epoch_s", "before": "9.5", "after": "8.5"}]
+
+
+def test_a_controller_without_devices_shows_its_metrics_and_logs_lines(controller):
+    text = controller.http.get("/metrics").text
+    assert "hydra_ready 0.0" in text
+    assert 'hydra_loop_stage_duration_seconds_count{stage="upkeep"}' in text
+    assert 'hydra_device_errors_total{device="p1"}' in text
+    assert "process_open_fds" in text
+    assert json.loads(controller.http.get("/healthz").text) == {"status": "ok"}

@@ -1,0 +1,278 @@
+"""The slotted mode on a clock of its own and a simulated network: who stands when, and how long."""
+
+import random
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from apps.controller.ledger import Ledger
+from apps.controller.mover import Mover
+from apps.controller.slots import TRIGGER, Draft, Slots
+from apps.offline.rehearsal import Rehearsal
+from apps.planning.engine import Planning
+from hydra.decisions import Action
+from hydra.errors import PlanError
+from hydra.journal import Journal
+from hydra.lifecycle import ReconfigurationState
+from hydra.model import NetworkState, RackId
+from hydra.policy import DrainPolicy, Policy, Sharing, SlotPolicy
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import paths_by_pair
+from hydra.reservations.reservation import Pin
+from hydra.service import PlanRequest
+from tests.unit.core.fabrics import (
+    path_of,
+    random_fabric,
+    small_fabric,
+    with_one_way_circuits,
+)
+from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of
+from tests.unit.reconfiguration.watch import Watch
+from topology.synthetic import synthetic_demand
+
+FABRIC = small_fabric(racks=4, planes=1)
+POLICY = Policy(
+    drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=1000.0),
+    slots=SlotPolicy(slot_s=0.5, week_s=4.0),
+)
+
+
+def demand_of(*flows):
+    demand = np.zeros((4, 4))
+    for src, dst, mbps in flows:
+        demand[src, dst] = mbps
+    return demand
+
+
+BOTH = demand_of((0, 1, 90.0), (0, 2, 90.0))
+"""Two pairs that want the only port of rack 1."""
+
+
+class Stage:
+    """A controller's slots, and time that passes only when told, or while something is done."""
+
+    def __init__(self, demand) -> None:
+        self.network = Network(FABRIC, NetworkState(), random.Random(1))
+        self.demand = demand
+        self.pins = ()
+        self.planned_at_s = []
+        self.ledger = Ledger(FABRIC, Journal(":memory:"))
+        self.planning = Planning(FABRIC, POLICY)
+        upkeep = SimpleNamespace(
+            conditions=lambda: conditions_of(self.network, self.ledger.state),
+            leave_unannounced=lambda _pairs: None,
+            tidy_relays=lambda: None,
+            take_over=lambda one: self.network.mend(one) if one.failures else None,
+            announcer=SimpleNamespace(suspended=threading.Lock()),
+        )
+        self.mover = Mover(FABRIC, POLICY, self.planning, self, upkeep, self.ledger)
+        self.slots = Slots(
+            FABRIC, POLICY, self.mover, self.ledger, self.plan, lambda: self.network.now_s
+        )
+
+    def run(self, steps, on_batch) -> None:
+        """As the runner does."""
+        try:
+            batch = next(steps)
+            while True:
+                on_batch(batch)
+                batch = steps.send(self.network.perform(batch, lambda _command: None))
+        except StopIteration:
+            return
+
+    def plan(self, night_s):
+        self.planned_at_s.append(self.network.now_s)
+        if self.demand is None:
+            return None
+        week = self.planning.week(
+            self.ledger.state, PlanRequest(), self.demand, self.pins, (), self.slots.policy.slots,
+            night_s,
+        )  # fmt: skip
+        return Draft(week, ())
+
+    def pass_time(self, seconds, step_s=0.05):
+        """The pairs that stood at each step."""
+        seen = []
+        end_s = self.network.now_s + seconds
+        while self.network.now_s < end_s:
+            self.slots.keep_time()
+            seen.append(frozenset(paths_by_pair(self.ledger.state)))
+            self.network.now_s += min(step_s, max(1e-6, self.slots.patience_s(step_s)))
+        return seen
+
+    def changes(self):
+        return [one for one in reversed(self.ledger.reconfigurations()) if one.trigger == TRIGGER]
+
+
+@pytest.fixture
+def stage():
+    stage = Stage(BOTH)
+    stage.slots.run(True)
+    return stage
+
+
+def test_two_pairs_have_the_port_in_turn(stage):
+    seen = stage.pass_time(12.0)
+    assert set(seen) == {frozenset({(0, 1)}), frozenset({(0, 2)})}
+    share = seen.count(frozenset({(0, 1)})) / len(seen)
+    assert share == pytest.approx(0.5, abs=0.05)
+    changes = stage.changes()
+    assert {one.state for one in changes} == {ReconfigurationState.DONE}
+    assert len(changes) == pytest.approx(6, abs=1)
+    assert [one.reason for one in changes[1:3]] == ["slot 2 of 2", "slot 1 of 2"]
+
+
+def test_a_week_is_planned_by_day_and_decided_once(stage):
+    """Its changes were computed with it: what repeats is not planned again but once a week."""
+    stage.pass_time(12.0)
+    (decision,) = stage.ledger.decisions()
+    assert decision.action is Action.CHANGE
+    assert decision.reason.startswith("a week of 2 slots in 4 s, duty cycle ")
+    assert decision.reconfiguration == stage.changes()[0].id
+    assert stage.planned_at_s[0] == 0.0
+    begins_s = [2.0 + 4.0 * week for week in range(3)]
+    assert stage.planned_at_s[1:] == pytest.approx(begins_s, abs=0.5)
+
+
+def test_vlans_are_the_same_in_every_week(stage):
+    vlans = set()
+    for _ in range(6):
+        stage.pass_time(2.0)
+        vlans |= {(path, vlan) for path, vlan in stage.ledger.state.vlans.items()}
+    assert len(vlans) == 2
+
+
+def test_the_duty_cycle_is_measured_beside_the_formula(stage):
+    assert stage.slots.schedule().measured_duty_cycle is None
+    stage.pass_time(12.0)
+    schedule = stage.slots.schedule()
+    nights_s = [
+        max(s.finished_ms for s in one.timeline if s.step == "activate")
+        - min(s.started_ms for s in one.timeline if s.step == "divert")
+        for one in stage.changes()
+    ]
+    expected = 1 - sum(nights_s[:-1]) / 1000 / (2.0 * len(nights_s[:-1]))
+    assert schedule.measured_duty_cycle == pytest.approx(expected, abs=0.01)
+    assert schedule.week.duty_cycle == pytest.approx(1 - 2 * schedule.week.night_s / 4.0)
+
+
+def test_another_demand_is_another_week(stage):
+    stage.pass_time(3.0)
+    stage.demand = demand_of((0, 1, 90.0), (0, 3, 90.0))
+    seen = stage.pass_time(10.0)
+    assert seen[-1] <= {(0, 1), (0, 3)}
+    assert frozenset({(0, 3)}) in seen
+    assert len(stage.ledger.decisions()) == 2
+
+
+def test_the_next_week_is_known_ahead(stage):
+    stage.pass_time(1.0)
+    stage.demand = demand_of((0, 1, 90.0), (0, 3, 90.0))
+    stage.pass_time(2.0)
+    schedule = stage.slots.schedule()
+    assert (0, 2) in schedule.week.light_s()
+    assert (0, 3) in schedule.ahead.light_s()
+
+
+def test_a_demand_that_ends_leaves_the_week_as_it_is(stage):
+    stage.pass_time(3.0)
+    stage.demand = None
+    assert len(set(stage.pass_time(8.0))) == 2
+
+
+def test_what_changes_the_network_ends_the_week(stage):
+    """A reservation takes the port: it has it all the time."""
+    stage.pass_time(3.0)
+    path = path_of(FABRIC, 0, 3)
+    stage.pins = (Pin(RackId(0), RackId(3), path, 40.0, ()),)
+    state = stage.planning.for_pins(stage.ledger.state, stage.pins, ())
+    stage.mover.move(stage.ledger.enter("reservation 1"), state)
+    assert set(stage.pass_time(8.0)) == {frozenset({(0, 3)})}
+
+
+def test_it_ends_when_told_and_leaves_what_stands(stage):
+    stage.pass_time(3.0)
+    stage.slots.run(False)
+    assert len(set(stage.pass_time(8.0))) == 1
+    assert stage.slots.schedule().week is None
+    assert stage.slots.patience_s(0.25) == 0.25
+
+
+def test_nobody_has_to_share():
+    stage = Stage(demand_of((0, 1, 90.0), (2, 3, 20.0)))
+    stage.slots.run(True)
+    assert set(stage.pass_time(12.0)) == {frozenset({(0, 1), (2, 3)})}
+    assert len(stage.changes()) == 1
+    assert stage.slots.schedule().week.duty_cycle == 1.0
+
+
+def test_slots_that_leave_no_day_are_not_begun(stage):
+    stage.slots.policy = Policy(slots=SlotPolicy(slot_s=0.25, week_s=4.0))
+    with pytest.raises(PlanError, match="a slot of 250 ms leaves no day after its night of 300 ms"):
+        stage.slots.check()
+    stage.pass_time(1.0)
+    assert stage.changes() == []
+    (decision,) = stage.ledger.decisions()
+    assert decision.action is Action.NO_PLAN
+
+
+def test_one_way_circuits_are_not_shared_by_slots(stage):
+    fabric = with_one_way_circuits(FABRIC)
+    slots = Slots(fabric, POLICY, stage.mover, stage.ledger, stage.plan, lambda: 0.0)
+    with pytest.raises(PlanError, match="circuits of this fabric are unidirectional"):
+        slots.check()
+    demand = demand_of((0, 1, 90.0))
+    slotted = replace(POLICY, sharing=Sharing.SLOTTED, algorithm="helios")
+    decision = Rehearsal(fabric, slotted, outage_s=0.1).step(0.0, demand)
+    assert (decision.action, decision.proposal) == (Action.NO_PLAN, None)
+    assert "unidirectional" in decision.words
+
+
+def test_nights_that_grow_too_long_end_it_and_it_is_tried_again(stage):
+    """Here by reads of counters that take more than a second."""
+    stage.slots.policy = replace(POLICY, slots=SlotPolicy(slot_s=1.0, week_s=8.0))
+    slow = replace(POLICY, drain=DrainPolicy(reads=100, interval_ms=12.0, bound_ms=1500.0))
+    stage.mover.policy = slow
+    stage.pass_time(40.0)
+    refused = [one for one in stage.ledger.decisions() if one.action is Action.NO_PLAN]
+    assert refused
+    assert "leaves no day after its night of" in refused[0].reason
+    stage.mover.policy = POLICY
+    assert len(set(stage.pass_time(40.0)[-160:])) == 2
+
+
+def test_a_circuit_that_fails_ends_the_week(stage):
+    """The pair stays electrical until the next slot is due; then what is left is planned for."""
+    stage.pass_time(1.0)
+    stage.network.faults = Faults(no_carrier=1.0)
+    stage.pass_time(2.0)
+    stage.network.faults = Faults()
+    assert stage.changes()[1].state is ReconfigurationState.PARTIAL
+    seen = stage.pass_time(8.0)
+    assert seen[0] == frozenset()
+    assert set(seen[-80:]) == {frozenset({(0, 1)}), frozenset({(0, 2)})}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_frame_is_lost_in_any_week(seed):
+    """Two periods of the prepared changes, on all substrates, looked at after every command."""
+    rng = random.Random(seed)
+    fabric = replace(random_fabric(rng), one_way=False)
+    planning = Planning(fabric, POLICY)
+    demand = synthetic_demand("gravity", len(fabric.racks), seed, 150.0)
+    state = NetworkState()
+    week = planning.week(state, PlanRequest(), demand, (), (), POLICY.slots, 0.1)
+    network = Network(fabric, state, rng)
+    entry = planning.diff(state, week.slots[0].state)
+    for number in range(2 * len(week.slots) + 1):
+        plan = entry if number == 0 else week.change_to(number % len(week.slots), state)
+        execution = Execution(
+            fabric, POLICY, plan, conditions_of(network, state), planning.order_of
+        )
+        network.journal.clear()
+        network.unsettle(sorted(plan.disconnect))
+        state = Watch(network, execution).run().result
+        assert week.slots[number % len(week.slots)].stands(state)

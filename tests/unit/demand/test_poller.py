@@ -1,0 +1,180 @@
+"""The poller on connections in memory, with a clock of its own."""
+
+import logging
+import struct
+import threading
+import time
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from apps.demand.poller import StatsPoller
+from apps.openflow.fleet import Fleet
+from apps.openflow.framework import PortInfo
+from hydra.forwarding.pipeline import RuleKind, cookie
+from hydra.policy import Policy, Timeouts
+from tests.unit.core.fabrics import small_fabric
+from tests.unit.openflow.ryu_reference import split
+
+pytestmark = pytest.mark.alone  # polled 25 times a second: a busy machine misses moments
+FABRIC = small_fabric(racks=3, planes=1, servers=1)
+INTERVAL_S = 0.04
+POLICY = Policy(poll_interval_s=INTERVAL_S, demand_window_s=0.001, timeouts=Timeouts(vswitch_s=1))
+SERVERS = [server.vswitch.datapath_id for server in FABRIC.servers]
+TOR1 = FABRIC.racks[0].tor.datapath_id
+MBIT = 125_000
+
+
+def flow_entry(rack, octets):
+    subject = cookie(RuleKind.ACCOUNT_V4, 0, rack + 1)
+    return struct.pack("!H22xQQQHHxxxx", 56, subject, 1, octets, 1, 4)
+
+
+def port_entry(number, tx_bytes):
+    return struct.pack("!Ixxxx12QII", number, 0, 0, 0, tx_bytes, *(0,) * 8, 0, 0)
+
+
+class Switch:
+    """Answers what ``body`` says, in two parts, from another thread's point of view at once."""
+
+    def __init__(self, fleet: Fleet, datapath, body: Callable[[], bytes | None], port="host"):
+        self.fleet, self.datapath, self.body = fleet, datapath, body
+        self.asked_s = []
+        fleet.switch_connected(datapath, self, {1: PortInfo(1, port, True)})
+
+    def send(self, message):
+        for one in split(message):
+            self.asked_s.append(time.monotonic())
+            body = self.body()
+            if body is not None:
+                xid = struct.unpack_from("!I", one, 4)[0]
+                self.fleet.statistics_replied(self.datapath, xid, body, more=True)
+                self.fleet.statistics_replied(self.datapath, xid, b"", more=False)
+
+
+@pytest.fixture
+def fleet():
+    return Fleet(FABRIC, post=lambda function: function())
+
+
+@pytest.fixture
+def start(fleet):
+    pollers = []
+
+    def start(clock=time.monotonic):
+        pollers.append(StatsPoller(FABRIC, POLICY, fleet, clock))
+        pollers[-1].start()
+        return pollers[-1]
+
+    yield start
+    for poller in pollers:
+        poller.stop()
+
+
+def sends(mbps, to, clock=time.monotonic):
+    """Counters of a server that has sent to rack ``to`` since the start."""
+    started_s = clock()
+    return lambda: flow_entry(to, int((clock() - started_s) * mbps * MBIT))
+
+
+def until(condition):
+    deadline_s = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.005)
+
+
+def test_counters_become_rates(fleet, start):
+    Switch(fleet, SERVERS[0], sends(80, to=1))
+    Switch(fleet, SERVERS[2], sends(20, to=0))
+    poller = start()
+    until(lambda: poller.rates()[3] and poller.rates()[0][2, 0] > 0)
+    rates, age_s, stale, ready = poller.rates()
+    assert rates[0, 1] == pytest.approx(80, rel=0.5)
+    assert rates[2, 0] == pytest.approx(20, rel=0.5)
+    assert age_s < 10 * INTERVAL_S
+    assert ready
+    assert "h21" in stale
+
+
+def test_switches_are_asked_one_after_the_other(fleet, start):
+    switches = [Switch(fleet, datapath, sends(1, to=0)) for datapath in SERVERS]
+    start()
+    until(lambda: all(len(one.asked_s) > 3 for one in switches))
+    firsts = [one.asked_s[0] for one in switches]
+    assert all(later - earlier > INTERVAL_S / 20 for earlier, later in pairwise(firsts))
+
+
+def test_a_silent_switch_is_stale_not_zero_and_delays_nobody(fleet, start, caplog):
+    silent = threading.Event()
+    counters = sends(50, to=1)
+    hung = Switch(fleet, SERVERS[0], lambda: None if silent.is_set() else counters())
+    other = Switch(fleet, SERVERS[1], sends(10, to=0))
+    poller = start()
+    until(lambda: poller.rates()[0][0, 1] > 0)
+    silent.set()
+    asked = len(other.asked_s)
+    until(lambda: poller.troubles().get("no answer", 0) > 2 and len(other.asked_s) > asked + 3)
+    rates, _, stale, _ = poller.rates()
+    assert "h11" in stale
+    assert rates[0, 1] > 10
+    assert len(hung.asked_s) < len(other.asked_s)
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert [record.getMessage() for record in warnings] == [
+        "statistics of h11: no answer (its last rates stand in); further cases are only counted"
+    ]
+
+
+def test_a_switch_that_restarts_moves_no_rate(fleet, start, caplog):
+    counters, restarted = sends(50, to=1), threading.Event()
+    Switch(fleet, SERVERS[0], lambda: flow_entry(1, 5) if restarted.is_set() else counters())
+    poller = start()
+    until(lambda: poller.rates()[0][0, 1] > 0)
+    restarted.set()
+    until(poller.troubles)
+    assert poller.troubles() == {"counter went back": 1}
+    assert caplog.text.count("counter went back") == 1
+
+
+@pytest.mark.parametrize("body", [b"short", bytes(56), struct.pack("!H54x", 9000)])
+def test_garbage_is_counted_and_ends_nothing(fleet, start, caplog, body):
+    Switch(fleet, SERVERS[0], lambda: body)
+    Switch(fleet, SERVERS[1], sends(10, to=0))
+    poller = start()
+    until(lambda: poller.troubles().get("malformed reply", 0) > 2 and poller.rates()[0][1, 0] > 0)
+    assert not poller.rates()[0][0].any()
+    assert caplog.text.count("malformed reply") == 1
+
+
+def test_a_switch_that_goes_is_counted(fleet, start):
+    switch = Switch(fleet, SERVERS[0], lambda: None)
+    poller = start()
+    until(lambda: switch.asked_s)
+    fleet.switch_disconnected(SERVERS[0], switch)
+    until(lambda: poller.troubles().get("request failed") == 1)
+
+
+def test_port_rates_are_forgotten_when_a_tor_falls_silent(fleet, start):
+    port = FABRIC.ports_of(FABRIC.racks[0].id)[0]
+    silent, started_s = threading.Event(), time.monotonic()
+
+    def counters():
+        sent = int((time.monotonic() - started_s) * 30 * MBIT)
+        return None if silent.is_set() else port_entry(1, sent)
+
+    Switch(fleet, TOR1, counters, port=port.tor_port)
+    poller = start()
+    until(poller.port_rates_mbps)
+    assert poller.port_rates_mbps()[port.id] == pytest.approx(30, rel=0.5)
+    silent.set()
+    until(lambda: not poller.port_rates_mbps())
+
+
+def test_rules_that_count_no_rack_are_passed_over(fleet, start):
+    counters = sends(40, to=1)
+    foreign = struct.pack("!H22xQQQHHxxxx", 56, cookie(RuleKind.ACCOUNT_V4, 0, 99), 1, 7, 1, 4)
+    Switch(fleet, SERVERS[0], lambda: foreign + counters())
+    poller = start()
+    until(lambda: poller.rates()[0][0, 1] > 0)
+    assert poller.troubles() == {}

@@ -1,0 +1,485 @@
+"""The fleet on connections in memory: what switches answer, and what they don't."""
+
+import struct
+import threading
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from apps.openflow.fleet import Fleet, Question
+from apps.openflow.framework import PortInfo
+from drivers.codecs.openflow.messages import (
+    BUNDLE_COMMIT,
+    BUNDLE_DISCARD,
+    BUNDLE_OPEN,
+    TYPE_BARRIER_REQUEST,
+    TYPE_EXPERIMENTER,
+    TYPE_FLOW_MOD,
+    TYPE_PACKET_OUT,
+    encode_bundle_control,
+    encode_flow_stats_request,
+)
+from drivers.codecs.openflow.rules import NO_BUNDLES, encode_port_stats_request
+from drivers.codecs.openflow.statistics import decode_flow_stats
+from hydra.forwarding.frames import probe
+from hydra.forwarding.pipeline import Port
+from hydra.forwarding.rules import Install, divert_rule
+from hydra.model import RackId, VlanId
+from tests.unit.core.fabrics import small_fabric
+from tests.unit.openflow.ryu_reference import split
+
+FABRIC = small_fabric(racks=2, planes=1, servers=1)
+H11, H21 = FABRIC.servers
+V1, V2 = H11.vswitch.datapath_id, H21.vswitch.datapath_id
+TOR1 = FABRIC.racks[0].tor.datapath_id
+RULES1 = Question(V1, 1)
+CHANGES = (Install(divert_rule(RackId(1), 1)),)
+
+
+def port_table(*names, up=True):
+    return {number: PortInfo(number, name, up) for number, name in enumerate(names, start=4)}
+
+
+VSWITCH_PORTS = port_table("host", "optical", "electrical")
+
+
+class Switch:
+    """A connection that keeps what it is sent and answers as ``answer`` says."""
+
+    def __init__(self, fleet, datapath, answer=None, ports=VSWITCH_PORTS):
+        self.fleet, self.datapath, self.answer = fleet, datapath, answer
+        self.sent = []
+        fleet.switch_connected(datapath, self, ports)
+
+    def send(self, message):
+        self.sent += split(message)
+        xid = struct.unpack_from("!I", message, 4)[0]
+        if self.answer is not None:
+            self.answer(self, xid)
+
+    def disconnect(self):
+        self.fleet.switch_disconnected(self.datapath, self)
+
+
+def agrees(switch, xid):
+    switch.fleet.barrier_replied(switch.datapath, xid)
+
+
+def refuses(switch, xid):
+    switch.fleet.error_replied(switch.datapath, xid, "OpenFlow error type 4, code 2")
+    switch.fleet.error_replied(switch.datapath, xid, "another one")
+    agrees(switch, xid)
+
+
+def hangs_up(switch, xid):
+    switch.disconnect()
+
+
+def replies_with(*parts):
+    def answer(switch, xid):
+        for number, part in enumerate(parts, start=1):
+            more = number < len(parts)
+            switch.fleet.statistics_replied(switch.datapath, xid, part, more=more)
+
+    return answer
+
+
+@pytest.fixture
+def fleet():
+    return Fleet(FABRIC, post=lambda function: function())
+
+
+def test_a_barrier_confirms_a_change(fleet):
+    switch = Switch(fleet, V1, agrees)
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    kinds = [message[1] for message in switch.sent]
+    assert kinds[-1] == TYPE_BARRIER_REQUEST
+    assert len(kinds) == 1 + 1 + 1 + 1  # bundle opened, the rule, committed, barrier
+    assert len({message[4:8] for message in switch.sent}) == 1
+
+
+def commits_only(switch, xid):
+    """A switch that has been given a bundle answers barriers, and nothing before."""
+    if switch.sent[-1][1] == TYPE_BARRIER_REQUEST:
+        agrees(switch, xid)
+
+
+def kinds(messages):
+    """Of each its OpenFlow type and, if it opens, commits or discards a bundle, which of these."""
+    controls = encode_bundle_control(0, BUNDLE_OPEN, 0)[8:16]
+    return [
+        (
+            message[1],
+            struct.unpack_from("!H", message, 20)[0] if message[8:16] == controls else None,
+        )
+        for message in messages
+    ]
+
+
+OPENED, COMMITTED, DISCARDED = (
+    (TYPE_EXPERIMENTER, what) for what in (BUNDLE_OPEN, BUNDLE_COMMIT, BUNDLE_DISCARD)
+)
+ADDED, BARRIER = (TYPE_EXPERIMENTER, None), (TYPE_BARRIER_REQUEST, None)
+WHOLE = [OPENED, ADDED, COMMITTED, BARRIER]
+
+
+def test_of_what_was_staged_only_the_commit_is_sent(fleet):
+    switch = Switch(fleet, V1, commits_only)
+    fleet.stage({V1: CHANGES})
+    assert kinds(switch.sent) == [OPENED, ADDED]
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent) == [OPENED, ADDED, COMMITTED, BARRIER]
+    assert len({message[4:8] for message in switch.sent}) == 1
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent[4:]) == WHOLE, "a bundle is committed once"
+
+
+def test_something_else_is_sent_whole_while_a_bundle_waits(fleet):
+    switch = Switch(fleet, V1, commits_only)
+    fleet.stage({V1: CHANGES})
+    other = (Install(divert_rule(RackId(1), 2)),)
+    assert fleet.apply({V1: other}, 1.0) == {V1: None}
+    assert kinds(switch.sent[2:]) == WHOLE
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent[6:]) == [COMMITTED, BARRIER]
+
+
+def test_what_is_staged_takes_the_place_of_what_was(fleet):
+    switch = Switch(fleet, V1, commits_only)
+    fleet.stage({V1: CHANGES})
+    other = (Install(divert_rule(RackId(1), 2)),)
+    fleet.stage({V1: other})
+    assert kinds(switch.sent[2:]) == [DISCARDED, OPENED, ADDED]
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent[5:]) == WHOLE
+
+
+def test_a_bundle_that_waited_too_long_is_sent_again(fleet):
+    def refuses_the_first_commit(switch, xid):
+        if kinds(switch.sent)[2:] == [COMMITTED, BARRIER]:
+            switch.fleet.error_replied(switch.datapath, xid, "OpenFlow error type 17, code 2")
+        commits_only(switch, xid)
+
+    switch = Switch(fleet, V1, refuses_the_first_commit)
+    fleet.stage({V1: CHANGES})
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent[4:]) == WHOLE
+
+
+def test_a_bundle_that_is_refused_twice_is_an_error(fleet):
+    Switch(fleet, V1, lambda switch, xid: switch.sent[2:] and refuses(switch, xid))
+    fleet.stage({V1: CHANGES})
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: "OpenFlow error type 4, code 2"}
+
+
+def test_a_switch_without_bundles_changes_rule_by_rule(fleet, caplog):
+    def knows_no_experimenters(switch, xid):
+        if any(
+            message[1] == TYPE_EXPERIMENTER and message[4:8] == xid.to_bytes(4, "big")
+            for message in switch.sent
+        ):
+            switch.fleet.error_replied(switch.datapath, xid, NO_BUNDLES)
+        commits_only(switch, xid)  # fmt: skip
+
+    switch = Switch(fleet, V1, knows_no_experimenters)
+    fleet.stage({V1: CHANGES})
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent[-2:]) == [(TYPE_FLOW_MOD, None), BARRIER]
+    assert [record.message for record in caplog.records] == [
+        f"v-h11: a change takes effect rule by rule there, not at once: {NO_BUNDLES}"
+    ]
+    seen = len(switch.sent)
+    fleet.stage({V1: CHANGES})
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent[seen:]) == [(TYPE_FLOW_MOD, None), BARRIER]
+    again = Switch(fleet, V1, commits_only)
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(again.sent) == WHOLE
+
+
+def test_a_commit_without_an_answer_is_not_tried_again(fleet):
+    switch = Switch(fleet, V1)
+    fleet.stage({V1: CHANGES})
+    assert fleet.apply({V1: CHANGES}, 0.02) == {V1: "no answer within 0.02 s: outcome unknown"}
+    assert kinds(switch.sent) == [OPENED, ADDED, COMMITTED, BARRIER]
+
+
+@pytest.mark.parametrize("again", [VSWITCH_PORTS, port_table("electrical", "host", "optical")])
+def test_a_switch_that_comes_back_has_nothing_staged(fleet, again):
+    Switch(fleet, V1, commits_only).fleet.stage({V1: CHANGES, V2: CHANGES})
+    switch = Switch(fleet, V1, commits_only, again)
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent) == WHOLE
+
+
+def test_a_bundle_with_old_port_numbers_is_not_committed(fleet):
+    switch = Switch(fleet, V1, commits_only)
+    fleet.stage({V1: CHANGES})
+    fleet.port_changed(
+        V1, PortInfo(44, FABRIC.servers[0].vswitch.electrical_port, True), deleted=False
+    )
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+    assert kinds(switch.sent[2:]) == WHOLE
+
+
+def test_an_error_before_the_barrier_is_the_outcome(fleet):
+    Switch(fleet, V1, refuses)
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: "OpenFlow error type 4, code 2"}
+
+
+def test_a_lost_connection_leaves_the_outcome_unknown(fleet):
+    Switch(fleet, V1, hangs_up)
+    assert fleet.apply({V1: CHANGES}, 1.0) == {
+        V1: "disconnected before it answered: outcome unknown"
+    }
+    assert fleet.connected() == frozenset()
+
+
+def test_a_switch_that_reconnects_leaves_the_old_outcome_unknown(fleet):
+    Switch(fleet, V1, lambda switch, _xid: Switch(fleet, V1, agrees))
+    assert "outcome unknown" in fleet.apply({V1: CHANGES}, 1.0)[V1]
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+
+
+def test_no_answer_in_time_leaves_the_outcome_unknown(fleet):
+    xids = []
+    Switch(fleet, V1, lambda _switch, xid: xids.append(xid))
+    assert fleet.apply({V1: CHANGES}, 0.02) == {V1: "no answer within 0.02 s: outcome unknown"}
+    fleet.barrier_replied(V1, xids[0])  # too late: nobody waits, and nothing breaks
+    fleet.error_replied(V1, xids[0], "late")
+
+
+def test_a_switch_that_was_never_there_is_not_connected(fleet):
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: "not connected"}
+
+
+def test_each_switch_has_its_own_outcome(fleet):
+    Switch(fleet, V1, agrees)
+    Switch(fleet, V2, refuses)
+    outcome = fleet.apply({V1: CHANGES, V2: CHANGES, TOR1: CHANGES}, 1.0)
+    assert outcome == {V1: None, V2: "OpenFlow error type 4, code 2", TOR1: "not connected"}
+
+
+def test_another_switchs_answer_is_not_taken(fleet):
+    Switch(fleet, V2)
+    Switch(fleet, V1, lambda switch, xid: fleet.barrier_replied(V2, xid))
+    assert "no answer" in fleet.apply({V1: CHANGES}, 0.02)[V1]
+
+
+def test_the_end_of_an_old_connection_is_ignored(fleet):
+    old = Switch(fleet, V1, agrees)
+    Switch(fleet, V1, agrees)
+    old.disconnect()
+    assert fleet.connected() == {V1}
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
+
+
+def test_rules_carry_the_switchs_own_port_numbers(fleet):
+    switch = Switch(fleet, V1, agrees)
+    fleet.apply({V1: CHANGES}, 1.0)
+    electrical = VSWITCH_PORTS[6].number
+    assert electrical.to_bytes(4, "big") in switch.sent[1]
+
+
+def test_missing_ports_are_named(fleet):
+    assert fleet.missing_ports(V1) == ()
+    Switch(fleet, V1, ports=port_table("host"))
+    assert fleet.missing_ports(V1) == ("optical", "electrical")
+    fleet.port_changed(V1, PortInfo(9, "optical", True), deleted=False)
+    assert fleet.missing_ports(V1) == ("electrical",)
+    fleet.port_changed(V1, PortInfo(9, "optical", True), deleted=True)
+    assert fleet.missing_ports(V1) == ("optical", "electrical")
+
+
+def test_those_who_watch_are_told(fleet):
+    seen = []
+    fleet.watch(
+        seen.append,
+        lambda datapath, port: seen.append((datapath, port.name, port.up)),
+    )
+    Switch(fleet, V1)
+    fleet.port_changed(V1, PortInfo(5, "optical", False), deleted=False)
+    fleet.port_changed(V2, PortInfo(5, "optical", False), deleted=False)  # not connected
+    assert seen == [V1, (V1, "optical", False)]
+    assert fleet.port(V1, "optical") == PortInfo(5, "optical", False)
+    assert fleet.port(V1, "other") is None
+    assert fleet.port(V2, "optical") is None
+
+
+# -- statistics -------------------------------------------------------------------------------
+
+
+def flow_entry(cookie, packets, octets):
+    return struct.pack("!H22xQQQHHxxxx", 56, cookie, packets, octets, 1, 4)
+
+
+def port_entry(number, rx, tx):
+    return struct.pack("!Ixxxx12QII", number, rx, tx, 10 * rx, 10 * tx, *(0,) * 8, 0, 0)
+
+
+def test_statistics_in_several_parts_are_put_together(fleet):
+    Switch(fleet, V1, replies_with(flow_entry(1, 2, 3) + flow_entry(4, 5, 6), flow_entry(7, 8, 9)))
+    asked = fleet.ask_for_counters([RULES1, Question(V2, 1)])
+    assert list(asked) == [RULES1]
+    counters = decode_flow_stats(asked[RULES1].result(0))
+    assert counters.cookie.tolist() == [1, 4, 7]
+    assert counters.bytes.tolist() == [3, 6, 9]
+
+
+def test_vswitches_are_asked_for_rules_and_tors_for_ports(fleet):
+    vswitch, tor = Switch(fleet, V1), Switch(fleet, TOR1, ports=port_table("o1"))
+    fleet.ask_for_counters([RULES1, Question(TOR1, None)])
+    xids = [struct.unpack_from("!I", one.sent[0], 4)[0] for one in (vswitch, tor)]
+    assert vswitch.sent == [encode_flow_stats_request(1, 0, 0, xids[0])]
+    assert tor.sent == [encode_port_stats_request(xids[1])]
+
+
+def test_an_answer_that_was_given_up_is_passed_over(fleet):
+    switch = Switch(fleet, V1)
+    (future,) = fleet.ask_for_counters([RULES1]).values()
+    fleet.give_up([future])
+    xid = struct.unpack_from("!I", switch.sent[0], 4)[0]
+    fleet.statistics_replied(V1, xid, flow_entry(1, 2, 3), more=False)
+    assert not future.done()
+
+
+def test_a_reply_without_end_is_refused(fleet):
+    switch = Switch(fleet, V1)
+    (future,) = fleet.ask_for_counters([RULES1]).values()
+    xid = struct.unpack_from("!I", switch.sent[0], 4)[0]
+    for _ in range(5):
+        fleet.statistics_replied(V1, xid, bytes(15 << 20), more=True)
+    fleet.statistics_replied(V1, xid, b"", more=False)
+    assert "more than 64 MiB" in str(future.exception(0))
+
+
+def test_a_switch_that_goes_leaves_no_question_open(fleet):
+    switch = Switch(fleet, V1)
+    (future,) = fleet.ask_for_counters([RULES1]).values()
+    switch.disconnect()
+    assert "disconnected" in str(future.exception(0))
+
+
+@pytest.mark.parametrize("body", [b"short", bytes(56)])
+def test_malformed_statistics_are_no_counters(fleet, body):
+    Switch(fleet, V1, replies_with(body))
+    assert fleet.port_packets([V1], 1.0) == {V1: None}
+
+
+def test_port_counters_are_given_by_name(fleet):
+    Switch(fleet, TOR1, replies_with(port_entry(4, 1, 2), port_entry(99, 3, 4)), port_table("o1"))
+    (counters,) = fleet.port_packets([TOR1], 1.0).values()
+    assert {name: (c.rx_packets, c.tx_bytes) for name, c in counters.items()} == {"o1": (1, 20)}
+
+
+# -- waiting for ports ------------------------------------------------------------------------
+
+
+def test_ports_that_are_up_need_no_wait(fleet):
+    Switch(fleet, TOR1, ports=port_table("o1", "o2"))
+    assert fleet.await_ports_up(TOR1, ["o1", "o2"], 10.0) == ()
+
+
+def test_ports_that_stay_down_or_unknown_are_named(fleet):
+    Switch(fleet, TOR1, ports=port_table("o1", up=False))
+    assert fleet.await_ports_up(TOR1, ["o1", "o2"], 0.02) == ("o1", "o2")
+    assert fleet.await_ports_up(V2, ["o1"], 0.02) == ("o1",)
+
+
+def test_a_port_that_comes_up_ends_the_wait(fleet):
+    Switch(fleet, TOR1, ports=port_table("o1", up=False))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(fleet.await_ports_up, TOR1, ["o1"], 30.0)
+        time.sleep(0.05)
+        assert not waiting.done()
+        fleet.port_changed(TOR1, PortInfo(4, "o1", True), deleted=False)
+        assert waiting.result(timeout=5.0) == ()
+
+
+# -- frames and probes ------------------------------------------------------------------------
+
+
+def test_frames_go_out_of_the_named_port(fleet):
+    switch = Switch(fleet, V1)
+    fleet.send_frames({V1: [(Port.OPTICAL, b"x" * 60)], V2: [(Port.OPTICAL, b"y" * 60)]})
+    (message,) = switch.sent
+    assert message[1] == TYPE_PACKET_OUT
+    assert message.endswith(b"x" * 60)
+    assert struct.unpack_from("!I", message, 28) == (5,)
+
+
+def test_a_frame_for_a_port_that_is_missing_is_not_sent(fleet):
+    switch = Switch(fleet, V1, ports=port_table("host"))
+    fleet.send_frames({V1: [(Port.OPTICAL, b"x" * 60)]})
+    assert switch.sent == []
+
+
+def test_a_probe_is_known_by_its_nonce(fleet):
+    first, second = fleet.expect_probe(1), fleet.expect_probe(2)
+    fleet.packet_received(V2, probe(H11.mac, H21.mac, VlanId(100), 2))
+    fleet.packet_received(V2, probe(H11.mac, H21.mac, VlanId(100), 2))
+    fleet.packet_received(V2, b"anything else")
+    assert second.done()
+    assert not first.done()
+    fleet.forget_probe(1)
+    fleet.packet_received(V2, probe(H11.mac, H21.mac, VlanId(100), 1))
+    assert not first.done()
+
+
+# -- threads ----------------------------------------------------------------------------------
+
+
+def test_many_callers_at_once_each_get_their_own_answer():
+    """Answers come from one other thread, as the hub's do, in whatever order."""
+    mailbox, wake = deque(), threading.Event()
+    fleet = Fleet(FABRIC, post=lambda function: (mailbox.append(function), wake.set()))
+    stopping = threading.Event()
+
+    def hub():
+        while not stopping.is_set():
+            wake.wait(0.01)
+            wake.clear()
+            while mailbox:
+                mailbox.popleft()()
+
+    thread = threading.Thread(target=hub)
+    thread.start()
+    try:
+        Switch(fleet, V1, agrees)
+        Switch(fleet, V2, refuses)
+        with ThreadPoolExecutor(8) as pool:
+            outcomes = list(
+                pool.map(lambda _: fleet.apply({V1: CHANGES, V2: CHANGES}, 10.0), range(100))
+            )
+    finally:
+        stopping.set()
+        thread.join()
+    assert all(o == {V1: None, V2: "OpenFlow error type 4, code 2"} for o in outcomes)
+
+
+def tells_generations(generation):
+    """Answers role requests: what it knows, then what it is told."""
+
+    def answer(switch, xid):
+        role, told = struct.unpack("!IxxxxQ", switch.sent[-1][8:])
+        known = told if role == 2 else generation
+        switch.fleet.role_replied(switch.datapath, xid, known)
+
+    return answer
+
+
+def test_generations_are_read_and_told(fleet):
+    first = Switch(fleet, V1, tells_generations(41))
+    fresh = Switch(fleet, V2, tells_generations(2**64 - 1))
+    assert fleet.generations([V1, V2], 1.0) == {V1: 41, V2: 2**64 - 1}
+    assert fleet.become_master({V1: 42, V2: 0}, 1.0) == {V1: None, V2: None}
+    told = [struct.unpack("!IxxxxQ", switch.sent[-1][8:]) for switch in (first, fresh)]
+    assert told == [(2, 42), (2, 0)]
+
+
+def test_a_switch_that_does_not_answer_has_no_new_master(fleet):
+    Switch(fleet, V1)
+    errors = fleet.become_master({V1: 1, V2: 1}, 0.05)
+    assert errors == {V1: "no answer within 0.05 s: outcome unknown", V2: "not connected"}

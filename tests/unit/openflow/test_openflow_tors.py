@@ -1,0 +1,133 @@
+"""ToRs that steer, as the controller's rooms see them."""
+
+from __future__ import annotations
+
+import struct
+import time
+from dataclasses import replace
+
+import pytest
+
+from apps.controller.announcer import Announcer, reachable_on
+from apps.controller.devices import Devices
+from apps.demand.poller import StatsPoller
+from apps.openflow.fleet import Fleet, Question
+from apps.openflow.framework import PortInfo
+from drivers.codecs.openflow.rules import SwitchPorts, encode_packet_out
+from hydra.errors import DeviceUnavailable
+from hydra.forwarding.frames import announcement
+from hydra.forwarding.pipeline import RuleKind, Table, cookie, server_port, wired_port
+from hydra.forwarding.substrate import substrate_of
+from hydra.model import NetworkState, RackId
+from hydra.policy import Policy, Timeouts
+from tests.unit.core.fabrics import openflow_only, path_of, small_fabric, state_of
+from tests.unit.openflow.ryu_reference import split
+
+FABRIC = openflow_only(small_fabric(racks=3, planes=2, servers=2))
+R1, R2, R3 = (rack.tor.datapath_id for rack in FABRIC.racks)
+PORTS = {"s1": 5, "s2": 6, "up": 7, "o1.1": 8, "o2.1": 9}
+MBIT = 125_000
+
+
+class Tor:
+    """A connection that keeps what it is sent, and tells counters."""
+
+    def __init__(self, fleet, datapath, ports=PORTS, mbps=0.0):
+        self.fleet, self.datapath, self.mbps = fleet, datapath, mbps
+        self.started_s = time.monotonic()
+        self.sent = []
+        described = {n: PortInfo(n, name, True) for name, n in ports.items()}
+        fleet.switch_connected(datapath, self, described)
+
+    def send(self, message):
+        for one in split(message):
+            self.sent.append(one)
+            kind = struct.unpack_from("!H", one, 8)[0]
+            octets = int((time.monotonic() - self.started_s) * self.mbps * MBIT)
+            body = self.ports(octets) if kind == 4 else self.rules(octets)
+            xid = struct.unpack_from("!I", one, 4)[0]
+            self.fleet.statistics_replied(self.datapath, xid, body, more=False)
+
+    def rules(self, octets):
+        subject = cookie(RuleKind.ACCOUNT_V4, 0, 2)
+        return struct.pack("!H22xQQQHHxxxx", 56, subject, 1, octets, 1, 4)
+
+    def ports(self, octets):
+        return struct.pack("!Ixxxx12QII", PORTS["o1.1"], 0, 0, 0, octets, *(0,) * 8, 0, 0)
+
+
+@pytest.fixture
+def fleet():
+    return Fleet(FABRIC, post=lambda function: function())
+
+
+def test_places_become_a_switchs_own_numbers(fleet):
+    Tor(fleet, R1)
+    assert fleet.port_number(R1, server_port(1)) == 6
+    assert fleet.port_number(R1, wired_port(0)) == 8
+    assert fleet.missing_ports(R1) == ()
+    Tor(fleet, R2, {"s1": 5, "up": 7, "o1.1": 8})
+    assert set(fleet.missing_ports(R2)) == {"s2", "o2.1"}
+    assert fleet.port_number(R2, wired_port(1)) == 0
+    assert fleet.port_number(R3, wired_port(1)) == 0
+
+
+def test_a_place_beyond_the_last_is_an_error():
+    with pytest.raises(IndexError):
+        SwitchPorts(servers=(1,)).number(server_port(1))
+
+
+def test_a_tor_is_asked_for_rules_and_for_ports(fleet):
+    tor = Tor(fleet, R1)
+    asked = fleet.ask_for_counters([Question(R1, Table.ACCOUNT), Question(R1, None)])
+    assert len(tor.sent) == len(asked) == 2
+    assert all(future.done() for future in asked.values())
+
+
+def test_a_racks_demand_and_its_ports_rates_are_measured(fleet):
+    Tor(fleet, R1, mbps=40)
+    policy = Policy(poll_interval_s=0.04, demand_window_s=0.001, timeouts=Timeouts(vswitch_s=1))
+    poller = StatsPoller(FABRIC, policy, fleet)
+    poller.start()
+    try:
+        deadline_s = time.monotonic() + 10
+        while not (poller.rates()[3] and poller.port_rates_mbps()):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        rates, _, stale, _ = poller.rates()
+    finally:
+        poller.stop()
+    assert rates[0, 1] == pytest.approx(40, rel=0.5)
+    assert stale == ("r2", "r3"), "one row a rack"
+    (port,) = poller.port_rates_mbps()
+    assert FABRIC.ports[port].tor_port == "o1.1"
+
+
+def test_servers_are_announced_by_their_tor_and_electrically_only(fleet):
+    tor = Tor(fleet, R1)
+    tor.sent.clear()
+    sent = []
+    tor.send = lambda message: sent.extend(split(message))
+    announcer = Announcer(fleet, substrate_of(FABRIC), tuple, 1.0)
+    state = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
+    announcer.announce(reachable_on(FABRIC, state))
+    xids = [struct.unpack_from("!I", message, 4)[0] for message in sent]
+    assert sent == [
+        encode_packet_out(announcement(server.mac, None), PORTS["up"], xid)
+        for server, xid in zip(FABRIC.racks[0].servers, xids, strict=True)
+    ]
+
+
+def test_such_tors_have_no_session_of_their_own():
+    planes = tuple(
+        replace(plane, driver="polatis-scpi", address=f"127.0.0.1:{plane.id + 1}")
+        for plane in FABRIC.planes
+    )
+    devices = Devices(replace(FABRIC, planes=planes), Policy())
+    try:
+        assert {status.kind for status in devices.statuses()} == {"optical-switch"}
+        assert devices.tor_problem(RackId(0)) is None
+        with pytest.raises(DeviceUnavailable, match="r1: not connected by OpenFlow"):
+            devices.link_up(RackId(0), ["o1.1"])
+    finally:
+        devices.close()

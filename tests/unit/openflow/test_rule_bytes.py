@@ -1,0 +1,262 @@
+import struct
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.openflow.framework import ofproto_v1_3, ofproto_v1_3_parser
+from drivers.codecs.openflow.messages import (
+    BUNDLE_COMMIT,
+    BUNDLE_OPEN,
+    encode_barrier,
+    encode_bundle_control,
+    encode_bundled,
+    encode_flow_stats_request,
+)
+from drivers.codecs.openflow.rules import (
+    SwitchPorts,
+    encode_changes,
+    encode_packet_out,
+    encode_port_stats_request,
+)
+from drivers.codecs.openflow.statistics import (
+    MalformedReplyError,
+    PortPackets,
+    decode_flow_stats,
+    decode_port_stats,
+)
+from hydra.forwarding.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, Port, RuleKind
+from hydra.forwarding.rules import FlowRule, Install, Remove, RemoveByCookie, circuit_rule
+from hydra.model import RackId, VlanId
+from tests.unit.core.fabrics import small_fabric
+from tests.unit.forwarding.sample_rules import every_rule
+from tests.unit.openflow.ryu_reference import DATAPATH, flow_mod, normal, parse, serialised, split
+
+RULES = list(every_rule(small_fabric(racks=3)))
+PORTS = SwitchPorts(host=1, optical=2, electrical=3, servers=(11, 12), wired=(21, 22))
+XID = 0x4000_1234
+BUNDLE_ID = 77
+LONG = 40
+"""Rules of one kind that are written a column at a time."""
+
+
+@pytest.mark.parametrize("kind", RuleKind)
+def test_ryu_reads_a_rule_as_it_would_have_written_it(kind):
+    for rule in (rule for rule in RULES if rule.kind is kind):
+        ours = encode_changes([Install(rule)], PORTS, XID, None)
+        theirs = serialised(flow_mod(rule, PORTS, ofproto_v1_3.OFPFC_ADD), XID)
+        assert normal(parse(ours)) == normal(parse(theirs))
+        assert len(ours) == len(theirs)
+
+
+@pytest.mark.parametrize("kind", RuleKind)
+def test_ryu_reads_a_removal_as_it_would_have_written_it(kind):
+    for rule in (rule for rule in RULES if rule.kind is kind):
+        ours = encode_changes([Remove(rule)], PORTS, XID, None)
+        theirs = serialised(flow_mod(rule, PORTS, ofproto_v1_3.OFPFC_DELETE_STRICT), XID)
+        assert normal(parse(ours)) == normal(parse(theirs))
+
+
+@pytest.mark.parametrize("bundle_id", [None, BUNDLE_ID])
+@pytest.mark.parametrize("change", [Install, Remove])
+@pytest.mark.parametrize("kind", RuleKind)
+def test_a_long_run_of_rules_is_the_bytes_of_each(kind, change, bundle_id):
+    some = [rule for rule in RULES if rule.kind is kind]
+    many = (some * LONG)[:LONG]
+    each = [encode_changes([change(rule)], PORTS, XID, None) for rule in many]
+    if bundle_id is not None:
+        each = [encode_bundled(message, bundle_id, XID) for message in each]
+        each.insert(0, encode_bundle_control(bundle_id, BUNDLE_OPEN, XID))
+        each.append(encode_bundle_control(bundle_id, BUNDLE_COMMIT, XID))
+    assert encode_changes(map(change, many), PORTS, XID, bundle_id) == b"".join(each)
+
+
+@given(st.lists(st.sampled_from(RULES).flatmap(lambda rule: st.integers(1, LONG).map(
+    lambda count: [rule] * count)), max_size=5))  # fmt: skip
+def test_runs_of_rules_keep_their_order(runs):
+    rules = [rule for run in runs for rule in run]
+    each = b"".join(encode_changes([Install(rule)], PORTS, XID, None) for rule in rules)
+    assert encode_changes(map(Install, rules), PORTS, XID, None) == each
+
+
+@pytest.mark.parametrize("vlan", [2**16 - 0x1000, -0x1001])
+@pytest.mark.parametrize("count", [1, LONG])
+def test_what_a_place_does_not_hold_is_refused(vlan, count):
+    rules = [circuit_rule(RackId(1), VlanId(4), 1)] * (count - 1)
+    wrong = circuit_rule(RackId(1), VlanId(vlan), 1)
+    with pytest.raises((struct.error, OverflowError)):
+        encode_changes(map(Install, [*rules, wrong]), PORTS, XID, None)
+
+
+@given(st.integers(0, 319), st.integers(1, 4094), st.integers(0, 2**16), st.integers(0, 2**32 - 1))
+def test_holes_are_filled_with_what_the_rule_says(rack, vlan, epoch, xid):
+    rule = circuit_rule(RackId(rack), VlanId(vlan), epoch)
+    message = parse(encode_changes([Install(rule)], PORTS, xid, None))
+    assert message.xid == xid
+    assert message.cookie == rule.cookie
+    assert message.match["metadata"] == rack + 1
+    _push, set_field, output = message.instructions[0].actions
+    assert (set_field.key, set_field.value) == ("vlan_vid", vlan | 0x1000)
+    assert output.port == PORTS.optical
+
+
+@given(st.integers(1, 2**31), st.integers(1, 2**31), st.integers(1, 2**31))
+def test_each_switchs_own_port_numbers_are_used(host, optical, electrical):
+    ports = SwitchPorts(host, optical, electrical)
+    rule = FlowRule(RuleKind.UPLINK_UNTAGGED, (0x02_00_00_00_01_01,))
+    message = parse(encode_changes([Install(rule)], ports, XID, None))
+    assert message.match["in_port"] == optical
+    assert message.instructions[0].actions[0].port == host
+
+
+def test_removal_by_cookie_reaches_every_table():
+    change = RemoveByCookie(COOKIE_TAG, COOKIE_TAG_MASK)
+    message = parse(encode_changes([change], PORTS, XID, None))
+    assert message.command == ofproto_v1_3.OFPFC_DELETE
+    assert message.table_id == ofproto_v1_3.OFPTT_ALL
+    assert (message.cookie, message.cookie_mask) == (COOKIE_TAG, COOKIE_TAG_MASK)
+    assert list(message.match.items()) == []
+    assert (message.out_port, message.out_group) == (0xFFFFFFFF, 0xFFFFFFFF)
+
+
+def test_a_bundle_wraps_every_change_between_open_and_commit():
+    changes = [
+        RemoveByCookie(COOKIE_TAG, COOKIE_TAG_MASK),
+        *map(Install, RULES),
+        *map(Remove, RULES),
+    ]
+    messages = list(split(encode_changes(changes, PORTS, XID, BUNDLE_ID)))
+    plain = list(split(encode_changes(changes, PORTS, XID, None)))
+    parsed = [parse(message) for message in messages]
+    assert {message.xid for message in parsed} == {XID}
+    assert {message.experimenter for message in parsed} == {0x4F4E4600}
+    assert [m.exp_type for m in parsed] == [2300, *(2301 for _ in changes), 2300]
+    heads = [struct.unpack_from("!IHH", message, 16) for message in messages]
+    assert heads[0] == (BUNDLE_ID, 0, 3)
+    assert heads[-1] == (BUNDLE_ID, 4, 3)
+    assert set(heads[1:-1]) == {(BUNDLE_ID, 0, 3)}
+    assert [message[24:] for message in messages[1:-1]] == plain
+
+
+def test_requests_are_the_bytes_that_ryu_sends():
+    parser, proto = ofproto_v1_3_parser, ofproto_v1_3
+    assert encode_barrier(XID) == serialised(parser.OFPBarrierRequest(DATAPATH), XID)
+    flows = parser.OFPFlowStatsRequest(
+        DATAPATH, 0, 1, proto.OFPP_ANY, proto.OFPG_ANY, 5, 7, parser.OFPMatch()
+    )
+    assert encode_flow_stats_request(1, 5, 7, XID) == serialised(flows, XID)
+    ports = parser.OFPPortStatsRequest(DATAPATH, 0, proto.OFPP_ANY)
+    assert encode_port_stats_request(XID) == serialised(ports, XID)
+
+
+@given(st.binary(min_size=1, max_size=200), st.integers(1, 2**31))
+def test_a_packet_out_is_the_bytes_that_ryu_sends(frame, port):
+    parser, proto = ofproto_v1_3_parser, ofproto_v1_3
+    actions = [parser.OFPActionOutput(port, 0)]
+    message = parser.OFPPacketOut(
+        DATAPATH, proto.OFP_NO_BUFFER, proto.OFPP_CONTROLLER, actions, frame
+    )
+    assert encode_packet_out(frame, port, XID) == serialised(message, XID)
+
+
+def test_a_real_port_number_stays():
+    assert PORTS.number(17) == 17
+    assert PORTS.number(Port.NORMAL) == ofproto_v1_3.OFPP_NORMAL
+
+
+# -- replies ----------------------------------------------------------------------------------
+
+COUNTS = st.integers(0, 2**64 - 1)
+
+
+@cache
+def flow_entry(cookie: int, packets: int, octets: int, rule: FlowRule) -> bytes:
+    """One entry of a reply, its match and instructions as Ryu writes them."""
+    mod = flow_mod(rule, PORTS, ofproto_v1_3.OFPFC_ADD)
+    tail = bytearray()
+    tail_at = mod.match.serialize(tail, 0)
+    for instruction in mod.instructions:
+        instruction.serialize(tail, tail_at)
+        tail_at += instruction.len
+    head = struct.pack("!HBxIIHHHHxxxxQQQ", 48 + len(tail), 0, 1, 2, 3, 0, 0, 0, *(
+        (cookie, packets, octets)
+    ))  # fmt: skip
+    return head + bytes(tail)
+
+
+@given(st.lists(st.tuples(COUNTS, COUNTS, COUNTS, st.sampled_from(RULES)), max_size=20))
+def test_flow_counters_are_what_ryu_reads(entries):
+    body = b"".join(flow_entry(*entry) for entry in entries)
+    found = decode_flow_stats(body)
+    expected, offset = [], 0
+    while offset < len(body):
+        entry = ofproto_v1_3_parser.OFPFlowStats.parser(body, offset)
+        expected.append((entry.cookie, entry.packet_count, entry.byte_count))
+        offset += entry.length
+    assert [
+        tuple(map(int, row)) for row in zip(found.cookie, found.packets, found.bytes, strict=True)
+    ] == expected
+    assert expected == [entry[:3] for entry in entries]
+    assert found.cookie.dtype == np.uint64
+    assert found.age_s.tolist() == pytest.approx([1 + 2e-9] * len(entries))
+
+
+@given(st.lists(st.tuples(st.integers(1, 700), st.sampled_from(RULES)), max_size=6))
+def test_runs_of_equally_long_entries_are_read_whatever_their_lengths(runs):
+    counted = [rule for number, rule in runs for _ in range(number)]
+    found = decode_flow_stats(b"".join(flow_entry(rule.cookie, 1, 2, rule) for rule in counted))
+    assert found.cookie.tolist() == [rule.cookie for rule in counted]
+
+
+@given(st.lists(st.tuples(*(COUNTS for _ in range(12))), max_size=8))
+def test_port_counters_are_what_ryu_reads(entries):
+    body = b"".join(
+        struct.pack("!Ixxxx12QII", number, *counts, 1, 2) for number, counts in enumerate(entries)
+    )
+    found = decode_port_stats(body)
+    assert list(found) == list(range(len(entries)))
+    for number in found:
+        entry = ofproto_v1_3_parser.OFPPortStats.parser(body, 112 * number)
+        assert found[number] == PortPackets(
+            entry.rx_packets, entry.tx_packets, entry.rx_bytes, entry.tx_bytes, entry.tx_dropped
+        )
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_counters_or_malformed(body):
+    for decode in (decode_flow_stats, decode_port_stats):
+        try:
+            decode(body)
+        except MalformedReplyError as error:
+            assert "statistics" in str(error)
+
+
+@given(st.integers(0, 3), st.integers(0, 2**16 - 1), st.integers(0, 400))
+def test_a_reply_with_a_wrong_length_or_cut_short(which, length, cut):
+    body = bytearray(b"".join(flow_entry(1, 2, 3, RULES[0]) for _ in range(4)))
+    whole = len(body)
+    entry = whole // 4
+    struct.pack_into("!H", body, which * entry, length)
+    body = body[: whole - cut]
+    try:
+        found = decode_flow_stats(bytes(body))
+    except MalformedReplyError:
+        assert length != entry or cut % entry
+    else:
+        assert len(found.cookie) == len(found.packets) == len(found.bytes)
+
+
+def test_malformed_replies_say_where():
+    entry = flow_entry(1, 2, 3, RULES[0])
+    with pytest.raises(MalformedReplyError, match=f"end inside an entry at byte {len(entry)}"):
+        decode_flow_stats(entry + entry[:20])
+    with pytest.raises(MalformedReplyError, match="at byte 0 has length 0"):
+        decode_flow_stats(bytes(56))
+    with pytest.raises(MalformedReplyError, match="of 111 bytes are not whole entries"):
+        decode_port_stats(bytes(111))
+
+
+def test_ryu_speaks_the_version_that_is_encoded():
+    assert encode_barrier(1)[0] == DATAPATH.ofproto.OFP_VERSION

@@ -1,0 +1,143 @@
+"""One id through a reconfiguration, in text and in JSON."""
+
+import io
+import json
+import logging
+import threading
+from dataclasses import replace
+
+import pytest
+
+from apps.controller.announcer import Announcer
+from apps.controller.devices import Devices
+from apps.controller.ledger import Ledger
+from apps.controller.runner import Runner
+from apps.openflow.fleet import Fleet
+from apps.process import logs
+from apps.process.configuration import load_configuration
+from apps.process.metrics import Metrics
+from hydra.errors import HydraError
+from hydra.forwarding.pipeline import Port
+from hydra.journal import Journal
+from hydra.model import CrossConnect, PlaneId
+from hydra.policy import Policy
+from hydra.reconfiguration.commands import MoveMirrors, Pause
+from hydra.reconfiguration.plan import MirrorMove
+from tests.unit.planning.test_planner import ROOT
+
+DEMO = load_configuration(ROOT / "configs" / "demo.yaml").fabric
+NOBODY = "127.0.0.9:1"
+FABRIC = replace(DEMO, planes=tuple(replace(plane, address=NOBODY) for plane in DEMO.planes))
+
+
+@pytest.fixture(autouse=True)
+def loggers_as_they_were():
+    names = ("", "hydra", "drivers", "ryu", "httpx", "asyncio", "uvicorn")
+    levels = {name: logging.getLogger(name).level for name in names}
+    handlers = logging.getLogger().handlers[:]
+    for name in ("ledger", "mover", "runner"):
+        # Mininet, once imported, makes loggers with a level of their own.
+        logging.getLogger(f"hydra.{name}").setLevel(logging.NOTSET)
+    yield
+    logging.getLogger().handlers[:] = handlers
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+
+
+@pytest.fixture
+def written():
+    return io.StringIO()
+
+
+def lines(written):
+    return [json.loads(line) for line in written.getvalue().splitlines()]
+
+
+def test_text_names_the_reconfiguration(written):
+    logs.set_up("text", "info", written)
+    with logs.about("c1"):
+        logging.getLogger("hydra.mover").info("begins")
+    logging.getLogger("hydra.mover").info("idle")
+    first, second = written.getvalue().splitlines()
+    assert first.endswith("INFO    hydra.mover [c1]: begins")
+    assert second.endswith("INFO    hydra.mover: idle")
+
+
+def test_json_is_an_object_a_line_with_its_fields(written):
+    logs.set_up("json", "info", written)
+    with logs.about("c1"):
+        logging.getLogger("hydra.mover").warning("two\nlines", extra={"device": "p1"})
+    (line,) = lines(written)
+    assert line.pop("unix_s") > 1e9
+    assert line == {
+        "level": "WARNING",
+        "logger": "hydra.mover",
+        "thread": threading.current_thread().name,
+        "message": "two\nlines",
+        "device": "p1",
+        "reconfiguration": "c1",
+    }
+
+
+def test_a_traceback_stays_in_its_line(written):
+    logs.set_up("json", "error", written)
+    try:
+        raise ValueError("odd")
+    except ValueError:
+        logging.getLogger("hydra").exception("a job failed")
+    (line,) = lines(written)
+    assert "ValueError: odd" in line["traceback"]
+
+
+def test_details_of_libraries_are_not_told(written):
+    logs.set_up("json", "debug", written)
+    logging.getLogger("ncclient").debug("bytes")
+    logging.getLogger("hydra.runner").debug("step")
+    assert [line["message"] for line in lines(written)] == ["step"]
+
+
+@pytest.mark.parametrize(("log_format", "level"), [("xml", "info"), ("json", "loud")])
+def test_unknown_words_are_refused(log_format, level):
+    before = logging.getLogger().handlers[:]
+    with pytest.raises(HydraError, match="may be one of"):
+        logs.set_up(log_format, level)
+    assert logging.getLogger().handlers == before
+
+
+def test_threads_that_work_for_a_reconfiguration_name_it(written):
+    """Commands run in the runner's pool; the mirror's command fails, as nobody is there."""
+    logs.set_up("json", "debug", written)
+    fleet = Fleet(FABRIC, post=lambda function: function())
+    devices = Devices(FABRIC, Policy())
+    announcer = Announcer(fleet, (Port.OPTICAL, Port.ELECTRICAL), lambda: (), 60.0)
+    runner = Runner(FABRIC, Policy(), fleet, devices, Journal(":memory:"), announcer, Metrics())
+    move = MoveMirrors(PlaneId(0), MirrorMove(frozenset(), frozenset({CrossConnect(1, 18)})))
+    try:
+        with logs.about("c1"):
+            runner.perform([Pause(0.0), move])
+        runner.perform([Pause(0.0), Pause(0.0)])
+    finally:
+        runner.close()
+    told = [line for line in lines(written) if line["logger"] == "hydra.runner"]
+    assert {line["command"]: line.get("reconfiguration") for line in told[:2]} == {
+        "Pause": "c1",
+        "MoveMirrors": "c1",
+    }
+    (failed,) = [line for line in told if line["level"] == "WARNING"]
+    assert failed["device"] == FABRIC.planes[0].name
+    assert failed["ms"] >= 0
+    assert [line.get("reconfiguration") for line in told[2:]] == [None, None]
+
+
+def test_the_trigger_is_told_under_the_same_id(written):
+    logs.set_up("json", "info", written)
+    ledger = Ledger(FABRIC, Journal(":memory:"))
+    entry = ledger.enter("periodic", "gains 70 Mb/s")
+    ledger.refuse(entry, "no planner")
+    asked, refused = lines(written)
+    assert asked["reconfiguration"] == refused["reconfiguration"] == entry.id
+    assert (asked["trigger"], asked["message"]) == (
+        "periodic",
+        "asked for by periodic: gains 70 Mb/s",
+    )
+    assert refused["level"] == "WARNING"

@@ -1,0 +1,566 @@
+"""A network in memory, seeded, that fails the way devices do.
+
+:class:`Network` carries out the executor's commands. The commands of a batch run interleaved, one
+atomic change at a time, so that :mod:`tests.unit.reconfiguration.watch` can look at the whole
+network after every change. What a command reports is drawn apart from what it does: a lost reply may hide
+success, failure, or half of either.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+
+from hydra.forwarding.pipeline import VLAN_PRESENT, Port, RuleKind, place_of_wired, wired_port
+from hydra.forwarding.rules import (
+    BY_PORT,
+    BY_UPLINK,
+    FlowRule,
+    Install,
+    Remove,
+    RuleChange,
+    match_key,
+    rack_metadata,
+)
+from hydra.forwarding.substrate import Steering, substrate_of
+from hydra.model import (
+    Circuit,
+    CrossConnect,
+    DatapathId,
+    Fabric,
+    NetworkState,
+    OpticalPort,
+    PlaneId,
+    PortId,
+    RackId,
+    Server,
+    VlanId,
+)
+from hydra.reconfiguration.commands import (
+    Announce,
+    ApplyRules,
+    AwaitPortsUp,
+    Batch,
+    Command,
+    MoveMirrors,
+    Outcome,
+    Pause,
+    ProbePath,
+    ReadMirrors,
+    ReadPortPackets,
+    Record,
+    SetVlans,
+    StageRules,
+    Status,
+)
+from hydra.reconfiguration.executor import Conditions, Execution
+from hydra.reconfiguration.plan import port_trunks
+from hydra.reconfiguration.reconcile import stray_mirrors
+from hydra.roles import PortVlans
+
+LONGEST_DELAY_S = 0.5
+"""By which a device may carry out what it has not answered in time."""
+LONGEST_LAG_S = 0.08
+"""For which a vswitch forwards by rules that it has replaced; less than the drain's bound."""
+Way = tuple[VlanId, int]
+"""A tag, and the port by which frames with it leave the switch that steers."""
+_Doing = Generator[None, None, tuple[Status, object, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """The chance of each fault, 0 to 1, drawn anew for each device and command."""
+
+    vswitch: float = 0.0
+    tor: float = 0.0
+    mirrors: float = 0.0
+    read: float = 0.0
+    busy_circuit: float = 0.0
+    no_counters: float = 0.0
+    no_carrier: float = 0.0
+    probe: float = 0.0
+    late: float = 0.0
+    """Of what a write did not do before its reply was given up: it may still happen afterwards."""
+    lie: float = 0.0
+    """New cross-connects that are confirmed, and some of them pass no light.
+
+    What a device says of its VLANs and cross-connects, drivers have read back.
+    """
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> Faults:
+        """Each kind of fault is absent, rare or frequent."""
+        chances = (0.0, 0.0, 0.05, 0.3)
+        return cls(*(rng.choice(chances) for _ in fields(cls)))
+
+
+class Network:
+    """Vswitches, ToRs and optical switches, and what reaches whom through them."""
+
+    def __init__(self, fabric: Fabric, state: NetworkState, rng: random.Random) -> None:
+        self.fabric = fabric
+        self.rng = rng
+        self.faults = Faults()
+        self.now_s = 0.0
+        self.substrate = substrate_of(fabric)
+        self.names = dict(self.substrate.owned())
+        self.switch_of: dict[str, Steering] = {}
+        for rack in fabric.racks:
+            for switch in self.substrate.steering(rack.id):
+                self.names[switch.datapath] = switch.name
+                self.switch_of |= dict.fromkeys((s.name for s in switch.servers), switch)
+        self.connected = set(self.names)
+        self.dead_uplinks: set[str] = set()
+        self.closed: set[str] = set()
+        """Servers from whom their ToR takes nothing for circuits."""
+        self.journal: list[tuple[str, object]] = []
+        self.tables: dict[DatapathId, dict[object, FlowRule]] = {
+            datapath: {match_key(r): r for r in self.substrate.path_rules(datapath, state)}
+            for datapath in self.names
+        }
+        self.mirrors: dict[PlaneId, set[CrossConnect]] = {
+            plane.id: set() for plane in fabric.planes
+        }
+        for circuit in state.topology.circuits:
+            self.mirrors[circuit.plane] |= set(fabric.cross_connects(circuit))
+        self.vlans: dict[PortId, PortVlans] = dict(port_trunks(fabric, state))
+        self.port_named = {(p.rack, p.tor_port): p for p in fabric.ports}
+        self.server_at = {(s.rack, s.tor_port): s for s in fabric.servers}
+        self.port_fed = {(p.plane, p.egress): p for p in fabric.ports}
+        self._ways: dict[DatapathId, dict[RackId, set[Way]]] = {}
+        """What follows from the tables, until those change."""
+        self.stale: dict[DatapathId, list[tuple[float, dict[object, FlowRule]]]] = {}
+        """By vswitch: (until when, a table by which it still forwards some packets)."""
+        self.late: list[tuple[float, Callable[[], None]]] = []
+        """Changes that nobody waits for any more: (when, what)."""
+        self.happened_late = 0
+        self.unreliable: set[PlaneId | str] = set()
+        """Planes and racks (by name) that have confirmed what they did not do, or do it late."""
+        self._counters = dict.fromkeys((port.id for port in fabric.ports), 0)
+        self._restless: dict[PortId, int] = {}
+        """Reads of a port for which its counter still moves."""
+        self._uncounted: set[RackId] = set()
+
+    # -- what the network does with packets -------------------------------------------------------
+
+    def sends_on(self, server: Server, to: RackId) -> set[Way]:
+        """How ``server`` sends to a rack by circuit now; empty: electrically.
+
+        A switch forwards by cached decisions for a while after it has confirmed other rules.
+        """
+        if server.name in self.dead_uplinks | self.closed:
+            return set()
+        datapath = self.switch_of[server.name].datapath
+        ways = self._ways.setdefault(datapath, {})
+        if to not in ways:
+            ways[to] = self._sends(to, self.tables[datapath])
+        return ways[to].union(*(self._sends(to, table) for table in self._cached(datapath)))
+
+    def _sends(self, to: RackId, table: Mapping[object, FlowRule]) -> set[Way]:
+        metadata = rack_metadata(to)
+        if (RuleKind.DIVERT, (metadata,)) in table:
+            return set()
+        kinds = BY_UPLINK if self.substrate.retags else BY_PORT
+        spread = table.get((RuleKind.SPREAD, (metadata,)))
+        if spread is None:
+            alone = table.get((kinds.alone, (metadata,)))
+            return set() if alone is None else {_way(*alone.args[1:])}
+        numbers = range(spread.args[1] + 1)
+        rules = (table[kinds.one_of_several, (metadata, number)] for number in numbers)
+        return {_way(*rule.args[2:]) for rule in rules}
+
+    def arrives(self, way: Way, here: RackId, there: RackId) -> bool:
+        """Whether what a rack sends in this way reaches another, and answers can come back."""
+        if self.substrate.retags:
+            return self.joined(way[0], here, there)
+        return self.followed(way, here)[-1] == there
+
+    def followed(self, way: Way, rack: RackId) -> list[PortId | RackId | None]:
+        """The ports by which a labelled frame leaves racks, and the rack where it ends.
+
+        None in place of that where it is sent into the dark.
+        """
+        label, out = way
+        left_by: list[PortId | RackId | None] = []
+        while True:
+            port = self.fabric.ports_of(rack)[place_of_wired(out)]
+            left_by.append(port.id)
+            far = self._far_end(port)
+            if far is None:
+                return [*left_by, None]
+            rack = far.rack
+            arrived = (wired_port(self.fabric.place_of_port[far.id]), VLAN_PRESENT | label)
+            table = self.tables[self.fabric.racks[rack].tor.datapath_id]
+            relay = table.get((RuleKind.TOR_RELAY, arrived))
+            if relay is None:
+                return [*left_by, rack]
+            out = relay.args[2]
+
+    def _far_end(self, port: OpticalPort) -> OpticalPort | None:
+        """Where the light of a port comes out now; a port in the dark sends nothing."""
+        if not self._lit(port):
+            return None
+        for cross in self.mirrors[port.plane]:
+            if cross.ingress == port.ingress:
+                return self.port_fed[port.plane, cross.egress]
+        return None
+
+    def _links(self, vlan: VlanId, *, whole: bool) -> Iterator[tuple[RackId, RackId]]:
+        """Pairs of racks joined by light in both directions (``whole``) or in at least one."""
+        for plane in self.fabric.planes:
+            ends = [
+                port
+                for port in self.fabric.ports
+                if port.plane == plane.id and vlan in self.vlans[port.id].tagged
+            ]
+            lit = self.mirrors[plane.id]
+            for index, a in enumerate(ends):
+                for b in ends[index + 1 :]:
+                    there = CrossConnect(a.ingress, b.egress) in lit
+                    back = CrossConnect(b.ingress, a.egress) in lit
+                    if (there and back) if whole else (there or back):
+                        yield a.rack, b.rack
+
+    def joined(self, vlan: VlanId, one: RackId, other: RackId) -> bool:
+        """Whether frames get from one rack to the other on ``vlan``, and back."""
+        tree = self.islands(vlan)
+        return root(tree, one) == root(tree, other)
+
+    def islands(self, vlan: VlanId) -> dict[RackId, RackId]:
+        """Racks that ``vlan`` joins in both directions, as trees with one root each."""
+        tree = {rack.id: rack.id for rack in self.fabric.racks}
+        for link in self._links(vlan, whole=True):
+            one, other = (root(tree, rack) for rack in link)
+            tree[one] = other
+        return tree
+
+    def loops(self) -> Iterator[VlanId]:
+        """Circuit VLANs in which a broadcast would go round for ever."""
+        used = {vlan for vlans in self.vlans.values() for vlan in vlans.tagged}
+        for vlan in sorted(used - {self.fabric.parking_vlan}):
+            tree = {rack.id: rack.id for rack in self.fabric.racks}
+            for link in self._links(vlan, whole=False):
+                one, other = (root(tree, rack) for rack in link)
+                if one == other:
+                    yield vlan
+                    break
+                tree[one] = other
+
+    # -- carrying out commands --------------------------------------------------------------------
+
+    def unsettle(self, circuits: Sequence[Circuit]) -> None:
+        """Circuits with frames in flight: most drain after some reads, some never do."""
+        self._uncounted = {
+            rack.id for rack in self.fabric.racks if self.rng.random() < self.faults.no_counters
+        }
+        for circuit in circuits:
+            stays = self.rng.random() < self.faults.busy_circuit
+            self._restless[circuit.a] = 10**9 if stays else self.rng.randint(0, 5)
+
+    def seen_busy(self, circuit: Circuit) -> bool:
+        """Whether frames are in flight on a circuit whose counters can be read throughout."""
+        racks = self.fabric.racks_of(circuit)
+        readable = self.faults.read == 0 and self._uncounted.isdisjoint(racks)
+        return readable and self._restless.get(circuit.a, 0) > 0
+
+    def perform(self, batch: Batch, watch: Callable[[Command | None], None]) -> list[Outcome]:
+        """All commands at once, interleaved at random; ``watch`` sees every state in between."""
+        doing = {index: self._start(command) for index, command in enumerate(batch.commands)}
+        ended: dict[int, Outcome] = {}
+        started_s = self.now_s
+        while doing:
+            index = self.rng.choice(sorted(doing))
+            self.now_s += self.rng.uniform(0.0, 0.002)
+            self.catch_up()
+            try:
+                next(doing[index])
+            except StopIteration as end:
+                del doing[index]
+                ended[index] = Outcome(*end.value, started_s, self.now_s)
+            watch(batch.commands[index])
+        return [ended[index] for index in range(len(batch.commands))]
+
+    def catch_up(self) -> None:
+        """What was late until now happens."""
+        due = [change for when_s, change in self.late if when_s <= self.now_s]
+        self.late = [entry for entry in self.late if entry[0] > self.now_s]
+        for change in due:
+            change()
+        self.happened_late += len(due)
+
+    def _postpone(self, device: PlaneId | str, changes: Sequence[Callable[[], None]]) -> None:
+        """Of a write that got no reply: what has not happened happens later, or never."""
+        if changes and self._hit(self.faults.late):
+            self.unreliable.add(device)
+            when_s = self.now_s + self.rng.uniform(0.0, LONGEST_DELAY_S)
+            self.late += [(when_s, change) for change in changes]
+
+    def _start(self, command: Command) -> _Doing:
+        handlers: dict[type, Callable[..., _Doing]] = {
+            ApplyRules: self._apply_rules,
+            StageRules: self._nothing,
+            ReadPortPackets: self._read_packets,
+            SetVlans: self._set_vlans,
+            MoveMirrors: self._move_mirrors,
+            ReadMirrors: self._read_mirrors,
+            AwaitPortsUp: self._await_ports_up,
+            Announce: self._nothing,
+            ProbePath: self._probe,
+            Pause: self._pause,
+            Record: self._record,
+        }
+        return handlers[type(command)](command)
+
+    def _hit(self, chance: float) -> bool:
+        return self.rng.random() < chance
+
+    def _nothing(self, command: Announce | StageRules) -> _Doing:
+        yield
+        return Status.CONFIRMED, None, ""
+
+    def _pause(self, command: Pause) -> _Doing:
+        self.now_s += command.seconds
+        yield
+        return Status.CONFIRMED, None, ""
+
+    def _record(self, command: Record) -> _Doing:
+        self.journal.append((command.what, command.details))
+        yield
+        return Status.CONFIRMED, None, ""
+
+    def _apply_rules(self, command: ApplyRules) -> _Doing:
+        errors: dict[DatapathId, str | None] = {}
+        for datapath in self.rng.sample(sorted(command.changes), len(command.changes)):
+            error = None
+            if datapath not in self.connected:
+                error = "not connected"
+            elif self._hit(self.faults.vswitch):
+                error = self.rng.choice(("refused", "no answer: outcome unknown"))
+            if error is None or (error.endswith("unknown") and self._hit(0.5)):
+                self.apply(datapath, command.changes[datapath])
+            elif error.endswith("unknown"):
+                change = partial(self.apply, datapath, command.changes[datapath])
+                self._postpone(self.names[datapath], [change])
+            if error is not None and self._hit(0.5):
+                self.connected.discard(datapath)
+            errors[datapath] = error
+            yield
+        return Status.CONFIRMED, errors, ""
+
+    def apply(self, datapath: DatapathId, changes: Sequence[RuleChange]) -> None:
+        """One atomic bundle."""
+        table = self.tables[datapath]
+        self._ways.pop(datapath, None)
+        lag_s = self.rng.choice((0.0, 0.01, LONGEST_LAG_S))
+        if lag_s:
+            self.stale.setdefault(datapath, []).append((self.now_s + lag_s, dict(table)))
+        for change in changes:
+            if isinstance(change, Install):
+                table[match_key(change.rule)] = change.rule
+            elif isinstance(change, Remove):
+                table.pop(match_key(change.rule), None)
+            else:
+                gone = [k for k, r in table.items() if r.cookie & change.mask == change.cookie]
+                for key in gone:
+                    del table[key]
+
+    def _extent(self, chance: float, changes: int) -> tuple[Status, int, str]:
+        """How a write ends, and how many of its changes take place."""
+        if not self._hit(chance):
+            return Status.CONFIRMED, changes, ""
+        if self._hit(0.5):
+            return Status.FAILED, 0, "refused"
+        return Status.UNKNOWN, self.rng.randint(0, changes), "no answer"
+
+    def _set_vlans(self, command: SetVlans) -> _Doing:
+        ports = self.rng.sample(sorted(command.ports), len(command.ports))
+        status, extent, error = self._extent(self.faults.tor, len(ports))
+
+        def change(name: str) -> None:
+            server = self.server_at.get((command.rack, name))
+            if server is None:
+                self.vlans[self.port_named[command.rack, name].id] = command.ports[name]
+            else:
+                assert command.ports[name] == self.substrate.closed_ports([server])[name]
+                self.closed.add(server.name)
+
+        for name in ports[:extent]:
+            change(name)
+            yield
+        if status is Status.UNKNOWN:
+            rack = self.fabric.racks[command.rack].name
+            self._postpone(rack, [partial(change, name) for name in ports[extent:]])
+        return status, None, error
+
+    def _move_mirrors(self, command: MoveMirrors) -> _Doing:
+        lit = self.mirrors[command.plane]
+        staying = lit - command.move.disconnect
+        ends = {cross.ingress for cross in staying} | {cross.egress for cross in staying}
+        new = command.move.connect - staying
+        for cross in sorted(new):
+            if cross.ingress in ends or cross.egress in ends:
+                return Status.FAILED, None, f"port of {cross} is taken"
+        steps: list[tuple[Callable[[CrossConnect], None], CrossConnect]] = []
+        for action, crosses in ((lit.discard, command.move.disconnect), (lit.add, new)):
+            some = self.rng.sample(sorted(crosses), len(crosses))
+            steps += [(action, cross) for cross in some]
+        status, extent, error = self._extent(self.faults.mirrors, len(steps))
+        if status is Status.CONFIRMED and self._hit(self.faults.lie):
+            extent -= self.rng.randint(0, len(new))
+            self.unreliable.add(command.plane)
+        for action, cross in steps[:extent]:
+            action(cross)
+            yield
+        if status is Status.UNKNOWN:
+            self._postpone(
+                command.plane, [partial(action, cross) for action, cross in steps[extent:]]
+            )
+        return status, None, error
+
+    def _read_mirrors(self, command: ReadMirrors) -> _Doing:
+        yield
+        if self._hit(self.faults.read):
+            return Status.FAILED, None, "no connection"
+        return Status.CONFIRMED, frozenset(self.mirrors[command.plane]), ""
+
+    def _await_ports_up(self, command: AwaitPortsUp) -> _Doing:
+        yield
+        if self._hit(self.faults.read):
+            return Status.FAILED, None, "no connection"
+        return (
+            Status.CONFIRMED,
+            tuple(
+                name
+                for name in command.ports
+                if not self._lit(self.port_named[command.rack, name])
+                or self._hit(self.faults.no_carrier)
+            ),
+            "",
+        )
+
+    def _lit(self, port: OpticalPort) -> bool:
+        return any(cross.egress == port.egress for cross in self.mirrors[port.plane])
+
+    def _probe(self, command: ProbePath) -> _Doing:
+        yield
+        if self._hit(self.faults.read):
+            return Status.FAILED, None, "no connection"
+        a, b = command.ends
+        lost = tuple(
+            f"{src.name} to {dst.name}"
+            for src, dst in (((a, b),) if command.path.one_way else ((a, b), (b, a)))
+            if not self._probe_arrives(command, src, dst) or self._hit(self.faults.probe)
+        )
+        return Status.CONFIRMED, lost, ""
+
+    def _probe_arrives(self, command: ProbePath, src: Server, dst: Server) -> bool:
+        _, port = self.substrate.launch(src, command.path)
+        return self.arrives((command.vlan, port), src.rack, dst.rack)
+
+    def _read_packets(self, command: ReadPortPackets) -> _Doing:
+        counts: dict[str, int] = {}
+        for name in command.ports:
+            port = self.port_named[command.rack, name].id
+            if self._restless.get(port, 0) > 0:
+                self._restless[port] -= 1
+                self._counters[port] += self.rng.randint(1, 100)
+            elif self._is_sent_to(port):
+                self._counters[port] += self.rng.randint(1, 100)
+            if command.rack not in self._uncounted:
+                counts[name] = self._counters[port]
+        yield
+        if self._hit(self.faults.read):
+            return Status.FAILED, None, "no connection"
+        return Status.CONFIRMED, counts, ""
+
+    def _is_sent_to(self, end: PortId) -> bool:
+        """Whether a switch still sends to this port, by rules that it has replaced."""
+        return any(
+            self._passes(way, server.rack, end)
+            for server in self.fabric.servers
+            if self._cached(self.switch_of[server.name].datapath)
+            for rack in self.fabric.racks
+            if rack.id != server.rack
+            for way in self.sends_on(server, rack.id)
+        )
+
+    def _passes(self, way: Way, here: RackId, end: PortId) -> bool:
+        if self.substrate.retags:
+            return way[0] in self.vlans[end].tagged
+        return end in self.followed(way, here)[:-1]
+
+    def _cached(self, datapath: DatapathId) -> list[Mapping[object, FlowRule]]:
+        """Tables that a vswitch has replaced and still forwards some packets by."""
+        entries = self.stale.get(datapath)
+        if not entries:
+            return []
+        self.stale[datapath] = [entry for entry in entries if self.now_s < entry[0]]
+        return [table for _, table in self.stale[datapath]]
+
+    # -- between reconfigurations -----------------------------------------------------------------
+
+    def mend(self, execution: Execution) -> None:
+        """What the controller's upkeep does: bring what did not confirm to the result."""
+        self.now_s += LONGEST_DELAY_S
+        self.catch_up()
+        self.now_s += LONGEST_LAG_S
+        state = execution.result
+        lit = {plane: frozenset(self.mirrors[plane]) for plane in execution.uncertain_planes}
+        for plane, move in stray_mirrors(self.fabric, state, lit).items():
+            self.mirrors[plane] -= move.disconnect
+        for end, vlans in port_trunks(self.fabric, state).items():
+            if self.fabric.racks[self.fabric.ports[end].rack].name in execution.unconfirmed:
+                self.vlans[end] = vlans
+        self.closed &= execution.conditions.closed | execution.closed
+        for datapath, name in self.names.items():
+            if name in execution.unconfirmed and datapath in self.connected:
+                rules = self.substrate.path_rules(datapath, state)
+                self.tables[datapath] = {match_key(r): r for r in rules}
+                self._ways.pop(datapath, None)
+
+    def synchronised(self, state: NetworkState) -> frozenset[DatapathId]:
+        """Connected switches that hold what ``state`` wants."""
+        return frozenset(
+            datapath
+            for datapath in self.connected
+            if not list(self.differing_rules(datapath, state))
+        )
+
+    def differing_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
+        """Rules about real racks that a switch lacks or has too many."""
+        rules = self.substrate.path_rules(datapath, state)
+        wanted = {(rule.kind, rule.args) for rule in rules}
+        held = {
+            (rule.kind, rule.args)
+            for rule in self.tables[datapath].values()
+            if rule.kind is not RuleKind.EMULATED_CIRCUIT
+        }
+        for kind, args in sorted(wanted ^ held, key=str):
+            yield FlowRule(kind, args)
+
+
+def _way(vlan: int, port: int = Port.OPTICAL) -> Way:
+    return VlanId(vlan), port
+
+
+def root(tree: dict[RackId, RackId], rack: RackId) -> RackId:
+    while tree[rack] != rack:
+        rack = tree[rack]
+    return rack
+
+
+def conditions_of(network: Network, state: NetworkState) -> Conditions:
+    ready = network.synchronised(state)
+    network.closed -= {
+        name for name, switch in network.switch_of.items() if switch.datapath in ready
+    }
+    return Conditions(ready, frozenset(network.dead_uplinks), frozenset(network.closed))
+
+
+def shake(network: Network, rng: random.Random) -> None:
+    """Between reconfigurations vswitches come and go, and the odds change."""
+    network.faults = Faults.draw(rng)
+    loss = rng.choice((0.0, 0.0, 0.1, 0.3))
+    network.connected = {datapath for datapath in network.names if rng.random() >= loss}

@@ -1,0 +1,443 @@
+"""Single courses of a reconfiguration, step by step."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from hydra.forwarding.pipeline import Port, RuleKind
+from hydra.forwarding.rules import RemoveByCookie
+from hydra.lifecycle import ReconfigurationState
+from hydra.model import NetworkState, RackId, Topology, VlanId
+from hydra.policy import DrainPolicy, OnSilence, Policy, Transition
+from hydra.reconfiguration.commands import (
+    ApplyRules,
+    Batch,
+    MoveMirrors,
+    Outcome,
+    Pause,
+    ProbePath,
+    ReadPortPackets,
+    SetVlans,
+    StageRules,
+    Status,
+)
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import diff, without
+from tests.unit.core.fabrics import (
+    circuit_between,
+    order_of,
+    path_of,
+    small_fabric,
+    state_of,
+    topology_of,
+)
+from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of
+from tests.unit.reconfiguration.watch import Violation, Watch
+
+FABRIC = small_fabric(racks=4, planes=2, servers=1)
+ORDER = order_of(FABRIC)
+DIRECT = path_of(FABRIC, 0, 1)
+
+
+def start(*paths, fabric=FABRIC):
+    return state_of(fabric, NetworkState(), *paths)
+
+
+class Scripted(Network):
+    """A network without faults, except for outcomes that a test sets by step and command."""
+
+    def __init__(self, fabric, state):
+        super().__init__(fabric, state, random.Random(1))
+        self.batches: list[Batch] = []
+        self.instead = {}
+        """{(step, type of command): function of command and true outcome}"""
+
+    def perform(self, batch, watch):
+        self.batches.append(batch)
+        outcomes = super().perform(batch, watch)
+        return [
+            self.instead.get((batch.step, type(command)), lambda _c, true: true)(command, outcome)
+            for command, outcome in zip(batch.commands, outcomes, strict=True)
+        ]
+
+    def commands(self, kind, step=None):
+        return [
+            command
+            for batch in self.batches
+            for command in batch.commands
+            if isinstance(command, kind) and step in (None, batch.step)
+        ]
+
+
+def execution_of(network, current, target, policy=None):
+    plan = diff(network.fabric, current, target, order_of(network.fabric))
+    return Execution(
+        network.fabric,
+        policy or Policy(),
+        plan,
+        conditions_of(network, current),
+        order_of(network.fabric),
+    )
+
+
+def test_nothing_to_do_needs_no_batch():
+    state = start(DIRECT)
+    network = Scripted(FABRIC, state)
+    execution = Watch(network, execution_of(network, state, replace(state, epoch=9))).run()
+    assert execution.state is ReconfigurationState.DONE
+    assert execution.result.epoch == 9
+    assert network.batches == []
+
+
+def test_the_steps_of_a_reconfiguration_without_trouble():
+    old = start(DIRECT)
+    target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
+    network = Scripted(FABRIC, old)
+    execution = Watch(network, execution_of(network, old, target)).run()
+    steps = [batch.step for batch in network.batches]
+    assert list(dict.fromkeys(steps)) == [
+        "intent",
+        "divert",
+        "drain",
+        "move",
+        "carrier",
+        "announce",
+        "probe",
+        "activate",
+        "outcome",
+    ]
+    assert execution.state is ReconfigurationState.DONE
+    assert execution.result == target
+    assert [what for what, _ in network.journal] == [
+        "reconfiguration intended",
+        "reconfiguration finished",
+    ]
+    assert execution.rules_pushed == 4  # one on each server of r1, twice; r2 and r3 once
+    assert execution.ports_retagged == 3  # r1 and r3 to the new VLAN, r2 parked
+
+
+def test_what_is_pushed_was_sent_while_circuits_drained():
+    old = start(DIRECT)
+    target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
+    network = Scripted(FABRIC, old)
+    Watch(network, execution_of(network, old, target, Policy(emulated_rules=100))).run()
+    (staged,) = network.commands(StageRules)
+    (pushed,) = network.commands(ApplyRules, "move")
+    assert next(b.step for b in network.batches if staged in b.commands) == "drain"
+    assert staged.changes.keys() == pushed.changes.keys()
+    # The fleet knows what it was given before by its identity.
+    assert all(staged.changes[dp] is mine for dp, mine in pushed.changes.items())
+    assert sum(map(len, pushed.changes.values())) == 100
+
+
+def test_a_drained_circuit_was_read_as_often_as_the_policy_says():
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    policy = Policy(drain=DrainPolicy(reads=5, interval_ms=1.0))
+    Watch(network, execution_of(network, old, NetworkState(epoch=2), policy)).run()
+    assert len(network.commands(ReadPortPackets)) == 5 * 2
+
+
+def test_a_circuit_that_never_drains_stays_and_its_pair_returns_to_it():
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    network.faults = Faults(busy_circuit=1.0)
+    network.unsettle(sorted(old.topology.circuits))
+    target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
+    execution = Watch(network, execution_of(network, old, target)).run()
+    assert execution.state is ReconfigurationState.PARTIAL
+    assert execution.result.topology == old.topology
+    assert network.commands(MoveMirrors) == []
+    assert "1 circuit(s) still carried frames after the drain bound" in execution.reason
+    assert network.sends_on(FABRIC.racks[0].servers[0], RackId(1)) == {
+        (old.vlans[DIRECT], Port.OPTICAL)
+    }
+
+
+def test_what_a_silent_vswitch_uses_does_not_move():
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    silent = FABRIC.racks[1].servers[0]
+    execution = execution_of(network, old, state_of(FABRIC, old, path_of(FABRIC, 0, 2)))
+    network.connected.discard(silent.vswitch.datapath_id)
+    Watch(network, execution).run()
+    assert execution.state is ReconfigurationState.PARTIAL
+    assert execution.unconfirmed == {silent.name}
+    assert silent.name in execution.reason
+    assert execution.result.topology == old.topology
+
+
+def test_a_silent_vswitch_with_a_dead_uplink_holds_nothing_up():
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    silent = FABRIC.racks[1].servers[0]
+    network.dead_uplinks.add(silent.name)
+    network.connected.discard(silent.vswitch.datapath_id)
+    target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
+    execution = Watch(network, execution_of(network, old, target)).run()
+    assert execution.result == target
+
+
+CLOSE = Policy(on_silent_vswitch=OnSilence.CLOSE)
+
+
+def test_a_silent_vswitch_is_closed_out_where_the_policy_says_so():
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    silent = FABRIC.racks[1].servers[0]
+    target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
+    execution = execution_of(network, old, target, CLOSE)
+    network.connected.discard(silent.vswitch.datapath_id)
+    Watch(network, execution).run()
+    assert execution.state is ReconfigurationState.DONE
+    assert execution.result == target
+    assert execution.closed == network.closed == {silent.name}
+    assert execution.unconfirmed == {silent.name}
+
+
+def test_where_its_port_can_not_be_closed_what_it_uses_does_not_move():
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    network.instead["close", SetVlans] = lambda _command, true: replace(
+        true, status=Status.FAILED, error="refused"
+    )
+    silent = FABRIC.racks[1].servers[0]
+    execution = execution_of(network, old, state_of(FABRIC, old, path_of(FABRIC, 0, 2)), CLOSE)
+    network.connected.discard(silent.vswitch.datapath_id)
+    Watch(network, execution).run()
+    assert execution.state is ReconfigurationState.PARTIAL
+    assert execution.result.topology == old.topology
+    assert execution.closed == set()
+    assert execution.unconfirmed == {silent.name, FABRIC.racks[1].name}
+
+
+RELAYED = path_of(
+    FABRIC, 1, 2, circuit_between(FABRIC, 0, 1), circuit_between(FABRIC, 0, 2, plane=1)
+)
+"""r2 to r3 through r1, over the circuit of r1 and r2."""
+
+
+def test_a_probe_that_fails_costs_a_pair_beside_it_nothing():
+    old = start(DIRECT)
+    target = state_of(FABRIC, old, DIRECT, RELAYED)
+    network = Scripted(FABRIC, old)
+    network.instead["probe", ProbePath] = lambda _command, true: replace(true, value=("lost",))
+    execution = Watch(network, execution_of(network, old, target)).run()
+    assert set(execution.failures) == {circuit_between(FABRIC, 0, 2, plane=1)}
+    assert execution.result.topology.paths == (DIRECT,)
+    assert network.sends_on(FABRIC.racks[0].servers[0], RackId(1)) == {
+        (old.vlans[DIRECT], Port.OPTICAL)
+    }
+
+
+def test_a_tor_that_refuses_costs_a_pair_beside_it_nothing():
+    old = start(DIRECT)
+    vlans = {DIRECT: old.vlans[DIRECT], RELAYED: VlanId(300)}
+    target = NetworkState(old.epoch + 1, topology_of(DIRECT, RELAYED), vlans)
+    network = Scripted(FABRIC, old)
+    assert (
+        RackId(1) in diff(FABRIC, old, target, ORDER).memberships
+    )  # for the circuit that both use
+
+    def refuse(command, true):
+        return Outcome(Status.UNKNOWN, None, "no answer") if command.rack == 1 else true
+
+    network.instead["move", SetVlans] = refuse
+    execution = Watch(network, execution_of(network, old, target)).run()
+    assert execution.state is ReconfigurationState.PARTIAL
+    assert execution.failures == {}
+    assert execution.result.topology.paths == (DIRECT,)
+    assert "r2 - r3 stays electrical: r2 was not retagged (no answer)" in execution.reason
+
+
+def test_a_path_may_fail_though_each_of_its_circuits_serves_others():
+    hops = [circuit_between(FABRIC, 0, 1), circuit_between(FABRIC, 1, 2, plane=1)]
+    old = start(DIRECT, path_of(FABRIC, 1, 2, hops[1]))
+    across = path_of(FABRIC, 0, 2, *hops)
+    target = state_of(FABRIC, old, *old.topology.paths, across)
+    network = Scripted(FABRIC, old)
+    network.instead["probe", ProbePath] = lambda _command, true: replace(true, value=("lost",))
+    execution = Watch(network, execution_of(network, old, target)).run()
+    assert execution.failures == {}
+    assert execution.result.topology.paths == old.topology.paths
+    assert execution.result.topology.circuits == old.topology.circuits
+    assert "r1 - r3 stays electrical" in execution.reason
+
+
+def an_old_circuit_that_goes_first():
+    """r1-r2 on p1 must be down before r3-r1-r2-r4, which crosses on p2, is tagged at its ports."""
+    cross = circuit_between(FABRIC, 0, 1, plane=1)
+    lost = circuit_between(FABRIC, 0, 1)
+    old = NetworkState(1, Topology(frozenset({lost, cross})))
+    long = path_of(
+        FABRIC, 2, 3, circuit_between(FABRIC, 0, 2), cross, circuit_between(FABRIC, 1, 3)
+    )
+    return lost, old, NetworkState(2, topology_of(long), {long: VlanId(100)})
+
+
+def test_a_circuit_that_has_to_go_first_does():
+    lost, old, target = an_old_circuit_that_goes_first()
+    network = Scripted(FABRIC, old)
+    execution = execution_of(network, old, target)
+    assert execution.plan.disconnect_first == {lost}
+    Watch(network, execution).run()
+    moves = [batch for batch in network.batches if batch.step == "move"]
+    assert moves[0].commands[0].move.disconnect == set(FABRIC.cross_connects(lost))
+    assert len(moves) == 2
+    assert execution.result == target
+
+
+@pytest.mark.parametrize("status", [Status.FAILED, Status.UNKNOWN, Status.ASKED])
+def test_nothing_is_retagged_while_a_circuit_that_goes_first_may_stand(status):
+    lost, old, target = an_old_circuit_that_goes_first()
+    network = Scripted(FABRIC, old)
+    truly = network._move_mirrors
+
+    def stuck(command):
+        if set(FABRIC.cross_connects(lost)) & command.move.disconnect:
+            return (status, None, "mirror stuck")
+            yield
+        return (yield from truly(command))
+
+    network._move_mirrors = stuck
+    execution = Watch(network, execution_of(network, old, target)).run()
+    assert network.commands(SetVlans) == []
+    assert execution.state is ReconfigurationState.PARTIAL
+    assert execution.uncertain_planes == {lost.plane}
+    assert lost not in execution.result.topology.circuits
+    assert "had to go first" in execution.reason
+
+
+def test_the_last_epochs_padding_goes_and_this_ones_stays():
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
+    policy = Policy(emulated_rules=100)
+    execution = Watch(network, execution_of(network, old, target, policy)).run()
+    assert execution.rules_pushed == 100
+    back = state_of(FABRIC, target, DIRECT)
+    Watch(network, execution_of(network, execution.result, back, policy)).run()
+    padding = {
+        rule.cookie >> 32 & 0xFFFF
+        for table in network.tables.values()
+        for rule in table.values()
+        if rule.kind is RuleKind.EMULATED_CIRCUIT
+    }
+    assert padding == {back.epoch}
+    assert any(
+        isinstance(change, RemoveByCookie)
+        for command in network.commands(ApplyRules, "tidy")
+        for changes in command.changes.values()
+        for change in changes
+    )
+
+
+class _WithoutDivert(Execution):
+    """Forgets substep 3-1."""
+
+    def _divert(self):
+        yield Batch("divert", (ApplyRules({}),))
+
+
+class _WithoutGate(Execution):
+    """Forgets to look before it activates."""
+
+    def _gate(self):
+        yield from ()
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [(_WithoutDivert, "did not confirm its divert"), (_WithoutGate, "was not probed")],
+)
+def test_the_watch_sees_an_executor_that_forgets_a_step(broken, words):
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    sound = execution_of(network, old, state_of(FABRIC, old, path_of(FABRIC, 0, 2)))
+    execution = broken(FABRIC, Policy(), sound.plan, sound.conditions, ORDER)
+    with pytest.raises(Violation, match=words):
+        Watch(network, execution).run()
+
+
+class _Indulgent(Watch):
+    """Looks at the end only."""
+
+    def _mirrors_may_move(self, command):
+        pass
+
+    def look(self, command):
+        pass
+
+
+def as_published():
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
+    return network, execution_of(network, old, target, Policy(transition=Transition.AS_PUBLISHED))
+
+
+def test_as_published_gets_there_without_divert_and_drain():
+    network, execution = as_published()
+    target = execution.plan.target
+    _Indulgent(network, execution).run()
+    assert execution.state is ReconfigurationState.DONE
+    assert execution.result == target
+    assert {batch.step for batch in network.batches}.isdisjoint({"divert", "drain"})
+
+
+def test_as_published_moves_mirrors_under_the_traffic():
+    with pytest.raises(Violation, match="did not confirm its divert"):
+        Watch(*as_published()).run()
+
+
+def test_as_published_reports_vswitches_that_are_away():
+    network, execution = as_published()
+    away = FABRIC.racks[0].servers[0]
+    connected = execution.conditions.connected - {away.vswitch.datapath_id}
+    execution.conditions = replace(execution.conditions, connected=connected)
+    _Indulgent(network, execution).run()
+    assert execution.unconfirmed == {away.name}
+    assert all(away.vswitch.datapath_id not in c.changes for c in network.commands(ApplyRules))
+
+
+LAST_HOP = circuit_between(FABRIC, 1, 2, plane=1)
+BY_RELAY = path_of(FABRIC, 0, 2, *DIRECT.circuits, LAST_HOP)
+
+
+def drained_ports(network):
+    return {
+        (command.rack, name)
+        for command in network.commands(ReadPortPackets, "drain")
+        for name in command.ports
+    }
+
+
+def ends_of(circuit):
+    ports = (FABRIC.ports[end] for end in (circuit.a, circuit.b))
+    return {(port.rack, port.tor_port) for port in ports}
+
+
+def test_a_circuit_that_stays_is_drained_of_the_path_that_leaves_it():
+    """No mirror moves; but a VLAN leaves its ports, with frames of the diverted pair under way."""
+    old = start(DIRECT, BY_RELAY)
+    target = without(replace(old, epoch=2), (), [BY_RELAY])
+    network = Scripted(FABRIC, old)
+    execution = Watch(network, execution_of(network, old, target)).run()
+    assert execution.plan.disconnect == frozenset()
+    assert drained_ports(network) == ends_of(LAST_HOP), (
+        "the other circuit carries a pair that stays"
+    )
+    assert execution.state is ReconfigurationState.DONE
+
+
+def test_a_path_hidden_among_other_traffic_is_given_the_drains_bound():
+    old = start(DIRECT, path_of(FABRIC, 1, 2, LAST_HOP), BY_RELAY)
+    target = without(replace(old, epoch=2), (), [BY_RELAY])
+    network = Scripted(FABRIC, old)
+    Watch(network, execution_of(network, old, target)).run()
+    assert drained_ports(network) == set()
+    pauses = [command.seconds for command in network.commands(Pause, "drain")]
+    assert pauses == [Policy().drain.bound_ms / 1000]

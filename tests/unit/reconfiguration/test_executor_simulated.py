@@ -1,0 +1,100 @@
+"""The executor against a network that fails at random: thousands of seeded reconfigurations.
+
+A failure names its seed; :mod:`tests.unit.reconfiguration.seeds` says how to replay it.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+import pytest
+
+from hydra.lifecycle import ReconfigurationState
+from hydra.model import SubstrateKind
+from hydra.policy import DrainPolicy, OnSilence, Policy
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import diff, paths_by_pair
+from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
+from tests.unit.reconfiguration.seeds import chunks, hold
+from tests.unit.reconfiguration.simulation import Network, conditions_of, shake
+from tests.unit.reconfiguration.watch import Watch
+
+_RUNS = 1000
+RECONFIGURATIONS = 3
+_POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
+
+
+class Course(NamedTuple):
+    network: Network
+    executions: list[Execution]
+
+
+def simulate(seed: int) -> Course:
+    """A fabric, its first state, and a few reconfigurations of it, all drawn from ``seed``."""
+    rng = random.Random(seed)
+    fabric = random_fabric(rng)
+    order = order_of(fabric)
+    state = first_state(fabric, rng)
+    network = Network(fabric, state, rng)
+    network.dead_uplinks = {s.name for s in fabric.servers if rng.random() < 0.05}
+    policy = Policy(
+        drain=_POLICY.drain,
+        emulated_rules=rng.choice((0, 0, 7)),
+        on_silent_vswitch=OnSilence.CLOSE if seed % 3 == 0 else OnSilence.HOLD,
+    )
+    executions = []
+    for _ in range(RECONFIGURATIONS):
+        shake(network, rng)
+        plan = diff(fabric, state, random_state(fabric, state, rng), order)
+        execution = Execution(fabric, policy, plan, conditions_of(network, state), order)
+        network.journal.clear()
+        network.unsettle(sorted(plan.disconnect))
+        executions.append(Watch(network, execution).run())
+        network.mend(execution)
+        state = execution.result
+    return Course(network, executions)
+
+
+@pytest.mark.parametrize("seeds", chunks(_RUNS), ids=str)
+def test_whatever_fails_every_rack_stays_reachable(seeds):
+    hold(simulate, seeds)
+
+
+def test_the_seeds_reach_every_corner():
+    courses = [simulate(seed) for seed in range(150)]
+    executions = [execution for course in courses for execution in course.executions]
+    assert {execution.state for execution in executions} == {
+        ReconfigurationState.DONE,
+        ReconfigurationState.PARTIAL,
+    }
+    assert any(execution.plan.connect_last for execution in executions)
+    assert any(execution.uncertain_planes for execution in executions)
+    assert any(execution.closed for execution in executions)
+    several = {
+        execution.fabric.substrate
+        for execution in executions
+        if any(len(paths) > 1 for paths in paths_by_pair(execution.result).values())
+    }
+    assert several == set(SubstrateKind)
+    reasons = " ".join(e.reason + " ".join(e.failures.values()) for e in executions)
+    for words in (
+        "did not confirm its divert",
+        "did not take its rules",
+        "after the drain bound",
+        "was not retagged",
+        "OCS",
+        "no carrier",
+        "no probe came through",
+        "can be probed",
+    ):
+        assert words in reasons
+    unreliable = set().union(*(course.network.unreliable for course in courses))
+    kinds = {name[0] if isinstance(name, str) else "plane" for name in unreliable}
+    assert kinds == {"h", "r", "plane"}, "servers, racks and planes do things late"
+
+
+def test_one_seed_is_one_course_of_events():
+    first, second = simulate(7).executions, simulate(7).executions
+    assert [e.result for e in first] == [e.result for e in second]
+    assert [e.steps for e in first] == [e.steps for e in second]

@@ -1,0 +1,284 @@
+"""Holds an execution against a simulated network, and misses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from hydra.forwarding.pipeline import RuleKind
+from hydra.forwarding.rules import Install
+from hydra.model import (
+    DatapathId,
+    Path,
+    PortId,
+    RackId,
+    VlanId,
+)
+from hydra.reconfiguration.commands import (
+    Announce,
+    ApplyRules,
+    AwaitPortsUp,
+    Batch,
+    Command,
+    MoveMirrors,
+    Outcome,
+    Pause,
+    ProbePath,
+    ReadMirrors,
+    ReadPortPackets,
+    Record,
+)
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import pair_of, port_trunks
+from tests.unit.reconfiguration.simulation import Network, Way, root
+
+
+class Violation(AssertionError):
+    """Something that must never happen has happened."""
+
+
+_ORDER = (
+    "intent",
+    "divert",
+    "close",
+    "drain",
+    "untag",
+    "unrelay",
+    "move",
+    "settle",
+    "carrier",
+    "tag",
+    "announce",
+    "probe",
+    "activate",
+    "tidy",
+    "outcome",
+)
+
+
+_READING = (
+    Announce,
+    AwaitPortsUp,
+    Pause,
+    ProbePath,
+    ReadMirrors,
+    ReadPortPackets,
+    Record,
+)
+
+
+class Watch:
+    """Holds an execution against the network, after every single change."""
+
+    def __init__(self, network: Network, execution: Execution) -> None:
+        self.network = network
+        self.execution = execution
+        self.fabric = network.fabric
+        self.start = execution.plan.current
+        self.diverted: set[tuple[DatapathId, RackId]] = set()
+        """What vswitches have confirmed: (vswitch, destination rack)."""
+        self.passed: set[tuple[Path, VlanId]] = set()
+        self.carrier: set[PortId] = set()
+        self.steps: list[str] = []
+        self._seen_late = -1
+
+    def run(self) -> Execution:
+        """Drive the execution to its end."""
+        steps = self.execution.run()
+        try:
+            batch = next(steps)
+            while True:
+                self.before(batch)
+                outcomes = self.network.perform(batch, self.look)
+                self.learn(batch, outcomes)
+                batch = steps.send(outcomes)
+        except StopIteration:
+            self.at_the_end()
+            return self.execution
+
+    def _demand(self, holds: bool, words: str) -> None:
+        if not holds:
+            self._fail(words)
+
+    def _fail(self, words: str) -> NoReturn:
+        raise Violation(f"after {self.steps}: {words}")
+
+    # -- before a batch ---------------------------------------------------------------------------
+
+    def before(self, batch: Batch) -> None:
+        self.steps.append(batch.step)
+        ranks = [_ORDER.index(step) for step in self.steps]
+        self._demand(ranks == sorted(ranks), "the steps are out of order")
+        if batch.step != "intent":
+            self._demand(bool(self.network.journal), "the intent is not in the journal yet")
+        for command in batch.commands:
+            if isinstance(command, MoveMirrors):
+                self._mirrors_may_move(command)
+
+    def _mirrors_may_move(self, command: MoveMirrors) -> None:
+        """Invariant (b), and that nothing is asked for that an optical switch must refuse."""
+        for circuit in self.start.topology.circuits:
+            crosses = self.fabric.cross_connects(circuit)
+            if circuit.plane != command.plane or command.move.disconnect.isdisjoint(crosses):
+                continue
+            busy = self.network.seen_busy(circuit)
+            self._demand(not busy, f"a mirror moves under frames in flight on {circuit}")
+            for path in self.start.topology.paths:
+                if circuit in path.circuits:
+                    self._path_is_diverted(path)
+        uses = sorted(cross.ingress for cross in command.move.connect)
+        self._demand(len(uses) == len(set(uses)), f"two circuits share a port: {command}")
+        if command.plane in self.execution.uncertain_planes | self.network.unreliable:
+            return
+        staying = self.network.mirrors[command.plane] - command.move.disconnect
+        for cross in command.move.connect - staying:
+            for other in staying:
+                clash = cross.ingress == other.ingress or cross.egress == other.egress
+                self._demand(not clash, f"{cross} would share a port with {other}")
+
+    def _path_is_diverted(self, path: Path) -> None:
+        closed = self.network.closed
+        for here, there in path.directions:
+            for switch in self.network.substrate.steering(here):
+                sure = (switch.datapath, there) in self.diverted
+                self._demand(
+                    sure or switch.name in self.execution.conditions.dead_uplinks | closed,
+                    f"a mirror moves under {path}, and {switch.name} did not confirm its divert",
+                )
+
+    # -- after every change -----------------------------------------------------------------------
+
+    def look(self, command: Command | None) -> None:
+        """Invariant (a): every server reaches every rack; and no VLAN has a loop.
+
+        What only reads changes nothing, unless something late happens in the meantime.
+        """
+        if isinstance(command, _READING) and self._seen_late == self.network.happened_late:
+            return
+        self._seen_late = self.network.happened_late
+        arrives = self._arrivals()
+        for server in self.fabric.servers:
+            for rack in self.fabric.racks:
+                if rack.id == server.rack:
+                    continue
+                for way in self.network.sends_on(server, rack.id):
+                    if not arrives(way, server.rack, rack.id):
+                        self._fail(
+                            f"{server.name} sends to {rack.name} on VLAN {way[0]}, which does not "
+                            f"lead there ({command})"
+                        )
+        for vlan in self.network.loops():
+            self._fail(f"VLAN {vlan} has a loop ({command})")
+        self._no_frame_is_flooded_into_the_dark(command)
+
+    def _arrivals(self) -> Callable[[Way, RackId, RackId], bool]:
+        """:meth:`Network.arrives` as things are; VLANs are followed once."""
+        if not self.network.substrate.retags:
+            return self.network.arrives
+        islands: dict[VlanId, dict[RackId, RackId]] = {}
+
+        def arrives(way: Way, here: RackId, there: RackId) -> bool:
+            if way[0] not in islands:
+                islands[way[0]] = self.network.islands(way[0])
+            tree = islands[way[0]]
+            return root(tree, here) == root(tree, there)
+
+        return arrives
+
+    def _no_frame_is_flooded_into_the_dark(self, command: Command | None) -> None:
+        """Invariant (f): where devices do as told, a VLAN in use is only on ports with light."""
+        faults = self.network.faults
+        if faults.tor or faults.mirrors or faults.lie or self.network.unreliable:
+            return
+        plan = self.execution.plan
+        in_use = {
+            vlan for path, vlan in self.start.vlans.items() if pair_of(path) not in plan.affected
+        }
+        for port in self.fabric.ports:
+            vlans = self.network.vlans.get(port.id)
+            if vlans is None or in_use.isdisjoint(vlans.tagged):
+                continue
+            if not any(cross.egress == port.egress for cross in self.network.mirrors[port.plane]):
+                name = self.fabric.racks[port.rack].name
+                self._fail(f"{name}:{port.tor_port} is dark, on VLANs {in_use} in use ({command})")
+
+    # -- after a batch ----------------------------------------------------------------------------
+
+    def learn(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
+        for command, outcome in zip(batch.commands, outcomes, strict=True):
+            if isinstance(command, ApplyRules):
+                self._learn_rules(command, outcome)
+            elif isinstance(command, ProbePath) and outcome.confirmed and not outcome.value:
+                self.passed.add((command.path, command.vlan))
+            elif isinstance(command, AwaitPortsUp) and outcome.confirmed:
+                up = set(command.ports) - set(outcome.value)
+                self.carrier |= {self.network.port_named[command.rack, n].id for n in up}
+
+    def _learn_rules(self, command: ApplyRules, outcome: Outcome) -> None:
+        for datapath, changes in command.changes.items():
+            if outcome.value[datapath] is not None:
+                continue
+            for change in changes:
+                if isinstance(change, Install) and change.rule.kind is RuleKind.DIVERT:
+                    self.diverted.add((datapath, RackId(change.rule.args[0] - 1)))
+
+    # -- at the end -------------------------------------------------------------------------------
+
+    def at_the_end(self) -> None:
+        self._circuits_share_no_port()
+        self._all_new_paths_passed()
+        self._devices_are_as_the_result_says()
+
+    def _circuits_share_no_port(self) -> None:
+        halves = [half for c in self.execution.result.topology.circuits for half in c.halves]
+        self._demand(len(halves) == len(set(halves)), "two circuits of the result share a port")
+
+    def _all_new_paths_passed(self) -> None:
+        """Invariant (d)."""
+        for path, vlan in self.execution.result.vlans.items():
+            if self.start.vlans.get(path) == vlan:
+                continue
+            self._demand((path, vlan) in self.passed, f"{path} is in use and was not probed")
+            for circuit in set(path.circuits) - self.start.topology.circuits:
+                lit = self.carrier.issuperset(circuit.receivers)
+                self._demand(lit, f"{circuit} is in use without carrier")
+
+    def _devices_are_as_the_result_says(self) -> None:
+        """Invariant (e)."""
+        execution, network, state = self.execution, self.network, self.execution.result
+        for plane in self.fabric.planes:
+            wanted = {
+                cross
+                for circuit in state.topology.circuits
+                if circuit.plane == plane.id
+                for cross in self.fabric.cross_connects(circuit)
+            }
+            missing = wanted - network.mirrors[plane.id]
+            used = {
+                cross
+                for path in state.topology.paths
+                for circuit in path.circuits
+                if circuit.plane == plane.id
+                for cross in self.fabric.cross_connects(circuit)
+            }
+            self._demand(not missing & used, f"{plane.name} lacks {missing & used}")
+            if plane.id not in execution.uncertain_planes | network.unreliable:
+                self._demand(
+                    wanted == network.mirrors[plane.id],
+                    f"{plane.name} has {network.mirrors[plane.id]}, the result says {wanted}",
+                )
+        for end, vlans in port_trunks(self.fabric, state).items():
+            port = self.fabric.ports[end]
+            rack = self.fabric.racks[port.rack].name
+            self._demand(
+                rack in execution.unconfirmed | network.unreliable or network.vlans[end] == vlans,
+                f"{rack}:{port.tor_port} has {network.vlans[end]}, the result says {vlans}",
+            )
+        for datapath, name in network.names.items():
+            differing = list(network.differing_rules(datapath, state))
+            self._demand(
+                name in execution.unconfirmed
+                or datapath not in execution.conditions.connected
+                or not differing,
+                f"{name} differs from the result: {differing}",
+            )
