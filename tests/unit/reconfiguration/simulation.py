@@ -2,8 +2,8 @@
 
 :class:`Network` carries out the executor's commands. The commands of a batch run interleaved, one
 atomic change at a time, so that :mod:`tests.unit.reconfiguration.watch` can look at the whole
-network after every change. What a command reports is drawn apart from what it does: a lost reply may hide
-success, failure, or half of either.
+network after every change. What a command reports is drawn apart from what it does: a lost reply
+may hide success, failure, or half of either.
 """
 
 from __future__ import annotations
