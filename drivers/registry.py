@@ -1,6 +1,6 @@
 """Driver names of the configuration file, and what they stand for.
 
-A new driver is a file and an entry here. :mod:`hydra` does not import drivers: whoever loads a
+A new driver is a file and an entry here. ``hydra`` does not import drivers: whoever loads a
 configuration passes it :func:`plane_checks` and :func:`rack_checks`.
 """
 

@@ -91,7 +91,7 @@ class OpticalSwitch(Protocol):
         """Tear down, then set up; return once the device says that it is done.
 
         Repeating a change is harmless. A port that is taken by a cross-connect which is not in
-        ``disconnect`` raises :class:`DeviceError` and moves nothing.
+        ``disconnect`` raises ``DeviceError`` and moves nothing.
         """
 
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]: ...

@@ -3,7 +3,7 @@
 Ryu 4.34 asks for two things before it runs on a present-day Python (docs/decisions/0002):
 ``eventlet.wsgi.ALREADY_HANDLED``, which eventlet dropped in 0.30.3, and that its launcher does not
 monkey-patch the process, since device drivers, REST and the journal run in native threads with
-native sockets. :func:`prepare_runtime` provides both. Ryu's own sockets are green explicitly.
+native sockets. This module provides both. Ryu's own sockets are green explicitly.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Anomaly(Enum):
 class DemandMeter:
     """Exponentially weighted rates from byte counters of 64 bits.
 
-    One row per switch that counts what it sends (:meth:`Substrate.steering`): a server's, or a
+    One row per switch that counts what it sends (``Substrate.steering``): a server's, or a
     whole rack's. One that was not heard keeps its last rates and is reported stale.
     """
 

@@ -39,7 +39,7 @@ def demo() -> Loaded:
 
 @pytest.fixture(scope="module")
 def shipped(request: pytest.FixtureRequest, demo: Loaded) -> Loaded:
-    """The demo's fabric, or with :data:`on_each_substrate` one of another substrate."""
+    """The demo's fabric, or with ``live.on_each_substrate`` one of another substrate."""
     name: str | None = getattr(request, "param", None)
     return demo if name is None else load_configuration(CONFIGS / f"{name}.yaml")
 
