@@ -23,7 +23,7 @@ from apps.openflow.framework import (
 from apps.process import logs
 from apps.process.configuration import load_configuration
 from apps.process.garbage import spare_what_stays
-from apps.process.single_instance import check_port, journal_claimed
+from apps.process.single_instance import check_port, journal_held
 from apps.process.supervision import Heart
 from apps.process.tracing import traces
 from apps.rest.app import create_app
@@ -60,7 +60,7 @@ class HydraApplication:
         self.openflow_address = (settings.openflow_host, settings.openflow_port)
         self.openflow_tls = _openflow_tls(settings)
         self._alone = ExitStack()
-        self._alone.enter_context(journal_claimed(settings.journal))
+        self._alone.enter_context(journal_held(settings.journal))
         check_port("controller.openflow", *self.openflow_address)
         check_port("controller.rest", settings.rest_host, settings.rest_port)
         journal = Journal(settings.journal, kept_days=settings.journal_days)

@@ -29,7 +29,7 @@ from hydra.errors import AdmissionError
 from hydra.journal import Journal
 from hydra.model import Fabric
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import Ground
+from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.reservation import Reservation, ReservationRequest
 
 CONFIG = Path(__file__).parents[1] / "configs" / "reference.yaml"
@@ -48,7 +48,7 @@ class LedgerService:
 
     def reserve(self, request: ReservationRequest) -> Reservation:
         with self._ledger.lock:
-            reservation = self._ledger.add(request, Ground())
+            reservation = self._ledger.add(request, AdmissionLimits())
             self._ledger.keep([reservation])
         return reservation
 
@@ -96,7 +96,9 @@ def filled_ledger(fabric: Fabric, journal: str, span_s: float) -> Ledger:
     ledger = Ledger(fabric, Journal(journal))
     ledger.load()
     held: list[Reservation] = []
-    fill(fabric, lambda _, one: held.append(ledger.add(one, Ground())), RESERVATIONS, span_s)
+    fill(
+        fabric, lambda _, one: held.append(ledger.add(one, AdmissionLimits())), RESERVATIONS, span_s
+    )
     ledger.keep(held)
     return ledger
 

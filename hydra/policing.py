@@ -31,13 +31,13 @@ Link = tuple[Circuit, bool]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Claim:
-    """What one server sends to one rack, or to one server there, and one meter holds."""
+class Aggregate:
+    """What one server sends to one rack, or to one server there, and one meter holds (RFC 2475)."""
 
     sender: str
     to: RackId
     receiver: str = ""
-    """A server of that rack; empty: all that have no claim of their own."""
+    """A server of that rack; empty: all that have no aggregate of their own."""
     reserved: bool = False
 
 
@@ -58,7 +58,7 @@ class Flow:
     reservation: str
     mbps: float
     source: RackId
-    claims: tuple[Claim, ...]
+    aggregates: tuple[Aggregate, ...]
     """Whoever may send it; together they have ``mbps``. None where nothing is promised."""
     tallies: tuple[Tally, ...]
     """Wherever it may end."""
@@ -69,11 +69,11 @@ class Holdings:
     """Who may send what into the circuits that reservations are on."""
 
     flows: tuple[Flow, ...] = ()
-    routes: Mapping[Claim, tuple[Link, ...]] = field(default_factory=dict)
-    """Of every claim: the links on which it meets others. None: it may send all it can."""
+    routes: Mapping[Aggregate, tuple[Link, ...]] = field(default_factory=dict)
+    """Of every aggregate: the links on which it meets others. None: it may send all it can."""
     left_mbps: Mapping[Link, float] = field(default_factory=dict)
-    """What reservations leave of each link on which claims meet."""
-    electrical: frozenset[Claim] = frozenset()
+    """What reservations leave of each link on which aggregates meet."""
+    electrical: frozenset[Aggregate] = frozenset()
     """Best effort that is kept off the circuits."""
 
     @property
@@ -87,13 +87,13 @@ class _Way:
 
     links: tuple[Link, ...]
     flows: tuple[Flow, ...]
-    best_effort: tuple[Claim, ...]
+    best_effort: tuple[Aggregate, ...]
     exclusive: bool
     """Somebody has its circuits for their own."""
 
     @property
     def promising(self) -> tuple[Flow, ...]:
-        return tuple(flow for flow in self.flows if flow.claims)
+        return tuple(flow for flow in self.flows if flow.aggregates)
 
 
 def holdings(fabric: Fabric, state: NetworkState, reservations: Iterable[Reservation]) -> Holdings:
@@ -131,10 +131,10 @@ def _meeting(fabric: Fabric, ways: Collection[_Way], left_mbps: Mapping[Link, fl
     kept off all if one has no room: which flow takes which is the switches' choice.
     """
     electrical = frozenset(
-        claim
+        aggregate
         for way in ways
         if any(left_mbps.get(link, inf) < fabric.electrical_rate_mbps for link in way.links)
-        for claim in way.best_effort
+        for aggregate in way.best_effort
     )
     parties = dict.fromkeys(left_mbps, 0)
     for way in ways:
@@ -142,15 +142,15 @@ def _meeting(fabric: Fabric, ways: Collection[_Way], left_mbps: Mapping[Link, fl
         for link in parties.keys() & set(way.links):
             parties[link] += joining
     met = {link: left_mbps[link] for link, count in parties.items() if count > 1}
-    routes: dict[Claim, tuple[Link, ...]] = {}
+    routes: dict[Aggregate, tuple[Link, ...]] = {}
     for way in ways:
         links_met = tuple(link for link in way.links if link in met)
         for flow in way.promising:
-            routes.update(dict.fromkeys(flow.claims, links_met))
+            routes.update(dict.fromkeys(flow.aggregates, links_met))
         if links_met:
-            for claim in sorted(set(way.best_effort) - electrical):
-                elsewhere = routes.get(claim, ())
-                routes[claim] = tuple(dict.fromkeys((*elsewhere, *links_met)))
+            for aggregate in sorted(set(way.best_effort) - electrical):
+                elsewhere = routes.get(aggregate, ())
+                routes[aggregate] = tuple(dict.fromkeys((*elsewhere, *links_met)))
     flows = tuple(flow for way in ways for flow in way.flows)
     return Holdings(flows, routes, met, electrical)
 
@@ -161,9 +161,9 @@ def _both_ways(fabric: Fabric, path: Path, users: Collection[Reservation]) -> It
     back = tuple((circuit, not ahead) for circuit, ahead in links)
     for src, dst, along in ((path.src, path.dst, links), (path.dst, path.src, back)):
         flows = tuple(_flow(fabric, one, src, dst) for one in users)
-        covered = {c.sender for flow in flows for c in flow.claims if not c.receiver}
+        covered = {c.sender for flow in flows for c in flow.aggregates if not c.receiver}
         best_effort = tuple(
-            Claim(server.name, dst)
+            Aggregate(server.name, dst)
             for server in fabric.racks[src].servers
             if server.name not in covered
         )
@@ -187,12 +187,12 @@ def _flow(fabric: Fabric, reservation: Reservation, src: RackId, dst: RackId) ->
     sender = names[src] if names[src] in fabric.server_by_name else ""
     receiver = names[dst] if names[dst] in fabric.server_by_name else ""
     promises = reservation.service is not ServiceClass.BEST_EFFORT
-    claims = tuple(Claim(one.name, dst, receiver, reserved=True) for one in senders)
+    aggregates = tuple(Aggregate(one.name, dst, receiver, reserved=True) for one in senders)
     return Flow(
         reservation.id,
         reservation.promised_mbps,
         src,
-        claims if promises else (),
+        aggregates if promises else (),
         tuple(Tally(one.name, src, sender) for one in receivers),
     )
 
@@ -205,23 +205,23 @@ def _servers(fabric: Fabric, rack: RackId, name: str) -> tuple[Server, ...]:
 # --- rules --------------------------------------------------------------------------------------
 
 
-def claim_rules(fabric: Fabric, claim: Claim, meter: int) -> Iterator[FlowRule]:
-    """What holds ``claim`` to its meter, in its sender's class table."""
-    metadata = rack_metadata(claim.to)
-    if claim.receiver:
-        for interface in fabric.server_by_name[claim.receiver].addresses:
+def aggregate_rules(fabric: Fabric, aggregate: Aggregate, meter: int) -> Iterator[FlowRule]:
+    """What holds ``aggregate`` to its meter, in its sender's class table."""
+    metadata = rack_metadata(aggregate.to)
+    if aggregate.receiver:
+        for interface in fabric.server_by_name[aggregate.receiver].addresses:
             ipv4 = isinstance(interface, IPv4Interface)
             kind = RuleKind.RESERVED_HOST_V4 if ipv4 else RuleKind.RESERVED_HOST_V6
             args = (metadata, int(interface.ip), meter)
             yield FlowRule(kind, args, cookie(kind, subject=meter))
         return
-    for kind in _RACK_WIDE[claim.reserved]:
+    for kind in _RACK_WIDE[aggregate.reserved]:
         yield FlowRule(kind, (metadata, meter), cookie(kind, subject=meter))
 
 
-def electrical_rule(claim: Claim) -> FlowRule:
-    """What keeps ``claim`` off the circuits."""
-    metadata = rack_metadata(claim.to)
+def electrical_rule(aggregate: Aggregate) -> FlowRule:
+    """What keeps ``aggregate`` off the circuits."""
+    metadata = rack_metadata(aggregate.to)
     kind = RuleKind.BEST_EFFORT_ELECTRICAL
     return FlowRule(kind, (metadata,), cookie(kind, subject=metadata))
 

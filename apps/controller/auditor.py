@@ -13,8 +13,8 @@ from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
 from apps.controller.upkeep import Upkeep
 from apps.openflow.fleet import Fleet
-from apps.openflow.rule_tables import RuleTable, foreign, intended_table, rule_drift
 from apps.planning.engine import Planning
+from drivers.codecs.openflow.rule_tables import RuleTable, foreign, intended_table, rule_drift
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, NetworkState, RackId
 from hydra.policy import OnDrift, Policy
@@ -98,7 +98,7 @@ class Auditor:
         self._clear_away()
         if broken and entries:
             entries += self._move(self._restored(before), "set up again")
-            self._ledger.claim_standing()
+            self._ledger.keep_standing()
         return Reconciliation(found, self.look(), tuple(entries))
 
     def _move(self, target: NetworkState, reason: str) -> list[str]:

@@ -17,7 +17,7 @@ from hydra.journal import JournalError
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Path, RackId
 from hydra.reconfiguration.plan import directions, paths_by_pair
-from hydra.reservations.calendar import Ground
+from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
@@ -124,7 +124,7 @@ class Bookings:
         if starts_now:
             self._check_switches(request)
         try:
-            reservation = self._ledger.add(request, self._ground(), group, self._notice_s)
+            reservation = self._ledger.add(request, self._limits(), group, self._notice_s)
         except AdmissionError as error:
             raise self._with_devices(error) if starts_now else error from error
         if reservation.state is ReservationState.ACTIVATING:
@@ -135,8 +135,10 @@ class Bookings:
                 raise self._with_devices(error) from error
         return reservation
 
-    def _ground(self) -> Ground:
-        return Ground(self._max_hops, self._upkeep.blocked_ports(), self._ledger.standing_paths())
+    def _limits(self) -> AdmissionLimits:
+        return AdmissionLimits(
+            self._max_hops, self._upkeep.blocked_ports(), self._ledger.standing_paths()
+        )
 
     def _target(self, pins: Sequence[Pin]) -> NetworkState:
         state = self._ledger.state
@@ -180,7 +182,7 @@ class Bookings:
 
         Raises UnknownName, LifecycleError, Changed, AdmissionError (NotHitless among them).
         """
-        reservation = self._ledger.modify(reservation_id, change, self._ground(), seen)
+        reservation = self._ledger.modify(reservation_id, change, self._limits(), seen)
         self._enqueue(self._upkeep.hold_reserved)
         return reservation
 
@@ -226,7 +228,7 @@ class Bookings:
                 LOG.warning("stays electrical: %s", error)
             else:
                 self._mover.go(target, "circuit lost", "planned around it")
-        self._ledger.claim_standing()
+        self._ledger.keep_standing()
 
     def _rejoin_rings(self, lost: Collection[tuple[RackId, RackId]]) -> None:
         """All of them in one move: they share rings."""
@@ -235,13 +237,13 @@ class Bookings:
         if missing:
             target = self._planning.ringed(state, missing, self._upkeep.blocked_ports())
             self._mover.go(target, "circuit lost", "planned around it")
-        self._ledger.claim_standing()
+        self._ledger.keep_standing()
 
     def join(self, paths: Collection[Path], why: str) -> None:
         """Bring up paths that were planned before, and nobody reserved, where they still fit."""
         target = self._planning.joined(self._ledger.state, paths, self._upkeep.blocked_ports())
         if self._mover.go(target, "people", why) is not None:
-            self._ledger.claim_standing()
+            self._ledger.keep_standing()
 
     def keep_time(self) -> None:
         """End the reservations whose time is up, and begin those whose time has come."""
@@ -297,15 +299,15 @@ class Bookings:
 
     def _avoid_blocked(self, reservations: Sequence[Reservation], tried: Sequence[str]) -> None:
         """Book those anew whose path is out of use by now; ``tried`` is what has failed so far."""
-        ground = self._ground()
+        limits = self._limits()
         blocked = {
             reservation.pair
             for reservation in reservations
             if reservation.booked is not None
-            and any({c.a, c.b} & ground.blocked for c in reservation.booked.circuits)
+            and any({c.a, c.b} & limits.blocked for c in reservation.booked.circuits)
         }
         for pair in sorted(blocked):
-            self._ledger.reroute(pair, ground, tried)
+            self._ledger.reroute(pair, limits, tried)
 
     def _try_to_place(self, ids: Sequence[str]) -> str:
         """Move the network to where the reservations have their paths; returns what went wrong."""
@@ -342,9 +344,9 @@ class Bookings:
         self._ledger.change(reservation.id, ReservationState.RELEASED, reservation.reason)
 
     def _take_down(self, reservation: Reservation) -> None:
-        """Remove the pair's path unless somebody else has a claim to it."""
+        """Remove the pair's path unless somebody else wants it."""
         pair = reservation.pair
-        if self._ledger.claimed(pair) or pair not in paths_by_pair(self._ledger.state):
+        if self._ledger.wanted(pair) or pair not in paths_by_pair(self._ledger.state):
             return
         entry = self._ledger.enter(f"release of reservation {reservation.id}")
         try:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 
 from apps.openflow.fleet import Fleet
-from hydra.forwarding.class_table import Connection, class_rules
+from hydra.forwarding.class_table import TcpConnection, class_rules
 from hydra.forwarding.rules import FlowRule, Install, Remove, RuleChange
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, Server
@@ -26,7 +26,7 @@ class Classifier:
         self,
         fabric: Fabric,
         fleet: Fleet,
-        elephants: Callable[[Server], Collection[Connection]],
+        elephants: Callable[[Server], Collection[TcpConnection]],
         timeout_s: float,
         sharing: Sharing,
     ) -> None:

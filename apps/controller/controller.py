@@ -27,15 +27,15 @@ from apps.controller.policing import Policing
 from apps.controller.prober import Prober
 from apps.controller.quarantine import Quarantine
 from apps.controller.runner import Runner
-from apps.controller.slots import Draft, Slots
+from apps.controller.slots import Slots, WeekDraft
 from apps.controller.upkeep import Upkeep
 from apps.demand.agent_desk import AgentDesk
 from apps.demand.poller import StatsPoller
 from apps.demand.tor_counters import TorCounters
 from apps.openflow.fleet import Fleet
 from apps.openflow.framework import PortInfo, Post
-from apps.planning.engine import Planning, Proposal
-from apps.planning.periodic import TURN, Rounds
+from apps.planning.engine import PlannedChange, Planning
+from apps.planning.periodic import TURN, PeriodicRequests
 from apps.planning.planner import Planner
 from apps.process.metrics import Metrics
 from apps.process.tracing import Traces
@@ -146,7 +146,7 @@ class Controller:
         self._agents.on_elephants = lambda server: self._jobs.put(
             lambda: self._classify((self._classifier.switch_of(server),))
         )
-        self._rounds = Rounds(one_way=fabric.one_way)
+        self._rounds = PeriodicRequests(one_way=fabric.one_way)
         announcer = self._upkeep.announcer
         self._runner = Runner(
             fabric, policy, self.fleet, self._devices, journal, announcer, self.metrics
@@ -371,7 +371,7 @@ class Controller:
     def schedule(self) -> Schedule:
         return self._slots.schedule()
 
-    def _draft_week(self, night_s: float) -> Draft | None:
+    def _draft_week(self, night_s: float) -> WeekDraft | None:
         """Raises PlanError."""
         seen = self.demand()
         if seen.source is DemandSource.NONE or not seen.estimated_mbps.any():
@@ -387,7 +387,7 @@ class Controller:
                 self._policy.slots,
                 night_s,
             )
-        return Draft(week, seen_demand(seen.rate_mbps, seen.estimated_mbps))
+        return WeekDraft(week, seen_demand(seen.rate_mbps, seen.estimated_mbps))
 
     def _classify_all(self) -> None:
         self._classify(self._classifier.switches)
@@ -570,7 +570,7 @@ class Controller:
         steering = substrate_of(self._fabric).steering
         return sum(len(steering(a)) + len(steering(b)) for a, b in plan.affected)
 
-    def _judge(self, plan: Plan, proposal: Proposal) -> Verdict:
+    def _judge(self, plan: Plan, proposal: PlannedChange) -> Verdict:
         ages = [self._ledger.age_s(circuit) for circuit in plan.disconnect]
         return judge(
             self._policy,
@@ -608,7 +608,7 @@ class Controller:
         execution = self._mover.move(entry, target)
         everything = request.racks is None and request.planes is None
         self._upkeep.people.wish(execution, alone=everything)
-        self._ledger.claim_standing()
+        self._ledger.keep_standing()
 
     def _periodic(self) -> None:
         """One round of monitor, plan, and reconfigure if it pays."""

@@ -24,7 +24,7 @@ from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
 from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair, unsettled_paths
 from hydra.reservations.book import NOTICE_S, ReservationBook
-from hydra.reservations.calendar import Ground
+from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
@@ -82,7 +82,7 @@ class Ledger:
             records = self._journal.load_reservations()
             self._book = ReservationBook.from_records(records, self._fabric)
             self._resume()
-            self._claim_standing()
+            self._keep_standing()
             self._load_decisions()
 
     def _load_decisions(self) -> None:
@@ -242,10 +242,10 @@ class Ledger:
         with self._lock:
             return time.monotonic() - self._born_s.get(circuit, 0.0)
 
-    def claim_standing(self) -> None:
+    def keep_standing(self) -> None:
         """All present paths that no reservation brought up were asked for in their own right."""
         with self._lock:
-            self._claim_standing()
+            self._keep_standing()
             self._note_paths()
 
     def _note_paths(self) -> None:
@@ -256,7 +256,7 @@ class Ledger:
             placed = self._book.place(path, vlan) if path in promised else ()
             self._note([r for r in placed if r != before[r.id]])
 
-    def _claim_standing(self) -> None:
+    def _keep_standing(self) -> None:
         reserved = {reservation.pair for reservation in self._book.active()}
         self._standing = set(paths_by_pair(self._state)) - reserved
 
@@ -354,14 +354,14 @@ class Ledger:
     def add(
         self,
         request: ReservationRequest,
-        ground: Ground,
+        limits: AdmissionLimits,
         group: str | None = None,
         notice_s: float = NOTICE_S,
     ) -> Reservation:
         """Enter, not yet in the journal: :meth:`keep` or :meth:`forget` it."""
         with self._lock:
             return self._book.add(
-                uuid.uuid4().hex[:12], request, time.time(), ground, group, notice_s
+                uuid.uuid4().hex[:12], request, time.time(), limits, group, notice_s
             )
 
     def admitted_before(self, request: ReservationRequest) -> tuple[Reservation, ...]:
@@ -443,14 +443,18 @@ class Ledger:
             return reservation
 
     def modify(
-        self, reservation_id: str, change: Modification, ground: Ground, seen: Reservation | None
+        self,
+        reservation_id: str,
+        change: Modification,
+        limits: AdmissionLimits,
+        seen: Reservation | None,
     ) -> Reservation:
         """Raises what :meth:`ReservationBook.modify` raises, Changed, and JournalError."""
         with self._lock:
             self.check_unchanged(seen)
             old = self._book.get(reservation_id)
             with self._or_as_it_was(reservation_id):
-                new = self._book.modify(reservation_id, change, time.time(), ground)
+                new = self._book.modify(reservation_id, change, time.time(), limits)
                 if new != old:
                     self._write_records(*self._records(new))
                     self._tell_of([new])
@@ -466,13 +470,13 @@ class Ledger:
             self._note(self._book.place(paths[0], self._state.vlans[paths[0]]))
             return True
 
-    def reroute(self, pair: Pair, ground: Ground, tried: Sequence[str] = ()) -> None:
+    def reroute(self, pair: Pair, limits: AdmissionLimits, tried: Sequence[str] = ()) -> None:
         """Book the pair's reservations around what is blocked; those that can't be so fail.
 
         They are told what was ``tried`` before, in words.
         """
         with self._lock:
-            changed, refused = self._book.reroute(pair, time.time(), ground)
+            changed, refused = self._book.reroute(pair, time.time(), limits)
             self._note(changed)
             for reservation_id, error in refused.items():
                 why = "; ".join(dict.fromkeys([*filter(None, tried), f"no other path: {error}"]))
@@ -498,8 +502,8 @@ class Ledger:
             paths = self._state.topology.paths
             return tuple(path for path in paths if pair_of(path) not in reserved)
 
-    def claimed(self, pair: Pair) -> bool:
-        """Whether somebody has a claim to the pair's path."""
+    def wanted(self, pair: Pair) -> bool:
+        """Whether the pair's path was asked for, in its own right or by a reservation."""
         with self._lock:
             return pair in self._standing or any(r.pair == pair for r in self._book.active())
 

@@ -35,12 +35,12 @@ from hydra.forwarding.rules import FlowRule, Install, Remove, RuleChange, match_
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, NetworkState, Path
 from hydra.policing import (
-    Claim,
+    Aggregate,
     Flow,
     Holdings,
     Link,
     Tally,
-    claim_rules,
+    aggregate_rules,
     electrical_rule,
     holdings,
     tally_rules,
@@ -56,19 +56,19 @@ at most."""
 _WORTH_TELLING: Final = 0.02
 """Relative change of a rate below which a meter is left as it is."""
 _HELD_BACK: Final = 0.002
-"""Of what a claim sent: who loses less than this would hardly send more."""
+"""Of what an aggregate sent: who loses less than this would hardly send more."""
 _PATIENCE_S: Final = 1.0
 
-_KeyT = TypeVar("_KeyT", Claim, Tally)
+_KeyT = TypeVar("_KeyT", Aggregate, Tally)
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
     """What one vswitch holds for reservations, beside the rules that it always has."""
 
-    meters: Mapping[Claim, int] = field(default_factory=dict)
+    meters: Mapping[Aggregate, int] = field(default_factory=dict)
     tallies: Mapping[Tally, int] = field(default_factory=dict)
-    electrical: frozenset[Claim] = frozenset()
+    electrical: frozenset[Aggregate] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,9 @@ class _Shared:
             by_reservation[flow.reservation].append(flow)
             for tally in flow.tallies:
                 by_tally[tally].append(flow)
-        for claim, links in held.routes.items():
+        for aggregate, links in held.routes.items():
             for link in links:
-                senders[link].add(claim.sender)
+                senders[link].add(aggregate.sender)
         return cls(by_reservation, by_tally, senders)
 
 
@@ -151,7 +151,7 @@ class Policing:
         self._holdings = Holdings()
         self._shared = _Shared()
         self._tables: Mapping[DatapathId, _Table] = {}
-        self._allowed_mbps: dict[Claim, float] = {}
+        self._allowed_mbps: dict[Aggregate, float] = {}
         self._unmetered: dict[DatapathId, str] = {}
         """Why vswitches meter nothing."""
         self._rates = _Rates()
@@ -210,20 +210,20 @@ class Policing:
 
     def _sort(self, wanted: Holdings) -> Iterable[tuple[DatapathId, _Table]]:
         """What each vswitch is to hold, its numbers yet to be given."""
-        claims: dict[DatapathId, list[Claim]] = {}
+        aggregates: dict[DatapathId, list[Aggregate]] = {}
         tallies: dict[DatapathId, list[Tally]] = {}
-        electrical: dict[DatapathId, list[Claim]] = {}
-        for claim in sorted(wanted.routes):
-            claims.setdefault(self._switch_of[claim.sender], []).append(claim)
+        electrical: dict[DatapathId, list[Aggregate]] = {}
+        for aggregate in sorted(wanted.routes):
+            aggregates.setdefault(self._switch_of[aggregate.sender], []).append(aggregate)
         for tally in sorted(wanted.tallies):
             tallies.setdefault(self._switch_of[tally.receiver], []).append(tally)
-        for claim in wanted.electrical:
-            electrical.setdefault(self._switch_of[claim.sender], []).append(claim)
-        for datapath in claims.keys() | tallies.keys() | electrical.keys():
+        for aggregate in wanted.electrical:
+            electrical.setdefault(self._switch_of[aggregate.sender], []).append(aggregate)
+        for datapath in aggregates.keys() | tallies.keys() | electrical.keys():
             yield (
                 datapath,
                 _Table(
-                    dict.fromkeys(claims.get(datapath, ()), 0),
+                    dict.fromkeys(aggregates.get(datapath, ()), 0),
                     dict.fromkeys(tallies.get(datapath, ()), 0),
                     frozenset(electrical.get(datapath, ())),
                 ),
@@ -238,11 +238,11 @@ class Policing:
         old = before.get(datapath, _Table()).meters
         new = after.get(datapath, _Table()).meters
         changes: list[MeterChange] = [
-            SetMeter(number, self._allowed_mbps[claim], _burst(claim))
-            for claim, number in new.items()
-            if claim in old
+            SetMeter(number, self._allowed_mbps[aggregate], _burst(aggregate))
+            for aggregate, number in new.items()
+            if aggregate in old
         ]
-        added = [claim for claim in new if claim not in old]
+        added = [aggregate for aggregate in new if aggregate not in old]
         if added and datapath not in self._cleared:
             self._cleared.add(datapath)
             changes.append(RemoveEveryMeter())
@@ -288,10 +288,12 @@ class Policing:
     ) -> Iterator[FlowRule]:
         table = tables.get(datapath, _Table())
         if datapath not in self._unmetered:
-            for claim, meter in table.meters.items():
-                yield from self._own(claim.sender, claim_rules(self._fabric, claim, meter))
-        for claim in sorted(table.electrical):
-            yield from self._own(claim.sender, [electrical_rule(claim)])
+            for aggregate, meter in table.meters.items():
+                yield from self._own(
+                    aggregate.sender, aggregate_rules(self._fabric, aggregate, meter)
+                )
+        for aggregate in sorted(table.electrical):
+            yield from self._own(aggregate.sender, [electrical_rule(aggregate)])
         for tally, number in table.tallies.items():
             yield from self._own(tally.receiver, tally_rules(self._fabric, tally, number))
 
@@ -323,7 +325,7 @@ class Policing:
     def _metering(self) -> list[DatapathId]:
         """Vswitches whose server meets others."""
         routes = self._holdings.routes
-        senders = {claim.sender for claim, links in routes.items() if links}
+        senders = {aggregate.sender for aggregate, links in routes.items() if links}
         datapaths = {self._switch_of[name] for name in senders}
         return sorted(datapaths - self._unmetered.keys())
 
@@ -365,22 +367,26 @@ class Policing:
             old = self._allowed_mbps
             new = shares(self._holdings, dict(_offers(tables, before, after)))
             changed = {
-                claim: mbps
-                for claim, mbps in new.items()
-                if abs(mbps - old[claim]) > _WORTH_TELLING * old[claim]
+                aggregate: mbps
+                for aggregate, mbps in new.items()
+                if abs(mbps - old[aggregate]) > _WORTH_TELLING * old[aggregate]
             }
             self._allowed_mbps = old | changed
             for less in (True, False):
-                some = [claim for claim, mbps in changed.items() if (mbps < old[claim]) is less]
+                some = [
+                    aggregate
+                    for aggregate, mbps in changed.items()
+                    if (mbps < old[aggregate]) is less
+                ]
                 self._fleet.set_meters(self._by_switch(some))
 
-    def _by_switch(self, claims: Iterable[Claim]) -> dict[DatapathId, list[MeterChange]]:
+    def _by_switch(self, aggregates: Iterable[Aggregate]) -> dict[DatapathId, list[MeterChange]]:
         changes: dict[DatapathId, list[MeterChange]] = {}
-        for claim in claims:
-            datapath = self._switch_of[claim.sender]
+        for aggregate in aggregates:
+            datapath = self._switch_of[aggregate.sender]
             if datapath not in self._unmetered:
-                number = self._tables[datapath].meters[claim]
-                change = SetMeter(number, self._allowed_mbps[claim], _burst(claim))
+                number = self._tables[datapath].meters[aggregate]
+                change = SetMeter(number, self._allowed_mbps[aggregate], _burst(aggregate))
                 changes.setdefault(datapath, []).append(change)
         return changes
 
@@ -423,30 +429,32 @@ class Policing:
     def _unheld(self, flows: Iterable[Flow]) -> tuple[str, ...]:
         """Servers whose vswitches hold nothing back from these flows' circuits."""
         routes = self._holdings.routes
-        links = {link for flow in flows for claim in flow.claims for link in routes[claim]}
+        links = {
+            link for flow in flows for aggregate in flow.aggregates for link in routes[aggregate]
+        }
         senders = {name for link in links for name in self._shared.senders.get(link, ())}
         metered = self._tables.keys() - self._unmetered.keys()
         return tuple(name for name in sorted(senders) if self._switch_of[name] not in metered)
 
 
-def _burst(claim: Claim) -> Burst:
-    return LENIENT if claim.reserved else STRICT
+def _burst(aggregate: Aggregate) -> Burst:
+    return LENIENT if aggregate.reserved else STRICT
 
 
 def _offers(
     tables: Mapping[DatapathId, _Table], before: _Metered, after: _Metered
-) -> Iterator[tuple[Claim, Offer]]:
-    """What claims sent between two readings of their meters."""
+) -> Iterator[tuple[Aggregate, Offer]]:
+    """What aggregates sent between two readings of their meters."""
     (began_s, first), (ended_s, last) = before, after
     for datapath in first.keys() & last.keys():
-        for claim, number in tables[datapath].meters.items():
+        for aggregate, number in tables[datapath].meters.items():
             if number not in first[datapath] or number not in last[datapath]:
                 continue
             old, new = first[datapath][number], last[datapath][number]
             sent, dropped = new.bytes_in - old.bytes_in, new.bytes_dropped - old.bytes_dropped
             if sent >= 0:
                 rate_mbps = sent * 8e-6 / (ended_s - began_s)
-                yield claim, Offer(rate_mbps, held_back=dropped > _HELD_BACK * sent)
+                yield aggregate, Offer(rate_mbps, held_back=dropped > _HELD_BACK * sent)
 
 
 def _numbered(table: _Table, before: _Table) -> _Table:
@@ -471,7 +479,7 @@ def _old_meters(
 ) -> list[MeterChange]:
     old = before.get(datapath, _Table()).meters
     new = after.get(datapath, _Table()).meters
-    return [RemoveMeter(number) for claim, number in old.items() if claim not in new]
+    return [RemoveMeter(number) for aggregate, number in old.items() if aggregate not in new]
 
 
 def _differing(before: Iterable[FlowRule], after: Iterable[FlowRule]) -> list[RuleChange]:

@@ -13,11 +13,11 @@ from typing import Final
 
 import numpy as np
 
-from hydra.policing import Claim, Flow, Holdings, Link
+from hydra.policing import Aggregate, Flow, Holdings, Link
 from topology.demand import max_min_rates
 
 _GROWTH: Final = 1.1
-"""What a claim sent that was not held back is expected to grow by at most."""
+"""What an aggregate sent that was not held back is expected to grow by at most."""
 _BEYOND: Final = 1.25
 """The same of one that was, and has what it reserved: what it sends beyond that may have come late
 and all at once."""
@@ -27,7 +27,7 @@ _UNBOUNDED: Final = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a claim sent lately."""
+    """What an aggregate sent lately."""
 
     mbps: float
     held_back: bool
@@ -37,59 +37,63 @@ class Offer:
 IDLE: Final = Offer(0.0, held_back=False)
 
 
-def shares(holdings: Holdings, offers: Mapping[Claim, Offer]) -> dict[Claim, float]:
-    """Mbps that each claim's meter is to let through; infinite where it meets nobody.
+def shares(holdings: Holdings, offers: Mapping[Aggregate, Offer]) -> dict[Aggregate, float]:
+    """Mbps that each aggregate's meter is to let through; infinite where it meets nobody.
 
-    Claims that are not in ``offers`` are taken for idle.
+    Aggregates that are not in ``offers`` are taken for idle.
     """
-    meeting = [claim for claim, links in holdings.routes.items() if links]
-    wanted = {claim: _wanted_mbps(claim, offers.get(claim, IDLE)) for claim in meeting}
+    meeting = [aggregate for aggregate, links in holdings.routes.items() if links]
+    wanted = {
+        aggregate: _wanted_mbps(aggregate, offers.get(aggregate, IDLE)) for aggregate in meeting
+    }
     rates = dict.fromkeys(holdings.routes, _UNBOUNDED) | dict.fromkeys(meeting, 0.0)
-    for flow in sorted(holdings.flows, key=lambda one: len(one.claims)):
+    for flow in sorted(holdings.flows, key=lambda one: len(one.aggregates)):
         _give_reserved(flow, wanted, rates)
     _give_rest(holdings, meeting, wanted, rates)
     return rates
 
 
-def _wanted_mbps(claim: Claim, offer: Offer) -> float:
+def _wanted_mbps(aggregate: Aggregate, offer: Offer) -> float:
     if not offer.held_back:
         return offer.mbps * _GROWTH
-    return offer.mbps * _BEYOND if claim.reserved else _UNBOUNDED
+    return offer.mbps * _BEYOND if aggregate.reserved else _UNBOUNDED
 
 
-def _give_reserved(flow: Flow, wanted: Mapping[Claim, float], rates: dict[Claim, float]) -> None:
+def _give_reserved(
+    flow: Flow, wanted: Mapping[Aggregate, float], rates: dict[Aggregate, float]
+) -> None:
     """Among those that may send it: to whoever wants it, and what is over to all of them."""
-    members = [claim for claim in flow.claims if claim in wanted]
+    members = [aggregate for aggregate in flow.aggregates if aggregate in wanted]
     if not members:
         return
-    unmet = np.array([max(0.0, wanted[claim] - rates[claim]) for claim in members])
+    unmet = np.array([max(0.0, wanted[aggregate] - rates[aggregate]) for aggregate in members])
     given = max_min_rates(np.zeros((len(members), 1), dtype=np.intp), np.array([flow.mbps]), unmet)
     spare_mbps = (flow.mbps - float(given.sum())) / len(members)
-    for claim, mbps in zip(members, given, strict=True):
-        rates[claim] += float(mbps) + spare_mbps
+    for aggregate, mbps in zip(members, given, strict=True):
+        rates[aggregate] += float(mbps) + spare_mbps
 
 
 def _give_rest(
     holdings: Holdings,
-    meeting: Iterable[Claim],
-    wanted: Mapping[Claim, float],
-    rates: dict[Claim, float],
+    meeting: Iterable[Aggregate],
+    wanted: Mapping[Aggregate, float],
+    rates: dict[Aggregate, float],
 ) -> None:
-    claims = list(meeting)
-    if not claims:
+    aggregates = list(meeting)
+    if not aggregates:
         return
     number: dict[Link, int] = {link: index for index, link in enumerate(holdings.left_mbps)}
     left = np.array([*holdings.left_mbps.values(), _UNBOUNDED])
-    longest = max(len(holdings.routes[claim]) for claim in claims)
-    uses = np.full((len(claims), longest), len(number), dtype=np.intp)
-    for row, claim in enumerate(claims):
-        links = holdings.routes[claim]
+    longest = max(len(holdings.routes[aggregate]) for aggregate in aggregates)
+    uses = np.full((len(aggregates), longest), len(number), dtype=np.intp)
+    for row, aggregate in enumerate(aggregates):
+        links = holdings.routes[aggregate]
         uses[row, : len(links)] = [number[link] for link in links]
-    unmet = np.array([max(0.0, wanted[claim] - rates[claim]) for claim in claims])
+    unmet = np.array([max(0.0, wanted[aggregate] - rates[aggregate]) for aggregate in aggregates])
     given = max_min_rates(uses, left * (1 - _FOR_BEGINNERS), unmet)
     for_all = _even_parts(uses, left, given)
-    for claim, mbps in zip(claims, given + for_all, strict=True):
-        rates[claim] += float(mbps)
+    for aggregate, mbps in zip(aggregates, given + for_all, strict=True):
+        rates[aggregate] += float(mbps)
 
 
 def _even_parts(

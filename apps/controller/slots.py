@@ -38,7 +38,7 @@ _LOOK_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class WeekDraft:
     """A week, and the largest demands that it was planned for."""
 
     week: Week
@@ -54,7 +54,7 @@ class Slots:
         policy: Policy,
         mover: Mover,
         ledger: Ledger,
-        plan: Callable[[float], Draft | None],
+        plan: Callable[[float], WeekDraft | None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``plan`` makes a week with nights of so many seconds for what is wanted now.
@@ -70,7 +70,7 @@ class Slots:
         self._lock = threading.Lock()
         self._active = False
         self._week: Week | None = None
-        self._ahead: Draft | None = None
+        self._ahead: WeekDraft | None = None
         self._looked_ahead = False
         self._index = 0
         self._night_s = 0.0
@@ -163,10 +163,10 @@ class Slots:
         elif draft is not None:
             self._adopt(draft)
 
-    def _goes_on(self, week: Week, draft: Draft | None) -> bool:
+    def _goes_on(self, week: Week, draft: WeekDraft | None) -> bool:
         return draft is None or draft.week.much_like(week, self.policy.slots.slot_s)
 
-    def _draft(self) -> Draft | None:
+    def _draft(self) -> WeekDraft | None:
         night_s = self._expected_night_s
         self._check(night_s)
         return self._plan(night_s)
@@ -178,7 +178,7 @@ class Slots:
             return median(self._nights_s)
         return min(self._mover.outage_s, FIRST_OUTAGE_S)
 
-    def _adopt(self, draft: Draft) -> None:
+    def _adopt(self, draft: WeekDraft) -> None:
         """Begin another week with its first slot."""
         week, standing = draft.week, self._ledger.state.topology.circuits
         decision = decide_week(week, SCHEDULER, standing, draft.demand, TRIGGER, time.time())
@@ -216,7 +216,7 @@ class Slots:
         if self._night_s:
             with self._lock:
                 self._nights_s.append(self._night_s)
-        self._ledger.claim_standing()
+        self._ledger.keep_standing()
 
     def _look_ahead(self) -> None:
         """Plan the next week in time, by the day."""

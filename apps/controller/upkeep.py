@@ -14,7 +14,7 @@ from apps.controller.announcer import Announced, Announcer, reachable_on
 from apps.controller.devices import Devices
 from apps.controller.ledger import Ledger
 from apps.controller.mastership import Mastership
-from apps.controller.people import People
+from apps.controller.patch_panels import PatchPanels
 from apps.controller.policing import Policing
 from apps.controller.quarantine import Quarantine
 from apps.openflow.fleet import Fleet
@@ -113,7 +113,7 @@ class Upkeep:
         self._give_up = give_up
         self.in_command = False
         """No other controller is at work: devices and switches may be touched."""
-        self.people = People(fabric, devices)
+        self.people = PatchPanels(fabric, devices)
         self._lock = threading.Lock()
         self._synchronised: set[DatapathId] = set()
         self.mastership = Mastership(

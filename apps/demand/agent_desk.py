@@ -21,9 +21,9 @@ from hydra.demand.agent_protocol import (
     TooOften,
     WrongReport,
 )
-from hydra.demand.reported_backlog import ClaimBook, Claims, believed_mbps
+from hydra.demand.reported_backlog import BacklogReports, ReportedBacklog, believed_mbps
 from hydra.errors import UnknownName
-from hydra.forwarding.class_table import Connection
+from hydra.forwarding.class_table import TcpConnection
 from hydra.model import DemandMatrix, Fabric, NetworkState, RackId, Server
 from hydra.names import did_you_mean
 from hydra.policy import AgentPolicy
@@ -32,7 +32,7 @@ LOG = logging.getLogger("hydra.agents")
 _SHORTEST_GAP: Final = 0.5
 """Of ``sample_s``: reports that come faster are a flood; the network may bunch them a little."""
 _GRACE_S: Final = 5.0
-"""Time for the counters to see what an agent claims."""
+"""Time for the counters to see what an agent reports."""
 
 Counted = Callable[
     [NDArray[np.intp], NDArray[np.intp]], tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -59,8 +59,8 @@ class AgentDesk:
         self._troubles: Counter[AgentTrouble] = Counter()
         self._doubted: set[tuple[int, int]] = set()
         self._optical: tuple[NetworkState, dict[RackId, tuple[str, ...]]] | None = None
-        self._book = ClaimBook(policy.repeat_s)
-        self._elephants: dict[int, frozenset[Connection]] = {}
+        self._book = BacklogReports(policy.repeat_s)
+        self._elephants: dict[int, frozenset[TcpConnection]] = {}
         self.on_elephants: Callable[[Server], None] = lambda _server: None
         """Called when a server has other elephants than before; it must be quick."""
         self._elephants_wanted = False
@@ -128,7 +128,7 @@ class AgentDesk:
         self,
         server: str,
         backlog_mb: Mapping[str, float],
-        elephants: frozenset[Connection] = frozenset(),
+        elephants: frozenset[TcpConnection] = frozenset(),
     ) -> AgentOrders:
         """Take a report in: MB by rack, complete. Raises UnknownName, WrongReport, TooOften."""
         own = self._server(server)
@@ -198,20 +198,24 @@ class AgentDesk:
         demand = np.zeros((racks, racks))
         now_s = self._clock()
         with self._lock:
-            claims = self._book.in_force(now_s)
-        if claims.server.size:
-            seen_mbps, sending_mbps = counted(claims.server, claims.rack)
-            self._doubt(claims, seen_mbps, now_s)
+            reported = self._book.in_force(now_s)
+        if reported.server.size:
+            seen_mbps, sending_mbps = counted(reported.server, reported.rack)
+            self._doubt(reported, seen_mbps, now_s)
             added = believed_mbps(
-                claims, seen_mbps, sending_mbps, self._fabric.server_rate_mbps, self._policy
+                reported, seen_mbps, sending_mbps, self._fabric.server_rate_mbps, self._policy
             )
-            np.add.at(demand, (self._rack_of[claims.server], claims.rack), added)
+            np.add.at(demand, (self._rack_of[reported.server], reported.rack), added)
         return demand
 
-    def _doubt(self, claims: Claims, seen_mbps: NDArray[np.float64], now_s: float) -> None:
-        """Count claims that no counter confirms, each once for as long as it is made."""
-        alone = (seen_mbps == 0) & (now_s - claims.since_s > _GRACE_S)
-        doubted = set(zip(claims.server[alone].tolist(), claims.rack[alone].tolist(), strict=True))
+    def _doubt(
+        self, reported: ReportedBacklog, seen_mbps: NDArray[np.float64], now_s: float
+    ) -> None:
+        """Count entries that no counter confirms, each once for as long as it is reported."""
+        alone = (seen_mbps == 0) & (now_s - reported.since_s > _GRACE_S)
+        doubted = set(
+            zip(reported.server[alone].tolist(), reported.rack[alone].tolist(), strict=True)
+        )
         with self._lock:
             fresh, self._doubted = doubted - self._doubted, doubted
         for server, rack in sorted(fresh):
@@ -233,7 +237,7 @@ class AgentDesk:
             ]
         return sorted(found, key=lambda one: one.server)
 
-    def elephants(self, server: Server) -> frozenset[Connection]:
+    def elephants(self, server: Server) -> frozenset[TcpConnection]:
         """The connections that a server's agent calls elephants; none once it is stale."""
         index = self._index[server.name]
         with self._lock:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from apps.planning.engine import SCHEDULER, Planning
-from apps.planning.periodic import TURN, Rounds
+from apps.planning.periodic import TURN, PeriodicRequests
 from hydra.decisions import Action, Decision, SeenDemand, seen_demand
 from hydra.demand.elephants import ElephantWatch
 from hydra.errors import PlanError
@@ -40,13 +40,13 @@ class Rehearsal:
     week: Week | None = field(init=False, default=None)
     """What is carried out where circuits are shared by slots."""
     _elephants: ElephantWatch = field(init=False)
-    _rounds: Rounds = field(init=False)
+    _rounds: PeriodicRequests = field(init=False)
     _born_s: dict[Circuit, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.planning = Planning(self.fabric, self.policy)
         self._elephants = self.planning.elephant_watch()
-        self._rounds = Rounds(one_way=self.fabric.one_way)
+        self._rounds = PeriodicRequests(one_way=self.fabric.one_way)
 
     @property
     def period_s(self) -> float:

@@ -8,8 +8,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import NamedTuple
 
-from apps.openflow.framework import Connection
-from apps.openflow.rule_tables import RuleTable, decode_rules
+from apps.openflow.framework import SwitchConnection
 from apps.openflow.switchboard import (
     Asked,
     ConnectedSwitch,
@@ -34,6 +33,7 @@ from drivers.codecs.openflow.meters import (
     encode_meter_changes,
     encode_meter_stats_request,
 )
+from drivers.codecs.openflow.rule_tables import RuleTable, decode_rules
 from drivers.codecs.openflow.rules import (
     NO_BUNDLES,
     ROLE_MASTER,
@@ -230,7 +230,7 @@ class Fleet(Switchboard):
         one that is late.
         """
         asked: dict[Question, Future[bytes]] = {}
-        sending: list[tuple[Connection, bytes]] = []
+        sending: list[tuple[SwitchConnection, bytes]] = []
         with self._lock:
             for question in questions:
                 switch = self._switches.get(question.switch)

@@ -129,7 +129,7 @@ class PortInfo:
     """Neither administratively down nor without carrier."""
 
 
-class Connection(Protocol):
+class SwitchConnection(Protocol):
     """One OpenFlow connection; used in the hub's thread only."""
 
     def send(self, message: bytes) -> None: ...
@@ -139,10 +139,10 @@ class SwitchEvents(Protocol):
     """What the OpenFlow side reports; called in the hub's thread, must not block."""
 
     def switch_connected(
-        self, datapath: int, connection: Connection, ports: Mapping[int, PortInfo]
+        self, datapath: int, connection: SwitchConnection, ports: Mapping[int, PortInfo]
     ) -> None: ...
 
-    def switch_disconnected(self, datapath: int, connection: Connection) -> None: ...
+    def switch_disconnected(self, datapath: int, connection: SwitchConnection) -> None: ...
 
     def port_changed(self, datapath: int, port: PortInfo, *, deleted: bool) -> None: ...
 
@@ -251,7 +251,7 @@ def hub_trampoline(descriptor: int) -> None:
 
 
 class _DatapathConnection:
-    """A Ryu datapath as a :class:`Connection`."""
+    """A Ryu datapath as a :class:`SwitchConnection`."""
 
     __slots__ = ("_datapath",)
 

@@ -14,7 +14,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from apps.openflow.framework import Connection, PortInfo, Post
+from apps.openflow.framework import PortInfo, Post, SwitchConnection
 from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
 from drivers.codecs.openflow.rules import SwitchPorts, encode_packet_out
 from hydra.forwarding.frames import parse_probe
@@ -38,7 +38,7 @@ class Staged:
 
 @dataclass(slots=True)
 class ConnectedSwitch:
-    connection: Connection
+    connection: SwitchConnection
     ports: SwitchPorts
     names: dict[str, PortInfo]
     staged: Staged | None = None
@@ -103,7 +103,7 @@ class Switchboard:
     # -- events: the hub's thread ---------------------------------------------------------------
 
     def switch_connected(
-        self, datapath: int, connection: Connection, ports: Mapping[int, PortInfo]
+        self, datapath: int, connection: SwitchConnection, ports: Mapping[int, PortInfo]
     ) -> None:
         identity = DatapathId(datapath)
         names = {port.name: port for port in ports.values()}
@@ -131,7 +131,7 @@ class Switchboard:
             tuple(map(number, ports.wired)),
         )
 
-    def switch_disconnected(self, datapath: int, connection: Connection) -> None:
+    def switch_disconnected(self, datapath: int, connection: SwitchConnection) -> None:
         identity = DatapathId(datapath)
         with self._changed:
             switch = self._switches.get(identity)
@@ -307,7 +307,7 @@ class Switchboard:
     def _next_xid(self) -> int:
         return _FIRST_XID + next(self._xids) % _XIDS
 
-    def _send(self, connection: Connection, message: bytes) -> None:
+    def _send(self, connection: SwitchConnection, message: bytes) -> None:
         self._post(lambda: connection.send(message))
 
     def _request(
@@ -365,6 +365,6 @@ def _fail(lost: Iterable[Pending]) -> None:
         )
 
 
-def send_all(messages: Iterable[tuple[Connection, bytes]]) -> None:
+def send_all(messages: Iterable[tuple[SwitchConnection, bytes]]) -> None:
     for connection, message in messages:
         connection.send(message)

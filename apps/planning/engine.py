@@ -52,7 +52,7 @@ def _never() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class PlannedChange:
     """What a change would lead to, and what it would be worth."""
 
     target: NetworkState
@@ -141,7 +141,7 @@ class Planning:
         blocked: Collection[PortId],
         *,
         expired: Callable[[], bool] = _never,
-    ) -> Proposal:
+    ) -> PlannedChange:
         """:meth:`for_demand`, checked, and what it is worth. Raises PlanError, UnknownName."""
         wanted = demand if request.weights is None else request.weights
         target = self.for_demand(current, request, wanted, pins, blocked, expired=expired)
@@ -149,7 +149,7 @@ class Planning:
         now = self.served(current.topology, demand, mice_apart=request.mice_apart)
         then = self.served(target.topology, demand, mice_apart=request.mice_apart)
         old = paths_by_pair(current)
-        return Proposal(
+        return PlannedChange(
             target=target,
             disconnect_first=plan.disconnect_first,
             connect_last=plan.connect_last,

@@ -16,7 +16,7 @@ _FAINT_MBPS: Final = 0.01
 TURN: Final = "the epoch is over: circuits go to those who have waited longest"
 
 
-class Rounds:
+class PeriodicRequests:
     """Its methods run in the conductor's thread."""
 
     def __init__(self, *, one_way: bool = False) -> None:

@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from apps.planning.engine import Proposal
+from apps.planning.engine import PlannedChange
 from hydra.errors import HydraError, PlanError
 from hydra.model import DemandMatrix, Fabric, NetworkState, PortId
 from hydra.policy import Policy, SlotPolicy
@@ -196,13 +196,13 @@ class Planner:
         blocked: Collection[PortId],
         *,
         urgent: bool,
-    ) -> Proposal:
+    ) -> PlannedChange:
         """:meth:`apps.planning.engine.Planning.propose`. Raises PlanError, UnknownName.
 
         What is ``urgent`` goes before what is not; that is refused if its turn does not come.
         """
         arguments = (current, request, demand, tuple(pins), frozenset(blocked))
-        return self._ask(Proposal, "propose", arguments, urgent=urgent)
+        return self._ask(PlannedChange, "propose", arguments, urgent=urgent)
 
     def week(
         self,

@@ -14,7 +14,7 @@ from hydra.errors import HydraError
 
 
 @contextmanager
-def journal_claimed(journal: str) -> Iterator[None]:
+def journal_held(journal: str) -> Iterator[None]:
     """Hold the journal: the system lets go of it when this process ends, however it ends.
 
     Raises HydraError, with the holder's process id, if another controller has it.

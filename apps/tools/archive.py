@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import yaml
 
-from apps.process.single_instance import journal_claimed
+from apps.process.single_instance import journal_held
 from hydra import __version__
 from hydra.config import Loaded
 from hydra.errors import HydraError
@@ -96,7 +96,7 @@ def restore(loaded: Loaded, source: Path) -> tuple[Backup, Path | None]:
             "give the configuration that it belongs to"
         )
     journal = Path(loaded.controller.journal)
-    with journal_claimed(str(journal)):
+    with journal_held(str(journal)):
         fresh = journal.with_name(f"{journal.name}.restored")
         fresh.write_bytes(files[_JOURNAL])
         fresh.chmod(0o600)

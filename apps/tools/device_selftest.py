@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from apps.tools.holdings import Claims
+from apps.tools.in_use import InUse
 from hydra.errors import DeviceError
 from hydra.model import CrossConnect, Fabric, Plane, Rack, VlanId
 from hydra.port_labels import behind_tor_ports, wired_to
@@ -103,7 +103,7 @@ class Probe:
 
 
 def read_optical(
-    probe: Probe, switch: OpticalSwitch, fabric: Fabric, plane: Plane, claims: Claims
+    probe: Probe, switch: OpticalSwitch, fabric: Fabric, plane: Plane, in_use: InUse
 ) -> CrossConnect | None:
     """All reads; returns a cross-connect between free ports to try, None where there is none."""
     if not probe.carry_out("connect", switch.open, plane.address):
@@ -116,7 +116,7 @@ def read_optical(
     numbers = range(1, sum(size) + 1)
     states = probe.attempt("port states", lambda: switch.port_states(numbers), _count_states)
     probe.judge("wiring", _wiring_complaint(fabric, plane, size), "every wired port exists")
-    probe.judge("journal", _missing(claims, plane, present), "what the controller set up is there")
+    probe.judge("journal", _missing(in_use, plane, present), "what the controller set up is there")
     if isinstance(switch, PowerMeter) and switch.capabilities.power_readings:
         meter = switch
         probe.attempt("power", lambda: meter.power_dbm(numbers), lambda p: f"{len(p)} readings")
@@ -124,7 +124,7 @@ def read_optical(
         probe.attempt("alarms", switch.alarms, lambda a: f"{len(a)} standing")
     if states is None:
         return None
-    return _free_pair(_Seen(size, present, states), fabric, plane, claims)
+    return _free_pair(_Seen(size, present, states), fabric, plane, in_use)
 
 
 def try_cross_connect(probe: Probe, switch: OpticalSwitch, pair: CrossConnect) -> None:
@@ -161,18 +161,18 @@ def _wiring_complaint(fabric: Fabric, plane: Plane, size: tuple[int, int]) -> st
     return None
 
 
-def _missing(claims: Claims, plane: Plane, present: Collection[CrossConnect]) -> str | None:
-    lost = sorted(claims.on(plane.id).keys() - set(present))
+def _missing(in_use: InUse, plane: Plane, present: Collection[CrossConnect]) -> str | None:
+    lost = sorted(in_use.on(plane.id).keys() - set(present))
     if not lost:
         return None
     listed = ", ".join(f"{cross.ingress} to {cross.egress}" for cross in lost[:8])
     return f"{len(lost)} of the controller's cross-connects are missing: {listed}"
 
 
-def _free_pair(seen: _Seen, fabric: Fabric, plane: Plane, claims: Claims) -> CrossConnect | None:
+def _free_pair(seen: _Seen, fabric: Fabric, plane: Plane, in_use: InUse) -> CrossConnect | None:
     """The last ingress and the last egress port that carry nothing; unwired ones if there are."""
     ingress, egress = seen.size
-    held = {*seen.present, *claims.on(plane.id)}
+    held = {*seen.present, *in_use.on(plane.id)}
     busy = {port for cross in held for port in (cross.ingress, cross.egress)}
     usable = [
         port for port, state in seen.states.items()
@@ -189,7 +189,7 @@ def _free_pair(seen: _Seen, fabric: Fabric, plane: Plane, claims: Claims) -> Cro
 
 
 def read_tor(
-    probe: Probe, tor: TorSwitch, fabric: Fabric, rack: Rack, claims: Claims
+    probe: Probe, tor: TorSwitch, fabric: Fabric, rack: Rack, in_use: InUse
 ) -> VlanTrial | None:
     """All reads; returns a VLAN to try on a free port, None where there is no such port."""
     if not probe.carry_out("connect", tor.open, rack.tor.address):
@@ -212,7 +212,7 @@ def read_tor(
         probe.attempt("counters", lambda: reader.counters(ports), lambda c: f"of {len(c)} ports")
     if vlans is None or links is None:
         return None
-    return _free_port(optical, vlans, fabric, claims)
+    return _free_port(optical, vlans, fabric, in_use)
 
 
 def try_vlan(probe: Probe, tor: TorSwitch, trial: VlanTrial) -> None:
@@ -228,10 +228,10 @@ def try_vlan(probe: Probe, tor: TorSwitch, trial: VlanTrial) -> None:
 
 
 def _free_port(
-    optical: Collection[str], vlans: Mapping[str, PortVlans], fabric: Fabric, claims: Claims
+    optical: Collection[str], vlans: Mapping[str, PortVlans], fabric: Fabric, in_use: InUse
 ) -> VlanTrial | None:
     parked = PortVlans(frozenset({fabric.parking_vlan}))
-    taken = claims.vlans.union(*(vlans[port].tagged for port in optical))
+    taken = in_use.vlans.union(*(vlans[port].tagged for port in optical))
     spare = next(_circuit_vlans_down(fabric, taken), None)
     free = [port for port in optical if vlans[port] == parked]
     return None if spare is None or not free else VlanTrial(free[-1], parked, spare)

@@ -70,7 +70,7 @@ class PortPower:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class CrossConnectRow:
     name: str
     source: str
     target: str
@@ -172,7 +172,7 @@ def parse_power(record: str) -> PortPower:
     )
 
 
-def parse_connection(record: str) -> Connection:
+def parse_connection(record: str) -> CrossConnectRow:
     """``…:SRCPORT=1.1.1,DSTPORT=1.2.1,…,CONNNAME=…,CONNTYPE=1WAY,AS=IS,OS=IS,OC=OK,…,AL=CL``."""
     pairs = parse_pairs(record.partition(":")[2])
     way = pair(pairs, "CONNTYPE")
@@ -181,7 +181,7 @@ def parse_connection(record: str) -> Connection:
     source, target = pair(pairs, "SRCPORT"), pair(pairs, "DSTPORT")
     port_order(source)
     port_order(target)
-    return Connection(
+    return CrossConnectRow(
         pair(pairs, "CONNNAME"),
         source,
         target,

@@ -46,7 +46,7 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class CrossConnectRow:
     """A row of ``RTRV-CRS-FIBER``; a side is None in rows of ports that are not connected."""
 
     source: int | None
@@ -93,10 +93,10 @@ def parse_port(record: str) -> Port:
     return Port(identifier, pair(fields, "PORTHEALTH") == "good", pair(fields, "PORTPRIV"))
 
 
-def parse_connection(record: str) -> Connection:
+def parse_connection(record: str) -> CrossConnectRow:
     """``GGN:IPORTID=10042,…,OPORTID=20058,…,CONNSTATE=steady,CONNCAUSE=none,…``."""
     fields = _fields(record)
-    return Connection(
+    return CrossConnectRow(
         _identifier(pair(fields, "IPORTID")),
         _identifier(pair(fields, "OPORTID")),
         pair(fields, "CONNSTATE"),

@@ -8,7 +8,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from drivers.codecs import tl1, tl1_calient
-from drivers.codecs.tl1_calient import Connection, PortSide
+from drivers.codecs.tl1_calient import CrossConnectRow, PortSide
 from drivers.exclusive import exclusive
 from drivers.optical.changes import Difference, check_numbers, shown
 from drivers.optical.tl1_switch import WORKS, Standing, Standings, Tl1Switch
@@ -89,7 +89,7 @@ class CalientTl1(Tl1Switch):
         self._window = window
         self._names: tuple[str, ...] = ()
         self._numbers: dict[str, int] = {}
-        self._connections: dict[CrossConnect, Connection] = {}
+        self._connections: dict[CrossConnect, CrossConnectRow] = {}
 
     @exclusive
     def identity(self) -> DeviceIdentity:
@@ -228,7 +228,7 @@ class CalientTl1(Tl1Switch):
         return refused + self._tell(activated, window=self._window)[1]
 
 
-def _standing(found: Connection) -> Standing:
+def _standing(found: CrossConnectRow) -> Standing:
     if found.has_light:
         return WORKS
     trouble = "is active without light" if found.active else "is reserved and not active"

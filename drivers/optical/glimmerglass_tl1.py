@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from drivers.codecs import tl1, tl1_glimmerglass
-from drivers.codecs.tl1_glimmerglass import INPUTS, OUTPUTS, Connection
+from drivers.codecs.tl1_glimmerglass import INPUTS, OUTPUTS, CrossConnectRow
 from drivers.exclusive import exclusive
 from drivers.optical.changes import Difference, check_numbers
 from drivers.optical.tl1_switch import WORKS, Standing, Standings, Tl1Switch
@@ -134,7 +134,7 @@ class GlimmerglassTl1(Tl1Switch):
         return self._tell({"setting up": tl1_glimmerglass.enter(ends)})[1]
 
 
-def _standing(found: Connection) -> Standing:
+def _standing(found: CrossConnectRow) -> Standing:
     if found.state == "steady":
         return WORKS
     trouble = f"is in {found.state}: {found.cause}"

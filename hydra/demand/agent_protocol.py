@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Protocol
 
 from hydra.errors import HydraError
-from hydra.forwarding.class_table import Connection
+from hydra.forwarding.class_table import TcpConnection
 
 
 class AgentTrouble(Enum):
@@ -88,7 +88,7 @@ class AgentService(Protocol):
         self,
         server: str,
         backlog_mb: Mapping[str, float],
-        elephants: frozenset[Connection] = frozenset(),
+        elephants: frozenset[TcpConnection] = frozenset(),
     ) -> AgentOrders:
         """Take a report in: MB by rack, complete. Raises UnknownName, WrongReport, TooOften."""
 

@@ -1,6 +1,6 @@
-"""What servers' agents claim to have waiting, and how much of it is believed.
+"""What servers' agents report to have waiting, and how much of it is believed.
 
-A claim is data from a server, which may be wrong or lie. It is believed only where the counters in
+A report is data from a server, which may be wrong or lie. It is believed only where the counters in
 the data plane, which servers can't write, see such traffic: waiting bytes of a connection that
 works are bytes of which some are on their way. And no server can want to send more than its link.
 """
@@ -23,7 +23,7 @@ _MBIT_PER_MB: Final = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class ReportedBacklog:
     """Backlogs that count: arrays of one length."""
 
     server: NDArray[np.intp]
@@ -45,7 +45,7 @@ _SILENT: Final = _Report(-math.inf, {}, {})
 
 
 @dataclass(slots=True)
-class ClaimBook:
+class BacklogReports:
     """The last report of each server; one that is stale counts for nothing."""
 
     repeat_s: float
@@ -78,7 +78,7 @@ class ClaimBook:
         """Whether it has not reported lately."""
         return self._is_stale(self._reports.get(server, _SILENT), now_s)
 
-    def in_force(self, now_s: float) -> Claims:
+    def in_force(self, now_s: float) -> ReportedBacklog:
         rows = [
             (server, rack, mb, report.since_s[rack])
             for server, report in self._reports.items()
@@ -87,24 +87,24 @@ class ClaimBook:
         ]
         table = np.array(rows, dtype=np.float64).reshape(-1, 4)
         server, rack = table[:, 0].astype(np.intp), table[:, 1].astype(np.intp)
-        return Claims(server, rack, table[:, 2], table[:, 3])
+        return ReportedBacklog(server, rack, table[:, 2], table[:, 3])
 
 
 def believed_mbps(
-    claims: Claims,
+    reported: ReportedBacklog,
     counted_mbps: NDArray[np.float64],
     sending_mbps: NDArray[np.float64],
     server_mbps: float,
     policy: AgentPolicy,
 ) -> NDArray[np.float64]:
-    """The rate that each claim adds to what is counted already; the shape is the claims'.
+    """The rate that each entry of a report adds to what is counted already; shape as ``reported``.
 
-    ``counted_mbps`` is what counters see of each claim's traffic, ``sending_mbps`` of all that its
+    ``counted_mbps`` is what counters see of each entry's traffic, ``sending_mbps`` of all that its
     server sends, and ``server_mbps`` the rate of a server's link.
     """
-    wanted = claims.mb * (_MBIT_PER_MB / policy.empty_within_s)
+    wanted = reported.mb * (_MBIT_PER_MB / policy.empty_within_s)
     confirmed = np.minimum(wanted, policy.confirmed_times * counted_mbps)
-    of_server = np.bincount(claims.server, confirmed)[claims.server]
+    of_server = np.bincount(reported.server, confirmed)[reported.server]
     room = np.maximum(server_mbps - sending_mbps, 0.0)
     fits = np.divide(room, of_server, out=np.ones_like(room), where=of_server > room)
     return confirmed * fits

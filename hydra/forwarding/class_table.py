@@ -11,7 +11,7 @@ from hydra.forwarding.rules import FlowRule, constant
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class TcpConnection:
     """A TCP connection of a server, as its vswitch tells it from others."""
 
     address: IPv4Address | IPv6Address
@@ -20,7 +20,7 @@ class Connection:
     dst_port: int
 
 
-def class_rules(elephants: Iterable[Connection]) -> Iterator[FlowRule]:
+def class_rules(elephants: Iterable[TcpConnection]) -> Iterator[FlowRule]:
     """What a vswitch holds in its class table so that these connections alone use circuits."""
     yield constant(RuleKind.CLASS_MICE)
     for one in elephants:

@@ -10,7 +10,15 @@ from typing import Final
 
 from hydra.errors import AdmissionError, Alternative
 from hydra.model import Fabric, OpticalPort, Path, RackId
-from hydra.reservations.calendar import ROUNDING_MBPS, Booking, Calendar, Ground, Need, Pair, Window
+from hydra.reservations.calendar import (
+    ROUNDING_MBPS,
+    AdmissionLimits,
+    Booking,
+    Calendar,
+    Need,
+    Pair,
+    Window,
+)
 
 _LATER_STARTS_TRIED: Final = 24
 _NAMED: Final = 4
@@ -48,28 +56,28 @@ class Ask:
         )
 
 
-def admit(calendar: Calendar, ask: Ask, ground: Ground) -> Path:
+def admit(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Path:
     """The path for ``ask``; one that leaves standing paths alone if there is one.
 
     Raises AdmissionError, which says what is in the way and carries alternatives.
     """
-    path = _fit(calendar, ask, ground) or _fit(calendar, ask, replace(ground, standing=()))
+    path = _fit(calendar, ask, limits) or _fit(calendar, ask, replace(limits, standing=()))
     if path is None:
-        raise _refusal(calendar, ask, replace(ground, standing=()))
+        raise _refusal(calendar, ask, replace(limits, standing=()))
     return path
 
 
 def admit_most(
-    calendar: Calendar, ask: Ask, least_mbps: float, ground: Ground
+    calendar: Calendar, ask: Ask, least_mbps: float, limits: AdmissionLimits
 ) -> tuple[float, Path]:
     """The highest bandwidth from ``least_mbps`` to ``ask.mbps`` that fits, and the path for it.
 
     Raises AdmissionError if not even ``least_mbps`` fits.
     """
     if least_mbps >= ask.mbps:
-        return ask.mbps, admit(calendar, ask, ground)
-    anywhere = replace(ground, standing=())
-    path = _fit(calendar, ask, ground) or _fit(calendar, ask, anywhere)
+        return ask.mbps, admit(calendar, ask, limits)
+    anywhere = replace(limits, standing=())
+    path = _fit(calendar, ask, limits) or _fit(calendar, ask, anywhere)
     if path is not None:
         return ask.mbps, path
     window = calendar.window(ask.start_unix_s, ask.end_unix_s, anywhere)
@@ -77,17 +85,17 @@ def admit_most(
     if lower is None or lower.bandwidth_mbps < least_mbps - ROUNDING_MBPS:
         raise _refusal(calendar, replace(ask, mbps=least_mbps), anywhere)
     most = replace(ask, mbps=lower.bandwidth_mbps)
-    return most.mbps, admit(calendar, most, ground)
+    return most.mbps, admit(calendar, most, limits)
 
 
-def takes(calendar: Calendar, ask: Ask, path: Path, ground: Ground) -> bool:
+def takes(calendar: Calendar, ask: Ask, path: Path, limits: AdmissionLimits) -> bool:
     """Whether ``ask`` fits on this very path."""
-    window = calendar.window(ask.start_unix_s, ask.end_unix_s, replace(ground, standing=()))
+    window = calendar.window(ask.start_unix_s, ask.end_unix_s, replace(limits, standing=()))
     return _servers_have_room(window, calendar, ask) and window.takes(path, ask.need)
 
 
-def _fit(calendar: Calendar, ask: Ask, ground: Ground) -> Path | None:
-    return _fit_window(calendar.window(ask.start_unix_s, ask.end_unix_s, ground), calendar, ask)
+def _fit(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Path | None:
+    return _fit_window(calendar.window(ask.start_unix_s, ask.end_unix_s, limits), calendar, ask)
 
 
 def _fit_window(window: Window, calendar: Calendar, ask: Ask) -> Path | None:
@@ -122,10 +130,10 @@ def beyond_any_circuit(fabric: Fabric, src: RackId, dst: RackId, mbps: float) ->
 # --- refusals -----------------------------------------------------------------------------------
 
 
-def _refusal(calendar: Calendar, ask: Ask, ground: Ground) -> AdmissionError:
-    window = calendar.window(ask.start_unix_s, ask.end_unix_s, ground)
+def _refusal(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> AdmissionError:
+    window = calendar.window(ask.start_unix_s, ask.end_unix_s, limits)
     lower = _lower_rate(window, calendar, ask)
-    later = _later_start(calendar, ask, replace(ground, blocked=frozenset()))
+    later = _later_start(calendar, ask, replace(limits, blocked=frozenset()))
     ways = []
     if lower is not None:
         ways.append(f"ask for at most {lower.bandwidth_mbps:g} Mb/s")
@@ -137,7 +145,7 @@ def _refusal(calendar: Calendar, ask: Ask, ground: Ground) -> AdmissionError:
     if beyond is not None:
         return AdmissionError(beyond + remedy, alternatives)
     return AdmissionError(
-        _in_the_way(calendar, window, ask, ground) + remedy,
+        _in_the_way(calendar, window, ask, limits) + remedy,
         alternatives,
         f"{_in_words(ask)} between {ask.src} and {ask.dst} does not fit beside what is promised "
         f"already{remedy}",
@@ -164,19 +172,19 @@ def _lower_rate(window: Window, calendar: Calendar, ask: Ask) -> Alternative | N
     return Alternative(round(rates[low - 1], 6), None) if low else None
 
 
-def _later_start(calendar: Calendar, ask: Ask, ground: Ground) -> Alternative | None:
+def _later_start(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Alternative | None:
     """The first end of a booking from which on all of it fits, among the next few."""
     ports = {port.id for rack in ask.pair for port in calendar.fabric.ports_of(rack)}
     length_s = ask.end_unix_s - ask.start_unix_s
     ends = calendar.ends_after(ask.start_unix_s, ports, ask.servers, _LATER_STARTS_TRIED)
     for end_unix_s in ends:
         later = replace(ask, start_unix_s=end_unix_s, end_unix_s=end_unix_s + length_s)
-        if _fit(calendar, later, ground) is not None:
+        if _fit(calendar, later, limits) is not None:
             return Alternative(ask.mbps, end_unix_s)
     return None
 
 
-def _in_the_way(calendar: Calendar, window: Window, ask: Ask, ground: Ground) -> str:
+def _in_the_way(calendar: Calendar, window: Window, ask: Ask, limits: AdmissionLimits) -> str:
     fabric = calendar.fabric
     for server in sorted(ask.servers):
         held_mbps = window.server_mbps(server)
@@ -206,7 +214,7 @@ def _in_the_way(calendar: Calendar, window: Window, ask: Ask, ground: Ground) ->
             f"{ask.mbps:g} Mb/s between {names} is too much: their path carries "
             f"{rate_mbps:g} Mb/s{_and_reserved(held_mbps)} (by {_ids(holders.values())})"
         )
-    ends = "; ".join(_describe_rack(fabric, window, rack, ground) for rack in ask.pair)
+    ends = "; ".join(_describe_rack(fabric, window, rack, limits) for rack in ask.pair)
     wanted = f" with {ask.mbps:g} Mb/s" if ask.mbps else ""
     own = " of its own" if ask.exclusive else ""
     return f"no path{own}{wanted} to spare between {names}: {ends}"
@@ -216,11 +224,11 @@ def _of_pair(calendar: Calendar, window: Window, pair: Pair) -> list[Booking]:
     return calendar.pair_meets(pair, window.start_unix_s, window.end_unix_s)
 
 
-def _describe_rack(fabric: Fabric, window: Window, rack: RackId, ground: Ground) -> str:
+def _describe_rack(fabric: Fabric, window: Window, rack: RackId, limits: AdmissionLimits) -> str:
     ports = fabric.ports_of(rack)
     texts = [
         f"{port.tor_port} (plane {fabric.planes[port.plane].name}) "
-        + _describe_port(fabric, window, port, ground)
+        + _describe_port(fabric, window, port, limits)
         for port in ports[:_NAMED]
     ]
     if len(ports) > _NAMED:
@@ -229,8 +237,10 @@ def _describe_rack(fabric: Fabric, window: Window, rack: RackId, ground: Ground)
     return f"at {fabric.racks[rack].name} " + (", ".join(texts) or "there is no optical port")
 
 
-def _describe_port(fabric: Fabric, window: Window, port: OpticalPort, ground: Ground) -> str:
-    if port.id in ground.blocked:
+def _describe_port(
+    fabric: Fabric, window: Window, port: OpticalPort, limits: AdmissionLimits
+) -> str:
+    if port.id in limits.blocked:
         return "is out of use"
     holders = {b.id: b for circuit in window.users(port.id) for b in window.bookings(circuit)}
     if not holders:

@@ -18,7 +18,7 @@ from hydra.model import Circuit, Fabric, Path, RackId, VlanId
 from hydra.names import rack_of
 from hydra.reservations.admission import Ask, admit_most, fastest_circuit_mbps, moment
 from hydra.reservations.agenda import Agenda
-from hydra.reservations.calendar import Booking, Calendar, Ground, peak_mbps
+from hydra.reservations.calendar import AdmissionLimits, Booking, Calendar, peak_mbps
 from hydra.reservations.calendar_entries import ask_of, booking_of, pin_of, servers_among
 from hydra.reservations.modification import Modification, modified, place_again
 from hydra.reservations.preemption import lower_ranks, make_room
@@ -37,7 +37,7 @@ from hydra.reservations.reservation import (
 
 NOTICE_S: Final = 60.0
 """How long those that give way keep their circuits, where nothing else is said."""
-_NO_GROUND: Final = Ground()
+_NO_LIMITS: Final = AdmissionLimits()
 
 
 class ReservationBook:
@@ -86,14 +86,14 @@ class ReservationBook:
         reservation_id: str,
         request: ReservationRequest,
         now: float,
-        ground: Ground = _NO_GROUND,
+        limits: AdmissionLimits = _NO_LIMITS,
         group: str | None = None,
         notice_s: float = NOTICE_S,
     ) -> Reservation:
         """Enter ``request`` if it fits the calendar (:mod:`hydra.reservations.calendar`).
 
         It is ``held`` if it asks for that, else ``scheduled``, or ``activating`` if it is to start
-        now. ``ground.blocked`` counts only for the latter: by another time things may be mended.
+        now. ``limits.blocked`` counts only for the latter: by another time things may be mended.
         ``now`` is in Unix seconds.
         Where it does not fit beside reservations of lower priority, those give way: what has its
         circuits keeps them for ``notice_s``, and this one begins then (see :meth:`displaced`). What
@@ -104,7 +104,7 @@ class ReservationBook:
         self._stretch_overdue(now)
         start, end = times(request, now)
         if start > now:
-            ground = Ground(ground.max_hops)
+            limits = AdmissionLimits(limits.max_hops)
         ask = Ask(
             src=request.src,
             dst=request.dst,
@@ -115,7 +115,7 @@ class ReservationBook:
             servers=servers_among(self._fabric, request.src, request.dst),
             exclusive=request.service is ServiceClass.GUARANTEED,
         )
-        ask, path, displaced = self._find_place(ask, request, ground, now, notice_s)
+        ask, path, displaced = self._find_place(ask, request, limits, now, notice_s)
         start, end = ask.start_unix_s, None if end is None else ask.end_unix_s
         best_effort = request.service is ServiceClass.BEST_EFFORT
         held_until = None if request.hold_s is None else now + request.hold_s
@@ -149,11 +149,16 @@ class ReservationBook:
         return reservation
 
     def _find_place(
-        self, ask: Ask, request: ReservationRequest, ground: Ground, now: float, notice_s: float
+        self,
+        ask: Ask,
+        request: ReservationRequest,
+        limits: AdmissionLimits,
+        now: float,
+        notice_s: float,
     ) -> tuple[Ask, Path, list[Reservation]]:
         """What is granted of ``ask``, where, and what gives way to it. Raises AdmissionError."""
         try:
-            mbps, path = admit_most(self._calendar, ask, request.least_mbps, ground)
+            mbps, path = admit_most(self._calendar, ask, request.least_mbps, limits)
         except AdmissionError:
             if request.rank < 0 or request.hold_s is not None:
                 raise
@@ -164,7 +169,7 @@ class ReservationBook:
         else:
             return replace(ask, mbps=mbps), path, []
         try:
-            return least, *make_room(self._calendar, least, lower, ground)
+            return least, *make_room(self._calendar, least, lower, limits)
         except AdmissionError:
             if not request.priority:
                 raise
@@ -175,7 +180,7 @@ class ReservationBook:
             end_unix_s=ask.end_unix_s + later_s,
         )
         self._allowed_mbps(request, later.start_unix_s, later.end_unix_s)
-        around = ground if later.start_unix_s <= now else Ground(ground.max_hops)
+        around = limits if later.start_unix_s <= now else AdmissionLimits(limits.max_hops)
         lower = lower_ranks(self._calendar, self._by_id, later, request.rank)
         return later, *make_room(self._calendar, later, lower, around)
 
@@ -313,7 +318,11 @@ class ReservationBook:
         return self._by_id[reservation_id]
 
     def modify(
-        self, reservation_id: str, change: Modification, now: float, ground: Ground = _NO_GROUND
+        self,
+        reservation_id: str,
+        change: Modification,
+        now: float,
+        limits: AdmissionLimits = _NO_LIMITS,
     ) -> Reservation:
         """Change a reservation where it is, or, while it has no circuits, where it fits.
 
@@ -329,7 +338,7 @@ class ReservationBook:
             if old.owner is not None and change.quota is not None:
                 mine = [booking for booking in self._bookings_of(old.owner) if booking.id != old.id]
                 within_quota_mbps(change.quota, mine, ask.mbps, ask.start_unix_s, ask.end_unix_s)
-            new = place_again(self._calendar, new, ask, ground)
+            new = place_again(self._calendar, new, ask, limits)
         finally:
             self._put(old)
         return self._put(new)
@@ -354,9 +363,9 @@ class ReservationBook:
         return [reservation for reservation in booked if reservation.holds_capacity]
 
     def reroute(
-        self, pair: tuple[RackId, RackId], now: float, ground: Ground
+        self, pair: tuple[RackId, RackId], now: float, limits: AdmissionLimits
     ) -> tuple[tuple[Reservation, ...], dict[str, AdmissionError]]:
-        """Book the pair's reservations anew, around ``ground.blocked``, the present ones first.
+        """Book the pair's reservations anew, around ``limits.blocked``, the present ones first.
 
         Returns those whose booking changed, and why others, by id, have no path now: they are not
         in the calendar any more, and must be failed.
@@ -369,7 +378,7 @@ class ReservationBook:
         refused: dict[str, AdmissionError] = {}
         for reservation in mine:
             ask = ask_of(self._fabric, reservation, now)
-            around = ground if reservation.holds_capacity else Ground(ground.max_hops)
+            around = limits if reservation.holds_capacity else AdmissionLimits(limits.max_hops)
             least_mbps = min(ask.mbps, reservation.minimum_mbps or ask.mbps)
             try:
                 mbps, path = admit_most(self._calendar, ask, least_mbps, around)

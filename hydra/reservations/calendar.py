@@ -61,7 +61,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class AdmissionLimits:
     """What admission rests on besides the calendar."""
 
     max_hops: int = 3
@@ -187,9 +187,9 @@ class Calendar:
         """Circuits that some booking has at this port, at any time."""
         return self._circuits_at.get(port, ())
 
-    def window(self, start_unix_s: float, end_unix_s: float, ground: Ground) -> Window:
+    def window(self, start_unix_s: float, end_unix_s: float, limits: AdmissionLimits) -> Window:
         """What [start, end) looks like; valid until the calendar changes."""
-        return Window(self, start_unix_s, end_unix_s, ground)
+        return Window(self, start_unix_s, end_unix_s, limits)
 
 
 def _drop(index: dict[_KeyT, Timetable[Booking]], key: _KeyT, booking_id: str) -> bool:
@@ -206,16 +206,16 @@ class Window:
     """A stretch of time, and what fits into all of it."""
 
     def __init__(
-        self, calendar: Calendar, start_unix_s: float, end_unix_s: float, ground: Ground
+        self, calendar: Calendar, start_unix_s: float, end_unix_s: float, limits: AdmissionLimits
     ) -> None:
         self.start_unix_s = start_unix_s
         self.end_unix_s = end_unix_s
         self._calendar = calendar
         self._fabric = calendar.fabric
-        self._ground = ground
+        self._limits = limits
         self._standing: dict[PortId, Circuit] = {
             port: circuit
-            for path in ground.standing
+            for path in limits.standing
             for circuit in path.circuits
             for port in circuit.ends
         }
@@ -260,7 +260,7 @@ class Window:
     def pair_paths(self, pair: Pair) -> frozenset[Path]:
         """The paths that the pair has at some moment of the window."""
         return self.booked_paths(pair) or frozenset(
-            path for path in self._ground.standing if (path.src, path.dst) == pair
+            path for path in self._limits.standing if (path.src, path.dst) == pair
         )
 
     def booked_paths(self, pair: Pair) -> frozenset[Path]:
@@ -294,7 +294,7 @@ class Window:
 
     def _usable(self, circuit: Circuit, need: Need) -> bool:
         return (
-            self._ground.blocked.isdisjoint((circuit.a, circuit.b))
+            self._limits.blocked.isdisjoint((circuit.a, circuit.b))
             and self.users(circuit.a) <= {circuit}
             and self.users(circuit.b) <= {circuit}
             and self.spare_mbps(circuit) >= need.mbps - ROUNDING_MBPS
@@ -312,12 +312,12 @@ class Window:
         came: dict[RackId, tuple[RackId, Circuit] | None] = {src: None}
         lit: set[PlaneId] = set()
         frontier = [src]
-        for hop in range(self._ground.max_hops):
+        for hop in range(self._limits.max_hops):
             for rack in frontier:
                 last = self._direct(rack, dst, need)
                 if last is not None:
                     return _path(pair, came, rack, last)
-            if hop == self._ground.max_hops - 1:
+            if hop == self._limits.max_hops - 1:
                 break
             reached: list[RackId] = []
             for rack in frontier:
@@ -373,7 +373,7 @@ class Window:
 
     def _free(self, port: PortId, need: Need) -> bool:
         return (
-            port not in self._ground.blocked
+            port not in self._limits.blocked
             and self._fabric.ports[port].rate_mbps >= need.mbps - ROUNDING_MBPS
             and not self.users(port)
         )

@@ -14,7 +14,7 @@ from hydra.errors import AdmissionError, Alternative, LifecycleError, NotHitless
 from hydra.model import Fabric
 from hydra.names import rack_of
 from hydra.reservations.admission import Ask, admit, beyond_any_circuit, moment, takes
-from hydra.reservations.calendar import Calendar, Ground, peak_mbps
+from hydra.reservations.calendar import AdmissionLimits, Calendar, peak_mbps
 from hydra.reservations.quotas import Quota
 from hydra.reservations.requests import check
 from hydra.reservations.reservation import Reservation, ReservationRequest
@@ -74,18 +74,22 @@ def modified(fabric: Fabric, old: Reservation, change: Modification, now: float)
     )
 
 
-def place_again(calendar: Calendar, new: Reservation, ask: Ask, ground: Ground) -> Reservation:
+def place_again(
+    calendar: Calendar, new: Reservation, ask: Ask, limits: AdmissionLimits
+) -> Reservation:
     """``new`` where it fits; its old booking is not in ``calendar``. Raises AdmissionError."""
-    if new.booked is not None and takes(calendar, ask, new.booked, Ground(ground.max_hops)):
+    if new.booked is not None and takes(
+        calendar, ask, new.booked, AdmissionLimits(limits.max_hops)
+    ):
         return new
     if not new.holds_capacity:
-        return replace(new, booked=admit(calendar, ask, Ground(ground.max_hops)))
+        return replace(new, booked=admit(calendar, ask, AdmissionLimits(limits.max_hops)))
     raise _not_on_its_path(calendar, new, ask)
 
 
 def _not_on_its_path(calendar: Calendar, new: Reservation, ask: Ask) -> NotHitless:
     """Says what there is on the path, in all of the time."""
-    window = calendar.window(ask.start_unix_s, ask.end_unix_s, Ground())
+    window = calendar.window(ask.start_unix_s, ask.end_unix_s, AdmissionLimits())
     circuits = () if new.booked is None else new.booked.circuits
     spare_mbps = min((window.spare_mbps(circuit) for circuit in circuits), default=0.0)
     server_mbps = calendar.fabric.server_rate_mbps

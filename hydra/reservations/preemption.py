@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hydra.model import Path
 from hydra.reservations.admission import Ask, admit, takes
-from hydra.reservations.calendar import Booking, Calendar, Ground
+from hydra.reservations.calendar import AdmissionLimits, Booking, Calendar
 from hydra.reservations.reservation import Reservation
 
 Lower = Sequence[tuple[Reservation, Booking]]
@@ -27,7 +27,7 @@ def lower_ranks(
 
 
 def make_room(
-    calendar: Calendar, ask: Ask, lower: Lower, ground: Ground
+    calendar: Calendar, ask: Ask, lower: Lower, limits: AdmissionLimits
 ) -> tuple[Path, list[Reservation]]:
     """The path that ``ask`` has if some of ``lower`` give way, and as few of them as it takes.
 
@@ -38,10 +38,10 @@ def make_room(
         calendar.remove(booking.id)
     displaced = []
     try:
-        path = admit(calendar, ask, ground)
+        path = admit(calendar, ask, limits)
         for reservation, booking in lower:
             calendar.add(booking)
-            if not takes(calendar, ask, path, ground):
+            if not takes(calendar, ask, path, limits):
                 calendar.remove(booking.id)
                 displaced.append(reservation)
     finally:

@@ -10,7 +10,6 @@ from ipaddress import IPv4Address, IPv6Address
 import pytest
 
 from apps.openflow.framework import ofproto_v1_3_parser
-from apps.openflow.rule_tables import decode_rules, intended_table
 from apps.process.configuration import load_configuration
 from drivers.codecs.openflow.messages import (
     BUNDLE_COMMIT,
@@ -27,6 +26,7 @@ from drivers.codecs.openflow.meters import (
     encode_meter_changes,
     encode_meter_stats_request,
 )
+from drivers.codecs.openflow.rule_tables import decode_rules, intended_table
 from drivers.codecs.openflow.rules import (
     SwitchPorts,
     encode_changes,

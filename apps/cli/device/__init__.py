@@ -11,8 +11,8 @@ import click
 from apps.cli.command import Group
 from apps.cli.device.change import connect, disconnect
 from apps.cli.device.look import alarms, list_devices, power, show
-from apps.cli.device.people import confirm, tasks
-from apps.cli.device.trial import selftest
+from apps.cli.device.selftest import selftest
+from apps.cli.device.tasks import confirm, tasks
 
 
 @click.group(

@@ -11,9 +11,9 @@ import click
 
 from apps.cli.command import Command
 from apps.cli.device.named import (
-    claims_of,
     config_option,
     find_plane,
+    in_use_by_controller,
     load,
     opened_plane,
 )
@@ -62,7 +62,7 @@ def connect(name: str, pairs: list[CrossConnect], force: bool, config: Path, as_
     loaded = load(config)
     plane = find_plane(loaded.fabric, name)
     if not force:
-        _refuse_claimed(loaded, plane, pairs)
+        _refuse_in_use(loaded, plane, pairs)
     _warn_wired(loaded.fabric, plane, pairs)
     with opened_plane(loaded, plane) as switch:
         before = switch.cross_connects()
@@ -101,20 +101,20 @@ def disconnect(
     loaded = load(config)
     plane = find_plane(loaded.fabric, name)
     if pairs and not force:
-        _refuse_claimed(loaded, plane, pairs)
+        _refuse_in_use(loaded, plane, pairs)
     with opened_plane(loaded, plane) as switch:
         before = switch.cross_connects()
         wanted = sorted(before) if everything else pairs
         if everything and not force:
-            _refuse_claimed(loaded, plane, wanted)
+            _refuse_in_use(loaded, plane, wanted)
         switch.change(wanted, [])
     gone = [pair for pair in wanted if pair in before]
     _report(plane, [], gone, [pair for pair in wanted if pair not in before], as_json)
 
 
-def _refuse_claimed(loaded: Loaded, plane: Plane, pairs: Collection[CrossConnect]) -> None:
+def _refuse_in_use(loaded: Loaded, plane: Plane, pairs: Collection[CrossConnect]) -> None:
     ports = frozenset(port for pair in pairs for port in (pair.ingress, pair.egress))
-    touched = claims_of(loaded).touching(plane.id, ports)
+    touched = in_use_by_controller(loaded).touching(plane.id, ports)
     if not touched:
         return
     cross, circuit = min(touched.items())

@@ -14,10 +14,10 @@ import click
 
 from apps.cli.command import Command
 from apps.cli.device.named import (
-    claims_of,
     config_option,
     find,
     find_plane,
+    in_use_by_controller,
     load,
     opened_plane,
     opened_tor,
@@ -30,7 +30,7 @@ from apps.cli.output import (
     print_json,
     print_table,
 )
-from apps.tools.holdings import Claims
+from apps.tools.in_use import InUse
 from drivers.registry import optical_switch, tor_switch
 from hydra.config import Loaded
 from hydra.errors import DeviceError
@@ -145,9 +145,9 @@ def show(name: str, config: Path, as_json: bool) -> None:
     loaded = load(config)
     one = find(loaded.fabric, name)
     if isinstance(one, Plane):
-        claims = claims_of(loaded)
+        in_use = in_use_by_controller(loaded)
         with opened_plane(loaded, one) as switch:
-            document = _describe_plane(loaded.fabric, one, switch, claims)
+            document = _describe_plane(loaded.fabric, one, switch, in_use)
     else:
         with opened_tor(loaded, one) as tor:
             document = _describe_tor(loaded.fabric, one, tor)
@@ -160,11 +160,11 @@ def show(name: str, config: Path, as_json: bool) -> None:
 
 
 def _describe_plane(
-    fabric: Fabric, plane: Plane, switch: OpticalSwitch, claims: Claims
+    fabric: Fabric, plane: Plane, switch: OpticalSwitch, in_use: InUse
 ) -> dict[str, Any]:
     size = switch.size()
     states = switch.port_states(range(1, sum(size) + 1))
-    held = claims.on(plane.id)
+    held = in_use.on(plane.id)
     wired = wired_to(fabric, plane.id)
     return {
         **_plane_entry(plane),

@@ -10,7 +10,7 @@ import click
 
 from apps.cli.output import CommandError, UnknownOutcomeError, UnreachableError, warn
 from apps.process.configuration import load_configuration
-from apps.tools.holdings import Claims, read_claims
+from apps.tools.in_use import InUse, read_in_use
 from drivers.registry import optical_switch, tor_switch
 from hydra.config import Loaded
 from hydra.errors import DeviceError, DeviceUnavailable, HydraError, OutcomeUnknown
@@ -53,16 +53,16 @@ def find_plane(fabric: Fabric, name: str) -> Plane:
     return plane
 
 
-def claims_of(loaded: Loaded) -> Claims:
+def in_use_by_controller(loaded: Loaded) -> InUse:
     journal = loaded.controller.journal
     try:
-        claims = read_claims(loaded.fabric, journal)
+        in_use = read_in_use(loaded.fabric, journal)
     except HydraError as error:
         raise CommandError(str(error)) from error
-    if claims is None:
+    if in_use is None:
         warn(f"there is no journal at {journal}: what a controller set up is not known")
-        return Claims()
-    return claims
+        return InUse()
+    return in_use
 
 
 @contextmanager

@@ -186,7 +186,7 @@ def get_setup(server: _OwnServer, service: Service) -> AgentSetup:
 def put_backlog(server: _OwnServer, body: BacklogBody, service: Service) -> AgentOrders:
     """Report. Where the counters see no such traffic, it moves nothing."""
     elephants = frozenset(
-        class_table.Connection(ip_address(one.address), one.src_port, one.dst_port)
+        class_table.TcpConnection(ip_address(one.address), one.src_port, one.dst_port)
         for one in body.elephants
     )
     orders = service.agents.hear(server, body.backlog_mb, elephants)

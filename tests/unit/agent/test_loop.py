@@ -15,7 +15,7 @@ from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.demand.backlog import ConnectionKey, Sending
-from hydra.forwarding.class_table import Connection
+from hydra.forwarding.class_table import TcpConnection
 from hydra.policy import AgentPolicy
 from tests.unit.cli import DEMO
 from tests.unit.rest.fake_service import FakeService
@@ -112,7 +112,7 @@ def test_it_tells_elephants_where_somebody_wants_to_know(service, server):
         until(lambda: waiting_mb(service) == [50.0])
         assert service.agents.elephants(server_h11) == set()
         service.agents.elephants_wanted = True
-        flow = Connection(ip_address("10.0.2.1"), 40000, 5201)
+        flow = TcpConnection(ip_address("10.0.2.1"), 40000, 5201)
         until(lambda: service.agents.elephants(server_h11) == {flow})
         service.agents.elephants_wanted = False
         until(lambda: service.agents.elephants(server_h11) == set())

@@ -7,7 +7,7 @@ import tarfile
 import pytest
 import yaml
 
-from apps.process.single_instance import journal_claimed
+from apps.process.single_instance import journal_held
 from hydra.errors import ConfigError, Problem
 from hydra.journal import SCHEMA_VERSION, Journal
 
@@ -91,7 +91,7 @@ def test_what_is_backed_up_can_be_restored(run, config, tmp_path):
 
 def test_a_backup_is_made_while_the_controller_writes(run, config, tmp_path):
     running = Journal(str(tmp_path / "journal.db"))
-    with journal_claimed(str(tmp_path / "journal.db")):
+    with journal_held(str(tmp_path / "journal.db")):
         running.save_state("demo", {"epoch": 9})  # in the write-ahead log only
         target = tmp_path / "backup.tar.gz"
         assert run("backup", "--config", str(config), str(target)).exit_code == 0

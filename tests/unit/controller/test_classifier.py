@@ -5,7 +5,7 @@ from ipaddress import ip_address
 import pytest
 
 from apps.controller.classifier import Classifier
-from hydra.forwarding.class_table import Connection
+from hydra.forwarding.class_table import TcpConnection
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import Install, Remove
 from hydra.policy import Sharing
@@ -14,8 +14,8 @@ from tests.unit.core.fabrics import openflow_only, small_fabric
 FABRIC = small_fabric(racks=2, planes=1, servers=2)
 SWITCHES = list(FABRIC.server_by_datapath)
 FIRST = SWITCHES[0]
-FLOW = Connection(ip_address("10.0.2.1"), 40000, 5201)
-OTHER = Connection(ip_address("fd00:10:0:2::1"), 40001, 5201)
+FLOW = TcpConnection(ip_address("10.0.2.1"), 40000, 5201)
+OTHER = TcpConnection(ip_address("fd00:10:0:2::1"), 40001, 5201)
 
 
 class Fleet:

@@ -11,13 +11,13 @@ from apps.process.metrics import Metrics
 from hydra.journal import Journal, JournalError
 from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState
-from hydra.reservations.calendar import Ground
+from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import ReservationRequest
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
 
 FABRIC = small_fabric(racks=3, planes=2, servers=2)
-GROUND = Ground(3)
+LIMITS = AdmissionLimits(3)
 STANDING = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
 
 
@@ -50,7 +50,7 @@ def ledger(disk, metrics, monkeypatch):
 
 def reserve(ledger, mbps=30.0, **more):
     request = ReservationRequest("h11", "r2", mbps, **more)
-    reservation = ledger.add(request, GROUND)
+    reservation = ledger.add(request, LIMITS)
     ledger.keep([reservation])
     return reservation
 
@@ -72,7 +72,7 @@ def everything(ledger):
         lambda ledger, one, _held: ledger.ask(one.id, State.RELEASING),
         lambda ledger, _one, held: ledger.ask(held.id, State.CANCELLED),
         lambda ledger, _one, held: ledger.commit(held.id, None),
-        lambda ledger, one, _held: ledger.modify(one.id, Modification(20.0), GROUND, None),
+        lambda ledger, one, _held: ledger.modify(one.id, Modification(20.0), LIMITS, None),
     ],
     ids=["release", "cancel", "commit", "modify"],
 )
@@ -93,7 +93,7 @@ def test_what_is_asked_for_is_kept_or_not_done(ledger, disk, act):
 
 def test_a_reservation_that_can_not_be_kept_leaves_nothing(ledger, disk):
     disk.full = True
-    reservation = ledger.add(ReservationRequest("h11", "r2", 30.0), GROUND)
+    reservation = ledger.add(ReservationRequest("h11", "r2", 30.0), LIMITS)
     with pytest.raises(JournalError):
         ledger.keep([reservation])
     ledger.forget([reservation])

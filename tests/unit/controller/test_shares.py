@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 
 from apps.controller.shares import IDLE, Offer, shares
 from hydra.model import Circuit, PlaneId, PortId, RackId
-from hydra.policing import Claim, Flow, Holdings
+from hydra.policing import Aggregate, Flow, Holdings
 
 LINKS = [(Circuit(PlaneId(0), PortId(n), PortId(n + 1)), True) for n in range(3)]
 R2 = RackId(1)
-MINE = Claim("h11", R2, "h21", reserved=True)
-OTHERS = [Claim(name, R2) for name in ("h11", "h12", "h13")]
+MINE = Aggregate("h11", R2, "h21", reserved=True)
+OTHERS = [Aggregate(name, R2) for name in ("h11", "h12", "h13")]
 
 
-def flow(mbps, *claims):
-    return Flow("a", mbps, RackId(0), claims, ())
+def flow(mbps, *aggregates):
+    return Flow("a", mbps, RackId(0), aggregates, ())
 
 
 def holding(left_mbps, *flows, best_effort=()):
-    claims = [claim for one in flows for claim in one.claims]
-    routes = dict.fromkeys([*claims, *best_effort], (LINKS[0],))
+    aggregates = [aggregate for one in flows for aggregate in one.aggregates]
+    routes = dict.fromkeys([*aggregates, *best_effort], (LINKS[0],))
     return Holdings(flows, routes, {LINKS[0]: left_mbps})
 
 
@@ -65,14 +65,14 @@ def test_a_reservation_may_grow_beyond_its_own_while_nobody_else_wants_it():
 
 
 def test_a_reservation_of_a_rack_goes_to_those_of_its_servers_that_use_it():
-    one, other = Claim("h11", R2, reserved=True), Claim("h12", R2, reserved=True)
+    one, other = Aggregate("h11", R2, reserved=True), Aggregate("h12", R2, reserved=True)
     held = holding(0.0, flow(60.0, one, other))
     assert shares(held, {}) == pytest.approx({one: 30.0, other: 30.0})
     rates = shares(held, {one: greedy(90.0), other: steady(5.0)})
     assert rates == pytest.approx({one: 54.5, other: 5.5})
 
 
-def test_claims_that_meet_nobody_are_not_held_back():
+def test_aggregates_that_meet_nobody_are_not_held_back():
     held = Holdings((flow(40.0, MINE),), {MINE: ()}, {})
     assert shares(held, {MINE: greedy(90.0)}) == {MINE: math.inf}
 
@@ -96,16 +96,22 @@ routes = st.lists(st.sampled_from(LINKS), max_size=3, unique=True).map(tuple)
     st.lists(rates_mbps, min_size=2, max_size=2),
 )
 def test_no_link_is_given_more_than_it_has_and_every_reservation_has_its_own(drawn, left, reserved):
-    """``drawn``: each claim's links, what it offers, and the reservation that it is of."""
-    claims = [Claim(f"s{n}", R2, reserved=of is not None) for n, (_, _, of) in enumerate(drawn)]
+    """``drawn``: each aggregate's links, what it offers, and the reservation that it is of."""
+    aggregates = [
+        Aggregate(f"s{n}", R2, reserved=of is not None) for n, (_, _, of) in enumerate(drawn)
+    ]
     members = {
-        number: tuple(c for c, (_, _, of) in zip(claims, drawn, strict=True) if of == number)
+        number: tuple(c for c, (_, _, of) in zip(aggregates, drawn, strict=True) if of == number)
         for number in (0, 1)
     }
     flows = tuple(flow(mbps, *members[number]) for number, mbps in enumerate(reserved))
-    route_of = {claim: links for claim, (links, _, _) in zip(claims, drawn, strict=True)}
+    route_of = {
+        aggregate: links for aggregate, (links, _, _) in zip(aggregates, drawn, strict=True)
+    }
     held = Holdings(flows, route_of, dict(zip(LINKS, left, strict=True)))
-    rates = shares(held, {claim: offer for claim, (_, offer, _) in zip(claims, drawn, strict=True)})
+    rates = shares(
+        held, {aggregate: offer for aggregate, (_, offer, _) in zip(aggregates, drawn, strict=True)}
+    )
     assert rates.keys() == route_of.keys()
     assert {c for c, rate in rates.items() if math.isinf(rate)} == {
         c for c, links in route_of.items() if not links

@@ -10,7 +10,7 @@ import pytest
 
 from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
-from apps.controller.slots import TRIGGER, Draft, Slots
+from apps.controller.slots import TRIGGER, Slots, WeekDraft
 from apps.offline.rehearsal import Rehearsal
 from apps.planning.engine import Planning
 from hydra.decisions import Action
@@ -91,7 +91,7 @@ class Stage:
             self.ledger.state, PlanRequest(), self.demand, self.pins, (), self.slots.policy.slots,
             night_s,
         )  # fmt: skip
-        return Draft(week, ())
+        return WeekDraft(week, ())
 
     def pass_time(self, seconds, step_s=0.05):
         """The pairs that stood at each step."""

@@ -2,16 +2,16 @@
 
 import pytest
 
-from hydra.forwarding.class_table import Connection, class_rules
+from hydra.forwarding.class_table import TcpConnection, class_rules
 from hydra.forwarding.pipeline import EXPEDITED, SHAPES, Port, server_port, wired_port
 from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState, RackId
 from hydra.policing import (
     USABLE,
-    Claim,
+    Aggregate,
     Tally,
-    claim_rules,
+    aggregate_rules,
     electrical_rule,
     holdings,
     tally_rules,
@@ -74,12 +74,12 @@ def test_nothing_is_held_where_nothing_is_reserved():
 def test_a_servers_reservation_is_held_against_the_rest_of_both_racks():
     holding = held(reserved("h11", "h21"))
     assert set(holding.routes) == {
-        Claim("h11", R2, "h21", reserved=True),
-        Claim("h11", R2),
-        Claim("h12", R2),
-        Claim("h21", R1, "h11", reserved=True),
-        Claim("h21", R1),
-        Claim("h22", R1),
+        Aggregate("h11", R2, "h21", reserved=True),
+        Aggregate("h11", R2),
+        Aggregate("h12", R2),
+        Aggregate("h21", R1, "h11", reserved=True),
+        Aggregate("h21", R1),
+        Aggregate("h22", R1),
     }
     assert set(holding.routes.values()) == {(THERE,), (BACK,)}
     assert holding.left_mbps == pytest.approx({THERE: 57.0, BACK: 57.0})
@@ -89,16 +89,20 @@ def test_a_servers_reservation_is_held_against_the_rest_of_both_racks():
 def test_racks_alone_on_their_circuit_meet_nobody():
     holding = held(reserved("r1", "r2"))
     assert set(holding.routes.values()) == {()}
-    assert {claim.sender for claim in holding.routes} == {"h11", "h12", "h21", "h22"}
+    assert {aggregate.sender for aggregate in holding.routes} == {"h11", "h12", "h21", "h22"}
     assert holding.left_mbps == {}
 
 
 def test_two_reservations_of_a_pair_meet():
     holding = held(reserved("r1", "r2", 40.0), reserved("h11", "r2", 30.0, name="b"))
     assert holding.left_mbps[THERE] == pytest.approx(USABLE * 100 - 70)
-    both = Claim("h11", R2, reserved=True)
-    assert [both in flow.claims for flow in holding.flows if flow.source == R1] == [True, True]
-    assert not [claim for claim in holding.routes if not claim.reserved and claim.sender == "h12"]
+    both = Aggregate("h11", R2, reserved=True)
+    assert [both in flow.aggregates for flow in holding.flows if flow.source == R1] == [True, True]
+    assert not [
+        aggregate
+        for aggregate in holding.routes
+        if not aggregate.reserved and aggregate.sender == "h12"
+    ]
 
 
 def relayed():
@@ -112,10 +116,10 @@ def test_those_that_pass_through_are_held_too():
     first, second, paths = relayed()
     state = state_of(FABRIC, NetworkState(), *paths)
     holding = held(reserved("r1", "r2"), state=state)
-    assert holding.routes[Claim("h11", R3)] == ((first, True),)
-    assert holding.routes[Claim("h31", R1)] == ((first, False),)
+    assert holding.routes[Aggregate("h11", R3)] == ((first, True),)
+    assert holding.routes[Aggregate("h31", R1)] == ((first, False),)
     assert (second, True) not in holding.left_mbps, "nobody reserved that one"
-    assert Claim("h21", R3) not in holding.routes
+    assert Aggregate("h21", R3) not in holding.routes
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -131,23 +135,23 @@ def test_best_effort_counts_on_each_of_its_paths_and_takes_none_if_one_has_no_ro
     state = state_of(fabric, NetworkState(), one, other, *both)
     shared = reserved("r1", "r2", booked=one)
     holding = holdings(fabric, state, [shared, reserved("r2", "r3", name="b", booked=other)])
-    assert set(holding.routes[Claim("h11", R3)]) == {
+    assert set(holding.routes[Aggregate("h11", R3)]) == {
         (near[swapped], True),
         (far[not swapped], True),
     }
     alone = reserved("r2", "r3", service=ServiceClass.GUARANTEED, name="b", booked=other)
     holding = holdings(fabric, state, [shared, alone])
-    assert Claim("h11", R3) in holding.electrical
-    assert Claim("h11", R3) not in holding.routes
-    assert holding.routes[Claim("h11", R2, reserved=True)] == (), "it meets nobody any more"
+    assert Aggregate("h11", R3) in holding.electrical
+    assert Aggregate("h11", R3) not in holding.routes
+    assert holding.routes[Aggregate("h11", R2, reserved=True)] == (), "it meets nobody any more"
 
 
 def test_a_reservation_by_way_of_another_rack_holds_every_circuit():
     first, second, paths = relayed()
     state = state_of(FABRIC, NetworkState(), *paths)
     holding = held(reserved("r1", "r3", 30.0, booked=paths[2]), state=state)
-    assert holding.routes[Claim("h11", R3, reserved=True)] == ((first, True), (second, True))
-    assert holding.routes[Claim("h21", R3)] == ((second, True),)
+    assert holding.routes[Aggregate("h11", R3, reserved=True)] == ((first, True), (second, True))
+    assert holding.routes[Aggregate("h21", R3)] == ((second, True),)
     assert holding.left_mbps[second, True] == pytest.approx(67.0)
 
 
@@ -157,8 +161,10 @@ def test_a_reservation_by_way_of_another_rack_holds_every_circuit():
 def test_best_effort_is_electrical_where_too_little_is_left(mbps, service):
     """An electrical uplink carries 10 Mb/s."""
     holding = held(reserved("h11", "h21", mbps, service))
-    assert {Claim("h11", R2), Claim("h12", R2), Claim("h22", R1)} <= holding.electrical
-    assert holding.routes[Claim("h11", R2, "h21", reserved=True)] == (), "it meets nobody any more"
+    assert {Aggregate("h11", R2), Aggregate("h12", R2), Aggregate("h22", R1)} <= holding.electrical
+    assert holding.routes[Aggregate("h11", R2, "h21", reserved=True)] == (), (
+        "it meets nobody any more"
+    )
 
 
 def test_best_effort_reservations_hold_nothing_and_are_counted():
@@ -174,7 +180,7 @@ def test_best_effort_reservations_hold_nothing_and_are_counted():
 class Switch:
     """The one that steers what ``server`` sends: its own, or the ToR for it and its neighbours.
 
-    Each claim has a meter of its own.
+    Each aggregate has a meter of its own.
     """
 
     def __init__(self, fabric, server, holding, *more):
@@ -189,13 +195,13 @@ class Switch:
         def hold(name, rules):
             self.rules += [substrate.for_server(rule, own[name]) for rule in rules]
 
-        claims = [claim for claim in holding.routes if claim.sender in own]
-        for number, claim in enumerate(claims, start=1):
-            self.meters[number] = claim
-            hold(claim.sender, claim_rules(fabric, claim, number))
-        for claim in holding.electrical:
-            if claim.sender in own:
-                hold(claim.sender, [electrical_rule(claim)])
+        aggregates = [aggregate for aggregate in holding.routes if aggregate.sender in own]
+        for number, aggregate in enumerate(aggregates, start=1):
+            self.meters[number] = aggregate
+            hold(aggregate.sender, aggregate_rules(fabric, aggregate, number))
+        for aggregate in holding.electrical:
+            if aggregate.sender in own:
+                hold(aggregate.sender, [electrical_rule(aggregate)])
         for number, tally in enumerate(sorted(holding.tallies), start=1):
             if tally.receiver in own:
                 hold(tally.receiver, tally_rules(fabric, tally, number))
@@ -208,7 +214,7 @@ class Switch:
         """What the packet is taken for, and the code point that it leaves with."""
         passed = []
         out = forward(self.rules, sent, self.host, passed=passed)
-        claims = [
+        aggregates = [
             self.meters[rule.args[SHAPES[rule.kind].meter.index]]
             for rule in passed
             if SHAPES[rule.kind].meter is not None
@@ -219,7 +225,7 @@ class Switch:
             for action in SHAPES[rule.kind].actions
             if hasattr(action, "codepoint")
         ]
-        return out, claims, marks
+        return out, aggregates, marks
 
 
 @pytest.mark.parametrize("fabric", [FABRIC, TORS], ids=["vswitches", "ToRs"])
@@ -231,17 +237,17 @@ class TestRules:
         holding = held(reserved("h11", "h21"))
         switch = Switch(fabric, "h11", holding)
         vlan = DIRECT.vlans[path_of(FABRIC, 0, 1)]
-        out, claims, marks = switch.metered(packet(H21, eth_type))
+        out, aggregates, marks = switch.metered(packet(H21, eth_type))
         assert out == [(switch.optical, vlan)]
-        assert claims == [Claim("h11", R2, "h21", reserved=True)]
+        assert aggregates == [Aggregate("h11", R2, "h21", reserved=True)]
         assert marks == [EXPEDITED]
-        out, claims, marks = switch.metered(packet(H22, eth_type))
+        out, aggregates, marks = switch.metered(packet(H22, eth_type))
         assert out == [(switch.optical, vlan)]
-        assert claims == [Claim("h11", R2)]
+        assert aggregates == [Aggregate("h11", R2)]
         assert marks == [0], "what a server marks itself does not count"
         assert switch.metered(packet(H31, eth_type)) == ([(Port.ELECTRICAL, None)], [], [])
         neighbour = Switch(fabric, "h12", holding)
-        assert neighbour.metered(packet(H21, eth_type))[1:] == ([Claim("h12", R2)], [0])
+        assert neighbour.metered(packet(H21, eth_type))[1:] == ([Aggregate("h12", R2)], [0])
 
     def test_what_has_to_stay_off_the_circuit_leaves_electrically(self, fabric, eth_type):
         switch = Switch(fabric, "h11", held(reserved("h11", "h21", 40.0, ServiceClass.GUARANTEED)))
@@ -252,24 +258,26 @@ class TestRules:
         holding = held(reserved("r1", "r2"), reserved("h12", "h22", name="b"))
         for name in ("h11", "h12"):
             switch = Switch(fabric, name, holding)
-            assert switch.metered(packet(H21, eth_type))[1] == [Claim(name, R2, reserved=True)]
-        assert switch.metered(packet(H22, eth_type))[1] == [Claim("h12", R2, "h22", reserved=True)]
+            assert switch.metered(packet(H21, eth_type))[1] == [Aggregate(name, R2, reserved=True)]
+        assert switch.metered(packet(H22, eth_type))[1] == [
+            Aggregate("h12", R2, "h22", reserved=True)
+        ]
 
     def test_where_circuits_are_for_elephants_mice_stay_off_what_reservations_leave(
         self, fabric, eth_type
     ):
         version = 4 if eth_type == IPV4 else 6
         (address,) = (one.ip for one in H22.addresses if one.version == version)
-        elephants = class_rules([Connection(address, 40000, 5201)])
+        elephants = class_rules([TcpConnection(address, 40000, 5201)])
         switch = Switch(fabric, "h11", held(reserved("h11", "h21")), *elephants)
         elephant = {"ip_proto": 6, "tcp_src": 40000, "tcp_dst": 5201}
-        out, claims, _ = switch.metered(packet(H22, eth_type, **elephant))
-        assert (out[0][0], claims) == (switch.optical, [Claim("h11", R2)])
+        out, aggregates, _ = switch.metered(packet(H22, eth_type, **elephant))
+        assert (out[0][0], aggregates) == (switch.optical, [Aggregate("h11", R2)])
         mouse = elephant | {"tcp_src": 40001}
         assert switch.metered(packet(H22, eth_type, **mouse)) == ([(Port.ELECTRICAL, None)], [], [])
-        out, claims, marks = switch.metered(packet(H21, eth_type, **mouse))
+        out, aggregates, marks = switch.metered(packet(H21, eth_type, **mouse))
         assert (out[0][0], marks) == (switch.optical, [EXPEDITED]), "what is reserved is no mouse"
-        assert claims == [Claim("h11", R2, "h21", reserved=True)]
+        assert aggregates == [Aggregate("h11", R2, "h21", reserved=True)]
 
     def test_what_comes_by_circuit_is_counted_where_it_ends(self, fabric, eth_type):
         holding = held(reserved("h11", "h21"), reserved("r1", "h21", name="b"))

@@ -1,11 +1,11 @@
-"""What agents claim, and how much of it counts."""
+"""What agents report, and how much of it counts."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hydra.demand.reported_backlog import ClaimBook, Claims, believed_mbps
+from hydra.demand.reported_backlog import BacklogReports, ReportedBacklog, believed_mbps
 from hydra.model import RackId
 from hydra.policy import AgentPolicy
 
@@ -13,9 +13,11 @@ POLICY = AgentPolicy(empty_within_s=1.0, confirmed_times=100.0)
 LINK_MBPS = 1000.0
 
 
-def claims(*rows):
+def reported(*rows):
     server, rack, mb = zip(*rows, strict=True)
-    return Claims(np.array(server), np.array(rack), np.array(mb, dtype=float), np.zeros(len(mb)))
+    return ReportedBacklog(
+        np.array(server), np.array(rack), np.array(mb, dtype=float), np.zeros(len(mb))
+    )
 
 
 def believed(claimed, counted, sending):
@@ -39,11 +41,11 @@ def believed(claimed, counted, sending):
     ],
 )
 def test_what_is_believed_of_one_claim(mb, counted_mbps, mbps):
-    assert believed(claims((0, 1, mb)), [counted_mbps], [counted_mbps]) == [pytest.approx(mbps)]
+    assert believed(reported((0, 1, mb)), [counted_mbps], [counted_mbps]) == [pytest.approx(mbps)]
 
 
 def test_a_server_shares_its_link_among_its_claims():
-    claimed = claims((0, 1, 300), (0, 2, 100), (3, 1, 10))
+    claimed = reported((0, 1, 300), (0, 2, 100), (3, 1, 10))
     assert believed(claimed, [100, 100, 5], [200, 200, 5]) == pytest.approx([600, 200, 80])
 
 
@@ -54,7 +56,7 @@ rows = st.tuples(st.integers(0, 3), st.integers(0, 5), st.floats(0, 1e6), st.flo
 def test_no_lie_is_worth_more_than_a_link(table):
     server, rack, mb, counted = (np.array(column) for column in zip(*table, strict=True))
     sending = np.bincount(server, counted)[server]
-    claimed = Claims(server, rack, mb.astype(float), np.zeros(len(mb)))
+    claimed = ReportedBacklog(server, rack, mb.astype(float), np.zeros(len(mb)))
     added = believed_mbps(claimed, counted.astype(float), sending, LINK_MBPS, POLICY)
     room = np.maximum(LINK_MBPS - sending, 0)
     assert (np.bincount(server, added)[server] <= room + 1e-6).all()
@@ -63,7 +65,7 @@ def test_no_lie_is_worth_more_than_a_link(table):
 
 
 def test_a_report_replaces_the_one_before_and_grows_stale():
-    book = ClaimBook(repeat_s=5.0)
+    book = BacklogReports(repeat_s=5.0)
     book.take(2, {RackId(0): 3.0, RackId(1): 7.0}, now_s=100.0)
     book.take(2, {RackId(1): 8.0}, now_s=101.0)
     now = book.in_force(101.0)
@@ -77,6 +79,6 @@ def test_a_report_replaces_the_one_before_and_grows_stale():
 
 
 def test_a_clock_that_steps_back_makes_stale_and_not_eternal():
-    book = ClaimBook(repeat_s=5.0)
+    book = BacklogReports(repeat_s=5.0)
     book.take(0, {RackId(1): 8.0}, now_s=1000.0)
     assert book.in_force(10.0).mb.tolist() == []

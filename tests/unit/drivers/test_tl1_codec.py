@@ -191,7 +191,7 @@ def test_a_command_that_would_break_the_grammar_is_refused(command):
             tl1_calient.parse_connection,
             "2.8.5>2.3.3:SRCPORT=2.8.5,DSTPORT=2.3.3,GRPNAME=G,CONNNAME=2.8.5>2.3.3,"
             "CONNTYPE=1WAY,AS=UMA,OS=RDY,OC=FAIL,PS=UPR,AL=CL",
-            tl1_calient.Connection(
+            tl1_calient.CrossConnectRow(
                 "2.8.5>2.3.3", "2.8.5", "2.3.3", False, "UMA", "RDY", "FAIL", "CL"
             ),
         ),
@@ -200,12 +200,12 @@ def test_a_command_that_would_break_the_grammar_is_refused(command):
             "GGN:IPORTID=10042,IPORTNAME=from Bea, room 7,OPORTID=20058,OPORTNAME=to #4 gi5/9,"
             "CONNID=0,CONNSTATE=steady,CONNCAUSE=none,INPWR=-12.618,OUTPWR=-14.277,PWRLOSS=1.672,"
             "CONNLOCK=0,CONNLOCKUSER=admin",
-            tl1_glimmerglass.Connection(10042, 20058, "steady", "none"),
+            tl1_glimmerglass.CrossConnectRow(10042, 20058, "steady", "none"),
         ),
         (
             tl1_glimmerglass.parse_connection,
             "GGN:IPORTID=10001,IPORTNAME=,OPORTID=0,OPORTNAME=,CONNSTATE=single,CONNCAUSE=none",
-            tl1_glimmerglass.Connection(10001, None, "single", "none"),
+            tl1_glimmerglass.CrossConnectRow(10001, None, "single", "none"),
         ),
         (
             tl1_glimmerglass.parse_power,

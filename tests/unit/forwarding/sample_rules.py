@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from ipaddress import ip_address
 
-from hydra.forwarding.class_table import Connection, class_rules
+from hydra.forwarding.class_table import TcpConnection, class_rules
 from hydra.forwarding.rules import FlowRule, divert_rule, emulated_rules
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import Fabric, NetworkState, RackId, Server, VlanId
-from hydra.policing import Claim, Tally, claim_rules, electrical_rule, tally_rules
+from hydra.policing import Aggregate, Tally, aggregate_rules, electrical_rule, tally_rules
 from tests.unit.core.fabrics import (
     circuit_between,
     openflow_only,
@@ -40,7 +40,10 @@ def every_rule(fabric: Fabric) -> Iterator[FlowRule]:
 def elephant_rules() -> Iterator[FlowRule]:
     """Of every kind that the class table has where circuits are for elephants."""
     return class_rules(
-        [Connection(ip_address("10.0.2.1"), 40000, 5201), Connection(ip_address("fd00::2"), 1, 2)]
+        [
+            TcpConnection(ip_address("10.0.2.1"), 40000, 5201),
+            TcpConnection(ip_address("fd00::2"), 1, 2),
+        ]
     )
 
 
@@ -48,9 +51,11 @@ def reservation_rules(fabric: Fabric, server: Server, meter: int) -> Iterator[Fl
     """Of every kind that reservations bring to a vswitch, for traffic with r2."""
     rack = fabric.racks[1]
     (other, *_) = rack.servers
-    yield from claim_rules(fabric, Claim(server.name, rack.id, other.name, reserved=True), meter)
-    yield from claim_rules(fabric, Claim(server.name, rack.id, reserved=True), meter)
-    yield from claim_rules(fabric, Claim(server.name, rack.id), meter)
-    yield electrical_rule(Claim(server.name, rack.id))
+    yield from aggregate_rules(
+        fabric, Aggregate(server.name, rack.id, other.name, reserved=True), meter
+    )
+    yield from aggregate_rules(fabric, Aggregate(server.name, rack.id, reserved=True), meter)
+    yield from aggregate_rules(fabric, Aggregate(server.name, rack.id), meter)
+    yield electrical_rule(Aggregate(server.name, rack.id))
     yield from tally_rules(fabric, Tally(server.name, rack.id, other.name), 1)
     yield from tally_rules(fabric, Tally(server.name, rack.id), 2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hydra.forwarding.class_table import Connection, class_rules
+from hydra.forwarding.class_table import TcpConnection, class_rules
 from hydra.forwarding.pipeline import ANNOUNCE_ETHERTYPE, PROBE_ETHERTYPE, Port
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId
@@ -88,7 +88,7 @@ def test_where_circuits_are_for_elephants_the_rest_is_electrical(vswitch, eth_ty
         for interface in server.addresses
         if interface.version == (4 if eth_type == IPV4 else 6)
     ]
-    vswitch.rules += class_rules([Connection(one, 40000, 5201) for one in addresses])
+    vswitch.rules += class_rules([TcpConnection(one, 40000, 5201) for one in addresses])
     assert vswitch.sends(packet(h21, eth_type, **flow)) == [(Port.OPTICAL, VLAN)]
     for other in ({"tcp_src": 40001}, {"tcp_dst": 5202}, {"ip_proto": 17}):
         assert vswitch.sends(packet(h21, eth_type, **flow | other)) == [(vswitch.electrical, None)]

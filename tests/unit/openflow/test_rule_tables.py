@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from apps.openflow.rule_tables import decode_rules, foreign, intended_table, rule_drift
+from drivers.codecs.openflow.rule_tables import decode_rules, foreign, intended_table, rule_drift
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
 from drivers.codecs.openflow.statistics import MalformedReplyError
 from hydra.forwarding.rules import Install, circuit_rule, emulated_rules

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from apps.planning.engine import Planning
-from apps.planning.periodic import Rounds
+from apps.planning.periodic import PeriodicRequests
 from apps.process.configuration import load_configuration
 from hydra.model import NetworkState
 from hydra.policy import Policy, Sharing
@@ -48,7 +48,7 @@ ALL_PAIRS = [(a, b, 20.0 + a + b) for a in range(4) for b in range(4) if a < b]
 @pytest.mark.parametrize("sharing", [Sharing.UNDIFFERENTIATED, Sharing.DIFFERENTIATED])
 def test_every_pair_gets_its_turn(sharing):
     """Two planes carry four of six pairs at a time."""
-    rounds, state, turns = Rounds(), NetworkState(), []
+    rounds, state, turns = PeriodicRequests(), NetworkState(), []
     for _ in range(3):
         state = step(rounds, sharing, seen(*ALL_PAIRS), state)
         turns.append(set(paths_by_pair(state)))
@@ -62,7 +62,7 @@ def test_every_direction_gets_its_turn_where_circuits_are_one_way(sharing):
     """A ring on each of two planes carries eight of twelve directions at a time."""
     loaded = load_configuration(DEMO.with_name("one-way.yaml"))
     planning = Planning(loaded.fabric, loaded.policy)
-    rounds, state, turns = Rounds(one_way=True), NetworkState(), []
+    rounds, state, turns = PeriodicRequests(one_way=True), NetworkState(), []
     flows = [(a, b, 20.0) for a in range(4) for b in range(4) if a != b]
     for _ in range(2):
         state = step(rounds, sharing, seen(*flows), state, planning)
@@ -73,22 +73,22 @@ def test_every_direction_gets_its_turn_where_circuits_are_one_way(sharing):
 
 @pytest.mark.parametrize("sharing", [Sharing.UNDIFFERENTIATED, Sharing.DIFFERENTIATED])
 def test_gains_are_told_of_the_traffic_not_of_whose_turn_it_is(sharing):
-    request = Rounds().request(sharing, seen((0, 1, 50.0), (2, 3, 20.0)))
+    request = PeriodicRequests().request(sharing, seen((0, 1, 50.0), (2, 3, 20.0)))
     proposal = PLANNING.propose(NetworkState(), request, request.demand, (), ())
     assert proposal.served_then_mbps == pytest.approx(70.0)
 
 
 def test_mice_get_turns_only_where_nothing_is_told_apart():
     flows = [(0, 1, 50.0), (2, 3, 0.5)]
-    everybody = step(Rounds(), Sharing.UNDIFFERENTIATED, seen(*flows), NetworkState())
-    elephants = step(Rounds(), Sharing.DIFFERENTIATED, seen(*flows), NetworkState())
+    everybody = step(PeriodicRequests(), Sharing.UNDIFFERENTIATED, seen(*flows), NetworkState())
+    elephants = step(PeriodicRequests(), Sharing.DIFFERENTIATED, seen(*flows), NetworkState())
     assert set(paths_by_pair(everybody)) == {(0, 1), (2, 3)}
     assert set(paths_by_pair(elephants)) == {(0, 1)}
 
 
 def test_an_elephant_keeps_its_circuit_until_it_ends():
     """Larger ones come later, and may have what is left."""
-    rounds = Rounds()
+    rounds = PeriodicRequests()
     state = step(rounds, Sharing.ON_DEMAND, seen((0, 1, 15.0), (0, 2, 15.0)), NetworkState())
     before = paths_by_pair(state)
     assert set(before) == {(0, 1), (0, 2)}
@@ -105,27 +105,27 @@ def test_an_elephant_that_gets_a_circuit_leaves_the_mice_the_electrical_network(
     """So a circuit no faster than the electrical network gains what elephants and mice shared."""
     planning = Planning(replace(FABRIC, electrical_rate_mbps=50.0), POLICY)  # two servers a rack
     for sharing, then in ((Sharing.ON_DEMAND, 160.0), (Sharing.BY_DEMAND, 100.0)):
-        request = Rounds().request(sharing, seen((0, 1, 160.0)))
+        request = PeriodicRequests().request(sharing, seen((0, 1, 160.0)))
         proposal = planning.propose(NetworkState(), request, request.demand, (), ())
         assert proposal.served_now_mbps == pytest.approx(100.0)
         assert proposal.served_then_mbps == pytest.approx(then)
 
 
 def test_by_demand_the_larger_one_may_have_it():
-    rounds = Rounds()
+    rounds = PeriodicRequests()
     state = step(rounds, Sharing.BY_DEMAND, seen((0, 1, 15.0), (0, 2, 15.0)), NetworkState())
     crowd = seen((0, 1, 15.0), (0, 2, 15.0), (0, 3, 95.0))
     assert (0, 3) in paths_by_pair(step(rounds, Sharing.BY_DEMAND, crowd, state))
 
 
 def test_nobody_wants_a_turn():
-    state = step(Rounds(), Sharing.UNDIFFERENTIATED, seen((0, 1, 50.0)), NetworkState())
-    assert step(Rounds(), Sharing.UNDIFFERENTIATED, seen(), state) is state
+    state = step(PeriodicRequests(), Sharing.UNDIFFERENTIATED, seen((0, 1, 50.0)), NetworkState())
+    assert step(PeriodicRequests(), Sharing.UNDIFFERENTIATED, seen(), state) is state
 
 
 def test_without_a_measurement_nothing_is_made_up():
     nothing = DemandReport(DemandSource.NONE, np.zeros((4, 4)), np.zeros((4, 4)), None, ())
     for sharing in Sharing:
-        request = Rounds().request(sharing, nothing)
+        request = PeriodicRequests().request(sharing, nothing)
         assert request.demand is None
         assert request.only_if_it_pays

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from apps.process.single_instance import check_port, journal_claimed
+from apps.process.single_instance import check_port, journal_held
 from hydra.errors import HydraError
 
 HOLD = """
 import sys
-from apps.process.single_instance import journal_claimed
-with journal_claimed(sys.argv[1]):
+from apps.process.single_instance import journal_held
+with journal_held(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -28,14 +28,14 @@ def test_a_journal_has_one_controller_and_is_free_once_that_is_killed(tmp_path):
         assert holder.stdout.readline() == b"held\n"
         with (
             pytest.raises(HydraError, match=f"another controller \\(process {holder.pid}\\)"),
-            journal_claimed(journal),
+            journal_held(journal),
         ):
             pass
         os.kill(holder.pid, signal.SIGKILL)
         holder.wait()
-    with journal_claimed(journal):
+    with journal_held(journal):
         pass
-    with journal_claimed(journal):
+    with journal_held(journal):
         pass
 
 
@@ -43,7 +43,7 @@ def test_a_directory_that_can_not_be_made(tmp_path):
     (tmp_path / "file").touch()
     with (
         pytest.raises(HydraError, match="check the directory"),
-        journal_claimed(str(tmp_path / "file" / "journal.db")),
+        journal_held(str(tmp_path / "file" / "journal.db")),
     ):
         pass
 

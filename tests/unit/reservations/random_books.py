@@ -9,7 +9,7 @@ from math import inf, isclose
 from hydra.errors import AdmissionError
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import Ground
+from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import HOLDING_STATES, ReservationRequest, ServiceClass
@@ -104,18 +104,18 @@ class Play:
             **owned,
         )
 
-    def ground(self):
+    def limits(self):
         """Ports out of use, and paths that stand without a reservation."""
         chance = self.chance
         blocked = frozenset(p.id for p in self.fabric.ports if chance.random() < 0.04)
         standing = ()
         if chance.random() < 0.3:
             standing = (chance.choice(self.referee.paths),)
-        return Ground(self.max_hops, blocked, standing)
+        return AdmissionLimits(self.max_hops, blocked, standing)
 
     # -- the rule ----------------------------------------------------------------------------------
 
-    def verdict(self, request, ground):
+    def verdict(self, request, limits):
         """(Mb/s, start) that ``request`` is due, and below which rank others may have to give way
         to it (None: nobody has to). None: it is to be refused.
         """
@@ -124,7 +124,7 @@ class Play:
             limit = self.limit_mbps(request, begins)
             if limit is None:
                 return None
-            fits = self.fitting_mbps(request, begins, rank, ground)
+            fits = self.fitting_mbps(request, begins, rank, limits)
             if fits >= request.least_mbps - SLACK_MBPS:
                 return min(fits, limit) if rank is None else request.least_mbps, begins, rank
         return None
@@ -139,12 +139,12 @@ class Play:
             if request.priority:
                 yield max(start, self.now + NOTICE_S), request.priority
 
-    def fitting_mbps(self, request, start, rank, ground):
+    def fitting_mbps(self, request, start, rank, limits):
         """Beside all that is promised, but for what is below ``rank``."""
         promised = [self.referee.promise(one, self.now) for one in self.booked()]
         if rank is not None:
             promised = [one for one in promised if one.rank >= rank]
-        blocked = ground.blocked if start <= self.now else frozenset()
+        blocked = limits.blocked if start <= self.now else frozenset()
         return self.referee.most_mbps(self.wanted(request, start), promised, blocked)
 
     def wanted(self, request, start):
@@ -187,28 +187,28 @@ class Play:
     # -- what is done ------------------------------------------------------------------------------
 
     def ask(self):
-        new = self.add(self.request(), self.ground())
+        new = self.add(self.request(), self.limits())
         if new is not None:
             self.book.settle(new.id)
         if new is not None and new.state is State.HELD and self.chance.random() < 0.5:
             self.book.transition(new.id, State.COMMITTED)
             self.book.begin(new.id, self.now)
 
-    def add(self, request, ground, may_refuse=True):
+    def add(self, request, limits, may_refuse=True):
         """Ask the book and the referee; None: refused, rightly."""
         before = self.snapshot()
-        due = self.verdict(request, ground)
+        due = self.verdict(request, limits)
         self.made += 1
         name = f"n{self.made}"
         try:
-            new = self.book.add(name, request, self.now, ground, notice_s=NOTICE_S)
+            new = self.book.add(name, request, self.now, limits, notice_s=NOTICE_S)
         except AdmissionError as error:
             assert due is None, f"refused what fits ({due}): {request}: {error}"
             assert may_refuse, f"an alternative that is none: {request}: {error}"
             assert self.snapshot() == before
             self.counts["refused"] += 1
             if request.quota is None:
-                self.check_alternatives(request, ground, error)
+                self.check_alternatives(request, limits, error)
             return None
         assert due is not None, f"admitted what does not fit: {new}"
         mbps, start, rank = due
@@ -217,7 +217,7 @@ class Play:
         assert new.booked.hops <= self.max_hops
         if start <= self.now:
             ends = {end for c in new.booked.circuits for end in (c.a, c.b)}
-            assert ends.isdisjoint(ground.blocked)
+            assert ends.isdisjoint(limits.blocked)
         self.check_displaced(before, new, rank)
         self.counts["admitted"] += 1
         self.counts["given way"] += rank is not None
@@ -246,11 +246,11 @@ class Play:
             both = [*kept, self.referee.promise(old, self.now)]
             assert self.referee.broken(both, self.now), f"need not have given way: {old}"
 
-    def check_alternatives(self, request, ground, error):
+    def check_alternatives(self, request, limits, error):
         """What a refusal offers is there to be had, and no lower rate than it has to be."""
         if not request.priority and request.least_mbps:
             start = self.now if request.start_unix_s is None else request.start_unix_s
-            fits = self.fitting_mbps(request, start, None if request.hold_s else 0, ground)
+            fits = self.fitting_mbps(request, start, None if request.hold_s else 0, limits)
             offered = [one.bandwidth_mbps for one in error.alternatives if one.start_unix_s is None]
             assert isclose(sum(offered), max(fits, 0.0), abs_tol=SLACK_MBPS), (request, fits, error)
         for one in error.alternatives:
@@ -260,14 +260,14 @@ class Play:
             )
             if request.service is ServiceClass.BEST_EFFORT:
                 other = replace(other, bandwidth_mbps=request.bandwidth_mbps)
-            taken = self.add(other, ground, may_refuse=False)
+            taken = self.add(other, limits, may_refuse=False)
             self.book.remove(taken.id)
             self.counts["alternatives"] += 1
 
     def preview(self):
         """Admitted and taken back: nothing is left of it."""
         before = self.snapshot()
-        new = self.add(self.request(), self.ground())
+        new = self.add(self.request(), self.limits())
         if new is not None:
             self.book.remove(new.id)
         assert self.snapshot() == before
@@ -285,7 +285,7 @@ class Play:
         members = []
         for number in range(3):
             start = first.start_unix_s + number * every_s
-            new = self.add(replace(first, start_unix_s=start), Ground(self.max_hops))
+            new = self.add(replace(first, start_unix_s=start), AdmissionLimits(self.max_hops))
             if new is None:
                 for one in reversed(members):
                     self.book.remove(one.id)
@@ -322,7 +322,7 @@ class Play:
         moves = self.referee.most_mbps(replace(wanted, path=None), others) >= enough
         before = self.snapshot()
         try:
-            new = self.book.modify(old.id, change, self.now, self.ground())
+            new = self.book.modify(old.id, change, self.now, self.limits())
         except AdmissionError as error:
             assert not stays, f"refused a change that fits: {old}, {change}: {error}"
             assert old.holds_capacity or not moves, f"refused: {old}, {change}: {error}"
@@ -349,9 +349,9 @@ class Play:
         if not (booked := self.booked()):
             return
         pair = self.chance.choice(booked).pair
-        ground = replace(self.ground(), standing=())
+        limits = replace(self.limits(), standing=())
         before = self.snapshot()
-        _, refused = self.book.reroute(pair, self.now, ground)
+        _, refused = self.book.reroute(pair, self.now, limits)
         present = [
             self.referee.promise(one, self.now) for one in self.booked() if one.id not in refused
         ]
@@ -365,7 +365,7 @@ class Play:
                 mbps=least,
                 start=max(old.starts_unix_s, self.now),
             )
-            blocked = ground.blocked if old.holds_capacity else frozenset()
+            blocked = limits.blocked if old.holds_capacity else frozenset()
             fits = self.referee.most_mbps(wanted, present, blocked)
             assert fits < least - SLACK_MBPS, f"failed for nothing: {old}"
         self.counts["rerouted"] += 1

@@ -8,7 +8,7 @@ from hydra.errors import AdmissionError, Alternative, HydraError, LifecycleError
 from hydra.lifecycle import ReservationState as State
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId, VlanId
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import Ground
+from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
 
 
@@ -198,11 +198,11 @@ def test_a_refusal_says_who_holds_the_ports(fabric):
 
 def test_ports_out_of_use_count_only_for_what_starts_now(fabric):
     book = ReservationBook(fabric)
-    ground = Ground(blocked=frozenset(port.id for port in fabric.ports_of(RackId(0))))
+    limits = AdmissionLimits(blocked=frozenset(port.id for port in fabric.ports_of(RackId(0))))
     with pytest.raises(AdmissionError, match="is out of use"):
-        book.add("a", request(), 0.0, ground)
+        book.add("a", request(), 0.0, limits)
     later = replace(request(), start_unix_s=60.0)
-    assert book.add("a", later, 0.0, ground).state is State.SCHEDULED
+    assert book.add("a", later, 0.0, limits).state is State.SCHEDULED
 
 
 # --- time -----------------------------------------------------------------------------------
@@ -271,12 +271,12 @@ def test_a_pair_is_booked_anew_around_ports_that_are_out_of_use(fabric):
         book.add(name, request(bandwidth_mbps=mbps), now=0.0)
     book.add("c", replace(request(), start_unix_s=99.0, duration_s=1.0, bandwidth_mbps=5.0), 0.0)
     old = book.get("a").booked
-    blocked = Ground(blocked=frozenset({old.circuits[0].a}))
+    blocked = AdmissionLimits(blocked=frozenset({old.circuits[0].a}))
     changed, refused = book.reroute((RackId(0), RackId(1)), 1.0, blocked)
     assert [r.id for r in changed] == ["a", "b", "c"]
     assert not refused
     assert {r.booked for r in book} == {direct_path(fabric, 0, 1, plane=1)}
-    everything = Ground(blocked=frozenset(port.id for port in fabric.ports))
+    everything = AdmissionLimits(blocked=frozenset(port.id for port in fabric.ports))
     changed, refused = book.reroute((RackId(0), RackId(1)), 1.0, everything)
     assert set(refused) == {"a", "b"}
     assert [r.id for r in changed] == ["c"], (

@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
-from hydra.reservations.calendar import ROUNDING_MBPS, Booking, Calendar, Ground, Need, peak_mbps
+from hydra.reservations.calendar import (
+    ROUNDING_MBPS,
+    AdmissionLimits,
+    Booking,
+    Calendar,
+    Need,
+    peak_mbps,
+)
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric
 
 RATES = (100.0, 40.0)
@@ -107,7 +114,7 @@ def play(seed: int, requests: int = 14) -> tuple[int, int]:
     missing = frozenset(rng.sample(range(ports), rng.choice([0, 0, 1])))
     fabric = fabric_of(racks, planes, missing, per_plane)
     blocked = frozenset(p.id for p in fabric.ports if rng.random() < 0.05)
-    ground = Ground(max_hops=rng.choice([1, 2, 3]), blocked=blocked)
+    limits = AdmissionLimits(max_hops=rng.choice([1, 2, 3]), blocked=blocked)
     calendar = Calendar(fabric)
     counts = [0, 0]
     for number in range(requests):
@@ -118,15 +125,15 @@ def play(seed: int, requests: int = 14) -> tuple[int, int]:
         end = rng.choice([start + rng.randrange(1, 8), math.inf])
         mbps = rng.choice([0.0, 10.0, 30.0, 40.0, 70.0, 100.0])
         need = Need(mbps, exclusive=mbps > 0 and rng.random() < 0.15)
-        found = calendar.window(start, end, ground).find((RackId(src), RackId(dst)), need)
+        found = calendar.window(start, end, limits).find((RackId(src), RackId(dst)), need)
         before = list(calendar)
         if found is not None:
-            assert found.hops <= ground.max_hops
+            assert found.hops <= limits.max_hops
             assert not any({c.a, c.b} & blocked for c in found.circuits)
             calendar.add(Booking(f"{number}", found, mbps, start, end, exclusive=need.exclusive))
             assert over_committed(fabric, list(calendar)) == "", f"seed {seed}"
         else:
-            for path in all_paths(fabric, src, dst, ground.max_hops):
+            for path in all_paths(fabric, src, dst, limits.max_hops):
                 if any({c.a, c.b} & blocked for c in path.circuits):
                     continue
                 candidate = Booking("x", path, mbps, start, end, exclusive=need.exclusive)
@@ -182,11 +189,11 @@ def test_of_several_standing_paths_the_shortest_that_fits_is_taken():
         fabric, 0, 1, circuit_between(fabric, 0, 2, 2), circuit_between(fabric, 1, 2, 3)
     )
     calendar = Calendar(fabric)
-    ground = Ground(standing=(around, *direct))
-    window = calendar.window(0.0, 9.0, ground)
+    limits = AdmissionLimits(standing=(around, *direct))
+    window = calendar.window(0.0, 9.0, limits)
     assert window.find((RackId(0), RackId(1)), Need(10.0)) == direct[0]
     assert all(window.takes(path, Need(10.0)) for path in direct)
-    blocked = Ground(standing=tuple(direct), blocked=frozenset({direct[0].circuits[0].a}))
+    blocked = AdmissionLimits(standing=tuple(direct), blocked=frozenset({direct[0].circuits[0].a}))
     assert calendar.window(0.0, 9.0, blocked).find((RackId(0), RackId(1)), Need(10.0)) == direct[1]
 
 
@@ -194,7 +201,7 @@ def test_standing_paths_are_shared_rather_than_cut():
     fabric = fabric_of(3, 2)
     calendar = Calendar(fabric)
     path = next(all_paths(fabric, 0, 2, 1))
-    window = calendar.window(0.0, 9.0, Ground(standing=(path,)))
+    window = calendar.window(0.0, 9.0, AdmissionLimits(standing=(path,)))
     assert window.find((path.src, path.dst), Need(40.0)) == path
     beside = window.find((RackId(0), RackId(1)), Need(30.0))
     assert {c.plane for c in beside.circuits} == {PlaneId(1)}

@@ -7,7 +7,7 @@ from hydra.errors import AdmissionError, QuotaExceeded
 from hydra.journal import Journal
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import Ground
+from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import ReservationRequest, ServiceClass
 
@@ -70,7 +70,7 @@ def fill(book, service):
 @pytest.mark.parametrize("service", [GUARANTEED, SHARED])
 def test_best_effort_gives_way_at_once_and_no_more_of_it_than_it_takes(book, service):
     fill(book, BEST_EFFORT)
-    new = book.add("c", request(service, 100.0), 5.0, Ground(max_hops=1))
+    new = book.add("c", request(service, 100.0), 5.0, AdmissionLimits(max_hops=1))
     assert (new.state, new.starts_unix_s) == (State.ACTIVATING, 5.0)
     (gone,) = book.displaced("c")
     assert (gone.state, gone.preempted_by) == (State.PREEMPTED, "c")
@@ -83,17 +83,17 @@ def test_best_effort_gives_way_at_once_and_no_more_of_it_than_it_takes(book, ser
 def test_best_effort_makes_nobody_give_way(book):
     fill(book, BEST_EFFORT)
     with pytest.raises(AdmissionError, match="no path to spare between r1 and r2"):
-        book.add("c", request(BEST_EFFORT), 5.0, Ground(max_hops=1))
+        book.add("c", request(BEST_EFFORT), 5.0, AdmissionLimits(max_hops=1))
     fill_other = ReservationBook(book._fabric)
     fill(fill_other, SHARED)
     with pytest.raises(AdmissionError):
-        fill_other.add("c", request(BEST_EFFORT, priority=9), 5.0, Ground(max_hops=1))
+        fill_other.add("c", request(BEST_EFFORT, priority=9), 5.0, AdmissionLimits(max_hops=1))
 
 
 def test_what_is_only_held_makes_nobody_give_way(book):
     fill(book, BEST_EFFORT)
     with pytest.raises(AdmissionError):
-        book.add("c", request(SHARED, hold_s=10.0), 5.0, Ground(max_hops=1))
+        book.add("c", request(SHARED, hold_s=10.0), 5.0, AdmissionLimits(max_hops=1))
     assert book.displaced("c") == ()
 
 
@@ -103,7 +103,7 @@ def test_best_effort_goes_before_what_has_a_priority(book):
     book.add("b", request(BEST_EFFORT, dst="r4"), 0.0)
     for one in "ab":
         book.transition(one, State.ACTIVE)
-    new = book.add("c", request(SHARED, priority=5), 5.0, Ground(max_hops=1))
+    new = book.add("c", request(SHARED, priority=5), 5.0, AdmissionLimits(max_hops=1))
     assert new.starts_unix_s == 5.0
     assert [one.id for one in book.displaced("c")] == ["b"]
 
@@ -126,7 +126,7 @@ def test_best_effort_counts_for_the_number_of_a_quota_alone(book):
 def test_a_dead_circuit_moves_best_effort_as_it_was(book, fabric):
     one = book.add("a", request(BEST_EFFORT, 80.0), 0.0)
     (circuit,) = one.booked.circuits
-    (moved,), refused = book.reroute(one.pair, 1.0, Ground(blocked=frozenset({circuit.a})))
+    (moved,), refused = book.reroute(one.pair, 1.0, AdmissionLimits(blocked=frozenset({circuit.a})))
     assert not refused
     assert moved.bandwidth_mbps == 80.0
     assert circuit not in moved.booked.circuits
@@ -136,7 +136,7 @@ def test_classes_survive_a_restart_and_older_journals_have_shared_ones(fabric, t
     path = tmp_path / "journal.db"
     ledger = Ledger(fabric, Journal(path))
     kept = [
-        ledger.add(request(service, dst=dst), Ground(), None)
+        ledger.add(request(service, dst=dst), AdmissionLimits(), None)
         for service, dst in ((GUARANTEED, "r2"), (BEST_EFFORT, "r3"))
     ]
     ledger.keep(kept)
@@ -154,7 +154,7 @@ def test_classes_survive_a_restart_and_older_journals_have_shared_ones(fabric, t
 def test_best_effort_goes_on_until_what_it_gives_way_to_begins(book):
     fill(book, BEST_EFFORT)
     later = request(SHARED, 100.0, start_unix_s=60.0)
-    book.add("c", later, 5.0, Ground(max_hops=1))
+    book.add("c", later, 5.0, AdmissionLimits(max_hops=1))
     (one,) = book.displaced("c")
     assert (one.state, one.expires_unix_s, one.preempted_by) == (State.ACTIVE, 60.0, "c")
     assert book.expired(59.0) == ()

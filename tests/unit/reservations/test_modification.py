@@ -10,7 +10,7 @@ from hydra.errors import AdmissionError, Changed, LifecycleError, NotHitless, Qu
 from hydra.journal import Journal
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import Ground
+from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import ReservationRequest, ServiceClass
@@ -129,12 +129,12 @@ def test_best_effort_and_guaranteed_ones_change_too(fabric):
 
 def test_a_change_is_in_the_journal_and_only_of_what_was_seen(fabric, tmp_path):
     ledger = Ledger(fabric, Journal(tmp_path / "journal.db"))
-    old = ledger.add(request(), Ground())
+    old = ledger.add(request(), AdmissionLimits())
     ledger.keep([old])
     place = ledger.events.last
-    new = ledger.modify(old.id, Modification(bandwidth_mbps=50.0), Ground(), old)
+    new = ledger.modify(old.id, Modification(bandwidth_mbps=50.0), AdmissionLimits(), old)
     with pytest.raises(Changed):
-        ledger.modify(old.id, Modification(bandwidth_mbps=60.0), Ground(), old)
+        ledger.modify(old.id, Modification(bandwidth_mbps=60.0), AdmissionLimits(), old)
     assert ledger.events.last != place, "its owner is told"
     ledger.close()
     again = Ledger(fabric, Journal(tmp_path / "journal.db"))

@@ -12,7 +12,7 @@ from hydra.errors import AdmissionError, QuotaExceeded
 from hydra.journal import Journal
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import Booking, Ground
+from hydra.reservations.calendar import AdmissionLimits, Booking
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import HOLDING_STATES, ReservationRequest, ServiceClass
 
@@ -109,14 +109,14 @@ def test_a_tenant_has_the_priority_of_its_quota(fabric):
 def test_the_journal_has_both_or_neither_and_both_are_told_of(fabric, tmp_path):
     path = str(tmp_path / "journal.db")
     ledger = Ledger(fabric, Journal(path))
-    old = ledger.add(request(80.0), Ground())
+    old = ledger.add(request(80.0), AdmissionLimits())
     ledger.keep([old])
     ledger.change(old.id, State.ACTIVE)
-    dry = ledger.add(request(80.0, 1), Ground())
+    dry = ledger.add(request(80.0, 1), AdmissionLimits())
     ledger.forget([dry])
     assert ledger.reservation(old.id).preempted_by is None
     told = ledger.events.last
-    new = ledger.add(request(80.0, 1), Ground())
+    new = ledger.add(request(80.0, 1), AdmissionLimits())
     ledger.keep([new])
     events, _ = ledger.events.after(told)
     assert [event.reservation.id for event in events] == [old.id, new.id]

@@ -9,7 +9,7 @@ from hydra.errors import AdmissionError, Alternative, QuotaExceeded
 from hydra.model import RackId
 from hydra.reservations.admission import Ask, admit_most
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import ROUNDING_MBPS, Calendar, Ground, Need
+from hydra.reservations.calendar import ROUNDING_MBPS, AdmissionLimits, Calendar, Need
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import Reservation, ReservationRequest
 
@@ -73,7 +73,7 @@ def test_on_another_path_it_may_have_less(fabric):
         for p in fabric.ports
     )
     other = ReservationBook(replace(fabric, ports=slow), book)
-    changed, refused = other.reroute(kept.pair, 1.0, Ground(3, blocked))
+    changed, refused = other.reroute(kept.pair, 1.0, AdmissionLimits(3, blocked))
     assert not set(refused) & {"range"}
     (moved,) = [one for one in changed if one.id == "range"]
     assert moved.bandwidth_mbps == 60.0
@@ -92,9 +92,9 @@ def test_nothing_above_what_was_granted_fits(seed):
         most = chance.uniform(1, 110)
         least = most * chance.uniform(0.05, 1.0)
         ask = Ask("a", "b", (RackId(src), RackId(dst)), most, start, start + 4, frozenset())
-        window = calendar.window(ask.start_unix_s, ask.end_unix_s, Ground())
+        window = calendar.window(ask.start_unix_s, ask.end_unix_s, AdmissionLimits())
         try:
-            granted, path = admit_most(calendar, ask, least, Ground())
+            granted, path = admit_most(calendar, ask, least, AdmissionLimits())
         except AdmissionError:
             assert window.find(ask.pair, Need(least)) is None
             continue

@@ -31,7 +31,7 @@ class Settled:
     """What became of it, in words."""
 
 
-class People:
+class PatchPanels:
     """Its methods run in the conductor's thread, but :meth:`ports`, :meth:`awaited` and
     :meth:`described`, which any thread may call.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from apps.cli.command import Command
-from apps.cli.device.named import claims_of, config_option, find, load
+from apps.cli.device.named import config_option, find, in_use_by_controller, load
 from apps.cli.output import ExitCode, json_option, print_json, print_table
 from apps.tools.device_selftest import (
     Probe,
@@ -74,7 +74,7 @@ def _test_optical(
     loaded: Loaded, plane: Plane, switch: OpticalSwitch, probe: Probe, yes: bool, reads_only: bool
 ) -> str | None:
     """Why there was no round trip; None if there was."""
-    pair = read_optical(probe, switch, loaded.fabric, plane, claims_of(loaded))
+    pair = read_optical(probe, switch, loaded.fabric, plane, in_use_by_controller(loaded))
     reason = _why_not(probe, reads_only, pair, "no free ingress and egress port")
     if pair is None or reason:
         return reason
@@ -88,7 +88,7 @@ def _test_optical(
 def _test_tor(
     loaded: Loaded, rack: Rack, tor: TorSwitch, probe: Probe, yes: bool, reads_only: bool
 ) -> str | None:
-    trial = read_tor(probe, tor, loaded.fabric, rack, claims_of(loaded))
+    trial = read_tor(probe, tor, loaded.fabric, rack, in_use_by_controller(loaded))
     nothing = (
         "its ports have no VLANs"
         if tor.capabilities.labels

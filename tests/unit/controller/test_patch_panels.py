@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from apps.controller.devices import Devices
-from apps.controller.people import People
+from apps.controller.patch_panels import PatchPanels
 from apps.planning.engine import Planning
 from apps.process.configuration import load_configuration
 from drivers.optical.panel_store import PanelStore
@@ -53,7 +53,7 @@ def devices(fabric):
 
 @pytest.fixture
 def people(fabric, devices):
-    return People(fabric, devices)
+    return PatchPanels(fabric, devices)
 
 
 def carry_out(fabric, devices, current, target):
@@ -172,7 +172,7 @@ def test_a_restart_finds_what_is_pending(fabric, devices, people):
     wanted = path_of(fabric, 0, 1)
     with pytest.raises(AwaitsPeople):
         devices.change_mirrors(PANEL, [], fabric.cross_connects(*wanted.circuits))
-    after = People(fabric, devices)
+    after = PatchPanels(fabric, devices)
     assert after.settled() == []
     assert after.awaited(wanted)
 

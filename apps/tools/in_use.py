@@ -1,4 +1,4 @@
-"""What a controller's journal says it holds, for whoever works on the devices beside it."""
+"""What a controller uses by its journal, for whoever works on the devices beside it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hydra.model import Circuit, CrossConnect, Fabric, NetworkState, PlaneId, Vl
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class InUse:
     """Cross-connects and VLANs of the circuits that a controller has set up, or is setting up."""
 
     mirrors: Mapping[PlaneId, Mapping[CrossConnect, Circuit]] = field(default_factory=dict)
@@ -31,8 +31,8 @@ class Claims:
         }
 
 
-def read_claims(fabric: Fabric, journal: str) -> Claims | None:
-    """What the journal at this path claims; None where there is no journal.
+def read_in_use(fabric: Fabric, journal: str) -> InUse | None:
+    """What the journal at this path says; None where there is no journal.
 
     A change that was begun and has not ended counts with what it started from and what it is to
     end in. Raises JournalError if the file is of another fabric or can't be read.
@@ -44,14 +44,14 @@ def read_claims(fabric: Fabric, journal: str) -> Claims | None:
         last = opened.last_entry()
     if last is not None and last[0] == INTENDED:
         records += [last[1]["current"], last[1]["target"]]
-    return _claims(fabric, [read_state(fabric, record) for record in records if record])
+    return _in_use(fabric, [read_state(fabric, record) for record in records if record])
 
 
-def _claims(fabric: Fabric, states: list[NetworkState]) -> Claims:
+def _in_use(fabric: Fabric, states: list[NetworkState]) -> InUse:
     mirrors: dict[PlaneId, dict[CrossConnect, Circuit]] = {}
     for state in states:
         for circuit in state.topology.circuits:
             held = mirrors.setdefault(circuit.plane, {})
             held.update(dict.fromkeys(fabric.cross_connects(circuit), circuit))
     vlans = {vlan for state in states for vlan in (*state.vlans.values(), *state.resting)}
-    return Claims(mirrors, frozenset(vlans))
+    return InUse(mirrors, frozenset(vlans))
