@@ -11,9 +11,9 @@ from apps.openflow.fleet import Fleet
 from apps.openflow.framework import Application, OpenFlowApp, Post, SwitchEvents
 from apps.process.configuration import load_configuration
 from benchmarks.probing import CONFIG, OPENFLOW_PORT, standing_state
+from hydra.faults.surveillance import LostPath
 from hydra.model import Fabric
 from hydra.policy import Policy
-from hydra.surveillance import LostPath
 
 
 class _Probing:

@@ -12,21 +12,21 @@ from enum import Enum
 from typing import Protocol
 
 from hydra.config.reload import Reload
-from hydra.decisions import Decision, Verdict
+from hydra.decisions.decision import Decision, Verdict
+from hydra.decisions.explanation import Explanation
 from hydra.demand.agent_protocol import AgentService
 from hydra.errors import AdmissionError
 from hydra.events import EventLog
-from hydra.explanation import Explanation
+from hydra.faults.quarantine import Quarantined
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
 from hydra.policy import Policy, Sharing
-from hydra.quarantine import Quarantined
 from hydra.reconfiguration.drift import Drift
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest
 from hydra.roles import Alarm, Task, TaskState
-from hydra.slots import Schedule
+from hydra.sharing.slots import Schedule
 
 
 @dataclass(frozen=True, slots=True)

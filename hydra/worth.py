@@ -5,11 +5,11 @@ And the decision that follows from it.
 
 from __future__ import annotations
 
-from hydra.decisions import Action, Decision, Proposal, SeenDemand, Verdict
+from hydra.decisions.decision import Action, Decision, Proposal, SeenDemand, Verdict
 from hydra.model import Circuit
 from hydra.policy import Policy
 from hydra.service import PlanReport
-from hydra.slots import Week
+from hydra.sharing.slots import Week
 
 
 def judge(

@@ -41,11 +41,13 @@ from apps.process.metrics import Metrics
 from apps.process.tracing import Traces
 from hydra.config import Loaded
 from hydra.config.reload import Reload, amended, reload
-from hydra.decisions import Action, Decision, Verdict, seen_demand
+from hydra.decisions.decision import Action, Decision, Verdict, seen_demand
+from hydra.decisions.explanation import Builder, Evidence, Explanation, explain
 from hydra.demand.agent_protocol import AgentService
 from hydra.errors import DeviceUnavailable, HydraError, PlanError, UnknownName
 from hydra.events import EventLog
-from hydra.explanation import Builder, Evidence, Explanation, explain
+from hydra.faults.quarantine import Quarantined
+from hydra.faults.surveillance import LostPath
 from hydra.forwarding.substrate import substrate_of
 from hydra.journal import Journal, JournalError
 from hydra.model import (
@@ -60,7 +62,6 @@ from hydra.model import (
     RackId,
 )
 from hydra.policy import Mode, Policy, Sharing
-from hydra.quarantine import Quarantined
 from hydra.reconfiguration.plan import Pair, Plan, directions, paths_by_pair
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
@@ -80,8 +81,7 @@ from hydra.service import (
     Reconfiguration,
     ReservationPreview,
 )
-from hydra.slots import DUPLEX_ALONE, Schedule
-from hydra.surveillance import LostPath
+from hydra.sharing.slots import DUPLEX_ALONE, Schedule
 from hydra.worth import decide, judge, no_plan
 
 LOG = logging.getLogger("hydra.controller")

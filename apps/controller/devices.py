@@ -11,7 +11,6 @@ from typing import Final, Generic, TypeVar
 
 from apps.process.metrics import Metrics
 from drivers.registry import optical_switch, tor_switch
-from hydra.alarms import news
 from hydra.errors import (
     AwaitsPeople,
     DeviceError,
@@ -21,6 +20,7 @@ from hydra.errors import (
     UnknownName,
 )
 from hydra.events import DeviceAlarm
+from hydra.faults.alarms import news
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import CrossConnect, Fabric, PlaneId, RackId
 from hydra.policy import Policy

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from apps.process.metrics import Metrics
 from apps.process.tracing import NoTraces, Traces
-from hydra.decision_records import decision_record, read_decision
-from hydra.decisions import Decision
+from hydra.decisions.decision import Decision
+from hydra.decisions.records import decision_record, read_decision
 from hydra.errors import Changed, UnknownName
 from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
 from hydra.journal import Journal, JournalError

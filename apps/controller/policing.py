@@ -34,7 +34,9 @@ from hydra.forwarding.pipeline import COOKIE_SUBJECT_MASK, DELIVERY_COUNTERS, DE
 from hydra.forwarding.rules import FlowRule, Install, Remove, RuleChange, match_key
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, NetworkState, Path
-from hydra.policing import (
+from hydra.reservations.reservation import Reservation
+from hydra.service import Delivery
+from hydra.sharing.policing import (
     Aggregate,
     Flow,
     Holdings,
@@ -45,8 +47,6 @@ from hydra.policing import (
     holdings,
     tally_rules,
 )
-from hydra.reservations.reservation import Reservation
-from hydra.service import Delivery
 
 LOG = logging.getLogger("hydra.policing")
 _INTERVAL_S: Final = 1.0

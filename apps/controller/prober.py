@@ -14,12 +14,12 @@ from typing import Final
 from apps.openflow.fleet import Fleet
 from apps.process.metrics import Metrics
 from drivers.codecs.openflow.rules import encode_packet_out
+from hydra.faults.surveillance import LostPath, Surveillance, Way
 from hydra.forwarding.frames import PROBE_NONCE_BYTES, probe
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, NetworkState, RackId, Server, VlanId
 from hydra.policy import Policy
 from hydra.reconfiguration.plan import Pair
-from hydra.surveillance import LostPath, Surveillance, Way
 
 LOG = logging.getLogger("hydra.prober")
 _REFRESH_S: Final = 0.25

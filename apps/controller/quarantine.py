@@ -8,9 +8,9 @@ import time
 from collections.abc import Collection, Sequence
 
 from hydra.errors import UnknownName
+from hydra.faults.quarantine import Quarantined, quarantine_record, read_quarantine
 from hydra.journal import Journal, JournalError
 from hydra.model import Fabric, PortId
-from hydra.quarantine import Quarantined, quarantine_record, read_quarantine
 
 LOG = logging.getLogger("hydra.quarantine")
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from hydra.policing import Aggregate, Flow, Holdings, Link
+from hydra.sharing.policing import Aggregate, Flow, Holdings, Link
 from topology.demand import max_min_rates
 
 _GROWTH: Final = 1.1

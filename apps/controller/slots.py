@@ -19,13 +19,13 @@ from typing import Final
 from apps.controller.ledger import Ledger
 from apps.controller.mover import FIRST_OUTAGE_S, Mover, outage_of
 from apps.planning.engine import SCHEDULER
-from hydra.decisions import SeenDemand
+from hydra.decisions.decision import SeenDemand
 from hydra.errors import HydraError, PlanError
 from hydra.events import EventKind
 from hydra.model import Fabric
 from hydra.policy import Policy
 from hydra.reconfiguration.executor import Execution
-from hydra.slots import DUPLEX_ALONE, DutyCycle, Night, Schedule, Week, too_short
+from hydra.sharing.slots import DUPLEX_ALONE, DutyCycle, Night, Schedule, Week, too_short
 from hydra.worth import decide_week, no_plan
 
 LOG = logging.getLogger("hydra.slots")

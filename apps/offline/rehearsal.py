@@ -14,7 +14,7 @@ from typing import Final
 
 from apps.planning.engine import SCHEDULER, Planning
 from apps.planning.periodic import TURN, PeriodicRequests
-from hydra.decisions import Action, Decision, SeenDemand, seen_demand
+from hydra.decisions.decision import Action, Decision, SeenDemand, seen_demand
 from hydra.demand.elephants import ElephantWatch
 from hydra.errors import PlanError
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Topology
@@ -22,7 +22,7 @@ from hydra.policy import Policy, Sharing
 from hydra.reconfiguration.plan import paths_by_pair
 from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource, PlanReport, PlanRequest
-from hydra.slots import Week
+from hydra.sharing.slots import Week
 from hydra.worth import decide, decide_week, judge, keep, no_plan
 
 TRIGGER: Final = "rehearsal"

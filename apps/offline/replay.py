@@ -13,7 +13,7 @@ from apps.offline.recording import Trace
 from apps.offline.rehearsal import Rehearsal
 from apps.planning.engine import Planning
 from hydra.config.schema import PolicySection
-from hydra.decisions import Action, Decision
+from hydra.decisions.decision import Action, Decision
 from hydra.errors import PlanError
 from hydra.model import EMPTY_TOPOLOGY, DemandMatrix, Fabric
 from hydra.names import did_you_mean

@@ -29,7 +29,7 @@ from hydra.reconfiguration.plan import Pair, Plan, diff, pair_of, paths_by_pair
 from hydra.reservations.reservation import Pin
 from hydra.rings import whole_rings
 from hydra.service import PlanRequest
-from hydra.slots import DUPLEX_ALONE, Week, WeekSlot
+from hydra.sharing.slots import DUPLEX_ALONE, Week, WeekSlot
 from topology.algorithms import algorithm, objection
 from topology.carried import carried_mbps
 from topology.checks import check_topology

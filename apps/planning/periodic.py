@@ -9,7 +9,7 @@ import numpy as np
 from hydra.model import NetworkState, RackId
 from hydra.policy import Sharing
 from hydra.service import DemandReport, DemandSource, PlanRequest
-from hydra.turns import Turns
+from hydra.sharing.turns import Turns
 
 _FAINT_MBPS: Final = 0.01
 """Pairs with less have no traffic: averages fade, and never end."""

@@ -30,7 +30,7 @@ from hydra.model import DemandMatrix, Fabric, NetworkState, PortId
 from hydra.policy import Policy, SlotPolicy
 from hydra.reservations.reservation import Pin
 from hydra.service import PlanRequest
-from hydra.slots import Week
+from hydra.sharing.slots import Week
 
 LOG = logging.getLogger("hydra.planner")
 _START_S: Final = 60.0

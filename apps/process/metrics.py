@@ -24,7 +24,7 @@ from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState
 from hydra.reconfiguration.commands import Command, Outcome, Status
 from hydra.service import ControllerService, DemandReport, Reconfiguration
-from hydra.slots import Schedule
+from hydra.sharing.slots import Schedule
 
 _BYTES_PER_MBIT: Final = 1e6 / 8
 _STAGE_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)

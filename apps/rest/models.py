@@ -10,7 +10,7 @@ from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
 from hydra.config.schema import AgentsSection, DrainSection, SlotsSection
-from hydra.decisions import Action
+from hydra.decisions.decision import Action
 from hydra.events import EventKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.policy import Mode, OnDrift, OnSilence, Policy, Sharing

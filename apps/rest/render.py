@@ -9,10 +9,10 @@ import numpy as np
 from apps.rest import models
 from hydra.access import Caller
 from hydra.config.reload import Change, Reload, in_force
-from hydra.decisions import Decision, SeenDemand, Verdict
+from hydra.decisions.decision import Decision, SeenDemand, Verdict
+from hydra.decisions.explanation import Explanation
 from hydra.errors import Alternative
 from hydra.events import DeviceAlarm, Event, Progress
-from hydra.explanation import Explanation
 from hydra.model import (
     Circuit,
     CrossConnect,

@@ -21,7 +21,7 @@ from hydra.config.source import Path
 from hydra.errors import Problem
 from hydra.model import Fabric, Rack, RackId, SubstrateKind, Tor, VlanId, VlanRange
 from hydra.policy import Policy, Sharing, Transition
-from hydra.slots import DUPLEX_ALONE, too_short
+from hydra.sharing.slots import DUPLEX_ALONE, too_short
 
 VLAN_GENERATIONS: Final = 3
 """VLAN-IDs held at once for one optical port: in use, being set up, and resting."""

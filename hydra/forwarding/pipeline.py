@@ -8,7 +8,7 @@ table  name         holds
 0      ingress      own unicast in; broadcast, ARP and IPv6 ND electrical; own rack local
 1      account      one rule per destination prefix: counts the demand, names the rack
 2      divert       substep 3-1: affected destination racks go electrical
-3      class        what is reserved (:mod:`hydra.policing`); which of the rest may use circuits
+3      class        what is reserved (hydra/sharing/policing.py); which of the rest may use circuits
 4      best effort  what reservations hold the rest to
 5      circuits     destination rack to VLAN and optical uplink; otherwise electrical
 6      spread       of destination racks with several paths: which of them, to its VLAN

@@ -9,7 +9,7 @@ from apps.rest.context import Service
 from apps.rest.models import Document
 from hydra.model import Fabric
 from hydra.reconfiguration.plan import pair_of
-from hydra.slots import Schedule, Week
+from hydra.sharing.slots import Schedule, Week
 
 router = APIRouter(prefix="/v1/schedule", tags=["planning"])
 

@@ -6,7 +6,7 @@ import httpx
 
 from hydra.errors import PlanError
 from hydra.model import NetworkState
-from hydra.slots import Week, WeekSlot
+from hydra.sharing.slots import Week, WeekSlot
 from tests.unit.core.fabrics import path_of, state_of
 
 

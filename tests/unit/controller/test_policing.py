@@ -23,8 +23,8 @@ from hydra.forwarding.pipeline import (
     server_port,
 )
 from tests.unit.core.fabrics import openflow_only
-from tests.unit.core.test_policing import DIRECT, FABRIC, reserved
 from tests.unit.openflow.ryu_reference import split
+from tests.unit.sharing.test_policing import DIRECT, FABRIC, reserved
 
 SERVERS = {server.name: server.vswitch.datapath_id for server in FABRIC.servers}
 NAMES = ("host", "optical", "electrical", "s1", "s2", "o1.1", "o2.1", "up")

@@ -5,9 +5,9 @@ import pytest
 from apps.controller import quarantine as room
 from apps.controller.quarantine import Quarantine
 from hydra.errors import UnknownName
+from hydra.faults.quarantine import Quarantined, quarantine_record, read_quarantine
 from hydra.journal import Journal, JournalError
 from hydra.model import PortId
-from hydra.quarantine import Quarantined, quarantine_record, read_quarantine
 from tests.unit.core.fabrics import small_fabric
 
 FABRIC = small_fabric(racks=4, planes=2)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from apps.controller.shares import IDLE, Offer, shares
 from hydra.model import Circuit, PlaneId, PortId, RackId
-from hydra.policing import Aggregate, Flow, Holdings
+from hydra.sharing.policing import Aggregate, Flow, Holdings
 
 LINKS = [(Circuit(PlaneId(0), PortId(n), PortId(n + 1)), True) for n in range(3)]
 R2 = RackId(1)

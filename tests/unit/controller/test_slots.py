@@ -13,7 +13,7 @@ from apps.controller.mover import Mover
 from apps.controller.slots import TRIGGER, Slots, WeekDraft
 from apps.offline.rehearsal import Rehearsal
 from apps.planning.engine import Planning
-from hydra.decisions import Action
+from hydra.decisions.decision import Action
 from hydra.errors import PlanError
 from hydra.journal import Journal
 from hydra.lifecycle import ReconfigurationState

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hydra.faults.surveillance import Surveillance
 from hydra.forwarding.substrate import substrate_of
 from hydra.journal_format import read_state, state_record
 from hydra.model import (
@@ -22,7 +23,6 @@ from hydra.model import (
 from hydra.reconfiguration.plan import describe, diff, hold
 from hydra.reconfiguration.reconcile import Actual, reconcile
 from hydra.rings import closing, rings_of, whole_rings
-from hydra.surveillance import Surveillance
 from tests.unit.core.fabrics import order_of, small_fabric, state_of, with_one_way_circuits
 from topology.checks import check_topology
 

@@ -7,7 +7,7 @@ from hydra.forwarding.class_table import TcpConnection, class_rules
 from hydra.forwarding.rules import FlowRule, divert_rule, emulated_rules
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import Fabric, NetworkState, RackId, Server, VlanId
-from hydra.policing import Aggregate, Tally, aggregate_rules, electrical_rule, tally_rules
+from hydra.sharing.policing import Aggregate, Tally, aggregate_rules, electrical_rule, tally_rules
 from tests.unit.core.fabrics import (
     circuit_between,
     openflow_only,

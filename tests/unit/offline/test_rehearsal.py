@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from apps.offline.rehearsal import Rehearsal
-from hydra.decisions import Action
+from hydra.decisions.decision import Action
 from hydra.demand.counters import DemandMeter
 from hydra.errors import UnknownName
 from hydra.policy import Policy

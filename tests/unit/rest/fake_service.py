@@ -11,11 +11,12 @@ import numpy as np
 from apps.demand.agent_desk import AgentDesk
 from drivers.optical.panel_store import PanelStore
 from hydra.config.reload import Change, Reload, amended
-from hydra.decisions import Action, Decision, SeenDemand, Verdict
-from hydra.decisions import Proposal as ProposedChange
+from hydra.decisions.decision import Action, Decision, SeenDemand, Verdict
+from hydra.decisions.decision import Proposal as ProposedChange
+from hydra.decisions.explanation import Evidence, explain
 from hydra.errors import AdmissionError, Changed, HydraError, UnknownName
 from hydra.events import EventKind, EventLog, Progress
-from hydra.explanation import Evidence, explain
+from hydra.faults.quarantine import Quarantined
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import (
     Circuit,
@@ -30,7 +31,6 @@ from hydra.model import (
     VlanId,
 )
 from hydra.policy import Policy, Sharing
-from hydra.quarantine import Quarantined
 from hydra.reconfiguration.drift import Drift, DriftKind
 from hydra.reservations.book import ReservationBook
 from hydra.roles import Alarm, Severity
@@ -50,7 +50,7 @@ from hydra.service import (
     ReservationPreview,
     StepTiming,
 )
-from hydra.slots import Night, Schedule, Week
+from hydra.sharing.slots import Night, Schedule, Week
 
 CREATED_UNIX_S = 1_700_000_000.0
 ALARM = Alarm(Severity.MAJOR, 3, "LOS", "no light at the input")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from apps.offline.rehearsal import Rehearsal
-from hydra.decisions import Action, seen_demand
-from hydra.explanation import Builder, Evidence, explain
+from hydra.decisions.decision import Action, seen_demand
+from hydra.decisions.explanation import Builder, Evidence, explain
 from hydra.model import Circuit, NetworkState, Path, RackId, Topology, VlanId
 from hydra.policy import Mode, Policy, Sharing
 from hydra.worth import no_plan

@@ -7,7 +7,8 @@ from hydra.forwarding.pipeline import EXPEDITED, SHAPES, Port, server_port, wire
 from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState, RackId
-from hydra.policing import (
+from hydra.reservations.reservation import Reservation, ServiceClass
+from hydra.sharing.policing import (
     USABLE,
     Aggregate,
     Tally,
@@ -16,7 +17,6 @@ from hydra.policing import (
     holdings,
     tally_rules,
 )
-from hydra.reservations.reservation import Reservation, ServiceClass
 from tests.unit.core.fabrics import (
     circuit_between,
     openflow_only,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hydra.alarms import news
+from hydra.faults.alarms import news
 from hydra.roles import Alarm, Severity
 
 LOS = Alarm(Severity.CRITICAL, 3, "LOS", "fibre cut")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from hydra.decisions import Action, Decision, Proposal, SeenDemand, Verdict
+from hydra.decisions.decision import Action, Decision, Proposal, SeenDemand, Verdict
 from hydra.journal_format import circuit_record, read_circuits
 from hydra.model import Circuit, Fabric
 

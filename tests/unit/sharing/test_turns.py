@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hydra.turns import Turns
+from hydra.sharing.turns import Turns
 
 
 def wanting(racks, *pairs):

@@ -6,7 +6,7 @@ import pytest
 
 from hydra.model import NetworkState
 from hydra.policy import DrainPolicy, Policy, SlotPolicy, Transition
-from hydra.slots import DutyCycle, Night, Week, WeekSlot, too_short
+from hydra.sharing.slots import DutyCycle, Night, Week, WeekSlot, too_short
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
 
 FABRIC = small_fabric(racks=3, planes=2)

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
+from hydra.faults.surveillance import LOSSES, Surveillance
 from hydra.model import NetworkState
-from hydra.surveillance import LOSSES, Surveillance
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
 
 FABRIC = small_fabric(racks=4, planes=2)

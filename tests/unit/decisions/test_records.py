@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from apps.controller.ledger import Ledger
 from apps.process.metrics import Metrics
-from hydra.decision_records import decision_record, read_decision
-from hydra.decisions import Action, Decision, Proposal, SeenDemand, Verdict
+from hydra.decisions.decision import Action, Decision, Proposal, SeenDemand, Verdict
+from hydra.decisions.records import decision_record, read_decision
 from hydra.journal import Journal
 from hydra.model import RackId
 from tests.unit.core.fabrics import circuit_between, small_fabric

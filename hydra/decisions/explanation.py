@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from hydra.decisions import Action, Decision, SeenDemand
+from hydra.decisions.decision import Action, Decision, SeenDemand
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Path, RackId, VlanId
 from hydra.policy import Mode, Policy, Sharing
 from hydra.reconfiguration.plan import pair_of
