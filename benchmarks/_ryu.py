@@ -10,7 +10,7 @@ from hydra.forwarding.pipeline import SHAPES
 from hydra.forwarding.rules import FlowRule
 
 # isort: split
-from ryu.ofproto import ofproto_protocol  # once apps.framework has prepared it
+from ryu.ofproto import ofproto_protocol  # once apps.openflow.framework has prepared it
 
 DATAPATH = ofproto_protocol.ProtocolDesc(version=proto.OFP_VERSION)
 

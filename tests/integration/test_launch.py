@@ -27,7 +27,7 @@ LAUNCHES = ("ryu-manager", "hydra")
 WITNESS = """
 import json, select, socket
 from eventlet import patcher
-import apps.framework
+import apps.openflow.framework
 from ryu.base import app_manager
 
 class Witness(app_manager.RyuApp):

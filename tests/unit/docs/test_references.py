@@ -16,6 +16,7 @@ FOLDERS = (*PACKAGES, "configs", "deploy", "docs", "scripts")
 FILE = re.compile(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w./*-]*[\w*/]")
 BARE_FILE = re.compile(r"`(\w+\.py)`")
 MODULE = re.compile(rf"`(?:python -m )?((?:{'|'.join(PACKAGES)})(?:\.[a-zA-Z_]\w*)+)[` ]")
+IMPORT = re.compile(rf"\b(?:from|import) ((?:{'|'.join(PACKAGES)})(?:\.\w+)+)")
 ROLE = re.compile(r":(?:mod|class|func|meth|data|attr|exc):`~?([\w.]+)`")
 TEXTS = [document for document in DOCUMENTS if "results" not in document.parts]
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
@@ -105,6 +106,17 @@ def test_docstrings_refer_to_what_is_there():
             if not known:
                 dangling.append(f"{path.relative_to(ROOT)}: {name}")
     assert dangling == []
+
+
+def test_programs_in_strings_import_what_is_there():
+    """Tests and benchmarks start small programs of their own, which no linter reads."""
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in SOURCES
+        for name in IMPORT.findall(path.read_text())
+        if not is_there(name) and "no_such" not in name
+    ]
+    assert missing == []
 
 
 def test_where_to_go_is_told_for_each_change():
