@@ -131,8 +131,8 @@ FFT_COMPUTING: Final = "fft, computing"
 ALLTOALL: Final = "alltoall"
 _PROCESSORS: Final = os.cpu_count() or 1
 FULL: Final = Form(SCENARIOS, max(2, 2 * _PROCESSORS), (FFT, FFT_COMPUTING, ALLTOALL), 12.0)
-SHORT: Final = Form(SCENARIOS[1:], 2, (FFT, ALLTOALL), 4.0)
-"""Long enough that one time-out of TCP is less than a tenth of the shortest run."""
+SHORT: Final = Form(SCENARIOS[1:], 2, (FFT, ALLTOALL), 8.0)
+"""Long enough that a tenth of the shortest run is two time-outs of TCP."""
 
 
 @dataclass(frozen=True, slots=True)
