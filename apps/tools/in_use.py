@@ -1,4 +1,4 @@
-"""What a controller uses by its journal, for whoever works on the devices beside it."""
+"""Circuits and VLANs that are in use by a controller's journal, for work on its devices."""
 
 from __future__ import annotations
 

@@ -62,7 +62,10 @@ class RetryKey:
 
 @dataclass(frozen=True, slots=True)
 class ReservationRequest:
-    """What an application asks for, before :func:`hydra.reservations.requests.check`."""
+    """What an application asks for.
+
+    Nothing is checked before :func:`hydra.reservations.requests.check`.
+    """
 
     src: str
     """Name of a rack or of a server."""

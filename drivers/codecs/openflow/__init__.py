@@ -1,1 +1,1 @@
-"""OpenFlow 1.3 as bytes: messages, flow rules, meters and statistics; no sockets and no Ryu."""
+"""OpenFlow 1.3 as bytes: messages, rules, rule tables, meters, statistics; no sockets, no Ryu."""
