@@ -14,7 +14,7 @@ outcomes (see :mod:`hydra.reconfiguration.commands`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -62,6 +62,7 @@ from hydra.reconfiguration.commands import (
     SetVlans,
     StageRules,
     Status,
+    Steps,
 )
 from hydra.reconfiguration.draining import Drain
 from hydra.reconfiguration.plan import (
@@ -85,7 +86,6 @@ from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
 
 _NOT_READY: Final = "not ready for rules"
-Steps = Generator[Batch, Sequence[Outcome], None]
 
 
 @dataclass(frozen=True, slots=True)
