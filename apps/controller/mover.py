@@ -160,13 +160,12 @@ class Mover:
             connected=execution.plan.connect - execution.failures.keys(),
             disconnected=execution.plan.disconnect,
             failures=tuple(
-                CircuitFailure(circuit, reason)
-                for circuit, reason in sorted(execution.failures.items())
+                CircuitFailure(circuit, execution.failures[circuit])
+                for circuit in sorted(execution.failures)
             ),
+            troubles=execution.troubles,
             unconfirmed=tuple(sorted(execution.unconfirmed)),
-            reason=execution.reason
-            or "; ".join(sorted(set(execution.failures.values())))
-            or entry.reason,
+            reason=execution.reason or entry.reason,
         )
         LOG.log(
             logging.WARNING if execution.failures or execution.unconfirmed else logging.INFO,
@@ -175,7 +174,10 @@ class Mover:
             (time.monotonic() - started_s) * 1000,
             execution.rules_pushed,
             execution.ports_retagged,
-            "".join(f"; {reason}" for reason in sorted(set(execution.failures.values()))),
+            "".join(
+                f"; {reason}"
+                for reason in sorted({str(failure) for failure in execution.failures.values()})
+            ),
             extra={"state": execution.state.value, "epoch": execution.result.epoch},
         )
 

@@ -18,8 +18,8 @@ from apps.controller.patch_panels import PatchPanels
 from apps.controller.policing import Policing
 from apps.controller.quarantine import Quarantine
 from apps.openflow.fleet import Fleet
-from drivers.codecs.openflow.rules import TAKEN_OVER
 from hydra.errors import DeviceError, DeviceUnavailable, HeldElsewhere, HydraError
+from hydra.failures import FailureKind
 from hydra.forwarding.rules import FlowRule, Install, RuleChange
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
@@ -222,7 +222,7 @@ class Upkeep:
                     self._synchronised.add(datapath)
                 else:
                     LOG.error("switch %#x was not synchronised: %s", datapath, error)
-                    if error == TAKEN_OVER:
+                    if error.kind is FailureKind.TAKEN_OVER:
                         self.mastership.forget(datapath)
                 self._retries.note(f"switch {datapath:#x}", error is None)
         self.update_dead_uplinks()
@@ -497,9 +497,9 @@ class Upkeep:
                 if not execution.unconfirmed.isdisjoint((name, self._steering_name(datapath)))
             }
         waiting = self.people.waiting(execution)
-        for circuit, reason in execution.failures.items():
+        for circuit, failure in execution.failures.items():
             if circuit not in waiting:
-                self._quarantine.put((circuit.a, circuit.b), reason)
+                self._quarantine.put((circuit.a, circuit.b), str(failure))
         passed = {circuit for path in execution.result.topology.paths for circuit in path.circuits}
         self._quarantine.passed(
             [end for circuit in passed & execution.plan.connect for end in circuit.ends]

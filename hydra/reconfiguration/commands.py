@@ -9,28 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, TypeVar
 
+from hydra.failures import Failure
 from hydra.forwarding.rules import FlowRule, RuleChange
 from hydra.model import DatapathId, Path, PlaneId, RackId, Server, VlanId
 from hydra.reconfiguration.plan import MirrorMove
 from hydra.roles import PortVlans
 
 
-class Status(Enum):
-    CONFIRMED = "confirmed"
-    FAILED = "failed"
-    """Known not to have taken effect."""
-    UNKNOWN = "unknown"
-    """Sent, and no answer: may or may not have taken effect."""
-    ASKED = "asked"
-    """People were asked to do it, and have not said yet what became of it."""
-
-
 @dataclass(frozen=True, slots=True)
 class ApplyRules:
-    """Change the tables of switches, one atomic bundle each; value: {datapath: error or None}."""
+    """Change the tables of switches, one atomic bundle each; value: {datapath: Failure or None}."""
 
     changes: Mapping[DatapathId, tuple[RuleChange, ...]]
 
@@ -179,15 +169,15 @@ Command = (
 class Outcome:
     """How one command ended; times in seconds on the runner's monotonic clock."""
 
-    status: Status
     value: Any = None
-    error: str = ""
+    failure: Failure | None = None
+    """None: it is confirmed."""
     started_s: float = 0.0
     finished_s: float = 0.0
 
     @property
     def confirmed(self) -> bool:
-        return self.status is Status.CONFIRMED
+        return self.failure is None
 
 
 @dataclass(frozen=True, slots=True)

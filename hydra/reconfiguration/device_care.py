@@ -144,7 +144,7 @@ class DeviceCare:
         outcomes = (yield Batch("retag", commands)) if commands else ()
         for command, outcome in zip(commands, outcomes, strict=True):
             if not outcome.confirmed:
-                LOG.error("%s", outcome.error)
+                LOG.error("%s", outcome.failure)
                 self.uncertain_racks.add(command.rack)
 
     def move(self, moves: Mapping[PlaneId, MirrorMove]) -> Steps:
@@ -157,7 +157,7 @@ class DeviceCare:
         outcomes = (yield Batch("move", commands)) if commands else ()
         for command, outcome in zip(commands, outcomes, strict=True):
             if not outcome.confirmed:
-                LOG.error("%s", outcome.error)
+                LOG.error("%s", outcome.failure)
                 self.uncertain_planes.add(command.plane)
 
     def open_ports(self, due: Callable[[RackId], bool] = lambda _rack: True) -> Steps:
@@ -184,4 +184,4 @@ class DeviceCare:
                 LOG.info("the ToR takes from %s for circuits again", names)
                 self.closed -= {server.name for server in some}
             else:
-                LOG.error("the ToR takes nothing from %s for circuits: %s", names, outcome.error)
+                LOG.error("the ToR takes nothing from %s for circuits: %s", names, outcome.failure)

@@ -198,7 +198,7 @@ class Switches:
         self._renewed.difference_update(datapaths)
         (taken,) = yield Batch("take", (TakeSwitches(datapaths),))
         if not taken.confirmed:
-            LOG.error("%s: it is left alone", taken.error)
+            LOG.error("%s: it is left alone", taken.failure)
             return
         changes = {datapath: tuple(self._whole_table(datapath)) for datapath in datapaths}
         (done,) = yield Batch("synchronise", (ApplyRules(changes),))

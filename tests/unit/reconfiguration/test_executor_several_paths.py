@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from hydra.failures import FailureKind
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import Install, Remove
 from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import RackId
-from hydra.reconfiguration.commands import ApplyRules, Outcome, ProbePath, Status
+from hydra.reconfiguration.commands import ApplyRules, Outcome, ProbePath
 from hydra.reconfiguration.plan import changed_pairs, describe, diff, without
 from tests.unit.core.fabrics import (
     openflow_only,
@@ -22,6 +23,7 @@ from tests.unit.core.fabrics import (
     small_fabric,
     state_of,
 )
+from tests.unit.reconfiguration.simulation import ABOUT_PATHS, failure_of
 from tests.unit.reconfiguration.test_executor import Scripted, execution_of, start
 from tests.unit.reconfiguration.upkeep import mend
 from tests.unit.reconfiguration.watch import Watch
@@ -136,8 +138,8 @@ def test_a_switch_that_is_silent_keeps_both_where_they_are(fabric):
     network = Scripted(fabric, two)
 
     def deaf(command: ApplyRules, true: Outcome) -> Outcome:
-        errors = {**true.value, steering(fabric): "no answer"}
-        return replace(true, status=Status.CONFIRMED, value=errors)
+        failure = failure_of(command, FailureKind.UNKNOWN)
+        return replace(true, value={**true.value, steering(fabric): failure})
 
     network.instead["divert", ApplyRules] = deaf
     execution = execution_of(network, two, without(two, FIRST.circuits))

@@ -90,7 +90,7 @@ def test_the_seeds_reach_every_corner():
         if any(len(paths) > 1 for paths in paths_by_pair(execution.result).values())
     }
     assert several == set(SubstrateKind)
-    reasons = " ".join(e.reason + " ".join(e.failures.values()) for e in executions)
+    reasons = " ".join(str(trouble) for e in executions for trouble in e.troubles)
     for words in (
         "did not confirm its divert",
         "did not take its rules",
