@@ -22,6 +22,7 @@ from hydra.journal import Journal, JournalError
 from hydra.journal_format import read_state, state_record
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
+from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
 from hydra.reconfiguration.recovery import interrupted
 from hydra.reservations.book import NOTICE_S, ReservationBook
@@ -64,6 +65,8 @@ class Ledger:
         self._reconfigurations: OrderedDict[str, Reconfiguration] = OrderedDict()
         self._decisions: deque[Decision] = deque(maxlen=_HISTORY)
         self._unsettled: frozenset[Path] = frozenset()
+        self.under_way: Execution | None = None
+        """The reconfiguration that moves the network now."""
         self._standing: set[Pair] = set()
         """Pairs whose path an operator or the periodic mode asked for: no release removes it."""
         self._born_s: dict[Circuit, float] = {}
@@ -135,6 +138,11 @@ class Ledger:
             self._born_s = {circuit: self._born_s.get(circuit, now_s) for circuit in circuits}
             self._standing &= set(paths_by_pair(state))
 
+    def standing(self) -> tuple[NetworkState, Collection[Pair]]:
+        """The present state, and the pairs whose paths are being moved."""
+        moving = self.under_way
+        return self.state, () if moving is None else moving.plan.affected
+
     def foretell(self, circuits: Collection[Circuit], reason: str) -> None:
         """These circuits are about to be taken down."""
         self._tell(EventKind.CIRCUIT_MOVING, circuits, reason)
@@ -175,6 +183,10 @@ class Ledger:
         self._unsettled, self._late_state = frozenset(), None
         with self._attempt():
             self._journal.record(time.time(), what, {"state": record})
+
+    def record(self, what: str, details: Mapping[str, Any]) -> None:
+        """Append to the journal. Raises JournalError."""
+        self._journal.record(time.time(), what, details)
 
     @property
     def behind(self) -> bool:
