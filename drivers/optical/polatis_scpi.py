@@ -67,7 +67,7 @@ class PolatisScpi:
         self._lock = threading.RLock()
         self._size: tuple[int, int] | None = None
         self._expected: str | None = None
-        """How :attr:`_present` reads."""
+        """Text that reads as :attr:`_present`."""
         self._present: frozenset[CrossConnect] = frozenset()
         self._transport = LineTransport(
             name,

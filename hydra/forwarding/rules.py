@@ -229,7 +229,7 @@ def match_key(rule: FlowRule) -> tuple[RuleKind, tuple[int, ...]]:
 
 
 def match_arguments(kind: RuleKind) -> tuple[int, ...]:
-    """Those of a kind's arguments that its match takes, by index."""
+    """Indexes of a kind's arguments that its match takes."""
     return _MATCH_ARGS[kind]
 
 

@@ -59,9 +59,9 @@ class Flow:
     mbps: float
     source: RackId
     aggregates: tuple[Aggregate, ...]
-    """One for each sender; together they have ``mbps``. Empty if nothing is promised."""
+    """An aggregate for each sender; together they have ``mbps``. Empty if nothing is promised."""
     tallies: tuple[Tally, ...]
-    """One for each receiver."""
+    """A tally for each receiver."""
 
 
 @dataclass(frozen=True, slots=True)
