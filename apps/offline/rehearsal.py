@@ -1,7 +1,7 @@
 """The periodic mode without a network: demand in, decisions out, on a clock that is an argument.
 
-It plans, weighs and decides by the same code as the controller; what it decides stands at once, and
-costs the outage that it is told to expect.
+It plans, weighs and decides by the same code as the controller. A decision takes effect at once,
+and costs the outage that it is told to expect.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TRIGGER: Final = "rehearsal"
 
 @dataclass(slots=True)
 class Rehearsal:
-    """One policy's way through a demand that changes."""
+    """A policy's way through a changing demand."""
 
     fabric: Fabric
     policy: Policy
@@ -38,7 +38,7 @@ class Rehearsal:
     state: NetworkState = field(default_factory=NetworkState)
     planning: Planning = field(init=False)
     week: Week | None = field(init=False, default=None)
-    """What is carried out where circuits are shared by slots."""
+    """Schedule that is carried out if circuits are shared by slots."""
     _elephants: ElephantWatch = field(init=False)
     _rounds: PeriodicRequests = field(init=False)
     _born_s: dict[Circuit, float] = field(init=False, default_factory=dict)
@@ -50,12 +50,12 @@ class Rehearsal:
 
     @property
     def period_s(self) -> float:
-        """Between rounds."""
+        """Time between rounds."""
         slotted = self.policy.sharing is Sharing.SLOTTED
         return self.policy.slots.week_s if slotted else self.policy.epoch_s
 
     def step(self, now_s: float, rates_mbps: DemandMatrix) -> Decision:
-        """One round: decide, and change if that pays. Raises UnknownName for the algorithm."""
+        """Make a round: decide, and change if that pays. Raises UnknownName for the algorithm."""
         demand = self.planning.estimate(self._elephants.elephants(rates_mbps))
         largest = seen_demand(rates_mbps, demand)
         sharing = self.policy.sharing
@@ -82,7 +82,7 @@ class Rehearsal:
         return decision
 
     def served_mbps(self, judge_by: Planning, wanted: DemandMatrix) -> float:
-        """What is served until the next round: of a week the mean, nights included."""
+        """Mbps served until the next round; of a week the mean, nights included."""
 
         def served(topology: Topology) -> float:
             return float(judge_by.served(topology, wanted).sum())
@@ -103,7 +103,7 @@ class Rehearsal:
     def _plan_week(
         self, now_s: float, demand: DemandMatrix, largest: tuple[SeenDemand, ...]
     ) -> Decision:
-        """Raises PlanError."""
+        """Plan a week and decide on it. Raises PlanError."""
         standing = self.state.topology.circuits
         if not demand.any():
             return keep("nobody wants a circuit", standing, largest, TRIGGER, now_s)
@@ -122,7 +122,7 @@ class Rehearsal:
         return lambda: time.monotonic() > deadline_s
 
     def _plan(self, now_s: float, request: PlanRequest) -> PlanReport:
-        """Raises PlanError."""
+        """Plan once, and weigh the plan. Raises PlanError."""
         started_s = time.monotonic()
         demand = request.demand
         if demand is None:
