@@ -63,7 +63,7 @@ class Entry:
     """Paper and section that define it."""
     product: Product = Product.CIRCUITS
     objection: Callable[[FabricArrays], str | None] = _any_fabric
-    """Why it can't plan for a fabric, in words; None if it can."""
+    """Reason why it can't plan for a fabric, in words; None if it can."""
     spares: bool = False
     """True if it avoids giving up circuits in use (``Budget.disturbance_mbps``)."""
 

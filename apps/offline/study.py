@@ -192,7 +192,7 @@ class Study:
         )
 
     def _objection(self, name: str, chosen: Entry) -> str | None:
-        """Why a one-way fabric can't have the product of an algorithm, in words; None if it can."""
+        """Reason why the fabric can't have the algorithm's product, in words; None if it can."""
         if self.fabric.one_way and chosen.product is Product.CIRCUITS:
             return objection(name, self.arrays, one_way=True)
         return chosen.objection(self.arrays)

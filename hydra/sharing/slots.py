@@ -54,7 +54,7 @@ DUPLEX_ALONE: Final = (
 
 
 def too_short(fabric: Fabric, policy: Policy, measured_s: float = 0.0) -> str | None:
-    """Why slots of ``policy.slots.slot_s`` leave no day, in words; None if they leave some."""
+    """The reason why slots of ``policy.slots.slot_s`` leave no day; None if they leave some."""
     night = Night.of(fabric, policy, measured_s)
     if policy.slots.slot_s > night.total_s:
         return None
