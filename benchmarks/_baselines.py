@@ -20,7 +20,7 @@ MAX_HOPS: Final = 3
 Prepared = Callable[[], float]
 """A function that plans once, and returns the share of the demand served."""
 Way = Callable[[int, int, np.ndarray], Prepared]
-"""From racks, planes and a demand in Mbps to a function that can be timed."""
+"""Function of racks, planes and a demand in Mbps; returns a function that can be timed."""
 
 
 def _networkx_multihop(racks: int, planes: int, demand: np.ndarray) -> Prepared:

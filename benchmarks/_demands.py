@@ -47,7 +47,7 @@ def gravity(racks: int) -> NDArray[np.float64]:
 
 
 KINDS = {"sparse": (sparse, 0.4), "dense": (dense, 0.43), "gravity": (gravity, 0.2)}
-"""By name: the matrix, and the part of all ports' capacity that it is scaled to."""
+"""Matrix by name, with the part of all ports' capacity that it is scaled to."""
 
 
 def scaled(kind: str, fabric: FabricArrays) -> NDArray[np.float64]:

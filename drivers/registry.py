@@ -40,7 +40,7 @@ class OpticalEntry:
     """A driver of optical switches."""
 
     build: Callable[[Plane, float], OpticalSwitch]
-    """From a plane and the time-out of one command in seconds; not connected yet."""
+    """Makes the driver, not connected yet, from a plane and the seconds that a command may take."""
     check: PlaneCheck
     capabilities: OpticalCapabilities
 

@@ -49,7 +49,7 @@ class Alarm:
 
     severity: Severity
     port: int | None
-    """None: the device as a whole."""
+    """Port that the alarm is about; None: the device as a whole."""
     code: str
     """The device's name for the condition, e.g. ``LOS``."""
     text: str
@@ -182,9 +182,9 @@ class TorCapabilities:
     counters: bool = False
     """Frames and octets per port can be read."""
     claims: bool = False
-    """It can be held against other controllers."""
+    """True if it can be held against other controllers."""
     labels: bool = False
-    """Its rules tell paths apart by labels: its ports have no VLANs to read or set."""
+    """True if its rules tell paths apart by labels: its ports have no VLANs to read or set."""
     counters_age_s: float = 0.0
     """Greatest age of counters; a port that stood still for less may be sending."""
 

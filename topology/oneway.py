@@ -132,7 +132,7 @@ class OneWayProblem:
         return offered
 
     def _offered(self, configurations: Sequence[Configuration]) -> NDArray[np.float64]:
-        """As :meth:`offered_mbit`, in all; a single configuration stands for the whole window."""
+        """Sum of :meth:`offered_mbit`; a single configuration stands for the whole window."""
         if len(configurations) == 1:
             configurations = [configurations[0].lasting(self.budget.timing.window_s)]
         return sum(map(self.offered_mbit, configurations), np.zeros_like(self.wanted_mbps))

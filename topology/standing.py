@@ -86,7 +86,7 @@ def _outside(
     circuits = list(current.circuits)
     lower, higher = end_ports(circuits)
     fixed = np.zeros(fabric.n_ports, dtype=np.bool_)
-    """By the lower port of a circuit, or the sender of a one-way one."""
+    """Mask by the lower port of a circuit, or the sender of a one-way one."""
     fixed[lower] = ~(may_change[lower] & may_change[higher])
     table = PathTable.of(current.paths)
     lost = ~fixed[table.hop_a] & (blocked[table.hop_a] | blocked[table.hop_b])

@@ -386,7 +386,7 @@ def quoted(text: str) -> str:
 
 
 def format_event(event: Event) -> bytes:
-    """Bytes by which a device sends an event; the decoder's events come out as they came in."""
+    """An event as a device would send it; the decoder reads the same event from these bytes."""
     match event:
         case Echo(text):
             return text.encode("latin-1") + b"\r\n"

@@ -93,7 +93,7 @@ class CrossConnectRow:
 
     @property
     def state(self) -> str:
-        """Administrative and operational state, in the device's words."""
+        """Administrative and operational state and capability, in the device's words."""
         return f"AS={self.administrative}, OS={self.operational}, OC={self.capability}"
 
 

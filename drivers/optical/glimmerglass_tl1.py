@@ -65,7 +65,7 @@ class GlimmerglassTl1(Tl1Switch):
 
     @exclusive
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
-        """By the port's health; a port that this user may not touch is DISABLED."""
+        """States by the ports' health; a port that this user may not touch is DISABLED."""
         asked = self._asked(ports)
         if not asked:
             return {}

@@ -85,7 +85,7 @@ class G8264NetconfTor:
         self._netconf.close()
 
     def ports(self) -> tuple[str, ...]:
-        """As the command line lists them."""
+        """Names of the ports that the command line lists."""
         return self._reader.ports()
 
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:

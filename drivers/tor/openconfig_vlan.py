@@ -133,7 +133,7 @@ class OpenconfigTor:
         membership.check_result(self._name, wanted, self.vlans(wanted))
 
     def _read(self, ports: Collection[str], *path: str) -> dict[str, Element | None]:
-        """By port, the element at ``path`` below it; None if the switch has none."""
+        """The element at ``path`` below each port; None if the switch has none."""
         if not ports:
             return {}
         root = etree.Element(f"{{{_INTERFACES}}}interfaces")

@@ -241,7 +241,7 @@ class OvsTor:
 
     @exclusive
     def counters(self, ports: Collection[str]) -> Mapping[str, PortCounters]:
-        """As ovs-vswitchd last wrote them into the database: up to five seconds old.
+        """Counters as ovs-vswitchd last wrote them into the database: up to five seconds old.
 
         That is its shortest interval (``other_config:stats-update-interval``). Counters that have
         to be fresh, as for draining, come over OpenFlow.

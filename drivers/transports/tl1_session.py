@@ -71,7 +71,7 @@ class Tl1Session:
         return self.query_all([command])[0]
 
     def query_all(self, commands: Sequence[tl1.Command], *, window: int = 1) -> list[tl1.Reply]:
-        """As :meth:`query`, in order, with up to ``window`` commands under way at once."""
+        """Replies as by :meth:`query`, in order, with up to ``window`` commands at once."""
         self.open()
         try:
             return self._exchange(commands, window)

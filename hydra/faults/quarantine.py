@@ -24,7 +24,7 @@ class Quarantined:
     reason: str
     since_unix_s: float
     until_unix_s: float | None
-    """None: until an operator clears it."""
+    """End of the quarantine; None: when an operator clears it."""
 
     def blocks(self, now_unix_s: float) -> bool:
         """True if no plan may use the port."""

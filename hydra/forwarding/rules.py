@@ -171,7 +171,7 @@ def divert_rule(destination: RackId, epoch: int) -> FlowRule:
 def in_lanes(
     paths: Iterable[Path], vlans: Mapping[Path, VlanId]
 ) -> dict[tuple[RackId, RackId], list[Lane]]:
-    """By (from, to), the paths with their VLAN-IDs, in the order in which both ends number them.
+    """Paths with their VLAN-IDs by (from, to), in the order in which both ends number them.
 
     The order is by VLAN-ID; ``paths`` are sorted, and those with the same ID keep their order.
     """

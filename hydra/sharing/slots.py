@@ -164,7 +164,7 @@ class Schedule:
     night: Night
     """Length of a change of circuits, as known now."""
     week: Week | None = None
-    """None: no schedule is being carried out."""
+    """The week that is being carried out, if any."""
     ahead: Week | None = None
     """The week that follows, if it is known already and differs."""
     slot: int = 0

@@ -32,7 +32,7 @@ class DelaySplit:
     gate_ms: float
     activate_ms: float
     total_ms: float
-    """From the first change (the divert, if there is one) to the activation, with the drain."""
+    """Time from the first change (the divert, if any) to the activation, drain included."""
     delay_ms: float
     """``total_ms`` less the drain."""
     delay_without_mirrors_ms: float

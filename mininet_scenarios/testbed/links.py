@@ -77,7 +77,7 @@ def lay(cables: Iterable[Cable]) -> None:
 def limit_rates(cables: Iterable[Cable], queues: QueueSize = USUAL_QUEUES) -> None:
     """Set the rates; call it after the ends are bridge ports, as OVS deletes a new port's qdisc."""
     rates: dict[int | None, list[tuple[str, float]]] = {}
-    """By network namespace."""
+    """Cables by network namespace."""
     for cable in cables:
         if cable.a_rate_mbps is not None:
             rates.setdefault(None, []).append((cable.a, cable.a_rate_mbps))

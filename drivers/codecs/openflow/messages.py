@@ -237,7 +237,7 @@ def port_stats_body(port: int = PORT_ANY) -> bytes:
 
 
 def decode_port_counters(body: bytes) -> dict[int, tuple[int, int, int, int, int, int]]:
-    """By port: frames received and sent, octets received and sent, frames dropped either way."""
+    """Frames received and sent, octets received and sent, frames dropped either way, by port."""
     if len(body) % _PORT_STATS.size:
         raise OpenFlowError(f"port statistics of {len(body)} bytes are not whole entries")
     return {entry[0]: entry[1:7] for entry in _PORT_STATS.iter_unpack(body)}

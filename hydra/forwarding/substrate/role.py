@@ -40,9 +40,9 @@ class PortNames:
     optical: str = ""
     electrical: str = ""
     servers: tuple[str, ...] = ()
-    """By place in the rack (:func:`hydra.forwarding.pipeline.server_port`)."""
+    """Server ports by place in the rack (:func:`hydra.forwarding.pipeline.server_port`)."""
     wired: tuple[str, ...] = ()
-    """By place among the rack's optical ports (:func:`hydra.forwarding.pipeline.wired_port`)."""
+    """Ports on planes by place among the rack's (:func:`hydra.forwarding.pipeline.wired_port`)."""
 
     @property
     def every(self) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ class Substrate(Protocol):
         """``rule`` of a vswitch as the switch that steers for ``server`` holds it, for it alone."""
 
     def relays(self, path: Path, vlan: VlanId, epoch: int) -> Mapping[DatapathId, list[FlowRule]]:
-        """By switch, the rules that pass on what others send along ``path``."""
+        """Rules by switch that pass on what others send along ``path``."""
 
     def launch(self, server: Server, path: Path) -> tuple[DatapathId, int]:
         """The switch and its port at which what ``server`` sends enters ``path``."""

@@ -70,7 +70,7 @@ class Tournament:
 
 
 def workloads(size: Size, seed: int) -> Mapping[str, Callable[[], list[Window]]]:
-    """By name, functions that make the demands: synthetic ones, a trace, and Helios' patterns."""
+    """Functions that make the demands, by name: synthetic ones, a trace, and Helios' patterns."""
     busiest_mbps = _LOAD * size.planes * _PORT_MBPS
 
     def made_up(kind: str) -> list[Window]:
