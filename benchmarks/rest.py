@@ -92,7 +92,7 @@ def fill(
 
 
 def filled_ledger(fabric: Fabric, journal: str, span_s: float) -> Ledger:
-    """A ledger and journal with ``RESERVATIONS`` that begin within ``span_s``."""
+    """With ``RESERVATIONS`` that begin within ``span_s``, in the journal, too."""
     ledger = Ledger(fabric, Journal(journal))
     ledger.load()
     held: list[Reservation] = []

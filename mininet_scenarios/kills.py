@@ -285,7 +285,7 @@ class Kills:
             customer.forget_what_is_over()
 
     def _found(self) -> dict[str, Reservation]:
-        """Reservations in the journal, by identifier."""
+        """What the journal holds."""
         journal = Journal(str(self._process.settings.journal), read_only=True)
         try:
             records = journal.load_reservations()

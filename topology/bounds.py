@@ -50,11 +50,11 @@ def served_share_bound(
 
 
 def matching_bound(weight: ArrayLike, degree: int = 1) -> float:
-    """A bound of the weight of any matching, or of any subgraph with ``degree`` edges at a node.
+    """At least the weight of any matching, or of any subgraph in which nodes have ``degree`` edges.
 
     ``weight`` has shape (N, N); an edge weighs the larger of its two entries, and negative ones are
-    left out. This is the fractional relaxation: exact on bipartite graphs; on others odd cycles may
-    make it too high.
+    left out. This is the fractional relaxation: exact on bipartite graphs, and elsewhere off by
+    what odd cycles hide.
 
     Raises PlanError if ``weight`` is not square and finite.
     """

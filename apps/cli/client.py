@@ -1,4 +1,4 @@
-"""The controller's REST API for the commands: JSON in, JSON out, errors in words."""
+"""The controller's REST API as the commands use it: JSON in, JSON out, errors in words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WAIT_S: Final = 60
 """Longest wait for an outcome that the API grants."""
 _TIMEOUT_S: Final = 30.0
 _SILENCE_S: Final = 60.0
-"""Silence of an event stream that means a lost connection: signs of life come every 15 s."""
+"""A stream of events is silent for at most 15 s: then the server says that it lives."""
 
 url_option = click.option(
     "--url",
@@ -41,7 +41,7 @@ JsonObject = dict[str, Any]
 def bearer_token() -> str | None:
     """The token in HYDRA_TOKEN, or in the file that HYDRA_TOKEN_FILE names.
 
-    There is no option for it: command lines are visible to everybody on the machine.
+    There is no option for it: command lines are seen by everybody on the machine.
     """
     token = os.environ.get("HYDRA_TOKEN", "")
     path = os.environ.get("HYDRA_TOKEN_FILE")
@@ -76,8 +76,8 @@ def trusted() -> ssl.SSLContext:
 class ControllerClient:
     """A connection to one controller; use as a context manager.
 
-    Methods raise UnreachableError if nothing answers, CommandError if the controller refuses, and
-    UsageError for a URL that is none.
+    Methods raise UnreachableError where nothing answers, CommandError where the controller refuses,
+    and UsageError for a URL that is none.
     """
 
     def __init__(self, url: str) -> None:
@@ -109,7 +109,7 @@ class ControllerClient:
         return self._accepted(self._send("GET", path))
 
     def get_text(self, path: str) -> str:
-        """The response at ``path`` unparsed, also an error document."""
+        """What is at ``path`` as it is, an error document too."""
         return self._send("GET", path).text
 
     def get_all(self, path: str, key: str) -> JsonObject:
@@ -123,7 +123,7 @@ class ControllerClient:
         return document
 
     def get_readiness(self) -> list[str]:
-        """Names of what the controller waits for; empty when it is ready."""
+        """What the controller waits for; empty when it is ready."""
         response = self._send("GET", "/readyz")
         missing = _json(response).get("missing") if response.status_code == 503 else None
         if missing is None:
@@ -178,7 +178,7 @@ class ControllerClient:
 
     @contextmanager
     def _errors(self, timeout_s: float) -> Iterator[None]:
-        """Errors of the connection become errors of commands, in words."""
+        """What goes wrong on the way, in words."""
         try:
             yield
         except httpx.UnsupportedProtocol as error:

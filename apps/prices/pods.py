@@ -35,7 +35,7 @@ class HeliosNetwork:
     """Number of wavelengths in a fibre."""
     destinations: int
     circuit_share: float
-    """Part of the hosts' links that go over circuits."""
+    """Of the hosts' links: those that go over circuits."""
     network: Network
 
 

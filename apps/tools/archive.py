@@ -111,7 +111,7 @@ def restore(loaded: Loaded, source: Path) -> tuple[Backup, Path | None]:
 
 
 def _set_aside(journal: Path) -> Path | None:
-    """Rename the journal with its write-ahead log; returns its new path, None if there is none."""
+    """The journal with its write-ahead log, under a name of its own."""
     if not journal.exists():
         return None
     kept = journal.with_name(f"{journal.name}.before-{time.strftime('%Y%m%dT%H%M%S')}")

@@ -32,10 +32,10 @@ class InUse:
 
 
 def read_in_use(fabric: Fabric, journal: str) -> InUse | None:
-    """Circuits and VLANs in use by the journal at this path; None if there is no journal.
+    """What the journal at this path says; None where there is no journal.
 
-    A change that was begun and has not ended counts with both its start and its end. Raises
-    JournalError if the file is of another fabric or can't be read.
+    A change that was begun and has not ended counts with what it started from and what it is to
+    end in. Raises JournalError if the file is of another fabric or can't be read.
     """
     if not Path(journal).exists():
         return None

@@ -238,7 +238,7 @@ def encode_line(text: str) -> bytes:
 
 
 def format_event(event: Event, name: str) -> bytes:
-    """Bytes by which a switch called ``name`` sends an event, after the prompt before it."""
+    """What a switch of that name sends for an event, after the prompt before it."""
     if isinstance(event, Pager):
         return PAGER.encode("ascii")
     if isinstance(event, PasswordWanted):

@@ -386,7 +386,7 @@ def quoted(text: str) -> str:
 
 
 def format_event(event: Event) -> bytes:
-    """An event as a device would send it; the decoder reads the same event from these bytes."""
+    """An event as a device would send it; what the decoder gives, this reproduces."""
     match event:
         case Echo(text):
             return text.encode("latin-1") + b"\r\n"

@@ -85,7 +85,7 @@ class PanelStore:
         connect: Collection[CrossConnect],
         unix_s: float,
     ) -> Task:
-        """Enter a task, or return a pending one that asks for the same.
+        """Enter a task; the one that asks for the same already, if it is still pending.
 
         Raises PendingError if a pending task is about one of the ports.
         """

@@ -63,8 +63,8 @@ _COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "Interface": ("name", "link_state", "statistics"),
 }
 _NOT_REPLICATED: Final[Mapping[str, tuple[str, ...]]] = {"Interface": ("link_state", "statistics")}
-"""Columns fetched on request: replicated statistics would fill an idle session every five seconds,
-and every change of carrier in the database would have to be read in the middle of a retagging."""
+"""Fetched when asked for: replicated, statistics would fill an idle session every five seconds, and
+every change of carrier in the whole database would have to be read in the middle of a retagging."""
 _NO_VLAN: Final = 4095
 """Reserved by IEEE 802.1Q: no frame ever carries it."""
 
@@ -252,7 +252,7 @@ class OvsTor:
     def flush(self) -> None:
         """Forget all addresses that the bridge has learned.
 
-        OVSDB has no command for that, but ovs-vswitchd forgets them whenever ``flood_vlans``
+        OVSDB has no command for it, but ovs-vswitchd forgets them whenever ``flood_vlans``
         changes: a VLAN that no frame can carry is put there and taken away again.
         """
         deadline = self._deadline()
@@ -265,7 +265,7 @@ class OvsTor:
     def _set_flood_vlans(self, vlans: list[int]) -> None:
         self._bridge_row().flood_vlans = vlans
 
-    # --- rows -----------------------------------------------------------------------------------
+    # --- what to write, and what was read -----------------------------------------------------
 
     def _membership(self, row: _PortRow) -> PortVlans:
         mode = row.vlan_mode[0] if row.vlan_mode else ("access" if row.tag else "trunk")

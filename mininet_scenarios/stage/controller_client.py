@@ -1,4 +1,4 @@
-"""A client of the parts of the controller's REST API that scenarios need."""
+"""A client of the controller's REST API, as far as the scenarios need it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class TimelineStep:
 
 @dataclass(frozen=True, slots=True)
 class ReconfigurationRecord:
-    """The controller's record of a reconfiguration."""
+    """What the controller says of one reconfiguration."""
 
     id: str
     state: str
@@ -75,7 +75,7 @@ class ReconfigurationRecord:
     ports_retagged: int
     reason: str
     started_unix_s: float | None = None
-    """Time from which the timeline counts."""
+    """What the timeline counts from."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -107,13 +107,13 @@ class ReconfigurationRecord:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A path as scenarios see it, in hop order; without planes it is the electrical one."""
+    """A path as far as a scenario cares, in hop order; without planes it is the electrical one."""
 
     planes: tuple[str, ...] = ()
     relays: tuple[str, ...] = ()
-    """Racks between its ends."""
+    """Racks on the way, without its ends."""
     vlan: int | None = field(default=None, compare=False)
-    """Tag of its frames; None if they have none."""
+    """What its frames are tagged with; None where they are not."""
 
     def __str__(self) -> str:
         if not self.planes:
@@ -123,10 +123,10 @@ class Route:
 
 
 class ControllerClient:
-    """A client of one controller; a context manager that closes its connections."""
+    """Talks to one controller; a context manager that closes its connections."""
 
     def __init__(self, base_url: str, token: str | None = None) -> None:
-        """``token`` is needed if the controller knows people by tokens."""
+        """``token`` is needed where the controller knows people by tokens."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._http = httpx.Client(
             base_url=base_url, timeout=_TIMEOUT_S, trust_env=False, headers=headers
@@ -139,7 +139,7 @@ class ControllerClient:
         self._http.close()
 
     def path_between(self, a: str, b: str) -> Route:
-        """The path between two racks, in either order."""
+        """The path between two racks, whichever is its first end."""
         for path in self._get("/v1/topology")["paths"]:
             if {path["src"], path["dst"]} == {a, b}:
                 hops = path["hops"]
@@ -149,7 +149,7 @@ class ControllerClient:
         return Route()
 
     def reconfigurations(self) -> Sequence[ReconfigurationRecord]:
-        """All reconfigurations, newest first."""
+        """Newest first."""
         items = self._get("/v1/reconfigurations")["reconfigurations"]
         return [ReconfigurationRecord.from_json(item) for item in items]
 
@@ -198,7 +198,7 @@ class ControllerClient:
         self._write("PUT", f"/v1/quarantine/{rack}/{port}", {"reason": reason})
 
     def clear(self, rack: str, port: str) -> None:
-        """Plan again with a port that was set aside."""
+        """Use a port again that was set aside."""
         self._write("DELETE", f"/v1/quarantine/{rack}/{port}", None)
 
     def set_aside_ports(self) -> Sequence[tuple[str, str]]:
@@ -215,16 +215,16 @@ class ControllerClient:
         return tuple(str(change["key"]) for change in done["waiting"])
 
     def amend(self, changes: Mapping[str, Any]) -> None:
-        """Set these values of the policy, until the next reload."""
+        """Go on with these values of the policy, until the next reload."""
         self._write("PATCH", "/v1/policy", changes)
 
     def most_measured_mbps(self) -> float:
-        """Measured rate of the pair of racks that sends most; 0 if none does."""
+        """What the counters say of the pair of racks that sends most; 0 where nobody does."""
         entries = self._get("/v1/demand")["entries"]
         return max((float(entry["rate_mbps"]) for entry in entries), default=0.0)
 
     def metrics(self) -> str:
-        """Metrics in Prometheus' text format."""
+        """What Prometheus reads."""
         try:
             response = self._http.get("/metrics")
         except httpx.TransportError as error:
@@ -234,12 +234,12 @@ class ControllerClient:
         return response.text
 
     def changes_done(self) -> frozenset[str]:
-        """Identifiers of the reconfigurations that were carried out."""
+        """The reconfigurations that were carried out, by their identifiers."""
         done = ReconfigurationState.DONE.value
         return frozenset(one.id for one in self.reconfigurations() if one.state == done)
 
     def circuits_per_plane(self) -> Counter[str]:
-        """Number of circuits that are up by the controller's word, by plane."""
+        """How many circuits the controller says are up, by plane."""
         return Counter(str(one["plane"]) for one in self._get("/v1/topology")["circuits"])
 
     def _await_end(self, reconfiguration_id: str, timeout_s: float) -> ReconfigurationRecord:
