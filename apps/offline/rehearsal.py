@@ -1,7 +1,7 @@
 """The periodic mode without a network: demand in, decisions out, on a clock that is an argument.
 
-It plans, weighs and decides by the same code as the controller; what it decides stands at once, and
-costs the outage that it is told to expect.
+It plans, weighs and decides by the same code as the controller. A decision takes effect at once,
+and costs the outage that it is told to expect.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TRIGGER: Final = "rehearsal"
 
 @dataclass(slots=True)
 class Rehearsal:
-    """One policy's way through a demand that changes."""
+    """A policy's way through a changing demand."""
 
     fabric: Fabric
     policy: Policy
@@ -37,7 +37,7 @@ class Rehearsal:
     state: NetworkState = field(default_factory=NetworkState)
     planning: Planning = field(init=False)
     week: Week | None = field(init=False, default=None)
-    """What is carried out where circuits are shared by slots."""
+    """Schedule that is carried out if circuits are shared by slots."""
     _elephants: ElephantWatch = field(init=False)
     _rounds: Rounds = field(init=False)
     _born_s: dict[Circuit, float] = field(init=False, default_factory=dict)
@@ -49,12 +49,12 @@ class Rehearsal:
 
     @property
     def period_s(self) -> float:
-        """Between rounds."""
+        """Time between rounds."""
         slotted = self.policy.sharing is Sharing.SLOTTED
         return self.policy.slots.week_s if slotted else self.policy.epoch_s
 
     def step(self, now_s: float, rates_mbps: DemandMatrix) -> Decision:
-        """One round: decide, and change if that pays. Raises UnknownName for the algorithm."""
+        """Make a round: decide, and change if that pays. Raises UnknownName for the algorithm."""
         demand = self.planning.estimate(self._elephants.elephants(rates_mbps))
         if self.policy.sharing is Sharing.SLOTTED:
             return self._slotted(now_s, demand, seen_demand(rates_mbps, demand))
@@ -96,7 +96,7 @@ class Rehearsal:
         )
 
     def served_mbps(self, judge_by: Planning, wanted: DemandMatrix) -> float:
-        """What is served until the next round: of a week the mean, nights included."""
+        """Mbps served until the next round; of a week the mean, nights included."""
 
         def served(topology: Topology) -> float:
             return float(judge_by.served(topology, wanted).sum())
@@ -117,6 +117,7 @@ class Rehearsal:
     def _slotted(
         self, now_s: float, demand: DemandMatrix, largest: tuple[SeenDemand, ...]
     ) -> Decision:
+        """Plan a week and decide on it."""
         standing = self.state.topology.circuits
         if not demand.any():
             return keep("nobody wants a circuit", standing, largest, TRIGGER, now_s)
