@@ -169,6 +169,7 @@ class Controller:
         self._bookings = Bookings(
             fabric,
             self._planning,
+            self._planner,
             self._mover,
             self._upkeep,
             self._ledger,

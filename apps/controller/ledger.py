@@ -20,7 +20,7 @@ from hydra.errors import Changed, UnknownName
 from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
 from hydra.journal import Journal, JournalError
 from hydra.journal_format import FINISHED, INTENDED, read_state, state_record
-from hydra.lifecycle import ReconfigurationState, ReservationState
+from hydra.lifecycle import RESERVATION_TRANSITIONS, ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
 from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair, unsettled_paths
 from hydra.reservations.book import NOTICE_S, ReservationBook
@@ -36,6 +36,11 @@ _KEPT_RESERVATIONS: Final = 1000
 _TRY_AGAIN_S: Final = 1.0
 _OUTAGE_S: Final = 60.0
 """A failure so long after the one before is another one, to be told of."""
+
+_ENDED_BY_OTHERS: Final = frozenset(
+    {ReservationState.RELEASING, ReservationState.CANCELLED, ReservationState.PREEMPTED}
+)
+"""States that a reservation can get into at any time, whatever the conductor is doing for it."""
 
 Record = Mapping[str, Any]
 
@@ -344,8 +349,18 @@ class Ledger:
 
     @property
     def lock(self) -> threading.RLock:
-        """To enter a reservation only if it can be built, in one go."""
+        """To ask and act in one go. Who holds it keeps changes under way waiting."""
         return self._lock
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Whatever is added meanwhile and not kept is gone at the end, and was seen by nobody."""
+        with self._lock:
+            try:
+                yield
+            finally:
+                for reservation_id in reversed(self._book.unsettled()):  # what gave way comes back
+                    self._book.remove(reservation_id)
 
     def check(self, request: ReservationRequest) -> None:
         with self._lock:
@@ -358,7 +373,7 @@ class Ledger:
         group: str | None = None,
         notice_s: float = NOTICE_S,
     ) -> Reservation:
-        """Enter, not yet in the journal: :meth:`keep` or :meth:`forget` it."""
+        """Enter, not yet in the journal: to be done, and kept, in a :meth:`trial`."""
         with self._lock:
             return self._book.add(
                 uuid.uuid4().hex[:12], request, time.time(), limits, group, notice_s
@@ -376,15 +391,10 @@ class Ledger:
         if seen is not None and self.reservation(seen.id) != seen:
             raise Changed(f"reservation {seen.id} has changed meanwhile: read it again")
 
-    def forget(self, reservations: Iterable[Reservation]) -> None:
-        with self._lock:
-            for reservation in reversed(tuple(reservations)):  # what gave way twice comes back
-                self._book.remove(reservation.id)
-
     def keep(self, reservations: Collection[Reservation]) -> None:
         """Write them to the journal, and what gave way to them, all or none.
 
-        From now on they survive a restart. Raises JournalError: :meth:`forget` them then.
+        From now on they survive a restart. Raises JournalError.
         """
         with self._lock:
             displaced = [one for r in reservations for one in self._book.displaced(r.id)]
@@ -400,8 +410,14 @@ class Ledger:
         self._tell_of(reservations)
 
     def change(self, reservation_id: str, state: ReservationState, reason: str = "") -> Reservation:
-        """What became of it."""
+        """What became of it, unless its owner or somebody of higher rank has ended it by now."""
         with self._lock:
+            before = self._book.get(reservation_id)
+            if (
+                before.state in _ENDED_BY_OTHERS
+                and state not in RESERVATION_TRANSITIONS[before.state]
+            ):
+                return before
             reservation = self._book.transition(reservation_id, state, reason)
             self._write_in_time(*self._records(reservation))
             self._tell_of([reservation])
