@@ -233,6 +233,30 @@ def test_a_preview_waits_for_nobody_and_leaves_no_trace(shut, door, pool, journa
     assert journal.load_reservations() == []
 
 
+def test_nobody_sees_what_may_be_refused_yet(stage, door, pool):
+    """The first of a group is entered when the second is looked at, and found too much."""
+    ready, asked = stage.upkeep.ready_switches(), []
+
+    def ready_switches():
+        asked.append(None)
+        if len(asked) == 2:
+            door.pass_through()
+        return ready
+
+    stage.upkeep.ready_switches = ready_switches
+    before = stage.told()
+    group = [TO_R3, replace(TO_R3, bandwidth_mbps=70.0)]
+    admission = pool.submit(stage.bookings.reserve_all, group, all_or_nothing=True)
+    assert door.reached.wait(SOON_S)
+    seen = pool.submit(stage.told)
+    wait([seen], 0.5)
+    door.open()
+    assert seen.result(SOON_S) == before
+    with pytest.raises(AdmissionError, match="of which 70 Mb/s are reserved already"):
+        admission.result(SOON_S)
+    assert stage.told() == before
+
+
 # --- the planner's time ---------------------------------------------------------------------
 
 
