@@ -496,7 +496,8 @@ def _beside(reserved: Reserved, current: NetworkState) -> tuple[list[Path], list
     gone: list[Path] = []
     for path in current.topology.paths:
         if (path.src, path.dst) not in pinned:
-            stays = all(user.get(end, c) == c for c in path.circuits for end in c.ends)
+            ends = ((end, c) for c in path.circuits for end in c.ends if end in user)
+            stays = all(user[end] == circuit for end, circuit in ends)
             (kept if stays else gone).append(path)
     return kept, gone
 
