@@ -30,7 +30,6 @@ _CHECKS: Final = 3
 """So often it is found out whether paths can be built, before a client is told to ask again."""
 _Basis = tuple[NetworkState, tuple[Pin, ...], frozenset[PortId]]
 """What paths to come rest on: what stands, what is promised, and ports that are out of use."""
-_NOT_BEGUN: Final = frozenset({ReservationState.HELD, ReservationState.SCHEDULED})
 
 
 class Bookings:
@@ -224,12 +223,9 @@ class Bookings:
 
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         """Raises UnknownName, LifecycleError, and Changed if it is not as it was ``seen``."""
-        with self._ledger.lock:
-            self._ledger.check_unchanged(seen)
-            if self._ledger.reservation(reservation_id).state in _NOT_BEGUN:
-                return self._ledger.ask(reservation_id, ReservationState.CANCELLED)
-            reservation = self._ledger.ask(reservation_id, ReservationState.RELEASING)
-        self._enqueue(lambda: self._release(reservation))
+        reservation = self._ledger.let_go(reservation_id, seen)
+        if reservation.state is ReservationState.RELEASING:
+            self._enqueue(lambda: self._release(reservation))
         return reservation
 
     # -- in the conductor's thread ----------------------------------------------------------------

@@ -37,6 +37,7 @@ _TRY_AGAIN_S: Final = 1.0
 _OUTAGE_S: Final = 60.0
 """A failure so long after the one before is another one, to be told of."""
 
+_NOT_BEGUN: Final = frozenset({ReservationState.HELD, ReservationState.SCHEDULED})
 _ENDED_BY_OTHERS: Final = frozenset(
     {ReservationState.RELEASING, ReservationState.CANCELLED, ReservationState.PREEMPTED}
 )
@@ -347,11 +348,6 @@ class Ledger:
 
     # -- reservations -----------------------------------------------------------------------------
 
-    @property
-    def lock(self) -> threading.RLock:
-        """To ask and act in one go. Who holds it keeps changes under way waiting."""
-        return self._lock
-
     @contextmanager
     def trial(self) -> Iterator[None]:
         """Whatever is added meanwhile and not kept is gone at the end, and was seen by nobody."""
@@ -386,7 +382,7 @@ class Ledger:
         with self._lock:
             return self._book.admitted_before(request.owner, request.retry)
 
-    def check_unchanged(self, seen: Reservation | None) -> None:
+    def _check_unchanged(self, seen: Reservation | None) -> None:
         """Raises Changed if the reservation is not as it was ``seen``."""
         if seen is not None and self.reservation(seen.id) != seen:
             raise Changed(f"reservation {seen.id} has changed meanwhile: read it again")
@@ -423,9 +419,15 @@ class Ledger:
             self._tell_of([reservation])
             return reservation
 
-    def ask(self, reservation_id: str, state: ReservationState) -> Reservation:
-        """What its owner wants to become of it. Raises LifecycleError, JournalError."""
+    def let_go(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Its owner wants it no longer: it is cancelled, or releasing once it has begun.
+
+        Raises UnknownName, Changed, LifecycleError, JournalError.
+        """
         with self._lock, self._or_as_it_was(reservation_id):
+            self._check_unchanged(seen)
+            begun = self._book.get(reservation_id).state not in _NOT_BEGUN
+            state = ReservationState.RELEASING if begun else ReservationState.CANCELLED
             reservation = self._book.transition(reservation_id, state, "asked for")
             self._write_records(*self._records(reservation))
             self._tell_of([reservation])
@@ -450,7 +452,7 @@ class Ledger:
     def commit(self, reservation_id: str, seen: Reservation | None) -> Reservation:
         """Raises UnknownName, Changed, LifecycleError if it is not held, and JournalError."""
         with self._lock:
-            self.check_unchanged(seen)
+            self._check_unchanged(seen)
             with self._or_as_it_was(reservation_id):
                 committed = self._book.transition(reservation_id, ReservationState.COMMITTED)
                 reservation = self._book.begin(reservation_id, time.time())
@@ -467,7 +469,7 @@ class Ledger:
     ) -> Reservation:
         """Raises what :meth:`ReservationBook.modify` raises, Changed, and JournalError."""
         with self._lock:
-            self.check_unchanged(seen)
+            self._check_unchanged(seen)
             old = self._book.get(reservation_id)
             with self._or_as_it_was(reservation_id):
                 new = self._book.modify(reservation_id, change, time.time(), limits)

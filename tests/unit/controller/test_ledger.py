@@ -69,8 +69,8 @@ def everything(ledger):
 @pytest.mark.parametrize(
     "act",
     [
-        lambda ledger, one, _held: ledger.ask(one.id, State.RELEASING),
-        lambda ledger, _one, held: ledger.ask(held.id, State.CANCELLED),
+        lambda ledger, one, _held: ledger.let_go(one.id),
+        lambda ledger, _one, held: ledger.let_go(held.id),
         lambda ledger, _one, held: ledger.commit(held.id, None),
         lambda ledger, one, _held: ledger.modify(one.id, Modification(20.0), LIMITS, None),
     ],
