@@ -47,7 +47,7 @@ class LedgerService:
         self.events = ledger.events
 
     def reserve(self, request: ReservationRequest) -> Reservation:
-        with self._ledger.lock:
+        with self._ledger.trial():
             reservation = self._ledger.add(request, AdmissionLimits())
             self._ledger.keep([reservation])
         return reservation

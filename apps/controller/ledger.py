@@ -20,7 +20,7 @@ from hydra.errors import Changed, UnknownName
 from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
 from hydra.journal import Journal, JournalError
 from hydra.journal_format import read_state, state_record
-from hydra.lifecycle import ReconfigurationState, ReservationState
+from hydra.lifecycle import RESERVATION_TRANSITIONS, ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
@@ -38,6 +38,12 @@ _KEPT_RESERVATIONS: Final = 1000
 _TRY_AGAIN_S: Final = 1.0
 _OUTAGE_S: Final = 60.0
 """A failure so long after the one before is another one, to be told of."""
+
+_NOT_BEGUN: Final = frozenset({ReservationState.HELD, ReservationState.SCHEDULED})
+_ENDED_BY_OTHERS: Final = frozenset(
+    {ReservationState.RELEASING, ReservationState.CANCELLED, ReservationState.PREEMPTED}
+)
+"""States that a reservation can get into at any time, whatever the conductor is doing for it."""
 
 Record = Mapping[str, Any]
 
@@ -346,10 +352,15 @@ class Ledger:
 
     # -- reservations -----------------------------------------------------------------------------
 
-    @property
-    def lock(self) -> threading.RLock:
-        """To enter a reservation only if it can be built, in one go."""
-        return self._lock
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Whatever is added meanwhile and not kept is gone at the end, and was seen by nobody."""
+        with self._lock:
+            try:
+                yield
+            finally:
+                for reservation_id in reversed(self._book.unsettled()):  # what gave way comes back
+                    self._book.remove(reservation_id)
 
     def check(self, request: ReservationRequest) -> None:
         with self._lock:
@@ -362,7 +373,7 @@ class Ledger:
         group: str | None = None,
         notice_s: float = NOTICE_S,
     ) -> Reservation:
-        """Enter, not yet in the journal: :meth:`keep` or :meth:`forget` it."""
+        """Enter, not yet in the journal: to be done, and kept, in a :meth:`trial`."""
         with self._lock:
             return self._book.add(
                 uuid.uuid4().hex[:12], request, time.time(), limits, group, notice_s
@@ -375,20 +386,15 @@ class Ledger:
         with self._lock:
             return self._book.admitted_before(request.owner, request.retry)
 
-    def check_unchanged(self, seen: Reservation | None) -> None:
+    def _check_unchanged(self, seen: Reservation | None) -> None:
         """Raises Changed if the reservation is not as it was ``seen``."""
         if seen is not None and self.reservation(seen.id) != seen:
             raise Changed(f"reservation {seen.id} has changed meanwhile: read it again")
 
-    def forget(self, reservations: Iterable[Reservation]) -> None:
-        with self._lock:
-            for reservation in reversed(tuple(reservations)):  # what gave way twice comes back
-                self._book.remove(reservation.id)
-
     def keep(self, reservations: Collection[Reservation]) -> None:
         """Write them to the journal, and what gave way to them, all or none.
 
-        From now on they survive a restart. Raises JournalError: :meth:`forget` them then.
+        From now on they survive a restart. Raises JournalError.
         """
         with self._lock:
             displaced = [one for r in reservations for one in self._book.displaced(r.id)]
@@ -404,16 +410,28 @@ class Ledger:
         self._tell_of(reservations)
 
     def change(self, reservation_id: str, state: ReservationState, reason: str = "") -> Reservation:
-        """What became of it."""
+        """What became of it, unless its owner or somebody of higher rank has ended it by now."""
         with self._lock:
+            before = self._book.get(reservation_id)
+            if (
+                before.state in _ENDED_BY_OTHERS
+                and state not in RESERVATION_TRANSITIONS[before.state]
+            ):
+                return before
             reservation = self._book.transition(reservation_id, state, reason)
             self._write_in_time(*self._records(reservation))
             self._tell_of([reservation])
             return reservation
 
-    def ask(self, reservation_id: str, state: ReservationState) -> Reservation:
-        """What its owner wants to become of it. Raises LifecycleError, JournalError."""
+    def let_go(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Its owner wants it no longer: it is cancelled, or releasing once it has begun.
+
+        Raises UnknownName, Changed, LifecycleError, JournalError.
+        """
         with self._lock, self._or_as_it_was(reservation_id):
+            self._check_unchanged(seen)
+            begun = self._book.get(reservation_id).state not in _NOT_BEGUN
+            state = ReservationState.RELEASING if begun else ReservationState.CANCELLED
             reservation = self._book.transition(reservation_id, state, "asked for")
             self._write_records(*self._records(reservation))
             self._tell_of([reservation])
@@ -438,7 +456,7 @@ class Ledger:
     def commit(self, reservation_id: str, seen: Reservation | None) -> Reservation:
         """Raises UnknownName, Changed, LifecycleError if it is not held, and JournalError."""
         with self._lock:
-            self.check_unchanged(seen)
+            self._check_unchanged(seen)
             with self._or_as_it_was(reservation_id):
                 committed = self._book.transition(reservation_id, ReservationState.COMMITTED)
                 reservation = self._book.begin(reservation_id, time.time())
@@ -455,7 +473,7 @@ class Ledger:
     ) -> Reservation:
         """Raises what :meth:`ReservationBook.modify` raises, Changed, and JournalError."""
         with self._lock:
-            self.check_unchanged(seen)
+            self._check_unchanged(seen)
             old = self._book.get(reservation_id)
             with self._or_as_it_was(reservation_id):
                 new = self._book.modify(reservation_id, change, time.time(), limits)

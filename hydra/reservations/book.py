@@ -51,7 +51,7 @@ class ReservationBook:
         self._booked_by: dict[str, set[str]] = {}
         """Ids of what is booked, by owner."""
         self._displaced: dict[str, list[Reservation]] = {}
-        """What gave way, as it was, by the id of what it gave way to; until that is settled."""
+        """What gave way, as it was, by the id of the new one that is not settled yet."""
         self._agenda = Agenda()
         self._active: dict[str, None] = {}
         """Ids of those that have, or are getting, circuits."""
@@ -143,8 +143,7 @@ class ReservationBook:
         )
         for one in displaced:
             self._give_way(one, reservation)
-        if displaced:
-            self._displaced[reservation_id] = displaced
+        self._displaced[reservation_id] = displaced
         self._insert(reservation)
         return reservation
 
@@ -209,6 +208,10 @@ class ReservationBook:
     def settle(self, reservation_id: str) -> None:
         """A new reservation is here to stay."""
         self._displaced.pop(reservation_id, None)
+
+    def unsettled(self) -> tuple[str, ...]:
+        """Ids of new ones that are neither settled nor removed, oldest first."""
+        return tuple(self._displaced)
 
     def _allowed_mbps(
         self, request: ReservationRequest, start_unix_s: float, end_unix_s: float | None

@@ -69,8 +69,8 @@ def everything(ledger):
 @pytest.mark.parametrize(
     "act",
     [
-        lambda ledger, one, _held: ledger.ask(one.id, State.RELEASING),
-        lambda ledger, _one, held: ledger.ask(held.id, State.CANCELLED),
+        lambda ledger, one, _held: ledger.let_go(one.id),
+        lambda ledger, _one, held: ledger.let_go(held.id),
         lambda ledger, _one, held: ledger.commit(held.id, None),
         lambda ledger, one, _held: ledger.modify(one.id, Modification(20.0), LIMITS, None),
     ],
@@ -93,10 +93,9 @@ def test_what_is_asked_for_is_kept_or_not_done(ledger, disk, act):
 
 def test_a_reservation_that_can_not_be_kept_leaves_nothing(ledger, disk):
     disk.full = True
-    reservation = ledger.add(ReservationRequest("h11", "r2", 30.0), LIMITS)
-    with pytest.raises(JournalError):
+    with pytest.raises(JournalError), ledger.trial():
+        reservation = ledger.add(ReservationRequest("h11", "r2", 30.0), LIMITS)
         ledger.keep([reservation])
-    ledger.forget([reservation])
     assert ledger.reservations() == ()
     assert restarted(disk).reservations() == ()
 

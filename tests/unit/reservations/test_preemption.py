@@ -112,8 +112,9 @@ def test_the_journal_has_both_or_neither_and_both_are_told_of(fabric, tmp_path):
     old = ledger.add(request(80.0), AdmissionLimits())
     ledger.keep([old])
     ledger.change(old.id, State.ACTIVE)
-    dry = ledger.add(request(80.0, 1), AdmissionLimits())
-    ledger.forget([dry])
+    with ledger.trial():
+        dry = ledger.add(request(80.0, 1), AdmissionLimits())
+        assert ledger.reservation(old.id).preempted_by == dry.id
     assert ledger.reservation(old.id).preempted_by is None
     told = ledger.events.last
     new = ledger.add(request(80.0, 1), AdmissionLimits())
