@@ -255,8 +255,7 @@ class Execution:
         self._note("divert", outcomes)
         silent: dict[Steering, Failure] = {}
         for switch, racks in switches.items():
-            away = Failure("divert", switch.name, FailureKind.NOT_CONNECTED, "not connected")
-            failure = _by_switch(outcomes[0]).get(switch.datapath, away)
+            failure = _by_switch(outcomes[0]).get(switch.datapath, _away(switch))
             if failure is None:
                 self._diverted[switch] = set(racks)
             else:
@@ -303,9 +302,7 @@ class Execution:
                 self._diverted[switch] = set(racks)
             else:
                 self._stuck.add(switch.datapath)
-                self.silent.append(
-                    Failure("divert", switch.name, FailureKind.NOT_CONNECTED, "not connected")
-                )
+                self.silent.append(_away(switch))
 
     def _hold_for_silent(self, silent: Mapping[Steering, Failure]) -> None:
         """A switch that can't confirm may still be sending: leave what it uses where it is."""
@@ -819,6 +816,10 @@ class Execution:
             elif isinstance(command, SetVlans) and outcome.failure is not None:
                 rack = self.fabric.racks[command.rack].name
                 self.silent.append(replace(outcome.failure, step="tidy", subject=rack))
+
+
+def _away(switch: Steering) -> Failure:
+    return Failure("divert", switch.name, FailureKind.NOT_CONNECTED, "not connected")
 
 
 def _by_switch(rules: Outcome) -> Mapping[DatapathId, Failure | None]:
