@@ -19,10 +19,11 @@ from hydra.decisions.records import decision_record, read_decision
 from hydra.errors import Changed, UnknownName
 from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
 from hydra.journal import Journal, JournalError
-from hydra.journal_format import FINISHED, INTENDED, read_state, state_record
+from hydra.journal_format import read_state, state_record
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
-from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair, unsettled_paths
+from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
+from hydra.reconfiguration.recovery import interrupted
 from hydra.reservations.book import NOTICE_S, ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
@@ -78,7 +79,8 @@ class Ledger:
         with self._lock:
             if remembered is not None:
                 self._state = read_state(self._fabric, remembered)
-                self._unsettled = self._being_given_up()
+                last = self._journal.last_entry()
+                self._unsettled = interrupted(self._fabric, self._state, last)
             records = self._journal.load_reservations()
             self._book = ReservationBook.from_records(records, self._fabric)
             self._resume()
@@ -91,16 +93,6 @@ class Ledger:
                 self._decisions.appendleft(read_decision(self._fabric, record))
             except (KeyError, TypeError, ValueError) as error:
                 LOG.warning("a decision of another release is left out: %r", error)
-
-    def _being_given_up(self) -> frozenset[Path]:
-        """Paths that a change which has not been saved has ended, or may have."""
-        last = self._journal.last_entry()
-        if last is None or last[0] not in (INTENDED, FINISHED):
-            return frozenset()
-        if last[0] == INTENDED:
-            return unsettled_paths(self._state, read_state(self._fabric, last[1]["target"]))
-        result = read_state(self._fabric, last[1]["state"])
-        return frozenset(self._state.topology.paths) - frozenset(result.topology.paths)
 
     def _resume(self) -> None:
         """Take up what the end of the last run cut off."""

@@ -38,8 +38,8 @@ from hydra.reconfiguration.commands import (
     Record,
     SetVlans,
     StageRules,
+    Steps,
 )
-from hydra.reconfiguration.executor import Steps
 
 LOG = logging.getLogger("hydra.runner")
 _PROBE_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)

@@ -1,18 +1,18 @@
-"""What the executor asks the outside to do, and how it hears back.
+"""Commands by which courses act on the network, and the outcomes that they hear back.
 
-The executor is a generator: it yields a :class:`Batch` of commands that may run in parallel and
-receives one :class:`Outcome` per command, in the same order. So it needs no threads, sockets or
-clock, and can be driven by devices or by a simulation alike.
+A course (a reconfiguration, a recovery, an audit) is a generator: it yields a :class:`Batch` of
+commands that may run in parallel and receives one :class:`Outcome` per command, in the same order.
+So it needs no threads, sockets or clock, and can be driven by devices or by a simulation alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from hydra.failures import Failure
-from hydra.forwarding.rules import RuleChange
+from hydra.forwarding.rules import FlowRule, RuleChange
 from hydra.model import DatapathId, Path, PlaneId, RackId, Server, VlanId
 from hydra.reconfiguration.plan import MirrorMove
 from hydra.roles import PortVlans
@@ -46,6 +46,14 @@ class ReadPortPackets:
 class SetVlans:
     rack: RackId
     ports: Mapping[str, PortVlans]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadVlans:
+    """Value: {port: VLAN membership}, read from the ToR."""
+
+    rack: RackId
+    ports: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +110,50 @@ class Record:
     details: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class SaveState:
+    """Write the present state to the journal before going on: the change is over."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitSwitches:
+    """Value: the switches that are connected, once all of these are, or after ``timeout_s``."""
+
+    datapaths: tuple[DatapathId, ...]
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSwitches:
+    """Become the master of these switches, and give them their meters.
+
+    Fails, and leaves all as it is, where another controller is at work.
+    """
+
+    datapaths: tuple[DatapathId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CompareRules:
+    """Read the tables of switches and hold them against all the rules that they are to have.
+
+    Value: {datapath: :class:`hydra.reconfiguration.drift.RuleDrift`}, without those that are mute.
+    """
+
+    intended: Mapping[DatapathId, Sequence[FlowRule]]
+
+
 Command = (
     ApplyRules
+    | AwaitSwitches
+    | TakeSwitches
+    | CompareRules
     | StageRules
     | ReadPortPackets
     | SetVlans
+    | ReadVlans
     | MoveMirrors
     | ReadMirrors
     | AwaitPortsUp
@@ -114,6 +161,7 @@ Command = (
     | ProbePath
     | Pause
     | Record
+    | SaveState
 )
 
 
@@ -138,3 +186,9 @@ class Batch:
 
     step: str
     commands: tuple[Command, ...]
+
+
+_ResultT = TypeVar("_ResultT")
+Course = Generator[Batch, Sequence[Outcome], _ResultT]
+"""Commands in, outcomes back, and what was found out at the end."""
+Steps = Course[None]

@@ -14,7 +14,7 @@ outcomes (see :mod:`hydra.reconfiguration.commands`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -62,6 +62,7 @@ from hydra.reconfiguration.commands import (
     Record,
     SetVlans,
     StageRules,
+    Steps,
 )
 from hydra.reconfiguration.draining import Drain
 from hydra.reconfiguration.plan import (
@@ -86,7 +87,6 @@ from hydra.roles import PortVlans
 
 GATE: Final = frozenset({"carrier", "probe"})
 """The steps in which circuits and paths are tried before traffic is let onto them."""
-Steps = Generator[Batch, Sequence[Outcome], None]
 
 
 @dataclass(frozen=True, slots=True)

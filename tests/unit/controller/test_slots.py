@@ -30,6 +30,7 @@ from tests.unit.core.fabrics import (
     with_one_way_circuits,
 )
 from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of
+from tests.unit.reconfiguration.upkeep import mend
 from tests.unit.reconfiguration.watch import Watch
 from topology.synthetic import synthetic_demand
 
@@ -67,7 +68,7 @@ class Stage:
             conditions=lambda: conditions_of(self.network, self.ledger.state),
             leave_unannounced=lambda _pairs: None,
             tidy_relays=lambda: None,
-            take_over=lambda one: self.network.mend(one) if one.failures else None,
+            take_over=lambda one: mend(self.network, one) if one.failures else None,
             announcer=SimpleNamespace(suspended=threading.Lock()),
         )
         self.policy = CurrentPolicy(POLICY)

@@ -44,23 +44,34 @@ from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
     AwaitPortsUp,
+    AwaitSwitches,
     Batch,
     Command,
+    CompareRules,
     MoveMirrors,
     Outcome,
     Pause,
     ProbePath,
     ReadMirrors,
     ReadPortPackets,
+    ReadVlans,
     Record,
+    SaveState,
     SetVlans,
     StageRules,
+    TakeSwitches,
 )
-from hydra.reconfiguration.executor import Conditions, Execution
+from hydra.reconfiguration.drift import Drift, DriftKind, RuleDrift
+from hydra.reconfiguration.executor import Conditions
 from hydra.reconfiguration.plan import port_trunks
-from hydra.reconfiguration.reconcile import stray_mirrors
 from hydra.roles import PortVlans
 
+ABOUT_PATHS = {
+    RuleKind.DIVERT,
+    RuleKind.SPREAD,
+    RuleKind.TOR_RELAY,
+    *(kind for kinds in (BY_UPLINK, BY_PORT) for kind in (kinds.alone, kinds.one_of_several)),
+}
 LONGEST_DELAY_S = 0.5
 """By which a device may carry out what it has not answered in time."""
 LONGEST_LAG_S = 0.08
@@ -317,13 +328,18 @@ class Network:
             ProbePath: self._probe,
             Pause: self._pause,
             Record: self._record,
+            ReadVlans: self._read_vlans,
+            SaveState: self._save_state,
+            AwaitSwitches: self._await_switches,
+            TakeSwitches: self._nothing,
+            CompareRules: self._compare_rules,
         }
         return handlers[type(command)](command)
 
     def _hit(self, chance: float) -> bool:
         return self.rng.random() < chance
 
-    def _nothing(self, command: Announce | StageRules) -> _Doing:
+    def _nothing(self, command: Announce | StageRules | TakeSwitches) -> _Doing:
         yield
         return None, None
 
@@ -336,6 +352,49 @@ class Network:
         self.journal.append((command.what, command.details))
         yield
         return None, None
+
+    def _save_state(self, command: SaveState) -> _Doing:
+        self.journal.append((command.what, {}))
+        yield
+        return None, None
+
+    def _await_switches(self, command: AwaitSwitches) -> _Doing:
+        if not self.connected.issuperset(command.datapaths):
+            self.now_s += command.timeout_s
+        yield
+        return frozenset(self.connected), None
+
+    def _read_vlans(self, command: ReadVlans) -> _Doing:
+        yield
+        if self._hit(self.faults.read):
+            return None, failure_of(command, FailureKind.NOT_CONNECTED)
+        return {n: self._membership(command.rack, n) for n in command.ports}, None
+
+    def _membership(self, rack: RackId, name: str) -> PortVlans:
+        server = self.server_at.get((rack, name))
+        if server is not None and server.name in self.closed:
+            return self.substrate.closed_ports([server])[name]
+        port = self.port_named.get((rack, name))
+        return self.substrate.fixed_ports(rack)[name] if port is None else self.vlans[port.id]
+
+    def _compare_rules(self, command: CompareRules) -> _Doing:
+        """As tables are: silent switches say nothing."""
+        found: dict[DatapathId, RuleDrift] = {}
+        for datapath, rules in command.intended.items():
+            if datapath not in self.connected or self._hit(self.faults.read):
+                continue
+            wanted = {match_key(rule): rule for rule in rules}
+            held = self.tables[datapath]
+            keys = wanted.keys() | held.keys()
+            differing = [key for key in keys if wanted.get(key) != held.get(key)]
+            name = self.names[datapath]
+            items = [
+                Drift(DriftKind.RULE, name, str(key), str(wanted.get(key)), str(held.get(key)))
+                for key in sorted(differing, key=str)
+            ]
+            found[datapath] = RuleDrift(tuple(items), ())
+        yield
+        return found, None
 
     def _apply_rules(self, command: ApplyRules) -> _Doing:
         failures: dict[DatapathId, Failure | None] = {}
@@ -389,9 +448,11 @@ class Network:
             server = self.server_at.get((command.rack, name))
             if server is None:
                 self.vlans[self.port_named[command.rack, name].id] = command.ports[name]
-            else:
-                assert command.ports[name] == self.substrate.closed_ports([server])[name]
+            elif command.ports[name] == self.substrate.closed_ports([server])[name]:
                 self.closed.add(server.name)
+            else:
+                assert command.ports[name] == self.substrate.fixed_ports(server.rack)[name]
+                self.closed.discard(server.name)
 
         for name in ports[:extent]:
             change(name)
@@ -503,26 +564,7 @@ class Network:
         self.stale[datapath] = [entry for entry in entries if self.now_s < entry[0]]
         return [table for _, table in self.stale[datapath]]
 
-    # -- between reconfigurations -----------------------------------------------------------------
-
-    def mend(self, execution: Execution) -> None:
-        """What the controller's upkeep does: bring what did not confirm to the result."""
-        self.now_s += LONGEST_DELAY_S
-        self.catch_up()
-        self.now_s += LONGEST_LAG_S
-        state = execution.result
-        lit = {plane: frozenset(self.mirrors[plane]) for plane in execution.uncertain_planes}
-        for plane, move in stray_mirrors(self.fabric, state, lit).items():
-            self.mirrors[plane] -= move.disconnect
-        for end, vlans in port_trunks(self.fabric, state).items():
-            if self.fabric.racks[self.fabric.ports[end].rack].name in execution.unconfirmed:
-                self.vlans[end] = vlans
-        self.closed &= execution.conditions.closed | execution.closed
-        for datapath, name in self.names.items():
-            if name in execution.unconfirmed and datapath in self.connected:
-                rules = self.substrate.path_rules(datapath, state)
-                self.tables[datapath] = {match_key(r): r for r in rules}
-                self._ways.pop(datapath, None)
+    # -- what is to be held against it ------------------------------------------------------------
 
     def synchronised(self, state: NetworkState) -> frozenset[DatapathId]:
         """Connected switches that hold what ``state`` wants."""
@@ -539,7 +581,7 @@ class Network:
         held = {
             (rule.kind, rule.args)
             for rule in self.tables[datapath].values()
-            if rule.kind is not RuleKind.EMULATED_CIRCUIT
+            if rule.kind in ABOUT_PATHS
         }
         for kind, args in sorted(wanted ^ held, key=str):
             yield FlowRule(kind, args)
