@@ -18,7 +18,7 @@ from apps.process.metrics import Metrics
 from hydra.errors import AwaitsPeople, DeviceError, OutcomeUnknown
 from hydra.forwarding.frames import probe
 from hydra.forwarding.substrate import substrate_of
-from hydra.journal import Journal
+from hydra.journal import Journal, entry
 from hydra.model import CrossConnect, DatapathId, Fabric, RackId, Server
 from hydra.policy import Policy
 from hydra.reconfiguration.commands import (
@@ -169,7 +169,7 @@ class Runner:
         time.sleep(command.seconds)
 
     def _record(self, command: Record) -> None:
-        self._journal.record(time.time(), command.what, command.details)
+        self._journal.write([entry(time.time(), command.what, command.details)])
 
     def _tor_datapath(self, rack: RackId) -> DatapathId | None:
         datapath = self._fabric.racks[rack].tor.datapath_id

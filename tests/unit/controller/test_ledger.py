@@ -1,14 +1,14 @@
 """What is promised is in the journal or is not promised; what has happened is written late."""
 
 import logging
-import sqlite3
 
 import pytest
 
 from apps.controller import ledger as ledger_module
 from apps.controller.ledger import Ledger
+from apps.journal.sqlite import SqliteJournal
 from apps.process.metrics import Metrics
-from hydra.journal import Journal, JournalError
+from hydra.journal import JournalError
 from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState
 from hydra.reservations.calendar import AdmissionLimits
@@ -21,15 +21,15 @@ LIMITS = AdmissionLimits(3)
 STANDING = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
 
 
-class Disk(Journal):
+class Disk(SqliteJournal):
     """A journal on a disk that can be full."""
 
     full = False
 
-    def _write(self, statements):
+    def write(self, changes):
         if self.full:
-            raise self._error("write", sqlite3.OperationalError("database or disk is full"))
-        super()._write(statements)
+            raise JournalError("can't write the journal: database or disk is full")
+        super().write(changes)
 
 
 @pytest.fixture

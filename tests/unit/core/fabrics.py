@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from ipaddress import ip_interface, ip_network
@@ -30,6 +31,8 @@ from hydra.model import (
     VlanRange,
     VSwitch,
 )
+from hydra.reservations.book import ReservationBook
+from hydra.reservations.records import read_reservation, reservation_record
 from hydra.rings import whole_rings
 from topology.marks import marks_of
 
@@ -140,6 +143,12 @@ def openflow_only(fabric: Fabric) -> Fabric:
 def with_one_way_circuits(fabric: Fabric) -> Fabric:
     """The same fabric with ToRs that steer, and circuits in rings."""
     return replace(openflow_only(fabric), one_way=True)
+
+
+def reread(book: ReservationBook, fabric: Fabric) -> ReservationBook:
+    """What a controller of ``fabric`` makes of what is written of the reservations in ``book``."""
+    records = json.loads(json.dumps([reservation_record(fabric, one) for one in book]))
+    return ReservationBook(fabric, [read_reservation(fabric, record) for record in records])
 
 
 def random_fabric(rng: random.Random) -> Fabric:
