@@ -86,24 +86,24 @@ def _by_position(record: Mapping[str, Any]) -> bool:
 
 
 def _loss(fabric: Fabric, fields: Mapping[str, Any]) -> str:
-    """What ``fabric`` has no more of what a reservation is booked on; empty if it has all."""
-    lost = f"fabric {fabric.name} has no more"
+    """What ``fabric`` has lost of what a reservation is booked on; empty if it has all of it."""
     for end in _ENDS:
         name, rack = fields[end], fields[f"{end}_rack"]
         if rack not in fabric.rack_by_name:
-            return f"{lost} rack {rack}"
+            return f"fabric {fabric.name} has no rack {rack} any more"
         try:
             present = fabric.racks[rack_of(fabric, name)].name
         except UnknownName:
-            return f"{lost} server {name}"
+            return f"fabric {fabric.name} has no server {name} any more"
         if present != rack:
             return f"{name} is in rack {present} now, and was in {rack}"
     for hop in () if fields["booked"] is None else fields["booked"]["circuits"]:
-        ports = [fabric.port_by_name.get((rack, tor_port)) for rack, tor_port in hop]
-        for (rack, tor_port), port in zip(hop, ports, strict=True):
-            if port is None:
-                return f"{lost} optical port {rack} {tor_port}"
-        if len({port.plane for port in ports if port is not None}) > 1:
+        planes = set()
+        for rack, tor_port in hop:
+            if (port := fabric.port_by_name.get((rack, tor_port))) is None:
+                return f"fabric {fabric.name} has no optical port {rack} {tor_port} any more"
+            planes.add(port.plane)
+        if len(planes) > 1:
             return f"{' and '.join(map(' '.join, hop))} are wired to two planes now"
     return ""
 
