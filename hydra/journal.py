@@ -35,37 +35,19 @@ KEPT: Final[Mapping[Kind, int]] = {Kind.ENTRY: 10_000, Kind.DECISION: 200}
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
-    """Write the record with this key, in the place of the one that has it already."""
+class Change:
+    """A record to be written, in the place of the one that has its key already."""
 
     kind: Kind
-    key: str
-    record: Record
+    key: str | None
+    """None: it is appended, after all others of its kind, which has to be in ``KEPT``."""
+    record: Record | None
+    """None: the one with this key is deleted, if there is one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Remove the record with this key, if there is one."""
-
-    kind: Kind
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Add a record without a key after all others of its kind, which has to be in ``KEPT``."""
-
-    kind: Kind
-    record: Record
-    """With its time as ``unix_s``."""
-
-
-Change = Put | Delete | Append
-
-
-def entry(unix_s: float, what: str, details: Record) -> Append:
+def entry(unix_s: float, what: str, details: Record) -> Change:
     """An entry of the history: what happened, or is about to."""
-    return Append(Kind.ENTRY, {"unix_s": unix_s, "what": what, "details": details})
+    return Change(Kind.ENTRY, None, {"unix_s": unix_s, "what": what, "details": details})
 
 
 class JournalError(HydraError):

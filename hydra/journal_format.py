@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from hydra.journal import Journal, JournalError, Kind, Put
+from hydra.journal import Change, Journal, JournalError, Kind, entry
 from hydra.model import Circuit, Fabric, NetworkState, Path, Topology, VlanId
 from hydra.rings import whole_rings
 
@@ -23,10 +23,13 @@ _NETWORK: Final = "network"
 """Key of the only record of its kind."""
 
 
-def save_state(fabric: Fabric, state: NetworkState) -> Put:
-    """What makes ``state`` the one that the network is meant to be in from now on."""
-    record = {"fabric": fabric.name, "state": state_record(fabric, state)}
-    return Put(Kind.STATE, _NETWORK, record)
+def save_state(fabric: Fabric, state: NetworkState, unix_s: float, what: str) -> list[Change]:
+    """The network is meant to be in ``state`` from now on, and ``what`` says why."""
+    record = state_record(fabric, state)
+    return [
+        Change(Kind.STATE, _NETWORK, {"fabric": fabric.name, "state": record}),
+        entry(unix_s, what, {"state": record}),
+    ]
 
 
 def saved_state(fabric: Fabric, journal: Journal) -> NetworkState | None:
@@ -78,10 +81,10 @@ def read_state(fabric: Fabric, record: Mapping[str, Any]) -> NetworkState:
     """The state that :func:`state_record` wrote, as far as ``fabric`` still has its parts."""
     circuits = whole_rings(read_circuits(fabric, record["circuits"]))
     vlans: dict[Path, VlanId] = {}
-    for entry in record["paths"]:
-        path = read_path(fabric, entry)
+    for path_entry in record["paths"]:
+        path = read_path(fabric, path_entry)
         if path is not None and circuits.issuperset(path.circuits):
-            vlans[path] = VlanId(entry["vlan"])
+            vlans[path] = VlanId(path_entry["vlan"])
     return NetworkState(
         epoch=record["epoch"],
         topology=Topology(circuits, tuple(sorted(vlans))),
@@ -103,14 +106,14 @@ def _read_circuit(fabric: Fabric, entry: list[list[str]]) -> Circuit | None:
     return fabric.circuit(a.id, b.id)
 
 
-def read_path(fabric: Fabric, entry: Mapping[str, Any]) -> Path | None:
+def read_path(fabric: Fabric, record: Mapping[str, Any]) -> Path | None:
     """The path that :func:`path_record` wrote; None if ``fabric`` has a part of it no more."""
     racks = fabric.rack_by_name
-    hops = [_read_circuit(fabric, hop) for hop in entry["circuits"]]
+    hops = [_read_circuit(fabric, hop) for hop in record["circuits"]]
     circuits = tuple(hop for hop in hops if hop is not None)
-    if entry["src"] not in racks or entry["dst"] not in racks or len(circuits) != len(hops):
+    if record["src"] not in racks or record["dst"] not in racks or len(circuits) != len(hops):
         return None
-    src, dst = racks[entry["src"]].id, racks[entry["dst"]].id
+    src, dst = racks[record["src"]].id, racks[record["dst"]].id
     if src > dst and not fabric.one_way:
         src, dst, circuits = dst, src, circuits[::-1]
     return Path(src, dst, circuits)

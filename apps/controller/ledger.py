@@ -18,25 +18,8 @@ from hydra.decisions.decision import Decision
 from hydra.decisions.records import decision_record, read_decision
 from hydra.errors import Changed, UnknownName
 from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
-from hydra.journal import (
-    KEPT,
-    Append,
-    Delete,
-    Journal,
-    JournalError,
-    Kind,
-    Put,
-    Record,
-    entry,
-)
-from hydra.journal_format import (
-    FINISHED,
-    INTENDED,
-    read_state,
-    save_state,
-    saved_state,
-    state_record,
-)
+from hydra.journal import KEPT, Change, Journal, JournalError, Kind, Record
+from hydra.journal_format import FINISHED, INTENDED, read_state, save_state, saved_state
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
 from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair, unsettled_paths
@@ -207,9 +190,9 @@ class Ledger:
                 self._write_state(what)
 
     def _write_state(self, what: str) -> None:
-        told = entry(time.time(), what, {"state": state_record(self._fabric, self._state)})
+        changes = save_state(self._fabric, self._state, time.time(), what)
         with self._attempt():
-            self._journal.write([save_state(self._fabric, self._state), told])
+            self._journal.write(changes)
         self._unsettled, self._late_state = frozenset(), None
 
     @property
@@ -248,14 +231,15 @@ class Ledger:
     ) -> None:
         """Write reservations, and all that are late. Raises JournalError."""
         self._late_deletions |= frozenset(deletions)
-        everything = {**self._late_records, **records}
+        everything: dict[str, Record | None] = {**self._late_records, **records}
         for reservation_id in self._late_deletions:
             everything.pop(reservation_id, None)
         if everything or self._late_deletions:
-            puts = [Put(Kind.RESERVATION, key, record) for key, record in everything.items()]
-            deletes = [Delete(Kind.RESERVATION, key) for key in self._late_deletions]
+            changes = everything | dict.fromkeys(self._late_deletions)
             with self._attempt():
-                self._journal.write([*puts, *deletes])
+                self._journal.write(
+                    Change(Kind.RESERVATION, key, record) for key, record in changes.items()
+                )
         self._late_records, self._late_deletions = {}, frozenset()
 
     def _write_in_time(
@@ -363,7 +347,7 @@ class Ledger:
             self._decisions.appendleft(decision)
         try:
             record = decision_record(self._fabric, decision)
-            self._journal.write([Append(Kind.DECISION, record)])
+            self._journal.write([Change(Kind.DECISION, None, record)])
         except JournalError as error:
             LOG.error("a decision is forgotten at the next start: %s", error)
 

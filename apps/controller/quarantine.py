@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 from hydra.errors import UnknownName
 from hydra.faults.quarantine import Quarantined, quarantine_record, read_quarantine
-from hydra.journal import Journal, JournalError, Kind, Put
+from hydra.journal import Change, Journal, JournalError, Kind
 from hydra.model import Fabric, PortId
 
 LOG = logging.getLogger("hydra.quarantine")
@@ -112,7 +112,7 @@ class Quarantine:
 
     def _save(self) -> None:
         ports = [quarantine_record(self._fabric, entry) for entry in self._entries.values()]
-        self._journal.write([Put(Kind.QUARANTINE, "ports", {"ports": ports})])
+        self._journal.write([Change(Kind.QUARANTINE, "ports", {"ports": ports})])
 
     def _try_to_save(self) -> None:
         """What failed stays out of planning even where it can't be written down."""

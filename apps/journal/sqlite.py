@@ -15,17 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from hydra.journal import (
-    KEPT,
-    Append,
-    Change,
-    Delete,
-    JournalError,
-    JournalTaken,
-    Kind,
-    Put,
-    entry,
-)
+from hydra.journal import KEPT, Change, JournalError, JournalTaken, Kind, entry
 
 SCHEMA_VERSION: Final = 3
 _SCHEMA: Final = (
@@ -133,22 +123,21 @@ class SqliteJournal:
                         )
                     for change in changes:
                         _make(self._db, change)
-                        self._forget_old(change)
+                        if change.key is None and change.record is not None:
+                            self._forget_old(change.kind, change.record.get("unix_s"))
             except sqlite3.Error as error:
                 raise self._error("write", error) from error
 
-    def _forget_old(self, change: Change) -> None:
-        if not isinstance(change, Append):
-            return
+    def _forget_old(self, kind: Kind, unix_s: float | None) -> None:
+        """After a record of the kind was appended."""
         self._db.execute(
             "DELETE FROM records WHERE kind = ?1 AND id <= "
             "(SELECT id FROM records WHERE kind = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
-            (change.kind, KEPT[change.kind]),
+            (kind, KEPT[kind]),
         )
-        if change.kind is Kind.ENTRY:
+        if kind is Kind.ENTRY and unix_s is not None:
             self._db.execute(
-                "DELETE FROM records WHERE kind = ? AND unix_s < ?",
-                (change.kind, change.record["unix_s"] - self._kept_s),
+                "DELETE FROM records WHERE kind = ? AND unix_s < ?", (kind, unix_s - self._kept_s)
             )
 
     def records(self, kind: Kind, newest: int | None = None) -> list[dict[str, Any]]:
@@ -204,14 +193,14 @@ def _generation(db: sqlite3.Connection) -> int:
 
 
 def _make(db: sqlite3.Connection, change: Change) -> None:
-    if isinstance(change, Delete):
-        db.execute("DELETE FROM records WHERE kind = ? AND key = ?", (change.kind, change.key))
+    kind, key, record = change.kind, change.key, change.record
+    if record is None:
+        db.execute("DELETE FROM records WHERE kind = ? AND key = ?", (kind, key))
         return
-    key = change.key if isinstance(change, Put) else None  # keys of NULL never conflict
-    db.execute(
+    db.execute(  # keys of NULL never conflict
         "INSERT INTO records (kind, key, unix_s, record) VALUES (?, ?, ?, ?) "
         "ON CONFLICT (kind, key) DO UPDATE SET record = excluded.record",
-        (change.kind, key, change.record.get("unix_s"), json.dumps(change.record)),
+        (kind, key, record.get("unix_s"), json.dumps(record)),
     )
 
 
@@ -229,12 +218,12 @@ def _earlier(db: sqlite3.Connection) -> Iterator[Change]:
     for unix_s, what, details in rows("entries", "unix_s, what, details"):
         yield entry(unix_s, what, json.loads(details))
     for fabric, state in rows("network_state", "fabric, state"):
-        yield Put(Kind.STATE, "network", {"fabric": fabric, "state": json.loads(state)})
+        yield Change(Kind.STATE, "network", {"fabric": fabric, "state": json.loads(state)})
     for table, kind in (("reservations", Kind.RESERVATION), ("webhooks", Kind.WEBHOOK)):
         for key, record in rows(table, "id, record"):
-            yield Put(kind, key, json.loads(record))
+            yield Change(kind, key, json.loads(record))
     for (record,) in rows("decisions", "record"):
-        yield Append(Kind.DECISION, json.loads(record))
+        yield Change(Kind.DECISION, None, json.loads(record))
     if ports := rows("quarantine", "record"):
         listed = [json.loads(record) for (record,) in ports]
-        yield Put(Kind.QUARANTINE, "ports", {"ports": listed})
+        yield Change(Kind.QUARANTINE, "ports", {"ports": listed})

@@ -27,7 +27,7 @@ from apps.rest import models, render
 from hydra.access import LOCAL, Caller, Role
 from hydra.errors import HydraError, UnknownName
 from hydra.events import Event, EventKind, EventLog
-from hydra.journal import Change, Delete, Journal, Kind, Put
+from hydra.journal import Change, Journal, Kind
 from hydra.model import Fabric
 from hydra.webhooks import SECRET_BYTES, Webhook, make_secret, pause_s, signed_headers
 
@@ -127,7 +127,7 @@ class Webhooks:
         with self._lock:
             if len(self._subscribers) >= MOST_WEBHOOKS:
                 raise TooManyWebhooks(f"there are {MOST_WEBHOOKS} webhooks already: delete some")
-            self._keep(Put(Kind.WEBHOOK, webhook.id, webhook.to_record()))
+            self._keep(webhook.id, webhook)
             self._subscribers[webhook.id] = _Subscriber(webhook, self._events.last)
         self._tell_loop(self._adjust)
         return webhook
@@ -139,7 +139,7 @@ class Webhooks:
         with self._lock:
             subscriber = self._get(webhook_id)
             webhook = replace(subscriber.webhook, url=url, kinds=frozenset(kinds), tenant=tenant)
-            self._keep(Put(Kind.WEBHOOK, webhook.id, webhook.to_record()))
+            self._keep(webhook.id, webhook)
             subscriber.webhook = webhook
             subscriber.gone = False
             delivery = self._delivery(subscriber)
@@ -150,14 +150,15 @@ class Webhooks:
         """Returns what it was. Raises UnknownName, JournalError."""
         with self._lock:
             delivery = self._delivery(self._get(webhook_id))
-            self._keep(Delete(Kind.WEBHOOK, webhook_id))
+            self._keep(webhook_id, None)
             del self._subscribers[webhook_id]
         self._tell_loop(self._adjust)
         return delivery
 
-    def _keep(self, change: Change) -> None:
+    def _keep(self, webhook_id: str, webhook: Webhook | None) -> None:
         if self._journal is not None:
-            self._journal.write([change])
+            record = None if webhook is None else webhook.to_record()
+            self._journal.write([Change(Kind.WEBHOOK, webhook_id, record)])
 
     def all(self) -> Sequence[Delivery]:
         with self._lock:

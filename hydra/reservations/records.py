@@ -12,7 +12,7 @@ from typing import Any
 from hydra.errors import HydraError, UnknownName
 from hydra.journal_format import path_record, read_path
 from hydra.lifecycle import ReservationState
-from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
+from hydra.model import Circuit, Fabric, Path, PlaneId, PortId
 from hydra.names import rack_of
 from hydra.reservations.reservation import (
     BOOKED_STATES,
@@ -125,10 +125,10 @@ def _by_names(fabric: Fabric, record: Mapping[str, Any]) -> dict[str, Any]:
             right = right and rack == record[f"{end}_rack"]
             fields[f"{end}_rack"] = fabric.racks[rack].name
     for key in _PATHS:
-        entry = record.get(key)
-        path = None if entry is None else _path_of_positions(entry)
-        right = right and (path is None or _joins(fabric, path))
-        fields[key] = None if path is None or not right else path_record(fabric, path)
+        if (entry := record.get(key)) is not None:
+            path = _path_of_positions(fabric, entry)
+            right = right and path is not None
+            fields[key] = None if path is None or not right else path_record(fabric, path)
     if not right and ReservationState(record["state"]) not in FINAL_STATES:
         raise HydraError(
             f"reservation {record['id']} ({record['src']} to {record['dst']}) was written by an "
@@ -138,24 +138,18 @@ def _by_names(fabric: Fabric, record: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _path_of_positions(entry: Mapping[str, Any]) -> Path:
+def _path_of_positions(fabric: Fabric, entry: Mapping[str, Any]) -> Path | None:
+    """None where the circuits don't lead from the one rack to the other, each on its plane."""
     circuits = tuple(
         Circuit(PlaneId(plane), PortId(a), PortId(b)) for plane, a, b in entry["circuits"]
     )
-    return Path(RackId(entry["src"]), RackId(entry["dst"]), circuits)
-
-
-def _joins(fabric: Fabric, path: Path) -> bool:
-    """Whether the circuits lead from the one rack to the other, each on its plane."""
-    rack = path.src
-    for circuit in path.circuits:
-        if not all(
-            0 <= port < len(fabric.ports) and fabric.ports[port].plane == circuit.plane
-            for port in circuit.ends
-        ):
-            return False
+    rack = entry["src"]
+    for circuit in circuits:
+        if circuit.b >= len(fabric.ports):  # the higher of the two
+            return None
+        planes = {fabric.ports[port].plane for port in circuit.ends}
         ends = fabric.racks_of(circuit)
-        if rack not in ends:
-            return False
+        if planes != {circuit.plane} or rack not in ends:
+            return None
         rack = ends[1] if rack == ends[0] else ends[0]
-    return rack == path.dst
+    return Path(entry["src"], entry["dst"], circuits) if rack == entry["dst"] else None

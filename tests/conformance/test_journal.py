@@ -17,14 +17,11 @@ import pytest
 from apps.journal.sqlite import SqliteJournal
 from hydra.journal import (
     KEPT,
-    Append,
     Change,
-    Delete,
     Journal,
     JournalError,
     JournalTaken,
     Kind,
-    Put,
     entry,
 )
 
@@ -68,8 +65,8 @@ def journal(store):
     opened.close()
 
 
-def webhook(key: str, **record: object) -> Put:
-    return Put(Kind.WEBHOOK, key, {"id": key, **record})
+def webhook(key: str, **record: object) -> Change:
+    return Change(Kind.WEBHOOK, key, {"id": key, **record})
 
 
 def ids(journal: Journal, kind: Kind = Kind.WEBHOOK) -> list[str]:
@@ -91,25 +88,27 @@ def test_records_come_in_the_order_of_their_first_writing(journal):
     journal.write([webhook("b"), webhook("a"), webhook("c")])
     journal.write([webhook("a", url="new")])
     assert journal.records(Kind.WEBHOOK) == [{"id": "b"}, {"id": "a", "url": "new"}, {"id": "c"}]
-    journal.write([Delete(Kind.WEBHOOK, "b"), webhook("b")])
+    journal.write([Change(Kind.WEBHOOK, "b", None), webhook("b")])
     assert ids(journal) == ["a", "c", "b"]
 
 
 def test_a_key_is_one_of_its_kind(journal):
-    journal.write([webhook("a"), Put(Kind.RESERVATION, "a", {"id": "other"})])
-    journal.write([Delete(Kind.WEBHOOK, "a"), Delete(Kind.WEBHOOK, "never there")])
+    journal.write([webhook("a"), Change(Kind.RESERVATION, "a", {"id": "other"})])
+    journal.write([Change(Kind.WEBHOOK, "a", None), Change(Kind.WEBHOOK, "never there", None)])
     assert (ids(journal), ids(journal, Kind.RESERVATION)) == ([], ["other"])
 
 
 def test_changes_are_made_in_their_order(journal):
-    journal.write([webhook("a"), Delete(Kind.WEBHOOK, "a"), webhook("b"), webhook("b", url="x")])
+    journal.write(
+        [webhook("a"), Change(Kind.WEBHOOK, "a", None), webhook("b"), webhook("b", url="x")]
+    )
     assert journal.records(Kind.WEBHOOK) == [{"id": "b", "url": "x"}]
 
 
 def test_what_is_appended_stays_beside_its_equal(journal):
     for number in (1, 2, 2):
         journal.write([entry(1700000000.123456, f'"{number}"', {"list": [number, None, "ü"]})])
-    journal.write([Append(Kind.DECISION, {"id": "apart"})])
+    journal.write([Change(Kind.DECISION, None, {"id": "apart"})])
     assert journal.records(Kind.ENTRY) == [
         {
             "unix_s": 1700000000.123456,
@@ -131,14 +130,14 @@ def test_the_oldest_that_were_appended_go(journal):
     most = KEPT[Kind.DECISION]
     journal.write([webhook("a"), entry(0.0, "stays", {})])
     for number in range(most + 3):
-        journal.write([Append(Kind.DECISION, {"id": number})])
+        journal.write([Change(Kind.DECISION, None, {"id": number})])
     assert ids(journal, Kind.DECISION) == list(range(3, most + 3))
     assert len(journal.records(Kind.WEBHOOK) + journal.records(Kind.ENTRY)) == 2
 
 
 def test_entries_go_with_age(store):
     journal = store.open(kept_days=2)
-    journal.write([Append(Kind.DECISION, {"unix_s": 0.0})])
+    journal.write([Change(Kind.DECISION, None, {"unix_s": 0.0})])
     for day in range(5):
         journal.write([entry(day * DAY_S, f"day {day}", {})])
     assert [one["what"] for one in journal.records(Kind.ENTRY)] == ["day 2", "day 3", "day 4"]
@@ -150,9 +149,9 @@ def random_change(rng: random.Random) -> Change:
     record = {"id": rng.randrange(1000), "deep": {"list": [rng.random(), None, "é"]}}
     return rng.choice(
         (
-            Put(rng.choice(keyed), rng.choice("abcd"), record),
-            Delete(rng.choice(keyed), rng.choice("abcd")),
-            Append(rng.choice(tuple(KEPT)), record | {"unix_s": rng.random()}),
+            Change(rng.choice(keyed), rng.choice("abcd"), record),
+            Change(rng.choice(keyed), rng.choice("abcd"), None),
+            Change(rng.choice(tuple(KEPT)), None, record | {"unix_s": rng.random()}),
         )
     )
 
@@ -167,12 +166,12 @@ def test_it_holds_what_was_written_over_many_openings(store, seed):
         changes = [random_change(rng) for _ in range(rng.randrange(4))]
         journal.write(changes)
         for change in changes:
-            if isinstance(change, Put):
-                keyed[change.kind][change.key] = change.record
-            elif isinstance(change, Delete):
+            if change.key is None:
+                appended[change.kind].append(change.record)
+            elif change.record is None:
                 keyed[change.kind].pop(change.key, None)
             else:
-                appended[change.kind].append(change.record)
+                keyed[change.kind][change.key] = change.record
         if rng.random() < 0.1:
             if rng.random() < 0.5:  # else it ends without a word, as a process that is killed
                 journal.close()
@@ -187,7 +186,7 @@ def test_it_holds_what_was_written_over_many_openings(store, seed):
 def test_a_change_that_can_not_be_written_takes_the_others_along(journal):
     journal.write([webhook("a")])
     with pytest.raises(TypeError):
-        journal.write([Delete(Kind.WEBHOOK, "a"), webhook("b"), webhook("c", url=object())])
+        journal.write([Change(Kind.WEBHOOK, "a", None), webhook("b"), webhook("c", url=object())])
     assert ids(journal) == ["a"]
     journal.write([webhook("d")])
     assert ids(journal) == ["a", "d"]
@@ -199,7 +198,7 @@ def test_without_room_nothing_has_changed(store, journal):
     large = "x" * 100_000
     with store.full(journal):
         with pytest.raises(JournalError, match=r"can't write the journal .*full.*disk space"):
-            journal.write([Delete(Kind.WEBHOOK, "a"), webhook("b"), webhook("c", url=large)])
+            journal.write([Change(Kind.WEBHOOK, "a", None), webhook("b"), webhook("c", url=large)])
         assert everything(journal) == before
     journal.write([webhook("c", url=large)])
     assert ids(journal) == ["a", "c"]
@@ -215,10 +214,10 @@ def test_closed_it_says_so(journal):
 
 
 _WRITE_FOR_EVER = """
-from hydra.journal import Kind, Put, entry
+from hydra.journal import Change, Kind, entry
 number = 0
 while True:
-    pair = [Put(Kind.WEBHOOK, key, {"number": number}) for key in "ab"]
+    pair = [Change(Kind.WEBHOOK, key, {"number": number}) for key in "ab"]
     journal.write([*pair, entry(0.0, "entry", {"number": number})])
     print(number, flush=True)
     number += 1
@@ -252,7 +251,7 @@ def test_who_opened_it_last_owns_it_and_the_others_are_refused(store):
     first.write([webhook("a")])
     second = store.open()
     with pytest.raises(JournalTaken) as raised:
-        first.write([Delete(Kind.WEBHOOK, "a"), webhook("b")])
+        first.write([Change(Kind.WEBHOOK, "a", None), webhook("b")])
     assert str(raised.value) == (
         f"another controller has taken over the journal {first.name}: nothing is written from "
         "here any more, end this controller"

@@ -11,7 +11,7 @@ import yaml
 from apps.journal.sqlite import SCHEMA_VERSION, SqliteJournal
 from apps.process.single_instance import journal_held
 from hydra.errors import ConfigError, Problem
-from hydra.journal import Kind, Put, entry
+from hydra.journal import Change, Kind, entry
 
 from . import DEMO
 
@@ -32,7 +32,7 @@ def config(tmp_path):
 
 
 def saved(epoch):
-    return Put(Kind.STATE, "network", {"fabric": "demo", "state": {"epoch": epoch}})
+    return Change(Kind.STATE, "network", {"fabric": "demo", "state": {"epoch": epoch}})
 
 
 def fabric_of(config):

@@ -87,7 +87,7 @@ def journal(config):
     held = NetworkState(1, Topology(frozenset({Circuit(PlaneId(0), PortId(0), PortId(2))})))
     assert set(loaded.fabric.cross_connects(*held.topology.circuits)) == HELD
     with closing(SqliteJournal(loaded.controller.journal)) as opened:
-        opened.write([save_state(loaded.fabric, held)])
+        opened.write(save_state(loaded.fabric, held, 0.0, "started"))
         yield opened, loaded.fabric
 
 
@@ -212,7 +212,7 @@ def test_what_a_running_change_is_about_counts_as_the_controllers(device, switch
 def test_another_fabrics_journal_is_refused(device, config, tmp_path):
     other = replace(load_configuration(config).fabric, name="other")
     with closing(SqliteJournal(str(tmp_path / "journal.db"))) as opened:
-        opened.write([save_state(other, NetworkState())])
+        opened.write(save_state(other, NetworkState(), 0.0, "started"))
     result = device("connect", "p1", "9:25")
     assert result.exit_code == 1
     assert "belongs to fabric 'other'" in result.stderr

@@ -8,7 +8,7 @@ from apps.controller import ledger as ledger_module
 from apps.controller.ledger import Ledger
 from apps.journal.sqlite import SqliteJournal
 from apps.process.metrics import Metrics
-from hydra.journal import JournalError
+from hydra.journal import JournalError, JournalTaken
 from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState
 from hydra.reservations.calendar import AdmissionLimits
@@ -145,3 +145,19 @@ def test_old_ones_that_are_forgotten_meanwhile_do_not_come_back(ledger, disk, mo
     disk.full = False
     ledger.catch_up()
     assert [r.id for r in restarted(disk).reservations()] == [other.id]
+
+
+def test_who_has_lost_the_journal_promises_nothing(ledger, tmp_path):
+    one = reserve(ledger)
+    successor = Ledger(FABRIC, SqliteJournal(tmp_path / "journal.db"))
+    successor.load()
+    with pytest.raises(JournalTaken, match="another controller has taken over the journal"):
+        reserve(ledger)
+    with pytest.raises(JournalTaken):
+        ledger.ask(one.id, State.RELEASING)
+    ledger.change(one.id, State.FAILED, "as it sees it")
+    ledger.catch_up()
+    assert ledger.behind
+    assert [r.state for r in restarted(SqliteJournal(tmp_path / "journal.db")).reservations()] == [
+        State.ACTIVATING
+    ]

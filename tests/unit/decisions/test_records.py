@@ -8,7 +8,7 @@ from apps.journal.sqlite import SqliteJournal
 from apps.process.metrics import Metrics
 from hydra.decisions.decision import Action, Decision, Proposal, SeenDemand, Verdict
 from hydra.decisions.records import decision_record, read_decision
-from hydra.journal import KEPT, Append, Kind
+from hydra.journal import KEPT, Change, Kind
 from hydra.model import RackId
 from tests.unit.core.fabrics import circuit_between, small_fabric
 
@@ -61,7 +61,7 @@ def test_a_restart_forgets_none_of_the_last(tmp_path, monkeypatch, caplog):
         before.decide(replace(CHANGE, unix_s=float(number)))
     before.close()
     journal = SqliteJournal(path)
-    journal.write([Append(Kind.DECISION, {"written by": "another release"})])
+    journal.write([Change(Kind.DECISION, None, {"written by": "another release"})])
     after = Ledger(FABRIC, journal, Metrics())
     after.load()
     assert [one.unix_s for one in after.decisions()] == [4.0, 3.0]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from apps.journal.sqlite import SCHEMA_VERSION, SqliteJournal, copy_journal, set_aside
-from hydra.journal import JournalError, Kind, Put, entry
+from hydra.journal import Change, JournalError, Kind, entry
 
-WEBHOOK = Put(Kind.WEBHOOK, "w", {"id": "w"})
+WEBHOOK = Change(Kind.WEBHOOK, "w", {"id": "w"})
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def check_contents(journal, schema):
 def test_an_earlier_schema_is_upgraded_with_all_that_it_holds(earlier, schema):
     journal = SqliteJournal(earlier)
     check_contents(journal, schema)
-    journal.write([Put(Kind.RESERVATION, "v1", {"id": "v1", "new": True})])
+    journal.write([Change(Kind.RESERVATION, "v1", {"id": "v1", "new": True})])
     journal.close()
     assert schema_of(earlier) == SCHEMA_VERSION
     tables = asked(earlier, "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
