@@ -336,8 +336,7 @@ class Bookings:
         if target == self._ledger.state:
             return ""
         entry = self._ledger.enter(f"reservation {', '.join(ids)}")
-        execution = self._mover.move(entry, target)
-        return execution.reason or "; ".join(sorted(set(execution.failures.values())))
+        return self._mover.move(entry, target).reason
 
     def _release(self, reservation: Reservation) -> None:
         self._take_down(reservation)

@@ -20,6 +20,7 @@ from hydra.errors import (
     UnknownName,
 )
 from hydra.events import DeviceAlarm
+from hydra.failures import Failure, FailureKind
 from hydra.faults.alarms import news
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import CrossConnect, Fabric, PlaneId, RackId
@@ -43,6 +44,7 @@ from hydra.service import DeviceStatus
 
 LOG = logging.getLogger("hydra.devices")
 _READERS: Final = 32
+_STEP: Final = "device"
 _KEEP_S: Final = 2.0
 _ALARMS_S: Final = 5.0
 """Between two looks for alarms."""
@@ -58,9 +60,13 @@ class _Slot(Generic[_DeviceT]):
     device: _DeviceT
     metrics: Metrics
     lock: threading.Lock = field(default_factory=threading.Lock)
-    connected: bool = False
-    problem: str = "not contacted yet"
+    problem: Failure | None = field(init=False)
+    """Why the device can't be used now; None if its last exchange went well."""
     alarms: tuple[Alarm, ...] = ()
+
+    def __post_init__(self) -> None:
+        name, kind = self.device.name, FailureKind.NOT_CONNECTED
+        self.problem = Failure(_STEP, name, kind, "not contacted yet")
 
     def use(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT:
         """Open if need be, act, and remember how the device is."""
@@ -72,13 +78,11 @@ class _Slot(Generic[_DeviceT]):
             except DeviceError as error:
                 self._lost(error)
                 raise
-            self.connected = True
-            self.problem = ""
+            self.problem = None
             return result
 
     def _lost(self, error: DeviceError) -> None:
-        self.connected = False
-        self.problem = str(error)
+        self.problem = error.failure(_STEP)
         self.alarms = ()
         self.device.close()
 
@@ -88,7 +92,7 @@ class _Slot(Generic[_DeviceT]):
         if not isinstance(device, AlarmSource) or not self.lock.acquire(blocking=False):
             return
         try:
-            if self.connected:
+            if self.problem is None:
                 before, self.alarms = self.alarms, device.alarms()
                 for alarm in news(before, device.reports(), self.alarms):
                     _log_alarm(self.device.name, alarm)
@@ -104,7 +108,7 @@ class _Slot(Generic[_DeviceT]):
         if not self.lock.acquire(blocking=False):
             return None
         try:
-            return action(self.device) if self.connected else None
+            return action(self.device) if self.problem is None else None
         except DeviceError as error:
             self._lost(error)
             raise
@@ -123,7 +127,6 @@ class _Slot(Generic[_DeviceT]):
     def close(self) -> None:
         with self.lock:
             self.device.close()
-            self.connected = False
 
 
 def _log_alarm(name: str, alarm: Alarm) -> None:
@@ -297,15 +300,14 @@ class Devices:
         """Whether changes of a plane are tasks."""
         return isinstance(self._planes[plane].device, TaskBoard)
 
-    def plane_problem(self, plane: PlaneId) -> str | None:
+    def plane_problem(self, plane: PlaneId) -> Failure | None:
         """Why a plane can't be used now; None if its last command went well."""
-        slot = self._planes[plane]
-        return None if slot.connected else slot.problem
+        return self._planes[plane].problem
 
-    def tor_problem(self, rack: RackId) -> str | None:
+    def tor_problem(self, rack: RackId) -> Failure | None:
         """None, too, for a ToR that has no session of its own beside OpenFlow."""
         slot = self._tors.get(rack)
-        return None if slot is None or slot.connected else slot.problem
+        return None if slot is None else slot.problem
 
     def statuses(self) -> list[DeviceStatus]:
         planes = [
@@ -313,15 +315,17 @@ class Devices:
                 plane.name,
                 "optical-switch",
                 plane.driver,
-                slot.connected,
-                slot.problem,
+                slot.problem is None,
+                str(slot.problem or ""),
                 slot.alarms,
             )
             for plane in self._fabric.planes
             for slot in (self._planes[plane.id],)
         ]
         tors = [
-            DeviceStatus(rack.name, "tor", rack.tor.driver, slot.connected, slot.problem)
+            DeviceStatus(
+                rack.name, "tor", rack.tor.driver, slot.problem is None, str(slot.problem or "")
+            )
             for rack in self._fabric.racks
             if (slot := self._tors.get(rack.id)) is not None
         ]

@@ -19,10 +19,11 @@ from hydra.decisions.records import decision_record, read_decision
 from hydra.errors import Changed, UnknownName
 from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
 from hydra.journal import KEPT, Change, Journal, JournalError, Kind, Record
-from hydra.journal_format import FINISHED, INTENDED, read_state, save_state, saved_state
+from hydra.journal_format import save_state, saved_state
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
-from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair, unsettled_paths
+from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
+from hydra.reconfiguration.recovery import interrupted
 from hydra.reservations.book import NOTICE_S, ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
@@ -77,7 +78,9 @@ class Ledger:
         with self._lock:
             if remembered is not None:
                 self._state = remembered
-                self._unsettled = self._being_given_up()
+                entries = self._journal.records(Kind.ENTRY, newest=1)
+                last = next(((one["what"], one["details"]) for one in entries), None)
+                self._unsettled = interrupted(self._fabric, self._state, last)
             self._load_reservations()
             self._keep_standing()
             self._load_decisions()
@@ -103,17 +106,6 @@ class Ledger:
                 self._decisions.appendleft(read_decision(self._fabric, record))
             except (KeyError, TypeError, ValueError) as error:
                 LOG.warning("a decision of another release is left out: %r", error)
-
-    def _being_given_up(self) -> frozenset[Path]:
-        """Paths that a change which has not been saved has ended, or may have."""
-        (last,) = self._journal.records(Kind.ENTRY, newest=1) or [{"what": None}]
-        if last["what"] not in (INTENDED, FINISHED):
-            return frozenset()
-        details = last["details"]
-        if last["what"] == INTENDED:
-            return unsettled_paths(self._state, read_state(self._fabric, details["target"]))
-        result = read_state(self._fabric, details["state"])
-        return frozenset(self._state.topology.paths) - frozenset(result.topology.paths)
 
     def _resume(self) -> None:
         """Take up what the end of the last run cut off."""

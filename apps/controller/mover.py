@@ -16,7 +16,7 @@ from hydra.errors import HydraError
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Fabric, NetworkState
-from hydra.policy import Policy
+from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import Batch
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Plan
@@ -34,14 +34,14 @@ class Mover:
     def __init__(
         self,
         fabric: Fabric,
-        policy: Policy,
+        policy: CurrentPolicy,
         planning: Planning,
         runner: Runner,
         upkeep: Upkeep,
         ledger: Ledger,
     ) -> None:
         self._fabric = fabric
-        self.policy = policy
+        self._policy = policy
         self._planning = planning
         self._runner = runner
         self._upkeep = upkeep
@@ -89,7 +89,7 @@ class Mover:
         self._upkeep.tidy_relays()
         execution = Execution(
             self._fabric,
-            self.policy,
+            self._policy.now,
             plan,
             self._upkeep.conditions(),
             self._planning.order_of,
@@ -160,13 +160,12 @@ class Mover:
             connected=execution.plan.connect - execution.failures.keys(),
             disconnected=execution.plan.disconnect,
             failures=tuple(
-                CircuitFailure(circuit, reason)
-                for circuit, reason in sorted(execution.failures.items())
+                CircuitFailure(circuit, execution.failures[circuit])
+                for circuit in sorted(execution.failures)
             ),
+            troubles=execution.troubles,
             unconfirmed=tuple(sorted(execution.unconfirmed)),
-            reason=execution.reason
-            or "; ".join(sorted(set(execution.failures.values())))
-            or entry.reason,
+            reason=execution.reason or entry.reason,
         )
         LOG.log(
             logging.WARNING if execution.failures or execution.unconfirmed else logging.INFO,
@@ -175,7 +174,10 @@ class Mover:
             (time.monotonic() - started_s) * 1000,
             execution.rules_pushed,
             execution.ports_retagged,
-            "".join(f"; {reason}" for reason in sorted(set(execution.failures.values()))),
+            "".join(
+                f"; {reason}"
+                for reason in sorted({str(failure) for failure in execution.failures.values()})
+            ),
             extra={"state": execution.state.value, "epoch": execution.result.epoch},
         )
 

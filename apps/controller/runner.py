@@ -6,21 +6,23 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from apps.controller.announcer import Announcer
 from apps.controller.devices import Devices
 from apps.openflow.fleet import Fleet
 from apps.process.metrics import Metrics
-from hydra.errors import AwaitsPeople, DeviceError, OutcomeUnknown
+from hydra.errors import DeviceError
+from hydra.failures import Failure
 from hydra.forwarding.frames import probe
 from hydra.forwarding.substrate import substrate_of
 from hydra.journal import Journal, entry
 from hydra.model import CrossConnect, DatapathId, Fabric, RackId, Server
-from hydra.policy import Policy
+from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
@@ -36,9 +38,8 @@ from hydra.reconfiguration.commands import (
     Record,
     SetVlans,
     StageRules,
-    Status,
+    Steps,
 )
-from hydra.reconfiguration.executor import Steps
 
 LOG = logging.getLogger("hydra.runner")
 _PROBE_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)
@@ -51,7 +52,7 @@ class Runner:
     def __init__(
         self,
         fabric: Fabric,
-        policy: Policy,
+        policy: CurrentPolicy,
         fleet: Fleet,
         devices: Devices,
         journal: Journal,
@@ -92,44 +93,39 @@ class Runner:
             batch = next(steps)
             while True:
                 on_batch(batch)
-                batch = steps.send(self.perform(batch.commands))
+                batch = steps.send(self.perform(batch))
         except StopIteration:
             return
 
-    def perform(self, commands: Sequence[Command]) -> list[Outcome]:
+    def perform(self, batch: Batch) -> list[Outcome]:
         """Run commands in parallel; outcomes in the same order."""
-        if len(commands) == 1:
-            return [self._timed(commands[0])]
-        contexts = [copy_context() for _ in commands]  # the log says what it is about
+        timed = partial(self._timed, batch.step)
+        if len(batch.commands) == 1:
+            return [timed(batch.commands[0])]
+        contexts = [copy_context() for _ in batch.commands]  # the log says what it is about
         return list(
-            self._pool.map(lambda c, command: c.run(self._timed, command), contexts, commands)
+            self._pool.map(lambda c, command: c.run(timed, command), contexts, batch.commands)
         )
 
-    def _timed(self, command: Command) -> Outcome:
+    def _timed(self, step: str, command: Command) -> Outcome:
         started = time.monotonic()
-        status, value, error = Status.CONFIRMED, None, ""
+        value, failure = None, None
         try:
             value = self._handlers[type(command)](command)
-        except AwaitsPeople as asked:
-            status, error = Status.ASKED, str(asked)
-        except OutcomeUnknown as unknown:
-            status, error = Status.UNKNOWN, str(unknown)
-        except DeviceError as failure:
-            status, error = Status.FAILED, str(failure)
-        outcome = Outcome(status, value, error, started, time.monotonic())
+        except DeviceError as error:
+            failure = error.failure(step)
+        outcome = Outcome(value, failure, started, time.monotonic())
         self._metrics.command(command, outcome)
         self._log(command, outcome)
         return outcome
 
     def _log(self, command: Command, outcome: Outcome) -> None:
-        well = outcome.status is Status.CONFIRMED
-        name = type(command).__name__
+        failure, name = outcome.failure, type(command).__name__
         LOG.log(
-            logging.DEBUG if well else logging.WARNING,
-            "%s: %s%s",
+            logging.WARNING if failure else logging.DEBUG,
+            "%s: %s",
             name,
-            outcome.status.value,
-            "" if well else f", {outcome.error}",
+            f"{failure.kind.value}, {failure}" if failure else "confirmed",
             extra={
                 "command": name,
                 "device": self._device(command),
@@ -146,8 +142,8 @@ class Runner:
             case _:
                 return None
 
-    def _apply_rules(self, command: ApplyRules) -> dict[DatapathId, str | None]:
-        return self._fleet.apply(command.changes, self._policy.timeouts.vswitch_s)
+    def _apply_rules(self, command: ApplyRules) -> dict[DatapathId, Failure | None]:
+        return self._fleet.apply(command.changes, self._policy.now.timeouts.vswitch_s)
 
     def _stage_rules(self, command: StageRules) -> None:
         self._fleet.stage(command.changes)
@@ -181,7 +177,7 @@ class Runner:
         counters = (
             None
             if datapath is None
-            else self._fleet.port_packets((datapath,), self._policy.timeouts.tor_s)[datapath]
+            else self._fleet.port_packets((datapath,), self._policy.now.timeouts.tor_s)[datapath]
         )
         return {
             name: counters[name].rx_packets + counters[name].tx_packets

@@ -18,8 +18,8 @@ from apps.controller.patch_panels import PatchPanels
 from apps.controller.policing import Policing
 from apps.controller.quarantine import Quarantine
 from apps.openflow.fleet import Fleet
-from drivers.codecs.openflow.rules import TAKEN_OVER
 from hydra.errors import DeviceError, DeviceUnavailable, HeldElsewhere, HydraError
+from hydra.failures import FailureKind
 from hydra.forwarding.rules import FlowRule, Install, RuleChange
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
@@ -32,7 +32,7 @@ from hydra.model import (
     RackId,
     Server,
 )
-from hydra.policy import Policy
+from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.executor import Conditions, Execution
 from hydra.reconfiguration.plan import Pair, pair_of, unsettled_paths, without
 from hydra.reconfiguration.reconcile import (
@@ -82,7 +82,7 @@ class Upkeep:
     def __init__(
         self,
         fabric: Fabric,
-        policy: Policy,
+        policy: CurrentPolicy,
         fleet: Fleet,
         devices: Devices,
         ledger: Ledger,
@@ -117,7 +117,7 @@ class Upkeep:
         self._lock = threading.Lock()
         self._synchronised: set[DatapathId] = set()
         self.mastership = Mastership(
-            fleet, self._owned, policy.timeouts.vswitch_s, counts=not self._substrate.retags
+            fleet, self._owned, policy.now.timeouts.vswitch_s, counts=not self._substrate.retags
         )
         self._dead_uplinks: frozenset[str] = frozenset()
         self._closed: frozenset[str] = frozenset()
@@ -131,7 +131,9 @@ class Upkeep:
         self.classified: Callable[[DatapathId], Iterable[FlowRule]] = lambda _datapath: ()
         """What a vswitch holds in its class table beside the rules that are always there."""
         self._moving: Callable[[], Collection[Pair]] = tuple
-        self.announcer = Announcer(fleet, self._substrate, self._reachable, policy.fdb_age_s / 3)
+        self.announcer = Announcer(
+            fleet, self._substrate, self._reachable, policy.now.fdb_age_s / 3
+        )
 
     # -- announcements ----------------------------------------------------------------------------
 
@@ -213,14 +215,14 @@ class Upkeep:
             return
         self._policing.prepare([datapath for datapath in known if datapath in self._owned])
         changes = {datapath: self._all_rules(datapath) for datapath in known}
-        errors = self._fleet.apply(changes, self._policy.timeouts.vswitch_s)
+        errors = self._fleet.apply(changes, self._policy.now.timeouts.vswitch_s)
         with self._lock:
             for datapath, error in errors.items():
                 if error is None:
                     self._synchronised.add(datapath)
                 else:
                     LOG.error("switch %#x was not synchronised: %s", datapath, error)
-                    if error == TAKEN_OVER:
+                    if error.kind is FailureKind.TAKEN_OVER:
                         self.mastership.forget(datapath)
                 self._retries.note(f"switch {datapath:#x}", error is None)
         self.update_dead_uplinks()
@@ -394,8 +396,8 @@ class Upkeep:
             datapath: relays_as_in(self.rules_for(datapath))
             for datapath in self._owned.keys() - deaf
         }
-        time.sleep(self._policy.drain.bound_ms / 1000)  # a barrier confirms tables only
-        errors = self._fleet.apply(changes, self._policy.timeouts.vswitch_s)
+        time.sleep(self._policy.now.drain.bound_ms / 1000)  # a barrier confirms tables only
+        errors = self._fleet.apply(changes, self._policy.now.timeouts.vswitch_s)
         with self._lock:
             self._synchronised -= {dp for dp, error in errors.items() if error is not None}
 
@@ -438,7 +440,7 @@ class Upkeep:
         self._fleet.await_connected(self._owned, _CONNECT_S)
         self.synchronise(self._fleet.connected())
         if found.mirrors:
-            time.sleep(self._policy.drain.bound_ms / 1000)  # a barrier confirms tables only
+            time.sleep(self._policy.now.drain.bound_ms / 1000)  # a barrier confirms tables only
 
     def attempt(self, action: Callable[[], None]) -> None:
         """Do something to a device; where it fails, the log says why."""
@@ -495,9 +497,9 @@ class Upkeep:
                 if not execution.unconfirmed.isdisjoint((name, self._steering_name(datapath)))
             }
         waiting = self.people.waiting(execution)
-        for circuit, reason in execution.failures.items():
+        for circuit, failure in execution.failures.items():
             if circuit not in waiting:
-                self._quarantine.put((circuit.a, circuit.b), reason)
+                self._quarantine.put((circuit.a, circuit.b), str(failure))
         passed = {circuit for path in execution.result.topology.paths for circuit in path.circuits}
         self._quarantine.passed(
             [end for circuit in passed & execution.plan.connect for end in circuit.ends]

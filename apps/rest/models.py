@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from hydra.config.schema import AgentsSection, DrainSection, SlotsSection
 from hydra.decisions.decision import Action
 from hydra.events import EventKind
+from hydra.failures import FailureKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.policy import Mode, OnDrift, OnSilence, Policy, Sharing
 from hydra.reconfiguration.drift import DriftKind
@@ -499,9 +500,17 @@ class Step(Document):
     note: str
 
 
-class CircuitFailure(Document):
-    circuit: Circuit
+class Failure(Document):
+    """What did not happen."""
+
+    step: str
+    subject: str = Field(description="The switch, device, port, circuit or path.")
+    kind: FailureKind
     reason: str
+
+
+class CircuitFailure(Failure):
+    circuit: Circuit
 
 
 class Reconfiguration(Document):
@@ -516,7 +525,8 @@ class Reconfiguration(Document):
     ports_retagged: int
     connected: list[Circuit]
     disconnected: list[Circuit]
-    failures: list[CircuitFailure]
+    failures: list[CircuitFailure] = Field(description="Circuits that were not made.")
+    troubles: list[Failure] = Field(description="Everything that failed, once each.")
     unconfirmed: list[str] = Field(description="Devices that did not confirm a step.")
     reason: str
 
