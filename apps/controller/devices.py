@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -25,7 +25,6 @@ from hydra.faults.alarms import news
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import CrossConnect, Fabric, PlaneId, RackId
 from hydra.policy import Policy
-from hydra.reconfiguration.reconcile import Actual
 from hydra.roles import (
     Alarm,
     AlarmSource,
@@ -155,23 +154,21 @@ def _in_the_way(panel: OpticalSwitch, connect: Collection[CrossConnect]) -> froz
     )
 
 
-def _answer(future: Future[_ResultT]) -> _ResultT | None:
-    try:
-        return future.result()
-    except DeviceError as error:
-        LOG.error("%s", error)
-        return None
-
-
 class Devices:
     """All devices of a fabric; every method blocks and raises DeviceError."""
 
-    def __init__(self, fabric: Fabric, policy: Policy, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: Policy,
+        metrics: Metrics | None = None,
+        tell_alarm: Callable[[DeviceAlarm], None] = lambda _alarm: None,
+    ) -> None:
+        """``tell_alarm`` hears what is new of alarms, in a reader's thread."""
         self._fabric = fabric
         metrics = metrics or Metrics()
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
-        self.tell_alarm: Callable[[DeviceAlarm], None] = lambda _alarm: None
-        """Hears what is new of alarms, in a reader's thread."""
+        self._tell_alarm = tell_alarm
         self._closing = threading.Event()
         self._keeper = threading.Thread(target=self._keep_claims, name="keeper", daemon=True)
         self._watchman = threading.Thread(target=self._watch, name="watchman", daemon=True)
@@ -216,25 +213,7 @@ class Devices:
         slots = [slot for slot in self._planes.values() if slot.device.capabilities.alarms]
         while slots and not self._closing.wait(_ALARMS_S):
             for slot in slots:
-                self._pool.submit(slot.look_for_alarms, self.tell_alarm)
-
-    def read(self, ports: Mapping[RackId, Collection[str]]) -> tuple[Actual, list[str]]:
-        """All mirrors, and the VLANs of these ports, in parallel; with the names of the silent."""
-        planes = {plane: self._pool.submit(self.cross_connects, plane) for plane in self._planes}
-        tors = {
-            rack: self._pool.submit(self.vlans, rack, names)
-            for rack, names in ports.items()
-            if rack in self._tors
-        }
-        mirrors = {plane: _answer(future) for plane, future in planes.items()}
-        vlans = {rack: _answer(future) for rack, future in tors.items()}
-        silent = [self._fabric.planes[plane].name for plane, got in mirrors.items() if got is None]
-        silent += [self._fabric.racks[rack].name for rack, got in vlans.items() if got is None]
-        actual = Actual(
-            {plane: got for plane, got in mirrors.items() if got is not None},
-            {rack: got for rack, got in vlans.items() if got is not None},
-        )
-        return actual, silent
+                self._pool.submit(slot.look_for_alarms, self._tell_alarm)
 
     def cross_connects(self, plane: PlaneId) -> frozenset[CrossConnect]:
         return self._planes[plane].use(lambda device: device.cross_connects())

@@ -18,10 +18,11 @@ from hydra.decisions.decision import Decision
 from hydra.decisions.records import decision_record, read_decision
 from hydra.errors import Changed, UnknownName
 from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
-from hydra.journal import KEPT, Change, Journal, JournalError, Kind, Record
+from hydra.journal import KEPT, Change, Journal, JournalError, Kind, Record, entry
 from hydra.journal_format import save_state, saved_state
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
+from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
 from hydra.reconfiguration.recovery import interrupted
 from hydra.reservations.book import NOTICE_S, ReservationBook
@@ -63,6 +64,8 @@ class Ledger:
         self._reconfigurations: OrderedDict[str, Reconfiguration] = OrderedDict()
         self._decisions: deque[Decision] = deque(maxlen=KEPT[Kind.DECISION])
         self._unsettled: frozenset[Path] = frozenset()
+        self.under_way: Execution | None = None
+        """The reconfiguration that moves the network now."""
         self._standing: set[Pair] = set()
         """Pairs whose path an operator or the periodic mode asked for: no release removes it."""
         self._born_s: dict[Circuit, float] = {}
@@ -148,6 +151,11 @@ class Ledger:
             self._born_s = {circuit: self._born_s.get(circuit, now_s) for circuit in circuits}
             self._standing &= set(paths_by_pair(state))
 
+    def standing(self) -> tuple[NetworkState, Collection[Pair]]:
+        """The present state, and the pairs whose paths are being moved."""
+        moving = self.under_way
+        return self.state, () if moving is None else moving.plan.affected
+
     def foretell(self, circuits: Collection[Circuit], reason: str) -> None:
         """These circuits are about to be taken down."""
         self._tell(EventKind.CIRCUIT_MOVING, circuits, reason)
@@ -186,6 +194,10 @@ class Ledger:
         with self._attempt():
             self._journal.write(changes)
         self._unsettled, self._late_state = frozenset(), None
+
+    def record(self, what: str, details: Mapping[str, Any]) -> None:
+        """Append to the journal. Raises JournalError."""
+        self._journal.write([entry(time.time(), what, details)])
 
     @property
     def behind(self) -> bool:

@@ -144,7 +144,6 @@ class DeviceCare:
         outcomes = (yield Batch("retag", commands)) if commands else ()
         for command, outcome in zip(commands, outcomes, strict=True):
             if not outcome.confirmed:
-                LOG.error("%s", outcome.failure)
                 self.uncertain_racks.add(command.rack)
 
     def move(self, moves: Mapping[PlaneId, MirrorMove]) -> Steps:
@@ -157,7 +156,6 @@ class DeviceCare:
         outcomes = (yield Batch("move", commands)) if commands else ()
         for command, outcome in zip(commands, outcomes, strict=True):
             if not outcome.confirmed:
-                LOG.error("%s", outcome.failure)
                 self.uncertain_planes.add(command.plane)
 
     def open_ports(self, due: Callable[[RackId], bool] = lambda _rack: True) -> Steps:

@@ -59,14 +59,14 @@ def mover_of(ledger, runner, plan=PLAN):
     order = order_of(FABRIC)
     planning = SimpleNamespace(diff=lambda now, then: plan(now, then, order), order_of=order)
     upkeep = SimpleNamespace(
-        conditions=lambda: runner.conditions,
-        leave_unannounced=lambda _pairs: None,
+        make_certain=lambda _plan: None,
         tidy_relays=lambda: None,
         take_over=lambda _execution: None,
         start_over=lambda _execution: None,
-        announcer=SimpleNamespace(suspended=threading.Lock()),
     )
-    return Mover(FABRIC, POLICY, planning, runner, upkeep, ledger)
+    reach = SimpleNamespace(conditions=lambda: runner.conditions)
+    announcer = SimpleNamespace(suspended=threading.Lock())
+    return Mover(FABRIC, POLICY, planning, runner, upkeep, reach, announcer, ledger)
 
 
 @pytest.fixture

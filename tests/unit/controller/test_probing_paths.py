@@ -36,7 +36,7 @@ class Network:
             ports = {n: PortInfo(n, name, up=True) for n, name in enumerate(names, start=1)}
             self.fleet.switch_connected(switch.datapath_id, Port(self, server.name), ports)
         self.runner = Runner(
-            FABRIC, CurrentPolicy(Policy()), self.fleet, None, None, None, Metrics()
+            FABRIC, CurrentPolicy(Policy()), self.fleet, None, None, None, Metrics(), None, None
         )
 
     def probe(self):

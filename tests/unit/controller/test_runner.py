@@ -35,7 +35,7 @@ def metrics():
 def runner(metrics):
     fleet = Fleet(FABRIC, post=lambda function: function())
     devices = SimpleNamespace()
-    built = Runner(FABRIC, CurrentPolicy(Policy()), fleet, devices, None, None, metrics)
+    built = Runner(FABRIC, CurrentPolicy(Policy()), fleet, devices, None, None, metrics, None, None)
     built.devices = devices
     yield built
     built.close()

@@ -111,13 +111,7 @@ def test_threads_that_work_for_a_reconfiguration_name_it(written):
     devices = Devices(FABRIC, Policy())
     announcer = Announcer(fleet, (Port.OPTICAL, Port.ELECTRICAL), lambda: (), 60.0)
     runner = Runner(
-        FABRIC,
-        CurrentPolicy(Policy()),
-        fleet,
-        devices,
-        SqliteJournal(":memory:"),
-        announcer,
-        Metrics(),
+        FABRIC, CurrentPolicy(Policy()), fleet, devices, None, announcer, Metrics(), None, None
     )
     move = MoveMirrors(PlaneId(0), MirrorMove(frozenset(), frozenset({CrossConnect(1, 18)})))
     try:

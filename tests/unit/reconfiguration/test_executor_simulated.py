@@ -57,7 +57,7 @@ def simulate(seed: int) -> Course:
             if not upkeep.uncertain:
                 break
         else:
-            break  # nothing is planned for devices that are not known
+            break  # nothing is set up on devices that are not known
         state = upkeep.memory.state
         plan = diff(fabric, state, random_state(fabric, state, rng), order)
         execution = Execution(fabric, policy, plan, upkeep.conditions(), order)
