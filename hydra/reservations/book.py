@@ -7,10 +7,10 @@ arguments.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from hydra.errors import AdmissionError, KeyReused, LifecycleError, UnknownName
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, check_transition
@@ -31,7 +31,6 @@ from hydra.reservations.reservation import (
     ReservationRequest,
     RetryKey,
     ServiceClass,
-    check_fits,
     rack_pair,
 )
 
@@ -466,21 +465,6 @@ class ReservationBook:
             if reservation.id not in leaving_out:
                 by_pair.setdefault(reservation.pair, []).append(reservation)
         return tuple(pin_of(self._fabric, pair, by_pair[pair]) for pair in sorted(by_pair))
-
-    # --- persistence ----------------------------------------------------------------------------
-
-    def to_records(self) -> list[dict[str, Any]]:
-        return [reservation.to_record() for reservation in self]
-
-    @classmethod
-    def from_records(cls, records: Iterable[Mapping[str, Any]], fabric: Fabric) -> ReservationBook:
-        """Raises HydraError for a record that is malformed or made for another fabric."""
-        book = cls(fabric)
-        for record in records:
-            reservation = Reservation.from_record(record)
-            check_fits(reservation, fabric)
-            book._insert(reservation)
-        return book
 
 
 def _begun(starts_unix_s: float, now: float) -> ReservationState:

@@ -15,12 +15,13 @@ import pytest
 
 from apps.controller.bookings import Bookings
 from apps.controller.ledger import Ledger
+from apps.journal.sqlite import SqliteJournal
 from apps.planning import engine
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
 from hydra.errors import AdmissionError, DeviceUnavailable, LifecycleError, PlanError
 from hydra.forwarding.substrate import substrate_of
-from hydra.journal import Journal, JournalError
+from hydra.journal import JournalError, Kind
 from hydra.lifecycle import ReconfigurationState
 from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState
@@ -113,18 +114,18 @@ class Stage:
         return self.ledger.reservations(), self.ledger.pins(), self.ledger.events.last
 
     def on_disk(self):
-        return sorted(record["id"] for record in self.journal.load_reservations())
+        return sorted(record["id"] for record in self.journal.records(Kind.RESERVATION))
 
 
-class Disk(Journal):
+class Disk(SqliteJournal):
     """A journal on a disk that can be full."""
 
     full = False
 
-    def save_reservations(self, *records):
+    def write(self, changes):
         if self.full:
             raise JournalError("database or disk is full")
-        super().save_reservations(*records)
+        super().write(changes)
 
 
 @pytest.fixture
