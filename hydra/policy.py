@@ -232,6 +232,18 @@ class Policy:
     emulated_rules: Annotated[int, Interval(ge=0, le=1_000_000)] = 0
     """Experiments only: pad substep 3-2 to this many rules, as HydRA section V.B does."""
 
+    @property
+    def slotted(self) -> bool:
+        """True if circuits follow a schedule of slots."""
+        return self.mode is Mode.PERIODIC and self.sharing is Sharing.SLOTTED
+
+
+class CurrentPolicy:
+    """The policy in force. Rooms read :attr:`now` each time they act, so a reload reaches all."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.now = policy
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyKey:

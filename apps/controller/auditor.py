@@ -17,7 +17,7 @@ from apps.planning.engine import Planning
 from drivers.codecs.openflow.rule_tables import RuleTable, foreign, intended_table, rule_drift
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, NetworkState, RackId
-from hydra.policy import OnDrift, Policy
+from hydra.policy import CurrentPolicy, OnDrift
 from hydra.reconfiguration.drift import Drift, broken_circuits, device_drift
 from hydra.reconfiguration.reconcile import Actual, stray_mirrors, wanted_vlans, wrong_vlans
 from hydra.service import DriftReport, Reconciliation
@@ -42,7 +42,7 @@ class Auditor:
     def __init__(
         self,
         fabric: Fabric,
-        policy: Policy,
+        policy: CurrentPolicy,
         fleet: Fleet,
         devices: Devices,
         ledger: Ledger,
@@ -52,7 +52,7 @@ class Auditor:
     ) -> None:
         self._fabric = fabric
         self._owned = substrate_of(fabric).owned()
-        self.policy = policy
+        self._policy = policy
         self._fleet = fleet
         self._devices = devices
         self._ledger = ledger
@@ -72,7 +72,7 @@ class Auditor:
             for item in found.items:
                 LOG.warning("changed behind our back: %s", item)
         self._reported = found.items
-        if found.items and self.policy.on_drift is OnDrift.MEND:
+        if found.items and self._policy.now.on_drift is OnDrift.MEND:
             self._reported = self.mend().left.items
 
     def mend(self) -> Reconciliation:
@@ -126,7 +126,7 @@ class Auditor:
     ) -> tuple[dict[DatapathId, tuple[RuleTable, RuleTable]], list[str]]:
         """Of the switches that should hold exactly the rules of the present state."""
         ready = [dp for dp in sorted(self._upkeep.ready_switches()) if dp in self._owned]
-        held = self._fleet.rule_tables(ready, self.policy.timeouts.vswitch_s)
+        held = self._fleet.rule_tables(ready, self._policy.now.timeouts.vswitch_s)
         tables: dict[DatapathId, tuple[RuleTable, RuleTable]] = {}
         for datapath, seen in held.items():
             if seen is not None:
@@ -155,7 +155,7 @@ class Auditor:
             return
         self._upkeep.synchronise(wrong)
         strange = {datapath: removal for datapath, removal in wrong.items() if removal}
-        errors = self._fleet.apply(strange, self.policy.timeouts.vswitch_s)
+        errors = self._fleet.apply(strange, self._policy.now.timeouts.vswitch_s)
         for datapath, error in errors.items():
             if error is not None:
                 LOG.error("foreign rules stay on switch %#x: %s", datapath, error)

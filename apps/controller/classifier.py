@@ -10,7 +10,7 @@ from hydra.forwarding.class_table import TcpConnection, class_rules
 from hydra.forwarding.rules import FlowRule, Install, Remove, RuleChange
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, Server
-from hydra.policy import Sharing
+from hydra.policy import CurrentPolicy
 
 LOG = logging.getLogger("hydra.classifier")
 
@@ -27,8 +27,7 @@ class Classifier:
         fabric: Fabric,
         fleet: Fleet,
         elephants: Callable[[Server], Collection[TcpConnection]],
-        timeout_s: float,
-        sharing: Sharing,
+        policy: CurrentPolicy,
     ) -> None:
         substrate = substrate_of(fabric)
         self._servers = {
@@ -42,8 +41,7 @@ class Classifier:
         }
         self._fleet = fleet
         self._elephants = elephants
-        self._timeout_s = timeout_s
-        self.sharing = sharing
+        self._policy = policy
         self._wanted: dict[DatapathId, frozenset[FlowRule]] = {}
         """As decided last: agents report at any time, and tables change in this thread only."""
 
@@ -54,7 +52,7 @@ class Classifier:
         return self._wanted[datapath]
 
     def _rules_now(self, datapath: DatapathId) -> frozenset[FlowRule]:
-        if datapath not in self._servers or not self.sharing.elephants_only:
+        if datapath not in self._servers or not self._policy.now.sharing.elephants_only:
             return frozenset()
         elephants = [one for server in self._servers[datapath] for one in self._elephants(server)]
         return frozenset(class_rules(elephants))
@@ -83,7 +81,7 @@ class Classifier:
                 changes[datapath] = [*map(Remove, held - rules), *map(Install, rules - held)]
         if not changes:
             return frozenset()
-        errors = self._fleet.apply(changes, self._timeout_s)
+        errors = self._fleet.apply(changes, self._policy.now.timeouts.vswitch_s)
         for datapath, error in errors.items():
             if error is not None:
                 LOG.error("the class table of switch %#x is not confirmed: %s", datapath, error)

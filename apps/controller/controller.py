@@ -61,7 +61,7 @@ from hydra.model import (
     PortId,
     RackId,
 )
-from hydra.policy import Mode, Policy, Sharing
+from hydra.policy import CurrentPolicy, Mode, Policy, Sharing
 from hydra.reconfiguration.plan import Pair, Plan, directions, paths_by_pair
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
@@ -110,10 +110,11 @@ class Controller:
         the process: this controller is one too many.
         """
         fabric, policy = loaded.fabric, loaded.policy
+        current = CurrentPolicy(policy)
         self._loaded = loaded
         self._read_file = read_file
         self._fabric = fabric
-        self._policy = policy
+        self._policy = current
         self.metrics = Metrics()
         self.fleet = Fleet(fabric, post)
         self.metrics.count_connections(lambda: len(self.fleet.connected()))
@@ -125,12 +126,12 @@ class Controller:
         self._tor_counters = TorCounters(fabric, policy, self._devices)
         self._ledger = Ledger(fabric, journal, self.metrics, traces)
         self._devices.tell_alarm = self._ledger.tell_alarm
-        self._agents = AgentDesk(fabric, policy.agents, self.state)
-        self._quarantine = Quarantine(fabric, journal, policy.quarantine_s)
+        self._agents = AgentDesk(fabric, current, self.state)
+        self._quarantine = Quarantine(fabric, journal, current)
         self._policing = Policing(fabric, self.fleet, policy.timeouts.vswitch_s)
         self._upkeep = Upkeep(
             fabric,
-            policy,
+            current,
             self.fleet,
             self._devices,
             self._ledger,
@@ -138,24 +139,20 @@ class Controller:
             self._policing,
             give_up,
         )
-        self._classifier = Classifier(
-            fabric, self.fleet, self._agents.elephants, policy.timeouts.vswitch_s, policy.sharing
-        )
+        self._classifier = Classifier(fabric, self.fleet, self._agents.elephants, current)
         self._upkeep.classified = self._classifier.rules_for
-        self._agents.elephants_wanted = policy.sharing.elephants_only
         self._agents.on_elephants = lambda server: self._jobs.put(
             lambda: self._classify((self._classifier.switch_of(server),))
         )
         self._rounds = PeriodicRequests(one_way=fabric.one_way)
         announcer = self._upkeep.announcer
         self._runner = Runner(
-            fabric, policy, self.fleet, self._devices, journal, announcer, self.metrics
+            fabric, current, self.fleet, self._devices, journal, announcer, self.metrics
         )
         self._mover = Mover(
-            fabric, policy, self._planning, self._runner, self._upkeep, self._ledger
+            fabric, current, self._planning, self._runner, self._upkeep, self._ledger
         )
-        self._slots = Slots(fabric, policy, self._mover, self._ledger, self._draft_week)
-        self._keep_slots()
+        self._slots = Slots(fabric, current, self._mover, self._ledger, self._draft_week)
         self._prober = Prober(
             fabric,
             policy,
@@ -178,7 +175,7 @@ class Controller:
         )
         self._auditor = Auditor(
             fabric,
-            policy,
+            current,
             self.fleet,
             self._devices,
             self._ledger,
@@ -233,19 +230,19 @@ class Controller:
             if time.monotonic() >= upkeep_s:
                 self._safely(self._upkeep.look_after, "upkeep")
                 self._safely(self._hear_people, "people")
-                if self._policy.sharing.elephants_only:  # agents fall silent, too
+                if self._policy.now.sharing.elephants_only:  # agents fall silent, too
                     self._safely(self._classify_all, "upkeep")
                 upkeep_s = time.monotonic() + _UPKEEP_S
             if resume_s is not None and (not self.not_ready() or time.monotonic() > resume_s):
                 resume_s = None
                 self._safely(self._bookings.resume, "bookings")
-            if time.monotonic() >= epoch_s + self._policy.epoch_s:
+            if time.monotonic() >= epoch_s + self._policy.now.epoch_s:
                 epoch_s = max(
-                    epoch_s + self._policy.epoch_s, time.monotonic() - self._policy.epoch_s
+                    epoch_s + self._policy.now.epoch_s, time.monotonic() - self._policy.now.epoch_s
                 )
-                if self._policy.mode is Mode.PERIODIC and not self._slotted:
+                if self._policy.now.mode is Mode.PERIODIC and not self._policy.now.slotted:
                     self._safely(self._periodic, "periodic")
-            audit_interval_s = self._policy.audit_interval_s
+            audit_interval_s = self._policy.now.audit_interval_s
             if audit_interval_s and time.monotonic() >= audit_s + audit_interval_s:
                 self._safely(self._audit, "audit")
                 audit_s = time.monotonic()
@@ -301,7 +298,7 @@ class Controller:
         """
         file = self._read_file()
         if dry_run:
-            return reload(self._loaded, self._policy, file)[1]
+            return reload(self._loaded, self._policy.now, file)[1]
         return self._ask(lambda: self._take_over(file))
 
     def reload_soon(self) -> None:
@@ -319,22 +316,21 @@ class Controller:
         self._ask(lambda: self._amend(changes))
 
     def _amend(self, changes: Mapping[str, object]) -> None:
-        policy, done = amended(self._policy, changes)
+        policy, done = amended(self._policy.now, changes)
         for change in done:
             LOG.info("asked for: %s is %s, was %s", change.key, change.after, change.before)
         self._follow(policy)
 
     def _take_over(self, file: Loaded) -> Reload:
-        policy, done = reload(self._loaded, self._policy, file)
+        policy, done = reload(self._loaded, self._policy.now, file)
         self._follow(policy)
         return done
 
     def _follow(self, policy: Policy) -> None:
-        self._policy = policy
-        self._auditor.policy = self._mover.policy = self._policy
-        self._quarantine.length_s = self._policy.quarantine_s
-        self._agents.policy = self._policy.agents
-        self._share(self._policy.sharing)
+        before, self._policy.now = self._policy.now.sharing, policy
+        if policy.sharing is not before:
+            LOG.info("circuits are shared %s, were %s", policy.sharing.value, before.value)
+            self._classify_all()
 
     # -- sharing ----------------------------------------------------------------------------------
 
@@ -346,27 +342,7 @@ class Controller:
         """
         if sharing is Sharing.SLOTTED:
             self._slots.check()
-        self._ask(lambda: self._share(sharing))
-
-    def _share(self, sharing: Sharing) -> None:
-        before = self._classifier.sharing
-        if sharing is not before:
-            LOG.info("circuits are shared %s, were %s", sharing.value, before.value)
-        self._policy = replace(self._policy, sharing=sharing)
-        self._auditor.policy = self._mover.policy = self._policy
-        self._classifier.sharing = sharing
-        self._agents.elephants_wanted = sharing.elephants_only
-        self._keep_slots()
-        self._classify_all()
-
-    @property
-    def _slotted(self) -> bool:
-        return self._policy.mode is Mode.PERIODIC and self._policy.sharing is Sharing.SLOTTED
-
-    def _keep_slots(self) -> None:
-        """Follow the policy as it is now."""
-        self._slots.policy = self._policy
-        self._slots.run(self._slotted)
+        self._ask(lambda: self._follow(replace(self._policy.now, sharing=sharing)))
 
     def schedule(self) -> Schedule:
         return self._slots.schedule()
@@ -384,7 +360,7 @@ class Controller:
                 seen.estimated_mbps,
                 self._ledger.pins(),
                 self._upkeep.blocked_ports(),
-                self._policy.slots,
+                self._policy.now.slots,
                 night_s,
             )
         return WeekDraft(week, seen_demand(seen.rate_mbps, seen.estimated_mbps))
@@ -475,7 +451,7 @@ class Controller:
 
     @property
     def policy(self) -> Policy:
-        return self._policy
+        return self._policy.now
 
     @property
     def agents(self) -> AgentService:
@@ -557,7 +533,7 @@ class Controller:
         As many of them as a pair may have: the policy can have become stricter since. Of one-way
         circuits, all.
         """
-        most = None if self._fabric.one_way else self._policy.paths_per_pair
+        most = None if self._fabric.one_way else self._policy.now.paths_per_pair
         reserved = {(pin.src, pin.dst) for pin in self._ledger.pins()}
         return [
             Pin(*pair, path, 0.0, ())
@@ -573,7 +549,7 @@ class Controller:
     def _judge(self, plan: Plan, proposal: PlannedChange) -> Verdict:
         ages = [self._ledger.age_s(circuit) for circuit in plan.disconnect]
         return judge(
-            self._policy,
+            self._policy.now,
             served_now_mbps=proposal.served_now_mbps,
             served_then_mbps=proposal.served_then_mbps,
             disturbed_mbps=proposal.disturbed_mbps,
@@ -613,7 +589,7 @@ class Controller:
     def _periodic(self) -> None:
         """One round of monitor, plan, and reconfigure if it pays."""
         seen = self.demand()
-        sharing = self._policy.sharing
+        sharing = self._policy.now.sharing
         request = self._rounds.request(sharing, seen)
         if request is None:
             return
@@ -626,7 +602,7 @@ class Controller:
             return
         if not request.only_if_it_pays:
             report = replace(report, verdict=replace(report.verdict, pays=True, reason=TURN))
-        decision = decide(report, self._policy.algorithm, largest, _PERIODIC, time.time())
+        decision = decide(report, self._policy.now.algorithm, largest, _PERIODIC, time.time())
         if decision.action is not Action.CHANGE:
             self._ledger.decide(decision)
         else:
@@ -639,7 +615,7 @@ class Controller:
         seen = self.demand()
         wanted = seen.estimated_mbps if request.demand is None else request.demand
         largest = seen_demand(seen.rate_mbps, wanted)
-        algorithm = request.algorithm or self._policy.algorithm
+        algorithm = request.algorithm or self._policy.now.algorithm
         return decide(report, algorithm, largest, trigger, time.time())
 
     def reconfigurations(self) -> Sequence[Reconfiguration]:
@@ -662,7 +638,7 @@ class Controller:
         }
         evidence = Evidence(
             self._fabric,
-            self._policy,
+            self._policy.now,
             self.state(),
             seen.rate_mbps,
             seen.estimated_mbps,

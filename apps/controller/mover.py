@@ -16,7 +16,7 @@ from hydra.errors import HydraError
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Fabric, NetworkState
-from hydra.policy import Policy
+from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import Batch
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Plan
@@ -34,14 +34,14 @@ class Mover:
     def __init__(
         self,
         fabric: Fabric,
-        policy: Policy,
+        policy: CurrentPolicy,
         planning: Planning,
         runner: Runner,
         upkeep: Upkeep,
         ledger: Ledger,
     ) -> None:
         self._fabric = fabric
-        self.policy = policy
+        self._policy = policy
         self._planning = planning
         self._runner = runner
         self._upkeep = upkeep
@@ -89,7 +89,7 @@ class Mover:
         self._upkeep.tidy_relays()
         execution = Execution(
             self._fabric,
-            self.policy,
+            self._policy.now,
             plan,
             self._upkeep.conditions(),
             self._planning.order_of,

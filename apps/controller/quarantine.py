@@ -11,17 +11,18 @@ from hydra.errors import UnknownName
 from hydra.faults.quarantine import Quarantined, quarantine_record, read_quarantine
 from hydra.journal import Journal, JournalError
 from hydra.model import Fabric, PortId
+from hydra.policy import CurrentPolicy
 
 LOG = logging.getLogger("hydra.quarantine")
 
 
 class Quarantine:
-    """Thread-safe. ``length_s`` is None for quarantines that only an operator ends."""
+    """Thread-safe. Quarantines are as long as ``policy.quarantine_s`` says when they begin."""
 
-    def __init__(self, fabric: Fabric, journal: Journal, length_s: float | None) -> None:
+    def __init__(self, fabric: Fabric, journal: Journal, policy: CurrentPolicy) -> None:
         self._fabric = fabric
         self._journal = journal
-        self.length_s = length_s
+        self._policy = policy
         self._lock = threading.Lock()
         self._entries: dict[PortId, Quarantined] = {}
 
@@ -36,7 +37,8 @@ class Quarantine:
         if not ports:
             return
         now_s = time.time()
-        until_s = None if self.length_s is None else now_s + self.length_s
+        length_s = self._policy.now.quarantine_s
+        until_s = None if length_s is None else now_s + length_s
         with self._lock:
             for port in ports:
                 self._entries[port] = Quarantined(port, reason, now_s, until_s)

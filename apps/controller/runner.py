@@ -20,7 +20,7 @@ from hydra.forwarding.frames import probe
 from hydra.forwarding.substrate import substrate_of
 from hydra.journal import Journal
 from hydra.model import CrossConnect, DatapathId, Fabric, RackId, Server
-from hydra.policy import Policy
+from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
@@ -51,7 +51,7 @@ class Runner:
     def __init__(
         self,
         fabric: Fabric,
-        policy: Policy,
+        policy: CurrentPolicy,
         fleet: Fleet,
         devices: Devices,
         journal: Journal,
@@ -147,7 +147,7 @@ class Runner:
                 return None
 
     def _apply_rules(self, command: ApplyRules) -> dict[DatapathId, str | None]:
-        return self._fleet.apply(command.changes, self._policy.timeouts.vswitch_s)
+        return self._fleet.apply(command.changes, self._policy.now.timeouts.vswitch_s)
 
     def _stage_rules(self, command: StageRules) -> None:
         self._fleet.stage(command.changes)
@@ -181,7 +181,7 @@ class Runner:
         counters = (
             None
             if datapath is None
-            else self._fleet.port_packets((datapath,), self._policy.timeouts.tor_s)[datapath]
+            else self._fleet.port_packets((datapath,), self._policy.now.timeouts.tor_s)[datapath]
         )
         return {
             name: counters[name].rx_packets + counters[name].tx_packets

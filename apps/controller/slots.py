@@ -23,7 +23,7 @@ from hydra.decisions.decision import SeenDemand
 from hydra.errors import HydraError, PlanError
 from hydra.events import EventKind
 from hydra.model import Fabric
-from hydra.policy import Policy
+from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.executor import Execution
 from hydra.sharing.slots import DUPLEX_ALONE, DutyCycle, Night, Schedule, Week, too_short
 from hydra.worth import decide_week, no_plan
@@ -51,7 +51,7 @@ class Slots:
     def __init__(
         self,
         fabric: Fabric,
-        policy: Policy,
+        policy: CurrentPolicy,
         mover: Mover,
         ledger: Ledger,
         plan: Callable[[float], WeekDraft | None],
@@ -61,7 +61,7 @@ class Slots:
 
         It returns None if nobody wants anything, and raises PlanError.
         """
-        self.policy = policy
+        self._policy = policy
         self._fabric = fabric
         self._mover = mover
         self._ledger = ledger
@@ -87,7 +87,7 @@ class Slots:
             week, draft = self._week, self._ahead
             ahead = None if week is None or self._goes_on(week, draft) else draft
             return Schedule(
-                Night.of(self._fabric, self.policy, self._expected_night_s),
+                Night.of(self._fabric, self._policy.now, self._expected_night_s),
                 week,
                 None if ahead is None else ahead.week,
                 self._index,
@@ -106,12 +106,13 @@ class Slots:
         self._check(self._mover.outage_s)
 
     def _check(self, night_s: float) -> None:
-        problem = too_short(self._fabric, self.policy, night_s)
+        problem = too_short(self._fabric, self._policy.now, night_s)
         if problem is not None:
             raise PlanError(problem)
 
-    def run(self, wanted: bool) -> None:
-        """Begin with the next look at the clock, or end: what stands then stays."""
+    def _follow(self) -> None:
+        """Begin now, or end: what stands then stays."""
+        wanted = self._policy.now.slotted
         if wanted == self._active:
             return
         self._active = wanted
@@ -127,6 +128,7 @@ class Slots:
 
         Raises what :meth:`apps.controller.mover.Mover.move` does.
         """
+        self._follow()
         if not self._active or self._clock() < self._due_s:
             return
         week = self._week
@@ -141,7 +143,7 @@ class Slots:
                 self._turn(week, self._index + 1)
         except HydraError:
             self._forget()
-            self._wait(self.policy.slots.week_s)
+            self._wait(self._policy.now.slots.week_s)
             raise
 
     def _next_week(self, week: Week | None) -> None:
@@ -154,7 +156,7 @@ class Slots:
             self._forget()
             with self._lock:  # without changes nothing would ever be measured again
                 self._nights_s.clear()
-            self._wait(self.policy.slots.week_s)
+            self._wait(self._policy.now.slots.week_s)
             return
         if draft is None and week is None:
             self._wait(_LOOK_S)
@@ -164,7 +166,7 @@ class Slots:
             self._adopt(draft)
 
     def _goes_on(self, week: Week, draft: WeekDraft | None) -> bool:
-        return draft is None or draft.week.much_like(week, self.policy.slots.slot_s)
+        return draft is None or draft.week.much_like(week, self._policy.now.slots.slot_s)
 
     def _draft(self) -> WeekDraft | None:
         night_s = self._expected_night_s

@@ -32,7 +32,7 @@ from hydra.model import (
     RackId,
     Server,
 )
-from hydra.policy import Policy
+from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.executor import Conditions, Execution
 from hydra.reconfiguration.plan import Pair, pair_of, unsettled_paths, without
 from hydra.reconfiguration.reconcile import (
@@ -82,7 +82,7 @@ class Upkeep:
     def __init__(
         self,
         fabric: Fabric,
-        policy: Policy,
+        policy: CurrentPolicy,
         fleet: Fleet,
         devices: Devices,
         ledger: Ledger,
@@ -117,7 +117,7 @@ class Upkeep:
         self._lock = threading.Lock()
         self._synchronised: set[DatapathId] = set()
         self.mastership = Mastership(
-            fleet, self._owned, policy.timeouts.vswitch_s, counts=not self._substrate.retags
+            fleet, self._owned, policy.now.timeouts.vswitch_s, counts=not self._substrate.retags
         )
         self._dead_uplinks: frozenset[str] = frozenset()
         self._closed: frozenset[str] = frozenset()
@@ -131,7 +131,9 @@ class Upkeep:
         self.classified: Callable[[DatapathId], Iterable[FlowRule]] = lambda _datapath: ()
         """What a vswitch holds in its class table beside the rules that are always there."""
         self._moving: Callable[[], Collection[Pair]] = tuple
-        self.announcer = Announcer(fleet, self._substrate, self._reachable, policy.fdb_age_s / 3)
+        self.announcer = Announcer(
+            fleet, self._substrate, self._reachable, policy.now.fdb_age_s / 3
+        )
 
     # -- announcements ----------------------------------------------------------------------------
 
@@ -213,7 +215,7 @@ class Upkeep:
             return
         self._policing.prepare([datapath for datapath in known if datapath in self._owned])
         changes = {datapath: self._all_rules(datapath) for datapath in known}
-        errors = self._fleet.apply(changes, self._policy.timeouts.vswitch_s)
+        errors = self._fleet.apply(changes, self._policy.now.timeouts.vswitch_s)
         with self._lock:
             for datapath, error in errors.items():
                 if error is None:
@@ -394,8 +396,8 @@ class Upkeep:
             datapath: relays_as_in(self.rules_for(datapath))
             for datapath in self._owned.keys() - deaf
         }
-        time.sleep(self._policy.drain.bound_ms / 1000)  # a barrier confirms tables only
-        errors = self._fleet.apply(changes, self._policy.timeouts.vswitch_s)
+        time.sleep(self._policy.now.drain.bound_ms / 1000)  # a barrier confirms tables only
+        errors = self._fleet.apply(changes, self._policy.now.timeouts.vswitch_s)
         with self._lock:
             self._synchronised -= {dp for dp, error in errors.items() if error is not None}
 
@@ -438,7 +440,7 @@ class Upkeep:
         self._fleet.await_connected(self._owned, _CONNECT_S)
         self.synchronise(self._fleet.connected())
         if found.mirrors:
-            time.sleep(self._policy.drain.bound_ms / 1000)  # a barrier confirms tables only
+            time.sleep(self._policy.now.drain.bound_ms / 1000)  # a barrier confirms tables only
 
     def attempt(self, action: Callable[[], None]) -> None:
         """Do something to a device; where it fails, the log says why."""

@@ -26,7 +26,7 @@ from hydra.errors import UnknownName
 from hydra.forwarding.class_table import TcpConnection
 from hydra.model import DemandMatrix, Fabric, NetworkState, RackId, Server
 from hydra.names import did_you_mean
-from hydra.policy import AgentPolicy
+from hydra.policy import CurrentPolicy, Policy
 
 LOG = logging.getLogger("hydra.agents")
 _SHORTEST_GAP: Final = 0.5
@@ -46,7 +46,7 @@ class AgentDesk:
     def __init__(
         self,
         fabric: Fabric,
-        policy: AgentPolicy,
+        policy: CurrentPolicy,
         state: Callable[[], NetworkState],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -59,37 +59,21 @@ class AgentDesk:
         self._troubles: Counter[AgentTrouble] = Counter()
         self._doubted: set[tuple[int, int]] = set()
         self._optical: tuple[NetworkState, dict[RackId, tuple[str, ...]]] | None = None
-        self._book = BacklogReports(policy.repeat_s)
+        self._policy = policy
+        self._book = BacklogReports(policy)
         self._elephants: dict[int, frozenset[TcpConnection]] = {}
         self.on_elephants: Callable[[Server], None] = lambda _server: None
         """Called when a server has other elephants than before; it must be quick."""
-        self._elephants_wanted = False
-        self.policy = policy
+        self._revised: tuple[Policy, str] | None = None
 
-    @property
-    def policy(self) -> AgentPolicy:
-        return self._policy
-
-    @policy.setter
-    def policy(self, policy: AgentPolicy) -> None:
-        self._policy = policy
-        self._book.repeat_s = policy.repeat_s
-        self._revise()
-
-    @property
-    def elephants_wanted(self) -> bool:
-        """Whether agents are to tell which connections are elephants."""
-        return self._elephants_wanted
-
-    @elephants_wanted.setter
-    def elephants_wanted(self, wanted: bool) -> None:
-        self._elephants_wanted = wanted
-        self._revise()
-
-    def _revise(self) -> None:
-        prefixes = [rack.prefixes for rack in self._fabric.racks]
-        known = repr((self._policy, self._elephants_wanted, prefixes))
-        self._revision = hashlib.sha256(known.encode()).hexdigest()[:12]
+    def _revision(self) -> str:
+        """A word that changes whenever the setup of agents does."""
+        policy, known = self._policy.now, self._revised
+        if known is None or known[0] is not policy:
+            prefixes = [rack.prefixes for rack in self._fabric.racks]
+            words = repr((policy.agents, policy.sharing.elephants_only, prefixes))
+            known = self._revised = policy, hashlib.sha256(words.encode()).hexdigest()[:12]
+        return known[1]
 
     # -- what agents ask ----------------------------------------------------------------------
 
@@ -97,7 +81,8 @@ class AgentDesk:
         """Raises UnknownName."""
         own = self._server(server)
         racks = self._fabric.racks
-        policy = self._policy
+        policy = self._policy.now.agents
+        wanted = self._policy.now.sharing.elephants_only
         return AgentSetup(
             server=own.name,
             rack=racks[own.rack].name,
@@ -111,11 +96,11 @@ class AgentDesk:
             sample_s=policy.sample_s,
             report_gap_s=policy.report_gap_s,
             repeat_s=policy.repeat_s,
-            elephant_mb=policy.elephant_mb if self._elephants_wanted else None,
+            elephant_mb=policy.elephant_mb if wanted else None,
             elephant_idle_s=policy.elephant_idle_s,
             link_mbps=self._fabric.server_rate_mbps,
             optical_share=policy.optical_share,
-            revision=self._revision,
+            revision=self._revision(),
         )
 
     def _server(self, name: str) -> Server:
@@ -136,7 +121,7 @@ class AgentDesk:
         now_s = self._clock()
         index = self._index[server]
         with self._lock:
-            gap_s = self._policy.sample_s * _SHORTEST_GAP
+            gap_s = self._policy.now.agents.sample_s * _SHORTEST_GAP
             flooded = 0 <= now_s - self._book.heard_s(index) < gap_s
             changed = not flooded and elephants != self._elephants.get(index, frozenset())
             if not flooded:
@@ -148,7 +133,7 @@ class AgentDesk:
             raise TooOften(f"{server} reports less than {gap_s:g} s after its last report")
         if changed:
             self.on_elephants(own)
-        return AgentOrders(self._revision, self._optically_connected(own.rack))
+        return AgentOrders(self._revision(), self._optically_connected(own.rack))
 
     def _destination(self, own: Server, name: str) -> RackId:
         """Raises WrongReport."""
@@ -203,7 +188,11 @@ class AgentDesk:
             seen_mbps, sending_mbps = counted(reported.server, reported.rack)
             self._doubt(reported, seen_mbps, now_s)
             added = believed_mbps(
-                reported, seen_mbps, sending_mbps, self._fabric.server_rate_mbps, self._policy
+                reported,
+                seen_mbps,
+                sending_mbps,
+                self._fabric.server_rate_mbps,
+                self._policy.now.agents,
             )
             np.add.at(demand, (self._rack_of[reported.server], reported.rack), added)
         return demand

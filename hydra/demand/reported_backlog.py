@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hydra.model import RackId
-from hydra.policy import AgentPolicy
+from hydra.policy import AgentPolicy, CurrentPolicy
 
 _STALE_REPEATS: Final = 3
 _MBIT_PER_MB: Final = 8.0
@@ -48,7 +48,7 @@ _SILENT: Final = _Report(-math.inf, {}, {})
 class BacklogReports:
     """The last report of each server; one that is stale counts for nothing."""
 
-    repeat_s: float
+    policy: CurrentPolicy
     _reports: dict[int, _Report] = field(init=False, default_factory=dict)
 
     def take(self, server: int, backlog_mb: Mapping[RackId, float], now_s: float) -> None:
@@ -60,7 +60,8 @@ class BacklogReports:
         )
 
     def _is_stale(self, report: _Report, now_s: float) -> bool:
-        return not 0 <= now_s - report.heard_s <= _STALE_REPEATS * self.repeat_s
+        repeat_s = self.policy.now.agents.repeat_s
+        return not 0 <= now_s - report.heard_s <= _STALE_REPEATS * repeat_s
 
     def servers(self) -> list[int]:
         """All that have reported."""

@@ -8,7 +8,7 @@ from apps.controller.classifier import Classifier
 from hydra.forwarding.class_table import TcpConnection
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import Install, Remove
-from hydra.policy import Sharing
+from hydra.policy import CurrentPolicy, Policy, Sharing
 from tests.unit.core.fabrics import openflow_only, small_fabric
 
 FABRIC = small_fabric(racks=2, planes=1, servers=2)
@@ -39,10 +39,13 @@ def elephants():
 
 
 @pytest.fixture
-def classifier(fleet, elephants):
-    return Classifier(
-        FABRIC, fleet, lambda server: elephants.get(server.name, ()), 1.0, Sharing.BY_DEMAND
-    )
+def policy():
+    return CurrentPolicy(Policy(sharing=Sharing.BY_DEMAND))
+
+
+@pytest.fixture
+def classifier(fleet, elephants, policy):
+    return Classifier(FABRIC, fleet, lambda server: elephants.get(server.name, ()), policy)
 
 
 def kinds(changes):
@@ -55,9 +58,9 @@ def test_circuits_for_all_need_no_rules(classifier, fleet):
     assert classifier.rules_for(FIRST) == frozenset()
 
 
-def test_elephants_come_and_go(classifier, fleet, elephants):
+def test_elephants_come_and_go(classifier, fleet, elephants, policy):
     assert not any(map(classifier.rules_for, SWITCHES))
-    classifier.sharing = Sharing.ON_DEMAND
+    policy.now = Policy(sharing=Sharing.ON_DEMAND)
     classifier.bring(SWITCHES, SWITCHES)
     assert set(fleet.sent[-1]) == set(SWITCHES)
     assert kinds(fleet.sent[-1][FIRST]) == [(Install, RuleKind.CLASS_MICE)]
@@ -73,14 +76,14 @@ def test_elephants_come_and_go(classifier, fleet, elephants):
     count = len(fleet.sent)
     classifier.bring(SWITCHES, SWITCHES)
     assert len(fleet.sent) == count, "nothing has changed"
-    classifier.sharing = Sharing.UNDIFFERENTIATED
+    policy.now = Policy(sharing=Sharing.UNDIFFERENTIATED)
     classifier.bring(SWITCHES, SWITCHES)
     assert classifier.rules_for(FIRST) == frozenset()
 
 
-def test_what_is_to_be_held_changes_only_when_it_is_brought(classifier, elephants):
+def test_what_is_to_be_held_changes_only_when_it_is_brought(classifier, elephants, policy):
     """An audit reads tables and then compares: reports in between must not look like drift."""
-    classifier.sharing = Sharing.ON_DEMAND
+    policy.now = Policy(sharing=Sharing.ON_DEMAND)
     before = classifier.rules_for(FIRST)
     elephants["h11"] = {FLOW}
     assert classifier.rules_for(FIRST) == before
@@ -88,8 +91,8 @@ def test_what_is_to_be_held_changes_only_when_it_is_brought(classifier, elephant
     assert len(classifier.rules_for(FIRST)) == len(before) + 1
 
 
-def test_who_is_not_ready_is_told_when_it_is_synchronised(classifier, fleet, elephants):
-    classifier.sharing = Sharing.ON_DEMAND
+def test_who_is_not_ready_is_told_when_it_is_synchronised(classifier, fleet, elephants, policy):
+    policy.now = Policy(sharing=Sharing.ON_DEMAND)
     classifier.rules_for(FIRST)
     elephants["h11"] = {FLOW}
     assert classifier.bring([FIRST], ()) == frozenset()
@@ -100,8 +103,8 @@ def test_who_is_not_ready_is_told_when_it_is_synchronised(classifier, fleet, ele
     }
 
 
-def test_what_is_not_confirmed_is_told(classifier, fleet, elephants, caplog):
-    classifier.sharing = Sharing.ON_DEMAND
+def test_what_is_not_confirmed_is_told(classifier, fleet, elephants, policy, caplog):
+    policy.now = Policy(sharing=Sharing.ON_DEMAND)
     classifier.rules_for(FIRST)
     fleet.broken = {FIRST}
     elephants["h11"] = {FLOW}
@@ -112,7 +115,10 @@ def test_what_is_not_confirmed_is_told(classifier, fleet, elephants, caplog):
 def test_a_tor_that_steers_classes_for_all_its_servers(fleet, elephants):
     fabric = openflow_only(FABRIC)
     classifier = Classifier(
-        fabric, fleet, lambda server: elephants.get(server.name, ()), 1.0, Sharing.ON_DEMAND
+        fabric,
+        fleet,
+        lambda server: elephants.get(server.name, ()),
+        CurrentPolicy(Policy(sharing=Sharing.ON_DEMAND)),
     )
     elephants |= {"h11": {FLOW}, "h12": {OTHER}, "h21": {FLOW}}
     tor = classifier.switch_of(fabric.servers[0])

@@ -15,13 +15,13 @@ from hydra.errors import PlanError
 from hydra.journal import Journal, JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState
-from hydra.policy import DrainPolicy, Policy
+from hydra.policy import CurrentPolicy, DrainPolicy, Policy
 from hydra.reconfiguration.plan import diff
 from tests.unit.core.fabrics import order_of, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.simulation import Network, conditions_of
 
 FABRIC = small_fabric(racks=3, planes=1, servers=2)
-POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
+POLICY = CurrentPolicy(Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0)))
 EMPTY = NetworkState()
 
 

@@ -13,7 +13,7 @@ from apps.openflow.framework import PortInfo
 from apps.process.metrics import Metrics
 from drivers.codecs.openflow.messages import TYPE_PACKET_OUT
 from hydra.model import VlanId
-from hydra.policy import Policy
+from hydra.policy import CurrentPolicy, Policy
 from hydra.reconfiguration.commands import ProbePath, Status
 from tests.unit.core.fabrics import path_of, small_fabric
 
@@ -35,7 +35,9 @@ class Network:
             names = (switch.host_port, switch.optical_port, switch.electrical_port)
             ports = {n: PortInfo(n, name, up=True) for n, name in enumerate(names, start=1)}
             self.fleet.switch_connected(switch.datapath_id, Port(self, server.name), ports)
-        self.runner = Runner(FABRIC, Policy(), self.fleet, None, None, None, Metrics())
+        self.runner = Runner(
+            FABRIC, CurrentPolicy(Policy()), self.fleet, None, None, None, Metrics()
+        )
 
     def probe(self):
         path = path_of(FABRIC, 0, 1)

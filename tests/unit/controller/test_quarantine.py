@@ -8,12 +8,17 @@ from hydra.errors import UnknownName
 from hydra.faults.quarantine import Quarantined, quarantine_record, read_quarantine
 from hydra.journal import Journal, JournalError
 from hydra.model import PortId
+from hydra.policy import CurrentPolicy, Policy
 from tests.unit.core.fabrics import small_fabric
 
 FABRIC = small_fabric(racks=4, planes=2)
 FIRST, SECOND = PortId(0), PortId(3)
 PORT = FABRIC.ports[SECOND]
 NAMES = (FABRIC.racks[PORT.rack].name, PORT.tor_port)
+
+
+def lasting(length_s):
+    return CurrentPolicy(Policy(quarantine_s=length_s))
 
 
 class Clock:
@@ -39,7 +44,7 @@ def journal(tmp_path):
 
 
 def test_it_blocks_for_its_time_and_is_on_trial_then(clock, journal):
-    quarantine = Quarantine(FABRIC, journal, 60.0)
+    quarantine = Quarantine(FABRIC, journal, lasting(60.0))
     quarantine.put([FIRST, SECOND], "no carrier")
     assert quarantine.blocked() == {FIRST, SECOND}
     clock.now_s += 60
@@ -48,7 +53,7 @@ def test_it_blocks_for_its_time_and_is_on_trial_then(clock, journal):
 
 
 def test_a_success_on_trial_ends_it_and_a_failure_renews_it(clock, journal):
-    quarantine = Quarantine(FABRIC, journal, 60.0)
+    quarantine = Quarantine(FABRIC, journal, lasting(60.0))
     quarantine.put([FIRST, SECOND], "no carrier")
     quarantine.passed([FIRST])
     assert quarantine.blocked() == {FIRST, SECOND}, "not on trial yet"
@@ -61,7 +66,7 @@ def test_a_success_on_trial_ends_it_and_a_failure_renews_it(clock, journal):
 
 
 def test_without_a_length_only_an_operator_ends_it(clock, journal):
-    quarantine = Quarantine(FABRIC, journal, None)
+    quarantine = Quarantine(FABRIC, journal, lasting(None))
     quarantine.put([SECOND], "no light")
     clock.now_s += 1e9
     quarantine.passed([SECOND])
@@ -75,17 +80,17 @@ def test_without_a_length_only_an_operator_ends_it(clock, journal):
 
 
 def test_a_restart_frees_nothing(clock, journal):
-    before = Quarantine(FABRIC, journal, 60.0)
+    before = Quarantine(FABRIC, journal, lasting(60.0))
     before.put([FIRST, SECOND], "no carrier")
     before.clear(*NAMES)
-    after = Quarantine(FABRIC, journal, None)
+    after = Quarantine(FABRIC, journal, lasting(None))
     after.load()
     assert after.entries() == before.entries()
     assert after.blocked() == {FIRST}
 
 
 def test_a_journal_that_fails_keeps_the_port_where_it_was(clock, journal):
-    quarantine = Quarantine(FABRIC, journal, 60.0)
+    quarantine = Quarantine(FABRIC, journal, lasting(60.0))
     quarantine.put([SECOND], "no carrier")
     journal.close()
     quarantine.put([FIRST], "no carrier")
@@ -96,7 +101,7 @@ def test_a_journal_that_fails_keeps_the_port_where_it_was(clock, journal):
 
 
 def test_a_clock_set_back_does_not_block_for_ever(clock, journal):
-    quarantine = Quarantine(FABRIC, journal, 60.0)
+    quarantine = Quarantine(FABRIC, journal, lasting(60.0))
     quarantine.put([FIRST], "no carrier")
     clock.now_s -= 4
     assert quarantine.blocked() == {FIRST}
@@ -114,12 +119,12 @@ def test_records_go_by_name():
 
 
 def test_a_port_is_set_aside_by_hand_until_it_is_cleared(journal, clock):
-    quarantine = Quarantine(FABRIC, journal, 60.0)
+    quarantine = Quarantine(FABRIC, journal, lasting(60.0))
     quarantine.set_aside(*NAMES, "fibre is cleaned")
     clock.now_s += 1e6
     quarantine.passed([SECOND])
     assert quarantine.blocked() == {SECOND}
-    again = Quarantine(FABRIC, journal, 60.0)
+    again = Quarantine(FABRIC, journal, lasting(60.0))
     again.load()
     assert [entry.reason for entry in again.entries()] == ["fibre is cleaned"]
     with pytest.raises(UnknownName, match="no optical port nowhere x"):
@@ -127,7 +132,7 @@ def test_a_port_is_set_aside_by_hand_until_it_is_cleared(journal, clock):
 
 
 def test_what_can_not_be_written_down_is_not_set_aside(journal):
-    quarantine = Quarantine(FABRIC, journal, 60.0)
+    quarantine = Quarantine(FABRIC, journal, lasting(60.0))
     journal.close()
     with pytest.raises(JournalError):
         quarantine.set_aside(*NAMES, "fibre is cleaned")

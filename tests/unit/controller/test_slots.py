@@ -18,7 +18,7 @@ from hydra.errors import PlanError
 from hydra.journal import Journal
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, RackId
-from hydra.policy import DrainPolicy, Policy, Sharing, SlotPolicy
+from hydra.policy import CurrentPolicy, DrainPolicy, Mode, Policy, Sharing, SlotPolicy
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import paths_by_pair
 from hydra.reservations.reservation import Pin
@@ -35,6 +35,8 @@ from topology.synthetic import synthetic_demand
 
 FABRIC = small_fabric(racks=4, planes=1)
 POLICY = Policy(
+    mode=Mode.PERIODIC,
+    sharing=Sharing.SLOTTED,
     drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=1000.0),
     slots=SlotPolicy(slot_s=0.5, week_s=4.0),
 )
@@ -68,9 +70,10 @@ class Stage:
             take_over=lambda one: self.network.mend(one) if one.failures else None,
             announcer=SimpleNamespace(suspended=threading.Lock()),
         )
-        self.mover = Mover(FABRIC, POLICY, self.planning, self, upkeep, self.ledger)
+        self.policy = CurrentPolicy(POLICY)
+        self.mover = Mover(FABRIC, self.policy, self.planning, self, upkeep, self.ledger)
         self.slots = Slots(
-            FABRIC, POLICY, self.mover, self.ledger, self.plan, lambda: self.network.now_s
+            FABRIC, self.policy, self.mover, self.ledger, self.plan, lambda: self.network.now_s
         )
 
     def run(self, steps, on_batch) -> None:
@@ -88,7 +91,7 @@ class Stage:
         if self.demand is None:
             return None
         week = self.planning.week(
-            self.ledger.state, PlanRequest(), self.demand, self.pins, (), self.slots.policy.slots,
+            self.ledger.state, PlanRequest(), self.demand, self.pins, (), self.policy.now.slots,
             night_s,
         )  # fmt: skip
         return WeekDraft(week, ())
@@ -109,9 +112,7 @@ class Stage:
 
 @pytest.fixture
 def stage():
-    stage = Stage(BOTH)
-    stage.slots.run(True)
-    return stage
+    return Stage(BOTH)
 
 
 def test_two_pairs_have_the_port_in_turn(stage):
@@ -195,7 +196,7 @@ def test_what_changes_the_network_ends_the_week(stage):
 
 def test_it_ends_when_told_and_leaves_what_stands(stage):
     stage.pass_time(3.0)
-    stage.slots.run(False)
+    stage.policy.now = replace(POLICY, sharing=Sharing.BY_DEMAND)
     assert len(set(stage.pass_time(8.0))) == 1
     assert stage.slots.schedule().week is None
     assert stage.slots.patience_s(0.25) == 0.25
@@ -203,14 +204,13 @@ def test_it_ends_when_told_and_leaves_what_stands(stage):
 
 def test_nobody_has_to_share():
     stage = Stage(demand_of((0, 1, 90.0), (2, 3, 20.0)))
-    stage.slots.run(True)
     assert set(stage.pass_time(12.0)) == {frozenset({(0, 1), (2, 3)})}
     assert len(stage.changes()) == 1
     assert stage.slots.schedule().week.duty_cycle == 1.0
 
 
 def test_slots_that_leave_no_day_are_not_begun(stage):
-    stage.slots.policy = Policy(slots=SlotPolicy(slot_s=0.25, week_s=4.0))
+    stage.policy.now = replace(POLICY, slots=SlotPolicy(slot_s=0.25, week_s=4.0))
     with pytest.raises(PlanError, match="a slot of 250 ms leaves no day after its night of 300 ms"):
         stage.slots.check()
     stage.pass_time(1.0)
@@ -221,11 +221,11 @@ def test_slots_that_leave_no_day_are_not_begun(stage):
 
 def test_one_way_circuits_are_not_shared_by_slots(stage):
     fabric = with_one_way_circuits(FABRIC)
-    slots = Slots(fabric, POLICY, stage.mover, stage.ledger, stage.plan, lambda: 0.0)
+    slots = Slots(fabric, stage.policy, stage.mover, stage.ledger, stage.plan, lambda: 0.0)
     with pytest.raises(PlanError, match="circuits of this fabric are unidirectional"):
         slots.check()
     demand = demand_of((0, 1, 90.0))
-    slotted = replace(POLICY, sharing=Sharing.SLOTTED, algorithm="helios")
+    slotted = replace(POLICY, algorithm="helios")
     decision = Rehearsal(fabric, slotted, outage_s=0.1).step(0.0, demand)
     assert (decision.action, decision.proposal) == (Action.NO_PLAN, None)
     assert "unidirectional" in decision.words
@@ -233,14 +233,14 @@ def test_one_way_circuits_are_not_shared_by_slots(stage):
 
 def test_nights_that_grow_too_long_end_it_and_it_is_tried_again(stage):
     """Here by reads of counters that take more than a second."""
-    stage.slots.policy = replace(POLICY, slots=SlotPolicy(slot_s=1.0, week_s=8.0))
-    slow = replace(POLICY, drain=DrainPolicy(reads=100, interval_ms=12.0, bound_ms=1500.0))
-    stage.mover.policy = slow
+    quick = replace(POLICY, slots=SlotPolicy(slot_s=1.0, week_s=8.0))
+    slow_drain = DrainPolicy(reads=100, interval_ms=12.0, bound_ms=1500.0)
+    stage.policy.now = replace(quick, drain=slow_drain)
     stage.pass_time(40.0)
     refused = [one for one in stage.ledger.decisions() if one.action is Action.NO_PLAN]
     assert refused
     assert "leaves no day after its night of" in refused[0].reason
-    stage.mover.policy = POLICY
+    stage.policy.now = quick
     assert len(set(stage.pass_time(40.0)[-160:])) == 2
 
 

@@ -9,11 +9,11 @@ from apps.demand.agent_desk import AgentDesk
 from hydra.demand.agent_protocol import AgentTrouble, TooOften, WrongReport
 from hydra.errors import UnknownName
 from hydra.model import NetworkState
-from hydra.policy import AgentPolicy
+from hydra.policy import AgentPolicy, CurrentPolicy, Policy
 from tests.unit.core.fabrics import parallel_paths, small_fabric, state_of
 
 FABRIC = small_fabric(racks=3, planes=1, servers=1)
-POLICY = AgentPolicy(sample_s=0.25, repeat_s=5.0)
+AGENTS = AgentPolicy(sample_s=0.25, repeat_s=5.0)
 FIRST, SECOND, _ = (server.name for server in FABRIC.servers)
 R1, R2, R3 = (rack.name for rack in FABRIC.racks)
 
@@ -31,8 +31,13 @@ def clock():
 
 
 @pytest.fixture
-def desk(clock):
-    return AgentDesk(FABRIC, POLICY, NetworkState, clock)
+def policy():
+    return CurrentPolicy(Policy(agents=AGENTS))
+
+
+@pytest.fixture
+def desk(clock, policy):
+    return AgentDesk(FABRIC, policy, NetworkState, clock)
 
 
 def counting(mbps):
@@ -48,10 +53,10 @@ def test_a_confirmed_backlog_is_demand(desk):
     assert np.count_nonzero(demand) == 1
 
 
-def test_a_rack_that_several_paths_lead_to_is_named_once(clock):
+def test_a_rack_that_several_paths_lead_to_is_named_once(clock, policy):
     fabric = small_fabric(racks=3, planes=2, servers=1)
     state = state_of(fabric, NetworkState(), *parallel_paths(fabric))
-    desk = AgentDesk(fabric, POLICY, lambda: state, clock)
+    desk = AgentDesk(fabric, policy, lambda: state, clock)
     assert desk.hear(FIRST, {}).optical == (R2,)
 
 
@@ -117,12 +122,12 @@ def test_nobody_of_that_name(desk):
         desk.setup("h99")
 
 
-def test_the_setup_names_the_other_racks_and_its_revision_follows_the_policy(desk):
+def test_the_setup_names_the_other_racks_and_its_revision_follows_the_policy(desk, policy):
     before = desk.setup(FIRST)
     assert before.rack == R1
     assert set(before.prefixes) == {R2, R3}
     assert desk.hear(FIRST, {}).revision == before.revision
-    desk.policy = AgentPolicy(report_above_mb=2.0)
+    policy.now = Policy(agents=AgentPolicy(report_above_mb=2.0))
     assert desk.setup(FIRST).revision != before.revision
     assert desk.setup(FIRST).report_above_mb == 2.0
 

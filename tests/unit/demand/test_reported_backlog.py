@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hydra.demand.reported_backlog import BacklogReports, ReportedBacklog, believed_mbps
 from hydra.model import RackId
-from hydra.policy import AgentPolicy
+from hydra.policy import AgentPolicy, CurrentPolicy, Policy
 
 POLICY = AgentPolicy(empty_within_s=1.0, confirmed_times=100.0)
 LINK_MBPS = 1000.0
@@ -65,7 +65,7 @@ def test_no_lie_is_worth_more_than_a_link(table):
 
 
 def test_a_report_replaces_the_one_before_and_grows_stale():
-    book = BacklogReports(repeat_s=5.0)
+    book = BacklogReports(CurrentPolicy(Policy(agents=AgentPolicy(repeat_s=5.0))))
     book.take(2, {RackId(0): 3.0, RackId(1): 7.0}, now_s=100.0)
     book.take(2, {RackId(1): 8.0}, now_s=101.0)
     now = book.in_force(101.0)
@@ -79,6 +79,6 @@ def test_a_report_replaces_the_one_before_and_grows_stale():
 
 
 def test_a_clock_that_steps_back_makes_stale_and_not_eternal():
-    book = BacklogReports(repeat_s=5.0)
+    book = BacklogReports(CurrentPolicy(Policy(agents=AgentPolicy(repeat_s=5.0))))
     book.take(0, {RackId(1): 8.0}, now_s=1000.0)
     assert book.in_force(10.0).mb.tolist() == []

@@ -20,7 +20,7 @@ from hydra.errors import HydraError
 from hydra.forwarding.pipeline import Port
 from hydra.journal import Journal
 from hydra.model import CrossConnect, PlaneId
-from hydra.policy import Policy
+from hydra.policy import CurrentPolicy, Policy
 from hydra.reconfiguration.commands import MoveMirrors, Pause
 from hydra.reconfiguration.plan import MirrorMove
 from tests.unit.planning.test_planner import ROOT
@@ -110,7 +110,9 @@ def test_threads_that_work_for_a_reconfiguration_name_it(written):
     fleet = Fleet(FABRIC, post=lambda function: function())
     devices = Devices(FABRIC, Policy())
     announcer = Announcer(fleet, (Port.OPTICAL, Port.ELECTRICAL), lambda: (), 60.0)
-    runner = Runner(FABRIC, Policy(), fleet, devices, Journal(":memory:"), announcer, Metrics())
+    runner = Runner(
+        FABRIC, CurrentPolicy(Policy()), fleet, devices, Journal(":memory:"), announcer, Metrics()
+    )
     move = MoveMirrors(PlaneId(0), MirrorMove(frozenset(), frozenset({CrossConnect(1, 18)})))
     try:
         with logs.about("c1"):

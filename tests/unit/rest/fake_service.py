@@ -30,7 +30,7 @@ from hydra.model import (
     Topology,
     VlanId,
 )
-from hydra.policy import Policy, Sharing
+from hydra.policy import CurrentPolicy, Policy, Sharing
 from hydra.reconfiguration.drift import Drift, DriftKind
 from hydra.reservations.book import ReservationBook
 from hydra.roles import Alarm, Severity
@@ -83,7 +83,7 @@ class FakeService:
         self._book = ReservationBook(fabric)
         self._reconfigurations: list[Reconfiguration] = []
         self.network = NetworkState()
-        self.agents = AgentDesk(fabric, Policy().agents, lambda: self.network)
+        self.agents = AgentDesk(fabric, CurrentPolicy(Policy()), lambda: self.network)
         self.events = EventLog("run", capacity=50)
         self.missing: list[str] = []
         self.shared = Sharing.BY_DEMAND
