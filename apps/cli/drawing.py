@@ -12,8 +12,8 @@ from math import cos, hypot, pi, sin
 from typing import Final
 from xml.etree import ElementTree as Xml
 
-from apps.cli.client import JsonObject
 from apps.cli.wording import describe_circuit
+from apps.connection import JsonObject
 
 _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES: Final = ("", "8 3", "2 3", "10 3 2 3", "5 5")

@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from apps.cli import drawing
-from apps.cli.client import ControllerClient, JsonObject, resource, url_option
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import (
     ExitCode,
@@ -23,6 +23,7 @@ from apps.cli.output import (
     print_table,
 )
 from apps.cli.wording import describe_circuit, describe_path
+from apps.connection import JsonObject, resource
 
 _POLL_S: Final = 0.2
 

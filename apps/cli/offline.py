@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 import numpy as np
 
-from apps.cli.client import JsonObject
 from apps.cli.offline_report import Bounds, document_of, print_comparison, print_plan
 from apps.cli.output import CommandError, print_json
 from apps.cli.patience import Progress, ended_by_ctrl_c
+from apps.connection import JsonObject
 from apps.offline.demand_files import read_demand
 from apps.offline.explanation import explain
 from apps.offline.study import Limits, Outcome, Study, read_fabric

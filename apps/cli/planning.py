@@ -12,11 +12,12 @@ from typing import Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
-from apps.cli.client import ControllerClient, JsonObject, url_option
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import print_circuits, print_paths
 from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json
 from apps.cli.parameters import rate_of, read_positive, read_rate
+from apps.connection import JsonObject
 from hydra.errors import HydraError
 from hydra.policy import MOST_PATHS_PER_PAIR
 

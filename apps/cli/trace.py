@@ -15,10 +15,10 @@ from typing import Final, TextIO
 import click
 import numpy as np
 
-from apps.cli.client import JsonObject
 from apps.cli.command import Command, Group
 from apps.cli.output import CommandError, json_option, print_facts, print_json, print_table
 from apps.cli.patience import Progress, ended_by_ctrl_c
+from apps.connection import JsonObject
 from apps.offline.study import Limits, read_fabric
 from apps.traces.comparing import Contestant, compare
 from apps.traces.reading import Flow, Summary, read_trace, summarise
