@@ -6,7 +6,6 @@ import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
 
@@ -40,10 +39,6 @@ class NoAnswer(ClientError):
 
 class TooLate(NoAnswer):
     """Something may be there, and does not answer in time."""
-
-
-class NotHydra(ClientError):
-    """An answer that is no controller's."""
 
 
 class Refusal(ClientError):
@@ -89,12 +84,7 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -110,9 +100,9 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         wait_s: int = 0,
     ) -> httpx.Response:
-        """What the controller answers; with ``wait_s``, once an outcome is there or that is over.
+        """The answer; with ``wait_s``, once there is an outcome or that is over.
 
-        Raises ClientError: Refusal where it refuses.
+        Raises ClientError: Refusal where the controller refuses.
         """
         wishes = {"Prefer": f"wait={min(wait_s, WAIT_S)}"} if wait_s else {}
         for attempt in range(1, self._attempts + 1):
@@ -131,16 +121,11 @@ class Connection:
                 if attempt == self._attempts:
                     raise
             time.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
-        _check(response)
-        return response
+        return _accepted(response)
 
     def json(self, method: str, path: str, **more: Any) -> JsonObject:
         """The document in the answer to a :meth:`request`."""
-        response = self.request(method, path, **more)
-        document = _document(response)
-        if not document:
-            raise NotHydra(_not_hydra(response))
-        return document
+        return _document(self.request(method, path, **more))
 
     def follow(self, kinds: Iterable[str], last_id: str | None) -> Iterator[ServerSentEvent]:
         """Events after ``last_id``, until the connection ends. Raises ClientError."""
@@ -155,7 +140,7 @@ class Connection:
         ):
             if not source.response.is_success:
                 source.response.read()
-            _check(source.response)
+            _accepted(source.response)
             yield from source.iter_sse()
 
     @contextmanager
@@ -177,24 +162,21 @@ def resource(collection: str, identifier: str) -> str:
     return f"{collection}/{quote(identifier, safe='')}"
 
 
-def _check(response: httpx.Response) -> None:
-    if response.is_success:
-        return
-    document = _document(response)
-    if "title" not in document:
-        raise NotHydra(_not_hydra(response))
-    raise Refusal(response, document)
+def _accepted(response: httpx.Response) -> httpx.Response:
+    if not response.is_success:
+        raise Refusal(response, _document(response, "title"))
+    return response
 
 
-def _document(response: httpx.Response) -> JsonObject:
-    """The JSON object in a response; empty if there is none."""
+def _document(response: httpx.Response, *needed: str) -> JsonObject:
+    """The JSON object in a response, with these keys at least."""
     try:
         document = response.json()
     except ValueError:
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
-def _not_hydra(response: httpx.Response) -> str:
+        document = None
+    if isinstance(document, dict) and document.keys() >= {*needed}:
+        return document
     status = f"{response.status_code} {response.reason_phrase}"
-    return f"{response.url} answered {status}, but not like a HydRA controller"
+    raise ClientError(
+        f"{response.url} answered {status}, but not like a HydRA controller: check the URL"
+    )

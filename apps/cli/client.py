@@ -19,10 +19,10 @@ from apps.connection import (
     TIMEOUT_S,
     WAIT_S,
     BadUrl,
+    ClientError,
     Connection,
     JsonObject,
     NoAnswer,
-    NotHydra,
     Refusal,
     TooLate,
 )
@@ -163,7 +163,5 @@ class ControllerClient:
                 f"no controller answers at {self._url} ({error.__cause__}): start one with `hydra "
                 "run --config FILE`, or say where it is with --url or HYDRA_URL"
             ) from error
-        except NotHydra as error:
-            raise CommandError(f"{error}: check --url") from error
-        except Refusal as error:
+        except ClientError as error:
             raise CommandError(str(error)) from error

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from apps.connection import BadUrl, Connection, NoAnswer, NotHydra, Refusal, TooLate, resource
+from apps.connection import BadUrl, ClientError, Connection, NoAnswer, Refusal, TooLate, resource
 from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
@@ -79,7 +79,7 @@ def test_a_stream_is_refused_like_anything_else(url):
 def test_an_answer_without_a_document_is_no_controllers(url):
     with Connection(url) as connection:
         assert connection.request("GET", "/metrics").text.startswith("# HELP")
-        with pytest.raises(NotHydra, match="200 OK, but not like a HydRA controller"):
+        with pytest.raises(ClientError, match="200 OK, but not like a HydRA controller"):
             connection.json("GET", "/metrics")
 
 
@@ -96,5 +96,5 @@ def test_a_query_in_the_path_stays_and_one_beside_it_is_quoted(url):
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://host", "", "http://[::1"])
 def test_urls_that_are_none(url):
-    with pytest.raises(BadUrl, match="http|Invalid"), Connection(url) as connection:
+    with pytest.raises(BadUrl, match=r"http|Invalid"), Connection(url) as connection:
         connection.request("GET", "/v1/topology")
