@@ -8,6 +8,7 @@ colours are those of Okabe and Ito, "Color Universal Design" (2008).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from importlib import import_module
 from math import cos, hypot, pi, sin
 from typing import Final
 from xml.etree import ElementTree as Xml
@@ -22,6 +23,30 @@ _RACK_RADIUS: Final = 5.0
 _HEAD: Final = (11.0, 4.5)
 """Of an arrow: its length, and half its width."""
 _LEGEND: Final = 190.0
+
+
+def graph(document: JsonObject, form: str) -> str:
+    """The graph that :meth:`hydra.model.Topology.to_networkx` makes, as text in ``form``."""
+    library = import_module("hydra.circuit_graph")  # networkx takes a tenth of a second
+    circuits = document["circuits"]
+    made = library.circuit_graph(
+        ((name, {}) for name in document["racks"]),
+        (
+            {
+                "plane": one["plane"],
+                "a_rack": one["a"]["rack"],
+                "a_port": one["a"]["port"],
+                "b_rack": one["b"]["rack"],
+                "b_port": one["b"]["port"],
+                "rate_mbps": one["rate_mbps"],
+            }
+            for one in circuits
+        ),
+        one_way=any(one["one_way"] for one in circuits),
+        fabric=document["fabric"],
+        electrical_rate_mbps=document["electrical_rate_mbps"],
+    )
+    return str(library.FORMATS[form](made))
 
 
 def _style(index: int) -> tuple[str, str]:
