@@ -7,39 +7,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 import networkx as nx
 
 
-class Edge(TypedDict):
-    """The attributes of an edge; a one-way circuit leads from ``a`` to ``b``."""
-
-    plane: str
-    a_rack: str
-    a_port: str
-    b_rack: str
-    b_port: str
-    rate_mbps: float
-    """In each direction that it carries."""
-
-
 def circuit_graph(
-    racks: Iterable[tuple[str, Mapping[str, Any]]],
-    circuits: Iterable[Edge],
-    *,
-    one_way: bool,
-    **about: Any,
+    racks: Iterable[Any], circuits: Iterable[Mapping[str, Any]], *, one_way: bool, **about: Any
 ) -> nx.MultiGraph:
-    """Racks by name with their attributes as nodes, circuits as edges, ``about`` of the whole.
+    """A graph of racks (names, or names with attributes) and of circuits as the REST API has them.
 
-    Directed if ``one_way``. The key of an edge is unique in the graph.
+    Keys of edges are unique; ``about`` is of the whole. Directed if ``one_way``.
     """
     graph = nx.MultiDiGraph(**about) if one_way else nx.MultiGraph(**about)
     graph.add_nodes_from(racks)
     for one in circuits:
-        key = f"{one['plane']}:{one['a_rack']}:{one['a_port']}"
-        graph.add_edge(one["a_rack"], one["b_rack"], key=key, **one)
+        plane, a, b = one["plane"], one["a"], one["b"]
+        graph.add_edge(
+            a["rack"],
+            b["rack"],
+            key=f"{plane}:{a['rack']}:{a['port']}",
+            plane=plane,
+            **{f"a_{name}": value for name, value in a.items()},
+            **{f"b_{name}": value for name, value in b.items()},
+            rate_mbps=one["rate_mbps"],
+        )
     return graph
 
 

@@ -275,22 +275,22 @@ class Topology:
         graph has ``fabric`` and ``electrical_rate_mbps``, the rate of an uplink to the electrical
         network, which joins all racks and is no edge.
         """
-        from hydra.circuit_graph import Edge, circuit_graph  # noqa: PLC0415 - loads networkx
+        from hydra.circuit_graph import circuit_graph  # noqa: PLC0415 - loads networkx
 
-        def edge(circuit: Circuit) -> Edge:
-            a, b = fabric.ports[circuit.a], fabric.ports[circuit.b]
-            return {
-                "plane": fabric.planes[circuit.plane].name,
-                "a_rack": fabric.racks[a.rack].name,
-                "a_port": a.tor_port,
-                "b_rack": fabric.racks[b.rack].name,
-                "b_port": b.tor_port,
-                "rate_mbps": fabric.rate_of(circuit),
-            }
+        def end(port: OpticalPort) -> Mapping[str, str]:
+            return {"rack": fabric.racks[port.rack].name, "port": port.tor_port}
 
         return circuit_graph(
             ((rack.name, {"spine": rack.spine}) for rack in fabric.racks),
-            map(edge, sorted(self.circuits)),
+            (
+                {
+                    "plane": fabric.planes[one.plane].name,
+                    "a": end(fabric.ports[one.a]),
+                    "b": end(fabric.ports[one.b]),
+                    "rate_mbps": fabric.rate_of(one),
+                }
+                for one in sorted(self.circuits)
+            ),
             one_way=fabric.one_way,
             fabric=fabric.name,
             electrical_rate_mbps=fabric.electrical_rate_mbps,

@@ -30,18 +30,8 @@ def graph(document: JsonObject, form: str) -> str:
     library = import_module("hydra.circuit_graph")  # networkx takes a tenth of a second
     circuits = document["circuits"]
     made = library.circuit_graph(
-        ((name, {}) for name in document["racks"]),
-        (
-            {
-                "plane": one["plane"],
-                "a_rack": one["a"]["rack"],
-                "a_port": one["a"]["port"],
-                "b_rack": one["b"]["rack"],
-                "b_port": one["b"]["port"],
-                "rate_mbps": one["rate_mbps"],
-            }
-            for one in circuits
-        ),
+        document["racks"],
+        circuits,
         one_way=any(one["one_way"] for one in circuits),
         fabric=document["fabric"],
         electrical_rate_mbps=document["electrical_rate_mbps"],

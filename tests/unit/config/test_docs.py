@@ -1,8 +1,7 @@
 """docs/configuration.md holds every key of the file, and the policy's true defaults."""
 
 import re
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
+import runpy
 
 import pytest
 from pydantic import BaseModel
@@ -33,7 +32,5 @@ def test_every_key_is_described(section):
 
 
 def test_the_table_of_the_policy_is_made_of_its_classes():
-    script = SourceFileLoader("policy_table", str(CONFIGS.parent / "scripts" / "policy_table.py"))
-    table = module_from_spec(spec_from_loader(script.name, script))
-    script.exec_module(table)
-    assert table.page(TEXT) == TEXT, "run python scripts/policy_table.py"
+    script = runpy.run_path(str(CONFIGS.parent / "scripts" / "policy_table.py"))
+    assert script["page"](TEXT) == TEXT, "run python scripts/policy_table.py"
