@@ -73,9 +73,10 @@ class HydraApplication:
             self._traces,
             give_up,
         )
-        self._webhooks = Webhooks(loaded.fabric, self._controller.events, journal)
+        desk = self._controller.desk
+        self._webhooks = Webhooks(loaded.fabric, desk.events, journal)
         app = create_app(
-            self._controller,
+            desk,
             None if settings.tokens is None else TokenFile(Path(settings.tokens)),
             Limiter(settings.requests_per_s),
             AuditLog(settings.audit_log),
@@ -96,7 +97,7 @@ class HydraApplication:
         self._controller.start()
         self._webhooks.start()
         self._rest.start()
-        signal.signal(signal.SIGHUP, lambda *_: self._controller.reload_soon())
+        signal.signal(signal.SIGHUP, lambda *_: self._controller.policies.reload_soon())
         self._heart.start()
         spare_what_stays()
         LOG.info("OpenFlow on %s:%s, REST on %s", *self.openflow_address, self._rest.url)

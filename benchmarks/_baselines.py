@@ -1,4 +1,4 @@
-"""Topology algorithms and estimators as one would write them with networkx, scipy and loops."""
+"""Topology algorithms and estimators as usually written with networkx, scipy and loops."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from scipy.optimize import linear_sum_assignment
 from topology.layers import whole_units
 
 RATE_MBPS: Final = 10_000.0
-"""Of every port, in these comparisons."""
+"""Rate of every port in these comparisons."""
 MAX_HOPS: Final = 3
 
 Prepared = Callable[[], float]
-"""Plans once; returns the share of the demand served."""
+"""A function that plans once, and returns the share of the demand served."""
 Way = Callable[[int, int, np.ndarray], Prepared]
-"""From racks, planes and a demand in Mbps to something that can be timed."""
+"""Function of racks, planes and a demand in Mbps; returns a function that can be timed."""
 
 
 def _networkx_multihop(racks: int, planes: int, demand: np.ndarray) -> Prepared:
@@ -73,7 +73,7 @@ def _drop(graph) -> Callable[[int, int], None]:
 
 
 def _in_turn(matching: Callable[[np.ndarray], Iterator[tuple[int, int]]], *, one_way: bool) -> Way:
-    """A matching per plane on what the planes before have left."""
+    """A matching per plane on the demand that the planes before have left."""
 
     def prepare(_racks: int, planes: int, demand: np.ndarray) -> Prepared:
         wanted = demand if one_way else np.triu(np.maximum(demand, demand.T))
@@ -100,7 +100,7 @@ def _rustworkx_matching(weight: np.ndarray) -> Iterator[tuple[int, int]]:
     graph = rustworkx.PyGraph(multigraph=False)
     graph.add_nodes_from(range(len(weight)))
     rows, columns = np.nonzero(weight)
-    units = whole_units(weight[rows, columns])  # it takes whole numbers
+    units = whole_units(weight[rows, columns])  # rustworkx takes whole numbers
     edges = zip(rows.tolist(), columns.tolist(), units.tolist(), strict=True)
     graph.add_edges_from(list(edges))
     return ((min(edge), max(edge)) for edge in rustworkx.max_weight_matching(graph, weight_fn=int))
@@ -126,7 +126,7 @@ BASELINES_OF: Mapping[str, tuple[str, ...]] = {
     "helios": ("scipy assignments",),
     "b-matching": ("scipy assignments",),
 }
-"""Those that do the same; the others are compared with the bound alone."""
+"""Baselines that do the same, by algorithm; others are compared with the bound alone."""
 
 
 def plain_estimate(src: np.ndarray, dst: np.ndarray, racks: int, mbps: float) -> np.ndarray:

@@ -21,7 +21,7 @@ CONFIG = Path(__file__).parents[1] / "configs" / "demo.yaml"
 def demo_stage(
     optical_mbps: float | None = None, changes: Mapping[str, Any] | None = None
 ) -> Iterator[Stage]:
-    """Needs root, and the machine's testbed for itself.
+    """The demo's stage. Needs root, and the machine's testbed for itself.
 
     Servers and circuits can be slowed down to ``optical_mbps``, the electrical network to a tenth
     of that, for machines that have other work, too. ``changes`` replace parts of the file.

@@ -1,8 +1,8 @@
 """Many planes in one process: ``python -m benchmarks._planes COUNT PORTS SWITCHING_MS``.
 
-They speak what the driver needs of a Polatis' SCPI for a change, and take little of this machine:
-real planes compute on processors of their own. What a plane makes of a command in a state it
-remembers for all planes, since they are sent the same.
+They speak the part of a Polatis' SCPI that the driver needs for a change, and take little of this
+machine: real planes compute on processors of their own. The answer to a command in a state is kept
+for all planes, since all are sent the same commands.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ ALWAYS = {"syst:err:all?": '0,"No error"', "*opc?": "1", "*cls": None}
 class Answer(NamedTuple):
     reply: bytes
     cross_connects: tuple[tuple[int, int], ...]
-    """What stands afterwards."""
+    """Cross-connects that stand afterwards."""
     moved: bool
 
 
 @cache
 def answer(size: int, present: tuple[tuple[int, int], ...], line: str) -> Answer:
-    """Raises GrammarError, and ValueError for what these planes do not know or can't do."""
+    """Raises GrammarError, and ValueError for commands that these planes don't know or can't do."""
     standing = dict(present)
     replies = []
     for command in language.split_line(line):
@@ -40,7 +40,7 @@ def answer(size: int, present: tuple[tuple[int, int], ...], line: str) -> Answer
 
 
 def carry_out(size: int, standing: dict[int, int], command: language.Command) -> str | None:
-    """Change what stands, or tell of it. Raises ValueError as above."""
+    """Change the cross-connects, or return them as text. Raises ValueError as above."""
     match command.keyword:
         case "oxc:swit:conn:sub":
             for ingress, egress in zip(*language.two_lists(command.argument), strict=True):
@@ -65,7 +65,7 @@ def carry_out(size: int, standing: dict[int, int], command: language.Command) ->
 
 
 class Plane(asyncio.Protocol):
-    """One client's; every change takes the mirrors' time, which ``*opc?`` waits for."""
+    """A plane with one client; every change takes the mirrors' time, which ``*opc?`` waits for."""
 
     def __init__(self, size: int, switching_s: float) -> None:
         self._size = size
@@ -90,7 +90,7 @@ class Plane(asyncio.Protocol):
 
 
 async def serve(count: int, size: int, switching_s: float) -> None:
-    """Until SIGTERM; prints the planes' addresses in one line once all of them listen."""
+    """Serve until SIGTERM; prints the planes' addresses in one line once all of them listen."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)

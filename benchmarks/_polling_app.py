@@ -39,7 +39,7 @@ class _Polling:
         threading.Thread(target=self._poll_and_report, daemon=True).start()
 
     def _poll_and_report(self) -> None:
-        """Begin when all are there, then say once a second how it goes."""
+        """Begin once all switches are there, then report once a second."""
         while len(self._fleet.connected()) < self._wanted:
             self._stop.wait(_REPORT_S)
         self._poller.start()

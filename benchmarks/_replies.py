@@ -1,6 +1,6 @@
 """Statistics replies as Open vSwitch sends them, made from the rules that we install.
 
-``tests/integration/test_statistics_replies.py`` holds them against a real switch's, byte for byte.
+``tests/integration/test_statistics_replies.py`` compares them with a real switch's, byte for byte.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MORE: Final = 1
 
 
 def account_rules(fabric: Fabric, server: Server) -> list[FlowRule]:
-    """The rules of one vswitch that count by destination rack; those of one mask together."""
+    """The rules of a vswitch that count by destination rack; rules of one mask stand together."""
     rules = substrate_of(fabric).rules(server.vswitch.datapath_id, NetworkState(), ())
     counting = [rule for rule in rules if SHAPES[rule.kind].table == Table.ACCOUNT]
     return sorted(counting, key=lambda rule: rule.kind.value)

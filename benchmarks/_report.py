@@ -12,7 +12,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "benchmarks"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One figure of ours beside one that it is compared with."""
+    """A figure of ours beside the one that it is compared with."""
 
     case: str
     metric: str
@@ -23,7 +23,7 @@ class Result:
     baseline: float
     baseline_name: str
     target: float | None = None
-    """What the project sets itself; None where it sets nothing."""
+    """Target that the project sets itself; None: no target."""
 
     @property
     def meets_target(self) -> bool:

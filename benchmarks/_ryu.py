@@ -1,4 +1,4 @@
-"""The same messages through Ryu's own classes, to compare with."""
+"""The same messages by Ryu's own classes, for comparison."""
 
 from __future__ import annotations
 

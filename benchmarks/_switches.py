@@ -32,8 +32,8 @@ async def converse(
 ) -> None:
     """Play one switch until the connection ends.
 
-    ``answer`` is given the type, the transaction and the body of each message that no switch
-    answers by itself, and returns what to send.
+    ``answer`` is given the type, transaction id and body of each message that a switch does not
+    answer by itself, and returns the reply.
     """
     features = _FEATURES.pack(datapath, 0, 254, 0, 0x47, 0)
     writer.write(HEADER.pack(4, _HELLO, 8, 0))

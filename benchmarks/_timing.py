@@ -1,4 +1,4 @@
-"""Timing of several ways to do one thing, in turn rather than one after the other."""
+"""Times of several ways to do the same, taken in turn rather than one after the other."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def median_ms(
 ) -> dict[str, float]:
     """Median time of each way in ms; ways take turns, so that all meet the same machine.
 
-    Each is called with the number of the run. A first round is not counted. For what only computes,
-    a ``clock`` of ``time.process_time`` leaves out what other processes take.
+    Each is called with the number of the run. A first round is not counted. For pure computation, a
+    ``clock`` of ``time.process_time`` leaves out the time of other processes.
     """
     times_ms: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(runs + 1):

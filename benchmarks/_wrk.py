@@ -18,16 +18,16 @@ SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What wrk saw."""
+    """Counts and times that wrk saw."""
 
     requests: int
     seconds: float
     p99_ms: float
     worst_ms: float
     created: int
-    """Answered with 200 or 201."""
+    """Number of requests answered with 200 or 201."""
     refused: int
-    """Answered with 409."""
+    """Number of requests answered with 409."""
     failed: int
 
     @property
@@ -39,8 +39,8 @@ class Load:
 def load(url: str, kind: str, choices: Sequence[str], ahead_s: float) -> Load:
     """``kind`` is ``healthz``, ``read``, ``page`` or ``reserve``; see the script.
 
-    ``choices`` are ids of reservations, or names of racks; ``ahead_s`` is how far ahead a new
-    reservation begins at most. Raises RuntimeError where anything went wrong.
+    ``choices`` are ids of reservations, or names of racks; ``ahead_s`` is the farthest that a new
+    reservation begins ahead. Raises RuntimeError if anything went wrong.
     """
     if shutil.which("wrk") is None:
         raise RuntimeError("wrk is not installed: apt-get install wrk")

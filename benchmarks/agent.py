@@ -1,10 +1,10 @@
-"""What an agent costs its server: CPU, memory, and bytes on the wire.
+"""Cost of an agent to its server: CPU, memory, and bytes on the wire.
 
 ``python -m benchmarks.agent``. The controller is the REST server of the reference fabric, the
 sockets are real ones on loopback, the agent is ``hydra agent`` in a process of its own; a relay
-between them counts bytes, HTTP's included. Reading sockets is held against pyroute2 on the same
-kernel, reports against the worst case of c-Through (section 7): every second 4 bytes for each rack,
-which is 4 KB for 1000 of them.
+between them counts bytes, HTTP's included. Reading sockets is compared with pyroute2 on the same
+kernel, reports with the worst case of c-Through (section 7): every second 4 bytes for each rack,
+which is 4 KB for 1000 racks.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ TARGET_BYTES_PER_S: Final = 4096.0
 
 @contextmanager
 def connections(count: int) -> Iterator[None]:
-    """So many TCP connections on loopback, each end a socket with something waiting or not."""
+    """``count`` sockets of TCP connections on loopback; in some of them bytes wait."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 3 * count + 256), hard))
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=128))
-        for _ in range(count // 2):  # both ends of one are here
+        for _ in range(count // 2):  # both ends of a connection are here
             client = stack.enter_context(socket.create_connection(server.getsockname()))
             stack.enter_context(server.accept()[0])
             client.sendall(bytes(1000))
@@ -142,7 +142,7 @@ def resident_mb(pid: int) -> float:
 
 
 def process(relay: Relay) -> list[Result]:
-    """The whole agent beside 1000 sockets, with nothing to tell."""
+    """Results of the whole agent beside 1000 sockets, with nothing to report."""
     command = [str(Path(sys.executable).with_name("hydra")), "agent", SERVER, "--url", relay.url]
     with connections(1000):
         agent = subprocess.Popen(command, stderr=subprocess.DEVNULL)
@@ -182,7 +182,7 @@ class Busy:
 
 
 def worst_case(relay: Relay, racks: int) -> Result:
-    """An agent that has something new of every rack at every look."""
+    """Result of an agent that has a change to report of every rack at every look."""
     with ControllerClient(relay.url) as client:
         path = f"/v1/agents/{SERVER}"
         agent = Agent(path, client, Busy(racks), (UnreachableError, CommandError))

@@ -1,11 +1,11 @@
-"""Hold admission against a referee that tries every path at every moment, on random calendars.
+"""Compare admission with a referee that tries every path at every moment, on random calendars.
 
 ``python -m benchmarks.calendars [CALENDARS]``. Each calendar is a small random fabric on which
 random requests are made while time goes by: of every service class, as ranges, held, with
-priorities, at recurring times, by a tenant with a quota; some are changed, released, or moved
-because ports die. What is admitted must leave nothing promised twice; for what is refused no path
-of any choice of ports may fit; who gives way must have had to; what a refusal offers must be there.
-A calendar that breaks a rule is printed with its seed.
+priorities, at recurring times, by a tenant with a quota. Some are changed, released, or moved
+because ports die. Admitted requests must leave nothing promised twice. For refused ones no path
+with any choice of ports may fit, and the alternatives offered must be available. Reservations that
+give way must have had to. A calendar that breaks a rule is printed with its seed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHARE = 1000
 
 
 def play(seeds: range) -> tuple[Counter[str], list[str]]:
-    """What happened in these calendars, and what broke a rule."""
+    """(counts of events in these calendars, broken rules with their seeds)."""
     counts: Counter[str] = Counter()
     broken = []
     for seed in seeds:

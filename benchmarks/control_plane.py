@@ -1,4 +1,4 @@
-"""A reconfiguration of the size that the papers measure, under traffic: what each substep takes.
+"""A reconfiguration of the size that the papers measure, under traffic: time of each substep.
 
 ``python -m benchmarks.control_plane [CHANGES]`` (root; 20 unless told). Four racks of two servers
 have four ports on each of two planes. All 16 circuits, so 32 ToR ports, go from two pairs of racks
@@ -54,13 +54,13 @@ SUBSTEPS = ("divert", "retag", "push", "mirrors", "gate", "activate")
 
 
 def changes(client: ControllerClient, number: int) -> list[ReconfigurationRecord]:
-    """All circuits from one pairing to the other, again and again."""
+    """Move all circuits from one pairing to the other, again and again."""
     records = []
     for _, pairs in zip(range(number + 1), cycle(PAIRINGS), strict=False):
         started_s = time.monotonic()
         records.append(client.reconfigure([PairDemand(a, b, 800.0) for a, b in pairs]))
         time.sleep(max(0.0, PERIOD_S - (time.monotonic() - started_s)))
-    return records[1:]  # before the first one there was nothing to move
+    return records[1:]  # before the first one there were no circuits to move
 
 
 def main(argv: Sequence[str] = ()) -> int:

@@ -1,8 +1,9 @@
 """Set cross-connects through every optical driver, in bulk and one by one; many planes at once.
 
 ``python -m benchmarks.cross_connects`` (root). Devices are emulators on loopback sockets, whose
-mirrors take 25 ms; for ``openflow-xc`` a bridge of Open vSwitch, whose rules take no such time.
-Every way ends when the driver has read the device back and found what it asked for.
+mirrors take 25 ms; for ``openflow-xc`` a bridge of Open vSwitch, whose rules need no such time.
+Every way ends when the driver has read the device back and found the cross-connects that it asked
+for.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ EMULATORS = {
 
 
 def options(driver: str) -> dict[str, object]:
-    """Those of the documented example, where a driver can't do without."""
+    """Options of the documented example, for the driver that needs some."""
     if driver != "template":
         return {}
     page = (REPOSITORY / "docs" / "template-driver.md").read_text()
@@ -81,7 +82,7 @@ def driven(
 
 @contextmanager
 def emulated(driver: str, number: int = 0, *, serial: bool = False) -> Iterator[OpticalSwitch]:
-    """A driver, and an emulator of its own to talk to."""
+    """A driver with an emulator of its own."""
     module, login = EMULATORS[driver]
     line = f"{tempfile.gettempdir()}/hydra-benchmark-{os.getpid()}-{number}"
     command = [sys.executable, "-m", f"mininet_scenarios.emulators.{module}"]
@@ -114,7 +115,7 @@ def bridge() -> Iterator[OpticalSwitch]:
 
 
 def layout(turn: int, size: int) -> list[CrossConnect]:
-    """So many cross-connects, all of them others at each turn."""
+    """``size`` cross-connects, all different from those of the turn before."""
     return [CrossConnect(n + 1, PORTS + 1 + (n + turn) % size) for n in range(size)]
 
 
@@ -161,8 +162,8 @@ def driver_results() -> list[Result]:
 
 @contextmanager
 def planes_in_one_process() -> Iterator[list[OpticalSwitch]]:
-    """All planes, in one process beside this one, which takes little of the machine: real planes
-    do not share it."""
+    """All planes, in one process beside this one, which takes little of the machine: real planes do
+    not share it."""
     command = [sys.executable, "-m", "benchmarks._planes", f"{PLANES}", f"{PORTS}"]
     command += [f"{SWITCHING_MS:g}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as process:
@@ -185,8 +186,8 @@ def planes_apart() -> Iterator[list[OpticalSwitch]]:
 
 
 def at_once(switches: Sequence[OpticalSwitch], size: int) -> tuple[float, float]:
-    """Median time in ms of a change of one plane, and of all, each in a thread of its own, as the
-    controller does it."""
+    """Median time in ms of a change of one plane, and of all, each in a thread of its own, as in
+    the controller."""
     alone, together = [], []
     with ThreadPoolExecutor(len(switches)) as pool:
         for switch in switches:

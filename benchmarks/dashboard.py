@@ -30,7 +30,7 @@ _SHIFT = 7
 
 
 class BusyService(FakeService):
-    """Every plane joins every rack to another one, other pairs on each; one rack pair in fifty
+    """A service in which every plane joins all racks, in different pairs; one rack pair in fifty
     sends."""
 
     def __init__(self, fabric: Fabric) -> None:
@@ -82,7 +82,7 @@ def serving(config: str) -> Iterator[tuple[RestServer, BusyService]]:
 
 
 def substep_ms(page: Page, service: BusyService) -> float:
-    """From an event of a reconfiguration until the page shows it; the median of some."""
+    """Median time from an event of a reconfiguration until the page shows it."""
     took_ms = []
     for _ in range(SUBSTEPS):
         started_s = time.perf_counter()

@@ -1,4 +1,4 @@
-"""How long a dead circuit carries traffic: from the cut to the confirmed divert of its pairs.
+"""Time for which a dead circuit carries traffic: from the cut to the confirmed divert of its pairs.
 
 ``python -m benchmarks.detection`` (root). On the demo fabric, a circuit under a standing path is
 cut in two ways: carrier goes (port state), or one direction dies while there is light (probes). The
@@ -26,7 +26,7 @@ INTERVAL_S = 1.0
 PORT_STATE_TARGET_MS = 300.0
 PROBE_INTERVALS_TARGET = 3
 _SETTLED_S = 1.3
-"""For quarantines to end, and for the first probes of a new path."""
+"""Time for quarantines to end, and for the first probes of a new path."""
 _PATIENCE_S = 15.0
 _DEMAND = PairDemand("r1", "r2", 80.0)
 
@@ -45,7 +45,7 @@ def kill_direction() -> None:
 
 
 def nothing() -> None:
-    """Reconnecting aims the mirror again."""
+    """Cut nothing: reconnecting aims the mirror again."""
 
 
 def diverted_ms(
@@ -79,7 +79,7 @@ def _withdrawal(client: ControllerClient, known: set[str]) -> ReconfigurationRec
 
 
 def main() -> int:
-    # Quarantines of a moment: each trial uses the same ports again.
+    # Short quarantines: each trial uses the same ports again.
     policy = {"probe_interval_s": INTERVAL_S, "quarantine_s": 0.5, "audit_interval_s": 0}
     with demo_stage() as stage, stage.controller(policy) as client:
         by_state = [diverted_ms(client, cut_fibre, mend_fibre) for _ in range(TRIALS)]

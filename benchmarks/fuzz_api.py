@@ -1,10 +1,10 @@
 """schemathesis (https://schemathesis.io) on a running controller, on the demo fabric.
 
-``python -m benchmarks.fuzz_api [EXAMPLES]`` (root): so many examples of each operation, 50 unless
-told, and sequences of operations. Whatever it sends has to be answered as /openapi.json says, and
-the controller has to be well afterwards: nothing failed inside, and ready. What it sends is carried
-out, on real switches and emulated mirrors. ``tests/unit/rest/test_schema_fuzz.py`` is a short form,
-without a network.
+``python -m benchmarks.fuzz_api [EXAMPLES]`` (root): EXAMPLES of each operation, by default 50, and
+sequences of operations. Every request has to be answered as /openapi.json says, and the controller
+has to be well afterwards: nothing failed inside, and ready. Requests are carried out, on real
+switches and emulated mirrors. ``tests/unit/rest/test_schema_fuzz.py`` is a short form, without a
+network.
 """
 
 from __future__ import annotations

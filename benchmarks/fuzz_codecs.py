@@ -1,9 +1,10 @@
-"""Feed every driver codec many mutated inputs, and count what escapes.
+"""Feed every driver codec many mutated inputs, and count errors that escape.
 
-``python -m benchmarks.fuzz_codecs [INPUTS]``. Inputs are grown from those kept under
-``tests/unit/drivers/corpus``. Each is fed whole and byte by byte, which must read the same; what is
-accepted is encoded and read again, which must give the same; every parser of values gets it too.
-Anything but an event or the codec's own error is an escape: it is printed, and is to be kept.
+``python -m benchmarks.fuzz_codecs [INPUTS]``. Inputs are grown from those under
+``tests/unit/drivers/corpus``. Each is fed whole and byte by byte, which must read the same;
+accepted inputs are encoded and read again, which must give the same; every parser of values gets
+each input, too. Anything but an event or the codec's own error is an escape: it is printed, and is
+to be added to the corpus.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LONGEST = 2000
 
 
 def mutated(chance: random.Random, kept: Sequence[bytes]) -> bytes:
-    """One or two kept inputs, spliced, with a few bytes changed, left out or doubled."""
+    """Two kept inputs, spliced, with a few bytes changed, left out or doubled."""
     first, second = chance.choice(kept), chance.choice(kept)
     data = bytearray(first[: chance.randrange(len(first) + 1)])
     data += second[chance.randrange(len(second) + 1) :]
@@ -50,7 +51,7 @@ def fuzz(codec: Codec, inputs: int) -> tuple[int, int, int]:
         data = mutated(chance, kept)
         try:
             outcome = codec.check(data)
-        except Exception as escaped:  # that is what is looked for
+        except Exception as escaped:  # the kind of error that this looks for
             escapes += 1
             print(f"{codec.name}: {type(escaped).__name__}: {escaped}: {data!r}")
             continue

@@ -2,9 +2,9 @@
 
 ``python -m benchmarks.matchings``. Edmonds: the heaviest matching of all racks. Helios: 32 planes
 of one-way light paths; scipy plans them in turn, as the paper does, ours at once. Results are
-compared before they are timed, on the processor's clock. Baselines are left out where they take
-minutes: networkx beyond 64 racks; rustworkx on products of rack weights (gravity) at 1000, where
-scipy's assignment stands in: the bound alone, without a matching.
+compared before they are timed, on the processor's clock. Baselines that take minutes are left out:
+networkx beyond 64 racks; rustworkx on products of rack weights (gravity) at 1000, where scipy's
+assignment takes its place, which gives the bound alone, without a matching.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ KINDS = ("uniform", "gravity", "sparse")
 
 
 def demand_of(kind: str, n: int) -> NDArray[np.int64]:
-    """In bit/s."""
+    """Demand of a kind, shape (n, n), in bit/s."""
     return whole_units(synthetic_demand(kind, n, SEED, LOAD * PLANES * RATE_MBPS))
 
 

@@ -1,9 +1,9 @@
 """The HydRA heuristic and its VLANs against the clock: ``python -m benchmarks.multihop``.
 
 Baselines: networkx (a graph kept up to date, and a search per demand) where that ends in seconds,
-numpy (the same on a Boolean matrix), and first fit on arrays for the VLANs. All follow the
-same rounds; numpy breaks ties as we do, and must find as many paths of each length. Times are of
-the processor: all this is one thread that waits for nothing.
+numpy (the same on a Boolean matrix), and first fit on arrays for the VLANs. All follow the same
+rounds; numpy breaks ties as we do, and must find as many paths of each length. Times are the
+processor's: all this is one thread that waits for nothing.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ PASS_TARGET_MS = {320: 25.0, 1000: 200.0}
 SHARE_TARGET = {("dense", 320): 0.98, ("gravity", 320): 0.96}
 VLAN_TARGET = 0.65
 LARGE = 320
-"""Racks from which on there is a target for the number of VLANs."""
+"""Number of racks for which there is a target for the number of VLANs."""
 VLAN_TARGET_MS = 100.0
 NETWORKX = {(kind, racks) for kind in KINDS for racks in (64, 320)}
 NETWORKX_BFS = NETWORKX | {("sparse", 1000)}
-"""Where it takes two minutes; the others of a thousand racks would take half an hour and more."""
+"""Cases with networkx; 1000 racks take two minutes here, half an hour and more in others."""
 NETWORKX_TARGET = {1000: 5000.0}
 NOTHING_RESERVED = Reserved()
 
@@ -57,7 +57,7 @@ Racks = tuple[int, ...]
 class Rounds(ABC):
     """The heuristic on a fabric with one port per rack and plane, Boolean demand.
 
-    ``adjacent`` holds who could be a neighbour; subclasses search it.
+    ``adjacent`` marks possible neighbours; subclasses search it.
     """
 
     def __init__(self, racks: int) -> None:
@@ -140,7 +140,7 @@ class NumpyRounds(Rounds):
 
 
 class NetworkxRounds(Rounds):
-    """From both ends: any shortest path, in the shortest time."""
+    """Search from both ends: any shortest path, in the shortest time."""
 
     def __init__(self, racks: int) -> None:
         super().__init__(racks)
@@ -159,7 +159,7 @@ class NetworkxRounds(Rounds):
 
 
 class NetworkxBfsRounds(NetworkxRounds):
-    """As the paper has it: breadth first from one end, to the depth of the round."""
+    """Search as in the paper: breadth first from one end, to the depth of the round."""
 
     def search(self, src: int, dst: int, depth: int) -> Racks | None:
         racks = nx.single_source_shortest_path(self.graph, src, cutoff=depth).get(dst)
@@ -167,7 +167,7 @@ class NetworkxBfsRounds(NetworkxRounds):
 
 
 def first_fit(fabric: FabricArrays, paths: list[Path]) -> int:
-    """VLANs when each path goes into the first that stays a forest; one test for all VLANs."""
+    """Number of VLANs if each path goes into the first that stays a forest; one test for all."""
     tree = np.repeat(np.arange(fabric.n_racks)[:, np.newaxis], len(paths), axis=1)
     held = np.zeros((fabric.n_ports, len(paths)), dtype=np.bool_)
     count = 0
@@ -191,7 +191,7 @@ def _run(baseline: Callable[[int], Rounds], ground: Ground, found: list[list[int
 
 
 def search_rows(kind: str, fabric: FabricArrays, ground: Ground) -> list[Result]:
-    """One pass of the rounds, and planning as callers see it."""
+    """Results of one pass of the rounds, and of planning as callers see it."""
     racks = fabric.n_racks
     budget = Budget(MAX_HOPS)
     demand = scaled(kind, fabric)
@@ -241,7 +241,7 @@ def search_rows(kind: str, fabric: FabricArrays, ground: Ground) -> list[Result]
 
 
 def quality_rows(kind: str, fabric: FabricArrays) -> list[Result]:
-    """The share of demand that is served."""
+    """Results for the share of demand that is served."""
     arguments = (fabric, scaled(kind, fabric), EMPTY_TOPOLOGY, NOTHING_RESERVED, Budget(MAX_HOPS))
     paper, ours = plan_hydra_bfs(*arguments), plan_hydra_bfs_plus(*arguments)
     case = f"{fabric.n_racks} racks, {kind}"
@@ -255,7 +255,7 @@ def quality_rows(kind: str, fabric: FabricArrays) -> list[Result]:
 
 
 def vlan_rows(kind: str, fabric: FabricArrays) -> list[Result]:
-    """How many VLANs, and how long that takes."""
+    """Results for the number of VLANs, and the time to allocate them."""
     demand = scaled(kind, fabric)
     topology = plan_hydra_bfs(
         fabric, demand, EMPTY_TOPOLOGY, NOTHING_RESERVED, Budget(MAX_HOPS)

@@ -1,8 +1,8 @@
 """Bulk edits over NETCONF and a command line, against one port or cross-connect at a time.
 
-``python -m benchmarks.netconf`` (root). NETCONF goes to netconfd behind sshd, the G8264 is an
-emulator behind a real SSH server; both on this machine. Every way ends when the driver has read the
-device back and found what it asked for.
+``python -m benchmarks.netconf`` (root). NETCONF goes to netconfd behind sshd; the G8264 is an
+emulator behind a real SSH server; both are on this machine. Every way ends when the driver has read
+the device back and found the settings that it asked for.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def cross_connects(server: Netconfd) -> Result:
 
 
 def memberships(ports: list[str], turn: int) -> dict[str, PortVlans]:
-    """So many VLANs on each port, no two of them neighbours, all of them others at each turn."""
+    """VLANs of each port, no two of them neighbours, all of them different at each turn."""
     return {
         port: PortVlans(
             frozenset(
@@ -108,7 +108,7 @@ def retagging(driver: str, tor: TorSwitch, ports: list[str]) -> Result:
 
 
 def requests(server: Netconfd) -> Result:
-    """What waking ncclient's session is worth."""
+    """Result for waking ncclient's session."""
     options = SshOptions(host_key=server.host_key)
     ours = NetconfTransport("p1", server.address, server.login, options, timeout_s=TIMEOUT_S)
     host, _, port = server.address.partition(":")

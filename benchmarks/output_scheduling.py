@@ -1,13 +1,13 @@
-"""c-Through's Table 2: what output scheduling costs a transfer, on circuits and electrically.
+"""c-Through's Table 2: cost of output scheduling to a transfer, on circuits and electrically.
 
-``python -m benchmarks.output_scheduling [ROUNDS]`` (root; 5 unless told). TCP at full speed between
-two servers of the demo fabric, at a fiftieth of the paper's rates, which a busy machine forwards,
-too: 20 Mb/s on a circuit, 2 Mb/s electrically; with queues as the kernel has them, and with an
-agent that schedules. Then both at once: two transfers of one server; and a transfer on the circuit
-while the server floods the electrical network with datagrams at the rate of its own link, which is
-a queue of that rate where nothing is scheduled. What the machine does besides
-moves single figures by more than scheduling does, so both cases are measured in every round, now
-the one first and now the other, and the medians of all rounds are compared.
+``python -m benchmarks.output_scheduling [ROUNDS]`` (root; by default 5). TCP at full speed between
+two servers of the demo fabric, at a fiftieth of the paper's rates (20 Mb/s on a circuit, 2 Mb/s
+electrically), which a busy machine forwards, too; with the kernel's own queues, and with an agent
+that schedules. Then both at once: two transfers of one server; and a transfer on the circuit while
+the server floods the electrical network with datagrams at the rate of its own link, which is a
+queue of that rate if nothing is scheduled. Other work of the machine moves single figures by more
+than scheduling does. So both cases are measured in every round, in changing order, and the medians
+of all rounds are compared.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ PORT: Final = 5201
 SENDER: Final = "h11"
 RECEIVERS: Final = {"optical": "h21", "electrical": "h31"}
 PAPER: Final = {"optical": 921 / 940, "electrical": 94 / 94}
-"""With output scheduling as a share of without, TCP."""
+"""Throughput of TCP with output scheduling, as a share of that without."""
 OPTICAL_MBPS: Final = 20
 DEMAND: Final = [{"src": a, "dst": b, "mbps": 15} for a, b in (("r1", "r2"), ("r2", "r1"))]
 NOISE: Final = 0.95
-"""What medians of two like cases differ by anyway."""
+"""Ratio by which medians of two like cases may differ anyway."""
 Figures = Mapping[str, float]
 
 
 LINK: Final = f"{SENDER}-eth0"
 FLOOD_PPS: Final = OPTICAL_MBPS * 1e6 / 8 / 1442
 FLOOD_BYTES: Final = 1400
-"""Of payload: 1442 in all."""
+"""Payload of a datagram: 1442 bytes in all."""
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def together(stage: Stage) -> Figures:
 
 @contextmanager
 def plain_queue(stage: Stage, wanted: bool) -> Iterator[None]:
-    """The server's link with nothing but its rate: first come, first served."""
+    """The server's link with a rate and no scheduling: first come, first served."""
     if not wanted:
         yield
         return
@@ -89,7 +89,7 @@ def plain_queue(stage: Stage, wanted: bool) -> Iterator[None]:
 
 
 def crowded(stage: Stage) -> float:
-    """Mb/s on the circuit beside a flood elsewhere."""
+    """Mb/s on the circuit beside a flood on the electrical network."""
     flood = paced_stream(
         stage, SENDER, RECEIVERS["electrical"], pps=FLOOD_PPS, payload_bytes=FLOOD_BYTES,
         count=int(FLOOD_PPS * (SECONDS + 4)),

@@ -1,6 +1,6 @@
 """The controller's own computing time at reference size: ``python -m benchmarks.planner``.
 
-No device and no packet: what a reconfiguration costs on the wire is the demo's to measure.
+No device and no packet: the demo measures the cost of a reconfiguration on the wire.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RULES = 5000
 
 
 def measure(what: str, work: Callable[[], Any]) -> Any:
-    """Print the median processor time of a few runs; returns what the last one returned."""
+    """Print the median processor time of a few runs; return the result of the last one."""
     times_ms = []
     for _ in range(REPEATS):
         started = time.process_time()
@@ -39,7 +39,7 @@ def measure(what: str, work: Callable[[], Any]) -> Any:
 
 
 def sparse_demand(fabric: Fabric, partners: int) -> np.ndarray:
-    """Each rack sends to a few others at random, Mbps."""
+    """Demand of each rack for a few others at random, in Mbps."""
     racks = len(fabric.racks)
     random = np.random.default_rng(SEED)
     demand = np.zeros((racks, racks))

@@ -1,9 +1,9 @@
-"""What probing 5,120 running circuits costs the controller's process.
+"""Cost of probing 5,120 running circuits to the controller's process.
 
-``python -m benchmarks.probing``. The reference fabric's 320 racks with a circuit on each of their
-32 planes, probed in both directions by a process that does nothing else. Its switches are played by
-this process over TCP: they speak OpenFlow 1.3 and carry each probe to whom it is for. The baseline
-is the same process with probing switched off.
+``python -m benchmarks.probing``. The reference fabric's 320 racks have a circuit on each of their
+32 planes, probed in both directions by a process that does nothing else. This process plays its
+switches over TCP: they speak OpenFlow 1.3 and carry each probe to its receiver. The baseline is the
+same process with probing switched off.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from hydra.model import Path as NetworkPath
 CONFIG: Final = Path(__file__).parents[1] / "configs" / "reference.yaml"
 OPENFLOW_PORT: Final = 16653
 INTERVAL_S: Final = 2.0
-"""The default; for so many circuits the controller stretches it."""
+"""The default interval; for so many circuits the controller stretches it."""
 MEASURED_S: Final = 24.0
 _SETTLING_S: Final = 15.0
-"""Until each circuit has been probed once."""
+"""Time until each circuit has been probed once."""
 TARGET_PERCENT: Final = 5.0
 
 _PACKET_OUT_FRAME: Final = 40
@@ -47,7 +47,7 @@ _PACKET_IN_HEAD: Final = Struct("!IHBBQHHIIxxxxxx")
 
 
 def standing_state(fabric: Fabric) -> NetworkState:
-    """On each plane all racks in pairs, no two racks paired twice (the circle method)."""
+    """All racks in pairs on each plane, no two racks paired twice (the circle method)."""
     racks = len(fabric.racks)
     ports = {(port.rack, port.plane): port.id for port in fabric.ports}
     vlans: dict[NetworkPath, VlanId] = {}

@@ -1,9 +1,9 @@
-"""From the start of a hot transfer to its bytes on a circuit, with counters and with agents.
+"""Time from the start of a hot transfer to its bytes on a circuit, with counters and with agents.
 
 ``python -m benchmarks.reaction`` (root). TCP at full speed between racks of the demo fabric that
 have no circuit; the controller decides every second from counters that it reads twice a second. The
-electrical network takes 10 Mb/s: with elephants from 1 Mb/s on, counters see one at once; from
-20 Mb/s on they never do, however much waits.
+electrical network takes 10 Mb/s: counters show an elephant at once if elephants begin at 1 Mb/s,
+and never if they begin at 20 Mb/s, however much waits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mininet_scenarios.testbed import Testbed
 
 CONFIG: Final = Path(__file__).parents[1] / "configs" / "demo.yaml"
 PAIRS: Final = (("h11", "h21"), ("h31", "h41"), ("h12", "h32"), ("h22", "h42"))
-"""No rack has more pairs than planes: each finds a free port."""
+"""Pairs of servers; no rack has more of them than planes, so each finds a free port."""
 POLICY: Final = {
     "mode": "periodic",
     "epoch_s": 1.0,
@@ -42,7 +42,7 @@ BUFFER_MB: Final = 20
 
 
 def optical_bytes(stage: Stage, sender: str) -> int:
-    """What the sender's ToR has sent into circuits."""
+    """Bytes that the sender's ToR has sent into circuits."""
     fabric = stage.fabric
     ports = fabric.ports_of(fabric.server_by_name[sender].rack)
     counters = (Path(f"/sys/class/net/{one.tor_port}/statistics/tx_bytes") for one in ports)
@@ -50,7 +50,7 @@ def optical_bytes(stage: Stage, sender: str) -> int:
 
 
 def reaction_s(stage: Stage, sender: str, receiver: str) -> float:
-    """``PATIENCE_S`` where nothing came within that."""
+    """Time until bytes are on a circuit; ``PATIENCE_S`` if none came within that."""
     before = optical_bytes(stage, sender)
     with tcp_transfer(stage, sender, receiver, PORT, PATIENCE_S + 5) as transfer:
         started_s = transfer.client.started_s

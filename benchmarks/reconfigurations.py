@@ -1,11 +1,11 @@
-"""Many reconfigurations under traffic: what is lost, where, and how long each takes.
+"""Many reconfigurations under traffic: losses, their places, and the time of each change.
 
-``python -m benchmarks.reconfigurations [NUMBER]`` (root; 50 unless told, once under paced UDP and
+``python -m benchmarks.reconfigurations [NUMBER]`` (root; by default 50, once under paced UDP and
 once under TCP). The circuit of one pair of the demo fabric goes from plane to plane once a second,
 under 1000 datagrams a second of that pair (80 % of electrical capacity) and of a pair that stays,
-beside sparse ones that a third pair sends electrically to where the diverted ones arrive; then
-under a TCP flow of the moved pair at full speed. The baseline is the same traffic without any
-change, and for delays the published prototype (HydRA, section V.B).
+beside a few that a third pair sends electrically to the receiver of the diverted ones; then under a
+TCP flow of the moved pair at full speed. The baseline is the same traffic without any change, and
+for delays the published prototype (HydRA, section V.B).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NUMBER = 50
 PERIOD_S = 1.0
 PPS = 1000.0
 PAYLOAD_BYTES = 950
-"""8 Mb/s with headers, of the electrical network's 10."""
+"""Payload that makes 8 Mb/s with headers, of the electrical network's 10."""
 PAPER_MS = 2200.0
 TARGET_MS = 100.0
 _MOVED, _KEPT, _ELECTRICAL = ("h11", "h21"), ("h31", "h41"), ("h42", "h21")
@@ -41,7 +41,7 @@ class UdpRun:
     moved: UdpResult
     kept: UdpResult
     electrical: UdpResult
-    """Of a pair without circuits, to the server that the moved pair sends to."""
+    """Result of a pair without circuits, which sends to the receiver of the moved pair."""
     losses: Losses
 
 
@@ -63,7 +63,7 @@ def _perform(
 
 
 def udp_run(stage: Stage, client: ControllerClient, number: int) -> UdpRun:
-    """With ``number`` 0, for as long as ten changes take: the static run."""
+    """A run of ``number`` changes; 0: the static run, as long as ten changes take."""
     seconds = 2 * _LEAD_S + (number or 10) * PERIOD_S
     before = stage.losses()
     count = int(seconds * PPS)
@@ -82,7 +82,7 @@ def udp_run(stage: Stage, client: ControllerClient, number: int) -> UdpRun:
 
 
 def tcp_run(stage: Stage, client: ControllerClient, number: int) -> TcpRun:
-    """With ``number`` 0, for as long as ten changes take: the static run."""
+    """A run of ``number`` changes; 0: the static run, as long as ten changes take."""
     seconds = 2 * _LEAD_S + (number or 10) * PERIOD_S
     before = stage.losses()
     with (

@@ -1,9 +1,9 @@
-"""A controller killed in the middle of a change: how long the next one needs, and who notices.
+"""A controller killed in the middle of a change: time of the next one's recovery, and losses.
 
 ``python -m benchmarks.recovery`` (root). On the demo fabric the circuit of one pair is being moved
 when SIGKILL meets the controller, in each phase of the change several times; then it is started
 again. Meanwhile datagrams go between every two racks. Recovered means: ready, with the mirrors of
-every plane as the controller says they are. The baseline is a stop and a start in quiet.
+every plane as the controller reports them. The baseline is a stop and a start in quiet.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _settled(stage: Stage, client: ControllerClient) -> bool:
 
 
 def _start_s(stage: Stage, process: ControllerProcess) -> float:
-    """From starting the process to recovered."""
+    """Time from starting the process to recovered."""
     started_s = time.monotonic()
     process.start()
     with ControllerClient(process.base_url) as client:
@@ -68,7 +68,7 @@ def _killed_s(stage: Stage, process: ControllerProcess, phase: str) -> float:
     with ControllerClient(process.base_url) as client:
         client.reconfigure([_MOVED], racks=("r1", "r2"), use_planes=("p1",))
         number = client.request([_MOVED], racks=("r1", "r2"), use_planes=("p2",))
-        # What is past the phase when we look is killed there: phases last milliseconds.
+        # A change that has passed the phase by now is killed there: phases last milliseconds.
         reached = [*PHASES[PHASES.index(phase) :], ReconfigurationState.DONE.value]
         while client.reconfiguration(number).state not in reached:
             pass
@@ -83,7 +83,7 @@ def _stopped_s(stage: Stage, process: ControllerProcess) -> float:
 
 @contextmanager
 def _datagrams_everywhere(stage: Stage) -> Iterator[list[Stream]]:
-    """Between the first servers of every two racks."""
+    """Streams between the first servers of every two racks."""
     firsts = [rack.servers[0].name for rack in stage.fabric.racks]
     with ExitStack() as stack:
         yield [
@@ -107,7 +107,7 @@ def _watched(stage: Stage, play: Callable[[], None]) -> tuple[float, int, Losses
 def main() -> int:
     recovered_s: dict[str, list[float]] = {phase: [] for phase in PHASES}
     calm_s: list[float] = []
-    # A circuit is judged by its state alone: no audit mends what recovery left.
+    # A circuit is judged by its state alone: no audit mends faults that recovery left.
     with demo_stage() as stage, stage.process({"audit_interval_s": 0}) as process:
         with ControllerClient(process.base_url) as client:
             client.reconfigure([_MOVED, _KEPT], use_planes=("p1",))

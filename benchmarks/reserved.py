@@ -88,13 +88,13 @@ class FirstFrame(threading.Thread):
 
 
 def is_tagged_ipv4(frame: bytes) -> bool:
-    """The kernel takes the tag off before a tap sees the frame, where a vswitch had it put on."""
+    """True for IPv4. The kernel takes off a vswitch's tag before a tap sees the frame."""
     at = 16 if frame[12:14] == b"\x81\x00" else 12
     return frame[at : at + 2] == b"\x08\x00"
 
 
 def first_byte(on: Stage, http: httpx.Client, client: ControllerClient) -> dict[str, float]:
-    """ms from the request, by part."""
+    """Times from the request in ms, by part."""
     ports = [port.tor_port for port in on.fabric.ports_of(on.fabric.racks[0].id)]
     watch = FirstFrame(ports)
     watch.start()

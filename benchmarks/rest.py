@@ -1,10 +1,10 @@
-"""The REST API with 10,000 reservations in the calendar, over HTTP as clients meet it.
+"""The REST API with 10,000 reservations in the calendar, over HTTP as clients use it.
 
-``python -m benchmarks.rest``. The server runs with what a controller puts behind it (the ledger
-with its journal on disk, the calendar, admission), on the reference fabric of 320 racks and 32
-planes; only switches are missing, for which see :mod:`benchmarks.undisturbed`. wrk keeps four
-connections busy. Beside each figure stands one for ``/healthz``, which does nothing, from the same
-run: what the HTTP stack alone takes here.
+``python -m benchmarks.rest``. The server runs with a controller's parts behind it (the ledger with
+its journal on disk, the calendar, admission), on the reference fabric of 320 racks and 32 planes;
+only switches are missing, for which see :mod:`benchmarks.undisturbed`. wrk keeps four connections
+busy. Beside each figure stands one for ``/healthz``, which does nothing, from the same run: the
+time of the HTTP stack alone.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def filled_ledger(fabric: Fabric, journal: str, span_s: float) -> Ledger:
 
 @contextmanager
 def server(fabric: Fabric, directory: str) -> Iterator[tuple[RestServer, list[str]]]:
-    """Running, with the ids of what is reserved."""
+    """A running server, with the ids of its reservations."""
     ledger = filled_ledger(fabric, f"{directory}/journal.db", SPAN_S)
     known = [reservation.id for reservation in ledger.reservations()]
     running = RestServer(create_app(LedgerService(fabric, ledger)), "127.0.0.1", 0)
@@ -119,7 +119,7 @@ def server(fabric: Fabric, directory: str) -> Iterator[tuple[RestServer, list[st
 
 
 def admission_ms(fabric: Fabric, booked: int) -> tuple[float, float]:
-    """(median, p99) of one admission with so many reservations in the calendar."""
+    """(median, p99) of one admission with ``booked`` reservations in the calendar."""
     book = ReservationBook(fabric)
     fill(fabric, lambda name, request: book.add(name, request, time.time()), booked)
     rng, times = random.Random(2), []

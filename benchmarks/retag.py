@@ -1,4 +1,4 @@
-"""Retag the optical ports of a ToR, in the driver's one transaction and as an operator would.
+"""Retag the optical ports of a ToR, in the driver's one transaction and by an operator's commands.
 
 ``python -m benchmarks.retag`` (root). Every way ends when ovs-vswitchd has
 applied the change: the driver waits for ``cur_cfg``, and so does ``ovs-vsctl`` by itself.
@@ -33,7 +33,7 @@ def run(*command: str) -> None:
 
 @contextmanager
 def tor() -> Iterator[OvsTor]:
-    """A bridge with 32 ports, and the driver on it."""
+    """The driver of a bridge with 32 ports."""
     try:
         for port in PORTS:
             run("ip", "link", "add", port, "type", "veth", "peer", "name", f"{port}x")
@@ -69,14 +69,14 @@ def by_vsctl_once(vlan: int) -> None:
 
 
 def check(driver: OvsTor, vlan: int) -> None:
-    """A benchmark of a change that was not made would be a fast one."""
+    """Check that the change was made: one that was not would look fast."""
     expected = PortVlans(frozenset({VlanId(vlan), PARKING}))
     if any(found != expected for found in driver.vlans(PORTS).values()):
         raise RuntimeError(f"VLAN {vlan} is not on every port")
 
 
 def times_ms(driver: OvsTor, ways: Sequence[Callable[[int], None]], runs: int) -> list[list[float]]:
-    """One list per way, taken in turns so that all meet the same machine."""
+    """Times by way, taken in turns so that all ways meet the same machine."""
     taken: list[list[float]] = [[] for _ in ways]
     for turn in range(runs):
         for number, way in enumerate(ways):

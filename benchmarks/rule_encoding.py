@@ -1,4 +1,4 @@
-"""5000 circuit rules: what it takes to write them down, and to have them in a vswitch.
+"""5000 circuit rules: time to encode them, and to have them in a vswitch.
 
 ``python -m benchmarks.rule_encoding`` (root). Encoding is compared with Ryu's objects for the same
 rules. End to end, from rules in memory to the switch's word that they are in its table, it is
@@ -37,14 +37,14 @@ RUNS = 25
 PORTS = SwitchPorts(host=1, optical=2, electrical=3)
 XID = 0x40000001
 TARGET_TIMES = 50
-"""How much less than Ryu's objects a rule may cost to build."""
+"""Factor by which building a rule has to be quicker than with Ryu's objects."""
 PUSH_PERIOD_S = 1.0
 PUSHES = 20
 SOURCE, DESTINATION = "h11", "h21"
 
 
 def rules_of(run: int) -> Sequence[FlowRule]:
-    """The same racks every time, on another VLAN: each run replaces every rule."""
+    """Rules of a run, for the same racks on another VLAN: each run replaces every rule."""
     return emulated_rules(RULES, VlanId(100 + run), 2 * run)
 
 
@@ -91,7 +91,7 @@ def push(switch: BareSwitch, bundled: bool, run: int) -> None:
 
 
 def files_of(directory: Path, number: int) -> list[Path]:
-    """Other VLANs than ours of the same run, so that every way replaces every rule."""
+    """Files of a run with other VLANs than ours, so that every way replaces every rule."""
     files = [directory / str(run) for run in range(number)]
     for run, file in enumerate(files):
         rules = emulated_rules(RULES, VlanId(200 + run), 2 * run)
@@ -129,7 +129,7 @@ def pushing(directory: Path) -> list[Result]:
 
 
 def under_traffic(directory: Path) -> list[Result]:
-    """Into the vswitch of a server that sends at its full rate over a circuit."""
+    """Results into the vswitch of a server that sends at its full rate over a circuit."""
     files = files_of(directory, max(RUNS + 1, PUSHES))
     with demo_stage() as stage, stage.controller({"mode": "on-request"}) as client:
         client.reconfigure([PairDemand("r1", "r2", 80.0)], use_planes=("p1",))
@@ -155,7 +155,7 @@ def under_traffic(directory: Path) -> list[Result]:
 
 
 def retransmissions(stage: Stage, way: Callable[[int], None] | None) -> int:
-    """Of a TCP flow at full rate, beside ``PUSHES`` pushes, or none."""
+    """Segments that a TCP flow at full rate retransmits beside ``PUSHES`` pushes, or none."""
     with tcp_transfer(stage, SOURCE, DESTINATION, 5201, (PUSHES + 1) * PUSH_PERIOD_S) as tcp:
         for run in range(PUSHES):
             time.sleep(PUSH_PERIOD_S)

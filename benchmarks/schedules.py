@@ -1,7 +1,7 @@
 """Schedules of 320 racks, ours against the same algorithms with scipy's matchings.
 
-``python -m benchmarks.schedules``. The switching time is 1 % of the window. What is compared is the
-planning of the slots; the shares served are those of whole plans on one plane.
+``python -m benchmarks.schedules``. The switching time is 1 % of the window. The planning of the
+slots is compared; the shares served are those of whole plans on one plane.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def demand_of(kind: str) -> NDArray[np.float64]:
 
 
 def longest_slots(matrix: NDArray[np.int64]) -> int:
-    """Slots until 90 % of the matrix are covered."""
+    """Number of slots until 90 % of the matrix are covered."""
     covered = slots = 0
     for length, _ in longest_first(matrix):
         covered, slots = covered + length, slots + 1
@@ -58,7 +58,7 @@ def longest_slots(matrix: NDArray[np.int64]) -> int:
 
 
 def solstice(demand: NDArray[np.float64]) -> int:
-    """Slots until the window is full."""
+    """Number of slots until the window is full."""
     seconds = admissible(demand / RATE_MBPS, 1.0)
     used = slots = 0
     for length, _ in big_slices(stuffed(np.rint(seconds * WHOLE).astype(np.int64))):

@@ -1,8 +1,8 @@
 """Pictures of the dashboard: ``python -m benchmarks.screenshots [FOLDER]`` (root).
 
 The demo fabric in the middle of a reconfiguration, before a controller that moves it; the same at
-the width of a telephone, in the dark; and 320 racks with 32 planes. They are to be looked at, and
-docs/ shows them.
+the width of a telephone, in the dark; and 320 racks with 32 planes. They are for docs/, and are to
+be looked at.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SLOWLY = {
     "demand_window_s": 1.0,
     "drain": {"reads": 25, "interval_ms": 60, "bound_ms": 5000},
 }
-"""Draining takes a second and a half: time for a picture."""
+"""Policy by which draining takes a second and a half: time for a picture."""
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 ``python -m benchmarks.simulation [SEEDS]``. Each seed draws a fabric of any substrate, its state,
 and three reconfigurations with lost, late and doubled replies and devices that lie; and one more in
 which the controller dies, with two recoveries. After every event of every run the invariants of
-:mod:`tests.unit.reconfiguration.watch` are held. A seed that breaks one is printed; to replay it
+:mod:`tests.unit.reconfiguration.watch` are checked. A seed that breaks one is printed; to replay it
 see :mod:`tests.unit.reconfiguration.seeds`.
 """
 
@@ -26,7 +26,7 @@ TARGET_PER_MINUTE = 10_000.0
 
 
 def broken(simulate: Callable[[int], object], seeds: range) -> list[str]:
-    """Seeds that broke an invariant, and which."""
+    """Seeds that broke an invariant, with the invariant."""
     found = []
     for seed in seeds:
         try:
@@ -45,7 +45,7 @@ def recovery(seeds: range) -> list[str]:
 
 
 def played(name: str, play: Callable[[range], list[str]], seeds: int) -> tuple[float, list[str]]:
-    """Seeds a minute, and what was broken."""
+    """(seeds a minute, broken invariants)."""
     shares = [range(first, min(first + SHARE, seeds)) for first in range(0, seeds, SHARE)]
     found = []
     started_s = time.perf_counter()

@@ -1,12 +1,12 @@
 """A controller at work for hours: memory, file descriptors, threads, processor.
 
-``python -m benchmarks.soak [MINUTES]`` (root; 30 unless told, 480 for a night). The controller of
+``python -m benchmarks.soak [MINUTES]`` (root; by default 30, 480 for a night). The controller of
 the demo fabric changes the topology as fast as it can, while reservations, followers of events,
 scrapes, reloads and restarts of an optical switch come and go. The baseline is the same controller
-in the second quarter of the run; ours is the last quarter. What is kept in memory is bounded in
-number (10,000 events, 200 reconfigurations), so growth that ends is none; the longest to fill, that
-of 1,000 reservations, is full before the first sample. Of threads the most of each quarter counts:
-the server's workers come with requests that meet and go after ten seconds without any.
+in the second quarter of the run; ours is the last quarter. The number of things kept in memory is
+bounded (10,000 events, 200 reconfigurations), so growth that ends is none; the list that fills
+last, of 1,000 reservations, is full before the first sample. Of threads the most of each quarter
+counts: the server's workers come with requests that meet and go after ten seconds without any.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SAMPLES = 120
 IDLE_S = 20.0
 SEED = 1
 FLAT = 1.03
-"""Of memory: Python's allocator gives pages back late, and in no order."""
+"""Limit of memory's growth: Python's allocator gives pages back late, and in no order."""
 
 
 def tell(sample: Footprint) -> None:

@@ -1,10 +1,10 @@
-"""Nothing to do: circuits that a demand moves which does not change, and mice.
+"""Circuits moved by a demand that does not change, and by mice: there should be none.
 
-``python -m benchmarks.stability [MINUTES]`` (root; 10 unless told, twice). The periodic mode as it
-is by default, a decision every 10 s, on the demo fabric at a fifth of its rates (20 and 2 Mb/s).
+``python -m benchmarks.stability [MINUTES]`` (root; by default 10, twice). The periodic mode with
+its defaults, a decision every 10 s, on the demo fabric at a fifth of its rates (20 and 2 Mb/s).
 First two pairs of racks send TCP at full speed, and mice run besides: once the circuits stand that
 these pairs need, nothing is to move. Then only mice: all servers send bursts of random size at
-random times to random racks, a fifth of an elephant's least rate a rack pair on average. (A pair
+random times to random racks, a fifth of an elephant's least rate per rack pair on average. (A pair
 whose noise crosses that limit is no mouse: it gets a circuit that is free.)
 """
 
@@ -30,13 +30,13 @@ OPTICAL_MBPS = 20
 HOT = (("h11", "h21"), ("h31", "h41"))
 PORT = 5201
 SETTLE_S = 40.0
-"""For the first circuits: the demand has to be seen, and an epoch to pass."""
+"""Time for the first circuits: the demand has to be seen, and an epoch to pass."""
 SAMPLE_S = 2.0
 
 
 @contextmanager
 def mice(stage: Stage, mbps_per_pair: float) -> Iterator[None]:
-    """From every server to the first of each other rack, as many as make this a pair of racks."""
+    """Mice from every server to the first of each other rack, at this rate for a pair of racks."""
     with ExitStack() as stack:
         for number, server in enumerate(stage.fabric.servers):
             others = [rack for rack in stage.fabric.racks if rack.id != server.rack]
@@ -52,11 +52,11 @@ class Watched:
     changes: int
     decisions: int
     largest_mouse_mbps: float
-    """The largest average of a rack pair without an elephant that the controller saw."""
+    """Largest average of a rack pair without an elephant that the controller saw."""
 
 
 def watch(stage: Stage, seconds: float, hot: Sequence[tuple[str, str]]) -> Watched:
-    """What happened after the first circuits stood."""
+    """Changes and decisions after the first circuits stood."""
     with ExitStack() as stack:
         process = stack.enter_context(stage.process({"mode": "periodic"}))
         client = stack.enter_context(ControllerClient(process.base_url))

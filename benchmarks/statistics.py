@@ -1,6 +1,6 @@
 """Flow statistics decoded per second, ours against Ryu's, on the same bytes.
 
-``python -m benchmarks.statistics``. The replies are what vswitches of the reference fabric send for
+``python -m benchmarks.statistics``. The replies are those of the reference fabric's vswitches for
 their account table: a rule for each of 638 foreign prefixes (319 racks, IPv4 and IPv6) and one for
 the rest; and for the 320 of them that IPv4 needs. Each run reads the replies of 16 vswitches.
 """
@@ -24,11 +24,11 @@ CONFIG: Final = Path(__file__).parents[1] / "configs" / "reference.yaml"
 RUNS: Final = 15
 SWITCHES: Final = 16
 TARGET_TIMES: Final = 30.0
-"""As fast as Ryu's parser in the same run."""
+"""Factor by which decoding has to be quicker than Ryu's parser in the same run."""
 
 
 def replies(rules: list[FlowRule]) -> list[bytes]:
-    """A body for each switch, their counters apart."""
+    """A body for each switch, which differ in their counters."""
     return [
         b"".join(
             flow_entry(rule, 60 * 10**9, 3 * number + switch, 4000 * number + switch)

@@ -1,10 +1,10 @@
 """Counters of 320 ToRs and 10,240 vswitches of 320 rules each: processor, memory, interval.
 
 ``python -m benchmarks.sweep``. The reference fabric polled by a process that does nothing else,
-over as many TCP connections. Its switches are played by this process: they send what Open vSwitch
-sends for these rules, with counters that grow. One run polls every 10 s; another as often as it
-can, which shows the shortest interval that can be kept. The baseline is Ryu's parser alone on as
-many of the same bytes.
+over as many TCP connections. This process plays its switches: they send the replies of Open vSwitch
+for these rules, with counters that grow. One run polls every 10 s; another as often as it can,
+which shows the shortest interval that can be kept. The baseline is Ryu's parser alone on as many of
+the same bytes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PORT_COUNTERS: Final = Struct("!Ixxxx12QII")
 
 
 class Replies:
-    """What the switches answer: the same for all, with counters that grow by the second."""
+    """The switches' replies: the same for all, with counters that grow by the second."""
 
     def __init__(self, fabric: Fabric) -> None:
         rules = account_rules(fabric, fabric.servers[0])
@@ -137,7 +137,7 @@ class Run:
     cpu_share: float
     peak_mb: float
     grown_mb: float
-    """Beyond what the process holds with all switches connected."""
+    """Memory beyond that of the process with all switches connected."""
     troubles: dict[str, int]
 
 

@@ -1,9 +1,9 @@
 """Every topology algorithm, timed, weighed and judged: ``python -m benchmarks.topology``.
 
 Each case runs in a process of its own, so that memory and first calls are its own too, and is given
-up after a while; times are of the processor, so that other work does not count. The baselines do
-the same with networkx, rustworkx and scipy, written as one would write them; where they would take
-hours, on a smaller network, and it says so.
+up after a while; times are the processor's, so that other work does not count. The baselines do the
+same with networkx, rustworkx and scipy, as usually written; those that would take hours run on a
+smaller network, and say so.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from topology.synthetic import synthetic_demand
 
 SEED = 1
 LOAD = 0.9
-"""What the busiest rack sends or receives, as a part of its ports' rates."""
+"""Rate that the busiest rack sends or receives, as a part of its ports' rates."""
 LIMIT_S = 20
-"""Of the processor, for one case; then it is given up."""
+"""Processor time after which a case is given up."""
 REPEAT_S = 1.0
 CASES = (
     (64, 8, "sparse"),
@@ -58,12 +58,12 @@ ESTIMATE_TARGET_MS = 40.0
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One way to plan, on one case."""
+    """Result of one way to plan, on one case."""
 
     first_ms: float
     typical_ms: float
     peak_mb: float
-    """Above what the libraries take."""
+    """Memory above that of the libraries."""
     value: float
     """Share of the demand served; of baselines that plan matchings, the weight."""
 
@@ -79,7 +79,7 @@ def measure(way: str, racks: int, planes: int, kind: str) -> Measured:
     started_s = time.process_time()
     value = plan_it()
     first_ms = typical_ms = (time.process_time() - started_s) * 1000
-    # The mean of many: the clock of the processor ticks a few hundred times a second only.
+    # The mean of many: the clock of the processor ticks only a few hundred times a second.
     started_s, times = time.process_time(), 0
     while first_ms < REPEAT_S * 1000 and typical_ms * times < REPEAT_S * 1000:
         plan_it()
@@ -90,7 +90,7 @@ def measure(way: str, racks: int, planes: int, kind: str) -> Measured:
 
 
 def _peak_kb(*, reset: bool = False) -> int:
-    """The most memory that this process has held since the last reset (proc(5))."""
+    """Most memory that this process has held since the last reset (proc(5))."""
     if reset:
         Path("/proc/self/clear_refs").write_text("5")
     status = Path("/proc/self/status").read_text()
@@ -114,7 +114,7 @@ def _registered(name: str) -> Way:
 
 
 def attempt(way: str, racks: int, planes: int, kind: str) -> Measured | None:
-    """None if it took too long."""
+    """The result; None if it took too long."""
     command = [sys.executable, "-m", "benchmarks.topology", "--one", way]
     arguments = ["--racks", str(racks), "--planes", str(planes), "--kind", kind]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
@@ -195,7 +195,7 @@ def _print_row(name: str, measured: Measured | None, objection: str = "") -> Non
 
 
 def import_times() -> Iterator[Result]:
-    """How long a fresh Python takes to load the algorithms."""
+    """Results for the time in which a fresh Python loads the algorithms."""
 
     def importing(module: str) -> Callable[[int], object]:
         command = [sys.executable, "-c", f"import {module}"]

@@ -3,9 +3,9 @@
 ``python -m benchmarks.undisturbed`` (root). The controller of the demo fabric, on four ToRs and
 eight vswitches of Open vSwitch that it polls once a second, has 10,000 reservations in its
 calendar. wrk keeps four connections busy, with one kind of request after the other. Meanwhile a
-switch asks for an echo ten times a second, which is what keeps an OpenFlow connection alive, and
-the controller says how old the counters are that it plans by. The baseline is the same controller
-with nothing to serve.
+switch asks for an echo ten times a second, as OpenFlow connections are kept alive, and the
+controller tells the age of the counters that it plans by. The baseline is the same controller with
+nothing to serve.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SPAN_S = 365 * 86_400.0
 POLL_INTERVAL_S = 1.0
 POLICY = {"mode": "on-request", "poll_interval_s": POLL_INTERVAL_S}
 KEEP_ALIVE_MS = 5000.0
-"""Open vSwitch gives a controller so long to answer before it takes the connection for dead."""
+"""Time in which a controller has to answer before Open vSwitch takes the connection for dead."""
 ECHO_EVERY_S = 0.1
 LOOK_EVERY_S = 0.5
 _HEADER = struct.Struct("!BBHI")
@@ -45,14 +45,14 @@ _VERSION = 4
 class Watched:
     echoes_ms: list[float] = field(default_factory=list)
     ages_s: list[float] = field(default_factory=list)
-    """Of the newest counters."""
+    """Ages of the newest counters."""
     stale: float = 0.0
-    """Vswitches whose counters were late, at most."""
+    """Most vswitches whose counters were late at a time."""
     connections: set[float] = field(default_factory=set)
 
 
 class Switch:
-    """Says hello, and then asks now and then whether anybody is there."""
+    """A switch that says hello, and then asks now and then whether anybody is there."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address, timeout=30)
@@ -77,7 +77,7 @@ class Switch:
 
 @contextmanager
 def watched(process: ControllerProcess) -> Iterator[Watched]:
-    """What a switch and a scrape see of the controller until the block ends."""
+    """Figures that a switch and a scrape see of the controller until the block ends."""
     seen, over = Watched(), threading.Event()
     settings = process.settings
     threads = [

@@ -1,7 +1,7 @@
 """Passwords of devices, fetched when a driver logs in and kept nowhere.
 
-A secret appears in no log, error or ``repr``: messages name the variable or file that it comes
-from, never what was found there.
+A secret appears in no log, error or ``repr``: messages name the variable or file that holds it,
+never its contents.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One call at a time per device: a change is several exchanges, and none may come between."""
+"""Exclusive calls of a device: a change is several exchanges, and no other may come between."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 def exclusive(
     method: Callable[Concatenate[_SelfT, _P], _T],
 ) -> Callable[Concatenate[_SelfT, _P], _T]:
-    """A method during which other threads that call such methods of the same object wait."""
+    """``method`` under its object's lock: one thread at a time is in such methods of an object."""
 
     @wraps(method)
     def call(self: _SelfT, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:

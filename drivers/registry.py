@@ -1,7 +1,7 @@
-"""Driver names of the configuration file, and what they stand for.
+"""Driver names of the configuration file, and the functions that they stand for.
 
-A new driver is a file and an entry here. ``hydra`` does not import drivers: whoever loads a
-configuration passes it :func:`plane_checks` and :func:`rack_checks`.
+A new driver is a file and an entry here. ``hydra`` does not import drivers: callers that load a
+configuration pass it :func:`plane_checks` and :func:`rack_checks`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class OpticalEntry:
     """A driver of optical switches."""
 
     build: Callable[[Plane, float], OpticalSwitch]
-    """From a plane, and the seconds that one command to the device may take; not connected yet."""
+    """Makes the driver, not connected yet, from a plane and the seconds that a command may take."""
     check: PlaneCheck
     capabilities: OpticalCapabilities
 
@@ -82,12 +82,12 @@ TOR: Final[Mapping[str, TorEntry]] = {
 
 
 def plane_checks() -> dict[str, PlaneCheck]:
-    """By driver name, what a configuration's planes are checked with."""
+    """Checks of a configuration's planes, by driver name."""
     return {name: entry.check for name, entry in OPTICAL.items()}
 
 
 def rack_checks() -> dict[str, RackCheck]:
-    """By driver name, what a configuration's ToR switches are checked with."""
+    """Checks of a configuration's ToR switches, by driver name."""
     return {name: entry.check for name, entry in TOR.items()}
 
 

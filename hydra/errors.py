@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
+
+from hydra.failures import Failure, FailureKind
 
 
 class HydraError(Exception):
@@ -99,21 +102,33 @@ class Changed(HydraError):
 class DeviceError(HydraError):
     """A device refused, or answered something its protocol does not allow."""
 
+    kind: ClassVar[FailureKind] = FailureKind.REFUSED
+
     def __init__(self, device: str, message: str) -> None:
         self.device = device
         super().__init__(f"{device}: {message}")
+
+    def failure(self, step: str) -> Failure:
+        """The failure of a step that this error is."""
+        return Failure(step, self.device, self.kind, str(self))
 
 
 class DeviceUnavailable(DeviceError):
     """The device can't be reached; nothing was written."""
 
+    kind = FailureKind.NOT_CONNECTED
+
 
 class HeldElsewhere(DeviceError):
     """Another controller holds the device; nothing was written."""
 
+    kind = FailureKind.TAKEN_OVER
+
 
 class ProtocolError(DeviceError):
     """Bytes from the device that its grammar does not contain."""
+
+    kind = FailureKind.MALFORMED
 
 
 class OutcomeUnknown(DeviceError):
@@ -122,6 +137,10 @@ class OutcomeUnknown(DeviceError):
     Never treat this as failure; read the device back.
     """
 
+    kind = FailureKind.UNKNOWN
+
 
 class AwaitsPeople(OutcomeUnknown):
     """People were asked to make the change, and have not said yet what became of it."""
+
+    kind = FailureKind.AWAITS_PEOPLE

@@ -1,7 +1,7 @@
-"""What has happened, for whoever wants to follow: a bounded history that many may read.
+"""Events: a bounded history of changes in the controller, for any number of readers.
 
-Readers keep their own place in it. One that is slow or gone holds up nobody, and costs nothing but
-what it has missed: the history keeps the latest events, whoever read them.
+Each reader keeps its own place. One that is slow or gone holds up nobody and misses old events: the
+history keeps the latest ones, read or not.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from hydra.roles import Alarm
 
 class EventKind(Enum):
     RESERVATION = "reservation"
-    """Admitted, or in another state, or on another path."""
+    """A reservation was admitted, changed its state, or moved to another path."""
     CIRCUIT_UP = "circuit-up"
     CIRCUIT_DOWN = "circuit-down"
     CIRCUIT_MOVING = "circuit-moving"
-    """About to be taken down on purpose: what it carries goes another way from now on."""
+    """A circuit is about to be taken down on purpose: its traffic goes another way from now on."""
     RECONFIGURATION = "reconfiguration"
-    """Queued, in its next substep, or over."""
+    """A reconfiguration was queued, entered its next substep, or ended."""
     SCHEDULE = "schedule"
-    """A week of slots begins: which circuits stand when is known ahead."""
+    """A week of slots begins; when each of its circuits stands is known ahead."""
     ALARM = "alarm"
-    """A device began to complain of something, ceased to, or did so in passing."""
+    """An alarm of a device began, ended, or came and went."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a reconfiguration is."""
+    """The state that a reconfiguration has reached."""
 
     id: str
     state: ReconfigurationState
@@ -46,7 +46,7 @@ class Progress:
 class DeviceAlarm:
     device: str
     alarm: Alarm
-    """Of severity CLEARED where it is over."""
+    """An alarm that is over has severity CLEARED."""
 
 
 @dataclass(frozen=True, slots=True)

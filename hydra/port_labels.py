@@ -1,4 +1,4 @@
-"""What is behind the ports of a device, in words."""
+"""Names of what is behind the ports of a device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def wired_name(fabric: Fabric, end: tuple[RackId, str] | None) -> str | None:
 
 
 def behind_tor_ports(fabric: Fabric, rack: Rack) -> dict[str, str]:
-    """What each port of a rack's ToR leads to: a server, the electrical network, a plane."""
+    """Names by ToR port of a rack: a server, ``electrical``, or a plane."""
     behind = {server.tor_port: server.name for server in rack.servers}
     if rack.tor.electrical_port is not None:
         behind[rack.tor.electrical_port] = "electrical"

@@ -1,9 +1,9 @@
-"""One-way circuits stand in rings: every port that sends on one is lit by another.
+"""Rings of one-way circuits: every port that sends on one is lit by another.
 
-Ethernet takes a port without light for dead, and a dead port sends nothing. So one-way circuits of
-which none is a sender in the dark are rings: each port feeds the next, the last one the first. What
-happens to one circuit happens to its ring: while one mirror moves, a port is dark, and so is what
-that port feeds. A duplex circuit is a ring of its own.
+Ethernet takes a port without light for dead, and a dead port sends nothing. If every sender is to
+have light, one-way circuits form rings: each port feeds the next, the last one the first. A change
+of one circuit concerns its whole ring: while one mirror moves, a port is dark, and so is the port
+that it feeds. A duplex circuit is a ring of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hydra.model import Circuit, PortId
 
 
 def whole_rings(circuits: Iterable[Circuit]) -> frozenset[Circuit]:
-    """Those of the circuits whose senders are lit by others that remain, too."""
+    """Circuits that remain once those with an unlit sender are removed until there are none."""
     left = set(circuits)
     if not any(circuit.one_way for circuit in left):
         return frozenset(left)
@@ -45,9 +45,9 @@ def rings_of(some: Collection[Circuit], circuits: Iterable[Circuit]) -> frozense
 
 
 def closing(edges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The (sender, receiver) that make rings of open chains: from the end of each to its start.
+    """Pairs (sender, receiver) that close open chains to rings, from each one's end to its start.
 
-    Nobody sends to two, and nobody receives from two.
+    No port sends to two, and none receives from two.
     """
     following = dict(edges)
     fed = set(following.values())

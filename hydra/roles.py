@@ -1,4 +1,5 @@
-"""What the core asks of devices. Drivers implement these; nothing else talks to hardware.
+"""Roles of devices: what the core asks of them. Drivers implement these, and nothing else talks to
+hardware.
 
 Methods block, are called from one thread at a time per device, and raise only
 :class:`~hydra.errors.DeviceError` and its kinds. A write whose reply was lost raises
@@ -24,7 +25,7 @@ class PortState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OpticalCapabilities:
-    """What an optical switch can do beyond the mandatory role."""
+    """Abilities of an optical switch beyond the mandatory role."""
 
     bulk: bool = False
     """Any number of cross-connects change in one command."""
@@ -39,16 +40,16 @@ class Severity(Enum):
     MINOR = "minor"
     WARNING = "warning"
     CLEARED = "cleared"
-    """What was reported before has ended."""
+    """The condition reported before has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """What a device complains of, in its own words."""
+    """A device's complaint, in its own words."""
 
     severity: Severity
     port: int | None
-    """None: the device as a whole."""
+    """Port that the alarm is about; None: the device as a whole."""
     code: str
     """The device's name for the condition, e.g. ``LOS``."""
     text: str
@@ -110,12 +111,12 @@ class AlarmSource(Protocol):
     """An optical switch with ``capabilities.alarms``."""
 
     def alarms(self) -> tuple[Alarm, ...]:
-        """Those that stand now, read from the device."""
+        """Alarms that stand now, read from the device."""
 
     def reports(self) -> tuple[Alarm, ...]:
-        """Those the device reported of its own accord since the last call, oldest first.
+        """Alarms that the device reported of its own accord since the last call, oldest first.
 
-        Never waits. What was reported while there was no connection is not among them.
+        Never waits. Reports made while there was no connection are lost.
         """
 
 
@@ -127,7 +128,7 @@ class TaskState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a device that is worked by people asks of them: first unplug, then plug."""
+    """A device's request to the people who work it: first unplug, then plug."""
 
     id: int
     created_unix_s: float
@@ -136,7 +137,7 @@ class Task:
     state: TaskState = TaskState.PENDING
     settled_unix_s: float | None = None
     note: str = ""
-    """What the person had to say."""
+    """The person's remark on settling the task."""
 
 
 @runtime_checkable
@@ -144,22 +145,22 @@ class TaskBoard(Protocol):
     """An optical switch whose changes people make. Usable from any thread, during a change too."""
 
     def tasks(self) -> tuple[Task, ...]:
-        """Those that are pending, and the latest that are not; oldest first."""
+        """All pending tasks and the latest settled ones, oldest first."""
 
     def settle(self, task_id: int, state: TaskState, note: str) -> Task:
-        """A person says that a task is done, or can't be done. Saying so again is harmless.
+        """Take a person's word that a task is done, or can't be done. Repeating it is harmless.
 
-        Raises UnknownName for a task that there is not, LifecycleError for one that ended the other
-        way.
+        Raises UnknownName for a task that does not exist, LifecycleError for one that ended the
+        other way.
         """
 
     def ask(
         self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
     ) -> Task | None:
-        """Ask people for a change, and wait for nobody.
+        """Ask people for a change without waiting for them.
 
-        Returns the task that has to be done before the change is made: one that was entered now,
-        one that asks for the same already, or one that is about its ports. None: it is made.
+        Returns the task that has to be settled first: a new one, a pending one that asks for the
+        same, or a pending one about its ports. None if the change is made already.
         """
 
 
@@ -179,16 +180,16 @@ class TorCapabilities:
     counters: bool = False
     """Frames and octets per port can be read."""
     claims: bool = False
-    """It can be held against other controllers."""
+    """True if it can be held against other controllers."""
     labels: bool = False
-    """Its rules tell paths apart by labels: its ports have no VLANs to read or set."""
+    """True if its rules tell paths apart by labels: its ports have no VLANs to read or set."""
     counters_age_s: float = 0.0
-    """How old they may be; a port that stood still for less may be sending."""
+    """Greatest age of counters; a port that stood still for less may be sending."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """Since the device started counting."""
+    """Counts since the device started counting."""
 
     rx_frames: int
     tx_frames: int
@@ -215,7 +216,7 @@ class TorSwitch(Protocol):
         """Names of all ports that the device has, in its own order."""
 
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
-        """Read from the device."""
+        """VLAN membership of these ports, read from the device."""
 
     def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
         """Replace the membership of these ports, apply it, and check by reading back."""
@@ -228,7 +229,7 @@ class CounterReader(Protocol):
     """A ToR switch with ``capabilities.counters``."""
 
     def counters(self, ports: Collection[str]) -> Mapping[str, PortCounters]:
-        """Read from the device."""
+        """Counters of these ports, read from the device."""
 
 
 @runtime_checkable

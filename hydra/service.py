@@ -17,6 +17,7 @@ from hydra.decisions.explanation import Explanation
 from hydra.demand.agent_protocol import AgentService
 from hydra.errors import AdmissionError
 from hydra.events import EventLog
+from hydra.failures import Failure
 from hydra.faults.quarantine import Quarantined
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
@@ -109,7 +110,7 @@ class StepTiming:
 @dataclass(frozen=True, slots=True)
 class CircuitFailure:
     circuit: Circuit
-    reason: str
+    failure: Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,9 @@ class Reconfiguration:
     connected: frozenset[Circuit] = frozenset()
     disconnected: frozenset[Circuit] = frozenset()
     failures: tuple[CircuitFailure, ...] = ()
+    """Circuits that it did not make."""
+    troubles: tuple[Failure, ...] = ()
+    """Everything that failed in it, once each."""
     unconfirmed: tuple[str, ...] = ()
     """Devices that did not confirm a step, by name."""
     reason: str = ""

@@ -17,23 +17,23 @@ from hydra.events import EventKind
 
 SECRET_BYTES: Final = 32
 _MARK: Final = "whsec_"
-"""What every key of Standard Webhooks begins with."""
+"""Prefix of every key of Standard Webhooks."""
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A subscriber that is sent events instead of asking for them."""
+    """A subscriber to which events are posted."""
 
     id: str
     url: str
     secret: str
-    """What its messages are signed with; only the journal and the one who made it have it."""
+    """Key that signs its messages; only the journal and whoever made the subscriber have it."""
     kinds: frozenset[EventKind]
-    """Empty: all of them."""
+    """Kinds of event that are posted; empty: all."""
     tenant: str | None
-    """Not None: only what is about this tenant's reservations."""
+    """A tenant, of whose reservations alone it learns; None: of everything."""
     created_unix_s: float
 
     def __repr__(self) -> str:
@@ -61,12 +61,12 @@ class Webhook:
 
 
 def make_secret(chance: bytes) -> str:
-    """``chance`` has to be random, and of :data:`SECRET_BYTES`."""
+    """``chance`` has to be :data:`SECRET_BYTES` random bytes."""
     return _MARK + base64.b64encode(chance).decode()
 
 
 def signed_headers(secret: str, message_id: str, unix_s: int, body: bytes) -> dict[str, str]:
-    """What goes with ``body``: HMAC-SHA-256 over identifier, time and body."""
+    """Headers that go with ``body``: HMAC-SHA-256 over identifier, time and body."""
     key = base64.b64decode(secret.removeprefix(_MARK))
     signed = b".".join([message_id.encode(), str(unix_s).encode(), body])
     digest = hmac.new(key, signed, hashlib.sha256).digest()
@@ -78,10 +78,10 @@ def signed_headers(secret: str, message_id: str, unix_s: int, body: bytes) -> di
 
 
 def pause_s(failures: int, chance: float) -> float:
-    """How long to wait after so many failures in a row, from 1; ``chance`` is in [0, 1).
+    """Pause before the next attempt, after ``failures`` (from 1) in a row; ``chance`` is in [0, 1).
 
-    Doubles from a second to five minutes; half of it is chance, so that many who failed at once do
-    not come back at once.
+    It doubles from a second to five minutes; half of it is chance, so that senders that failed at
+    once do not come back at once.
     """
     full_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(failures - 1, 30))
     return full_s * (0.5 + chance / 2)

@@ -1,6 +1,6 @@
-"""Whether a change of topology pays: its gain over the time it should last, against its cost.
+"""Worth of a change of topology: its gain over the time it should last, against its cost.
 
-And the decision that follows from it.
+The decision follows from it.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def decide_week(
     trigger: str,
     unix_s: float,
 ) -> Decision:
-    """To share circuits by this schedule from now on."""
+    """The decision to share circuits by this schedule from now on."""
     circuits = frozenset.union(*(slot.state.topology.circuits for slot in week.slots))
     gain_mbps = week.served_mbps - week.served_before_mbps
     reason = (
@@ -110,7 +110,7 @@ def keep(
     trigger: str,
     unix_s: float,
 ) -> Decision:
-    """Nothing was weighed: what stands may stay."""
+    """The decision to leave everything as it is without weighing a change."""
     total_mbps = sum(one.estimated_mbps for one in demand)
     return Decision(unix_s, trigger, Action.KEEP, reason, standing, total_mbps, demand, None)
 

@@ -21,7 +21,7 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON 
 
 
 class Scale(click.ParamType[str | int]):
-    """``short`` or ``full``, or what the paper's rates are divided by, as ``1:N``."""
+    """``short`` or ``full``, or the divisor of the paper's rates, as ``1:N``."""
 
     name = "short|full|1:N"
 

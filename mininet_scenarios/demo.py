@@ -75,7 +75,7 @@ class Results:
 
 
 def play(options: Options, narrator: Narrator) -> Results:
-    """Run the experiments that were asked for, each on a testbed of its own."""
+    """Run the wanted experiments, each on a testbed of its own."""
     work_dir = options.out.resolve() / "work"
     shutil.rmtree(work_dir, ignore_errors=True)
     a: Fig9aResult | None = None
@@ -90,7 +90,7 @@ def play(options: Options, narrator: Narrator) -> Results:
 
 
 def document(results: Results, options: Options, seconds: float) -> dict[str, Any]:
-    """Everything that was measured, as JSON types."""
+    """All measurements, as JSON types."""
     return {
         "what": "HydRA, section V.B: reconfiguration experiments",
         "quick": options.quick,
@@ -133,7 +133,7 @@ def _fig9b_document(result: Fig9bResult) -> dict[str, Any]:
 
 
 def save(results: Results, options: Options, seconds: float) -> list[Path]:
-    """Write the JSON result and the plots; returns what was written."""
+    """Write the JSON result and the plots; returns the files' paths."""
     options.out.mkdir(parents=True, exist_ok=True)
     written = [options.out / "result.json"]
     text = json.dumps(document(results, options, seconds), indent=1)
@@ -160,7 +160,7 @@ def _options(arguments: Sequence[str] | None) -> tuple[Options, bool]:
 
 
 def _attempt(options: Options, console: Console) -> Results | int:
-    """The results, or the exit status where there are none."""
+    """The results, or the exit status if there are none."""
     try:
         with sigterm_leaves(), ConsoleNarrator(console, options.expected_s) as narrator:
             return play(options, narrator)

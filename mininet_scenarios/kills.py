@@ -1,9 +1,9 @@
-"""Customers that ask for reservations without a pause, and a controller that is killed meanwhile.
+"""Customers that ask for reservations without a pause while their controller is killed.
 
-Each of its lives ends by SIGKILL at a random moment. What its journal holds then, and what the next
-controller makes of it, is held against what the customers were told: what was acknowledged is
-there; what was not, is there as a whole or not at all; a request that is repeated brings about
-nothing twice.
+Each of its lives ends by SIGKILL at a random moment. The journal at that moment, and the state of
+the next controller, are compared with what the customers were told: acknowledged requests are
+there; unacknowledged ones are there as a whole or not at all; a repeated request has no effect
+twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mininet_scenarios.stage.stage import ScenarioError, Stage
 
 POLICY: Final[Mapping[str, Any]] = {"mode": "on-request", "preemption_notice_s": 1.0}
 UNHURRIED: Final[Mapping[str, Any]] = {"requests_per_s": 10_000}
-"""For the controller's section: customers may ask as fast as they are answered."""
+"""Settings for the controller's section: customers may ask as fast as they are answered."""
 CUSTOMERS: Final = 3
 _LONGEST_LIFE_S: Final = 1.5
 _LONGEST_PAUSE_S: Final = 0.15
@@ -35,25 +35,25 @@ _SETTLED_S: Final = 30.0
 _POLL_S: Final = 0.05
 _TIMEOUT_S: Final = 10.0
 _MANY: Final = 4
-"""Reservations from which on a customer would rather give one back."""
+"""Number of reservations from which on a customer would rather give one back."""
 
 _ENDS: Final = ("from", "to")
 
 _S = ReservationState
 _UNSETTLED: Final = frozenset({_S.COMMITTED, _S.ACTIVATING, _S.RELEASING})
 _ASKED_FOR: Final = {_S.COMMITTED: "commit", _S.RELEASING: "release", _S.CANCELLED: "release"}
-"""Steps that a reservation takes only where its customer wants it."""
+"""Requests by the state that a reservation reaches only if its customer wants it."""
 _REFUSALS: Final = frozenset(
     {httpx.codes.NOT_FOUND, httpx.codes.CONFLICT, httpx.codes.SERVICE_UNAVAILABLE}
 )
 
 DoubleBooked = Callable[[Collection[Reservation], float], Collection[object]]
-"""What can't be kept beside the rest of what is promised from this Unix time on."""
+"""Reservations that can't be kept beside the other promises from this Unix time on."""
 
 
 @dataclass(slots=True)
 class Told:
-    """What a customer was told last of a reservation, and has asked for since."""
+    """State of a reservation as a customer was told last, and the customer's requests since."""
 
     state: ReservationState
     mbps: float
@@ -61,7 +61,7 @@ class Told:
     wished_mbps: float | None = None
 
     def contradicts(self, found: Reservation) -> str:
-        """What is wrong with what is there now; empty: nothing."""
+        """The contradiction between what was told and ``found``, in words; empty: none."""
         if found.state not in self._reachable():
             return f"{found.id} was {self.state.value} and is {found.state.value}: {found.reason}"
         if found.bandwidth_mbps not in (self.mbps, self.wished_mbps):
@@ -89,7 +89,7 @@ class Order:
     path: str
     body: Mapping[str, Any]
     makes: int
-    """How many, unless it is refused."""
+    """Number of reservations, unless it is refused."""
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def send(self, http: httpx.Client) -> httpx.Response:
@@ -98,7 +98,7 @@ class Order:
 
 
 class Customer:
-    """Asks for whatever there is to ask for; keeps what it was told."""
+    """A customer that makes all kinds of requests, and keeps the answers."""
 
     def __init__(self, stage: Stage, chance: random.Random) -> None:
         self._racks = stage.fabric.racks
@@ -109,7 +109,7 @@ class Customer:
         self.complaints: list[str] = []
 
     def shop(self, url: str) -> None:
-        """Until nobody answers any more."""
+        """Make requests until nobody answers any more."""
         with httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as http:
             try:
                 while not self.complaints:
@@ -152,7 +152,7 @@ class Customer:
         return Order("/v1/reservations", {**pair, **span, **more, "service": service}, 1)
 
     def hear(self, order: Order, answer: httpx.Response) -> None:
-        """An answer has come at last."""
+        """Take note of an answer."""
         if self._is_answer(answer):
             document = answer.json()
             for one in document.get("reservations", [document]):
@@ -189,7 +189,7 @@ class Customer:
     # -- afterwards --------------------------------------------------------------------------------
 
     def contradictions(self, found: Mapping[str, Reservation]) -> Iterator[str]:
-        """What is not as this customer was told; what has come about since is taken note of."""
+        """Differences from what this customer was told; later changes are taken note of."""
         for name, told in tuple(self.told.items()):
             if name not in found:
                 yield f"{name} was {told.state.value} and is gone"
@@ -204,7 +204,7 @@ class Customer:
             self.told.update((one.id, Told(one.state, one.bandwidth_mbps)) for one in made)
 
     def repeat(self, http: httpx.Client) -> None:
-        """What was never answered is asked for again."""
+        """Repeat the requests that were never answered."""
         for order in tuple(self.unanswered):
             self.hear(order, order.send(http))
 
@@ -216,18 +216,18 @@ class Customer:
 class Outcome:
     lives: int = 0
     answers: Counter[str] = field(default_factory=Counter)
-    """What customers were told, by HTTP method; and how often they were refused."""
+    """Number of answers by HTTP method, and of refusals."""
     unanswered: int = 0
     states: Counter[ReservationState] = field(default_factory=Counter)
-    """In which states reservations were when the controller died."""
+    """Number of reservations by state when the controller died."""
     checked: int = 0
-    """Reservations that were held against what customers had been told."""
+    """Number of reservations that were compared with what customers had been told."""
     restart_s: list[float] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
 
 class Kills:
-    """Lives of controllers on ``stage``, whose journal goes from one to the next."""
+    """Lives of controllers on ``stage``, which hand one journal on."""
 
     def __init__(
         self, stage: Stage, process: ControllerProcess, seed: int, double_booked: DoubleBooked
@@ -241,7 +241,7 @@ class Kills:
         ]
 
     def run(self, lives: int, tell: Callable[[Outcome], None] | None = None) -> Outcome:
-        """So many lives; ends with a running controller."""
+        """Live ``lives`` lives; ends with a running controller."""
         outcome = Outcome()
         for _ in range(lives):
             outcome.violations += self._life(outcome)
@@ -310,7 +310,7 @@ class Kills:
             time.sleep(_POLL_S)
 
     def _not_there(self, http: httpx.Client) -> Iterator[str]:
-        """What the next controller does not know, or does not have the network for."""
+        """Reservations that the next controller does not know, or has no network for."""
         for customer in self._customers:
             for name in customer.told:
                 if (answer := http.get(f"/v1/reservations/{name}")).is_error:
@@ -325,7 +325,7 @@ class Kills:
             yield "mirrors join what is in no topology"
 
     def _mirrors_agree(self, http: httpx.Client) -> bool:
-        """Each circuit is two cross-connects, and there are no others; some may be moving."""
+        """True if mirrors make two cross-connects a circuit, and no others; some may be moving."""
         deadline_s = time.monotonic() + _SETTLED_S
         while time.monotonic() < deadline_s:
             circuits = Counter(one["plane"] for one in http.get("/v1/topology").json()["circuits"])
@@ -344,7 +344,7 @@ def _active(http: httpx.Client) -> dict[str, Any]:
 
 
 def _circuits(path: Mapping[str, Any]) -> frozenset[tuple[str, frozenset[tuple[str, str]]]]:
-    """Of a path, whichever way it is told."""
+    """Circuits of a path, in the same form for both directions."""
     return frozenset(
         (hop["plane"], frozenset({(hop[f"{end}_rack"], hop[f"{end}_port"]) for end in _ENDS}))
         for hop in path["hops"]

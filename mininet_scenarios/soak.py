@@ -1,8 +1,8 @@
-"""A controller that is kept at work for as long as one likes, and what it holds meanwhile.
+"""A controller at work for as long as wanted, and the resources that it holds meanwhile.
 
-Each round moves circuits. Now and then the rest of what users do comes in between: reservations,
-dry runs, followers of events that go away without a word, scrapes, reloads, and an optical switch
-whose management restarts. Samples are taken between two rounds, when nobody else is connected.
+Each round moves circuits. Now and then other actions of users come in between: reservations, dry
+runs, followers of events that go away without a word, scrapes, reloads, and an optical switch whose
+management restarts. Samples are taken between two rounds, when nobody else is connected.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _EVERY_LOOK: Final = 5
 _EVERY_FOLLOWER: Final = 11
 _EVERY_RELOAD: Final = 40
 _EVERY_RESTART: Final = 150
-"""Rounds from one such event to the next."""
+"""Number of rounds between such events."""
 REMEMBERED: Final = 1000
-"""Reservations that are over: as many as a controller keeps."""
+"""Number of ended reservations that a controller keeps."""
 _LATER_S: Final = 3600.0
 _READ: Final = (
     "/",
@@ -51,12 +51,12 @@ _READ: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What the processes of a controller hold together."""
+    """Resources that the processes of a controller hold together."""
 
     at_s: float
-    """From the start of the run."""
+    """Time from the start of the run."""
     changes: int
-    """Reconfigurations until then."""
+    """Number of reconfigurations until then."""
     resident_mb: float
     descriptors: int
     threads: int
@@ -69,16 +69,16 @@ class SoakResult:
     changes: int
     reservations: int
     restarts: int
-    """Of an optical switch's management."""
+    """Number of restarts of an optical switch's management."""
     samples: tuple[Footprint, ...]
 
     def early(self) -> tuple[Footprint, ...]:
-        """The second quarter: histories that are bounded have begun to fill by then."""
+        """Samples of the second quarter: bounded histories have begun to fill by then."""
         quarter = len(self.samples) // 4
         return self.samples[quarter : 2 * quarter]
 
     def late(self) -> tuple[Footprint, ...]:
-        """The last quarter."""
+        """Samples of the last quarter."""
         return self.samples[-(len(self.samples) // 4) :]
 
 
@@ -87,7 +87,7 @@ def typical(samples: Sequence[Footprint], what: Callable[[Footprint], float]) ->
 
 
 def footprint(process: ControllerProcess, at_s: float, changes: int) -> Footprint:
-    """Of the controller and all of its workers, from /proc."""
+    """Resources of the controller and all of its workers, from /proc."""
     resident = descriptors = threads = 0
     for pid in process.members():
         folder = Path("/proc") / str(pid)
@@ -103,7 +103,7 @@ def footprint(process: ControllerProcess, at_s: float, changes: int) -> Footprin
 
 
 class Soak:
-    """One run against a controller on ``stage``; ``seed`` decides what happens in which order."""
+    """A run against a controller on ``stage``; ``seed`` decides the order of events."""
 
     def __init__(self, stage: Stage, process: ControllerProcess, seed: int) -> None:
         self._stage = stage
@@ -116,7 +116,7 @@ class Soak:
     def run(
         self, seconds: float, sample_s: float, tell: Callable[[Footprint], None] | None = None
     ) -> SoakResult:
-        """Keep it busy for ``seconds``, and look at it every ``sample_s``.
+        """Keep the controller busy for ``seconds``, and take a sample every ``sample_s``.
 
         Raises ScenarioError and ControllerError for anything that does not go as it should.
         """
@@ -136,7 +136,7 @@ class Soak:
         )
 
     def fill(self) -> None:
-        """Have the history of reservations full, which would otherwise take half an hour of rounds.
+        """Fill the history of reservations, which would otherwise take half an hour of rounds.
 
         They are cancelled before they begin: no circuit is made for them.
         """
@@ -165,7 +165,7 @@ class Soak:
                 happen()
 
     def _change(self) -> None:
-        """Other circuits, for up to two pairs of racks; sometimes none at all."""
+        """Ask for other circuits, for up to two pairs of racks; sometimes for none."""
         pairs = list(combinations(self._racks, 2))
         chosen = self._chance.sample(pairs, self._chance.randrange(3))
         plane = self._chance.choice(self._planes)
@@ -192,7 +192,7 @@ class Soak:
         self._reservations += 1
 
     def _follow(self) -> None:
-        """Somebody who goes away in the middle of the stream."""
+        """Follow events, and go away in the middle of the stream."""
         with self._http() as http, http.stream("GET", "/v1/events") as answer:
             next(answer.iter_raw())
 
@@ -201,7 +201,7 @@ class Soak:
             http.post("/v1/reload", json={}).raise_for_status()
 
     def _restart(self) -> None:
-        """An optical switch's management restarts; its mirrors stay as they are."""
+        """Restart an optical switch's management; its mirrors stay as they are."""
         ocs = self._stage.testbed.ocs(self._chance.choice(self._planes))
         ocs.kill()
         ocs.start()

@@ -40,7 +40,7 @@ class Algorithm(Protocol):
 
 
 class Product(Enum):
-    """What an algorithm plans."""
+    """Kind of plan that an algorithm makes."""
 
     CIRCUITS = "circuits"
     """Duplex circuits and paths over them."""
@@ -54,18 +54,18 @@ def _any_fabric(_fabric: FabricArrays) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An algorithm, and what users are told of it."""
+    """An algorithm, and its description for users."""
 
     plan: Algorithm
     summary: str
-    """One line."""
+    """Description in one line."""
     source: str
-    """The paper and section that define it."""
+    """Paper and section that define it."""
     product: Product = Product.CIRCUITS
     objection: Callable[[FabricArrays], str | None] = _any_fabric
-    """Why it can't plan for a fabric, in words; None where it can."""
+    """Reason why it can't plan for a fabric, in words; None if it can."""
     spares: bool = False
-    """Whether it is loath to give up circuits in use (``Budget.disturbance_mbps``)."""
+    """True if it avoids giving up circuits in use (``Budget.disturbance_mbps``)."""
 
 
 ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
@@ -146,7 +146,7 @@ ENTRIES: Final[Mapping[str, Entry]] = MappingProxyType(
 
 
 def entry(name: str) -> Entry:
-    """The algorithm called ``name``; raises UnknownName listing those there are."""
+    """The algorithm called ``name``. Raises UnknownName, which lists the names that exist."""
     try:
         return ENTRIES[name]
     except KeyError:
@@ -160,9 +160,9 @@ def algorithm(name: str) -> Algorithm:
 
 
 def objection(name: str, fabric: FabricArrays, *, one_way: bool = False) -> str | None:
-    """Why the controller can't plan with ``name`` on this fabric, in words; None where it can.
+    """The reason why the controller can't plan with ``name`` on this fabric; None if it can.
 
-    ``one_way``: the fabric's circuits are. Raises UnknownName.
+    ``one_way``: the fabric's circuits are one-way. Raises UnknownName.
     """
     chosen = entry(name)
     if one_way and chosen.product is not Product.ONE_WAY:

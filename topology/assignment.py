@@ -17,10 +17,10 @@ class Assignment:
     column_of: NDArray[np.int32]
     """Shape (N,): the column of each row."""
     profit: NDArray[np.float64]
-    """Shape (N,): what each row gains; ``profit[i] + price[j] >= weight[i, j]``, and equality
-    holds where row i has column j."""
+    """Shape (N,): gain of each row; ``profit[i] + price[j] >= weight[i, j]``, with equality where
+    row i has column j."""
     price: NDArray[np.float64]
-    """Shape (N,): what each column costs."""
+    """Shape (N,): cost of each column."""
 
 
 def heaviest_assignment(
@@ -30,11 +30,11 @@ def heaviest_assignment(
 
     ``price``, shape (N,), is a guess at the columns' prices, such as the result for a similar
     matrix; it decides how long the search takes, and which of several optima is found. The same
-    arguments give the same result: columns are taken in ascending order wherever they tie.
+    arguments give the same result: columns that tie are taken in ascending order.
 
     Shortest augmenting paths after augmenting row reduction (Jonker and Volgenant, Computing 38,
-    1987), in terms of gains and prices; where that leaves many rows free, after an auction on
-    several levels (Bertsekas and Castañón, Parallel Computing 17, 1991), which brings the prices
+    1987), in terms of gains and prices. If the reduction leaves many rows free, an auction on
+    several levels (Bertsekas and Castañón, Parallel Computing 17, 1991) first brings the prices
     near the optimum. O(N³) at worst.
     """
     weight = np.ascontiguousarray(weight, dtype=np.float64)

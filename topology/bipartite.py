@@ -1,4 +1,4 @@
-"""Light paths by bipartite matching: a plane after the other (Helios), or all planes at once."""
+"""Light paths by bipartite matching: plane by plane (Helios), or for all planes at once."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def plan_helios(
     reserved: Reserved,
     budget: Budget,
 ) -> PlanResult:
-    """One maximum-weight bipartite matching per plane, on what those before it leave.
+    """Light paths of one maximum-weight bipartite matching per plane, the planes in turn.
 
-    Helios (Farrington et al., SIGCOMM 2010, section 4.3.3): rows are senders, columns receivers,
-    an entry is the smaller of the demand and the light path's rate; what a matching serves is
-    taken from the demand. ``demand`` has shape (N, N), Mbps. Light paths run one way: i to j does
-    not imply j to i. A pair may get several of them, on different planes.
+    Helios (Farrington et al., SIGCOMM 2010, section 4.3.3): rows are senders, columns receivers, an
+    entry is the smaller of the demand and the light path's rate; each matching takes what it serves
+    from the demand. ``demand`` has shape (N, N), Mbps. Light paths run one way: i to j does not
+    imply j to i. A pair may get several of them, on different planes.
 
-    Fixed here where the paper leaves a choice: the fastest planes come first, then the lowest; a
-    rack with several ports on a plane takes part in as many matchings; among equally heavy
-    matchings it is the one that :func:`~topology.assignment.heaviest_assignment` finds. With
-    ``budget.boolean`` false only demands that fit on one light path count. Circuits and paths
-    that must stay do, and demands that they carry are not planned for again; other circuits go,
-    whatever ``budget.disturbance_mbps``.
+    Fixed here where the paper leaves a choice: the fastest planes come first, equally fast ones by
+    number; a rack with several ports on a plane takes part in as many matchings; among equally
+    heavy matchings the one counts that :func:`~topology.assignment.heaviest_assignment` finds. With
+    ``budget.boolean`` false only demands that fit on one light path count. Circuits and paths that
+    must stay do, and demands that they carry are not planned for again; other circuits go, whatever
+    ``budget.disturbance_mbps``.
 
     When time is up, planes not yet planned stay dark. The same input gives the same result.
 
@@ -55,12 +55,12 @@ def plan_b_matching(
     reserved: Reserved,
     budget: Budget,
 ) -> PlanResult:
-    """The light paths that carry most over all planes together.
+    """Light paths that together carry most over all planes.
 
-    What a sequence of matchings approximates: the heaviest set of light paths in which no rack
-    has more senders or receivers than ports (:mod:`topology.bmatching`), spread over the planes
-    by edge colouring (:mod:`topology.colouring`). Arguments, ties and what stays are as in
-    :func:`plan_helios`.
+    The optimum that a sequence of matchings approximates: the heaviest set of light paths in which
+    no rack has more senders or receivers than ports (:mod:`topology.bmatching`), spread over the
+    planes by edge colouring (:mod:`topology.colouring`). Arguments, ties and the parts that stay
+    are as in :func:`plan_helios`.
 
     ``gap`` is 0, a proven optimum, if all racks reach all planes at one rate. Where racks miss
     planes, light paths for which no plane is left are dropped, and the ports that stay free are
@@ -84,7 +84,7 @@ def plan_b_matching(
 
 
 def _groups(layers: Sequence[Layer]) -> list[list[int]]:
-    """Numbers of the layers in runs within which no rack has ports of two rates."""
+    """Layers by number, in runs within which no rack has ports of two rates."""
     groups: list[list[int]] = []
     rates = np.zeros(0)
     for number, layer in enumerate(layers):
@@ -99,16 +99,16 @@ def _groups(layers: Sequence[Layer]) -> list[list[int]]:
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """A plan in the making: what is left of the demand, and which ports are still dark."""
+    """A plan in the making: the demand left, the dark ports, the light paths so far."""
 
     problem: OneWayProblem
     left: NDArray[np.int64]
-    """Shape (N, N), bit/s."""
+    """Shape (N, N): demand left, in bit/s."""
     sender_free: NDArray[np.bool_]
-    """Shape (N, L): whether the rack's port in the layer sends to nobody yet."""
+    """Shape (N, L): True if the rack's port in the layer sends to nobody yet."""
     receiver_free: NDArray[np.bool_]
     taken: list[tuple[int, NDArray[np.int32], NDArray[np.int32]]]
-    """A layer's number, and the senders and receivers of light paths on it."""
+    """(number of a layer, senders, receivers) of light paths on it."""
 
     @classmethod
     def of(cls, problem: OneWayProblem) -> _Work:
@@ -122,7 +122,7 @@ class _Work:
         return configuration_of(self.problem.budget.timing.window_s, self.taken)
 
     def match_in_turn(self) -> None:
-        """A heaviest matching on every layer's dark ports, until time is up."""
+        """Add a heaviest matching on every layer's dark ports, until time is up."""
         price = None
         for number, layer in enumerate(self.problem.layers):
             if self.problem.budget.expired():
@@ -138,7 +138,7 @@ class _Work:
             self._take(number, sender[useful], assigned.column_of[useful])
 
     def match_together(self, group: Sequence[int]) -> int:
-        """The heaviest set of light paths on a group of layers; returns a bound of its value."""
+        """Add the heaviest set of light paths on a group of layers; return a bound of its value."""
         layers = [self.problem.layers[number] for number in group]
         rate = np.max([layer.rate_mbps for layer in layers], axis=0)
         capacity = _capacity(rate, rate)
@@ -157,7 +157,7 @@ class _Work:
         return chosen.bound
 
     def bound(self, layers: Sequence[Layer]) -> int:
-        """What no plan can exceed: all ports in one group, at their rack's best rate."""
+        """Bound of any plan's value: all ports in one group, at their rack's best rate."""
         rate = np.max([layer.rate_mbps for layer in layers], axis=0)
         capacity = _capacity(rate, rate)
         return heaviest_b_matching(
@@ -165,7 +165,7 @@ class _Work:
         ).bound
 
     def _countable(self, capacity: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What is left; only what fits on one light path, where parts don't count."""
+        """Demand left; where parts don't count, only demands that fit on one light path."""
         if self.problem.budget.boolean:
             return self.left
         return np.where(self.left <= capacity, self.left, 0)
@@ -185,7 +185,7 @@ class _Work:
 def _capacity(
     sender_mbps: NDArray[np.float64], receiver_mbps: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Shape (N, N), bit/s; 0 where either end has no port, and on the diagonal."""
+    """Capacity of a light path, shape (N, N), bit/s; 0 without a port at either end, and i to i."""
     capacity = whole_units(np.minimum(sender_mbps[:, None], receiver_mbps))
     np.fill_diagonal(capacity, 0)
     return capacity

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 from topology import _native
 
 _CANDIDATES, _DESCENTS = 1.1, 4
-"""Pairs per unit of degree that the first search looks at, and the steps of the guess at them."""
+"""Pairs per unit of degree in the first search, and steps of the descent that guesses them."""
 _CANDIDATES_IF_SKEWED, _DESCENTS_IF_SKEWED = 2.0, 8
 _SKEWED = 2.0
-"""How far the mean is above the median where guesses miss more."""
+"""Ratio of mean to median of the demands above which guesses miss more."""
 _DENSE = 2.5
-"""With fewer pairs per unit of degree the first search looks at all of them."""
+"""Pairs per unit of degree up to which the first search takes all of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BMatching:
-    """Edges, at most so many at each node, and how much any such set could carry."""
+    """Edges, at most so many at each node, and a bound of what any such set could carry."""
 
     rows: NDArray[np.int32]
     """Shape (E,): one end of each edge; the heaviest edges come first."""
@@ -37,16 +37,16 @@ def heaviest_b_matching(
     row_degree: NDArray[np.int64],
     column_degree: NDArray[np.int64],
 ) -> BMatching:
-    """The edges that carry most, at most ``row_degree[i]`` at row i, ``column_degree[j]`` at j.
+    """Edges that carry most, at most ``row_degree[i]`` at row i, ``column_degree[j]`` at column j.
 
     ``demand`` and ``capacity`` have shape (N, M). The k-th edge between i and j carries what the
     first k - 1 leave of the demand, at most the capacity; edges that would carry nothing are not
-    taken. Of several equally good sets it finds the same one each time.
+    taken. Of several equally good sets the same one is found each time.
 
     A minimum-cost flow over edges of capacity one, by the primal network simplex method with
     strongly feasible trees, which can't cycle (Ahuja, Magnanti and Orlin, Network Flows, chapter
-    11), from a greedy solution. It starts with few pairs per node and then adds those that the
-    dual prices say would help, until there are none. Whole numbers throughout.
+    11), from a greedy solution. It starts with few pairs per node and then adds those that improve
+    the solution by its dual prices, until there are none. Whole numbers throughout.
     """
     most = np.minimum(row_degree[:, None], column_degree)
     first = np.where(most > 0, np.minimum(demand, capacity), 0)
@@ -71,7 +71,7 @@ def heaviest_b_matching(
 
 
 def _guessed_prices(first: NDArray[np.int64], degree: int, descents: int) -> NDArray[np.int64]:
-    """Row plus column prices, by descent along rows and columns in turn: near the optimum."""
+    """Sum of row and column prices, by descent along rows and columns in turn; near the optimum."""
     transposed = np.ascontiguousarray(first.T)
     rows = _nth_largest(first, degree) // 2
     columns = np.zeros(first.shape[1], dtype=np.int64)
@@ -82,7 +82,7 @@ def _guessed_prices(first: NDArray[np.int64], degree: int, descents: int) -> NDA
 
 
 def _nth_largest(values: NDArray[np.int64], nth: int) -> NDArray[np.int64]:
-    """Of each row; 0 where there are fewer."""
+    """The ``nth`` largest entry of each row; 0 if a row has fewer."""
     width = values.shape[1]
     if not 0 < nth <= width:
         return np.zeros(len(values), dtype=np.int64)
@@ -90,7 +90,7 @@ def _nth_largest(values: NDArray[np.int64], nth: int) -> NDArray[np.int64]:
 
 
 def _largest_of_lines(values: NDArray[np.int64], few: int) -> NDArray[np.bool_]:
-    """The few largest entries of each row and of each column; equal ones spread diagonally."""
+    """The ``few`` largest entries of each row and of each column; equal ones spread diagonally."""
     n_rows, n_columns = values.shape
     span = max(n_rows, n_columns, 1)
     key = values * span + (np.arange(n_rows)[:, None] - np.arange(n_columns)) % span
@@ -106,7 +106,7 @@ def _edges(
     capacity: NDArray[np.int64],
     most: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Row, column and gain of every edge that could be taken between ``pairs``, heaviest first."""
+    """Rows, columns and gains of all possible edges between ``pairs``, heaviest first."""
     rows, columns = np.nonzero(pairs)
     wanted, each, limit = demand[rows, columns], capacity[rows, columns], most[rows, columns]
     full = np.minimum(wanted // each, limit)
@@ -122,8 +122,8 @@ def _edges(
 class _Network:
     """The linear programme, its flow, and the spanning tree of the simplex method.
 
-    Nodes are the rows, then the columns, then the root; what the arrays mean stands in
-    ``topology/native/simplex.h``.
+    Nodes are the rows, then the columns, then the root; ``topology/native/simplex.h`` says what the
+    arrays mean.
     """
 
     def __init__(self, row_degree: NDArray[np.int64], column_degree: NDArray[np.int64]) -> None:
@@ -145,13 +145,13 @@ class _Network:
 
     @property
     def prices(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Of the rows and of the columns."""
+        """Prices of the rows and of the columns."""
         return self._potential[: self._n_rows], -self._potential[self._n_rows : -1]
 
     def solve_with(
         self, rows: NDArray[np.int64], columns: NDArray[np.int64], gain: NDArray[np.int64]
     ) -> None:
-        """Add edges, the heaviest first, and find the best flow over all that there are."""
+        """Add edges, the heaviest first, and find the best flow over all edges."""
         first = not self._gain.size
         self._tail = np.concatenate([self._tail, rows.astype(np.int32)])
         self._head = np.concatenate([self._head, (columns + self._n_rows).astype(np.int32)])

@@ -1,4 +1,4 @@
-"""What no plan can exceed: linear programs that leave out all but the racks' ports.
+"""Bounds that no plan can exceed: linear programs whose only limits are the racks' ports.
 
 They share no code with the planners, and are solved by HiGHS (``scipy.optimize.linprog``).
 """
@@ -16,7 +16,7 @@ from hydra.errors import PlanError
 from topology.problem import FabricArrays, validate_demand
 
 LARGEST: Final = 600_000
-"""Pairs with a demand up to which a bound takes seconds rather than minutes."""
+"""Most pairs with a demand for which a bound takes seconds rather than minutes."""
 
 
 def served_share_bound(
@@ -25,12 +25,12 @@ def served_share_bound(
     """The largest ``served_share`` that any topology of this fabric could have.
 
     A pair that is served takes at least one circuit's worth of ports at both of its ends, over
-    however many hops. So what all pairs of a rack get together is at most the sum of its ports'
-    rates: a fractional b-matching (Schrijver, Combinatorial Optimization, chapter 31). With duplex
-    circuits a pair wants the larger of its two directions; where light paths are ``one_way`` each
-    direction counts for itself, and so do a rack's transmitters and receivers.
+    however many hops. So the pairs of a rack together get at most the sum of its ports' rates: a
+    fractional b-matching (Schrijver, Combinatorial Optimization, chapter 31). With duplex circuits
+    a pair wants the larger of its two directions; with ``one_way`` light paths each direction
+    counts for itself, and so do a rack's transmitters and receivers.
 
-    None where the demand has more than :data:`LARGEST` pairs. Raises PlanError for a bad demand.
+    None if the demand has more than :data:`LARGEST` pairs. Raises PlanError for a bad demand.
     """
     wanted = validate_demand(demand, fabric.n_racks)
     ports = np.zeros(fabric.n_racks)
@@ -56,7 +56,7 @@ def _fractional(
     limits: NDArray[np.float64],
     most: NDArray[np.float64],
 ) -> float:
-    """The largest Σ value·x with x at most ``most``, and at each end no more than its limit."""
+    """The largest Σ value·x with x at most ``most``, and sums at each end within its limit."""
     if not value.size:
         return 0.0
     ends = np.concatenate([one, other])

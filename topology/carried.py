@@ -1,4 +1,4 @@
-"""What the paths of a topology carry, pair by pair."""
+"""Traffic that the paths of a topology carry, pair by pair."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from topology.problem import FabricArrays, PairDemands, Reserved, pair_demands
 
 
 def pairs_on_paths(wanted_mbps: DemandMatrix, paths: Iterable[Path]) -> PairDemands:
-    """Those of :func:`~topology.problem.pair_demands` that have a path; the rest can be many."""
+    """The :func:`~topology.problem.pair_demands` of pairs with a path; the others can be many."""
     on_paths = np.zeros_like(wanted_mbps)
     for path in paths:
         for ends in path.directions:
@@ -24,8 +24,7 @@ def pairs_on_paths(wanted_mbps: DemandMatrix, paths: Iterable[Path]) -> PairDema
 def carried_mbps(
     fabric: FabricArrays, wanted_mbps: DemandMatrix, topology: Topology, reserved: Reserved
 ) -> NDArray[np.float64]:
-    """Mbps that each pair gets in either direction, shape (N, N), symmetric; of one-way paths, in
-    theirs alone.
+    """Mbps that each pair gets, shape (N, N): symmetric, but one-way for one-way paths.
 
     Reserved rates are set aside first and serve their own pairs; then each pair, the largest
     demand first, takes what is left along its paths, as in :func:`~topology.problem.measure`.
@@ -55,7 +54,7 @@ def carried_mbps(
 def _carried_one_way(
     fabric: FabricArrays, wanted_mbps: DemandMatrix, topology: Topology
 ) -> NDArray[np.float64]:
-    """Nothing is reserved on one-way paths, which have one circuit each and share none."""
+    """Carried traffic on one-way paths: nothing is reserved, and no two share a circuit."""
     offered = np.zeros((fabric.n_racks, fabric.n_racks))
     for path in topology.paths:
         offered[path.src, path.dst] += min(map(fabric.rate_of, path.circuits))
@@ -71,7 +70,7 @@ def _take(residual_mbps: dict[Circuit, float], path: Path, wanted_mbps: float) -
 
 
 def rack_pairs(marked: NDArray[np.bool_]) -> tuple[tuple[RackId, RackId], ...]:
-    """The (row, column) of each entry that is marked, sorted."""
+    """The (row, column) of each marked entry, sorted."""
     rows, columns = np.nonzero(marked)
     return cast(
         tuple[tuple[RackId, RackId], ...], tuple(zip(rows.tolist(), columns.tolist(), strict=True))

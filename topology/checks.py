@@ -1,4 +1,4 @@
-"""Independent checks of topologies and VLANs: they share no code with what they judge.
+"""Independent checks of topologies and VLANs, which share no code with the planners.
 
 Each returns the problems it finds, in words; an empty list is a pass.
 """
@@ -19,10 +19,10 @@ def check_topology(
     blocked: Collection[PortId] = frozenset(),
     paths_per_pair: int = 1,
 ) -> list[str]:
-    """Whether ports, circuits and paths fit the wiring and each other.
+    """Check that ports, circuits and paths fit the wiring and each other.
 
-    Each port serves one circuit, on the plane it is wired to, and none that is ``blocked``; where
-    circuits are one-way it sends on one and is lit by one, or neither. Each pair has at most
+    Each port serves one circuit, on the plane it is wired to, and no ``blocked`` port serves any;
+    with one-way circuits it sends on one and is lit by one, or neither. Each pair has at most
     ``paths_per_pair`` paths, no two alike; a path is made of existing circuits, joins its pair,
     visits no rack twice and has at most ``max_hops`` hops.
     """
@@ -52,9 +52,9 @@ def check_topology(
 
 
 def check_vlans(fabric: Fabric | FabricArrays, state: NetworkState, vlans: VlanRange) -> list[str]:
-    """Whether every path has a VLAN of the range, and no VLAN contains a loop.
+    """Check that every path has a VLAN of the range, and that no VLAN contains a loop.
 
-    A VLAN's domain is every circuit of the topology whose two end ports both carry it, whichever
+    A VLAN's domain is every circuit of the topology whose two end ports both carry it, whatever
     paths put it there; it must be a forest on the racks.
     """
     problems = _assignment_problems(state, vlans)
@@ -66,7 +66,7 @@ def check_vlans(fabric: Fabric | FabricArrays, state: NetworkState, vlans: VlanR
 
 
 def check_labels(state: NetworkState, labels: VlanRange) -> list[str]:
-    """Whether every path has a label of the range, and shares it with none over its circuits."""
+    """Check that every path has a label of the range, its own on each of its circuits."""
     problems = _assignment_problems(state, labels)
     users: dict[tuple[Circuit, VlanId], list[Path]] = {}
     for path, label in state.vlans.items():
@@ -109,17 +109,17 @@ def check_transit(
     disconnect_first: Collection[Circuit] = frozenset(),
     connect_last: Collection[Circuit] = frozenset(),
 ) -> list[str]:
-    """Whether no VLAN can loop at any moment of the change from ``old`` to ``new``.
+    """Check that no VLAN can loop at any moment of the change from ``old`` to ``new``.
 
-    While ports are being retagged, each may carry its old and its new VLANs, and any old or new
-    circuits may be up that don't share a port, except those in ``disconnect_first`` (already
+    While ports are being retagged, each may carry its old and its new VLANs, and any set of old and
+    new circuits that don't share a port may be up, except those in ``disconnect_first`` (already
     down) and ``connect_last`` (not yet up). Both end states must be loop-free in themselves, see
     :func:`check_vlans`.
     """
     racks = _racks(fabric)
     before = old.topology.circuits - set(disconnect_first)
     after = new.topology.circuits - set(connect_last)
-    # A loop is found at its last circuit; new ones come last since only they conflict with others.
+    # A loop is found at its last circuit; new ones come last since they conflict only with others.
     ordered = [*sorted(before & after), *sorted(before - after), *sorted(after - before)]
     return [
         f"VLAN {vlan}: {circuit} may close a loop during the change"
@@ -213,7 +213,7 @@ def _extra(circuits: Iterable[Circuit], racks: Sequence[int]) -> Iterator[Circui
 
 
 def _may_loop(circuits: Sequence[Circuit], racks: Sequence[int]) -> Iterator[Circuit]:
-    """Circuits that close a loop with earlier ones none of which shares a port with them."""
+    """Circuits that close a loop with earlier ones that share no port with them."""
     if not any(_extra(circuits, racks)):
         return
     for position, circuit in enumerate(circuits):

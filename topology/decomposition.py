@@ -1,4 +1,4 @@
-"""Matrices with equal row and column sums, taken apart into permutations (Birkhoff 1946)."""
+"""Decomposition of matrices with equal row and column sums into permutations (Birkhoff 1946)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Permutation = NDArray[np.int32]
 _SINKHORN_TOLERANCE = 1e-6
 _SINKHORN_ROUNDS = 200
 WHOLE = 1 << 30
-"""What rows and columns of a scaled matrix sum to, in whole units."""
+"""Sum of each row and column of a scaled matrix, in whole units."""
 
 
 def scaled(matrix: NDArray[np.float64]) -> NDArray[np.int64]:
     """A non-negative matrix (N, N) scaled to rows and columns that all sum to :data:`WHOLE`.
 
-    Rows and columns are divided by their sums in turn until these are within 1e-6 of one
-    (Sinkhorn, Annals of Mathematical Statistics 35, 1964), or for 200 rounds: a matrix whose
-    zeros bar it from having equal sums gets no nearer. What is missing after rounding down is then
-    added by :func:`stuffed`, so that the result can be taken apart exactly.
+    Rows and columns are divided by their sums in turn until these are within 1e-6 of one (Sinkhorn,
+    Annals of Mathematical Statistics 35, 1964), or for 200 rounds: zeros can keep a matrix from
+    equal sums. The rest after rounding down is then added by :func:`stuffed`, so that the result
+    can be taken apart exactly.
     """
     left = matrix / matrix.max(initial=0.0) if matrix.any() else matrix
     for _ in range(_SINKHORN_ROUNDS):
@@ -41,7 +41,7 @@ def scaled(matrix: NDArray[np.float64]) -> NDArray[np.int64]:
 def admissible(matrix: NDArray[np.float64], most: float) -> NDArray[np.float64]:
     """``matrix``, shape (N, N), with rows and columns that sum to more than ``most`` scaled down.
 
-    Otherwise racks that want more than their ports can do would leave all others waiting.
+    Otherwise racks that want more than their ports can carry would leave all others waiting.
     """
     for axis in (0, 1) if most > 0 else ():
         sums = matrix.sum(axis=axis, keepdims=True)
@@ -52,7 +52,7 @@ def admissible(matrix: NDArray[np.float64], most: float) -> NDArray[np.float64]:
 def stuffed(matrix: NDArray[np.int64], total: int | None = None) -> NDArray[np.int64]:
     """``matrix`` with entries raised until all rows and columns sum to ``total``.
 
-    The largest of those sums where no total is given. Entries above zero are raised first, in
+    The default of ``total`` is the largest of those sums. Entries above zero are raised first, in
     row-major order (QuickStuff: Liu et al., Solstice, CoNEXT 2015, section 4.1).
     """
     result = np.array(matrix, dtype=np.int64, order="C")
@@ -64,10 +64,10 @@ def stuffed(matrix: NDArray[np.int64], total: int | None = None) -> NDArray[np.i
 
 
 def longest_first(matrix: NDArray[np.int64]) -> Iterator[tuple[int, Permutation]]:
-    """Permutations and their lengths, which times them sum to ``matrix``, the longest first.
+    """Lengths and permutations whose products sum to ``matrix``, the longest first.
 
-    Each is the longest that what is left contains. The rows and columns of ``matrix`` must have
-    equal sums; there are at most N² - 2N + 2 permutations.
+    Each permutation is the longest in the rest of the matrix. The rows and columns of ``matrix``
+    must have equal sums; there are at most N² - 2N + 2 permutations.
     """
     left = np.array(matrix, dtype=np.int64, order="C")
     column_of = np.full(len(left), -1, dtype=np.int32)
@@ -81,7 +81,7 @@ def longest_first(matrix: NDArray[np.int64]) -> Iterator[tuple[int, Permutation]
 
 
 def big_slices(matrix: NDArray[np.int64]) -> Iterator[tuple[int, Permutation]]:
-    """Permutations and their lengths, which times them sum to ``matrix``, roughly longest first.
+    """Lengths and permutations whose products sum to ``matrix``, roughly the longest first.
 
     Any permutation will do whose entries all reach a threshold, a power of two that is halved when
     there are no more (BigSlice: Liu et al., Solstice, CoNEXT 2015, section 4.2).

@@ -1,4 +1,4 @@
-"""Plans in the making: what is given, arranged for the compiled rounds, and what they answer."""
+"""Plans in the making: their givens, arranged for the compiled rounds, and the rounds' results."""
 
 from __future__ import annotations
 
@@ -45,28 +45,28 @@ class Draft:
     """Shape (L,): the lower port of each circuit."""
     link_b: IntArray
     capacity_mbps: NDArray[np.float64]
-    """Shape (L,): what each circuit has for new paths."""
+    """Shape (L,): capacity of each circuit for new paths."""
     pair: IntArray
-    """Shape (F,): which pair each path serves, by its position in ``Ground.pairs``."""
+    """Shape (F,): the pair that each path serves, by position in ``Ground.pairs``."""
     hops: IntArray
     """Shape (F,)."""
     links: IntArray
     """Shape (F, H): the circuits of each path, then -1."""
 
     def used(self) -> NDArray[np.bool_]:
-        """Shape (L,): which circuits a new path runs over."""
+        """Shape (L,): True for circuits that a new path runs over."""
         used = np.zeros(len(self.link_a) + 1, dtype=np.bool_)  # one more for the -1
         used[self.links] = True
         return used[:-1]
 
     def count_of(self, circuits: Sequence[Circuit]) -> int:
-        """How many of ``circuits`` new paths run over."""
+        """Number of ``circuits`` that new paths run over."""
         used = self.used()
         ends = set(zip(self.link_a[used].tolist(), self.link_b[used].tolist(), strict=True))
         return sum((circuit.a, circuit.b) in ends for circuit in circuits)
 
     def served_mbps(self, wanted_mbps: NDArray[np.float64], pairs: PairDemands) -> float:
-        """What ``pairs`` get of ``wanted_mbps``, shape (F,), on the new paths, each in turn."""
+        """The part of ``wanted_mbps``, shape (F,), that ``pairs`` get on the new paths in turn."""
         table = self.table(pairs, slice(None))
         links = self._hop_links(slice(None))
         return float(
@@ -74,15 +74,15 @@ class Draft:
         )
 
     def in_order(self, ends: IntArray, fabric: FabricArrays) -> IntArray:
-        """The new paths sorted as :class:`~hydra.model.Path` sorts them; ``ends`` ranks pairs."""
+        """New paths in the order of :class:`~hydra.model.Path`; ``ends`` is the rank of pairs."""
         by_port = np.lexsort((self.link_b, self.link_a, fabric.port_plane[self.link_a]))
-        rank = np.full(len(by_port) + 1, -1)  # a path that is over comes first: the last is -1
+        rank = np.full(len(by_port) + 1, -1)  # a path that has ended sorts first: the last is -1
         rank[by_port] = np.arange(len(by_port))
         hops = rank[self.links].T
         return np.lexsort([*hops[::-1], ends]).astype(np.int32)
 
     def table(self, pairs: PairDemands, order: slice | IntArray) -> PathTable:
-        """The new paths in ``order``."""
+        """The table of the new paths in ``order``."""
         links = self._hop_links(order)
         return PathTable(
             pairs.src[self.pair[order]],
@@ -99,7 +99,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ground:
-    """What all drafts of one call have in common."""
+    """Common part of all drafts of one call."""
 
     fabric: FabricArrays
     current: Topology
@@ -108,19 +108,19 @@ class Ground:
     pairs: PairDemands
     standing: Standing
     n_standing: NDArray[np.int64]
-    """Shape (F,): how many standing paths each pair has."""
+    """Shape (F,): number of standing paths of each pair."""
     open_paths: NDArray[np.int64]
-    """Shape (F,): how many new paths each pair may get."""
+    """Shape (F,): number of new paths that each pair may get."""
     open_mbps: NDArray[np.float64]
-    """Shape (F,): what each pair may get on them."""
+    """Shape (F,): rate that each pair may get on new paths."""
     waits: IntArray
-    """The positions in ``pairs`` of those that have no standing path, and may get one."""
+    """Positions in ``pairs`` of pairs that have no standing path, and may get one."""
     shared: Sequence[Circuit]
     """The standing circuits that new paths may use."""
     changing: Sequence[Circuit]
     """The circuits of ``current`` that may change: preferred to others."""
     is_free: NDArray[np.uint8]
-    """Shape (P,): whether new circuits may end at a port."""
+    """Shape (P,): 1 if new circuits may end at the port."""
 
     @classmethod
     def of(
@@ -141,8 +141,8 @@ class Ground:
         is_free[list(standing.ports() | budget.blocked_ports)] = False
         inside = rack_in[pairs.src] & rack_in[pairs.dst]
         n_standing = _count_paths(standing.paths, pairs, fabric.n_racks)
-        # Whole demands take one path; and beside reserved paths, others would take the traffic
-        # that these have their rate for.
+        # Whole demands take one path; and beside reserved paths, others would take the traffic that
+        # the reserved rate is for.
         most = np.full(len(pairs), budget.paths_per_pair if budget.boolean else 1)
         most[_count_paths(list(reserved.rate_by_path()), pairs, fabric.n_racks) > 0] = 0
         open_paths = np.where(inside, np.maximum(0, most - n_standing), 0)
@@ -168,7 +168,7 @@ class Ground:
         )
 
     def in_use(self) -> list[Circuit]:
-        """Circuits that could be given up, and now carry a path whose pair still wants it."""
+        """Circuits that could be given up, and carry a path whose pair still wants it."""
         table = PathTable.of(self.current.paths)
         wanted = self.pairs.places(table.src, table.dst, self.fabric.n_racks) >= 0
         carrying = np.zeros(self.fabric.n_ports, dtype=np.bool_)
@@ -180,9 +180,9 @@ class Ground:
         ]
 
     def draft(self, rule: Rule, kept: Sequence[Circuit] = ()) -> Draft:
-        """Run the rounds; circuits of ``current`` that are ``kept`` are there from the start.
+        """Run the rounds; ``kept`` circuits of ``current`` are there from the start.
 
-        Where pairs may have several paths, the rounds are run again for each more.
+        If pairs may have several paths, the rounds are run again for each further one.
         """
         given = [*self.shared, *kept]
         given_mbps = [self.standing.residual_mbps[circuit] for circuit in self.shared]
@@ -216,7 +216,7 @@ class Ground:
         )
 
     def _one_more(self, rounds: Rounds, rule: Rule, found: FoundPaths) -> FoundPaths:
-        """Another path for pairs that have one and want more, those first that want the most."""
+        """A further path for pairs that have one and want more, the largest wants first."""
         count = len(self.pairs)
         n_new = np.bincount(found.pair, minlength=count)
         n_paths = n_new + self.n_standing
@@ -234,7 +234,7 @@ class Ground:
         return more.chosen(better)
 
     def result(self, draft: Draft) -> PlanResult:
-        """What stands, the draft's paths and their circuits, and how much all that serves."""
+        """The plan: standing parts, the draft's paths and circuits, and the demand served."""
         new = slice(len(draft.given), None)
         plane = self.fabric.port_plane[draft.link_a[new]]
         made = make_circuits(plane, draft.link_a[new], draft.link_b[new], self.current.circuits)
@@ -264,7 +264,7 @@ def _merged(standing: Sequence[Path], new: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def _count_paths(paths: Sequence[Path], pairs: PairDemands, n_racks: int) -> NDArray[np.int64]:
-    """Shape (F,): how many of ``paths`` each pair has."""
+    """Shape (F,): number of ``paths`` of each pair."""
     table = PathTable.of(paths)
     place = pairs.places(table.src, table.dst, n_racks)
     return np.bincount(place[place >= 0], minlength=len(pairs))

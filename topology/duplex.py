@@ -19,9 +19,9 @@ from topology.schedules import needs_one_rate_per_rack, seconds_of_light
 from topology.tables import IntArray
 
 _LENGTHS = 8
-"""Slot lengths that are tried for each slot."""
+"""Number of slot lengths that are tried for each slot."""
 _FAINT = 1e-6
-"""Light that is not worth a slot, as a part of the window."""
+"""Least light that is worth a slot, as a part of the window."""
 
 
 def plan_tms_duplex(
@@ -34,18 +34,18 @@ def plan_tms_duplex(
     """Traffic matrix scheduling for circuits that serve both directions (Mordia, section 3).
 
     Two racks want light for the larger of their two directions, at most one circuit all the time.
-    Racks whose wants exceed their ports are scaled down, each pair by the factor of the busier
-    end, and then all by one factor until the busiest rack has light all the time: proportions
-    survive also where a rack has a single partner, which Sinkhorn's scaling forgets. The result is
-    taken apart into matchings, one on each plane, each with the length that gives most light per
-    second, switching included. As in the paper, the longest of them become slots, as many as can
-    be if none is to be shorter than ``budget.timing.shortest_s``; they share the window in
-    proportion to their lengths, the longest first. All else is left to the packet network.
+    Racks whose wants exceed their ports are scaled down, each pair by the factor of the busier end,
+    and then all by one factor until the busiest rack has light all the time: this keeps proportions
+    also for racks with a single partner, unlike Sinkhorn's scaling. The result is taken apart into
+    matchings, one on each plane, each with the length that gives most light per second, switching
+    included. As in the paper, the longest of them become slots, as many as possible if none is to
+    be shorter than ``budget.timing.shortest_s``; they share the window in proportion to their
+    lengths, the longest first. The rest of the demand is left to the packet network.
 
     Both directions of a circuit are light paths of the result. Pairs with a standing path get no
-    other one. What stood in the slot before stays where its ports are not needed, and a pair that
-    goes on keeps its plane where planes are alike. Ties go to the longer slot, then as
-    :func:`~topology.matching.heaviest_matching` has it. What the budget means, and errors, are as
+    other one. Circuits of one slot stay in the next if it does not need their ports, and a pair
+    that goes on keeps its plane if planes are alike. Ties go to the longer slot, then to the choice
+    of :func:`~topology.matching.heaviest_matching`. The meaning of the budget, and errors, are as
     in :func:`topology.schedules.plan_tms`.
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
@@ -59,7 +59,7 @@ def plan_tms_duplex(
 
 
 def topologies(fabric: FabricArrays, result: PlanResult) -> tuple[Topology, ...]:
-    """What stands in each slot of a plan by :func:`plan_tms_duplex`, standing paths included."""
+    """The topology of each slot of a plan by :func:`plan_tms_duplex`, standing paths included."""
     return tuple(_topology(fabric, result.topology, slot) for slot in result.slots)
 
 
@@ -75,7 +75,7 @@ def _topology(fabric: FabricArrays, standing: Topology, slot: Slot) -> Topology:
 
 
 def _light_s(problem: OneWayProblem) -> NDArray[np.float64]:
-    """Shape (N, N), symmetric: how long two racks are to have a circuit in a window."""
+    """Shape (N, N), symmetric: seconds of a window that two racks are to have a circuit."""
     window_s = problem.budget.timing.window_s
     seconds, _ = seconds_of_light(problem)
     joinable = np.zeros(seconds.shape, dtype=bool)
@@ -99,7 +99,7 @@ def _light_s(problem: OneWayProblem) -> NDArray[np.float64]:
 
 
 class _Search:
-    """What is left of the light that racks are to have."""
+    """Search for slots; holds the light that racks are still to have."""
 
     def __init__(self, problem: OneWayProblem) -> None:
         self._timing = problem.budget.timing
@@ -108,7 +108,7 @@ class _Search:
         self._left_s = _light_s(problem)
 
     def slots(self) -> Iterator[Configuration]:
-        """Matchings, until nothing is left, or more could not fit into the window."""
+        """Slots of matchings, until no light is left, or more could not fit into the window."""
         faint_s = _FAINT * self._timing.window_s
         shortest_s = max(self._timing.shortest_s, self._timing.switching_s, faint_s)
         for _ in range(max(1, int(self._timing.window_s / shortest_s))):
@@ -131,13 +131,13 @@ class _Search:
         return _configuration(length_s, found)
 
     def _lengths(self) -> list[float]:
-        """Descending. The best for given circuits is what one of them needs."""
+        """Lengths to try, descending: the best for given circuits is what one of them needs."""
         needs = np.unique(self._left_s[self._left_s > 0])[::-1]
         chosen = np.unique(np.linspace(0, len(needs) - 1, _LENGTHS).round().astype(int))
         return [float(length_s) for length_s in needs[chosen]]
 
     def _worth(self, length_s: float) -> float:
-        """What the first plane carries per second of such a slot."""
+        """Traffic of the first plane per second of such a slot."""
         weight = np.minimum(self._left_s, length_s) * self._capacity_mbps[0]
         return float(weight[_matching(weight)].sum()) / (length_s + self._timing.switching_s)
 
@@ -150,13 +150,13 @@ def _matching(weight: NDArray[np.float64]) -> tuple[IntArray, IntArray]:
 
 
 def _configuration(length_s: float, found: Sequence[tuple[IntArray, IntArray]]) -> Configuration:
-    """From the senders and receivers of each layer in turn."""
+    """A configuration from the senders and receivers of each layer in turn."""
     taken = [(number, *ends) for number, ends in enumerate(found)]
     return configuration_of(length_s, taken)
 
 
 def _longest(problem: OneWayProblem, slots: Sequence[Configuration]) -> list[Configuration]:
-    """As many of the longest as leave none too short, and fill the window."""
+    """The longest slots, as many as leave none too short, lengthened to fill the window."""
     timing = problem.budget.timing
     slots = sorted(slots, key=lambda slot: -slot.duration_s)
     for number in range(len(slots), 1, -1):
@@ -169,9 +169,9 @@ def _longest(problem: OneWayProblem, slots: Sequence[Configuration]) -> list[Con
 
 
 def _settled(problem: OneWayProblem, slots: Sequence[Configuration]) -> list[Configuration]:
-    """The same slots with as few circuits moved from each to the next as is easily had.
+    """The same slots, arranged so that few circuits move from each to the next.
 
-    Those that come to the same are one.
+    Slots that turn out alike are joined.
     """
     settled = list(slots[:1])
     for slot in slots[1:]:
@@ -186,7 +186,7 @@ def _settled(problem: OneWayProblem, slots: Sequence[Configuration]) -> list[Con
 def _on_layers_of(
     problem: OneWayProblem, slot: Configuration, before: Configuration
 ) -> Configuration:
-    """Its matchings on the layers that have most of their pairs in the slot before."""
+    """``slot`` with its matchings on the layers that have most of their pairs in ``before``."""
     rates_mbps = problem.rates_mbps
     if not (rates_mbps == rates_mbps[0]).all():
         return slot
@@ -199,7 +199,7 @@ def _on_layers_of(
 
 
 def _keeping(slot: Configuration, before: Configuration) -> Configuration:
-    """It, and what stood in the slot before on ports that it has no use for."""
+    """``slot`` with circuits of ``before`` added on ports that it does not use."""
     used = {(layer, sender) for layer, sender, _ in _rows(slot)}
     joined = {(sender, receiver) for _, sender, receiver in _rows(slot)}
     kept = [

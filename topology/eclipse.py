@@ -1,4 +1,4 @@
-"""Slots chosen greedily by what they carry per second of the window (Eclipse)."""
+"""Slots chosen greedily by their traffic per second of the window (Eclipse)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from topology.problem import Budget, FabricArrays, PlanResult, Reserved
 _GRID = 1.25
 """Ratio between neighbouring slot lengths that are tried."""
 _SHORTEST = 0.1
-"""The shortest slot, in switching times; or in thousandths of the window, if that is longer."""
+"""Shortest slot, in switching times, or in thousandths of the window if that is longer."""
 
 
 def plan_eclipse(
@@ -25,17 +25,17 @@ def plan_eclipse(
     reserved: Reserved,
     budget: Budget,
 ) -> PlanResult:
-    """Slot after slot, the length and the matchings that carry most per second of the window.
+    """Slots, each with the length and the matchings that carry most per second of the window.
 
     Eclipse (Bojja Venkatakrishnan et al., Costly circuits, submodular schedules and approximate
     Carathéodory theorems, SIGMETRICS 2016, section 4): a light path carries what is left of its
     pair's demand, at most its rate times the slot's length; the heaviest matching for a length,
     over that length and the switching time, is at least half of what any schedule gains there.
-    Lengths come from a geometric grid, climbed from the one before while the next is better.
+    Lengths come from a geometric grid, searched uphill from the length before.
 
     With K planes, the length is chosen for the first, and each plane in turn gets the heaviest
-    matching on what those before it leave. Ports may differ in rate. What the budget means, and
-    errors, are as in :func:`topology.schedules.plan_tms`; ties as in
+    matching on the demand left before it. Ports may differ in rate. The meaning of the budget, and
+    errors, are as in :func:`topology.schedules.plan_tms`; ties are as in
     :func:`~topology.assignment.heaviest_assignment`.
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
@@ -54,7 +54,7 @@ def plan_eclipse(
 
 
 def _lengths(switching_s: float, window_s: float, left_s: float) -> NDArray[np.float64]:
-    """Slot lengths to choose from, ascending: a grid up to what is left, and that."""
+    """Slot lengths to choose from, ascending: a grid up to ``left_s``, and ``left_s``."""
     shortest = max(_SHORTEST * switching_s, window_s / 1000)
     if left_s <= shortest:
         return np.array([left_s] if left_s > 0 else [])
@@ -64,7 +64,7 @@ def _lengths(switching_s: float, window_s: float, left_s: float) -> NDArray[np.f
 
 
 class _Search:
-    """What is left of the demand, and where the last search ended."""
+    """Search for slots; holds the demand left, and the length at which the last search ended."""
 
     def __init__(self, problem: OneWayProblem) -> None:
         self._capacity_mbps = [layer.capacity_mbps() for layer in problem.layers]
@@ -76,13 +76,13 @@ class _Search:
 
     @property
     def open(self) -> bool:
-        """Whether any light path would carry anything."""
+        """True if any light path would carry anything."""
         return bool(self._left_mbit.any())
 
     def next_slot(self, lengths_s: NDArray[np.float64], switching_s: float) -> Configuration:
-        """The best slot of these lengths; what it carries is gone from what is left.
+        """The best slot of these lengths; its traffic is taken from the demand left.
 
-        Found uphill from the length nearest to the last slot's.
+        It is found uphill from the length nearest to the last slot's.
         """
         tried: dict[int, tuple[float, _Matched]] = {}
 
@@ -109,7 +109,7 @@ class _Search:
         )
 
     def _match(self, capacity_mbps: NDArray[np.float64], length_s: float) -> _Matched:
-        """The light paths that carry most on one layer."""
+        """Light paths that carry most on one layer."""
         weight = np.minimum(self._left_mbit, capacity_mbps * length_s)
         receiver = heaviest_assignment(weight).column_of
         carried = weight[np.arange(len(weight)), receiver]
@@ -123,7 +123,7 @@ class _Search:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Matched:
-    """Light paths between racks, and what each carries; shape (E,)."""
+    """Light paths between racks, and the traffic of each; arrays of shape (E,)."""
 
     sender: NDArray[np.int32]
     receiver: NDArray[np.int32]

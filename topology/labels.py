@@ -1,7 +1,7 @@
-"""Labels for paths where ToRs forward by label: those over one circuit differ, and that is all.
+"""Labels for paths where ToRs forward by label: paths over one circuit have different ones.
 
-A relay tells paths apart by the port a frame comes in at and its label, as ATM and MPLS do. Nothing
-is flooded, so circuits of one label may well form a loop.
+A relay tells paths apart by a frame's ingress port and its label, as ATM and MPLS do. Nothing is
+flooded, so circuits of one label may form a loop.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from hydra.model import Circuit, NetworkState, Path, Topology, VlanId, VlanRange
 def assign_labels(current: NetworkState, target: Topology, labels: VlanRange) -> NetworkState:
     """The state of the next epoch: ``target`` with a label (a VLAN-ID) for every path.
 
-    A path that ``current`` has too keeps its label. A new one takes the lowest that no path over
-    any of its circuits has, and none that is resting or that a path loses in this change: a late
-    frame, or a switch that has yet to be told, would mistake the new path for the old one. IDs
-    that go out of use rest for one epoch. Long paths choose first (colouring the paths' conflict
-    graph greedily, the hardest vertices first).
+    A path that ``current`` has too keeps its label. A new one takes the lowest label that no path
+    over any of its circuits has, and that neither rests nor is lost by a path in this change: a
+    late frame, or a switch that has yet to be told, would mistake the new path for the old one. IDs
+    that go out of use rest for one epoch. Long paths choose first (a greedy colouring of the paths'
+    conflict graph, the hardest vertices first).
 
     Cost: O(hops · labels), in words of 64 labels.
 
@@ -68,5 +68,5 @@ def _take(taken: dict[Circuit, int], path: Path, bit: int) -> None:
 
 
 def _lowest_clear(mask: int) -> int:
-    """The lowest bit that ``mask`` has not."""
+    """The lowest bit that is 0 in ``mask``, by number."""
     return ~mask & (mask + 1)

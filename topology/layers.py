@@ -14,22 +14,22 @@ from topology.problem import Budget, FabricArrays
 _NO_PORT = -1
 
 UNITS_PER_MBPS = 1e6
-"""Weights of matchings are whole numbers of bit/s: sums and comparisons are exact."""
+"""Units of matchings' weights, which are whole numbers of bit/s: sums and comparisons are exact."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """A plane as one port of each rack sees it. Racks with Z ports on a plane make Z layers."""
+    """A plane with one port of each rack. Racks with Z ports on a plane make Z layers."""
 
     plane: PlaneId
     port: NDArray[np.int64]
-    """Shape (N,): a free port of each rack; -1 where it has none (left)."""
+    """Shape (N,): a free port of each rack; -1 if the rack has none (left)."""
     rate_mbps: NDArray[np.float64]
-    """Shape (N,): the rate of that port; 0 where there is none."""
+    """Shape (N,): the rate of that port; 0 if there is none."""
 
     @property
     def racks(self) -> NDArray[np.int64]:
-        """Those with a port, ascending."""
+        """Racks with a port in the layer, ascending."""
         return np.flatnonzero(self.port != _NO_PORT)
 
     def capacity_mbps(self) -> NDArray[np.float64]:
@@ -42,7 +42,7 @@ class Layer:
 def free_layers(
     fabric: FabricArrays, budget: Budget, unavailable: Collection[PortId]
 ) -> tuple[Layer, ...]:
-    """The ports that may be used, in layers: the fastest first, then by plane.
+    """The usable ports in layers, the fastest first, then by plane.
 
     A rack's ports on a plane go to its layers by descending rate, equal ones by number.
     """
@@ -83,6 +83,6 @@ def free_layers(
 
 
 def whole_units(mbps: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Rates in bit/s, rounded; what is above zero stays above zero."""
+    """Rates in bit/s, rounded; rates above zero stay above zero."""
     units = np.rint(mbps * UNITS_PER_MBPS).astype(np.int64)
     return np.where(mbps > 0, np.maximum(units, 1), 0)

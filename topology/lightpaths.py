@@ -1,4 +1,4 @@
-"""One-way light paths as a topology: rings of circuits, with a path for each."""
+"""Topologies of one-way light paths: rings of circuits, with a path for each."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from hydra.rings import closing
 from topology.problem import Budget, FabricArrays, Lightpath, PlanResult
 
 _PortOf = dict[int, PortId]
-"""A plane as one port of each rack."""
+"""A plane's ports by rack, one of each."""
 
 
 def ring_topology(
     fabric: FabricArrays, result: PlanResult, current: Topology, budget: Budget
 ) -> Topology:
-    """What stands in the only slot of a one-way plan, standing circuits included.
+    """Topology of the only slot of a one-way plan, standing circuits included.
 
-    Light paths that are added to close rings (:mod:`hydra.rings`) carry what there is for them,
-    like any others; they are between ports that the plan uses in one direction anyway. Planes that
-    are alike change places so that as many circuits as possible of ``current`` stay.
+    Light paths that are added to close rings (:mod:`hydra.rings`) carry traffic like any others;
+    they are between ports that the plan uses in one direction anyway. Planes that are alike change
+    places so that as many circuits as possible of ``current`` stay.
     """
     (slot,) = result.slots
     standing = result.topology
@@ -56,8 +56,10 @@ def _rings(lightpaths: Collection[Lightpath]) -> list[OneWayCircuit]:
 def _planes_alike(
     fabric: FabricArrays, budget: Budget, standing: Topology
 ) -> list[dict[PlaneId, _PortOf]]:
-    """Planes in groups that any plan fits on as well: one port of each of the same racks, at the
-    same rates, all of them free to be planned with.
+    """Groups of planes on which any plan fits alike.
+
+    Such planes have one port of each of the same racks, at the same rates, and all of them may be
+    planned with.
     """
     unfit = {circuit.plane for circuit in standing.circuits}
     unfit |= {PlaneId(int(fabric.port_plane[port])) for port in budget.blocked_ports}
@@ -79,11 +81,11 @@ def _settled(
     current: Topology,
     alike: dict[PlaneId, _PortOf],
 ) -> list[OneWayCircuit]:
-    """What is planned for each of the planes on that of them where most of it stands now."""
+    """``circuits`` with planes of ``alike`` swapped so that most circuits are where they stand."""
     row_of = {plane: row for row, plane in enumerate(alike)}
     planned, standing = (_by_plane(fabric, some, row_of) for some in (circuits, current.circuits))
     staying = planned @ standing.T
-    # Of equally good ones, that which leaves most planes as they were planned.
+    # Among equally good places, those count that leave most planes as they were planned.
     worth = (len(alike) + 1) * staying + np.eye(len(alike))
     _, columns = linear_sum_assignment(worth, maximize=True)
     planes = list(alike)
@@ -106,7 +108,7 @@ def _settled(
 def _by_plane(
     fabric: FabricArrays, circuits: Collection[Circuit], row_of: Mapping[PlaneId, int]
 ) -> NDArray[np.float32]:
-    """Shape (planes, N * N): 1 where a rack sends to another on a plane of ``row_of``."""
+    """Shape (planes, N * N): 1 if a rack sends to another on a plane of ``row_of``."""
     mine = [circuit for circuit in circuits if circuit.plane in row_of]
     rows = [row_of[circuit.plane] for circuit in mine]
     sender, receiver = (

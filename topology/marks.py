@@ -1,6 +1,6 @@
-"""How a fabric's paths are told apart: by VLANs of learning ToRs, or by labels.
+"""Marks by which a fabric's paths are told apart: VLANs of learning ToRs, or labels.
 
-Whoever turns a topology into a state, or checks one, asks :func:`marks_of` the fabric.
+Code that turns a topology into a state, or checks one, asks :func:`marks_of` the fabric.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Marks(Protocol):
         """``target`` with a VLAN-ID for every path. Raises PlanError if there are too few."""
 
     def order(self, old: NetworkState, new: NetworkState) -> TransitOrder:
-        """Which mirrors can't move while ToRs change."""
+        """Mirrors that can't move while ToRs change."""
 
     def problems(self, state: NetworkState) -> list[str]:
-        """What is wrong with the VLAN-IDs of ``state``, found by code that did not choose them."""
+        """Problems with the VLAN-IDs of ``state``, found by code that did not choose them."""
 
     def transit_problems(
         self,
@@ -35,12 +35,12 @@ class Marks(Protocol):
         disconnect_first: Collection[Circuit],
         connect_last: Collection[Circuit],
     ) -> list[str]:
-        """What could go wrong on the way from one state to the other."""
+        """Problems that could arise on the way from one state to the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class VlanMarks:
-    """No VLAN may loop, at any time."""
+    """VLANs, which may not loop at any time."""
 
     fabric: Fabric
     arrays: FabricArrays
@@ -66,7 +66,7 @@ class VlanMarks:
 
 @dataclass(frozen=True, slots=True)
 class LabelMarks:
-    """Paths over one circuit have labels of their own, which they do not inherit."""
+    """Labels, which differ between paths over one circuit, and rest before they are used again."""
 
     fabric: Fabric
 
@@ -74,7 +74,7 @@ class LabelMarks:
         return assign_labels(current, target, self.fabric.circuit_vlans)
 
     def order(self, _old: NetworkState, _new: NetworkState) -> TransitOrder:
-        """Nothing floods, so nothing loops."""
+        """No order at all: nothing floods, so nothing loops."""
         return TransitOrder()
 
     def problems(self, state: NetworkState) -> list[str]:

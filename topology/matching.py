@@ -11,42 +11,44 @@ from numpy.typing import NDArray
 from topology.assignment import heaviest_assignment
 
 _CANDIDATES = 4
-"""Edges per node, the cheapest by reduced cost, that the first search looks at."""
+"""Edges per node in the first search: the cheapest by reduced cost."""
 _COMMON = 0.9
-"""The part of those edges whose reduced costs are below the prices that are told apart at first."""
+"""Quantile of the reduced costs at which the first search cuts prices off."""
 _MOST_EDGES = 50_000
-"""Beyond so many a search would take seconds: the result is returned with what it lacks."""
+"""Most edges of a search: more would take seconds, so the result is returned with its gap."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matching:
-    """Pairs of nodes, no node in two, and how heavy any such set could be."""
+    """Pairs of nodes, no node in two, and a bound of the weight of any such set."""
 
     mate: NDArray[np.int64]
-    """Shape (N,): the other node of each node's pair; -1 where it has none."""
+    """Shape (N,): the other node of each node's pair; -1 if it has none."""
     weight: int
     bound: int
-    """No matching weighs more; equal to ``weight`` if that is proven the largest."""
+    """Weight that no matching exceeds; equal to ``weight`` if that is proven the largest."""
 
 
 def heaviest_matching(weight: NDArray[np.int64]) -> Matching:
-    """The matching of the largest weight, shape (N, N), symmetric; only positive edges count.
+    """The matching of the largest weight; only positive edges of ``weight`` count.
 
-    The assignment of nodes to nodes is the same problem without its odd-cycle constraints: half
-    its weight is a bound, and its prices give every edge a reduced cost. A matching is below the
-    bound by the reduced costs of its edges and the prices of the nodes that it leaves out. So
-    nothing heavier than one that is D below contains an edge whose reduced cost is above D, or
-    leaves out a node whose price is. The search (Galil's O(N³) form of Edmonds' algorithm, by
-    rustworkx) begins with the few cheapest edges of each node, equal ones by distance in node
-    numbers, and is repeated with those that D admits, until there are no more of them, which proves
-    the optimum, or too many.
+    ``weight`` has shape (N, N) and is symmetric.
 
-    It is given reduced costs, and prices cut off above 2 D, where they decide nothing: most edges
-    of the assignment are worth the same then, and taken at once.
+    The assignment of nodes to nodes is the same problem without its odd-cycle constraints: half its
+    weight is a bound, and its prices give every edge a reduced cost. A matching is below the bound
+    by the reduced costs of its edges and the prices of the nodes that it leaves out. Given a
+    matching that is D below the bound, no heavier one contains an edge with a reduced cost above D,
+    or leaves out a node with a price above D. The search (Galil's O(N³) form of Edmonds' algorithm,
+    by rustworkx) begins with the few cheapest edges of each node, ties by distance in node numbers.
+    It is repeated with the edges that D admits until there are no more of them, which proves the
+    optimum, or too many.
+
+    The search is given reduced costs, and prices cut off above 2 D, where they decide nothing: most
+    edges of the assignment are worth the same then, and taken at once.
     """
     n = len(weight)
     assigned = heaviest_assignment(np.maximum(weight, 0))
-    # Twice the price of each node: the two that it has, as a row and as a column, are whole.
+    # Twice the price of each node: its two prices, as a row and as a column, are whole.
     price = assigned.profit + assigned.price
     reduced = price[:, None] + price - 2 * weight
     reduced[weight <= 0] = np.inf
@@ -87,7 +89,7 @@ def _cheapest(reduced: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def _first_limit(reduced: NDArray[np.float64]) -> int:
-    """Prices up to which the first search tells nodes apart: few of its edges cost more."""
+    """Limit at which the first search cuts prices off: few of its edges cost more."""
     return 1 + int(np.quantile(reduced, _COMMON)) if reduced.size else 1
 
 

@@ -34,21 +34,22 @@ def plan_hydra_bfs(
     """Plan circuits and paths of at most ``budget.max_hops`` hops for ``demand``.
 
     ``demand`` has shape (N, N), Mbps from row to column. A pair of racks wants the larger of its
-    two directions and gets one path. Pairs are taken largest first (ties by rack numbers)
-    in rounds h = 1, 2, …, H; a round serves those that a breadth-first search of depth h on the
-    auxiliary graph reaches: links are pairs of free ports on one plane, and circuits with capacity
-    left. In round 1 that means a circuit of one's own. A served pair leaves the ordering and
-    books ``min(demand, what the scarcest circuit of its path has left)``.
+    two directions and gets one path. Pairs are taken largest first (ties by rack numbers) in rounds
+    h = 1, 2, …, H. A round serves the pairs that a breadth-first search of depth h on the auxiliary
+    graph reaches, whose links are pairs of free ports on one plane, and circuits with capacity
+    left. In round 1 that means a circuit of one's own. A served pair leaves the ordering and books
+    the smaller of its demand and the capacity left on the scarcest circuit of its path.
 
     Fixed here where the paper leaves a choice: among shortest paths the lexicographically smallest
-    rack sequence; for a hop a circuit with all that is wanted, then a new circuit (one that exists
-    in ``current`` first, then the lowest plane), then a circuit with something left (Boolean
-    demands only). A hop runs between racks of the budget, on its planes or on circuits that stay.
+    rack sequence; for a hop a circuit with capacity for the whole demand, then a new circuit (one
+    that exists in ``current`` first, then the lowest plane), then a circuit with some capacity
+    (Boolean demands only). A hop runs between racks of the budget, on its planes or on circuits
+    that stay.
 
     With ``budget.paths_per_pair`` above one (Boolean demands), the rounds are run again, up to that
-    many times in all, for what pairs that have a path still want, the largest rest first, on the
-    ports and capacity left. Switches spread a pair's flows evenly over its paths, so another one
-    counts only if the pair gets more that way. Pairs with a reserved path have no other.
+    many times in all, for the unserved rest of pairs with a path, the largest first, on the ports
+    and capacity left. Switches spread a pair's flows evenly over its paths, so a further path
+    counts only if the pair gets more with it. Pairs with a reserved path have no other.
 
     The result holds the circuits and paths that must stay (see :mod:`topology.standing`), and
     beyond them only circuits that some path uses. The same input gives the same result.
@@ -71,14 +72,14 @@ def plan_hydra_bfs_plus(
     """:func:`plan_hydra_bfs` several times with other rules; the plan that serves most counts.
 
     The rules differ in the relays (the first found, or those with the most capacity left, which
-    spreads the load), in how many of a rack's ports round 1 may take (the rest is left to rounds
-    that need a hop of their own more), and in whether pairs that fit as a whole go before those
-    that fit in part. Between equal plans the earlier one counts, and the paper's own rule is the
-    first. Trying ends when all demand is served, or ``budget.expired()``.
+    spreads the load), in the number of a rack's ports that round 1 may take (the rest is left to
+    rounds with one more hop), and in whether pairs that fit as a whole go before those that fit in
+    part. Between equal plans the earlier one counts, and the paper's own rule is the first. Trying
+    ends when all demand is served, or ``budget.expired()``.
 
-    A circuit that may change and now carries a demand counts for ``budget.disturbance_mbps``: to
-    give it up, a plan must serve that much more. Where that is above zero, each rule is also tried
-    with all of them kept.
+    A circuit that may change and now carries a demand counts for ``budget.disturbance_mbps``: a
+    plan that gives it up must serve that much more. If that is above zero, each rule is also tried
+    with all such circuits kept.
 
     Raises PlanError as :func:`plan_hydra_bfs` does.
     """
@@ -103,7 +104,7 @@ def keep_current(
     reserved: Reserved,
     budget: Budget,
 ) -> PlanResult:
-    """``current`` unchanged, and how much of ``demand`` it serves: the baseline of comparisons.
+    """``current`` unchanged, with the part of ``demand`` that it serves: a baseline.
 
     Raises PlanError for a bad demand entry or budget.
     """
@@ -113,7 +114,7 @@ def keep_current(
 
 
 def _portfolio(budget: Budget) -> Iterator[Rule]:
-    """Ways to run the rounds: the paper's first, then the others, the most promising first."""
+    """Rules for the rounds: the paper's first, then the others, the most promising first."""
     plain = Rule(whole=not budget.boolean, partial=budget.boolean)
     yield plain
     for share in _DIRECT_SHARES:
@@ -126,7 +127,7 @@ def _portfolio(budget: Budget) -> Iterator[Rule]:
 
 
 def _drafts(ground: Ground) -> Iterator[tuple[Draft, float]]:
-    """Drafts with their worth in Mbps: what they serve, less what they cost to change to."""
+    """Drafts with their worth in Mbps: the demand served, less the cost of changing to them."""
     disturbance_mbps = ground.budget.disturbance_mbps
     in_use = ground.in_use() if disturbance_mbps > 0 else []
     for rule in _portfolio(ground.budget):

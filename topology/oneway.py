@@ -1,4 +1,4 @@
-"""Planning of one-way light paths: what is asked for, and what slots of them carry."""
+"""Planning of one-way light paths: the demand for them, and the traffic that slots carry."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Configuration:
     duration_s: float
     layer: NDArray[np.int32]
     sender: NDArray[np.int32]
-    """Racks."""
+    """Racks that send."""
     receiver: NDArray[np.int32]
 
     def lasting(self, duration_s: float) -> Configuration:
-        """The same light paths, for longer or shorter."""
+        """The same light paths for another duration."""
         return replace(self, duration_s=duration_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OneWayProblem:
-    """What light paths are planned for, beside the duplex circuits that must stay."""
+    """Demand and ports for light paths, beside the duplex circuits that must stay."""
 
     fabric: FabricArrays
     budget: Budget
@@ -49,11 +49,11 @@ class OneWayProblem:
     layers: tuple[Layer, ...]
     wanted_mbps: DemandMatrix
     standing_mbps: DemandMatrix
-    """What the standing paths carry of it."""
+    """Part of the demand that the standing paths carry."""
 
     @property
     def open_mbps(self) -> DemandMatrix:
-        """What is left for light paths, between racks of the budget."""
+        """Demand left for light paths, between racks of the budget."""
         left = self.wanted_mbps - self.standing_mbps
         left[left <= RATE_TOLERANCE_MBPS] = 0.0
         if self.budget.racks is not None:
@@ -65,13 +65,13 @@ class OneWayProblem:
 
     @property
     def rates_mbps(self) -> NDArray[np.float64]:
-        """Shape (L, N): of each layer and rack; 0 where there is no port."""
+        """Shape (L, N): rate of each layer's port of each rack; 0 if there is none."""
         rates = [layer.rate_mbps for layer in self.layers]
         return np.array(rates).reshape(len(rates), self.fabric.n_racks)
 
     @property
     def racks(self) -> NDArray[np.int64]:
-        """Those with a port on any layer, ascending."""
+        """Racks with a port on any layer, ascending."""
         return np.flatnonzero(self.rates_mbps.any(axis=0))
 
     @classmethod
@@ -115,16 +115,16 @@ class OneWayProblem:
         )
 
     def share(self, configurations: Sequence[Configuration]) -> float:
-        """The part of the demand that is carried."""
+        """Part of the demand that these configurations carry."""
         return self.share_of(self._offered(configurations))
 
     def share_of(self, offered_mbit: NDArray[np.float64]) -> float:
-        """The same, of light paths that could carry so much in a window."""
+        """Part of the demand that light paths carry if they can carry ``offered_mbit`` a window."""
         total = float(self.wanted_mbps.sum())
         return float(self._carried_mbps(offered_mbit).sum()) / total if total else 1.0
 
     def offered_mbit(self, configuration: Configuration) -> NDArray[np.float64]:
-        """Shape (N, N): what light paths could carry while they stand."""
+        """Shape (N, N): Mbit that light paths could carry while they stand."""
         offered = np.zeros_like(self.wanted_mbps)
         ends = (configuration.sender, configuration.receiver)
         rate = np.minimum(*(self.rates_mbps[configuration.layer, end] for end in ends))
@@ -132,7 +132,7 @@ class OneWayProblem:
         return offered
 
     def _offered(self, configurations: Sequence[Configuration]) -> NDArray[np.float64]:
-        """A configuration that is the only one stands all the time: no mirror moves."""
+        """Sum of :meth:`offered_mbit`; a single configuration stands for the whole window."""
         if len(configurations) == 1:
             configurations = [configurations[0].lasting(self.budget.timing.window_s)]
         return sum(map(self.offered_mbit, configurations), np.zeros_like(self.wanted_mbps))
@@ -164,7 +164,7 @@ class OneWayProblem:
 def configuration_of(
     duration_s: float, taken: Sequence[tuple[int, NDArray[np.int32], NDArray[np.int32]]]
 ) -> Configuration:
-    """From (layer, senders, receivers), in any number."""
+    """A configuration from any number of (layer, senders, receivers)."""
     empty = np.zeros(0, dtype=np.int32)
     return Configuration(
         duration_s,

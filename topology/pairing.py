@@ -35,23 +35,24 @@ def plan_edmonds(
     reserved: Reserved,
     budget: Budget,
 ) -> PlanResult:
-    """One maximum-weight matching per plane, on the demands that those before it leave.
+    """Circuits of one maximum-weight matching per plane, each on the demands left before it.
 
-    c-Through (Wang et al., SIGCOMM 2010, section 3.2) for one plane; Edmonds' algorithm on each in
-    turn for several. ``demand`` has shape (N, N), Mbps from row to column; a pair of racks weighs
-    the larger of its two directions, at most the circuit's rate, and once it has its path, of one
-    hop, it leaves; or, where ``budget.paths_per_pair`` allows more, weighs what it still wants.
-    With ``budget.boolean`` false only demands that fit on one circuit weigh, and one path is all.
+    c-Through (Wang et al., SIGCOMM 2010, section 3.2) for one plane; for several, Edmonds'
+    algorithm on each in turn. ``demand`` has shape (N, N), Mbps from row to column. A pair of racks
+    weighs the larger of its two directions, at most the circuit's rate. Once it has its path, of
+    one hop, it leaves; if ``budget.paths_per_pair`` allows more paths, it weighs the rest that it
+    wants. With ``budget.boolean`` false only demands that fit on one circuit weigh, and each pair
+    has one path.
 
-    Fixed here where the paper leaves a choice: the fastest planes come first, then the lowest; a
-    rack with several ports on a plane takes part in as many matchings; among equally heavy
-    matchings it is the one that :func:`~topology.matching.heaviest_matching` finds. A circuit in
-    use between ports that may change weighs ``budget.disturbance_mbps`` more on its own plane, and
-    keeps its ports if its racks are joined there again. What must stay does (see
-    :mod:`topology.standing`).
+    Fixed here where the paper leaves a choice: the fastest planes come first, equally fast ones by
+    number; a rack with several ports on a plane takes part in as many matchings; among equally
+    heavy matchings the one counts that :func:`~topology.matching.heaviest_matching` finds. A
+    circuit in use between ports that may change weighs ``budget.disturbance_mbps`` more on its own
+    plane, and keeps its ports if its racks are joined there again. Circuits and paths that must
+    stay do (see :mod:`topology.standing`).
 
-    ``gap``: for one plane what the matching proves, mostly 0; for several the distance from the
-    best set of circuits by a bipartite relaxation, which no order of planes can exceed.
+    ``gap`` for one plane is what the matching proves, mostly 0; for several it is the distance from
+    the best set of circuits by a bipartite relaxation, which no order of planes can exceed.
 
     When time is up, planes not yet planned stay dark. The same input gives the same result.
 
@@ -70,7 +71,7 @@ def plan_edmonds_perfect(
     """The heaviest of the matchings that join the most racks, as c-Through asks for.
 
     Like :func:`plan_edmonds`, but every plane joins as many racks as it can, if need be pairs
-    without a demand. ``gap`` is as there for one plane, and not known for several.
+    without a demand. ``gap`` is as there for one plane, and None for several.
     """
     return _plan(fabric, demand, current, reserved, budget, perfect=True)
 
@@ -115,9 +116,9 @@ class _Work:
     left: NDArray[np.int64]
     """Shape (N, N), symmetric, bit/s: demands of pairs without a path."""
     open_paths: NDArray[np.int64]
-    """Shape (N, N), symmetric: how many paths two racks may get."""
+    """Shape (N, N), symmetric: number of paths that two racks may get."""
     favoured: dict[PlaneId, set[_Pair]] = field(default_factory=dict)
-    """Pairs with a circuit in use on a plane."""
+    """Pairs with a circuit in use, by plane."""
     joined: dict[PlaneId, list[_Pair]] = field(default_factory=dict)
     value: int = 0
 
@@ -147,7 +148,7 @@ class _Work:
         return cls(layers, budget, np.where(open_paths > 0, left, 0), open_paths)
 
     def favour(self, circuits: Iterable[Circuit], fabric: FabricArrays) -> None:
-        """Prefer what runs, where its ports are free."""
+        """Prefer running circuits whose ports are free."""
         free = {int(port) for layer in self.layers for port in layer.port}
         for circuit in circuits:
             if circuit.a in free and circuit.b in free:
@@ -155,7 +156,7 @@ class _Work:
                 self.favoured.setdefault(circuit.plane, set()).update({(a, b), (b, a)})
 
     def match_in_turn(self, *, perfect: bool) -> list[Matching]:
-        """Matchings on plane after plane while its ports find partners, until time is up."""
+        """Matchings, plane by plane, while its ports find partners, until time is up."""
         matchings = []
         for plane, rates_mbps in _rates_by_plane(self.layers).items():
             used = np.zeros(rates_mbps.shape[1], dtype=np.int64)
@@ -198,7 +199,7 @@ class _Work:
 
 
 def _rates_by_plane(layers: tuple[Layer, ...]) -> dict[PlaneId, NDArray[np.float64]]:
-    """Of each plane, shape (Z + 1, N): the rates of each rack's ports, fastest first, then 0."""
+    """Shape (Z + 1, N) by plane: the rates of each rack's ports, fastest first, then 0."""
     rates: dict[PlaneId, list[NDArray[np.float64]]] = {}
     for layer in layers:
         rates.setdefault(layer.plane, []).append(layer.rate_mbps)
@@ -206,11 +207,11 @@ def _rates_by_plane(layers: tuple[Layer, ...]) -> dict[PlaneId, NDArray[np.float
 
 
 def _match(weight: NDArray[np.int64], *, single: bool) -> tuple[Matching, list[_Pair]]:
-    """The heaviest matching of the racks with any weight; ``single``: all but one may pair up."""
+    """The heaviest matching of the racks with any weight; ``single``: one rack stays alone."""
     racks = np.flatnonzero(weight.any(axis=1))
     weight = weight[np.ix_(racks, racks)]
     if single and len(racks) % 2:
-        # One must stay without a partner: a node that is not there takes it.
+        # One must stay without a partner: an extra node takes it.
         weight = np.pad(weight, (0, 1), constant_values=int(weight.max()))
         weight[-1, -1] = 0
     matching = heaviest_matching(weight)

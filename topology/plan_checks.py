@@ -1,7 +1,7 @@
-"""Independent checks of what an algorithm returned: it keeps what it must, and claims what is true.
+"""Independent checks of results: they keep what must stay, and their figures are true.
 
 They share no code with the planners. Each returns the problems it finds, in words; an empty list is
-a pass. What stands in a topology by itself is checked by :mod:`topology.checks`.
+a pass. A topology by itself is checked by :mod:`topology.checks`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from topology.problem import (
 
 _SHARE_TOLERANCE: Final = 1e-6
 _RATE_TOLERANCE: Final = 1e-6
-"""Relative."""
+"""Tolerance of rates, relative."""
 _TIME_TOLERANCE: Final = 1e-9
-"""Relative."""
+"""Tolerance of times, relative."""
 _SHOWN: Final = 5
-"""Problems of one kind that are spelled out."""
+"""Most problems of one kind that are spelled out."""
 
 
 def check_result(
@@ -45,7 +45,7 @@ def check_result(
     budget: Budget,
     result: PlanResult,
 ) -> list[str]:
-    """Whether a plan fits the fabric, keeps what must stay, and serves what it says.
+    """Check that a plan fits the fabric, keeps what must stay, and serves the share that it claims.
 
     Shapes and units are those of :class:`topology.algorithms.Algorithm`. A topology's paths are
     counted again, largest pair first; a schedule's slots are added up. Raises PlanError for a bad
@@ -64,7 +64,7 @@ def check_result(
         paths_per_pair=max([budget.paths_per_pair, *beside.values()]),
     )
     if problems:
-        return problems  # what follows looks racks and rates up by port
+        return problems  # the checks that follow look racks and rates up by port
     problems += _hop_problems(topology.paths, standing, budget.max_hops)
     problems += _count_problems(topology.paths, standing, budget.paths_per_pair)
     problems += _change_problems(fabric, current, topology, pinned, budget)
@@ -123,7 +123,7 @@ def _change_problems(
     pinned: Collection[Path],
     budget: Budget,
 ) -> Iterator[str]:
-    """What the budget and the reservations forbid to change, and did."""
+    """Changes that the budget or the reservations forbid."""
     kept = {circuit for path in pinned for circuit in path.circuits}
     for path in sorted(set(pinned) - set(topology.paths)):
         yield f"the reserved path {path.src}-{path.dst} is gone"
@@ -177,7 +177,7 @@ def _weighted_problems(
     standing: Collection[Path],
     reserved: Reserved,
 ) -> Iterator[str]:
-    """Weighted demands are served whole: new paths with all they want fit on every circuit."""
+    """Weighted demands that are not served whole: new paths must fit with all that they want."""
     load = dict.fromkeys(topology.circuits, 0.0)
     for path, mbps in reserved.pinned:
         for circuit in path.circuits:
@@ -194,19 +194,20 @@ def _weighted_problems(
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a topology carries."""
+    """Traffic that a topology carries."""
 
     carried_mbps: dict[tuple[int, int], float]
-    """Of each pair (lower rack first) that has a path; of one-way paths, by (from, to)."""
+    """Mbps by pair with a path (lower rack first); of one-way paths, by (from, to)."""
     left_mbps: dict[Circuit, float]
-    """In each direction."""
+    """Mbps left on each circuit, in each direction."""
 
 
 def count_load(
     fabric: FabricArrays, demand: ArrayLike, topology: Topology, reserved: Reserved
 ) -> Load:
-    """What fits on the circuits: reservations first, then each pair in turn, the largest first, on
-    its shortest path, and so on with their next ones.
+    """The load of a topology: reservations first, then each pair in turn, the largest first.
+
+    Each pair takes its shortest path, then its next ones in a further turn.
 
     Raises PlanError for a bad demand.
     """
@@ -241,7 +242,7 @@ def _in_turn(paths: Sequence[Path], both: NDArray[np.float64]) -> list[Path]:
 
 
 def _both_ways(wanted: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A pair wants the larger of its two directions; upper triangle."""
+    """Demand of pairs as the larger of their two directions, in the upper triangle."""
     both: NDArray[np.float64] = np.triu(np.maximum(wanted, wanted.T))
     return both
 
@@ -254,10 +255,10 @@ def _rate(fabric: FabricArrays, circuit: Circuit) -> float:
 
 
 def check_slots(fabric: FabricArrays, slots: Sequence[Slot], timing: Timing) -> list[str]:
-    """Whether each slot is a matching on every plane, and all fit into the window.
+    """Check that each slot is a matching on every plane, and that all fit into the window.
 
     A port sends to one port and hears one, on the plane it is wired to, and of another rack. A
-    single slot stands for as long as it is wanted; of several, each costs its switching time.
+    single slot may stand for any time; each of several costs its switching time.
     """
     problems = []
     for number, slot in enumerate(slots):
@@ -274,7 +275,7 @@ def check_slots(fabric: FabricArrays, slots: Sequence[Slot], timing: Timing) -> 
 
 
 def check_matching(fabric: FabricArrays, slot: Slot) -> list[str]:
-    """Whether no transmitter and no receiver of ``slot`` serves two light paths."""
+    """Check that no transmitter and no receiver of ``slot`` serves two light paths."""
     problems = []
     senders: dict[int, Lightpath] = {}
     receivers: dict[int, Lightpath] = {}
@@ -304,8 +305,8 @@ def slots_share(
 ) -> float:
     """Part of the demand that the slots carry; ``demand`` is the mean over the window, in Mbps.
 
-    A single slot carries all the time. ``kept_mbps`` is what circuits that stay carry, by (from,
-    to).
+    A single slot carries all the time. ``kept_mbps``, by (from, to), is the traffic of circuits
+    that stay.
     """
     carried = np.zeros_like(demand)
     for ends, mbps in kept_mbps.items():

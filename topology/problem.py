@@ -1,4 +1,4 @@
-"""What a topology is planned from, and what planning returns: the same for every algorithm."""
+"""Input and result of planning: the same for every algorithm."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from topology import _native
 from topology.tables import IntArray, PathTable, end_ports, ranked
 
 RATE_TOLERANCE_MBPS = 1e-6
-"""Rates that differ by less (1 bit/s) are equal: sums of floats leave such crumbs behind."""
+"""Largest difference of equal rates (1 bit/s): sums of floats leave such crumbs behind."""
 LARGEST_DEMAND_MBPS = 1e9
-"""Of a pair of racks (1 Pbit/s): more is a slip of units, and would overflow counts of bit/s."""
+"""Limit for a pair of racks (1 Pbit/s): more is a slip of units, and would overflow bit/s."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FabricArrays:
-    """The wiring as the algorithms see it; index P is the port's ``PortId``. Read-only arrays."""
+    """The wiring as read-only arrays for the algorithms; index P is the port's ``PortId``."""
 
     n_racks: int
     n_planes: int
@@ -99,8 +99,8 @@ class FabricArrays:
 class Reserved:
     """Paths that must stay, each with the Mbps (in each direction) reserved on it.
 
-    A path may appear more than once, for several reservations between the same racks; their rates
-    add up. Pinned circuits stay, and the reserved rate is gone from what others may use.
+    Pinned circuits stay, and others may not use the reserved rate. The rates of a path that appears
+    more than once, for several reservations between the same racks, add up.
     """
 
     pinned: tuple[tuple[Path, float], ...] = ()
@@ -115,14 +115,14 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What a schedule of configurations is planned for (Mordia, SIGCOMM 2013, section 3)."""
+    """Times that a schedule of configurations is planned for (Mordia, SIGCOMM 2013, section 3)."""
 
     window_s: float
-    """The demand is what wants to be carried, on average, in each window of this length."""
+    """Length of the windows over which the demand is the mean."""
     switching_s: float
     """Dark time before every slot: the mirrors move, and nothing is carried."""
     shortest_s: float = 0.0
-    """Slots that would be shorter, with their switching time, are left out where several stand."""
+    """Shortest slot, with its switching time, if several stand; shorter ones are left out."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.switching_s < self.window_s < float("inf"):
@@ -138,27 +138,27 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be touched, and how far paths may reach (partial reconfiguration, HydRA III.B)."""
+    """Limits of a plan: racks, planes and ports that may change, hops (HydRA section III.B)."""
 
     max_hops: int
-    """H: the longest path in circuits."""
+    """H: greatest number of circuits in a path."""
     racks: frozenset[RackId] | None = None
-    """Circuits with an end outside these racks stay as they are; None: all may change."""
+    """Racks whose circuits may change; None: all. Circuits with an end elsewhere stay."""
     planes: frozenset[PlaneId] | None = None
-    """Circuits on other planes stay as they are; None: all may change."""
+    """Planes whose circuits may change; None: all."""
     blocked_ports: frozenset[PortId] = field(default_factory=frozenset)
-    """Quarantined or somebody else's: no new circuit ends here."""
+    """Ports, quarantined or other people's, at which no new circuit ends."""
     boolean: bool = True
-    """Whether a demand counts as served by any capacity above zero (HydRA's Boolean matrix),
-    or only where every hop has all of it left (weighted)."""
+    """True if any capacity above zero serves a demand (HydRA's Boolean matrix), False if every hop
+    must have capacity left for all of it (weighted)."""
     paths_per_pair: int = 1
-    """How many paths a pair of racks may have; several share what the pair wants."""
+    """Most paths of a pair of racks; several share what the pair wants."""
     disturbance_mbps: float = 0.0
-    """Demand that must be gained before a circuit in use, where it may change, is given up."""
+    """Demand that must be gained for giving up a circuit in use that may change."""
     timing: Timing = Timing(window_s=1.0, switching_s=0.01)
-    """For algorithms that plan schedules."""
+    """Times for algorithms that plan schedules."""
     expired: Callable[[], bool] = field(default=_never, compare=False)
-    """Whether time is up: an algorithm that tries several plans returns the best so far."""
+    """True when time is up: an algorithm that tries several plans returns the best so far."""
 
     def __post_init__(self) -> None:
         if self.max_hops < 1:
@@ -185,7 +185,7 @@ class Budget:
         return self.planes is None or plane in self.planes
 
     def may_change(self, fabric: FabricArrays, circuit: Circuit) -> bool:
-        """Whether both racks and the plane of ``circuit`` are inside the budget."""
+        """True if both racks and the plane of ``circuit`` are inside the budget."""
         return self.includes_plane(circuit.plane) and all(
             self.includes_rack(rack) for rack in fabric.racks_of(circuit)
         )
@@ -202,16 +202,16 @@ class Lightpath:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A configuration of all planes, and for how long it stands in each window."""
+    """A configuration of all planes, and the time that it stands in each window."""
 
     duration_s: float
-    """With light; the switching time before it is not counted."""
+    """Time with light, without the switching time before it."""
     lightpaths: frozenset[Lightpath]
 
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """What an algorithm planned: a topology of duplex circuits, or slots of one-way light paths."""
+    """Result of planning: a topology of duplex circuits, or slots of one-way light paths."""
 
     topology: Topology
     unserved: tuple[tuple[RackId, RackId], ...]
@@ -219,18 +219,18 @@ class PlanResult:
     served_share: float
     """Part of the pairs' demand that fits on the circuits of their paths; 1 without demand."""
     mean_hops: float
-    """Over the paths; 0 if there are none."""
+    """Mean number of hops of the paths; 0 if there are none."""
     slots: tuple[Slot, ...] = ()
-    """Of algorithms that plan one-way light paths (one slot, for as long as it is wanted) or
-    schedules; their ``topology`` holds what must stay, and ``unserved`` has pairs (src, dst)."""
+    """Slots of one-way light paths (one slot, which may stand for any time) or of a schedule; then
+    ``topology`` holds what must stay, and ``unserved`` has pairs (src, dst)."""
     gap: float | None = None
-    """How much more than this result's value an optimal one could have, as a part of the result's
-    value; 0 for a proven optimum, None where the algorithm proves nothing."""
+    """Most that an optimal result's value could exceed this one's, as a part of this one's; 0 for a
+    proven optimum, None if the algorithm proves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairDemand:
-    """What two racks want of each other, ``src < dst``."""
+    """Demand between two racks, ``src < dst``."""
 
     mbps: float
     src: int
@@ -238,7 +238,7 @@ class PairDemand:
 
 
 def members(ids: Collection[int] | None, count: int) -> NDArray[np.bool_]:
-    """Which of ``count`` things are among ``ids``; all of them if that is None."""
+    """Shape (count,): True for numbers among ``ids``; for all of them if ``ids`` is None."""
     members = np.full(count, ids is None)
     members[list(ids or ())] = True
     return members
@@ -308,7 +308,7 @@ class PairDemands(Sequence[PairDemand]):
         return PairDemands(self.src[which], self.dst[which], self.mbps[which])
 
     def places(self, src: IntArray, dst: IntArray, n_racks: int) -> IntArray:
-        """The position of each of these pairs in the order, -1 where it wants nothing."""
+        """Position of each of these pairs in the order, -1 for pairs without a demand."""
         place = np.full((n_racks, n_racks), -1, dtype=np.int32)
         place[self.src, self.dst] = np.arange(len(self))
         found: IntArray = place[src, dst]
@@ -316,14 +316,14 @@ class PairDemands(Sequence[PairDemand]):
 
 
 def pair_demands(demand: DemandMatrix) -> PairDemands:
-    """The rack pairs with a demand, largest first, equal ones by (src, dst).
+    """Rack pairs with a demand, largest first, ties by (src, dst).
 
-    A circuit is bidirectional and offers its full rate each way, and a path serves both
-    directions. So a pair needs the larger of its two directions.
+    A circuit is bidirectional and offers its full rate each way, and a path serves both directions.
+    So a pair needs the larger of its two directions.
     """
     src, dst = np.nonzero(np.triu(np.maximum(demand, demand.T), k=1))
     mbps = np.maximum(demand[src, dst], demand[dst, src])
-    order = np.argsort(-mbps, kind="stable")  # they are in order of (src, dst)
+    order = np.argsort(-mbps, kind="stable")  # pairs are in order of (src, dst)
     return PairDemands(src[order].astype(np.int32), dst[order].astype(np.int32), mbps[order])
 
 
@@ -334,12 +334,12 @@ def serve(
     place: IntArray,
     wanted_mbps: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Let each path in turn take what its pair still wants, up to what its scarcest link has left.
+    """Give each path in turn what its pair still wants, up to what its scarcest link has left.
 
-    ``links`` names the link of each hop, ``place`` the pair of each path, or -1; earlier pairs come
-    first, each with its shortest path (of equals the one listed first), then with the next ones.
-    Returns what each path got, shape (F,). What is taken is gone from ``residual_mbps`` (per link)
-    and ``wanted_mbps`` (per pair).
+    ``links`` names the link of each hop, ``place`` the pair of each path, or -1. Earlier pairs come
+    first, each with its shortest path (among equals the one listed first), then all with their next
+    ones. Returns the rate of each path, shape (F,), which is taken from ``residual_mbps`` (per
+    link) and ``wanted_mbps`` (per pair).
     """
     given = np.zeros(len(place))
     order = _turns(place, table.hops, len(wanted_mbps))
@@ -348,7 +348,7 @@ def serve(
 
 
 def _turns(place: IntArray, hops: IntArray, n_pairs: int) -> IntArray:
-    """The shortest path of each pair in turn, then the next ones; those without a pair left out."""
+    """Paths in turn: the shortest of each pair, then the next ones; without those of no pair."""
     order = ranked(place, n_pairs)
     if (np.diff(place[order]) > 0).all():
         return order
@@ -362,10 +362,10 @@ def _turns(place: IntArray, hops: IntArray, n_pairs: int) -> IntArray:
 def measure(
     fabric: FabricArrays, pairs: PairDemands, topology: Topology, reserved: Reserved
 ) -> PlanResult:
-    """How much of ``pairs`` (largest first) ``topology`` serves, whoever planned it.
+    """The result for any ``topology``: how much of ``pairs`` (largest first) it serves.
 
-    Reserved rates are set aside first and serve their own pairs; then each pair in turn takes
-    what is left along its shortest path, and then along its other ones.
+    Reserved rates are set aside first and serve their own pairs. Then each pair in turn takes the
+    capacity left along its shortest path, and after that along its other ones.
     """
     table = PathTable.of(topology.paths)
     place = pairs.places(table.src, table.dst, fabric.n_racks)
@@ -380,7 +380,7 @@ def measure_table(
     place: IntArray,
     reserved: Reserved,
 ) -> PlanResult:
-    """:func:`measure`, where the table of the topology's paths and the pair of each are at hand."""
+    """:func:`measure` with the given table of the topology's paths, and the pair of each path."""
     served_mbps = _served_mbps(fabric, pairs, topology, table, place, reserved)
     wanted_mbps = float(pairs.mbps.sum())
     without = pairs.chosen(np.bincount(place[place >= 0], minlength=len(pairs)) == 0)
@@ -404,7 +404,7 @@ def _served_mbps(
 ) -> float:
     lower, higher = end_ports(topology.circuits)
     residual = np.zeros(fabric.n_ports)
-    """Of the circuit whose lower port this is."""
+    """The circuit whose lower port this is."""
     residual[lower] = np.minimum(fabric.port_rate_mbps[lower], fabric.port_rate_mbps[higher])
     wanted = pairs.mbps.copy()
     for path, rate_mbps in reserved.rate_by_path().items():

@@ -1,4 +1,4 @@
-"""Rounds of the HydRA heuristic, one run after another on what those before leave."""
+"""Rounds of the HydRA heuristic, each run on the capacity that earlier ones leave."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from topology.tables import IntArray, end_ports, starts
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How the rounds go."""
+    """Rule by which rounds choose paths."""
 
     whole: bool
-    """Rounds in which a path must carry all that its pair wants."""
+    """True for rounds in which a path must carry all that its pair wants."""
     partial: bool
-    """(After them) rounds in which anything above zero serves a pair."""
+    """True for rounds (after those) in which any capacity above zero serves a pair."""
     widest: bool = False
-    """Relays with the most capacity left, rather than those with the lowest numbers."""
+    """True for relays with the most capacity left, False for those with the lowest numbers."""
     direct_share: float = 1.0
-    """The part of a rack's ports that round 1 may use."""
+    """Part of a rack's ports that round 1 may use."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,13 +34,13 @@ class FoundPaths:
     """F paths, in the order in which they were booked."""
 
     pair: IntArray
-    """Shape (F,): which pair each path serves."""
+    """Shape (F,): the pair that each path serves."""
     hops: IntArray
     """Shape (F,)."""
     links: IntArray
     """Shape (F, H): the circuits of each path, then -1."""
     given_mbps: NDArray[np.float64]
-    """Shape (F,): what each path carries."""
+    """Shape (F,): Mbps of each path."""
 
     def chosen(self, which: NDArray[np.bool_]) -> FoundPaths:
         return FoundPaths(
@@ -49,7 +49,7 @@ class FoundPaths:
 
     @classmethod
     def joined(cls, runs: Sequence[FoundPaths]) -> FoundPaths:
-        """The paths of several runs, one run after the other; at least one."""
+        """The paths of several runs, one after the other; at least one run."""
         if len(runs) == 1:
             return runs[0]
         return cls(
@@ -62,20 +62,20 @@ class FoundPaths:
 
 @dataclass(slots=True, eq=False)
 class Rounds:
-    """Circuits in the making: arrays of L of them, with room for as many as the ports allow."""
+    """Circuits in the making: arrays of L circuits, with room for as many as the ports allow."""
 
     fabric: FabricArrays
     pairs: PairDemands
     max_hops: int
     changing: tuple[IntArray, IntArray]
-    """The ends of circuits that new ones are to be like, where there is a choice."""
+    """Ends of circuits that new ones should equal, if there is a choice."""
     is_free: NDArray[np.uint8]
-    """Shape (P,): whether new circuits may end at a port."""
+    """Shape (P,): 1 if new circuits may end at the port."""
     link_a: IntArray
     """Shape (room,): the lower port of each circuit."""
     link_b: IntArray
     residual_mbps: NDArray[np.float64]
-    """Shape (room,)."""
+    """Shape (room,): capacity left of each circuit."""
     n_links: int
 
     @classmethod
@@ -89,7 +89,7 @@ class Rounds:
         given: Sequence[Circuit],
         given_mbps: Sequence[float],
     ) -> Rounds:
-        """The start: circuits that are ``given``, with what paths may take of each."""
+        """The start, with circuits ``given`` and the Mbps that paths may take of each."""
         a, b = end_ports(given)
         room = len(given) + fabric.n_ports  # a run asks for all that its ports could make
         link_a, link_b = np.zeros((2, room), dtype=np.int32)
@@ -111,8 +111,9 @@ class Rounds:
         )
 
     def run(self, rule: Rule, which: IntArray, wanted_mbps: NDArray[np.float64]) -> FoundPaths:
-        """At most one path more for each pair of ``which`` (positions, in the order of their turns)
-        and what it wants; ``wanted_mbps`` has shape (all pairs,).
+        """At most a further path for each pair of ``which``, positions in order of their turns.
+
+        ``wanted_mbps``, shape (all pairs,), is the demand of each pair.
         """
         fabric = self.fabric
         mbps = wanted_mbps[which]
@@ -166,12 +167,12 @@ class Rounds:
         return slower
 
     def withdraw(self, paths: FoundPaths) -> None:
-        """Give back what these paths took."""
+        """Give back the capacity that these paths took."""
         taken = np.repeat(paths.given_mbps, paths.hops)
         np.add.at(self.residual_mbps, paths.links[paths.links >= 0], taken)
 
     def width_mbps(self, paths: FoundPaths) -> NDArray[np.float64]:
-        """Shape (F,): what each path could carry, were it given all that others leave."""
+        """Shape (F,): Mbps that each path could carry with all that others leave."""
         left = np.append(self.residual_mbps[: self.n_links], np.inf)  # the last is no circuit: -1
         scarcest: NDArray[np.float64] = left[paths.links].min(axis=1)
         return paths.given_mbps + scarcest
@@ -184,7 +185,7 @@ def _given(
     residual_mbps: NDArray[np.float64],
     wanted_mbps: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """What each path took when it was booked: the rounds' own arithmetic once more, in order."""
+    """Mbps that each path took when it was booked: the rounds' arithmetic once more, in order."""
     given = np.zeros(len(hops))
     order = np.arange(len(hops), dtype=np.int32)
     along = links[links >= 0]
@@ -198,7 +199,7 @@ def carries_more(
     n_paths: NDArray[np.int64],
     width_mbps: NDArray[np.float64],
 ) -> NDArray[np.bool_]:
-    """Whether pairs are better off with one more path; arrays of shape (F,).
+    """True for pairs that are better off with one more path; arrays of shape (F,).
 
     Switches spread a pair's flows evenly. So a thin path beside ``n_paths`` wide ones, which
     together are full with ``carried_mbps``, takes more from them than it carries itself.

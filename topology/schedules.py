@@ -1,4 +1,4 @@
-"""Schedules of configurations: which permutations of the racks stand, and for how long."""
+"""Schedules of configurations: permutations of the racks, and for how long each stands."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from topology.oneway import Configuration, OneWayProblem
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved
 
 _QUANTA = 1 << 30
-"""Parts of a window that times are counted in."""
+"""Number of parts of a window in which times are counted."""
 
 
 def needs_one_rate_per_rack(fabric: FabricArrays) -> str | None:
-    """Why time can't be divided on a fabric: a rack whose ports differ in rate."""
+    """The reason why time can't be divided: a rack whose ports differ in rate; None if it can."""
     for rack in range(fabric.n_racks):
         rates = np.unique(fabric.port_rate_mbps[fabric.port_rack == rack])
         if len(rates) > 1:
@@ -50,19 +50,19 @@ def plan_tms(
     """Traffic matrix scheduling, the longest slots first (Mordia, SIGCOMM 2013, section 3).
 
     ``demand``, shape (N, N), Mbps, is scaled to equal sums of rows and columns (Sinkhorn), and
-    taken apart into permutations, each the longest that what is left contains. The first of them
-    become slots, which share the window less their switching times in proportion to their
-    lengths. How many is what carries the most: with every slot more the duty cycle falls. All
-    else is left to the packet network.
+    taken apart into permutations, each the longest in the rest of the matrix. The first of them
+    become slots, which share the window less their switching times in proportion to their lengths.
+    Their number is the one that carries most: with every further slot the duty cycle falls. The
+    rest of the demand is left to the packet network.
 
     With K planes, K permutations of similar length stand at the same time, for the mean of their
-    lengths. Light paths that would carry nothing are not set up, and where racks miss a plane,
-    some of theirs come a slot later. ``budget.boolean`` and ``budget.disturbance_mbps`` mean
+    lengths. Light paths that would carry nothing are not set up, and if racks miss a plane, some of
+    their light paths come a slot later. ``budget.boolean`` and ``budget.disturbance_mbps`` mean
     nothing here: a demand counts by the part that is carried, and every slot moves mirrors. The
     same input gives the same result; when time is up it is the best found so far.
 
-    Raises PlanError for a bad demand entry, an impossible budget, pinned paths that do not fit,
-    and where :func:`needs_one_rate_per_rack` objects.
+    Raises PlanError for a bad demand entry, an impossible budget, pinned paths that do not fit, or
+    an objection of :func:`needs_one_rate_per_rack`.
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
     seconds, racks = seconds_of_light(problem)
@@ -95,10 +95,10 @@ def plan_solstice(
 ) -> PlanResult:
     """Few slots for skewed demands (Liu et al., Solstice, CoNEXT 2015, section 4).
 
-    Times of light are raised to equal sums of rows and columns (QuickStuff), and permutations are
-    taken whose entries all reach a threshold that is halved when there are none (BigSlice), until
+    Times of light are raised to equal sums of rows and columns (QuickStuff). Then permutations are
+    taken whose entries all reach a threshold, which is halved when there are none (BigSlice), until
     the window is full. Before that, demands of racks whose ports could not carry them in a window
-    are scaled down. Planes, uneven racks, what the budget means, ties and errors are as in
+    are scaled down. Planes, uneven racks, the meaning of the budget, ties and errors are as in
     :func:`plan_tms`.
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
@@ -128,9 +128,9 @@ def plan_round_robin(
     """Every rack meets every other for the same time, whatever the demand: a bound to compare with.
 
     With K planes, K rotations of the racks stand at the same time; slot s of plane k sends rack i
-    to the rack s·K + k + 1 further on (as in RotorNet, Mellette et al., SIGCOMM 2017). A window
-    of which more than half would be dark has only as many slots as leave half of it lit.
-    Uneven racks and errors are as in :func:`plan_tms`.
+    to the rack s·K + k + 1 further on (as in RotorNet, Mellette et al., SIGCOMM 2017). If more than
+    half of a window would be dark, it has only as many slots as leave half of it lit. Uneven racks
+    and errors are as in :func:`plan_tms`.
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
     racks = problem.racks
@@ -145,9 +145,9 @@ def plan_round_robin(
 
 
 def seconds_of_light(problem: OneWayProblem) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """How long a light path would carry each pair's demand of a window; and the racks with ports.
+    """Light that each pair's demand of a window needs, in seconds; and the racks with ports.
 
-    At most all planes for the whole window.
+    The light of a pair is at most that of all planes for the whole window.
     """
     objection = needs_one_rate_per_rack(problem.fabric)
     if objection is not None:
@@ -162,7 +162,7 @@ def seconds_of_light(problem: OneWayProblem) -> tuple[NDArray[np.float64], NDArr
 def _split(
     pieces: Iterable[tuple[int, Permutation]], total: int, problem: OneWayProblem
 ) -> Iterator[tuple[float, Permutation]]:
-    """The pieces of a matrix in parts no longer than what each plane has to do of its ``total``."""
+    """The pieces of a matrix, in parts no longer than each plane's share of its ``total``."""
     most = total / max(1, len(problem.layers))
     for length, column_of in pieces:
         parts = math.ceil(length / most)
@@ -175,10 +175,10 @@ def _in_parallel(
     racks: NDArray[np.int64],
     useful: NDArray[np.float64],
 ) -> Iterator[Configuration]:
-    """As many permutations at a time as there are planes, for the mean of their lengths.
+    """Configurations of as many permutations as there are planes, for the mean of their lengths.
 
-    Lengths are in quanta of the window. Only light paths between ``racks`` for which ``useful``
-    is above zero are set up; they are spread over the planes by edge colouring. Those that find
+    Lengths are in quanta of the window. Only light paths between ``racks`` for which ``useful`` is
+    above zero are set up; they are spread over the planes by edge colouring. Light paths that find
     no plane, since racks miss some, are the first of the next configuration.
     """
     present = problem.rates_mbps.T > 0
@@ -203,7 +203,7 @@ def _in_parallel(
 
 
 def _slot_numbers(problem: OneWayProblem) -> Iterator[int]:
-    """1, 2, … while that many switching times leave some of the window."""
+    """Numbers 1, 2, … of slots whose switching times leave some of the window."""
     timing = problem.budget.timing
     for number in count(1):
         if number > 1 and number * timing.switching_s >= timing.window_s:
@@ -212,7 +212,7 @@ def _slot_numbers(problem: OneWayProblem) -> Iterator[int]:
 
 
 def _stretch(problem: OneWayProblem, slots: list[Configuration]) -> float:
-    """How much longer slots may be, so that with their switching times they take the window."""
+    """Factor by which slots, with their switching times, grow to take the whole window."""
     timing = problem.budget.timing
     dark_s = len(slots) * timing.switching_s if len(slots) > 1 else 0.0
     return (timing.window_s - dark_s) / sum(slot.duration_s for slot in slots)
@@ -224,7 +224,7 @@ def _filling_the_window(problem: OneWayProblem, slots: list[Configuration]) -> l
 
 
 def _most_that_could_be_carried(problem: OneWayProblem, n_slots: int) -> float:
-    """A bound on the share of the demand that so many slots carry: what their lit time is worth."""
+    """A bound on the share of the demand that ``n_slots`` slots carry in their lit time."""
     timing = problem.budget.timing
     duty = max(0.0, 1 - n_slots * timing.switching_s / timing.window_s)
     ports_mbps = problem.rates_mbps.sum(axis=0)
@@ -238,6 +238,6 @@ def _most_that_could_be_carried(problem: OneWayProblem, n_slots: int) -> float:
 
 
 def _dark(problem: OneWayProblem) -> Configuration:
-    """No light path at all, for the whole window."""
+    """A configuration without light paths, for the whole window."""
     none = np.zeros(0, dtype=np.int32)
     return Configuration(problem.budget.timing.window_s, none, none, none)

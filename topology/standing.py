@@ -1,4 +1,4 @@
-"""What stays whatever is planned: reservations, and everything outside the budget."""
+"""Standing parts of a topology: reservations, and everything outside the budget."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Standing:
     circuits: frozenset[Circuit]
     paths: tuple[Path, ...]
     residual_mbps: Mapping[Circuit, float]
-    """What the standing paths leave of each standing circuit, in each direction."""
+    """Capacity that the standing paths leave of each standing circuit, in each direction."""
     left_mbps: NDArray[np.float64]
-    """Shape (F,): what each pair wants beyond what the standing paths carry of it."""
+    """Shape (F,): demand of each pair beyond what the standing paths carry of it."""
 
     def ports(self) -> frozenset[PortId]:
         return frozenset(port for c in self.circuits for port in c.ends)
@@ -47,11 +47,11 @@ def standing_part(
     """The circuits and paths that a new topology must contain.
 
     These are: the pinned paths, with the rings that they are in; the circuits outside the budget;
-    the paths of racks outside the budget, with all their circuits, even where those could change
+    the paths of racks outside the budget, with all their circuits, even circuits that could change
     (racks outside notice nothing); and the other paths that lie on such circuits alone. A standing
-    pair's demand beyond what it has reserved takes what its paths have left.
+    pair's demand beyond its reservations takes the capacity that its paths have left.
 
-    Raises PlanError if a pinned path is broken, does not fit, or wants a port that is blocked or
+    Raises PlanError if a pinned path is broken, does not fit, or needs a port that is blocked or
     taken by something that stays.
     """
     reserved_rates = reserved.rate_by_path()
@@ -86,7 +86,7 @@ def _outside(
     circuits = list(current.circuits)
     lower, higher = end_ports(circuits)
     fixed = np.zeros(fabric.n_ports, dtype=np.bool_)
-    """By the lower port of a circuit, or the sender of a one-way one."""
+    """Mask by the lower port of a circuit, or the sender of a one-way one."""
     fixed[lower] = ~(may_change[lower] & may_change[higher])
     table = PathTable.of(current.paths)
     lost = ~fixed[table.hop_a] & (blocked[table.hop_a] | blocked[table.hop_b])
@@ -175,8 +175,10 @@ def _book_demands(
     paths: Sequence[Path],
     reserved_rates: Mapping[Path, float],
 ) -> tuple[dict[Circuit, float], NDArray[np.float64]]:
-    """What ``paths`` leave once their pairs have taken what they want beyond their reservations,
-    and what each pair wants then, shape (F,).
+    """Capacity that ``paths`` leave of each circuit, and demand that each pair has left, shape
+    (F,).
+
+    Pairs take what they want beyond their reservations.
     """
     left = np.zeros(fabric.n_ports)
     lower, _ = end_ports(residual_mbps)

@@ -1,4 +1,4 @@
-"""Demand matrices made up for comparisons; the same seed gives the same matrix."""
+"""Synthetic demand matrices for comparisons; the same seed gives the same matrix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hydra.errors import PlanError, UnknownName
 from hydra.model import DemandMatrix
 
 _HOT_SHARE: Final = 0.1
-"""Racks that talk to many others; the rest have a few partners."""
+"""Part of the racks that talk to many others; the rest have a few partners."""
 _PARTNERS: Final = 8
 _SKEW: Final = 1.5
 """Standard deviation of the logarithm of a rack's weight."""
@@ -59,8 +59,8 @@ of the two racks."""
 def synthetic_demand(kind: str, n: int, seed: int, busiest_mbps: float) -> DemandMatrix:
     """A matrix of one of :data:`KINDS`, shape (n, n), in Mbps.
 
-    It is scaled so that ``busiest_mbps`` is what the busiest rack sends or receives. Raises
-    UnknownName for another kind, PlanError for a bad size or rate.
+    It is scaled so that the busiest rack sends or receives ``busiest_mbps``. Raises UnknownName for
+    another kind, PlanError for a bad size or rate.
     """
     make = KINDS.get(kind)
     if make is None:

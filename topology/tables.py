@@ -30,7 +30,7 @@ class PathTable:
     start: IntArray
     """Shape (F + 1,)."""
     hop_a: IntArray
-    """Shape (all hops,): the lower port of each hop's circuit, which says which circuit it is."""
+    """Shape (all hops,): the lower port of each hop's circuit, which identifies the circuit."""
     hop_b: IntArray
 
     @classmethod
@@ -47,12 +47,12 @@ class PathTable:
 
     @property
     def hops(self) -> IntArray:
-        """Shape (F,): how many circuits each path has."""
+        """Shape (F,): number of circuits of each path."""
         hops: IntArray = np.diff(self.start)
         return hops
 
     def any_hop(self, of_hop: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Shape (F,): whether it holds for any hop of the path; ``of_hop`` says so per hop."""
+        """Shape (F,): True for paths with any hop that is True in ``of_hop``."""
         if not of_hop.size:
             return np.zeros(len(self.src), dtype=np.bool_)
         path = np.repeat(np.arange(len(self.src)), self.hops)
@@ -60,17 +60,17 @@ class PathTable:
 
 
 def starts(lengths: IntArray) -> IntArray:
-    """Where lists of these lengths begin when they are put one after the other, and the end."""
+    """Start of each list, and the end, when lists of these lengths are put one after the other."""
     result = np.zeros(len(lengths) + 1, dtype=np.int32)
     np.cumsum(lengths, out=result[1:])
     return result
 
 
 def ranked(keys: IntArray, size: int) -> IntArray:
-    """The positions of keys below ``size`` in ascending order of the keys; negative ones are left
-    out, equal ones stay in order.
+    """Positions of the keys in ascending order of the keys, which are below ``size``.
 
-    Keys that are all different, as they nearly always are, need no sorting.
+    Negative keys are left out, equal ones stay in order. Keys that are all different, as they
+    nearly always are, need no sorting.
     """
     at = np.full(size, -1, dtype=np.int32)
     valid = np.flatnonzero(keys >= 0).astype(np.int32)
@@ -102,7 +102,7 @@ def in_order(circuits: Collection[Circuit]) -> list[Circuit]:
 def make_circuits(
     plane: IntArray, a: IntArray, b: IntArray, known: Iterable[Circuit]
 ) -> list[Circuit]:
-    """The circuits between ports ``a`` < ``b`` on ``plane``; those ``known`` are used again."""
+    """Circuits between ports ``a`` < ``b`` on ``plane``; ``known`` ones are the same objects."""
     made = _make(Circuit, len(a), plane=plane.tolist(), a=a.tolist(), b=b.tolist())
     again = {(circuit.a, circuit.b): circuit for circuit in known}
     if not again:
@@ -127,7 +127,7 @@ def make_paths(
 
 @contextmanager
 def _no_cycles() -> Iterator[None]:
-    """Many objects are made, none of them garbage: looking for it would double the time."""
+    """Pause the garbage collector: it would double the time, and find none in so many objects."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,14 +1,14 @@
-"""How mirrors and VLAN tags may change at the same time without ever closing a loop.
+"""Order of mirrors and VLAN tags in a change, so that no VLAN ever closes a loop.
 
 While a reconfiguration is under way, each ToR port carries its old VLANs, its new ones or both, and
-each circuit is up or not, in any combination. A VLAN's broadcast domain is whatever circuits join
-two ports that carry it at that moment, planned or not. One thing is certain: two circuits that
-share a port never exist together, because an optical switch tears down before it sets up. So a loop
-can arise exactly if the old and new circuits between a VLAN's old and new ports contain a cycle of
-circuits no two of which share a port.
+each circuit is up or not, in any combination. A VLAN's broadcast domain is all circuits that join
+two ports which carry it at that moment, planned or not. But two circuits that share a port never
+exist together, because an optical switch tears down before it sets up. So a loop can arise exactly
+if the old and new circuits between a VLAN's old and new ports contain a cycle of circuits no two of
+which share a port.
 
-Choosing VLAN-IDs well avoids most such cycles, but not all: a new circuit may join two ports that
-still carry a VLAN they are about to leave. What remains is a matter of order.
+A good choice of VLAN-IDs avoids most such cycles, but not all: a new circuit may join two ports
+that still carry a VLAN they are about to leave. These are avoided by order.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def vlan_ports(*states: NetworkState) -> dict[VlanId, set[PortId]]:
 
 
 def transit_order(fabric: FabricArrays, old: NetworkState, new: NetworkState) -> TransitOrder:
-    """Which mirrors must move before or after the retagging from ``old`` to ``new``.
+    """Circuits that must change before or after the retagging from ``old`` to ``new``.
 
-    VLAN by VLAN, circuits that stay are taken first, then those that go, then those that come; one
-    that could close a loop with those before it is held back. Circuits that stay can't: an
-    allocation keeps them loop-free in every VLAN.
+    VLAN by VLAN, circuits that stay are taken first, then those that go, then those that come; a
+    circuit that could close a loop with those before it is held back. Circuits that stay never are:
+    an allocation keeps them loop-free in every VLAN.
     """
     ports_of = vlan_ports(old, new)
     held: set[Circuit] = set()
@@ -113,7 +113,7 @@ class _Domain:
         self._component[self._root(a)] = self._root(b)
 
     def closes_loop(self, circuit: Circuit) -> bool:
-        """Whether circuits that don't share a port with ``circuit`` already join its two ends."""
+        """True if circuits that don't share a port with ``circuit`` already join its two ends."""
         a, b = self._fabric.racks_of(circuit)
         if self._root(a) != self._root(b):
             return False

@@ -1,8 +1,8 @@
 """VLANs for paths: as few as we find, each loop-free, also while the network changes.
 
 Spanning tree is off, so a VLAN must not contain a loop, and several paths may share one as long as
-it does not (Christodoulopoulos et al., JOCN 2015, section III.B.1). That racks along a path can be
-reached on the same VLAN is wanted.
+it does not (Christodoulopoulos et al., JOCN 2015, section III.B.1). The racks along a path may
+reach each other on its VLAN; that is intended.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def allocate(
 
     In each VLAN the circuits of its paths form a forest on the racks, where parallel circuits
     count as a loop. Two paths don't enter one VLAN together if an old circuit still joins a port
-    of one to a port of the other, since they might be tagged before that circuit goes. For what
-    IDs alone can't prevent during the change, see :func:`topology.transit.transit_order`.
+    of one to a port of the other, since they might be tagged before that circuit goes. For loops
+    that IDs alone can't prevent during the change, see :func:`topology.transit.transit_order`.
 
     A path goes into the first VLAN that has all its circuits, else into one that they leave a
-    forest, the first that lacks the fewest of them, else into a new one. That is done in two
-    orders, paths grouped by relay and the longest first. The better result is then packed again,
+    forest, the first that lacks the fewest of them, else into a new one. This is done in two
+    orders: paths grouped by relay, and the longest first. The better result is then packed again,
     the VLAN opened last going first, for as long as that saves any (iterated greedy: Culberson and
     Luo, Exploring the k-colorable landscape with iterated greedy, 1996). A path stands for both
     directions, so there are no equal ones to merge beforehand.
@@ -82,9 +82,9 @@ def _pack(
     kept: Mapping[Path, VlanId],
     joinable: Sequence[VlanId],
 ) -> tuple[list[int], int]:
-    """The bin of each path, and how many there are beyond the first, which are ``joinable``.
+    """The bin of each path, and the number of bins beyond the first ones, which are ``joinable``.
 
-    A path kept on another VLAN is in no bin, and 0 says nothing.
+    A path kept on another VLAN is in no bin; its 0 means nothing.
     """
     walk = _Walk.of(fabric, paths)
     lower, higher = end_ports(removed)
@@ -128,26 +128,26 @@ def _pack(
 @dataclass(frozen=True, slots=True, eq=False)
 class _Packing:
     order: IntArray
-    """The new paths as they were packed."""
+    """The new paths in the order in which they were packed."""
     bin_of: IntArray
     """Shape (F,): the bin of every path."""
     n_bins: int
 
     def last_bins_first(self) -> IntArray:
-        """The order by bins, within each as before: it needs no more bins than there are."""
+        """The order by bins, the last first, within each as before: it needs no more bins."""
         from_last = (self.n_bins - self.bin_of[self.order]).astype(np.int16)  # sorted by radix
         return self.order[np.argsort(from_last, kind="stable")]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Walk:
-    """Paths as arrays, and the racks along each."""
+    """Paths as arrays, with the racks along each."""
 
     table: PathTable
     rack: IntArray
     """Shape (all hops + F,): the racks that each path visits, ends included."""
     first: IntArray
-    """Shape (F,): where each path's racks begin."""
+    """Shape (F,): start of each path's racks in ``rack``."""
 
     @classmethod
     def of(cls, fabric: FabricArrays, paths: Sequence[Path]) -> _Walk:
@@ -171,9 +171,9 @@ class _Walk:
         return cls(table, rack, first)
 
     def orders(self) -> tuple[IntArray, IntArray]:
-        """Two orders to pack in: stars around a relay are trees, and long paths are bulky.
+        """Two orders to pack in: by relay, direct paths last, and by hops, then relay.
 
-        By relays, direct paths last; and by hops, then relays. Ties stay in order.
+        Stars around a relay are trees, and long paths are bulky. Ties stay in order.
         """
         hops = self.table.hops
         relays = []

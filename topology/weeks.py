@@ -1,4 +1,4 @@
-"""VLANs for a schedule that repeats: handed out once, for all of its slots."""
+"""VLANs for a schedule that repeats: assigned once, for all of its slots."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def week_states(
 ) -> tuple[NetworkState, ...]:
     """The state of each slot, in which a path has the same VLAN-ID whenever it stands.
 
-    Paths share one only if they come and go together, so no path ever joins a VLAN that another is
-    leaving; and what ToRs still remember of a VLAN from its last day is true again on its next. A
-    path of ``current`` that stands all week keeps its own. The others take IDs that are neither in
-    use nor resting; those of the whole week rest while they are not in use, so that no other change
-    takes them.
+    Paths share an ID only if they come and go together, so no path ever joins a VLAN that another
+    is leaving, and addresses that ToRs still remember of a VLAN from its last day are true again on
+    its next. A path of ``current`` that stands all week keeps its own ID. The others take IDs that
+    are neither in use nor resting. All IDs of the week rest while they are not in use, so that no
+    other change takes them.
 
     Raises PlanError if there are too few.
     """

@@ -1,1 +1,1 @@
-"""The agent on a server: what ``hydra agent`` runs. It imports neither Ryu nor numpy."""
+"""The agent on a server, which ``hydra agent`` runs. It imports neither Ryu nor numpy."""

@@ -1,4 +1,4 @@
-"""Larger socket buffers, so that what an application wants to send shows (c-Through, 4.1)."""
+"""Larger socket buffers, so that applications' demand shows in them (c-Through, 4.1)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 from hydra.errors import HydraError
 
 _TCP_WMEM: Final = Path("/proc/sys/net/ipv4/tcp_wmem")
-"""Least, first and largest send buffer of a TCP socket, of this network namespace."""
+"""Least, first and largest send buffer of TCP sockets in this network namespace."""
 
 
 @contextmanager
 def send_buffers(octets: int, setting: Path = _TCP_WMEM) -> Iterator[None]:
-    """New TCP sockets may hold this much unsent; it is memory only as far as it is filled.
+    """Let new TCP sockets hold this much unsent; it takes memory only as far as it is filled.
 
-    Both the first and the largest size are set: the kernel's own growth follows what the network
-    takes, which is the bottleneck's rate. Leaving the block restores them, if nobody else has
-    changed them. Raises HydraError.
+    Both the first and the largest size are set: the kernel's own growth follows the rate that the
+    network takes, which is the bottleneck's. Leaving the block restores them, unless somebody else
+    has changed them. Raises HydraError.
     """
     try:
         before = setting.read_text(encoding="ascii")

@@ -1,4 +1,4 @@
-"""The agent's work: look at the sockets, report what waits, and outlive the controller."""
+"""The agent's work: look at the sockets, report waiting bytes, and outlive the controller."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ class Scheduler(Protocol):
 
 
 class Sockets(Protocol):
-    """Both methods raise HydraError where the kernel does not tell."""
+    """Readings of sockets; both methods raise HydraError if the kernel does not give them."""
 
     def waiting_bytes(self) -> Mapping[bytes, int]:
-        """By destination address."""
+        """Waiting bytes by destination address."""
 
     def sending(self) -> Mapping[ConnectionKey, Sending]:
-        """The same by connection, with what it has sent; takes longer."""
+        """Waiting and sent bytes by connection; takes longer than :meth:`waiting_bytes`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What there is to tell."""
+    """A reading to report."""
 
     waiting_mb: Mapping[str, float] = field(default_factory=dict)
     elephants: frozenset[ConnectionKey] = frozenset()
@@ -75,7 +75,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the controller told this agent."""
+    """The controller's settings for this agent."""
 
     finder: RackFinder
     rule: ReportRule
@@ -83,14 +83,14 @@ class Setup:
     report_gap_s: float
     repeat_s: float
     elephants: ConnectionWatch | None
-    """None: nobody wants to know of them."""
+    """Watch for elephants; None: nobody wants to know of them."""
     link_mbps: float
     optical_share: float
     revision: str
 
     @classmethod
     def from_json(cls, document: Json) -> Setup:
-        """Raises KeyError, TypeError or ValueError for an answer that is not a controller's."""
+        """Raises KeyError, TypeError or ValueError for an answer that no controller gives."""
         return cls(
             RackFinder(document["prefixes"]),
             ReportRule(float(document["report_above_mb"]), float(document["report_change_mb"])),
@@ -109,7 +109,7 @@ class Setup:
 
 
 class Pauses:
-    """How long to wait before the next try: twice as long each time, and never all at once."""
+    """Pauses before the next try: twice as long each time, and random, so that tries scatter."""
 
     def __init__(self, chance: Callable[[], float] = random.random) -> None:
         self._chance = chance
@@ -136,7 +136,7 @@ class Agent:
         schedule: Callable[[Mapping[str, Sequence[str]]], Scheduler] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``path`` is the server's among the controller's resources; ``lost`` are the errors of
+        """``path`` is the server's resource at the controller; ``lost`` are the errors of
         ``controller`` after which to try again. ``schedule`` makes a scheduler for the prefixes of
         racks; None: the server's output is not scheduled.
         """
@@ -153,11 +153,11 @@ class Agent:
         self._told_s = 0.0
 
     def stop(self) -> None:
-        """From any thread, or a signal handler."""
+        """Stop the agent, from any thread or a signal handler."""
         self._stop.set()
 
     def run(self) -> None:
-        """Raises HydraError where the sockets can't be read."""
+        """Report until stopped. Raises HydraError if the sockets can't be read."""
         complained = False
         while not self._stop.is_set():
             try:
@@ -180,7 +180,7 @@ class Agent:
                 self._stop.wait(self._pauses.next_s())
 
     def _report(self, setup: Setup) -> None:
-        """Until the setup is another one, or the agent is stopped."""
+        """Report until the setup is another one, or the agent is stopped."""
         self._tell(setup, self._look(setup))
         revision = setup.revision
         while revision == setup.revision and not self._stop.wait(setup.sample_s):
@@ -199,7 +199,7 @@ class Agent:
         )
 
     def _follows(self, setup: Setup) -> bool:
-        """Whether it has to hear of other circuits soon, not only to tell that it lives."""
+        """True if it has to hear of other circuits soon, beside telling that it lives."""
         return self._scheduler is not None and setup.optical_share > 0
 
     def _look(self, setup: Setup) -> Report:
@@ -218,7 +218,7 @@ class Agent:
         return Report(rule.worth_telling(finder.by_rack(waiting)), elephants)
 
     def _tell(self, setup: Setup, seen: Report) -> str:
-        """The revision of the setup that the controller has now."""
+        """Send a report; return the revision of the setup that the controller has now."""
         orders = self._controller.put(f"{self._path}/backlog", seen.to_json())
         self._told, self._told_s = seen, self._clock()
         if self._scheduler is not None:

@@ -1,4 +1,4 @@
-"""Which rack an address is in."""
+"""Racks of addresses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RackFinder:
     """Looks addresses up in the racks' prefixes, which do not overlap."""
 
     def __init__(self, prefixes: Mapping[str, Sequence[str]]) -> None:
-        """Racks' prefixes by name. Raises ValueError for what is none."""
+        """Racks' prefixes by name. Raises ValueError for a text that is no prefix."""
         self._racks: dict[tuple[int, int, int], str] = {}
         for rack, texts in prefixes.items():
             for network in map(ip_network, texts):
@@ -25,7 +25,7 @@ class RackFinder:
         self._known: dict[bytes, str | None] = {}
 
     def rack_of(self, address: bytes) -> str | None:
-        """None: in none of them. Addresses of 4 or 16 bytes; IPv4 may be mapped into IPv6."""
+        """The rack of an address of 4 or 16 bytes, which may map IPv4; None if it is in no rack."""
         if address in self._known:
             return self._known[address]
         if len(self._known) >= _MOST_REMEMBERED:
@@ -43,7 +43,7 @@ class RackFinder:
         return None
 
     def by_rack(self, waiting_bytes: Mapping[bytes, int]) -> Counter[str]:
-        """Sums of what goes to the same rack; what goes elsewhere is left out."""
+        """Sums of the bytes for each rack; bytes for addresses outside all racks are left out."""
         sums: Counter[str] = Counter()
         for address, waiting in waiting_bytes.items():
             rack = self.rack_of(address)
@@ -53,6 +53,6 @@ class RackFinder:
 
 
 def unmapped(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The IPv4 address that an IPv6 one stands for; others as they are."""
+    """The IPv4 address that an IPv6 one maps; others as they are."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address

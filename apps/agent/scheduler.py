@@ -1,9 +1,9 @@
 """Weighted sharing of a server's link among the two networks (c-Through, section 4.2).
 
 Racks that circuits lead to get one part of the link, all others the rest: HTB on the host's own
-interface, with u32 filters by destination prefix. It is work-conserving: what one class leaves, the
-other may take, up to the whole link. Broadcast and multicast are electrical, so they are in the
-other class.
+interface, with u32 filters by destination prefix. It is work-conserving: either class may take what
+the other leaves, up to the whole link. Broadcast and multicast are electrical, so they are in the
+class of the rest.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ OTHER_CLASS: Final = "5:20"
 _ROOT: Final = "5:"
 _FRAME_BYTES: Final = 1518
 _BURST_MS: Final = 10.0
-"""Of the link: an uplink as fast as it follows, which a shorter burst would leave idle at times."""
+"""Burst at the link's rate; a following uplink of equal rate would idle with a shorter one."""
 _GROUPS_PRIORITY: Final = 1
 _FIRST_PRIORITY: Final = 100
 _MOST_PREFIXES: Final = 60_000
-"""Each has a priority of its own, which has 16 bits."""
+"""Most prefixes: each has a priority of its own, which has 16 bits."""
 _TIMEOUT_S: Final = 10.0
 
 
@@ -39,7 +39,7 @@ class OutputScheduler:
     def __init__(self, interface: str, prefixes: Mapping[str, Sequence[str]]) -> None:
         """``prefixes`` are the racks' by name. Nothing is changed yet.
 
-        Raises SchedulingError if the interface has queues of somebody else's.
+        Raises SchedulingError if the interface has somebody else's queues.
         """
         self._interface = interface
         self._prefixes = {rack: tuple(some) for rack, some in prefixes.items()}
@@ -61,7 +61,7 @@ class OutputScheduler:
         shown = json.loads(self._tc("-j", "qdisc", "show", "dev", self._interface, "root") or "[]")
         for queue in shown:
             kind, handle = queue["kind"], queue["handle"]
-            # The kernel's own have the handle 0; ours was left by an agent that was killed.
+            # The kernel's own queues have the handle 0; ours were left by an agent that was killed.
             if handle != "0:" and (kind, handle) != ("htb", _ROOT):
                 raise SchedulingError(
                     f"{self._interface} has queues of its own ({kind} {handle}): remove them "
@@ -71,7 +71,7 @@ class OutputScheduler:
     def apply(self, link_mbps: float, optical_share: float, optical: Collection[str]) -> None:
         """Let these racks have this share of the link; 0 is no scheduling.
 
-        Does nothing where all is as it should be. Raises SchedulingError.
+        Does nothing if that is so already. Raises SchedulingError.
         """
         if not optical_share:
             self.clear()
@@ -88,7 +88,7 @@ class OutputScheduler:
         self._shares, self._optical = (link_mbps, optical_share), wanted
 
     def clear(self) -> None:
-        """As the kernel has it by itself."""
+        """Restore the kernel's own queues."""
         if self._shares is not None:
             self._tc("qdisc", "del", "dev", self._interface, "root")
             self._shares, self._optical = None, frozenset()
@@ -127,7 +127,7 @@ class OutputScheduler:
             yield line + (match if verb == "add" else "")
 
     def _tc(self, *arguments: str, stdin: str | None = None) -> str:
-        """Raises SchedulingError, in tc's words."""
+        """Output of tc. Raises SchedulingError, in tc's words."""
         try:
             done = subprocess.run(
                 ["tc", *arguments],

@@ -1,7 +1,7 @@
-"""What waits in the TCP sockets of a server, from the kernel's sock_diag(7).
+"""Bytes that wait in the TCP sockets of a server, from the kernel's sock_diag(7).
 
 Messages are read from their bytes: pyroute2, which knows them too, makes an object of every socket
-and takes forty times as long, and a busy server has thousands (docs/benchmarks.md).
+and takes forty times as long, and a busy server has thousands of sockets (docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hydra.demand.backlog import ConnectionKey, Sending
 from hydra.errors import HydraError
 
 _SOCK_DIAG: Final = 4
-"""Netlink protocol family."""
+"""Number of the netlink protocol family."""
 _BY_FAMILY: Final = 20
 _REQUEST_DUMP: Final = 0x301
 _ERROR: Final = 2
@@ -42,7 +42,7 @@ _ATTRIBUTE: Final = struct.Struct("=HH")
 _TCP_INFO: Final = 2
 _ASK_FOR_TCP_INFO: Final = 1 << (_TCP_INFO - 1)
 _ACKNOWLEDGED_AT: Final = 120
-"""In tcp_info."""
+"""Offset in tcp_info."""
 _ACKNOWLEDGED: Final = struct.Struct("=Q")
 _ERRNO: Final = struct.Struct("=i")
 _RECEIVE_BYTES: Final = 1 << 18
@@ -57,7 +57,7 @@ class SocketReader:
     """Reads the sockets of the network namespace that it was made in; a context manager."""
 
     def __init__(self) -> None:
-        """Raises SocketsUnreadable."""
+        """Raises SocketsUnreadable if the kernel gives no netlink socket."""
         self._sequence = 0
         try:
             self._netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG)
@@ -83,7 +83,7 @@ class SocketReader:
         return found
 
     def sending(self) -> dict[ConnectionKey, Sending]:
-        """Every connection that has something waiting. Raises SocketsUnreadable."""
+        """All connections with waiting bytes. Raises SocketsUnreadable."""
         found: dict[ConnectionKey, Sending] = {}
         for message, address in self._messages(_ASK_FOR_TCP_INFO):
             (waiting,) = _WAITING.unpack_from(message, _WAITING_AT)
@@ -93,7 +93,7 @@ class SocketReader:
         return found
 
     def _messages(self, extensions: int) -> Iterator[tuple[bytes, slice]]:
-        """The message of every socket, and where its destination is. Raises SocketsUnreadable."""
+        """(message, place of the destination) of every socket. Raises SocketsUnreadable."""
         for family, length in _ADDRESS_BYTES.items():
             address = slice(_DESTINATION_AT, _DESTINATION_AT + length)
             try:
@@ -124,7 +124,7 @@ class SocketReader:
 
 
 def _acknowledged(message: bytes) -> int:
-    """What the other end has acknowledged; 0 where the kernel does not say."""
+    """Number of bytes that the other end has acknowledged; 0 if the kernel does not say."""
     at = _ATTRIBUTES_AT
     while at + _ATTRIBUTE.size <= len(message):
         length, kind = _ATTRIBUTE.unpack_from(message, at)

@@ -61,9 +61,9 @@ _COMMANDS: Final = {
     "ca": ("ca", "Make a certificate authority for a lab, and certificates."),
     "device": ("device", "Work on optical switches and ToRs directly, without a controller."),
 }
-"""Name → (module in this package, what it does in a line)."""
+"""Name → (module in this package, its description in a line)."""
 _ALSO: Final = {"list": "reservations"}
-"""Other names of commands."""
+"""Aliases of commands."""
 _CONTRIBUTED: Final = "hydra.commands"
 """Entry points of this group add commands: see docs/decisions/0010-contributed-commands.md."""
 _EXIT_STATUS: Final = (
@@ -102,13 +102,13 @@ class _LazyGroup(click.Group):
 
 
 def _contributed() -> dict[str, EntryPoint]:
-    """Commands of other packages by name; ours can't be replaced."""
+    """Commands of other packages by name; they can't replace ours."""
     found = entry_points(group=_CONTRIBUTED)
     return {point.name: point for point in found if point.name not in {*_COMMANDS, *_ALSO}}
 
 
 def _load(name: str) -> click.Command | None:
-    """A contributed command; one that says why, where its package can't be imported."""
+    """A contributed command; if its package can't be imported, a command that says why."""
     point = _contributed().get(name)
     if point is None:
         return None

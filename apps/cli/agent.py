@@ -1,4 +1,4 @@
-"""``hydra agent``: what a server has waiting, told to the controller."""
+"""``hydra agent``: tells the controller the bytes that wait in a server's sockets."""
 
 from __future__ import annotations
 

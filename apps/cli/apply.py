@@ -20,7 +20,7 @@ _PATH: Final = "/v1/reconfigurations"
 _LOOK_S: Final = 0.1
 _OVER: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if not after)
 _COURSE: Final = [state for state in ReconfigurationState if state not in _OVER]
-"""Through which a reconfiguration goes, in order."""
+"""States of a reconfiguration under way, in order."""
 
 
 @click.command(

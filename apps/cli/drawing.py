@@ -1,8 +1,8 @@
-"""The topology as a picture: Graphviz' DOT, or SVG that needs nothing else.
+"""The topology as a picture: Graphviz' DOT, or self-contained SVG.
 
-Arrows lead where one-way circuits do; a duplex circuit is a line without.
-Planes differ by colour and by dash, so that the picture is read without telling colours apart; the
-colours are those of Okabe and Ito, "Color Universal Design" (2008).
+One-way circuits are arrows, duplex circuits plain lines. Planes differ by colour and by dash, so
+that the picture is readable without telling colours apart; the colours are those of Okabe and Ito,
+"Color Universal Design" (2008).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DASHES: Final = ("", "8 3", "2 3", "10 3 2 3", "5 5")
 _RACK_LENGTH: Final = 34.0
 _RACK_RADIUS: Final = 5.0
 _HEAD: Final = (11.0, 4.5)
-"""Of an arrow: its length, and half its width."""
+"""Length and half the width of an arrow's head."""
 _LEGEND: Final = 190.0
 
 
@@ -44,7 +44,7 @@ def _style(index: int) -> tuple[str, str]:
 
 
 def dot(topology: JsonObject) -> str:
-    """For ``dot``, ``neato`` and their like."""
+    """DOT text, for ``dot``, ``neato`` and their like."""
     planes = [plane["name"] for plane in topology["planes"]]
     one_way = any(circuit["one_way"] for circuit in topology["circuits"])
     kind, edge = ("digraph", "->") if one_way else ("graph", "--")
@@ -65,7 +65,7 @@ def _quoted(text: str) -> str:
 
 
 def _load(circuit: JsonObject) -> str:
-    """What both directions carry together, where there are two."""
+    """Load of both directions together, or of the only one, in words."""
     known = [circuit[way] for way in ("a_to_b_mbps", "b_to_a_mbps") if circuit[way] is not None]
     rate = f"{circuit['rate_mbps']:g} Mb/s"
     most = rate if circuit["one_way"] else f"2 × {rate}"

@@ -1,4 +1,4 @@
-"""``hydra explain``: why the network is as it is."""
+"""``hydra explain``: reasons why the network is as it is."""
 
 from __future__ import annotations
 

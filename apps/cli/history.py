@@ -1,4 +1,4 @@
-"""``hydra history``: what the controller did, and why."""
+"""``hydra history``: the controller's changes, with their reasons."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _print_one(one: JsonObject) -> None:
 
 
 def _bar(started_ms: float, finished_ms: float, end_ms: float) -> str:
-    """Where a step lies in the whole; at least a character wide."""
+    """A step's place in the whole, as a bar at least a character wide."""
     scale = _WIDTH / end_ms if end_ms else 0.0
     before = min(_WIDTH - 1, int(started_ms * scale))
     length = max(1, round((finished_ms - started_ms) * scale))

@@ -1,4 +1,4 @@
-"""A command that runs with reserved bandwidth: reserve, run, release, whatever happens."""
+"""A command that runs with reserved bandwidth: reserve, run, and release in any case."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def run_with(
     command: Sequence[str],
     duration_s: float | None,
 ) -> int:
-    """Run ``command`` while all of ``entries`` are active; its exit status, as a shell has it.
+    """Run ``command`` while all of ``entries`` are active; return its exit status as of a shell.
 
     Without entries it just runs. Signals that would end us are passed on to it. Raises ClientError
-    and CommandError where the bandwidth is not to be had.
+    and CommandError if the bandwidth is not available.
     """
     signals = _Signals()
     with signals.caught():
@@ -61,7 +61,7 @@ class _Signals:
 
     def _catch(self, number: int, _frame: FrameType | None) -> None:
         self.received = number
-        # The terminal sends its own to both of us.
+        # The terminal sends its own signals to both of us.
         if self.child is not None and not (number in _FROM_TERMINAL and sys.stdin.isatty()):
             self.child.send_signal(number)
 
@@ -73,7 +73,10 @@ def _reserved(
     duration_s: float | None,
     signals: _Signals,
 ) -> Iterator[None]:
-    """Active inside; released whatever happens. A signal before that leaves it to no one."""
+    """Reservations that are active inside the block, and released in any case.
+
+    A signal before that leaves nothing reserved.
+    """
     group = client.reserve_matrix(entries, duration_s=duration_s)
     try:
         _await_active(client, group, signals)
@@ -86,7 +89,7 @@ def _reserved(
 
 
 def _await_active(client: HydraClient, group: Group, signals: _Signals) -> None:
-    """Raises CommandError if it does not come up."""
+    """Wait until the group is active. Raises CommandError if it fails."""
     states = [one.state for one in group.reservations]
     while ReservationState.ACTIVATING in states and signals.received is None:
         time.sleep(_POLL_S)
@@ -99,7 +102,7 @@ def _await_active(client: HydraClient, group: Group, signals: _Signals) -> None:
 
 
 def _run(command: Sequence[str], signals: _Signals) -> int:
-    """The exit status that a shell would give."""
+    """The exit status that a shell would give the command."""
     if signals.received is not None:
         return _KILLED + signals.received
     try:

@@ -1,4 +1,4 @@
-"""Commands for what is not as it should be: reconcile, quarantine."""
+"""Commands that mend the network, or leave parts of it out: reconcile, quarantine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``hydra mpirun``: reserve what an MPI job needs, run it, release."""
+"""``hydra mpirun``: reserve an MPI job's bandwidth, run the job, release."""
 
 from __future__ import annotations
 

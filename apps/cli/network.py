@@ -1,4 +1,4 @@
-"""Commands that only look: status, devices, policy, topology, demand, reconfigurations."""
+"""Read-only commands: status, devices, policy, topology, demand, reconfigurations."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _alarm(alarm: JsonObject) -> str:
 
 
 def _await_readiness(client: ControllerClient, deadline_s: float) -> list[str]:
-    """What the controller still waits for when it has all, or at the deadline."""
+    """Names of what the controller waits for: empty once it is ready, else at the deadline."""
     while True:
         try:
             missing = client.get_readiness()
@@ -117,7 +117,7 @@ def devices(down: bool, url: str, as_json: bool) -> None:
 def _read_values(
     _ctx: click.Context, _param: click.Parameter, texts: Iterable[str]
 ) -> dict[str, object]:
-    """Values as JSON has them, or words; SECTION.KEY is one of a section."""
+    """Values as JSON or else words; SECTION.KEY is a key of a section."""
     values: dict[str, object] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -326,7 +326,7 @@ def print_reconfiguration(document: JsonObject) -> None:
 
 
 def print_circuits(title: str, circuits: Sequence[JsonObject]) -> None:
-    """One-way ones from the sending rack to the receiving one."""
+    """Print circuits; one-way ones from the sending rack to the receiving one."""
     ends = ("from", "to") if any(c["one_way"] for c in circuits) else ("rack", "rack")
     print_table(
         title,

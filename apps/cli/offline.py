@@ -28,13 +28,13 @@ from topology.synthetic import KINDS, synthetic_demand
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What was asked for on the command line."""
+    """The command line's request."""
 
     fabric: str
     demand: Sequence[JsonObject | str]
-    """``{src, dst, mbps}``, a file, or a kind of synthetic demand."""
+    """Demand as ``{src, dst, mbps}``, a file, or a kind of synthetic demand."""
     current: Path | None
-    """What stands now; None: nothing."""
+    """Topology that stands now; None: nothing stands."""
     racks: Sequence[str]
     planes: Sequence[str]
     use_planes: Sequence[str]
@@ -57,7 +57,7 @@ class Job:
 
 
 def run(job: Job) -> None:
-    """Do it and print it. Raises CommandError, also where a check fails."""
+    """Do the job and print the result. Raises CommandError, also if a check fails."""
     try:
         with Progress(f"reading {job.fabric}") as progress, ended_by_ctrl_c():
             study, algorithm = _study(job)
@@ -82,7 +82,7 @@ def run(job: Job) -> None:
     _end_with_problems(outcomes)
 
 
-# --- what was asked for ---------------------------------------------------------------------
+# --- inputs ---------------------------------------------------------------------------------
 
 
 def _study(job: Job) -> tuple[Study, str]:
@@ -150,7 +150,7 @@ def _synthetic(fabric: Fabric, kind: str, job: Job) -> DemandMatrix:
 
 
 def _attempt(study: Study, name: str, job: Job) -> Outcome:
-    """In a comparison one algorithm's refusal does not stop the others."""
+    """Plan with one algorithm; in a comparison its refusal does not stop the others."""
     try:
         outcome = study.run(name, check=job.check)
     except PlanError as error:

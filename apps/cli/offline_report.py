@@ -1,4 +1,4 @@
-"""What ``hydra plan --fabric`` prints: JSON documents and tables."""
+"""Output of ``hydra plan --fabric``: JSON documents and tables."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from topology.algorithms import Product
 from topology.problem import PlanResult, Slot
 
 _LISTED: Final = 40
-"""Rows of a table; JSON has all."""
+"""Most rows of a table; JSON has all."""
 
 Bounds = Mapping[Product, float | None]
-"""What share of the demand no plan of a kind can exceed."""
+"""Share of the demand that no plan of a kind can exceed."""
 
 
 def document_of(study: Study, outcome: Outcome, bounds: Bounds) -> JsonObject:
@@ -189,13 +189,13 @@ def _several(result: PlanResult) -> str:
 
 
 def _changes(study: Study, result: PlanResult) -> str:
-    """Beside circuits that stand already: how many come and go."""
+    """Numbers of circuits that come and go, if there were circuits before, in words."""
     now, then = study.current.topology.circuits, result.topology.circuits
     return f" (+{len(then - now)} -{len(now - then)})" if now else ""
 
 
 def _closing(study: Study, result: PlanResult) -> str:
-    """How many one-way circuits are there for the sake of ports that have to be lit."""
+    """Number of one-way circuits that only light a port, in words; empty if there are none."""
     ends = map(study.fabric.racks_of, result.topology.circuits)
     many = sum(not study.demand[src, dst] for src, dst in ends) if study.fabric.one_way else 0
     return f"{many} of the circuits, which nobody wants anything of" if many else ""

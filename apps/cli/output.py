@@ -1,4 +1,4 @@
-"""What the commands print: JSON for programs, tables for people."""
+"""Output of the commands: JSON for programs, tables for people."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CommandError(click.ClickException):
 
 
 class UnreachableError(CommandError):
-    """Nothing answers where the controller or the device should be."""
+    """Nothing answers at the address of the controller or device."""
 
     exit_code = ExitCode.UNREACHABLE
 

@@ -1,4 +1,4 @@
-"""Values of options, read from what was typed."""
+"""Values of options, read from the user's text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_positive(_ctx: click.Context, _param: click.Parameter, value: str | Non
 
 
 def read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
-    """Unix seconds of a point in time; local where it does not say."""
+    """Unix seconds of a point in time, in local time unless the text says otherwise."""
     if value is None:
         return None
     try:

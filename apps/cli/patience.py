@@ -1,4 +1,4 @@
-"""For commands that may take a while: they say so, and Ctrl-C ends them at once."""
+"""Help for commands that may take a while: progress, and an end at once by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ERASE: Final = "\r\x1b[K"
 
 
 class Progress:
-    """What is being done, on stderr once it takes longer than a second.
+    """Progress on stderr, of whatever takes longer than a second.
 
-    A terminal gets one line that counts seconds; a file gets a line for each thing that is slow.
+    A terminal gets one line that counts seconds; a file gets a line for each slow step.
     """
 
     def __init__(self, what: str) -> None:
@@ -42,7 +42,7 @@ class Progress:
             self._write(_ERASE)
 
     def now(self, what: str) -> None:
-        """The next thing begins."""
+        """Begin the next step, ``what`` in words."""
         self._what, self._since_s = what, time.monotonic()
 
     def _tell(self) -> None:
@@ -64,7 +64,7 @@ class Progress:
 
 
 def progress_bar() -> progress.Progress:
-    """For work whose length is known: a bar on stderr, where that is a terminal."""
+    """A bar on stderr for work of known length, if that is a terminal."""
     console = Console(stderr=True)
     columns = (
         progress.TextColumn("{task.description}"),
@@ -76,7 +76,7 @@ def progress_bar() -> progress.Progress:
 
 @contextmanager
 def ended_by_ctrl_c() -> Iterator[None]:
-    """Leave Ctrl-C to the system meanwhile: Python itself would wait for a solver to return."""
+    """Leave Ctrl-C to the system in this block: Python itself would wait for a solver to return."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

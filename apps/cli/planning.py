@@ -1,4 +1,4 @@
-"""``hydra plan``, and what other commands say of a plan."""
+"""``hydra plan``, and the description of a plan in other commands."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _entry(value: str) -> JsonObject:
 def _read_demand(
     _ctx: click.Context, _param: click.Parameter, values: Sequence[str]
 ) -> list[JsonObject | str]:
-    """``SRC:DST=MBPS``; or a file or a kind of synthetic demand, told by their look."""
+    """``SRC:DST=MBPS``, a file, or a kind of synthetic demand, told apart by their form."""
     return [
         value if value.isalpha() or Path(value).suffix in _ENDINGS else _entry(value)
         for value in values
@@ -181,7 +181,7 @@ _offline_options: _Options = (
 
 
 def _plan_body(options: JsonObject) -> JsonObject:
-    """Options that were given; what is left out means `all` or `as configured`."""
+    """Body of the options that were given; others mean `all` or `as configured`."""
     keys = ("demand", "racks", "planes", "use_planes", "algorithm", "only_if_it_pays")
     return {
         key: list(value) if isinstance(value, tuple) else value

@@ -1,6 +1,6 @@
 """Plots of ``hydra plan --plot`` and ``hydra replay --plot``.
 
-Imports matplotlib, so only import this where one is wanted.
+Imports matplotlib, so only import this module where a plot is wanted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BAR_INCHES: Final = 0.35
 
 
 def plot_outcome(study: Study, outcome: Outcome, path: Path) -> None:
-    """The demand as a map, and beside it how many hops each pair's path has.
+    """Plot the demand as a map, and beside it the number of hops of each pair's path.
 
     Raises PlanError if the file can't be written.
     """
@@ -40,7 +40,7 @@ def plot_outcome(study: Study, outcome: Outcome, path: Path) -> None:
 
 
 def plot_comparison(study: Study, outcomes: Sequence[Outcome], path: Path) -> None:
-    """Share of the demand served, and planning time, by algorithm.
+    """Plot the share of the demand served, and planning time, by algorithm.
 
     Raises PlanError if the file can't be written.
     """
@@ -61,7 +61,7 @@ def plot_comparison(study: Study, outcomes: Sequence[Outcome], path: Path) -> No
 
 
 def plot_replay(runs: Sequence[Run], title: str, path: Path) -> None:
-    """What was wanted and served over time, by variant; ticks where one changed its circuits.
+    """Plot demand wanted and served over time, by variant; ticks mark changes of circuits.
 
     Raises PlanError if the file can't be written.
     """

@@ -1,4 +1,4 @@
-"""Plots of ``hydra price --plot``; imports matplotlib, so only import this where one is wanted."""
+"""Plots of ``hydra price --plot``; imports matplotlib, so only import it where one is wanted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``hydra quotas``: what tenants may have, and what they have."""
+"""``hydra quotas``: limits of tenants, and their use."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from hydra.errors import HydraError
 
 _MIB: Final = 1 << 20
 _OUTAGE_MS: Final = 300.0
-"""What the controller itself assumes of a reconfiguration until it has measured one."""
+"""Time of a reconfiguration that the controller assumes until it has measured one."""
 
 
 @click.command(

@@ -317,7 +317,7 @@ def _describe_bandwidth(reservation: JsonObject) -> str:
 
 
 def _delivered(delivery: JsonObject | None, way: str) -> str:
-    """Empty: nothing yet, or not known."""
+    """Delivered Mb/s in a direction; empty if there is none yet, or it is unknown."""
     return "" if delivery is None or delivery[way] is None else mbps(delivery[way])
 
 

@@ -1,4 +1,4 @@
-"""``hydra schedule``: what stands when in the slotted mode."""
+"""``hydra schedule``: circuits by time in the slotted mode."""
 
 from __future__ import annotations
 

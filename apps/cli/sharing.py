@@ -1,4 +1,4 @@
-"""``hydra sharing``: who gets circuits in periodic mode, and which traffic takes them."""
+"""``hydra sharing``: pairs that get circuits in periodic mode, and traffic that takes them."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def prolog(duration_s: float | None, directory: Path, url: str) -> None:
 def _reserve(
     client: HydraClient, entries: list[MatrixEntry], duration_s: float | None, note: Path
 ) -> None:
-    """Raises CommandError if it does not come up; nothing is left of it then."""
+    """Reserve and wait. Raises CommandError if it fails; nothing stays reserved then."""
     group = client.reserve_matrix(entries, duration_s=duration_s, wait_s=_WAIT_S)
     try:
         _check_active(group)

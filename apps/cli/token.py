@@ -1,4 +1,4 @@
-"""``hydra token``: who may use the controller's REST API."""
+"""``hydra token``: access to the controller's REST API."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def sample(to_file: Path, racks: int, coflows: int, seed: int, as_json: bool) ->
         click.echo(f"{to_file}: {coflows:,} coflows between {racks:,} racks, seed {seed}")
 
 
-# --- doing it -------------------------------------------------------------------------------
+# --- work -----------------------------------------------------------------------------------
 
 
 def _cut(
@@ -334,7 +334,7 @@ def _print_contest(
 
 
 def _stands(one: Contestant) -> bool:
-    """Whether it plans circuits, which stay until they are taken down."""
+    """True if its algorithm plans circuits, which stay until they are taken down."""
     return ENTRIES[one.algorithm].product is Product.CIRCUITS
 
 

@@ -1,4 +1,4 @@
-"""``hydra watch``: what happens, as it happens."""
+"""``hydra watch``: events as they happen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``hydra webhooks``: where events are posted to."""
+"""``hydra webhooks``: addresses that events are posted to."""
 
 from __future__ import annotations
 

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from apps.openflow.fleet import Fleet
 from hydra.forwarding.frames import announcement
 from hydra.forwarding.substrate import Substrate
-from hydra.model import Fabric, NetworkState, Server, VlanId
-
-Announced = Sequence[tuple[Server, tuple[VlanId, ...]]]
-
-
-def reachable_on(fabric: Fabric, state: NetworkState) -> Announced:
-    """Every server with the VLANs that lead to it."""
-    vlans: dict[int, set[VlanId]] = {rack.id: set() for rack in fabric.racks}
-    for path in state.topology.paths:
-        for rack in (path.src, path.dst):
-            vlans[rack].add(state.vlans[path])
-    return [(server, tuple(sorted(vlans[server.rack]))) for server in fabric.servers]
+from hydra.reconfiguration.switches import Announced
 
 
 class Announcer:

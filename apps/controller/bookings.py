@@ -9,6 +9,8 @@ from typing import Final
 
 from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
+from apps.controller.patch_panels import PatchPanels
+from apps.controller.reach import Reach
 from apps.controller.upkeep import Upkeep
 from apps.planning.engine import Planning
 from hydra.errors import AdmissionError, DeviceUnavailable, HydraError, QuotaExceeded
@@ -36,6 +38,8 @@ class Bookings:
         planning: Planning,
         mover: Mover,
         upkeep: Upkeep,
+        reach: Reach,
+        panels: PatchPanels,
         ledger: Ledger,
         max_hops: int,
         notice_s: float,
@@ -46,6 +50,8 @@ class Bookings:
         self._planning = planning
         self._mover = mover
         self._upkeep = upkeep
+        self._reach = reach
+        self._panels = panels
         self._ledger = ledger
         self._max_hops = max_hops
         self._notice_s = notice_s
@@ -113,7 +119,7 @@ class Bookings:
         if not pins:
             circuits = frozenset(reservation.booked.circuits if reservation.booked else ())
             return ReservationPreview(reservation, circuits - state.topology.circuits, frozenset())
-        target = self._planning.for_pins(state, pins, self._upkeep.blocked_ports())
+        target = self._planning.for_pins(state, pins, self._reach.blocked_ports())
         plan = self._planning.diff(state, target)
         return ReservationPreview(reservation, plan.connect, plan.disconnect)
 
@@ -137,23 +143,23 @@ class Bookings:
 
     def _limits(self) -> AdmissionLimits:
         return AdmissionLimits(
-            self._max_hops, self._upkeep.blocked_ports(), self._ledger.standing_paths()
+            self._max_hops, self._reach.blocked_ports(), self._ledger.standing_paths()
         )
 
     def _target(self, pins: Sequence[Pin]) -> NetworkState:
         state = self._ledger.state
         if all(pin.path in state.vlans for pin in pins):
             return state
-        return self._planning.for_pins(state, pins, self._upkeep.blocked_ports())
+        return self._planning.for_pins(state, pins, self._reach.blocked_ports())
 
     def _with_devices(self, error: HydraError) -> HydraError:
         """A refusal that a device may be to blame for names the device."""
         fabric_is_full = isinstance(error, AdmissionError) and not isinstance(error, QuotaExceeded)
-        down = self._upkeep.down_planes() if fabric_is_full else []
+        down = self._reach.down_planes() if fabric_is_full else []
         return DeviceUnavailable("; ".join(down), str(error)) if down else error
 
     def _check_switches(self, request: ReservationRequest) -> None:
-        ready = self._upkeep.ready_switches()
+        ready = self._reach.ready_switches()
         for name in (request.src, request.dst):
             server = self._fabric.server_by_name.get(name)
             rack = self._fabric.rack_by_name[name].id if server is None else server.rack
@@ -163,7 +169,7 @@ class Bookings:
                 if server is None or server in switch.servers
             ]
             if ready.isdisjoint(switches):
-                problems = map(self._upkeep.why_not_ready, switches)
+                problems = map(self._reach.why_not_ready, switches)
                 raise DeviceUnavailable(name, "; ".join(problems))
 
     def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
@@ -222,7 +228,7 @@ class Bookings:
                 continue
             try:
                 target = self._planning.rejoined(
-                    self._ledger.state, pair, self._ledger.pins(), self._upkeep.blocked_ports()
+                    self._ledger.state, pair, self._ledger.pins(), self._reach.blocked_ports()
                 )
             except AdmissionError as error:
                 LOG.warning("stays electrical: %s", error)
@@ -235,13 +241,13 @@ class Bookings:
         state = self._ledger.state
         missing = set(lost) - directions(state)
         if missing:
-            target = self._planning.ringed(state, missing, self._upkeep.blocked_ports())
+            target = self._planning.ringed(state, missing, self._reach.blocked_ports())
             self._mover.go(target, "circuit lost", "planned around it")
         self._ledger.keep_standing()
 
     def join(self, paths: Collection[Path], why: str) -> None:
         """Bring up paths that were planned before, and nobody reserved, where they still fit."""
-        target = self._planning.joined(self._ledger.state, paths, self._upkeep.blocked_ports())
+        target = self._planning.joined(self._ledger.state, paths, self._reach.blocked_ports())
         if self._mover.go(target, "people", why) is not None:
             self._ledger.keep_standing()
 
@@ -290,7 +296,7 @@ class Bookings:
             reservation
             for reservation in map(self._ledger.reservation, ids)
             if reservation.holds_capacity
-            and not self._upkeep.people.awaited(reservation.booked)
+            and not self._panels.awaited(reservation.booked)
             and (
                 reservation.booked not in standing
                 or reservation.state is ReservationState.ACTIVATING
@@ -336,8 +342,7 @@ class Bookings:
         if target == self._ledger.state:
             return ""
         entry = self._ledger.enter(f"reservation {', '.join(ids)}")
-        execution = self._mover.move(entry, target)
-        return execution.reason or "; ".join(sorted(set(execution.failures.values())))
+        return self._mover.move(entry, target).reason
 
     def _release(self, reservation: Reservation) -> None:
         self._take_down(reservation)

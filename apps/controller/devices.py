@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -20,11 +20,11 @@ from hydra.errors import (
     UnknownName,
 )
 from hydra.events import DeviceAlarm
+from hydra.failures import Failure, FailureKind
 from hydra.faults.alarms import news
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import CrossConnect, Fabric, PlaneId, RackId
 from hydra.policy import Policy
-from hydra.reconfiguration.reconcile import Actual
 from hydra.roles import (
     Alarm,
     AlarmSource,
@@ -43,6 +43,7 @@ from hydra.service import DeviceStatus
 
 LOG = logging.getLogger("hydra.devices")
 _READERS: Final = 32
+_STEP: Final = "device"
 _KEEP_S: Final = 2.0
 _ALARMS_S: Final = 5.0
 """Between two looks for alarms."""
@@ -58,9 +59,13 @@ class _Slot(Generic[_DeviceT]):
     device: _DeviceT
     metrics: Metrics
     lock: threading.Lock = field(default_factory=threading.Lock)
-    connected: bool = False
-    problem: str = "not contacted yet"
+    problem: Failure | None = field(init=False)
+    """Why the device can't be used now; None if its last exchange went well."""
     alarms: tuple[Alarm, ...] = ()
+
+    def __post_init__(self) -> None:
+        name, kind = self.device.name, FailureKind.NOT_CONNECTED
+        self.problem = Failure(_STEP, name, kind, "not contacted yet")
 
     def use(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT:
         """Open if need be, act, and remember how the device is."""
@@ -72,13 +77,11 @@ class _Slot(Generic[_DeviceT]):
             except DeviceError as error:
                 self._lost(error)
                 raise
-            self.connected = True
-            self.problem = ""
+            self.problem = None
             return result
 
     def _lost(self, error: DeviceError) -> None:
-        self.connected = False
-        self.problem = str(error)
+        self.problem = error.failure(_STEP)
         self.alarms = ()
         self.device.close()
 
@@ -88,7 +91,7 @@ class _Slot(Generic[_DeviceT]):
         if not isinstance(device, AlarmSource) or not self.lock.acquire(blocking=False):
             return
         try:
-            if self.connected:
+            if self.problem is None:
                 before, self.alarms = self.alarms, device.alarms()
                 for alarm in news(before, device.reports(), self.alarms):
                     _log_alarm(self.device.name, alarm)
@@ -104,7 +107,7 @@ class _Slot(Generic[_DeviceT]):
         if not self.lock.acquire(blocking=False):
             return None
         try:
-            return action(self.device) if self.connected else None
+            return action(self.device) if self.problem is None else None
         except DeviceError as error:
             self._lost(error)
             raise
@@ -123,7 +126,6 @@ class _Slot(Generic[_DeviceT]):
     def close(self) -> None:
         with self.lock:
             self.device.close()
-            self.connected = False
 
 
 def _log_alarm(name: str, alarm: Alarm) -> None:
@@ -152,23 +154,21 @@ def _in_the_way(panel: OpticalSwitch, connect: Collection[CrossConnect]) -> froz
     )
 
 
-def _answer(future: Future[_ResultT]) -> _ResultT | None:
-    try:
-        return future.result()
-    except DeviceError as error:
-        LOG.error("%s", error)
-        return None
-
-
 class Devices:
     """All devices of a fabric; every method blocks and raises DeviceError."""
 
-    def __init__(self, fabric: Fabric, policy: Policy, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: Policy,
+        metrics: Metrics | None = None,
+        tell_alarm: Callable[[DeviceAlarm], None] = lambda _alarm: None,
+    ) -> None:
+        """``tell_alarm`` hears what is new of alarms, in a reader's thread."""
         self._fabric = fabric
         metrics = metrics or Metrics()
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
-        self.tell_alarm: Callable[[DeviceAlarm], None] = lambda _alarm: None
-        """Hears what is new of alarms, in a reader's thread."""
+        self._tell_alarm = tell_alarm
         self._closing = threading.Event()
         self._keeper = threading.Thread(target=self._keep_claims, name="keeper", daemon=True)
         self._watchman = threading.Thread(target=self._watch, name="watchman", daemon=True)
@@ -213,25 +213,7 @@ class Devices:
         slots = [slot for slot in self._planes.values() if slot.device.capabilities.alarms]
         while slots and not self._closing.wait(_ALARMS_S):
             for slot in slots:
-                self._pool.submit(slot.look_for_alarms, self.tell_alarm)
-
-    def read(self, ports: Mapping[RackId, Collection[str]]) -> tuple[Actual, list[str]]:
-        """All mirrors, and the VLANs of these ports, in parallel; with the names of the silent."""
-        planes = {plane: self._pool.submit(self.cross_connects, plane) for plane in self._planes}
-        tors = {
-            rack: self._pool.submit(self.vlans, rack, names)
-            for rack, names in ports.items()
-            if rack in self._tors
-        }
-        mirrors = {plane: _answer(future) for plane, future in planes.items()}
-        vlans = {rack: _answer(future) for rack, future in tors.items()}
-        silent = [self._fabric.planes[plane].name for plane, got in mirrors.items() if got is None]
-        silent += [self._fabric.racks[rack].name for rack, got in vlans.items() if got is None]
-        actual = Actual(
-            {plane: got for plane, got in mirrors.items() if got is not None},
-            {rack: got for rack, got in vlans.items() if got is not None},
-        )
-        return actual, silent
+                self._pool.submit(slot.look_for_alarms, self._tell_alarm)
 
     def cross_connects(self, plane: PlaneId) -> frozenset[CrossConnect]:
         return self._planes[plane].use(lambda device: device.cross_connects())
@@ -297,15 +279,14 @@ class Devices:
         """Whether changes of a plane are tasks."""
         return isinstance(self._planes[plane].device, TaskBoard)
 
-    def plane_problem(self, plane: PlaneId) -> str | None:
+    def plane_problem(self, plane: PlaneId) -> Failure | None:
         """Why a plane can't be used now; None if its last command went well."""
-        slot = self._planes[plane]
-        return None if slot.connected else slot.problem
+        return self._planes[plane].problem
 
-    def tor_problem(self, rack: RackId) -> str | None:
+    def tor_problem(self, rack: RackId) -> Failure | None:
         """None, too, for a ToR that has no session of its own beside OpenFlow."""
         slot = self._tors.get(rack)
-        return None if slot is None or slot.connected else slot.problem
+        return None if slot is None else slot.problem
 
     def statuses(self) -> list[DeviceStatus]:
         planes = [
@@ -313,15 +294,17 @@ class Devices:
                 plane.name,
                 "optical-switch",
                 plane.driver,
-                slot.connected,
-                slot.problem,
+                slot.problem is None,
+                str(slot.problem or ""),
                 slot.alarms,
             )
             for plane in self._fabric.planes
             for slot in (self._planes[plane.id],)
         ]
         tors = [
-            DeviceStatus(rack.name, "tor", rack.tor.driver, slot.connected, slot.problem)
+            DeviceStatus(
+                rack.name, "tor", rack.tor.driver, slot.problem is None, str(slot.problem or "")
+            )
             for rack in self._fabric.racks
             if (slot := self._tors.get(rack.id)) is not None
         ]

@@ -19,10 +19,12 @@ from hydra.decisions.records import decision_record, read_decision
 from hydra.errors import Changed, UnknownName
 from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
 from hydra.journal import Journal, JournalError
-from hydra.journal_format import FINISHED, INTENDED, read_state, state_record
+from hydra.journal_format import read_state, state_record
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
-from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair, unsettled_paths
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
+from hydra.reconfiguration.recovery import interrupted
 from hydra.reservations.book import NOTICE_S, ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
@@ -63,6 +65,8 @@ class Ledger:
         self._reconfigurations: OrderedDict[str, Reconfiguration] = OrderedDict()
         self._decisions: deque[Decision] = deque(maxlen=_HISTORY)
         self._unsettled: frozenset[Path] = frozenset()
+        self.under_way: Execution | None = None
+        """The reconfiguration that moves the network now."""
         self._standing: set[Pair] = set()
         """Pairs whose path an operator or the periodic mode asked for: no release removes it."""
         self._born_s: dict[Circuit, float] = {}
@@ -78,7 +82,8 @@ class Ledger:
         with self._lock:
             if remembered is not None:
                 self._state = read_state(self._fabric, remembered)
-                self._unsettled = self._being_given_up()
+                last = self._journal.last_entry()
+                self._unsettled = interrupted(self._fabric, self._state, last)
             records = self._journal.load_reservations()
             self._book = ReservationBook.from_records(records, self._fabric)
             self._resume()
@@ -91,16 +96,6 @@ class Ledger:
                 self._decisions.appendleft(read_decision(self._fabric, record))
             except (KeyError, TypeError, ValueError) as error:
                 LOG.warning("a decision of another release is left out: %r", error)
-
-    def _being_given_up(self) -> frozenset[Path]:
-        """Paths that a change which has not been saved has ended, or may have."""
-        last = self._journal.last_entry()
-        if last is None or last[0] not in (INTENDED, FINISHED):
-            return frozenset()
-        if last[0] == INTENDED:
-            return unsettled_paths(self._state, read_state(self._fabric, last[1]["target"]))
-        result = read_state(self._fabric, last[1]["state"])
-        return frozenset(self._state.topology.paths) - frozenset(result.topology.paths)
 
     def _resume(self) -> None:
         """Take up what the end of the last run cut off."""
@@ -143,6 +138,11 @@ class Ledger:
             self._born_s = {circuit: self._born_s.get(circuit, now_s) for circuit in circuits}
             self._standing &= set(paths_by_pair(state))
 
+    def standing(self) -> tuple[NetworkState, Collection[Pair]]:
+        """The present state, and the pairs whose paths are being moved."""
+        moving = self.under_way
+        return self.state, () if moving is None else moving.plan.affected
+
     def foretell(self, circuits: Collection[Circuit], reason: str) -> None:
         """These circuits are about to be taken down."""
         self._tell(EventKind.CIRCUIT_MOVING, circuits, reason)
@@ -183,6 +183,10 @@ class Ledger:
         self._unsettled, self._late_state = frozenset(), None
         with self._attempt():
             self._journal.record(time.time(), what, {"state": record})
+
+    def record(self, what: str, details: Mapping[str, Any]) -> None:
+        """Append to the journal. Raises JournalError."""
+        self._journal.record(time.time(), what, details)
 
     @property
     def behind(self) -> bool:

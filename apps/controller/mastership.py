@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from apps.openflow.fleet import Fleet
-from drivers.codecs.openflow.rules import TAKEN_OVER
 from hydra.errors import HeldElsewhere
+from hydra.failures import FailureKind
 from hydra.model import DatapathId
 
 LOG = logging.getLogger("hydra.mastership")
@@ -122,9 +122,9 @@ class Mastership:
                 following = {dp: _beyond(self._generations[dp], 1) for dp in counted}
                 self._generations |= following
                 self._last |= following
-            for datapath, error in self._fleet.become_master(following, _COUNT_S).items():
-                if error == TAKEN_OVER:
-                    LOG.error("%s: %s", self._names[datapath], error)
+            for datapath, failure in self._fleet.become_master(following, _COUNT_S).items():
+                if failure is not None and failure.kind is FailureKind.TAKEN_OVER:
+                    LOG.error("%s: %s", self._names[datapath], failure)
                     self.forget(datapath)
 
 

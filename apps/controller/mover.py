@@ -7,7 +7,9 @@ import logging
 import time
 from typing import Any, Final
 
+from apps.controller.announcer import Announcer
 from apps.controller.ledger import Ledger
+from apps.controller.reach import Reach
 from apps.controller.runner import Runner
 from apps.controller.upkeep import Upkeep
 from apps.planning.engine import Planning
@@ -38,6 +40,8 @@ class Mover:
         planning: Planning,
         runner: Runner,
         upkeep: Upkeep,
+        reach: Reach,
+        announcer: Announcer,
         ledger: Ledger,
     ) -> None:
         self._fabric = fabric
@@ -45,6 +49,8 @@ class Mover:
         self._planning = planning
         self._runner = runner
         self._upkeep = upkeep
+        self._reach = reach
+        self._announcer = announcer
         self._ledger = ledger
         self._outage_s = FIRST_OUTAGE_S
 
@@ -63,6 +69,7 @@ class Mover:
         with about(entry.id):
             try:
                 plan = prepared or self._planning.diff(self._ledger.state, target)
+                self._upkeep.make_certain(plan)
             except HydraError as error:
                 self._ledger.refuse(entry, str(error))
                 raise
@@ -91,7 +98,7 @@ class Mover:
             self._fabric,
             self._policy.now,
             plan,
-            self._upkeep.conditions(),
+            self._reach.conditions(),
             self._planning.order_of,
         )
         LOG.info(
@@ -103,8 +110,8 @@ class Mover:
         started_s = time.monotonic()
         self._ledger.update(entry.id, started_unix_s=time.time())
         self._ledger.foretell(plan.disconnect, entry.trigger)
-        self._upkeep.leave_unannounced(lambda: execution.plan.affected)
-        draining = _DrainSilence(self._upkeep)
+        self._ledger.under_way = execution
+        draining = _DrainSilence(self._announcer)
 
         told = 0
 
@@ -130,7 +137,7 @@ class Mover:
             gc.enable()
             draining.end()
             self._ledger.settle(execution.result)
-            self._upkeep.leave_unannounced(tuple)
+            self._ledger.under_way = None
             self._upkeep.take_over(execution)
         self._finish(entry, execution, started_s)
         return execution
@@ -160,13 +167,12 @@ class Mover:
             connected=execution.plan.connect - execution.failures.keys(),
             disconnected=execution.plan.disconnect,
             failures=tuple(
-                CircuitFailure(circuit, reason)
-                for circuit, reason in sorted(execution.failures.items())
+                CircuitFailure(circuit, execution.failures[circuit])
+                for circuit in sorted(execution.failures)
             ),
+            troubles=execution.troubles,
             unconfirmed=tuple(sorted(execution.unconfirmed)),
-            reason=execution.reason
-            or "; ".join(sorted(set(execution.failures.values())))
-            or entry.reason,
+            reason=execution.reason or entry.reason,
         )
         LOG.log(
             logging.WARNING if execution.failures or execution.unconfirmed else logging.INFO,
@@ -175,7 +181,10 @@ class Mover:
             (time.monotonic() - started_s) * 1000,
             execution.rules_pushed,
             execution.ports_retagged,
-            "".join(f"; {reason}" for reason in sorted(set(execution.failures.values()))),
+            "".join(
+                f"; {reason}"
+                for reason in sorted({str(failure) for failure in execution.failures.values()})
+            ),
             extra={"state": execution.state.value, "epoch": execution.result.epoch},
         )
 
@@ -203,8 +212,8 @@ def _timeline(execution: Execution, started_s: float) -> tuple[StepTiming, ...]:
 class _DrainSilence:
     """No announcements while circuits drain: their counters have to stand still."""
 
-    def __init__(self, upkeep: Upkeep) -> None:
-        self._lock = upkeep.announcer.suspended
+    def __init__(self, announcer: Announcer) -> None:
+        self._lock = announcer.suspended
         self._held = False
 
     def follow(self, step: str) -> None:

@@ -8,11 +8,11 @@ waited is brought up by a change of its own, which finds the patches plugged.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from apps.controller.devices import Devices
-from hydra.errors import DeviceError
+from hydra.errors import DeviceError, UnknownName
 from hydra.model import Circuit, CrossConnect, Fabric, Path, PlaneId, PortId
 from hydra.reconfiguration.executor import Execution
 from hydra.roles import Task, TaskState
@@ -32,9 +32,7 @@ class Settled:
 
 
 class PatchPanels:
-    """Its methods run in the conductor's thread, but :meth:`ports`, :meth:`awaited` and
-    :meth:`described`, which any thread may call.
-    """
+    """Its methods under *what is asked* are for any thread, the others for the conductor's."""
 
     def __init__(self, fabric: Fabric, devices: Devices) -> None:
         self._fabric = fabric
@@ -63,6 +61,20 @@ class PatchPanels:
     def awaited(self, path: Path | None) -> bool:
         """Whether people were asked for a part of it, and have not said what became of that."""
         return path is not None and any(map(self._awaits, path.circuits))
+
+    def tasks(self, device: str) -> Sequence[Task]:
+        """Tasks given to people at an optical switch, oldest first. Raises UnknownName."""
+        return self._devices.tasks(self._plane(device))
+
+    def settle(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
+        """A person says what became of a task. Raises UnknownName, LifecycleError."""
+        return self._devices.settle_task(self._plane(device), task_id, state, note)
+
+    def _plane(self, name: str) -> PlaneId:
+        plane = self._fabric.plane_by_name.get(name)
+        if plane is None:
+            raise UnknownName(f"there is no optical switch {name!r}")
+        return plane.id
 
     def described(self, status: DeviceStatus) -> DeviceStatus:
         """With what people are asked there, and which racks wait for it."""

@@ -152,8 +152,8 @@ class Policing:
         self._shared = _Shared()
         self._tables: Mapping[DatapathId, _Table] = {}
         self._allowed_mbps: dict[Aggregate, float] = {}
-        self._unmetered: dict[DatapathId, str] = {}
-        """Why vswitches meter nothing."""
+        self._unmetered: set[DatapathId] = set()
+        """Vswitches that meter nothing."""
         self._rates = _Rates()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name="pacer", daemon=True)
@@ -273,8 +273,7 @@ class Policing:
     def prepare(self, datapaths: Collection[DatapathId]) -> None:
         """Give these vswitches their meters, before the rules of :meth:`rules_for`."""
         with self._lock:
-            for datapath in datapaths:
-                self._unmetered.pop(datapath, None)
+            self._unmetered.difference_update(datapaths)
         self._cleared.difference_update(datapaths)
         none: Mapping[DatapathId, _Table] = {}
         self._change_meters({dp: self._new_meters(dp, none, self._tables) for dp in datapaths})
@@ -327,7 +326,7 @@ class Policing:
         routes = self._holdings.routes
         senders = {aggregate.sender for aggregate, links in routes.items() if links}
         datapaths = {self._switch_of[name] for name in senders}
-        return sorted(datapaths - self._unmetered.keys())
+        return sorted(datapaths - self._unmetered)
 
     def _read_meters(self, datapaths: Collection[DatapathId]) -> _Metered:
         counters = self._fleet.meter_counters(datapaths, self._patience_s) if datapaths else {}
@@ -433,7 +432,7 @@ class Policing:
             link for flow in flows for aggregate in flow.aggregates for link in routes[aggregate]
         }
         senders = {name for link in links for name in self._shared.senders.get(link, ())}
-        metered = self._tables.keys() - self._unmetered.keys()
+        metered = self._tables.keys() - self._unmetered
         return tuple(name for name in sorted(senders) if self._switch_of[name] not in metered)
 
 

@@ -1,4 +1,4 @@
-"""Runs the executor's commands: all of a batch at once, each device in a thread of its own."""
+"""Runs the commands of courses: all of a batch at once, each device in a thread of its own."""
 
 from __future__ import annotations
 
@@ -6,47 +6,59 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from apps.controller.announcer import Announcer
 from apps.controller.devices import Devices
+from apps.controller.ledger import Ledger
+from apps.controller.mastership import Mastership
+from apps.controller.policing import Policing
 from apps.openflow.fleet import Fleet
 from apps.process.metrics import Metrics
-from hydra.errors import AwaitsPeople, DeviceError, OutcomeUnknown
+from drivers.codecs.openflow.rule_tables import foreign, intended_table, rule_drift
+from hydra.errors import DeviceError
+from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import probe
 from hydra.forwarding.substrate import substrate_of
-from hydra.journal import Journal
 from hydra.model import CrossConnect, DatapathId, Fabric, RackId, Server
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
     AwaitPortsUp,
+    AwaitSwitches,
     Batch,
     Command,
+    CompareRules,
+    Course,
     MoveMirrors,
     Outcome,
     Pause,
     ProbePath,
     ReadMirrors,
     ReadPortPackets,
+    ReadVlans,
     Record,
+    SaveState,
     SetVlans,
     StageRules,
-    Status,
+    TakeSwitches,
 )
-from hydra.reconfiguration.executor import Steps
+from hydra.reconfiguration.drift import RuleDrift
+from hydra.roles import PortVlans
 
 LOG = logging.getLogger("hydra.runner")
+_ResultT = TypeVar("_ResultT")
 _PROBE_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)
 """Of the time for a path: how long each attempt waits before the next."""
 
 
 class Runner:
-    """Drives an executor's generator with real devices, switches and the journal."""
+    """Drives courses with real devices, switches and the journal."""
 
     def __init__(
         self,
@@ -54,18 +66,22 @@ class Runner:
         policy: CurrentPolicy,
         fleet: Fleet,
         devices: Devices,
-        journal: Journal,
+        ledger: Ledger,
         announcer: Announcer,
         metrics: Metrics,
+        mastership: Mastership,
+        policing: Policing,
     ) -> None:
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
         self._policy = policy
         self._fleet = fleet
         self._devices = devices
-        self._journal = journal
+        self._ledger = ledger
         self._announcer = announcer
         self._metrics = metrics
+        self._mastership = mastership
+        self._policing = policing
         workers = min(128, len(fabric.racks) + len(fabric.planes) + 8)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="device")
         self._handlers: dict[type[Command], Callable[[Any], Any]] = {
@@ -80,56 +96,59 @@ class Runner:
             ProbePath: self._probe,
             Pause: self._pause,
             Record: self._record,
+            SaveState: self._save_state,
+            ReadVlans: self._read_vlans,
+            AwaitSwitches: self._await_switches,
+            TakeSwitches: self._take_switches,
+            CompareRules: self._compare_rules,
         }
         self._nonces = itertools.count(random.SystemRandom().getrandbits(48))
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def run(self, steps: Steps, on_batch: Callable[[Batch], None]) -> None:
-        """Carry out the batches that ``steps`` yields until it ends."""
+    def run(
+        self, course: Course[_ResultT], on_batch: Callable[[Batch], None] = lambda _batch: None
+    ) -> _ResultT:
+        """Carry out the batches that ``course`` yields; what it returns at its end."""
         try:
-            batch = next(steps)
+            batch = next(course)
             while True:
                 on_batch(batch)
-                batch = steps.send(self.perform(batch.commands))
-        except StopIteration:
-            return
+                batch = course.send(self.perform(batch))
+        except StopIteration as end:
+            result: _ResultT = end.value
+            return result
 
-    def perform(self, commands: Sequence[Command]) -> list[Outcome]:
+    def perform(self, batch: Batch) -> list[Outcome]:
         """Run commands in parallel; outcomes in the same order."""
-        if len(commands) == 1:
-            return [self._timed(commands[0])]
-        contexts = [copy_context() for _ in commands]  # the log says what it is about
+        timed = partial(self._timed, batch.step)
+        if len(batch.commands) == 1:
+            return [timed(batch.commands[0])]
+        contexts = [copy_context() for _ in batch.commands]  # the log says what it is about
         return list(
-            self._pool.map(lambda c, command: c.run(self._timed, command), contexts, commands)
+            self._pool.map(lambda c, command: c.run(timed, command), contexts, batch.commands)
         )
 
-    def _timed(self, command: Command) -> Outcome:
+    def _timed(self, step: str, command: Command) -> Outcome:
         started = time.monotonic()
-        status, value, error = Status.CONFIRMED, None, ""
+        value, failure = None, None
         try:
             value = self._handlers[type(command)](command)
-        except AwaitsPeople as asked:
-            status, error = Status.ASKED, str(asked)
-        except OutcomeUnknown as unknown:
-            status, error = Status.UNKNOWN, str(unknown)
-        except DeviceError as failure:
-            status, error = Status.FAILED, str(failure)
-        outcome = Outcome(status, value, error, started, time.monotonic())
+        except DeviceError as error:
+            failure = error.failure(step)
+        outcome = Outcome(value, failure, started, time.monotonic())
         self._metrics.command(command, outcome)
         self._log(command, outcome)
         return outcome
 
     def _log(self, command: Command, outcome: Outcome) -> None:
-        well = outcome.status is Status.CONFIRMED
-        name = type(command).__name__
+        failure, name = outcome.failure, type(command).__name__
         LOG.log(
-            logging.DEBUG if well else logging.WARNING,
-            "%s: %s%s",
+            logging.WARNING if failure else logging.DEBUG,
+            "%s: %s",
             name,
-            outcome.status.value,
-            "" if well else f", {outcome.error}",
+            f"{failure.kind.value}, {failure}" if failure else "confirmed",
             extra={
                 "command": name,
                 "device": self._device(command),
@@ -141,19 +160,55 @@ class Runner:
         match command:
             case MoveMirrors(plane) | ReadMirrors(plane):
                 return self._fabric.planes[plane].name
-            case SetVlans(rack) | ReadPortPackets(rack) | AwaitPortsUp(rack):
+            case SetVlans(rack) | ReadVlans(rack) | ReadPortPackets(rack) | AwaitPortsUp(rack):
                 return self._fabric.racks[rack].name
             case _:
                 return None
 
-    def _apply_rules(self, command: ApplyRules) -> dict[DatapathId, str | None]:
-        return self._fleet.apply(command.changes, self._policy.now.timeouts.vswitch_s)
+    def _apply_rules(self, command: ApplyRules) -> dict[DatapathId, Failure | None]:
+        failures = self._fleet.apply(command.changes, self._policy.now.timeouts.vswitch_s)
+        for datapath, failure in failures.items():
+            if failure is not None and failure.kind is FailureKind.TAKEN_OVER:
+                self._mastership.forget(datapath)
+        return failures
+
+    def _await_switches(self, command: AwaitSwitches) -> frozenset[DatapathId]:
+        self._fleet.await_connected(command.datapaths, command.timeout_s)
+        return self._fleet.connected()
+
+    def _take_switches(self, command: TakeSwitches) -> None:
+        self._mastership.take(command.datapaths)
+        owned = self._substrate.owned()
+        mine = [datapath for datapath in command.datapaths if datapath in owned]
+        for datapath in mine:
+            if missing := self._fleet.missing_ports(datapath):
+                LOG.error(
+                    "switch %s has no port %s: check the names in the configuration",
+                    owned[datapath],
+                    ", ".join(missing),
+                )
+        self._policing.prepare(mine)
+
+    def _compare_rules(self, command: CompareRules) -> dict[DatapathId, RuleDrift]:
+        names = self._substrate.owned()
+        held = self._fleet.rule_tables(command.intended, self._policy.now.timeouts.vswitch_s)
+        found: dict[DatapathId, RuleDrift] = {}
+        for datapath, seen in held.items():
+            if seen is not None:
+                ports, table = seen
+                intended = intended_table(command.intended[datapath], ports)
+                items = tuple(rule_drift(names[datapath], intended, table))
+                found[datapath] = RuleDrift(items, tuple(foreign(intended, table)))
+        return found
 
     def _stage_rules(self, command: StageRules) -> None:
         self._fleet.stage(command.changes)
 
     def _set_vlans(self, command: SetVlans) -> None:
         self._devices.set_vlans(command.rack, command.ports)
+
+    def _read_vlans(self, command: ReadVlans) -> Mapping[str, PortVlans]:
+        return self._devices.vlans(command.rack, command.ports)
 
     def _move_mirrors(self, command: MoveMirrors) -> None:
         move = command.move
@@ -169,7 +224,10 @@ class Runner:
         time.sleep(command.seconds)
 
     def _record(self, command: Record) -> None:
-        self._journal.record(time.time(), command.what, command.details)
+        self._ledger.record(command.what, command.details)
+
+    def _save_state(self, command: SaveState) -> None:
+        self._ledger.save(command.what)
 
     def _tor_datapath(self, rack: RackId) -> DatapathId | None:
         datapath = self._fabric.racks[rack].tor.datapath_id

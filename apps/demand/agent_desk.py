@@ -49,7 +49,9 @@ class AgentDesk:
         policy: CurrentPolicy,
         state: Callable[[], NetworkState],
         clock: Callable[[], float] = time.monotonic,
+        on_elephants: Callable[[Server], None] = lambda _server: None,
     ) -> None:
+        """``on_elephants`` is called when a server has other elephants; it must be quick."""
         self._fabric = fabric
         self._state = state
         self._clock = clock
@@ -62,8 +64,7 @@ class AgentDesk:
         self._policy = policy
         self._book = BacklogReports(policy)
         self._elephants: dict[int, frozenset[TcpConnection]] = {}
-        self.on_elephants: Callable[[Server], None] = lambda _server: None
-        """Called when a server has other elephants than before; it must be quick."""
+        self._on_elephants = on_elephants
         self._revised: tuple[Policy, str] | None = None
 
     def _revision(self) -> str:
@@ -132,7 +133,7 @@ class AgentDesk:
             self.note(AgentTrouble.TOO_OFTEN, server, f"less than {gap_s:g} s apart")
             raise TooOften(f"{server} reports less than {gap_s:g} s after its last report")
         if changed:
-            self.on_elephants(own)
+            self._on_elephants(own)
         return AgentOrders(self._revision(), self._optically_connected(own.rack))
 
     def _destination(self, own: Server, name: str) -> RackId:

@@ -17,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.openflow.fleet import Fleet, Question
+from apps.openflow.switchboard import Answer
 from drivers.codecs.openflow.statistics import FlowCounters, MalformedReplyError, decode_flow_stats
 from hydra.demand.counters import Anomaly, DemandMeter, PortMeter
 from hydra.demand.polling import PollSchedule
+from hydra.failures import Failure
 from hydra.forwarding.pipeline import COOKIE_SUBJECT_MASK, Table
 from hydra.model import DatapathId, DemandMatrix, Fabric, OpticalPort, PortId
 from hydra.policy import Policy
@@ -37,7 +39,7 @@ _MALFORMED: Final = "malformed reply"
 
 class _Answer(NamedTuple):
     question: Question
-    reply: Future[bytes]
+    reply: Future[Answer]
     heard_s: float
 
 
@@ -77,7 +79,7 @@ class StatsPoller:
             min(policy.timeouts.vswitch_s, max(self._interval_s, 0.1)),
             _WINDOW,
         )
-        self._asked: dict[Question, Future[bytes]] = {}
+        self._asked: dict[Question, Future[Answer]] = {}
         self._answers: queue.SimpleQueue[_Answer | None] = queue.SimpleQueue()
         self._failures: Counter[str] = Counter()
         self._logged: set[str] = set()
@@ -121,7 +123,7 @@ class StatsPoller:
             reply.add_done_callback(partial(self._hear, question))
         return max(self._schedule.next_s(now_s), _TICK_S)
 
-    def _hear(self, question: Question, reply: Future[bytes]) -> None:
+    def _hear(self, question: Question, reply: Future[Answer]) -> None:
         """In the hub's thread."""
         self._answers.put(_Answer(question, reply, self._clock()))
 
@@ -142,12 +144,12 @@ class StatsPoller:
             return  # given up before
         del self._asked[question]
         self._schedule.settled(question)
-        error = answer.reply.exception()
-        if error is not None:
-            self._note_failure(question, _FAILED, str(error))
+        reply = answer.reply.result()
+        if isinstance(reply, Failure):
+            self._note_failure(question, _FAILED, str(reply))
             return
         try:
-            anomalies = self._count(question, answer.reply.result(), answer.heard_s)
+            anomalies = self._count(question, reply, answer.heard_s)
         except MalformedReplyError as malformed:
             self._note_failure(question, _MALFORMED, str(malformed))
             return

@@ -1,1 +1,1 @@
-"""Jobs of other schedulers (MPI, Slurm): what they say of the traffic they will make."""
+"""Jobs of other schedulers (MPI, Slurm), and the traffic that they announce."""

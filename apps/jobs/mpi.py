@@ -1,4 +1,4 @@
-"""What an MPI job says of its traffic: where its ranks run, and who talks to whom."""
+"""Traffic of an MPI job: places of its ranks, and pairs that talk."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ HostPair = tuple[str, str]
 class Host:
     name: str
     slots: int
-    """Ranks that run on it."""
+    """Number of ranks that run on it."""
 
 
 def read_hosts(text: str, source: str) -> list[Host]:
-    """The hosts of a file as Open MPI (``NAME slots=N``) and MPICH (``NAME:N``) read it.
+    """The hosts of a file for Open MPI (``NAME slots=N``) or MPICH (``NAME:N``).
 
-    One slot where none are given; a host that comes again adds to its slots. Raises HydraError.
+    A host without a number has one slot; one that comes again adds to its slots. Raises HydraError.
     """
     slots: dict[str, int] = defaultdict(int)
     for number, line in enumerate(text.splitlines(), 1):
@@ -46,7 +46,7 @@ def read_hosts(text: str, source: str) -> list[Host]:
 
 
 def placement(hosts: Sequence[Host], ranks: int | None) -> list[str]:
-    """The host of each rank: hosts are filled one after the other, as mpirun does by itself.
+    """The host of each rank: hosts are filled one after the other, as by mpirun's default.
 
     Raises HydraError for more ranks than there are slots.
     """
@@ -71,7 +71,7 @@ def _root(n: int) -> Iterator[RankPair]:
 
 
 def _stencil(n: int) -> Iterator[RankPair]:
-    """Neighbours in a grid as square as ``n`` allows, numbered by rows; its edges are edges."""
+    """Neighbours in a grid as square as ``n`` allows, numbered by rows, without wrapping around."""
     columns = n // max(d for d in range(1, math.isqrt(n) + 1) if n % d == 0) if n else 1
     for rank in range(n):
         if (rank + 1) % columns:
@@ -91,7 +91,7 @@ PATTERNS: Final[Mapping[str, Callable[[int], Iterator[RankPair]]]] = {
 
 
 def host_traffic(pattern: str, places: Sequence[str], mbps: float) -> dict[HostPair, float]:
-    """Mbps from host to host, where each message path of ``pattern`` between ranks has ``mbps``."""
+    """Mbps from host to host, if each message path of ``pattern`` between ranks has ``mbps``."""
     total: dict[HostPair, float] = defaultdict(float)
     for src, dst in PATTERNS[pattern](len(places)):
         total[places[src], places[dst]] += mbps
@@ -103,8 +103,8 @@ def between_racks(
 ) -> dict[HostPair, float]:
     """Mbps to reserve for each two hosts in different racks, the larger of both directions.
 
-    Reservations hold both directions; inside a rack none is needed. Raises HydraError for hosts
-    that are in no rack.
+    Reservations hold both directions; inside a rack none is needed. Raises HydraError for hosts in
+    no rack.
     """
     strangers = sorted({host for pair in traffic for host in pair} - rack_of.keys())
     if strangers:

@@ -1,4 +1,4 @@
-"""What Slurm tells the programs that it runs before and after a job.
+"""Slurm's description of a job, for the programs that it runs before and after it.
 
 A job asks for bandwidth in its comment: ``sbatch --comment hydra:all-to-all=5 …``. Variables:
 slurm.conf(5), PrologSlurmctld; notation of host lists: scontrol(1), ``show hostnames``.
@@ -24,16 +24,16 @@ _COUNT: Final = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a job asks for."""
+    """Bandwidth that a job asks for."""
 
     pattern: str
     mbps: float
-    """For each two ranks that talk, each way."""
+    """Rate for each two ranks that talk, each way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """As Slurm describes it."""
+    """A job as Slurm describes it."""
 
     number: str
     wish: Wish | None
@@ -41,7 +41,7 @@ class Job:
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str]) -> Job:
-        """Raises HydraError where Slurm's variables, or the wish in the comment, make no sense."""
+        """Raises HydraError if Slurm's variables, or the wish in the comment, make no sense."""
         number = variables.get("SLURM_JOB_ID", "")
         if not number.isdecimal():
             raise HydraError("SLURM_JOB_ID is not set: Slurm runs this, see PrologSlurmctld")
@@ -54,9 +54,9 @@ class Job:
 
 
 def read_wish(comment: str) -> Wish | None:
-    """The ``hydra:PATTERN=MBPS`` in a job's comment; None: it asks for nothing.
+    """The ``hydra:PATTERN=MBPS`` in a job's comment; None if it asks for nothing.
 
-    Raises HydraError for one that can't be understood.
+    Raises HydraError for a wish that can't be understood.
     """
     found = _WISH.search(comment)
     if found is None:
@@ -75,7 +75,7 @@ def read_wish(comment: str) -> Wish | None:
 
 
 def hostnames(listed: str) -> Iterator[str]:
-    """``h[11-12,21],login`` in full."""
+    """All names in a list such as ``h[11-12,21],login``."""
     for part in _LISTED.findall(listed):
         pieces = _BRACKET.split(part)
         choices = [
@@ -95,7 +95,7 @@ def _numbers(text: str) -> Iterator[str]:
 
 
 def _counts(text: str) -> Iterator[int]:
-    """``4,2(x3)``: of one host, and of three more."""
+    """Tasks of each host in a list such as ``4,2(x3)``: 4 on one, 2 on each of three more."""
     for count, times in _COUNT.findall(text):
         for _ in range(int(times or 1)):
             yield int(count)

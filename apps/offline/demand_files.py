@@ -20,18 +20,18 @@ from topology.problem import validate_demand
 
 _FLOW_COLUMNS: Final = ("src", "dst", "mbps")
 _RATE_KEYS: Final = ("mbps", "estimated_mbps")
-"""Flows as a request has them, and as ``hydra demand --json`` prints them."""
+"""Keys of a rate, in requests and in the output of ``hydra demand --json``."""
 
 
 def read_demand(path: Path, racks: Sequence[str]) -> DemandMatrix:
     """The demand in a file, shape (N, N), in Mbps; N is the number of ``racks`` (their names).
 
-    What a file holds is told by its ending: ``.csv``, ``.tsv`` or ``.txt``, ``.json``, ``.npz`` or
-    ``.npy``. A matrix has a row for each sending rack in the order of ``racks``, or says itself
-    which row is which. A list of flows names racks, or numbers them from 0 in that order; flows
-    between the same two racks add up.
+    The ending tells the form: ``.csv``, ``.tsv`` or ``.txt``, ``.json``, ``.npz`` or ``.npy``. A
+    matrix has a row for each sending rack in the order of ``racks``, or names its rows itself. A
+    list of flows names racks, or numbers them from 0 in that order; flows between the same two
+    racks add up.
 
-    Raises PlanError naming the file, and the line or the entry that is wrong.
+    Raises PlanError, which names the file, and the line or entry that is wrong.
     """
     read = _READERS.get(path.suffix.lower())
     if read is None:
@@ -50,7 +50,7 @@ def read_demand(path: Path, racks: Sequence[str]) -> DemandMatrix:
 
 
 def read_flows(path: Path, racks: Sequence[str]) -> list[dict[str, Any]]:
-    """The same as ``{src, dst, mbps}``, racks by name; pairs without demand are left out."""
+    """The demand as ``{src, dst, mbps}``, racks by name; pairs without demand are left out."""
     demand = read_demand(path, racks)
     return [
         {"src": racks[src], "dst": racks[dst], "mbps": float(demand[src, dst])}
@@ -103,7 +103,7 @@ class _Racks:
 
 
 def _rate(value: object) -> float:
-    """A number of Mbps; negative and infinite ones too, since sums must not hide them."""
+    """A number of Mbps, also a negative or infinite one: sums must not hide those."""
     refusal = PlanError(f"{value!r} is not a number of Mbps")
     if isinstance(value, bool) or not isinstance(value, str | int | float | np.number):
         raise refusal
@@ -251,7 +251,7 @@ def _read_npy(path: Path, _racks: _Racks) -> ArrayLike:
 
 
 def _read_npz(path: Path, racks: _Racks) -> ArrayLike:
-    """Arrays ``src``, ``dst`` and ``mbps``; or ``demand``, with ``racks`` or without."""
+    """The arrays ``src``, ``dst`` and ``mbps``; or ``demand``, with ``racks`` or without."""
     arrays = _load_npz(path)
     if set(_FLOW_COLUMNS) <= arrays.keys():
         columns = [arrays[column].ravel().tolist() for column in _FLOW_COLUMNS]

@@ -1,4 +1,4 @@
-"""Why a plan joins two racks the way it does, or not at all: what ``hydra plan --explain`` says."""
+"""Reasons why a plan joins two racks as it does, or not at all, for ``hydra plan --explain``."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class _Why:
             yield "no demand, no path"
 
     def slots(self) -> Iterator[str]:
-        """How long each direction is lit in a window."""
+        """Lines on how long each direction is lit in a window."""
         timing_s = self._study.limits.window_s
         for src, dst in ((self._src, self._dst), (self._dst, self._src)):
             want = float(self._study.demand[src, dst])
@@ -115,7 +115,7 @@ class _Why:
             yield f"  it closes a ring: without its light nothing is sent on {self._circuit(on)}"
 
     def _why_no_way(self, src: RackId, dst: RackId) -> Iterator[str]:
-        """What became of the transmitters and the receivers that one more would need."""
+        """Lines on the transmitters and receivers that one more circuit would need."""
         if not self._planes_with_ports(src) & self._planes_with_ports(dst):
             yield "  they have no plane in common"
             return
@@ -179,7 +179,7 @@ class _Why:
         yield self._distance(load)
 
     def _barred(self) -> str:
-        """What of the limits keeps the two apart; empty: nothing."""
+        """The limit that keeps the two racks apart, in words; empty if there is none."""
         limits = self._study.limits
         ends = (self._src, self._dst)
         outside = [rack for rack in ends if limits.racks is not None and rack not in limits.racks]
@@ -189,7 +189,7 @@ class _Why:
         return f"{self._rack(bare[0])} has no port on a plane that may be used" if bare else ""
 
     def _why_not_direct(self) -> Iterator[str]:
-        """What became of the ports that a circuit of their own would need."""
+        """Lines on the ports that a circuit of their own would need."""
         common = self._planes_with_ports(self._src) & self._planes_with_ports(self._dst)
         if not common:
             yield "no circuit of their own: they have no plane in common"
@@ -220,7 +220,7 @@ class _Why:
         )
 
     def _listed(self, wants_mbps: Mapping[RackId, float]) -> str:
-        """The largest first."""
+        """The largest wants, in words, the largest first."""
         largest = sorted(wants_mbps, key=lambda other: (-wants_mbps[other], other))
         shown = ", ".join(
             f"{self._rack(other)} ({wants_mbps[other]:,.1f})" for other in largest[:_LISTED]

@@ -1,15 +1,15 @@
-"""Demand as it went, in a file: written by ``hydra record``, read by ``hydra replay``.
+"""Recorded demand in a file: written by ``hydra record``, read by ``hydra replay``.
 
 JSON, one object a line. The first is the header::
 
     {"hydra_trace": 1, "fabric": "demo", "racks": ["r1", "r2"], "started_unix_s": 1795000000.0}
 
-and each other a reading of the whole matrix, times counted from ``started_unix_s``::
+and each other line a reading of the whole matrix, times counted from ``started_unix_s``::
 
     {"at_s": 12.0, "mbps": [[0, 1, 88.5], [1, 0, 3.25]]}
 
-with [source, destination, Mbps], racks by their position in the header; pairs that are not named
-sent nothing. A last line without its end is one that was being written, and is left out.
+with [source, destination, Mbps], racks by their position in the header; other pairs sent nothing. A
+last line without its end is one that was being written, and is left out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hydra.names import did_you_mean
 VERSION: Final = 1
 _DECIMALS: Final = 3
 _LONGEST_TRACE: Final = 1 << 30
-"""Bytes that are read at most: what ``hydra record`` can be told to write."""
+"""Most bytes that are read: the largest limit that ``hydra record`` takes."""
 
 Entry = tuple[int, int, float]
 """Source and destination, as positions in the header, and Mbps."""
@@ -84,7 +84,10 @@ class TraceWriter:
         self._file.close()
 
     def append(self, unix_s: float, entries: Iterable[Entry]) -> None:
-        """Raises TraceFull, having written nothing; PlanError if the disk is full."""
+        """Raises TraceFull if the reading does not fit, PlanError if the disk is full.
+
+        Nothing is written then.
+        """
         self._write(
             {
                 "at_s": round(unix_s - self._started_unix_s, _DECIMALS),
@@ -127,14 +130,14 @@ class Trace:
 
 
 def read_trace(path: Path, fabric: Fabric) -> Trace:
-    """Raises PlanError, with the line, for a file that is no trace of this fabric."""
+    """The trace in a file. Raises PlanError, with the line, if it holds none of this fabric."""
     try:
         if path.stat().st_size > _LONGEST_TRACE:
             raise PlanError(f"{path} is larger than {_LONGEST_TRACE >> 20} MiB: cut it")
         text = path.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
         raise PlanError(f"{path} can't be read: {error}") from error
-    lines = text.split("\n")[:-1]  # what follows the last end of a line is no line yet
+    lines = text.split("\n")[:-1]  # text after the last end of a line is no line yet
     if not lines:
         raise PlanError(f"{path} is empty: hydra record writes such files")
     try:

@@ -1,4 +1,4 @@
-"""A recorded demand through other policies: what each would have served, and how often changed."""
+"""A recorded demand under other policies: traffic that each would have served, and changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KEYS: Final = (
     "minimum_gain_mbps",
     "minimum_circuit_life_s",
 )
-"""Of ``policy``: what decides when to change, and to what."""
+"""Keys of ``policy`` that decide when to change, and to what."""
 _MBIT_PER_GB: Final = 8000.0
 
 
@@ -48,7 +48,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """From one reading to the next."""
+    """The time from one reading to the next."""
 
     at_s: float
     wanted_mbps: float
@@ -62,16 +62,16 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of a trace under one variant."""
+    """Result of a trace under one variant."""
 
     variant: Variant
     moments: tuple[Moment, ...]
     wanted_gb: float
     served_gb: float
-    """Less what changes cost."""
+    """Traffic served, less the cost of changes."""
     cost_gb: float
     refused: str
-    """Why the last attempt gave no plan; empty if it did."""
+    """Reason why the last attempt gave no plan; empty if it did."""
 
     @property
     def changes(self) -> int:
@@ -91,7 +91,7 @@ class Run:
 
 
 def read_variant(text: str, base: Policy) -> Variant:
-    """``KEY=VALUE[,KEY=VALUE…]``, keys of the section ``policy``. Raises PlanError."""
+    """The variant ``KEY=VALUE[,KEY=VALUE…]``, keys of the section ``policy``. Raises PlanError."""
     given: dict[str, Any] = {}
     for part in text.split(","):
         key, equals, value = (word.strip() for word in part.partition("="))
@@ -113,8 +113,8 @@ def read_variant(text: str, base: Policy) -> Variant:
 def replay(fabric: Fabric, base: Policy, trace: Trace, variant: Variant, outage_s: float) -> Run:
     """Take one variant through a trace. Raises UnknownName for its algorithm.
 
-    What is wanted is estimated by ``base`` for all variants, so that they compare. Each reading
-    holds until the next; the last one counts for nothing but its decision.
+    ``base`` estimates the demand for all variants, so that they compare. Each reading holds until
+    the next; of the last one, only the decision counts.
     """
     judge = Planning(fabric, base)
     elephants = judge.elephant_watch()
@@ -165,7 +165,7 @@ def _plain(value: object) -> object:
 
 
 def document_of(run: Run) -> Mapping[str, object]:
-    """For a program."""
+    """A run as JSON types."""
     policy = run.variant.policy
     return {
         "variant": run.variant.name,

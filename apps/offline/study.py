@@ -1,4 +1,4 @@
-"""Plans made from files, without a controller: what ``hydra plan --fabric`` does."""
+"""Plans made from files, without a controller, for ``hydra plan --fabric``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _PLAIN_VLANS: Final = VlanRange(VlanId(2), VlanId(4094))
 
 
 def read_fabric(text: str) -> tuple[Fabric, Policy]:
-    """The fabric of a configuration file; or ``RACKSxPLANES[@MBPS]``, with all racks on all planes.
+    """The fabric of a configuration file, or of ``RACKSxPLANES[@MBPS]``: all racks on all planes.
 
     Raises ConfigError for a bad file, PlanError for a bad size.
     """
@@ -111,7 +111,7 @@ def _plain_plane(plane: int, ports: int, rate_mbps: float) -> Plane:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a plan may touch and reach; None: everything."""
+    """Parts of the network that a plan may touch and reach; None: everything."""
 
     max_hops: int
     racks: frozenset[RackId] | None = None
@@ -127,26 +127,26 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one algorithm made of a demand."""
+    """Result of one algorithm for a demand."""
 
     algorithm: str
     entry: Entry
     refused: str = ""
-    """Why there is no result."""
+    """Reason why there is no result."""
     result: PlanResult | None = None
-    """Of one-way light paths on a fabric of one-way circuits: the rings that they come to."""
+    """Result; for one-way light paths on a fabric of one-way circuits, the rings made of them."""
     state: NetworkState | None = None
-    """The result with VLANs, where it is one of circuits."""
+    """The result with VLANs, if it is one of circuits."""
     planning_ms: float = 0.0
     vlans_ms: float = 0.0
     vlan_problem: str = ""
-    """Why the paths can't be told apart in this fabric's range of VLANs."""
+    """Reason why the paths can't be told apart in this fabric's range of VLANs."""
     problems: tuple[str, ...] | None = None
-    """What the independent checks found; None: not checked."""
+    """Problems found by the independent checks; None: not checked."""
 
     @property
     def plan(self) -> PlanResult:
-        """The result; raises PlanError where there is none."""
+        """The result. Raises PlanError if there is none."""
         if self.result is None:
             raise PlanError(f"{self.algorithm} can't plan for this fabric: {self.refused}")
         return self.result
@@ -154,7 +154,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Study:
-    """One demand on one fabric, and what stands there now."""
+    """A demand on a fabric, with the circuits that stand there now."""
 
     fabric: Fabric
     demand: DemandMatrix
@@ -192,13 +192,13 @@ class Study:
         )
 
     def _objection(self, name: str, chosen: Entry) -> str | None:
-        """Duplex circuits can't stand where one-way ones do; schedules are for comparison alone."""
+        """Reason why the fabric can't have the algorithm's product, in words; None if it can."""
         if self.fabric.one_way and chosen.product is Product.CIRCUITS:
             return objection(name, self.arrays, one_way=True)
         return chosen.objection(self.arrays)
 
     def _are_rings(self, chosen: Entry) -> bool:
-        """Whether its light paths could stand in this fabric, as circuits."""
+        """True if the light paths could stand in this fabric, as circuits."""
         return self.fabric.one_way and chosen.product is Product.ONE_WAY
 
     def _in_rings(self, planned: PlanResult, budget: Budget) -> PlanResult:
@@ -217,7 +217,7 @@ class Study:
         )
 
     def bound(self, product: Product) -> float | None:
-        """What share of the demand no plan of this kind can exceed; None: not computed."""
+        """Share of the demand that no plan of this kind can exceed; None: not computed."""
         one_way = product is not Product.CIRCUITS
         return served_share_bound(self.arrays, self.demand, one_way=one_way)
 

@@ -1,4 +1,4 @@
-"""Topologies from files: what ``hydra topology`` and ``hydra plan --fabric`` print as JSON."""
+"""Topologies from files, in the JSON of ``hydra topology`` and ``hydra plan --fabric``."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _DOCUMENT = TypeAdapter(_Document)
 def read_state(file: FilePath, fabric: Fabric) -> NetworkState:
     """The circuits, paths and VLANs in a file, on ``fabric``.
 
-    Raises PlanError naming the file and what is wrong: also where the topology could not stand.
+    Raises PlanError, which names the file and the problem, also if the topology could not stand.
     """
     try:
         document = _DOCUMENT.validate_python(json.loads(file.read_text(encoding="utf-8")))

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from apps.openflow.framework import SwitchConnection
 from apps.openflow.switchboard import (
+    Answer,
     Asked,
     ConnectedSwitch,
     Pending,
     Staged,
     Switchboard,
-    SwitchRefusedError,
     send_all,
 )
 from drivers.codecs.openflow.messages import (
@@ -45,6 +45,7 @@ from drivers.codecs.openflow.rules import (
     encode_role_request,
 )
 from drivers.codecs.openflow.statistics import MalformedReplyError, PortPackets, decode_port_stats
+from hydra.failures import Failure, FailureKind
 from hydra.forwarding.rules import RuleChange
 from hydra.model import DatapathId
 
@@ -67,7 +68,7 @@ class Fleet(Switchboard):
 
     def apply(
         self, changes: Mapping[DatapathId, Sequence[RuleChange]], timeout_s: float
-    ) -> dict[DatapathId, str | None]:
+    ) -> dict[DatapathId, Failure | None]:
         """Change tables on many switches at once, one atomic bundle each.
 
         Of what was staged (:meth:`stage`), only the commit is sent. A switch that knows no bundles
@@ -83,15 +84,16 @@ class Fleet(Switchboard):
         others = [datapath for datapath in changes if datapath not in committed]
         results = self._answers({**committed, **self._ask(others, encode)}, timeout_s)
         # A bundle that was refused has changed nothing. It may have waited too long.
-        refused = [datapath for datapath, asked in committed.items() if _was_refused(asked)]
+        refused = [datapath for datapath in committed if _was_refused(results[datapath])]
         results |= self._answers(self._ask(refused, encode), timeout_s)
-        without = [datapath for datapath, result in results.items() if result == NO_BUNDLES]
+        without = [
+            datapath
+            for datapath, result in results.items()
+            if isinstance(result, Failure) and result.kind is FailureKind.NO_BUNDLES
+        ]
         self._remember_without_bundles(without)
         results |= self._answers(self._ask(without, encode), timeout_s)
-        return {
-            datapath: None if isinstance(result, bytes) else result
-            for datapath, result in results.items()
-        }
+        return _failures(results)
 
     def stage(self, changes: Mapping[DatapathId, Sequence[RuleChange]]) -> None:
         """Send what :meth:`apply` is to change when it is given the same sequences.
@@ -127,7 +129,7 @@ class Fleet(Switchboard):
                     switch.takes_bundles = False
             LOG.warning(
                 "%s: a change takes effect rule by rule there, not at once: %s",
-                self._substrate.owned().get(datapath, f"switch {datapath:#x}"),
+                self._name(datapath),
                 NO_BUNDLES,
             )
 
@@ -161,20 +163,20 @@ class Fleet(Switchboard):
 
     def change_meters(
         self, changes: Mapping[DatapathId, Sequence[MeterChange]], timeout_s: float
-    ) -> dict[DatapathId, str | None]:
+    ) -> dict[DatapathId, Failure | None]:
         """Change meters on many switches at once; returns what stood in the way, as :meth:`apply`.
 
         What comes before a change that a switch refuses stays.
         """
-        results = self._request(
-            changes,
-            lambda dp, _ports, xid: encode_meter_changes(changes[dp], xid) + encode_barrier(xid),
-            timeout_s,
+        return _failures(
+            self._request(
+                changes,
+                lambda dp, _ports, xid: (
+                    encode_meter_changes(changes[dp], xid) + encode_barrier(xid)
+                ),
+                timeout_s,
+            )
         )
-        return {
-            datapath: None if isinstance(result, bytes) else result
-            for datapath, result in results.items()
-        }
 
     def set_meters(self, changes: Mapping[DatapathId, Sequence[MeterChange]]) -> None:
         """The same, without waiting for an answer."""
@@ -187,7 +189,7 @@ class Fleet(Switchboard):
 
     def generations(
         self, datapaths: Collection[DatapathId], timeout_s: float
-    ) -> dict[DatapathId, int | str]:
+    ) -> dict[DatapathId, int | Failure]:
         """The generation that each switch knows (OpenFlow 1.3.5, section 6.3.6), or what stood in
         the way of an answer.
         """
@@ -203,40 +205,38 @@ class Fleet(Switchboard):
 
     def become_master(
         self, generations: Mapping[DatapathId, int], timeout_s: float
-    ) -> dict[DatapathId, str | None]:
+    ) -> dict[DatapathId, Failure | None]:
         """Fence off a controller that had these switches before, by a generation beyond its own.
 
         Whoever was a switch's master can't change its rules any more. Returns what stood in the
         way, as :meth:`apply`.
         """
-        told = self._request(
-            generations,
-            lambda datapath, _ports, xid: encode_role_request(
-                ROLE_MASTER, generations[datapath], xid
-            ),
-            timeout_s,
+        return _failures(
+            self._request(
+                generations,
+                lambda datapath, _ports, xid: encode_role_request(
+                    ROLE_MASTER, generations[datapath], xid
+                ),
+                timeout_s,
+            )
         )
-        return {
-            datapath: None if isinstance(result, bytes) else result
-            for datapath, result in told.items()
-        }
 
-    def ask_for_counters(self, questions: Collection[Question]) -> dict[Question, Future[bytes]]:
+    def ask_for_counters(self, questions: Collection[Question]) -> dict[Question, Future[Answer]]:
         """Ask switches for the counters of a table's rules, or of their ports.
 
         Returns at once. Each future becomes the body of the reply, for
         :func:`drivers.codecs.openflow.statistics.decode_flow_stats` or :meth:`ports_by_name`; or
-        raises what stood in the way. Switches that are not connected are left out. :meth:`give_up`
+        what stood in the way. Switches that are not connected are left out. :meth:`give_up`
         one that is late.
         """
-        asked: dict[Question, Future[bytes]] = {}
+        asked: dict[Question, Future[Answer]] = {}
         sending: list[tuple[SwitchConnection, bytes]] = []
         with self._lock:
             for question in questions:
                 switch = self._switches.get(question.switch)
                 if switch is None:
                     continue
-                xid, future = self._next_xid(), Future[bytes]()
+                xid, future = self._next_xid(), Future[Answer]()
                 self._pending[xid] = Pending(question.switch, future)
                 asked[question] = future
                 if question.table is None:
@@ -248,7 +248,7 @@ class Fleet(Switchboard):
             self._post(lambda: send_all(sending))
         return asked
 
-    def give_up(self, futures: Collection[Future[bytes]]) -> None:
+    def give_up(self, futures: Collection[Future[Answer]]) -> None:
         """Expect no answer any more; one that comes nevertheless is passed over."""
         given_up = set(futures)
         with self._lock:
@@ -270,7 +270,7 @@ class Fleet(Switchboard):
         }
 
     def _rule_table(
-        self, datapath: DatapathId, result: bytes | str
+        self, datapath: DatapathId, result: Answer
     ) -> tuple[SwitchPorts, RuleTable] | None:
         with self._lock:
             switch = self._switches.get(datapath)
@@ -322,7 +322,7 @@ class Fleet(Switchboard):
         )
         return {datapath: self._by_name(datapath, result) for datapath, result in results.items()}
 
-    def _by_name(self, datapath: DatapathId, result: bytes | str) -> dict[str, PortPackets] | None:
+    def _by_name(self, datapath: DatapathId, result: Answer) -> dict[str, PortPackets] | None:
         if not isinstance(result, bytes):
             return None
         try:
@@ -341,5 +341,9 @@ class Fleet(Switchboard):
         }
 
 
-def _was_refused(asked: Asked) -> bool:
-    return asked.future.done() and isinstance(asked.future.exception(), SwitchRefusedError)
+def _was_refused(answer: Answer) -> bool:
+    return isinstance(answer, Failure) and answer.kind is not FailureKind.UNKNOWN
+
+
+def _failures(answers: Mapping[DatapathId, Answer]) -> dict[DatapathId, Failure | None]:
+    return {dp: one if isinstance(one, Failure) else None for dp, one in answers.items()}

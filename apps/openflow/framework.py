@@ -46,6 +46,7 @@ with warnings.catch_warnings():
 
 from drivers.codecs.openflow.rules import NO_BUNDLES, TAKEN_OVER
 from hydra.errors import HydraError
+from hydra.failures import FailureKind
 
 LOG = logging.getLogger("hydra.framework")
 _HANDSHAKE_S = 10.0
@@ -148,7 +149,7 @@ class SwitchEvents(Protocol):
 
     def barrier_replied(self, datapath: int, xid: int) -> None: ...
 
-    def error_replied(self, datapath: int, xid: int, error: str) -> None: ...
+    def error_replied(self, datapath: int, xid: int, kind: FailureKind, error: str) -> None: ...
 
     def statistics_replied(self, datapath: int, xid: int, body: bytes, *, more: bool) -> None: ...
 
@@ -408,10 +409,10 @@ class OpenFlowApp(app_manager.RyuApp):
     def _error(self, event: Any) -> None:
         message = event.msg
         if message.datapath.id is not None:
-            kind, code = message.type, getattr(message, "code", None)
-            text = f"OpenFlow error type {kind}, code {code}"
-            if (kind, code) in _NOT_MASTER:
-                text = TAKEN_OVER
-            elif (kind, code) in _NO_EXPERIMENTERS:
-                text = NO_BUNDLES
-            self._events.error_replied(message.datapath.id, message.xid, text)
+            of_type, code = message.type, getattr(message, "code", None)
+            kind, text = FailureKind.REFUSED, f"OpenFlow error type {of_type}, code {code}"
+            if (of_type, code) in _NOT_MASTER:
+                kind, text = FailureKind.TAKEN_OVER, TAKEN_OVER
+            elif (of_type, code) in _NO_EXPERIMENTERS:
+                kind, text = FailureKind.NO_BUNDLES, NO_BUNDLES
+            self._events.error_replied(message.datapath.id, message.xid, kind, text)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from apps.openflow.framework import PortInfo, Post, SwitchConnection
 from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
 from drivers.codecs.openflow.rules import SwitchPorts, encode_packet_out
+from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import parse_probe
 from hydra.forwarding.rules import RuleChange
 from hydra.forwarding.substrate import substrate_of
@@ -24,6 +25,9 @@ from hydra.model import DatapathId, Fabric
 
 _FIRST_XID = 0x4000_0000
 _XIDS = 0x4000_0000
+_STEP = "openflow"
+Answer = bytes | Failure
+"""The body of a reply, or what stood in its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class Staged:
     changes: Sequence[RuleChange]
     ports: SwitchPorts
     xid: int
-    future: Future[bytes]
+    future: Future[Answer]
 
 
 @dataclass(slots=True)
@@ -50,25 +54,17 @@ class Pending:
     """A request under way: resolved by its barrier, its last statistics part, or a lost switch."""
 
     datapath: DatapathId
-    future: Future[bytes]
+    future: Future[Answer]
     body: bytearray = field(default_factory=bytearray)
-    error: str | None = None
+    failure: Failure | None = None
 
 
 class Asked(NamedTuple):
     xid: int
-    future: Future[bytes]
+    future: Future[Answer]
 
 
 Encode = Callable[[DatapathId, SwitchPorts, int], bytes]
-
-
-class SwitchGoneError(Exception):
-    """The connection ended before the switch answered: the outcome is unknown."""
-
-
-class SwitchRefusedError(Exception):
-    """The switch answered with an OpenFlow error."""
 
 
 class Switchboard:
@@ -76,6 +72,8 @@ class Switchboard:
 
     def __init__(self, fabric: Fabric, post: Post) -> None:
         self._substrate = substrate_of(fabric)
+        tors = {datapath: rack.name for datapath, rack in fabric.rack_by_tor_datapath.items()}
+        self._names = {**tors, **self._substrate.owned()}
         self._post = post
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -113,7 +111,7 @@ class Switchboard:
                 connection, self._numbers(identity, names), names
             )
             self._changed.notify_all()
-        _fail(lost)
+        self._lose(lost)
         for watcher in self._watchers:
             watcher(identity)
 
@@ -140,7 +138,7 @@ class Switchboard:
             del self._switches[identity]
             lost = self._forget(identity)
             self._changed.notify_all()
-        _fail(lost)
+        self._lose(lost)
 
     def _forget(self, datapath: DatapathId) -> list[Pending]:
         xids = [xid for xid, pending in self._pending.items() if pending.datapath == datapath]
@@ -164,11 +162,11 @@ class Switchboard:
     def barrier_replied(self, datapath: int, xid: int) -> None:
         self._resolve(datapath, xid)
 
-    def error_replied(self, datapath: int, xid: int, error: str) -> None:
+    def error_replied(self, datapath: int, xid: int, kind: FailureKind, error: str) -> None:
         with self._lock:
             pending = self._pending.get(xid)
-            if pending is not None and pending.datapath == datapath and pending.error is None:
-                pending.error = error
+            if pending is not None and pending.datapath == datapath and pending.failure is None:
+                pending.failure = self._failure(pending.datapath, kind, error)
 
     def role_replied(self, datapath: int, xid: int, generation: int) -> None:
         with self._lock:
@@ -182,7 +180,8 @@ class Switchboard:
             pending = self._pending.get(xid)
             if pending is not None and pending.datapath == datapath:
                 if len(pending.body) + len(body) > MAX_MULTIPART_BYTES:
-                    pending.error = f"statistics of more than {MAX_MULTIPART_BYTES >> 20} MiB"
+                    error = f"statistics of more than {MAX_MULTIPART_BYTES >> 20} MiB"
+                    pending.failure = self._failure(pending.datapath, FailureKind.MALFORMED, error)
                 else:
                     pending.body += body
         if not more:
@@ -194,12 +193,8 @@ class Switchboard:
             if pending is None or pending.datapath != datapath:
                 return
             del self._pending[xid]
-        if pending.future.cancelled():
-            return
-        if pending.error is not None:
-            pending.future.set_exception(SwitchRefusedError(pending.error))
-        else:
-            pending.future.set_result(bytes(pending.body))
+        if not pending.future.cancelled():
+            pending.future.set_result(pending.failure or bytes(pending.body))
 
     def packet_received(self, _datapath: int, frame: bytes) -> None:
         probe = parse_probe(frame)
@@ -312,27 +307,31 @@ class Switchboard:
 
     def _request(
         self, datapaths: Iterable[DatapathId], encode: Encode, timeout_s: float
-    ) -> dict[DatapathId, bytes | str]:
+    ) -> dict[DatapathId, Answer]:
         """Ask all switches at once; a reply body each, or what stood in the way."""
         return self._answers(self._ask(datapaths, encode), timeout_s)
 
     def _ask(
         self, datapaths: Iterable[DatapathId], encode: Encode
-    ) -> dict[DatapathId, Asked | str]:
+    ) -> dict[DatapathId, Asked | Failure]:
         """Send each switch a request; or say what stands in the way."""
-        asked: dict[DatapathId, Asked | str] = {}
+        asked: dict[DatapathId, Asked | Failure] = {}
         for datapath in datapaths:
             with self._lock:
                 switch = self._switches.get(datapath)
             if switch is None:
-                asked[datapath] = "not connected"
+                asked[datapath] = self._failure(
+                    datapath, FailureKind.NOT_CONNECTED, "not connected"
+                )
                 continue
             xid = self._next_xid()
             message = encode(datapath, switch.ports, xid)
-            future: Future[bytes] = Future()
+            future: Future[Answer] = Future()
             with self._lock:
                 if self._switches.get(datapath) is not switch:
-                    asked[datapath] = "disconnected"
+                    asked[datapath] = self._failure(
+                        datapath, FailureKind.NOT_CONNECTED, "disconnected"
+                    )
                     continue
                 self._pending[xid] = Pending(datapath, future)
             asked[datapath] = Asked(xid, future)
@@ -340,29 +339,34 @@ class Switchboard:
         return asked
 
     def _answers(
-        self, asked: Mapping[DatapathId, Asked | str], timeout_s: float
-    ) -> dict[DatapathId, bytes | str]:
+        self, asked: Mapping[DatapathId, Asked | Failure], timeout_s: float
+    ) -> dict[DatapathId, Answer]:
         """Wait for what switches answer; those that do not in time, never will."""
         wait([one.future for one in asked.values() if isinstance(one, Asked)], timeout_s)
-        results: dict[DatapathId, bytes | str] = {}
+        results: dict[DatapathId, Answer] = {}
         for datapath, one in asked.items():
-            if isinstance(one, str):
+            if isinstance(one, Failure):
                 results[datapath] = one
             elif one.future.done():
-                error = one.future.exception()
-                results[datapath] = one.future.result() if error is None else str(error)
+                results[datapath] = one.future.result()
             else:
                 with self._lock:
                     self._pending.pop(one.xid, None)
-                results[datapath] = f"no answer within {timeout_s:g} s: outcome unknown"
+                error = f"no answer within {timeout_s:g} s: outcome unknown"
+                results[datapath] = self._failure(datapath, FailureKind.UNKNOWN, error)
         return results
 
+    def _lose(self, lost: Iterable[Pending]) -> None:
+        for pending in lost:
+            error = "disconnected before it answered: outcome unknown"
+            failure = self._failure(pending.datapath, FailureKind.UNKNOWN, error)
+            pending.future.set_result(failure)
 
-def _fail(lost: Iterable[Pending]) -> None:
-    for pending in lost:
-        pending.future.set_exception(
-            SwitchGoneError("disconnected before it answered: outcome unknown")
-        )
+    def _name(self, datapath: DatapathId) -> str:
+        return self._names.get(datapath, f"switch {datapath:#x}")
+
+    def _failure(self, datapath: DatapathId, kind: FailureKind, error: str) -> Failure:
+        return Failure(_STEP, self._name(datapath), kind, error)
 
 
 def send_all(messages: Iterable[tuple[SwitchConnection, bytes]]) -> None:

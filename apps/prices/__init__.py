@@ -1,1 +1,1 @@
-"""What networks cost, from price files that can be edited: ``hydra price``."""
+"""Prices of networks, from price files that can be edited: ``hydra price``."""

@@ -30,7 +30,7 @@ class _Section(BaseModel):
 
 
 class Item(_Section):
-    """Something that is bought: what one costs, and how many each network needs."""
+    """An item that is bought: its price, and how many each network needs."""
 
     what: str = Field(min_length=1)
     usd: Amount
@@ -39,7 +39,7 @@ class Item(_Section):
 
 
 class PublishedPair(_Section):
-    """A published comparison: HydRA with so many planes against a fat tree."""
+    """A published comparison: HydRA with ``planes`` planes against a fat tree."""
 
     planes: int = Field(ge=0)
     oversubscription: Ratio
@@ -48,7 +48,7 @@ class PublishedPair(_Section):
 
 
 class RackPrices(_Section):
-    """What racks joined by planes, or by a fat tree, are made of (HydRA, JOCN 2015, Table I)."""
+    """Parts and prices of racks joined by planes, or by a fat tree (HydRA, JOCN 2015, Table I)."""
 
     model: Literal["racks"]
     title: str
@@ -61,20 +61,20 @@ class RackPrices(_Section):
 
 
 class Part(_Section):
-    """What one piece costs, and what power it draws."""
+    """Price of one piece, and the power that it draws."""
 
     usd: Amount
     watt: Amount
 
 
 class Transceiver(Part):
-    """Of one wavelength, where so many share a fibre and a port of a circuit switch."""
+    """A transceiver of one wavelength, ``superlink`` of which share a fibre and a circuit port."""
 
     superlink: Count
 
 
 class PublishedPods(_Section):
-    """An electrical network over Helios, and what Helios saves."""
+    """An electrical network's figures over Helios', and Helios' savings."""
 
     cost_factor: Positive
     power_factor: Positive
@@ -86,7 +86,7 @@ class PublishedPods(_Section):
 
 
 class PodPrices(_Section):
-    """What joins pods through packet and circuit switches (Helios, SIGCOMM 2010, 3.2)."""
+    """Parts that join pods through packet and circuit switches (Helios, SIGCOMM 2010, 3.2)."""
 
     model: Literal["pods"]
     title: str
@@ -123,8 +123,8 @@ def shipped_text(name: str) -> str:
 def read_prices(name: str) -> PriceFile:
     """The price file at a path, or of the package.
 
-    Raises ConfigError with every problem in it, each with its line; UnknownName where neither
-    a file nor a name of :data:`SHIPPED` is meant.
+    Raises ConfigError with every problem in it, each with its line; UnknownName if ``name`` is
+    neither a file nor one of :data:`SHIPPED`.
     """
     path = Path(name)
     if name in SHIPPED or not (path.exists() or path.suffix or len(path.parts) > 1):
@@ -166,7 +166,7 @@ def parse_prices(text: str, source: str) -> PriceFile:
 
 
 def _check_together(prices: PriceFile, log: ProblemLog) -> None:
-    """What needs two values to be seen."""
+    """Log problems that show only in two values together."""
     if isinstance(prices, RackPrices):
         for network in ("hydra", "fat_tree"):
             if not any(getattr(item, network) for item in prices.items.values()):

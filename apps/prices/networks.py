@@ -1,4 +1,4 @@
-"""What racks cost to join: by planes and a low-rate network, or by a fat tree (HydRA, IV)."""
+"""Prices of joining racks: by planes and a low-rate network, or by a fat tree (HydRA, IV)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What one network is made of."""
+    """A network's bill of materials."""
 
     network: str
     positions: tuple[Position, ...]
@@ -36,26 +36,26 @@ class Bill:
 
     @property
     def dearest(self) -> Position:
-        """What takes the largest part of the price."""
+        """The position with the largest part of the price."""
         return max(self.positions, key=lambda position: position.usd)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A published statement on two networks, beside what the price file comes to."""
+    """A published statement on two networks, beside the result of the price file."""
 
     hydra: Bill
     fat_tree: Bill
     cheaper_percent: float
-    """By how much HydRA is cheaper."""
+    """Percentage by which HydRA is cheaper."""
     published_percent: float
     where: str
     missing_usd: float
-    """What HydRA would have to cost more for the published figure to come out."""
+    """Additional cost of HydRA that would make the published figure come out."""
 
 
 def hydra_bill(prices: RackPrices, planes: int) -> Bill:
-    """What a network of so many optical switches is made of (Table I)."""
+    """Bill of a network with ``planes`` optical switches (Table I)."""
     servers = prices.racks * prices.servers_per_rack
     units = {
         "rack": float(prices.racks),
@@ -68,7 +68,7 @@ def hydra_bill(prices: RackPrices, planes: int) -> Bill:
 
 
 def fat_tree_bill(prices: RackPrices, oversubscription: float) -> Bill:
-    """What a three-level fat tree oversubscribed β to 1 is made of (Table I).
+    """Bill of a three-level fat tree oversubscribed β to 1 (Table I).
 
     Bandwidth shrinks by √β from each level to the next.
     """

@@ -1,9 +1,10 @@
-"""What a static Helios costs beside an electrical network (Helios, SIGCOMM 2010, section 3.2).
+"""Price of a static Helios beside an electrical network (Helios, SIGCOMM 2010, section 3.2).
 
-The paper's simulator: traffic that a pod always sends to another gets circuits, as far as it fills
-whole superlinks; every other host keeps its link to the packet switch. How hosts choose their pods
-the paper leaves open. Here each spreads what it sends evenly over pods drawn at random, and hosts
-with the same number in every pod draw the same distances, so that each receives what it sends.
+As in the paper's simulator, traffic that a pod always sends to another gets circuits, as far as it
+fills whole superlinks; every other host keeps its link to the packet switch. The paper leaves open
+how hosts choose their pods. Here each spreads its traffic evenly over pods drawn at random, and
+hosts with the same number in every pod draw the same distances, so that each receives as much as it
+sends.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Network:
     usd: float
     watt: float
     ports: float
-    """Of core switches."""
+    """Number of ports of core switches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class HeliosNetwork:
     """A core of packet and circuit switches, for one kind of traffic."""
 
     superlink: int
-    """Wavelengths in a fibre."""
+    """Number of wavelengths in a fibre."""
     destinations: int
     network: Network
 
@@ -44,14 +45,14 @@ class PodStudy:
     helios: tuple[HeliosNetwork, ...]
 
     def cheapest(self, destinations: int) -> HeliosNetwork:
-        """The superlink size that costs least at so many destinations."""
+        """The network with the superlink size that costs least at ``destinations``."""
         fitting = [one for one in self.helios if one.destinations == destinations]
         return min(fitting, key=lambda one: one.network.usd)
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A published figure, and what the price file comes to."""
+    """A published figure, beside the result of the price file."""
 
     name: str
     published: float
@@ -59,7 +60,7 @@ class Figure:
 
     @staticmethod
     def text(value: float) -> str:
-        """Whole from a thousand, three digits below."""
+        """``value`` in words: whole from a thousand, three digits below."""
         return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
@@ -79,7 +80,7 @@ def held_against(
 
 
 def study(prices: PodPrices) -> PodStudy:
-    """Fig. 2: each superlink size at each number of destinations."""
+    """All networks of Fig. 2: each superlink size at each number of destinations."""
     flows = least_flows(prices)
     return PodStudy(
         electrical_network(prices),
@@ -92,7 +93,7 @@ def study(prices: PodPrices) -> PodStudy:
 
 
 def electrical_network(prices: PodPrices) -> Network:
-    """A packet switch with a link for every host, a transceiver at both of its ends."""
+    """A packet switch with a link for every host, which has a transceiver at both ends."""
     links = prices.pods * prices.hosts_per_pod
     return _cost(links, _packet_link(prices), links)
 
@@ -100,11 +101,11 @@ def electrical_network(prices: PodPrices) -> Network:
 def helios_network(
     prices: PodPrices, kind: Transceiver, destinations: int, flows: NDArray[np.float64]
 ) -> HeliosNetwork:
-    """Circuits for what always flows, as far as it fills superlinks of one size.
+    """A network with circuits for constant flows, as far as they fill superlinks of one size.
 
     ``flows``, shape (pods - 1,), is the least that a pod ever sends to each of the others, in
-    hosts' link rates. A superlink takes one fibre and one circuit port, and a transceiver for
-    each wavelength at the pod.
+    hosts' link rates. A superlink takes one fibre and one circuit port, and at the pod a
+    transceiver for each wavelength.
     """
     superlinks = prices.pods * float(np.floor(flows / kind.superlink).sum())
     links = prices.pods * prices.hosts_per_pod
@@ -124,7 +125,7 @@ def helios_network(
 def least_flows(prices: PodPrices) -> NDArray[np.float64]:
     """The least that a pod sends to each other pod over all changes, in hosts' link rates.
 
-    Shape (len(destinations), pods - 1): all pods are alike, entry j is for the pod j + 1 on.
+    Shape (len(destinations), pods - 1): all pods are alike; entry j is for the pod j + 1 beyond.
     """
     chance = np.random.default_rng(prices.seed)
     others = prices.pods - 1
@@ -138,7 +139,7 @@ def least_flows(prices: PodPrices) -> NDArray[np.float64]:
 
 
 def _packet_link(prices: PodPrices) -> tuple[Part, ...]:
-    """Of one host's link to the packet switch, which has a fibre of its own."""
+    """Parts of one host's link to the packet switch, which has a fibre of its own."""
     plain = min(prices.transceivers, key=lambda one: one.superlink)
     return (prices.packet_port, plain, plain, prices.fibre)
 

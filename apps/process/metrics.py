@@ -22,7 +22,8 @@ from prometheus_client.registry import Collector
 
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState
-from hydra.reconfiguration.commands import Command, Outcome, Status
+from hydra.reconfiguration.commands import ApplyRules, Command, Outcome
+from hydra.reconfiguration.executor import GATE
 from hydra.service import ControllerService, DemandReport, Reconfiguration
 from hydra.sharing.slots import Schedule
 
@@ -81,6 +82,18 @@ class Metrics:
             "Circuits that a reconfiguration could not make.",
             registry=registry,
         )
+        self._gate_failures = Counter(
+            "hydra_gate_failures_total",
+            "What circuits and paths were given up for at the gate of a reconfiguration.",
+            ["step", "kind"],
+            registry=registry,
+        )
+        self._step_failures = Counter(
+            "hydra_step_failures_total",
+            "What failed in the other steps of reconfigurations, device by device.",
+            ["step", "kind"],
+            registry=registry,
+        )
         self._commands = Histogram(
             "hydra_command_duration_seconds",
             "Time of one of the executor's commands; of rules, until the last barrier.",
@@ -88,10 +101,10 @@ class Metrics:
             buckets=_DEVICE_S,
             registry=registry,
         )
-        self._command_errors = Counter(
-            "hydra_command_errors_total",
-            "Commands without a confirmed outcome: failed, or unknown.",
-            ["command", "outcome"],
+        self._command_failures = Counter(
+            "hydra_command_failures_total",
+            "What was not confirmed of the executor's commands; of rules, switch by switch.",
+            ["command", "kind"],
             registry=registry,
         )
         self._devices = Histogram(
@@ -145,6 +158,9 @@ class Metrics:
         self._rules.inc(ended.rules_pushed)
         self._retagged.inc(ended.ports_retagged)
         self._circuit_failures.inc(len(ended.failures))
+        for failure in ended.troubles:
+            counter = self._gate_failures if failure.step in GATE else self._step_failures
+            counter.labels(failure.step, failure.kind.value).inc()
         for step in ended.timeline:
             if step.device is None:
                 self._substeps.labels(step.step).observe(
@@ -154,8 +170,12 @@ class Metrics:
     def command(self, command: Command, outcome: Outcome) -> None:
         name = type(command).__name__
         self._commands.labels(name).observe(outcome.finished_s - outcome.started_s)
-        if outcome.status is not Status.CONFIRMED:
-            self._command_errors.labels(name, outcome.status.value).inc()
+        failures = [outcome.failure]
+        if isinstance(command, ApplyRules) and outcome.confirmed:
+            failures = list(outcome.value.values())
+        for failure in failures:
+            if failure is not None:
+                self._command_failures.labels(name, failure.kind.value).inc()
 
     @contextmanager
     def exchange(self, device: str) -> Iterator[None]:

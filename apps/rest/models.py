@@ -13,6 +13,7 @@ from hydra.config.reload import BY_REQUEST
 from hydra.config.schema import policy_model
 from hydra.decisions.decision import Action
 from hydra.events import EventKind
+from hydra.failures import FailureKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.reconfiguration.drift import DriftKind
 from hydra.reservations.reservation import LATEST_UNIX_S, ServiceClass
@@ -482,9 +483,17 @@ class Step(Document):
     note: str
 
 
-class CircuitFailure(Document):
-    circuit: Circuit
+class Failure(Document):
+    """What did not happen."""
+
+    step: str
+    subject: str = Field(description="The switch, device, port, circuit or path.")
+    kind: FailureKind
     reason: str
+
+
+class CircuitFailure(Failure):
+    circuit: Circuit
 
 
 class Reconfiguration(Document):
@@ -499,7 +508,8 @@ class Reconfiguration(Document):
     ports_retagged: int
     connected: list[Circuit]
     disconnected: list[Circuit]
-    failures: list[CircuitFailure]
+    failures: list[CircuitFailure] = Field(description="Circuits that were not made.")
+    troubles: list[Failure] = Field(description="Everything that failed, once each.")
     unconfirmed: list[str] = Field(description="Devices that did not confirm a step.")
     reason: str
 

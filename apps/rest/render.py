@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 
 import numpy as np
 
@@ -304,9 +305,10 @@ def reconfiguration(fabric: Fabric, one: Reconfiguration) -> models.Reconfigurat
         connected=circuits(fabric, one.connected),
         disconnected=circuits(fabric, one.disconnected),
         failures=[
-            models.CircuitFailure(circuit=circuit(fabric, failure.circuit), reason=failure.reason)
-            for failure in one.failures
+            models.CircuitFailure(circuit=circuit(fabric, each.circuit), **asdict(each.failure))
+            for each in one.failures
         ],
+        troubles=[models.Failure(**asdict(each)) for each in one.troubles],
         unconfirmed=list(one.unconfirmed),
         reason=one.reason,
     )

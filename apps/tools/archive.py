@@ -1,4 +1,4 @@
-"""Backups of what a controller remembers, and the bundle that a report of a problem needs."""
+"""Backups of a controller's memory, and support bundles for reports of problems."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ArchiveError(HydraError):
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What a backup says of itself."""
+    """A backup's description of itself."""
 
     fabric: str
     release: str
@@ -81,10 +81,10 @@ def back_up(loaded: Loaded, target: Path) -> Backup:
 
 
 def restore(loaded: Loaded, source: Path) -> tuple[Backup, Path | None]:
-    """Put the journal of a backup in place; tells where the one that was there went.
+    """Put the journal of a backup in place; returns the backup and the former journal's new path.
 
-    Raises HydraError while a controller is at work on the journal, for another fabric's backup and
-    for what is no backup; then nothing has changed.
+    Raises HydraError, with nothing changed, while a controller is at work on the journal, and for
+    another fabric's backup or a file that is none.
     """
     files = _read(source)
     if not {_JOURNAL, _MANIFEST} <= files.keys():
@@ -136,7 +136,7 @@ def _copy_database(source: Path, target: Path) -> None:
 def support_bundle(
     loaded: Loaded, target: Path, answers: Mapping[str, str], log: Path | None
 ) -> list[str]:
-    """Write what a report of a problem needs to ``target``, a new .tar.gz, without secrets.
+    """Write the contents of a problem report to ``target``, a new .tar.gz, without secrets.
 
     ``answers`` are the controller's, by file name. Returns the names in the bundle. Raises
     HydraError.
@@ -192,7 +192,7 @@ def _without_secrets(value: object) -> object:
 
 
 def hide(text: str) -> str:
-    """``text`` without what looks like a token, a password or a private key."""
+    """``text`` without anything that looks like a token, a password or a private key."""
     return _SECRET_TEXT.sub(_HIDDEN, text)
 
 
@@ -201,7 +201,7 @@ def _json(document: object) -> bytes:
 
 
 def _write(target: Path, files: Mapping[str, bytes]) -> None:
-    """For nobody but its owner: a backup has the hashes of tokens."""
+    """Write the files for their owner alone: a backup has the hashes of tokens."""
     try:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with (

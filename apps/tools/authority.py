@@ -1,6 +1,6 @@
 """A certificate authority for a lab: its own certificate, and those that it issues.
 
-Keys are ECDSA on P-256. For networks that have an authority of their own, use that.
+Keys are ECDSA on P-256. Networks that have an authority of their own should use that.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from hydra.errors import HydraError
 
 _CA: Final = "ca"
 _CLOCK_SKEW: Final = timedelta(minutes=5)
-"""Certificates count from a little earlier: clocks in a lab differ."""
+"""Time by which certificates count earlier than now: clocks in a lab differ."""
 
 
 class Use(Enum):
     SERVER = "server"
-    """The controller, to REST clients and to switches."""
+    """Proves the controller to REST clients and to switches."""
     CLIENT = "client"
-    """A switch, to the controller."""
+    """Proves a switch to the controller."""
 
 
 _USAGE: Final = {
@@ -60,7 +60,7 @@ def issue(
 ) -> Path:
     """Make ``NAME.pem`` and ``NAME.key`` for these host names and addresses; returns the former.
 
-    Raises HydraError: without an authority in ``directory``, or if the files exist.
+    Raises HydraError if ``directory`` has no authority, or if the files exist.
     """
     if name == _CA or Path(name).name != name:
         raise HydraError(f"{name!r} can't name a certificate: it becomes a file beside ca.pem")
@@ -155,7 +155,7 @@ def _write_pair(
     key: ec.EllipticCurvePrivateKey,
     chain: Sequence[x509.Certificate],
 ) -> Path:
-    """Both files or none; the key is its owner's alone from the first moment on."""
+    """Write both files or none; the key is its owner's alone from the first moment on."""
     certificate_file, key_file = directory / f"{name}.pem", directory / f"{name}.key"
     secret = key.private_bytes(
         serialization.Encoding.PEM,

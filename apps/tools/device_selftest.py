@@ -1,4 +1,4 @@
-"""Does a device do what its driver says? Reads first, then one change on ports that nobody uses."""
+"""Self-test of a device and its driver: reads first, then one change on ports that nobody uses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ValueT = TypeVar("_ValueT")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that was tried."""
+    """A step of the test, and its outcome."""
 
     name: str
     ok: bool
@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the reads of an optical switch found."""
+    """Readings of an optical switch."""
 
     size: tuple[int, int]
     present: frozenset[CrossConnect]
@@ -46,7 +46,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class VlanTrial:
-    """One VLAN more on a ToR port without a circuit."""
+    """A trial of one more VLAN on a ToR port without a circuit."""
 
     port: str
     before: PortVlans
@@ -58,7 +58,7 @@ class VlanTrial:
 
 
 class Probe:
-    """Runs steps one after the other, and remembers how each went."""
+    """Runs steps one after the other, and keeps their outcomes."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -81,7 +81,7 @@ class Probe:
         return value
 
     def carry_out(self, name: str, action: Callable[[], None], detail: str) -> bool:
-        """Whether the device did it."""
+        """True if the device carried the action out."""
         started_s = time.perf_counter()
         try:
             action()
@@ -92,7 +92,7 @@ class Probe:
         return True
 
     def judge(self, name: str, complaint: str | None, agreed: str) -> None:
-        """A comparison of what has been read already."""
+        """Add a step that compares values read before."""
         self._note(name, time.perf_counter(), complaint or agreed, ok=complaint is None)
 
     def _note(self, name: str, started_s: float, detail: str, *, ok: bool) -> None:
@@ -105,7 +105,7 @@ class Probe:
 def read_optical(
     probe: Probe, switch: OpticalSwitch, fabric: Fabric, plane: Plane, in_use: InUse
 ) -> CrossConnect | None:
-    """All reads; returns a cross-connect between free ports to try, None where there is none."""
+    """Make all reads; returns a cross-connect between free ports to try, None if there is none."""
     if not probe.carry_out("connect", switch.open, plane.address):
         return None
     probe.attempt("identity", switch.identity, lambda i: f"{i.vendor} {i.model} {i.firmware}")
@@ -135,7 +135,7 @@ def try_cross_connect(probe: Probe, switch: OpticalSwitch, pair: CrossConnect) -
         if seen is not None:
             complaint = None if pair in seen else f"{shown} is not among the cross-connects"
             probe.judge("is connected", complaint, shown)
-    # Whatever went wrong: a set-up whose reply was lost may have been made.
+    # Even after an error: a set-up whose reply was lost may have been made.
     probe.carry_out("tear down", lambda: switch.change([pair], []), shown)
     seen = probe.attempt("read back", switch.cross_connects, lambda c: f"{len(c)}")
     if seen is not None:
@@ -170,7 +170,7 @@ def _missing(in_use: InUse, plane: Plane, present: Collection[CrossConnect]) -> 
 
 
 def _free_pair(seen: _Seen, fabric: Fabric, plane: Plane, in_use: InUse) -> CrossConnect | None:
-    """The last ingress and the last egress port that carry nothing; unwired ones if there are."""
+    """The last ingress and the last egress port without a circuit; unwired ones if there are."""
     ingress, egress = seen.size
     held = {*seen.present, *in_use.on(plane.id)}
     busy = {port for cross in held for port in (cross.ingress, cross.egress)}
@@ -191,7 +191,7 @@ def _free_pair(seen: _Seen, fabric: Fabric, plane: Plane, in_use: InUse) -> Cros
 def read_tor(
     probe: Probe, tor: TorSwitch, fabric: Fabric, rack: Rack, in_use: InUse
 ) -> VlanTrial | None:
-    """All reads; returns a VLAN to try on a free port, None where there is no such port."""
+    """Make all reads; returns a VLAN to try on a free port, None if there is no such port."""
     if not probe.carry_out("connect", tor.open, rack.tor.address):
         return None
     optical = [port.tor_port for port in fabric.ports_of(rack.id)]
@@ -216,10 +216,10 @@ def read_tor(
 
 
 def try_vlan(probe: Probe, tor: TorSwitch, trial: VlanTrial) -> None:
-    """Tag the port for one VLAN more, read back, and put it back as it was."""
+    """Tag the port for one more VLAN, read back, and restore it."""
     for name, wanted in (("tag", trial.during), ("untag", trial.before)):
         change = {trial.port: wanted}
-        # Both, whatever became of the first: it may have taken effect.
+        # Both, even if the first failed: it may have taken effect.
         probe.carry_out(name, partial(tor.set_vlans, change), f"{trial.port}, VLAN {trial.vlan}")
         seen = probe.attempt("read back", lambda: tor.vlans([trial.port]), lambda _: trial.port)
         if seen is not None:

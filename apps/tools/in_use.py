@@ -23,7 +23,7 @@ class InUse:
         return self.mirrors.get(plane, {})
 
     def touching(self, plane: PlaneId, ports: frozenset[int]) -> dict[CrossConnect, Circuit]:
-        """Those with an end at one of these ports."""
+        """Cross-connects with an end at one of these ports, with their circuits."""
         return {
             cross: circuit
             for cross, circuit in self.on(plane).items()

@@ -15,33 +15,33 @@ from topology.algorithms import ENTRIES
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One algorithm on one window."""
+    """An algorithm on one window."""
 
     window: int
     start_s: float
     demand_mbps: float
     served_share: float
-    """Of the demand: what fits on the circuits."""
+    """Part of the demand that fits on the circuits."""
     planning_ms: float
     connect: int
     disconnect: int
     """Circuits that come and go, from the window before."""
     problems: tuple[str, ...]
-    """What the independent checks found."""
+    """Problems found by the independent checks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """One algorithm on all windows."""
+    """An algorithm on all windows."""
 
     algorithm: str
     attempts: tuple[Attempt, ...]
     refused: str = ""
-    """Why it can't plan here; then there are no attempts."""
+    """Reason why it can't plan here; then there are no attempts."""
 
     @property
     def served_share(self) -> float:
-        """Of the demand of all windows together."""
+        """Part of the demand of all windows together."""
         total = sum(one.demand_mbps for one in self.attempts)
         served = sum(one.served_share * one.demand_mbps for one in self.attempts)
         return served / total if total else 1.0
@@ -56,7 +56,7 @@ class Contestant:
 
     @property
     def changes(self) -> float:
-        """Circuits set up or taken down, by window."""
+        """Mean number of circuits set up or taken down per window."""
         moved = [one.connect + one.disconnect for one in self.attempts]
         return fmean(moved) if moved else 0.0
 
@@ -68,9 +68,9 @@ def compare(
     algorithms: Iterable[str] = tuple(ENTRIES),
     tell: Callable[[str], None] = lambda _what: None,
 ) -> list[Contestant]:
-    """Plan every window with every algorithm, each from what it left standing before.
+    """Plan every window with every algorithm, each from the topology that it left before.
 
-    ``tell`` hears what is being done. Raises PlanError for windows of another size, UnknownName.
+    ``tell`` hears of the progress. Raises PlanError for windows of another size, UnknownName.
     """
     if not cut:
         raise PlanError("no window holds a flow between racks")

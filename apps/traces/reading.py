@@ -4,10 +4,10 @@ Two forms are told apart by the first line:
 
 - coflow-benchmark (Chowdhury et al.): ``RACKS COFLOWS``, then a line for each coflow: its number,
   its arrival in ms, the number of mappers and their racks, the number of reducers and for each
-  ``RACK:MEGABYTES``. What a reducer fetches comes from all mappers in equal parts.
+  ``RACK:MEGABYTES``. A reducer fetches equal parts from all mappers.
 - flows: ``src dst bytes start`` on each line, start in seconds. Racks have any names.
 
-Empty lines and what follows ``#`` mean nothing.
+Empty lines, and text after ``#``, mean nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LARGEST_FABRIC: Final = 4096
 
 
 class TraceError(PlanError):
-    """A trace that can't be read; names the file, the line and what is wrong there."""
+    """A trace that can't be read; names the file, the line and the problem."""
 
 
 class Flow(NamedTuple):
@@ -40,13 +40,13 @@ class Flow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a trace holds, from one pass over it."""
+    """Contents of a trace, from one pass over it."""
 
     racks: tuple[str, ...]
-    """In the order in which they stand for the racks of a fabric: numbers first, by value."""
+    """Racks in the order in which they stand for those of a fabric: numbers first, by value."""
     flows: int
     local_flows: int
-    """Of these: within a rack, so that no network between racks sees them."""
+    """Number of flows within a rack, which no network between racks sees."""
     size_bytes: float
     local_bytes: float
     first_s: float
@@ -56,8 +56,8 @@ class Summary:
 def read_trace(path: Path) -> Iterator[Flow]:
     """The flows of a trace in the order of their starts, a line at a time.
 
-    Raises TraceError, also while it is read: at a line that is not as it should be, or that
-    starts before the one above it.
+    Raises TraceError, also while it is read: at a line that is malformed, or that starts before the
+    one above it.
     """
     try:
         with path.open(encoding="utf-8") as file:
@@ -71,7 +71,7 @@ def read_trace(path: Path) -> Iterator[Flow]:
 
 
 def summarise(path: Path) -> Summary:
-    """One pass over a trace; memory grows with the racks only. Raises TraceError."""
+    """Summary from one pass over a trace; memory grows with the racks only. Raises TraceError."""
     racks: set[str] = set()
     flows = local_flows = 0
     size = local = 0.0
@@ -90,7 +90,7 @@ def summarise(path: Path) -> Summary:
 
 
 def in_order(racks: set[str]) -> tuple[str, ...]:
-    """Racks called by numbers by their value, then the others by their names."""
+    """Racks in order: numbers by their value, then the others by their names."""
     return tuple(sorted(racks, key=lambda name: (not name.isdecimal(), len(name), name)))
 
 

@@ -1,4 +1,4 @@
-"""A made-up trace in coflow-benchmark form: few large shuffles carry most bytes."""
+"""A synthetic trace in coflow-benchmark form: few large shuffles carry most bytes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SAMPLE_RACKS: Final = 32
 SAMPLE_COFLOWS: Final = 120
 SAMPLE_SEED: Final = 1
 SAMPLE: Final = Path(str(resources.files("apps.traces").joinpath("data", "sample-coflows.txt")))
-"""What comes with the package: :func:`coflow_lines` of the values above."""
+"""The trace that comes with the package: :func:`coflow_lines` of the values above."""
 
 _MEAN_GAP_MS: Final = 1000.0
 _NARROW_SHARE: Final = 0.6
-"""Of the coflows: those with one to four mappers and reducers; the others have up to all racks."""
+"""Part of the coflows that have one to four mappers and reducers; others have up to all racks."""
 _MEDIAN_MB: Final = 20.0
 _SIGMA: Final = 1.5
-"""Of the log-normal size that a reducer fetches."""
+"""Sigma of the log-normal size that a reducer fetches."""
 
 
 def coflow_lines(racks: int, coflows: int, seed: int) -> Iterator[str]:

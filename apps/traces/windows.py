@@ -15,14 +15,14 @@ from hydra.model import DemandMatrix
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """What starts within a window, as a mean rate over it."""
+    """Flows that start within a window, as a mean rate over it."""
 
     number: int
-    """Counted from 0 at the trace's time 0; windows in which nothing starts are left out."""
+    """Number of the window, from 0 at the trace's time 0; windows without a start are left out."""
     start_s: float
     flows: int
     demand_mbps: DemandMatrix
-    """Shape (N, N), from row to column, nothing on the diagonal."""
+    """Mbps from row to column, shape (N, N); 0 on the diagonal."""
 
     @property
     def total_mbps(self) -> float:
@@ -30,7 +30,7 @@ class Window:
 
     @property
     def busiest_rack_mbps(self) -> float:
-        """The most that one rack sends or receives."""
+        """Most that one rack sends or receives."""
         return busiest_rack_mbps(self.demand_mbps)
 
 
@@ -40,10 +40,10 @@ def busiest_rack_mbps(demand_mbps: DemandMatrix) -> float:
 
 
 def rack_numbers(names: Sequence[str], racks: int, *, fold: bool) -> dict[str, int]:
-    """Which rack of a fabric each rack of a trace stands for: the n-th for the n-th.
+    """Numbers in a fabric of a trace's racks, by name: the n-th stands for the n-th.
 
-    With ``fold`` a trace of more racks goes around, and several stand for one. Raises PlanError
-    where it does not fit.
+    With ``fold`` a trace of more racks goes around, and several stand for one. Raises PlanError if
+    it does not fit.
     """
     if racks < 1:
         raise PlanError(f"a fabric of {racks} racks: one is needed at least")
@@ -56,7 +56,7 @@ def rack_numbers(names: Sequence[str], racks: int, *, fold: bool) -> dict[str, i
 
 
 def flows_of_window(flows: Iterable[Flow], number: int, window_s: float) -> list[Flow]:
-    """What starts in one window of ``flows``, which are in the order of their starts."""
+    """Flows that start in one window of ``flows``, which are in the order of their starts."""
     until = takewhile(lambda flow: int(flow.start_s // window_s) <= number, flows)
     return [flow for flow in until if int(flow.start_s // window_s) == number]
 

@@ -56,10 +56,10 @@ class IscliError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the switch said to one line, without echo and prompt."""
+    """The switch's answer to one line, without echo and prompt."""
 
     echo: str
-    """What the switch took for the command; empty where it spoke of its own accord."""
+    """The command as the switch echoed it; empty where it spoke of its own accord."""
     lines: tuple[str, ...]
     mode: str
     """``>``, ``#``, ``(config)#`` and so on."""
@@ -77,7 +77,7 @@ class Pager:
 
 @dataclass(frozen=True, slots=True)
 class UserWanted:
-    """A console asks who is there."""
+    """A console asks for a user name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +94,15 @@ class Membership:
 
     trunk: bool
     native: int
-    """Of an access port, its only VLAN."""
+    """The untagged VLAN; an access port's only one."""
     allowed: frozenset[int]
-    """Of a trunk, the untagged one included where it is carried."""
+    """VLANs of a trunk, with the untagged one if the trunk carries it."""
 
 
 DEFAULT_MEMBERSHIP: Final = Membership(
     trunk=False, native=1, allowed=frozenset(range(1, _LAST_VLAN + 1))
 )
-"""Of a port that the configuration does not mention."""
+"""Membership of a port that the configuration does not mention."""
 
 
 # --- the terminal -------------------------------------------------------------------------------
@@ -127,12 +127,12 @@ class Terminal:
 
     @property
     def named(self) -> bool:
-        """Whether the switch's name, and with it the prompt, is known."""
+        """True once the switch's name, and with it the prompt, is known."""
         return self._name is not None
 
     @property
     def may_be_prompt(self) -> bool:
-        """Whether the unfinished line could be a prompt: then it is time to send the mark."""
+        """True if the unfinished line could be a prompt: then it is time to send the mark."""
         return not self.named and self._line.rstrip(" ").endswith((">", "#"))
 
     def receive(self, data: bytes) -> None:
@@ -170,7 +170,7 @@ class Terminal:
             self._returned = False
             self._line = ""
         if character == " " and not self._line and self.named and self._echo is None:
-            return  # what separates an echo from its prompt
+            return  # these separate an echo from its prompt
         if len(self._line) >= MAX_LINE_CHARACTERS:
             self._fail(f"a line of more than {MAX_LINE_CHARACTERS} characters")
             return
@@ -229,7 +229,7 @@ class Terminal:
 
 
 def encode_line(text: str) -> bytes:
-    """One command line as sent to the switch."""
+    """A command line as sent. Raises IscliError if it is too long or not printable ASCII."""
     if len(text) > MAX_COMMAND_CHARACTERS:
         raise IscliError(f"a command of {len(text)} characters (at most {MAX_COMMAND_CHARACTERS})")
     if _SENDABLE.fullmatch(text) is None:
@@ -291,9 +291,9 @@ def _runs(numbers: Iterable[int]) -> Iterator[str]:
 
 
 def parse_memberships(lines: Sequence[str]) -> Mapping[int, Membership]:
-    """Memberships from ``show running-config``, of the ports that have any.
+    """Memberships by port, from ``show running-config``, of the ports that it names.
 
-    A port that is not named is an access port of VLAN 1, a trunk without a list carries all VLANs.
+    A port that is not named is an access port of VLAN 1; a trunk without a list carries all VLANs.
     """
     found: dict[int, Membership] = {}
     ports: frozenset[int] = frozenset()
@@ -311,7 +311,7 @@ def parse_memberships(lines: Sequence[str]) -> Mapping[int, Membership]:
 
 
 def parse_links(lines: Sequence[str]) -> Mapping[str, bool]:
-    """Whether each port is up, from ``show interface status``."""
+    """Link state by port (True: up), from ``show interface status``. Raises IscliError."""
     column: int | None = None
     found: dict[str, bool] = {}
     for line in lines:
@@ -358,7 +358,7 @@ def _allowed(before: frozenset[int], how: list[str]) -> frozenset[int]:
 
 
 def _unwrapped(lines: Iterable[str]) -> Iterator[str]:
-    """Lines without indentation; one that only continues a list is joined to what it continues."""
+    """Lines without indentation; one that only continues a list is joined to the line before it."""
     held: str | None = None
     for raw in lines:
         line = " ".join(raw.split())

@@ -1,7 +1,7 @@
 """JSON values out of a stream of text, with the standard library's decoder.
 
-Shaped like the parser of the ``ovs`` package, for use in its place: that one looks at each
-character by itself, and so takes a microsecond for it.
+Shaped like the parser of the ``ovs`` package, for use in its place: that one examines each
+character by itself, and so takes a microsecond for each.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ class JsonStream:
         self._done = False
 
     def feed(self, text: str) -> int:
-        """Returns how many characters belong to this value; the rest are of another."""
+        """Take text; return how many characters belong to this value. The rest belong to others."""
         if self._done:
             return 0
         end = self._end(text)
         if self._check_trailer and text[end:].strip():
-            end = None  # what follows makes it no value
+            end = None  # text after the value makes it invalid
         self._pieces.append(text[:end])
         return len(text) if end is None else end
 
     def is_done(self) -> bool:
-        """Whether the value is complete, or can't be one any more."""
+        """True if the value is complete, or can't be completed any more."""
         return self._done
 
     def finish(self) -> object:
-        """The value; text that says what is wrong if it is none."""
+        """The value, or a text that says what is wrong with it."""
         if not self._done:
             return "the value is not complete"
         try:
@@ -59,7 +59,7 @@ class JsonStream:
         return value if isinstance(value, dict | list) else "no JSON object or array"
 
     def _end(self, text: str) -> int | None:
-        """Where the value ends, if it does here."""
+        """Position after the value's end; None if ``text`` does not hold it."""
         position = 0
         if self._in_string:
             rest = _IN_STRING.match(text, 1 if self._escaped else 0)

@@ -1,16 +1,16 @@
 """SCPI as Polatis optical switches speak it: bytes in, events out; no socket and no clock.
 
 Commands go out as one line ended by CR LF, replies come back as one line ended by CR. Set commands
-answer nothing at all, so a client appends ``;*opc?`` and waits for its ``1``; what went wrong is
-only told by ``:syst:err:all?``.
+have no answer, so a client appends ``;*opc?`` and waits for its ``1``; errors are told only by
+``:syst:err:all?``.
 
 Source: the public command descriptions of the Polatis Series 6000/7000 user interface, and for
 ``:pmon:pow?`` a public driver that uses it, at most 256 ports at a time. The shape of
 ``:syst:err:all?`` replies follows SCPI-99 volume 1 section 21.8 and is inferred for this device, as
 is the empty string for an unconnected port in reply to ``conn:port?``.
 
-Every ``parse_*`` accepts exactly what the ``format_*`` beside it produces, so that what this module
-reads it can also write. Whatever else arrives raises :class:`ScpiError`, and nothing else does.
+Every ``parse_*`` accepts exactly what the ``format_*`` beside it produces, so that this module can
+write whatever it reads. Any other text raises :class:`ScpiError`, and nothing else raises it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class DeviceFault:
-    """One entry of the device's error queue."""
+    """An entry of the device's error queue."""
 
     code: int
     message: str
@@ -126,7 +126,7 @@ class ReplyDecoder:
 
 
 def encode_line(text: str) -> bytes:
-    """One command line as sent to the device."""
+    """A command line as sent. Raises ScpiError if it is too long or not printable ASCII."""
     if len(text) > MAX_LINE_BYTES:
         raise ScpiError(f"a command of {len(text)} characters (at most {MAX_LINE_BYTES})")
     if _TEXT.fullmatch(text) is None:
@@ -145,7 +145,7 @@ CONNECTIONS_QUERY: Final = ":oxc:swit:conn:stat?"
 CLEARED_CONNECTIONS_QUERY: Final = f"{CLEAR};{CONNECTIONS_QUERY}"
 """Empty the error queue, and ask for the cross-connects, in one exchange."""
 RESULT_QUERY: Final = f"{ERRORS_QUERY};{CONNECTIONS_QUERY}"
-"""What went wrong, and the cross-connects, in one exchange."""
+"""Ask for the errors and the cross-connects, in one exchange."""
 
 _Pairs = Collection[tuple[int, int]]
 
@@ -168,7 +168,7 @@ def change_command(disconnect: _Pairs, connect: _Pairs) -> str:
 
 
 def port_state_query(ports: Collection[int]) -> str:
-    """Ask for the states of some ports, answered in the order given."""
+    """Ask for the states of these ports, answered in the order given."""
     return f":oxc:swit:port:stat? {format_ports(ports)}"
 
 
@@ -266,7 +266,7 @@ def parse_identity(text: str) -> Identity:
 
 
 def parse_faults(text: str) -> tuple[DeviceFault, ...]:
-    """The error queue as told, oldest first; an empty queue is the one entry ``0,"No error"``."""
+    """The error queue, oldest first; an empty queue reads as the one entry ``0,"No error"``."""
     faults: list[DeviceFault] = []
     position = 0
     while (match := _FAULT.match(text, position)) is not None:
@@ -279,7 +279,7 @@ def parse_faults(text: str) -> tuple[DeviceFault, ...]:
 
 
 def parse_result(text: str) -> tuple[tuple[DeviceFault, ...], str]:
-    """The error queue, and what :func:`parse_connections` reads."""
+    """(error queue, text of the cross-connects for :func:`parse_connections`)."""
     # The text of an error may hold a semicolon, port lists never do.
     faults, _, connections = text.rpartition(";")
     return parse_faults(faults), connections

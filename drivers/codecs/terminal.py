@@ -26,24 +26,24 @@ _CR: Final = 0x0D
 
 
 class TerminalError(Exception):
-    """Bytes that are no text, more of them than any reply has, or a log-in that was refused."""
+    """Bytes that are no text, a reply of too many bytes, or a refused log-in."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What ends a reply; exactly one of ``prompt``, ``question`` and ``is_last`` is given."""
+    """The end of a reply; exactly one of ``prompt``, ``question`` and ``is_last`` is given."""
 
     prompt: str | None = None
-    """A line that begins with this, which is no part of the reply."""
+    """Beginning of the line that follows the reply, and is no part of it."""
     question: str | None = None
-    """This text, wherever it stands."""
+    """Text anywhere in a line that ends the reply."""
     is_last: Callable[[str], bool] | None = None
-    """A line of which this is true; part of the reply."""
+    """True of the reply's last line."""
     refuses: Callable[[str], bool] | None = None
-    """A line of which this is true says that the log-in has failed."""
+    """True of a line that says that the log-in has failed."""
 
     def find(self, line: str) -> int:
-        """Where in an unfinished line the reply ends: the position after it; -1 if it does not."""
+        """Position in an unfinished line after the reply's end; -1 if it does not end there."""
         if self.prompt is not None:
             return len(self.prompt) if line.startswith(self.prompt) else -1
         if self.question is not None and (position := line.find(self.question)) >= 0:
@@ -98,7 +98,7 @@ class TerminalDecoder:
         return self._ends[0] if self._ends else self._then
 
     def _extend(self, text: bytes) -> None:
-        """More of the line that is being received."""
+        """Append to the line that is being received."""
         while text and self._error is None:
             room = min(MAX_LINE_BYTES - len(self._line), MAX_REPLY_BYTES - self._bytes)
             if room <= 0:
@@ -122,7 +122,7 @@ class TerminalDecoder:
             self._line = rest
 
     def _break(self) -> None:
-        """A line is complete."""
+        """End the line that is being received."""
         if self._error is not None:
             return
         end, line = self._end, self._line
@@ -157,7 +157,7 @@ class TerminalDecoder:
 
 
 def encode_line(text: str, line_end: str) -> bytes:
-    """One line as sent to the device. Raises TerminalError for what is no plain text."""
+    """A line as sent to the device. Raises TerminalError if it is not printable ASCII."""
     if _SENDABLE.fullmatch(text) is None:
         raise TerminalError("a line to the device may hold printable ASCII only")
     return (text + line_end).encode("ascii")

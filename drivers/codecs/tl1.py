@@ -1,13 +1,13 @@
 """TL1, whatever the vendor: commands out, bytes in, events out; no socket and no clock.
 
-A command is ``NAME:TID:AID:CTAG:block:…;``. What comes back is a reply that carries the command's
-ctag, or an autonomous message that nobody asked for; either can stand between a command and its
-reply. A long reply comes in several blocks, all but the last ended by ``>`` instead of ``;``; the
-decoder joins them. What stands between messages (echoes, prompts, banners, terminal control
-sequences) is told as :class:`Echo` and otherwise ignored.
+A command is ``NAME:TID:AID:CTAG:block:…;``. The device sends replies, each with its command's ctag,
+and autonomous messages, also between a command and its reply. A long reply comes in several blocks,
+all but the last ended by ``>`` instead of ``;``; the decoder joins them. Text between messages
+(echoes, prompts, banners, terminal control sequences) is told as :class:`Echo` and otherwise
+ignored.
 
-Source: Telcordia GR-831-CORE (message structure) and GR-833-CORE (alarm reports). What vendors
-make of it is in ``tl1_polatis``, ``tl1_calient`` and ``tl1_glimmerglass``.
+Source: Telcordia GR-831-CORE (message structure) and GR-833-CORE (alarm reports). Vendors' dialects
+are in ``tl1_polatis``, ``tl1_calient`` and ``tl1_glimmerglass``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Final
 from hydra.roles import Severity
 
 MAX_MESSAGE_BYTES: Final = 1024 * 1024
-"""Most that is kept of unfinished messages: 1000 cross-connects of 250 bytes fit four times."""
+"""Most bytes kept of unfinished messages: 1000 cross-connects of 250 bytes fit four times."""
 MAX_LINE_BYTES: Final = 64 * 1024
 """Longest text between messages: the echo of a command for 1000 cross-connects fits."""
 MAX_COMMAND_CHARS: Final = 32 * 1024
@@ -57,7 +57,7 @@ class Tl1Error(Exception):
 
 
 class Completion(Enum):
-    """How a command ended, GR-831-CORE section 3.2.2."""
+    """Outcome of a command (GR-831-CORE section 3.2.2)."""
 
     COMPLETED = "COMPLD"
     DENIED = "DENY"
@@ -69,7 +69,7 @@ class Completion(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Who sent a message, and when by its own clock."""
+    """Sender of a message, and the time by its clock."""
 
     source: str
     date: str
@@ -78,7 +78,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """All of a reply, its blocks joined; lines are stripped, and none is empty."""
+    """A whole reply, its blocks joined; lines are stripped, and none is empty."""
 
     header: Header
     ctag: str
@@ -92,19 +92,19 @@ class Reply:
 
     @property
     def code(self) -> str:
-        """Why it was denied, e.g. ``IDNV``; empty where the device does not say."""
+        """Code of a denial, e.g. ``IDNV``; empty if the device gives none."""
         first = self.lines[0] if self.lines else ""
         return first if re.fullmatch(r"[A-Z]{4}", first) else ""
 
     @property
     def reason(self) -> str:
-        """Everything the device says, on one line."""
+        """The device's whole text, on one line."""
         return " ".join(_bare(line) for line in self.lines) or "without a reason"
 
 
 @dataclass(frozen=True, slots=True)
 class Autonomous:
-    """A message that nobody asked for."""
+    """A message that the device sent of its own accord."""
 
     header: Header
     alarm_code: str
@@ -122,7 +122,7 @@ class Autonomous:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """``IP`` and others: the device has a command and will answer it later, or not."""
+    """``IP`` and others: the device has a command and may answer it later."""
 
     code: str
     ctag: str
@@ -145,14 +145,14 @@ Event = Reply | Autonomous | Acknowledgement | Echo
 class _Message:
     header: Header
     identification: tuple[str, str] | tuple[str, str, str] | None = None
-    """Of a reply: ctag, completion. Of an autonomous message: alarm code, tag, verb."""
+    """(ctag, completion) of a reply; (alarm code, tag, verb) of an autonomous message."""
     lines: list[str] = field(default_factory=list)
 
 
 class Decoder:
     """Cuts a byte stream into events, however the bytes were split on their way.
 
-    ``prompts`` are what the device prints where it expects a command. At most
+    ``prompts`` are the texts that the device prints where it expects a command. At most
     :data:`MAX_MESSAGE_BYTES` of unfinished messages are kept.
     """
 
@@ -221,7 +221,7 @@ class Decoder:
     # Inside a message: lines up to an unquoted semicolon.
 
     def _take_message(self, message: _Message, data: bytes, position: int) -> int:
-        """Take one line, or what there is of it; returns where to go on."""
+        """Take a line, or the part of it in ``data``; return the position after it."""
         start = position
         for special in _SPECIAL.finditer(data, position):
             at, sign = special.start(), special[0]
@@ -259,7 +259,7 @@ class Decoder:
             self._fail(f"byte 0x{sign[0]:02x} in a message")
 
     def _is_escaped(self) -> bool:
-        """Whether an odd number of backslashes stands before the next byte."""
+        """True if an odd number of backslashes stands before the next byte."""
         first = len(self._line)
         while first > 0 and self._line[first - 1] == _BACKSLASH:
             first -= 1
@@ -301,12 +301,12 @@ class Decoder:
             self._fail(f"neither a reply nor an autonomous message: {_shown(line)}")
 
     def _keep(self, message: _Message, line: str) -> None:
-        if line != ">":  # which is never text, but the end of a block
+        if line != ">":  # this ends a block and is never text
             message.lines.append(line)
             self._kept += len(line) + 1
 
     def _continue(self, message: _Message) -> None:
-        """The block ends here, and another will follow."""
+        """End a block that another one will follow."""
         if message.identification is not None and len(message.identification) == 2:
             ctag = message.identification[0]
             self._begun.setdefault(ctag, []).extend(message.lines)
@@ -343,7 +343,7 @@ class Decoder:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """``name:tid:aid:CTAG:blocks…;`` without its ctag, which whoever sends it chooses."""
+    """``name:tid:aid:CTAG:blocks…;`` without its ctag, which the sender chooses."""
 
     name: str
     aid: str = ""
@@ -352,7 +352,7 @@ class Command:
 
 
 def login(username: str, password: str) -> Command:
-    """GR-831-CORE; the password stands in the encoded command only, never in :func:`repr`."""
+    """Log-in (GR-831-CORE); only the encoded command shows the password, never :func:`repr`."""
     return _Secret("ACT-USER", quoted(username), ("", quoted(password)))
 
 
@@ -364,7 +364,7 @@ class _Secret(Command):
 
 
 def encode_command(command: Command, ctag: str) -> str:
-    """The command as sent, up to its semicolon."""
+    """The command as sent, including its semicolon."""
     fields = (command.tid, command.aid, ctag, *command.blocks)
     if _NAME.fullmatch(command.name) is None or _CTAG.fullmatch(ctag) is None:
         raise Tl1Error(f"not a command and its ctag: {_shown(command.name)}, {_shown(ctag)}")
@@ -377,7 +377,7 @@ def encode_command(command: Command, ctag: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """As a parameter's value: in quotes where it holds more than letters, digits and ``_.-``."""
+    """A parameter's value: in quotes where it holds more than letters, digits and ``_.-``."""
     if _PRINTABLE.fullmatch(text) is None:
         raise Tl1Error("a parameter may hold printable ASCII only")
     if _PLAIN.fullmatch(text) is not None:
@@ -387,17 +387,17 @@ def quoted(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a session must know of a vendor's TL1."""
+    """Properties of a vendor's TL1 that a session needs."""
 
     prompts: tuple[str, ...]
     line_end: str
-    """Sent after a command's semicolon."""
+    """Line end that is sent after a command's semicolon."""
     logged_out: frozenset[str]
     """Codes that refuse a command because nobody is logged in, or not as the right user."""
     after_login: tuple[Command, ...] = ()
-    """Sent once a session is logged in; a refusal is no obstacle."""
+    """Commands that are sent after log-in; a refusal of theirs is no obstacle."""
     already_logged_in: str = ""
-    """What a refused login says that is none."""
+    """Text of a refused log-in that means that the session is logged in already."""
 
     def is_logged_out(self, reply: Reply) -> bool:
         return reply.completion is Completion.DENIED and reply.code in self.logged_out
@@ -420,7 +420,7 @@ _SEVERITIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AlarmRecord:
-    """One line of an alarm report, GR-833-CORE: ``aid[,type]:code,condition,effect,…:"text"``."""
+    """A line of an alarm report (GR-833-CORE): ``aid[,type]:code,condition,effect,…:"text"``."""
 
     aid: str
     severity: Severity
@@ -439,12 +439,12 @@ def parse_pairs(text: str) -> Mapping[str, str]:
 
 
 def format_pairs(pairs: Mapping[str, str]) -> str:
-    """The other way round."""
+    """The text that :func:`parse_pairs` reads as ``pairs``."""
     return ",".join(f"{key}={value}" for key, value in pairs.items())
 
 
 def pair(pairs: Mapping[str, str], key: str) -> str:
-    """A value that must be there."""
+    """The value of ``key``. Raises Tl1Error if there is none."""
     value = pairs.get(key)
     if value is None:
         raise Tl1Error(f"{key} is missing in {_shown(format_pairs(pairs))}")
@@ -461,12 +461,12 @@ def parse_power_dbm(text: str) -> float | None:
 
 
 def severity(code: str) -> Severity:
-    """``CR``, ``MJ``, ``MN``, ``CL``; whatever else stands for something milder."""
+    """Severity of ``CR``, ``MJ``, ``MN`` or ``CL``; other codes are milder: WARNING."""
     return _SEVERITIES.get(code.strip(), Severity.WARNING)
 
 
 def parse_alarm(record: str) -> AlarmRecord:
-    """One record of ``RTRV-ALM-ALL`` or ``REPT ALM``; severities not listed read as WARNING."""
+    """The alarm in a record of ``RTRV-ALM-ALL`` or ``REPT ALM``. Raises Tl1Error."""
     aid, separator, rest = record.partition(":")
     code, comma, fields = rest.partition(",")
     condition = re.split("[,:]", fields, maxsplit=1)[0].strip()

@@ -1,4 +1,4 @@
-"""Calient's TL1 (S160 and S320, port 3083): commands, and what their replies hold.
+"""Calient's TL1 (S160 and S320, port 3083): commands, and the contents of their replies.
 
 Source: public drivers and captures for the S160 and S320. A port has a name like ``1.2.3``, an
 input and an output; a one-way connection ``a>b`` leads from the input of ``a`` to the output of
@@ -79,11 +79,11 @@ class CrossConnectRow:
     operational: str
     capability: str
     alarm: str
-    """``CL``, or the severity of what is wrong with it."""
+    """``CL``, or the severity of its alarm."""
 
     @property
     def active(self) -> bool:
-        """It has been activated; light may still be missing."""
+        """True if it has been activated; light may still be missing."""
         return self.administrative == "IS"
 
     @property
@@ -93,12 +93,12 @@ class CrossConnectRow:
 
     @property
     def state(self) -> str:
-        """As the device says it."""
+        """Administrative and operational state and capability, in the device's words."""
         return f"AS={self.administrative}, OS={self.operational}, OC={self.capability}"
 
 
 def connection_name(source: str, target: str) -> str:
-    """What the device calls a one-way connection."""
+    """The device's name of a one-way connection."""
     return f"{source}>{target}"
 
 
@@ -108,7 +108,7 @@ def enter(source: str, target: str, group: str) -> Command:
 
 
 def activate(source: str, target: str, group: str) -> Command:
-    """Have light pass a one-way connection that was entered."""
+    """Let light pass over a one-way connection that was entered."""
     name = connection_name(source, target)
     return Command("ACT-CRS", f"{source},{target}", ("", f"{name},{group}"))
 
@@ -128,7 +128,7 @@ def power_query(port: str) -> Command:
 
 
 def port_order(name: str) -> tuple[int, int, str, int]:
-    """Sorts port names as they are counted: ``1.1.2`` before ``1.1.10`` before ``1.2.1``."""
+    """Key that sorts port names by number: ``1.1.2`` before ``1.1.10`` before ``1.2.1``."""
     match = _PORT.fullmatch(name)
     if match is None:
         raise Tl1Error(f"not a port's name: {name[:80]!r}")
@@ -136,7 +136,7 @@ def port_order(name: str) -> tuple[int, int, str, int]:
 
 
 def ports_of(aid: str) -> tuple[str, ...]:
-    """The ports that an alarm's access identifier names: of a connection or of a port."""
+    """Ports that an alarm's access identifier names, as a connection or as a single port."""
     return tuple(match[0] for match in _PORT.finditer(aid))
 
 

@@ -1,4 +1,4 @@
-"""Glimmerglass' TL1 (System 100/300/500, port 10033): commands, and what their replies hold.
+"""Glimmerglass' TL1 (System 100/300/500, port 10033): commands, and the contents of their replies.
 
 Source: public drivers, monitoring agents and captures. Inputs are numbered 10000 + n, outputs
 20000 + n. A record is ``GGN:KEY=VALUE,…``; port names may hold spaces and ``#``. The device echoes,
@@ -37,10 +37,10 @@ POWERS_QUERY: Final = Command("RTRV-PORT-POWER", "all")
 @dataclass(frozen=True, slots=True)
 class Port:
     identifier: int
-    """10001 is the first input, 20001 the first output."""
+    """10000 + n for input n, 20000 + n for output n."""
     healthy: bool
     privileges: str
-    """``0x0``: out of bounds for whoever asked."""
+    """Rights of the user who asked; ``0x0``: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _fields(record: str) -> Mapping[str, str]:
 
 
 def _identifier(text: str) -> int | None:
-    """0 stands for no port."""
+    """A port's identifier; None for 0, which stands for no port."""
     if _ID.fullmatch(text) is None or text in (f"{INPUTS}", f"{OUTPUTS}"):
         raise Tl1Error(f"not a port's number: {text[:80]!r}")
     return int(text) or None

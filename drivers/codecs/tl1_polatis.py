@@ -1,4 +1,4 @@
-"""Polatis' TL1 (port 3082): commands, and what their replies hold.
+"""Polatis' TL1 (port 3082): commands, and the contents of their replies.
 
 Source: public test suites and control scripts for the Polatis Series 6000/7000, which show the
 commands and the records of their replies. ``RTRV-ALM-ALL`` is answered as GR-833-CORE has it.
@@ -16,12 +16,12 @@ from typing import Final
 from drivers.codecs.tl1 import Command, Dialect, Tl1Error, parse_power_dbm
 
 REPORTS_ON: Final = Command("RLS-ARC-EQPT", "REPMGR", ("", "IND"))
-"""Autonomous messages are sent to this session."""
+"""Have the device send autonomous messages to this session."""
 
 DIALECT: Final = Dialect(
     prompts=(">",),
     line_end="\n",
-    # PICC: permission denied, which is also said to who is not logged in.
+    # PICC: permission denied, also the answer to a session that is not logged in.
     logged_out=frozenset({"PICC", "PLNA"}),
     after_login=(REPORTS_ON,),
 )
@@ -64,12 +64,12 @@ def delete_patches(ingress: Collection[int]) -> Command:
 
 
 def shutter_query(ports: Sequence[int]) -> Command:
-    """Whether light can pass these ports."""
+    """Ask if light can pass these ports."""
     return Command("RTRV-PORT-SHUTTER", _listed(ports), ("",))
 
 
 def power_query(ports: Sequence[int]) -> Command:
-    """Optical power at these ports."""
+    """Ask for the optical power at these ports."""
     return Command("RTRV-PORT-POWER", _listed(ports), ("",))
 
 

@@ -32,7 +32,7 @@ CAPABILITIES: Final = OpticalCapabilities(
 
 
 class Options(BaseModel):
-    """What a plane's ``options`` may say."""
+    """``options`` of a plane."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -57,7 +57,7 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
 
 
 def check(plane: Plane) -> Iterator[Problem]:
-    """What can't work in ``plane``'s configuration."""
+    """Problems of ``plane``'s address, login and options."""
     yield from endpoint_problems(plane.address)
     yield from login_problems(plane.login)
     yield from option_problems(Options, plane.options)
@@ -98,7 +98,7 @@ class CalientTl1(Tl1Switch):
 
     @exclusive
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
-        """What the switch says of its hardware; a port that nobody uses is ENABLED."""
+        """States by the switch's word on its hardware; an unused port is ENABLED."""
         asked = self._asked(ports)
         if not asked:
             return {}
@@ -138,7 +138,7 @@ class CalientTl1(Tl1Switch):
 
     @exclusive
     def alarms(self) -> tuple[Alarm, ...]:
-        """What stands against connections that exist; other alarms are only reported."""
+        """Alarms that stand against existing connections; the switch only reports the others."""
         self._standings()
         return tuple(
             Alarm(severity, cross_connect.ingress, "CRS", f"{found.name}: {found.state}")
@@ -148,9 +148,9 @@ class CalientTl1(Tl1Switch):
 
     @exclusive
     def reports(self) -> tuple[Alarm, ...]:
-        """Those reported since the last call, while there was a session.
+        """Alarms reported since the last call, while there was a session.
 
-        What concerns a connection is told of its ingress port.
+        An alarm about a connection is told of its ingress port.
         """
         return self._reported(self._reported_port)
 
@@ -212,7 +212,7 @@ class CalientTl1(Tl1Switch):
         active = {name: tl1_calient.cancel(name) for name, one in found.items() if one.active}
         _, refused = self._tell(active, window=self._window)
         deleted = {name: tl1_calient.delete(name) for name in found}
-        # What could not be cancelled can't be deleted either; the device says so once more.
+        # A connection that was not cancelled can't be deleted: the device refuses that, too.
         return refused + self._tell(deleted, window=self._window)[1]
 
     def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:

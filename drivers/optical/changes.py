@@ -1,4 +1,4 @@
-"""What every optical driver does alike with a change: check it, take the difference, verify it."""
+"""Changes of cross-connects, as every optical driver checks, reduces and verifies them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from hydra.errors import DeviceError, OutcomeUnknown
 from hydra.model import CrossConnect
 
 _SHOWN: Final = 8
-"""Cross-connects that an error message spells out."""
+"""Most cross-connects that an error message spells out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a change has to move on a device."""
+    """Cross-connects that a change moves on a device."""
 
     removed: frozenset[CrossConnect]
     added: frozenset[CrossConnect]
     wanted: frozenset[CrossConnect]
-    """All that should stand afterwards, other people's included."""
+    """All cross-connects that should stand afterwards, other users' included."""
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.added)
@@ -33,7 +33,7 @@ def difference(
     disconnect: Collection[CrossConnect],
     connect: Collection[CrossConnect],
 ) -> Difference:
-    """What is missing and what is too much; what is already as wanted is left alone.
+    """The change reduced to what is not yet as wanted.
 
     Raises DeviceError for a port that is in use or is used twice: some devices would steal it from
     somebody else's circuit.
@@ -45,7 +45,7 @@ def difference(
 
 
 def check_ports(device: str, size: tuple[int, int], touched: Collection[CrossConnect]) -> None:
-    """Raises DeviceError for an ingress port outside 1..N, an egress port outside N+1..N+M."""
+    """Raises DeviceError unless ingress ports are in 1..N and egress ports in N+1..N+M."""
     if touched:
         ingress, egress = size
         from_ports, to_ports = zip(*touched, strict=True)
@@ -63,9 +63,9 @@ def check_numbers(
 
 
 def shortfall(change: Difference, present: Set[CrossConnect]) -> list[str]:
-    """What a device that was read back lacks, or has too much; empty if the change was made.
+    """Problems with a device's cross-connects, read back; empty if the change was made.
 
-    Others may use the same switch: only what the change was about is compared.
+    Others may use the same switch: only the change's own cross-connects are compared.
     """
     missing = sorted(change.added - present)
     left = sorted((change.removed & present) - change.wanted)
@@ -79,7 +79,7 @@ def not_made(device: str, problems: Iterable[str]) -> DeviceError:
 
 
 def unconfirmed(device: str, error: DeviceError) -> OutcomeUnknown:
-    """The error of a change that was begun and whose end nobody knows."""
+    """The error of a change that was begun and whose outcome is unknown."""
     return OutcomeUnknown(
         device, f"a change was begun and could not be confirmed: {error}; read it back"
     )

@@ -33,7 +33,7 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
 
 
 def check(plane: Plane) -> Iterator[Problem]:
-    """What can't work in ``plane``'s configuration."""
+    """Problems of ``plane``'s address, login and options; a login is optional."""
     yield from endpoint_problems(plane.address)
     if plane.login is not None:  # some switches let everybody in
         yield from login_problems(plane.login)
@@ -64,7 +64,7 @@ class GlimmerglassTl1(Tl1Switch):
 
     @exclusive
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
-        """By the port's health; a port that this user may not touch is DISABLED."""
+        """States by the ports' health; a port that this user may not touch is DISABLED."""
         asked = self._asked(ports)
         if not asked:
             return {}
@@ -122,7 +122,7 @@ class GlimmerglassTl1(Tl1Switch):
         }
 
     def _check_change(self, change: Difference) -> None:
-        """Every change can be made."""
+        """Does nothing: every change can be made."""
 
     def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         command = tl1_glimmerglass.delete(self._identifier(c.ingress) for c in cross_connects)

@@ -39,16 +39,16 @@ CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True)
 
 _PREFIX: Final = "panel:"
 _LOOK_S: Final = 0.05
-"""Between looks at whether a person has said something, perhaps in another process."""
+"""Pause between looks for a person's word, which may come by another process."""
 
 
 class ManualOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     state: Annotated[str, Field(pattern="^/")]
-    """The file that remembers what is plugged, and what was asked; ``{name}`` is the plane's."""
+    """File that keeps what is plugged and what was asked; ``{name}`` stands for the plane's."""
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1800.0
-    """How long a change waits for its person."""
+    """Time in which a person has to settle a change."""
     vendor: str = "unknown"
     model: str = "patch panel"
 
@@ -64,7 +64,7 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
 
 
 def check(plane: Plane) -> Iterator[Problem]:
-    """What can't work in ``plane``'s configuration."""
+    """Problems of ``plane``'s address, login and options."""
     place = plane.address.removeprefix(_PREFIX).strip()
     if plane.address and (not plane.address.startswith(_PREFIX) or not place):
         yield Problem(
@@ -77,9 +77,9 @@ def check(plane: Plane) -> Iterator[Problem]:
 class ManualPanel:
     """An :class:`~hydra.roles.OpticalSwitch` and its :class:`~hydra.roles.TaskBoard`.
 
-    What it says of its cross-connects is what people have confirmed. A change that nobody confirms
-    in time has an unknown outcome; its task stays, and its ports can't be changed until somebody
-    says what became of it. Asking for the same change again waits for the same task.
+    Its cross-connects are those that people have confirmed. A change that nobody confirms in time
+    has an unknown outcome; its task stays, and its ports can't be changed until somebody settles
+    the task. Asking for the same change again waits for the same task.
     """
 
     def __init__(self, name: str, ports: int, options: ManualOptions) -> None:
@@ -98,22 +98,22 @@ class ManualPanel:
         return CAPABILITIES
 
     def open(self) -> None:
-        """See that the file can be used. Raises DeviceUnavailable."""
+        """Check that the file can be used. Raises DeviceUnavailable if not."""
         with self._file():
             self._store.cross_connects()
 
     def close(self) -> None:
-        """Nothing is held open between calls."""
+        """Does nothing: nothing is held open between calls."""
 
     def identity(self) -> DeviceIdentity:
         return DeviceIdentity(self._options.vendor, self._options.model, "", "")
 
     def size(self) -> tuple[int, int]:
-        """As configured."""
+        """Numbers of (ingress, egress) ports, from the configuration."""
         return self._ports, self._ports
 
     def cross_connects(self) -> frozenset[CrossConnect]:
-        """What people have confirmed."""
+        """Cross-connects that people have confirmed."""
         with self._file():
             return self._store.cross_connects()
 
@@ -121,7 +121,7 @@ class ManualPanel:
     def change(
         self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
     ) -> None:
-        """Ask a person to unplug, then plug; returns when they have said that it is done.
+        """Ask a person to unplug, then plug; returns once they have said that it is done.
 
         Raises DeviceError if they say that it can't be done, OutcomeUnknown if they say nothing.
         """
@@ -155,7 +155,7 @@ class ManualPanel:
             return error.task
 
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
-        """UNKNOWN: nobody looks into a panel."""
+        """UNKNOWN for each port: the controller can't look into a panel."""
         check_numbers(self._name, ports, 1, sum(self.size()))
         return dict.fromkeys(ports, PortState.UNKNOWN)
 

@@ -43,13 +43,13 @@ class OpenFlowOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     ingress_ports: list[_PortName] | None = None
-    """OpenFlow number or name of ingress port 1, 2, …; without it, numbers 1 to ``ports``."""
+    """OpenFlow number or name of ingress port 1, 2, …; by default numbers 1 to ``ports``."""
     egress_ports: list[_PortName] | None = None
-    """The same of the egress side; without it, each port is both, as for duplex fibre."""
+    """The same for egress ports; by default each port is both, as for duplex fibre."""
     table: Annotated[int, Field(ge=0, le=254)] = 0
     priority: Annotated[int, Field(ge=1, le=0xFFFF)] = 100
     bundles: bool = True
-    """All of a change or nothing; without, rule by rule, for switches that know no bundles."""
+    """Make a change whole or not at all. False: rule by rule, for switches without bundles."""
 
 
 def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
@@ -65,7 +65,7 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
 
 
 def check(plane: Plane) -> Iterator[Problem]:
-    """What can't work in ``plane``'s configuration."""
+    """Problems of ``plane``'s address, login and options."""
     if not plane.address.startswith(f"{UNIX_PREFIX}/"):
         yield from endpoint_problems(plane.address)
     yield from no_login_problems(plane.login)
@@ -91,7 +91,7 @@ def _port_list_problems(plane: Plane) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """OpenFlow port numbers of our ports, and back."""
+    """Conversion between OpenFlow port numbers and our ports."""
 
     ingress: tuple[int, ...]
     egress: tuple[int, ...]
@@ -101,7 +101,7 @@ class _Numbers:
         return PortPair(self.ingress[cross.ingress - 1], egress)
 
     def cross_connect(self, pair: PortPair) -> CrossConnect | None:
-        """None if neither port is ours. Raises ValueError if only one is."""
+        """``pair`` by our ports; None if neither is ours. Raises ValueError if only one is."""
         if pair.in_port not in self.ingress and pair.out_port not in self.egress:
             return None
         first_egress = len(self.ingress) + 1
@@ -139,7 +139,7 @@ class OpenFlowXc:
 
     @exclusive
     def open(self) -> None:
-        """Connect, and see that the ports exist; a second call on an open device does nothing."""
+        """Connect and check that the ports exist; a second call on an open device does nothing."""
         self._session.open()
         self._numbers()
 
@@ -159,7 +159,7 @@ class OpenFlowXc:
 
     @exclusive
     def size(self) -> tuple[int, int]:
-        """As configured; raises DeviceError where the switch lacks one of those ports."""
+        """Numbers of configured ports. Raises DeviceError if the switch lacks one of them."""
         self._numbers()
         return self._size
 
@@ -172,9 +172,9 @@ class OpenFlowXc:
     def change(
         self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
     ) -> None:
-        """Tear down and set up in one bundle; returns once it was read back.
+        """Tear down and set up in one bundle; returns once the result was read back.
 
-        What is already as wanted is left alone, so repeating a change moves nothing.
+        Cross-connects that are as wanted are left alone, so repeating a change moves nothing.
         """
         numbers = self._numbers()
         check_ports(self._name, self._size, {*disconnect, *connect})
@@ -191,7 +191,7 @@ class OpenFlowXc:
 
     @exclusive
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
-        """DISABLED where configuration switched a port off."""
+        """DISABLED if configuration switched the port off."""
         check_numbers(self._name, ports, 1, sum(self._size))
         if not ports:
             return {}
@@ -255,7 +255,7 @@ class OpenFlowXc:
             ) from None
 
     def _numbers(self) -> _Numbers:
-        """Read anew for each call: a bridge may number its ports anew."""
+        """Numbers of our ports, read for each call: a bridge may number its ports anew."""
         present = self._descriptions()
         known = {port.name: port.number for port in present}
         numbers = {port.number for port in present}

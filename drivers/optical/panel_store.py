@@ -1,7 +1,7 @@
-"""A patch panel as people have left it: what is plugged, and what they were asked to change.
+"""State of a patch panel: what people plugged, and what they were asked to change.
 
 One SQLite file per panel. Each call opens it anew and is one transaction, so the controller and
-commands beside it may use it at once, and none can forget what another has heard.
+commands beside it may use it at once, and none overwrites the other's entries.
 """
 
 from __future__ import annotations
@@ -58,24 +58,24 @@ class PendingError(Exception):
 
 
 class PanelStore:
-    """The file at ``path``; made, with nothing plugged, where there is none."""
+    """The file at ``path``, which is made, with nothing plugged, if there is none."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def cross_connects(self) -> frozenset[CrossConnect]:
-        """What is plugged, as far as people have said."""
+        """Cross-connects that are plugged, by people's word."""
         with self._open() as db:
             rows = db.execute("SELECT ingress, egress FROM plugged").fetchall()
         return frozenset(CrossConnect(ingress, egress) for ingress, egress in rows)
 
     def tasks(self) -> tuple[Task, ...]:
-        """Pending ones and the latest others, oldest first."""
+        """All pending tasks and the latest settled ones, oldest first."""
         with self._open() as db:
             return _tasks(db)
 
     def task(self, task_id: int) -> Task:
-        """Raises UnknownName."""
+        """The task of this number. Raises UnknownName if there is none."""
         with self._open() as db:
             return self._task(db, task_id)
 
@@ -111,9 +111,9 @@ class PanelStore:
             return Task(cursor.lastrowid or 0, unix_s, *wanted)
 
     def settle(self, task_id: int, state: TaskState, note: str, unix_s: float) -> Task:
-        """What became of a task; a task that is done changes what is plugged.
+        """Settle a task; one that is done changes what is plugged.
 
-        Raises UnknownName, and LifecycleError where the opposite has been said before.
+        Raises UnknownName, and LifecycleError if the task was settled the other way.
         """
         if state is TaskState.PENDING:
             raise LifecycleError(f"task {task_id} ends as done or failed, not as pending")
@@ -146,7 +146,7 @@ class PanelStore:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """One transaction; PanelError for what is wrong with the file."""
+        """A transaction. Raises PanelError if the file can't be used."""
         try:
             Path(self._path).parent.mkdir(parents=True, exist_ok=True)
             with closing(sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)) as db:

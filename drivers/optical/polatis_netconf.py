@@ -4,8 +4,8 @@ Modules ``optical-switch`` and ``polatis-switch``, as public clients of these sw
 (the ONOS drivers, the maker's published examples): ``cross-connects/pair[ingress]``, named
 ``pairs`` before revision 2017-08-04; ``port-config/port[port-id]/status``; ``opm-power``;
 ``system-alarms``; notifications ``port-power-alarm`` and their like. The size is part of the model
-name. Spellings of ``status`` other than ENABLED and DISABLED are inferred, as is the standing of
-an alarm's severity, which the modules do not tell.
+name. Inferred are spellings of ``status`` other than ENABLED and DISABLED, and the severities
+of alarms, which the modules do not tell.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SWITCH: Final = "http://www.polatis.com/yang/optical-switch"
 _POLATIS: Final = "http://www.polatis.com/yang/polatis-switch"
 _REVISION: Final = re.compile(re.escape(_SWITCH) + r"\?.*\brevision=(\d{4}-\d\d-\d\d)")
 _RENAMED: Final = "2017-08-04"
-"""Revision since which the list of cross-connects is called pair, not pairs."""
+"""First revision that calls the list of cross-connects pair, not pairs."""
 _SIZE: Final = re.compile(r"-([1-9][0-9]{0,4})x([1-9][0-9]{0,4})(?:-|$)")
 _STATES: Final = {
     "ENABLED": PortState.ENABLED,
@@ -59,7 +59,7 @@ _CONDITIONS: Final = {
     "NOTIF_PORT_POWER": "port-power-alarm",
     "NOTIF_PORT_POWER_WARN": "port-power-warn-alarm",
 }
-"""Names in the list of standing alarms, and in notifications."""
+"""Conditions by their names in the list of standing alarms, to those in notifications."""
 _SEVERITIES: Final = {
     "port-power-alarm": Severity.MAJOR,
     "port-power-warn-alarm": Severity.WARNING,
@@ -86,7 +86,7 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
 
 
 def check(plane: Plane) -> Iterator[Problem]:
-    """What can't work in ``plane``'s configuration."""
+    """Problems of ``plane``'s address, login and options."""
     yield from endpoint_problems(plane.address)
     yield from login_problems(plane.login, keys=True)
     yield from option_problems(Options, plane.options)
@@ -176,7 +176,7 @@ class PolatisNetconf:
     ) -> None:
         """Tear down and set up in one edit, which the device makes whole or not at all.
 
-        What is already as wanted is left alone, so repeating a change moves nothing.
+        Cross-connects that are as wanted are left alone, so repeating a change moves nothing.
         """
         check_ports(self._name, self.size(), {*disconnect, *connect})
         change = difference(self._name, self.cross_connects(), disconnect, connect)
@@ -203,13 +203,13 @@ class PolatisNetconf:
 
     @exclusive
     def alarms(self) -> tuple[Alarm, ...]:
-        """Those that stand now, oldest first as the device lists them."""
+        """Alarms that stand now, oldest first as the device lists them."""
         found = self._read(etree.Element(f"{{{_POLATIS}}}system-alarms"))
         return tuple(_standing(alarm) for alarm in found.findall(f"{{{_POLATIS}}}alarm"))
 
     @exclusive
     def reports(self) -> tuple[Alarm, ...]:
-        """Those that came as notifications since the last call, oldest first; never waits."""
+        """Alarms notified since the last call, oldest first; never waits."""
         alarms = (_reported(element) for element in self._netconf.notifications())
         return tuple(alarm for alarm in alarms if alarm is not None)
 
@@ -248,7 +248,7 @@ class PolatisNetconf:
     # --- reading --------------------------------------------------------------------------------
 
     def _read(self, subtree: Element) -> Element:
-        """The element of that name in the reply; an empty one where the device has none."""
+        """The reply's element of the filter's name; an empty one if the device has none."""
         found = self._netconf.get(subtree).find(subtree.tag)
         return etree.Element(subtree.tag) if found is None else found
 
@@ -301,7 +301,7 @@ def _standing(alarm: Element) -> Alarm:
 
 
 def _reported(element: Element) -> Alarm | None:
-    """None for notifications that are no alarms: configuration changes, sessions, activity."""
+    """The alarm; None for other notifications: configuration changes, sessions, activity."""
     name = etree.QName(element)
     condition = name.localname.removesuffix(_CLEAR)
     if name.namespace not in (_SWITCH, _POLATIS) or condition not in _SEVERITIES:

@@ -31,7 +31,7 @@ CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True, power_
 
 _STATES: Final = {"E": PortState.ENABLED, "D": PortState.DISABLED, "F": PortState.FAILED}
 _SHOWN: Final = 8
-"""Faults that an error message spells out."""
+"""Most faults that an error message spells out."""
 
 _T = TypeVar("_T")
 
@@ -42,7 +42,7 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
 
 
 def check(plane: Plane) -> Iterator[Problem]:
-    """What can't work in ``plane``'s configuration."""
+    """Problems of ``plane``'s address, login and options."""
     yield from address_problems(plane)
     yield from no_login_problems(plane.login)
 
@@ -51,13 +51,13 @@ class PolatisScpi:
     """An :class:`~hydra.roles.OpticalSwitch`.
 
     Ingress ports are 1..N, egress ports N+1..N+M. A change is three exchanges, whatever its size.
-    The first reads what stands, and empties the error queue, or what an earlier client left there
-    would be taken for ours. The second is one ``sub``, one ``add``, and ``*opc?``, since the device
-    answers nothing to set commands. The third reads the error queue and what stands now: a set
-    command that did nothing looks like success.
+    The first reads the cross-connects and empties the error queue, where an earlier client may have
+    left errors. The second is one ``sub``, one ``add``, and ``*opc?``, since the device does not
+    answer set commands. The third reads the error queue and the cross-connects: a set command that
+    did nothing looks like success.
 
-    ``timeout_s`` covers one command, the mirrors' switching time included. ``stream`` is the way to
-    the device where that is not TCP to ``address``.
+    ``timeout_s`` covers one command, the mirrors' switching time included. ``stream`` leads to the
+    device if that is not reached by TCP at ``address``.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class PolatisScpi:
         self._lock = threading.RLock()
         self._size: tuple[int, int] | None = None
         self._expected: str | None = None
-        """How :attr:`_present` reads."""
+        """Text that reads as :attr:`_present`."""
         self._present: frozenset[CrossConnect] = frozenset()
         self._transport = LineTransport(
             name,
@@ -119,7 +119,7 @@ class PolatisScpi:
     ) -> None:
         """Tear down, then set up; returns once the mirrors have settled and were read back.
 
-        What is already as wanted is left alone, so repeating a change moves nothing.
+        Cross-connects that are as wanted are left alone, so repeating a change moves nothing.
         """
         disconnect, connect = frozenset(disconnect), frozenset(connect)
         check_ports(self._name, self.size(), disconnect | connect)
@@ -175,7 +175,7 @@ class PolatisScpi:
         return dict(zip(ports, readings, strict=True))
 
     def _present_without_errors(self) -> frozenset[CrossConnect]:
-        """What stands now; the error queue is empty afterwards."""
+        """Cross-connects that stand now; the error queue is empty afterwards."""
         return self._query(scpi.CLEARED_CONNECTIONS_QUERY, self._understood)
 
     def _check_result(self, change: Difference) -> None:
@@ -198,7 +198,7 @@ class PolatisScpi:
         self._present = present
 
     def _understood(self, text: str) -> frozenset[CrossConnect]:
-        """What the device told, which is read only if it is not what it was expected to tell."""
+        """Cross-connects in a reply, which is parsed only if it differs from the expected one."""
         if text != self._expected:
             present = frozenset(map(CrossConnect._make, scpi.parse_connections(text)))
             self._expected, self._present = text, present
@@ -223,5 +223,5 @@ class PolatisScpi:
 
 
 def _by_ingress(cross_connects: Collection[CrossConnect]) -> list[CrossConnect]:
-    """As the device lists them."""
+    """Cross-connects in the device's order."""
     return sorted(cross_connects, key=itemgetter(0))

@@ -36,7 +36,7 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
 
 
 def check(plane: Plane) -> Iterator[Problem]:
-    """What can't work in ``plane``'s configuration."""
+    """Problems of ``plane``'s address and login."""
     yield from address_problems(plane)
     yield from login_problems(plane.login)
 
@@ -59,7 +59,7 @@ class PolatisTl1(Tl1Switch):
 
     @exclusive
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
-        """Whether light can pass: a closed shutter reads as DISABLED."""
+        """States by shutter: a closed one reads as DISABLED."""
         shutters = self._per_port(ports, tl1_polatis.shutter_query, tl1_polatis.parse_shutter)
         return {
             port: _SHUTTERS.get(shutters.get(port, ""), PortState.UNKNOWN) for port in set(ports)
@@ -73,7 +73,7 @@ class PolatisTl1(Tl1Switch):
 
     @exclusive
     def alarms(self) -> tuple[Alarm, ...]:
-        """Those that stand now."""
+        """Alarms that stand now."""
         found = self._records(tl1_polatis.ALARMS_QUERY, tl1.parse_alarm)
         return tuple(
             Alarm(alarm.severity, tl1_polatis.port_of(alarm.aid), alarm.condition, alarm.text)
@@ -82,7 +82,7 @@ class PolatisTl1(Tl1Switch):
 
     @exclusive
     def reports(self) -> tuple[Alarm, ...]:
-        """Those reported since the last call, while there was a session."""
+        """Alarms reported since the last call, while there was a session."""
         return self._reported(tl1_polatis.port_of)
 
     def _per_port(
@@ -105,7 +105,7 @@ class PolatisTl1(Tl1Switch):
         return {CrossConnect(ingress, egress): WORKS for ingress, egress in pairs}
 
     def _check_change(self, change: Difference) -> None:
-        """Every change can be made."""
+        """Does nothing: every change can be made."""
 
     def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         command = tl1_polatis.delete_patches([c.ingress for c in cross_connects])

@@ -1,7 +1,7 @@
-"""Optical switches that are spoken to in lines of text, in a language that the configuration tells.
+"""Optical switches that speak lines of text, in a language that the configuration describes.
 
-For devices without a driver of their own: what is sent and what is understood stands in
-``options``, as :mod:`drivers.optical.template_options` describes them.
+For devices without a driver of their own: ``options`` hold the commands that are sent and the
+replies that are understood, as :mod:`drivers.optical.template_options` describes them.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from hydra.model import CrossConnect, Login, Plane
 from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, PortState
 
 CAPABILITIES: Final = OpticalCapabilities(unidirectional=True)
-"""Of every device; options may add bulk changes and power readings."""
+"""Capabilities of every device; options may add bulk changes and power readings."""
 
 _T = TypeVar("_T")
 
 
 def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
-    """The driver of ``plane``, not connected yet. Raises DeviceError for options that are wrong."""
+    """The driver of ``plane``, not connected yet. Raises DeviceError if its options are wrong."""
     try:
         options = TemplateOptions.model_validate(dict(plane.options))
     except ValidationError as error:
@@ -61,7 +61,7 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
 
 
 def check(plane: Plane) -> Iterator[Problem]:
-    """What can't work in ``plane``'s configuration."""
+    """Problems of ``plane``'s address, options and login."""
     yield from endpoint_problems(plane.address)
     problems = list(option_problems(TemplateOptions, plane.options))
     yield from problems
@@ -79,8 +79,8 @@ class TemplateSwitch:
 
     Ports are numbered as everywhere here, ingress 1..N and egress N+1..N+M; ``output`` in a
     template or pattern is an egress port counted from 1. A change tears down first, then sets up,
-    with as many commands as the language needs, and is read back: a device that says nothing of a
-    failure is found out.
+    with as many commands as the language needs, and is read back, which shows failures that the
+    device does not tell.
 
     ``timeout_s`` covers one command, and the log-in before it.
     """
@@ -141,7 +141,7 @@ class TemplateSwitch:
 
     @exclusive
     def size(self) -> tuple[int, int]:
-        """Numbers of (ingress, egress) ports; the configuration's, where the device tells none."""
+        """Numbers of (ingress, egress) ports; as configured if the device does not tell them."""
         if self._size is None:
             table = self._options.size
             self._size = (
@@ -161,9 +161,9 @@ class TemplateSwitch:
     def change(
         self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
     ) -> None:
-        """Tear down, then set up; returns once it was read back.
+        """Tear down, then set up; returns once the result was read back.
 
-        What is already as wanted is left alone, so repeating a change moves nothing.
+        Cross-connects that are as wanted are left alone, so repeating a change moves nothing.
         """
         check_ports(self._name, self.size(), {*disconnect, *connect})
         change = difference(self._name, self.cross_connects(), disconnect, connect)
@@ -173,7 +173,7 @@ class TemplateSwitch:
 
     @exclusive
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
-        """States of these ports; UNKNOWN where the language has no word for them."""
+        """States of these ports; UNKNOWN if the language does not tell them."""
         size, table = self.size(), self._options.port_states
         check_numbers(self._name, ports, 1, sum(size))
         states: dict[int, PortState] = {}
@@ -186,7 +186,7 @@ class TemplateSwitch:
     # --- changes --------------------------------------------------------------------------------
 
     def _carry_out(self, change: Difference) -> str | None:
-        """What the device said against it, in words; None if it took everything."""
+        """Send the change's commands; return the device's refusal, None if it took everything."""
         commands = self._language.moves(change.removed, change.added, self.size())
         for position, command in enumerate(commands):
             try:
@@ -212,7 +212,7 @@ class TemplateSwitch:
     # --- the conversation -----------------------------------------------------------------------
 
     def _ask(self, command: str | None, parse: Callable[[list[str]], _T]) -> _T:
-        """What the answer to a command that changes nothing means; no command has no answer."""
+        """The parsed reply to a query; ``parse`` is given no lines if there is no ``command``."""
         if command is None:
             return parse([])
         lines = self._language.lines(command, self._transport.query(self._encoded(command)))
@@ -239,7 +239,7 @@ class TemplateSwitch:
         return TerminalDecoder(opening, End(prompt=options.prompt))
 
     def _opening(self) -> list[bytes]:
-        """What is sent at the start of a session; the password is fetched for this one."""
+        """Lines that open a session; the password is fetched for this session alone."""
         login, known = self._login, dict[str, str]()
         if login is not None:
             known = {"username": login.username, "password": secret(self._name, login)}

@@ -1,4 +1,4 @@
-"""A device's language as the configuration tells it: commands out of templates, values out of text.
+"""A device's language as configured: templates make commands, patterns find values in replies.
 
 No sockets: :mod:`drivers.optical.template` holds the conversation.
 """
@@ -32,7 +32,7 @@ _compiled = lru_cache(maxsize=1024)(compiled)
 
 
 class LanguageError(Exception):
-    """Text of the device that its language, as configured, does not contain."""
+    """A device's text that does not fit its language as configured."""
 
 
 def _search(pattern: str, line: str) -> Match | None:
@@ -40,12 +40,12 @@ def _search(pattern: str, line: str) -> Match | None:
 
 
 def matches(pattern: str | None, line: str) -> bool:
-    """Whether a pattern is found in a line; None is found nowhere."""
+    """True if the pattern is found in the line; None is found nowhere."""
     return pattern is not None and _search(pattern, line) is not None
 
 
 class Language:
-    """What can be said to a device, and what its answers mean."""
+    """Commands that can be sent to a device, and the meaning of its replies."""
 
     def __init__(self, options: TemplateOptions) -> None:
         self._options = options
@@ -76,7 +76,7 @@ class Language:
         )
 
     def port_queries(self, table: PowerTable | StateTable, ports: Iterable[int]) -> list[str]:
-        """Commands that ask for these ports; one, where it answers for all ports anyway."""
+        """Commands that ask for these ports; a single one if it answers for all ports."""
         if not placeholders(table.command):
             return [table.command]
         wanted, in_one = sorted(ports), self._options.at_most
@@ -96,7 +96,7 @@ class Language:
         return [line for line in lines if line]
 
     def complaint(self, lines: Iterable[str]) -> str | None:
-        """What the device says against a command; None if nothing."""
+        """The device's complaint about a command; None if there is none."""
         if self._options.error is None:
             return None
         for line in lines:
@@ -105,7 +105,7 @@ class Language:
         return None
 
     def refusal(self, lines: Sequence[str]) -> str | None:
-        """Why a command that changes something was not carried out; None if it was."""
+        """The reason why a command that changes something was not carried out; None if it was."""
         complaint, success = self.complaint(lines), self._options.success
         if complaint is not None or success is None:
             return complaint
@@ -114,7 +114,7 @@ class Language:
         return short(" / ".join(lines)) or "no word of success"
 
     def ends_reply(self, line: str) -> bool:
-        """Whether a line is the last of a reply, for devices without a prompt."""
+        """True if a line is the last of a reply, for devices without a prompt."""
         return matches(self._options.success, line) or matches(self._options.error, line)
 
     def identity(self, lines: Sequence[str]) -> DeviceIdentity:
@@ -205,5 +205,5 @@ def _dbm(text: str) -> float:
 
 
 def short(text: str) -> str:
-    """As much of a device's words as an error message holds."""
+    """A device's words, cut to fit an error message."""
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

@@ -1,7 +1,7 @@
-"""What the configuration tells the template driver of a device's language.
+"""Options of the template driver: a device's language.
 
 Patterns are regular expressions of RE2 (no back-references, no look-around), which match in time
-linear in the text, whatever the pattern: a device can't stall the controller by what it prints.
+linear in the text, whatever the pattern: a device's output can't stall the controller.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _holding(*allowed: str) -> Callable[[str], str]:
 
 
 class Match(Protocol):
-    """What is used of a match; re2 has no types of its own."""
+    """The used part of a match; re2 has no types of its own."""
 
     def __getitem__(self, name: str) -> str: ...
 
@@ -128,7 +128,7 @@ class _Table(_Section):
 
     command: Fixed
     ignore: list[Pattern] = []
-    """Lines of any other kind are an error: they might be rows in disguise."""
+    """Patterns of meaningless lines. Other lines that are no rows are an error."""
 
 
 class CrossConnectTable(_Table):
@@ -144,7 +144,7 @@ class SizeTable(_Table):
 
 
 class Identity(_Section):
-    """Who the device is: from here, or where ``command`` is given, from what ``row`` finds."""
+    """Vendor and so on of the device: from here or, with ``command``, from its reply's ``row``."""
 
     vendor: Text = "unknown"
     model: Text = "unknown"
@@ -162,12 +162,12 @@ class Identity(_Section):
 
 
 class PowerTable(_Table):
-    """``{ports}`` in the command stands for those that are wanted; without it, it shows all."""
+    """``{ports}`` in the command stands for the wanted ports; without it, the reply shows all."""
 
     command: Annotated[Template, AfterValidator(_holding("ports"))]
     row: Annotated[Pattern, AfterValidator(_row({"port": _PORT, "power": ("dbm",)}))]
     no_reading: list[Text] = []
-    """What stands in place of a number where there is none."""
+    """Texts in place of a number where there is no reading."""
 
 
 class StateTable(_Table):
@@ -183,25 +183,25 @@ class TemplateOptions(_Section):
 
     line_end: Literal["\r\n", "\n", "\r"] = "\r\n"
     prompt: Text | None = None
-    """How the line begins that follows each reply. Without it, replies end with ``success``."""
+    """Beginning of the line that follows each reply. Without it, replies end with ``success``."""
     echo: bool = False
-    """The device repeats each command before it replies."""
+    """True if the device repeats each command before it replies."""
     login: list[LoginStep] = []
     login_refused: Pattern | None = None
     setup: list[Fixed] = []
-    """Sent once per session, before anything else; what is answered does not matter."""
+    """Lines sent once per session, before anything else; their replies are ignored."""
     success: Pattern | None = None
-    """A line that says that a command was carried out."""
+    """Pattern of a line that says that a command was carried out."""
     error: Pattern | None = None
-    """A line that says that it was not; ``(?P<reason>…)`` is what is told."""
+    """Pattern of a line that says that it was not; ``(?P<reason>…)`` holds the reason to tell."""
     connect: Move
     disconnect: Move
     pair: Annotated[Template, AfterValidator(_holding(*sorted(_SINGLE)))] = "{ingress},{egress}"
-    """One of ``{pairs}``."""
+    """Form of each pair in ``{pairs}``."""
     separator: Annotated[str, Field(min_length=1, max_length=8), AfterValidator(_plain)] = ","
-    """Between ports, and between pairs, in a list."""
+    """Text between ports, and between pairs, in a list."""
     at_most: Annotated[int, Field(ge=1, le=10_000)] = 10_000
-    """Pairs in one command, or ports."""
+    """Most pairs or ports in one command."""
     cross_connects: CrossConnectTable
     size: SizeTable | None = None
     identity: Identity = Identity()
@@ -232,5 +232,5 @@ class TemplateOptions(_Section):
 
     @property
     def bulk(self) -> bool:
-        """Whether one command moves several cross-connects."""
+        """True if one command moves several cross-connects."""
         return all(placeholders(move) & LISTED for move in (self.connect, self.disconnect))

@@ -1,4 +1,4 @@
-"""What optical switches that speak TL1 have in common: logging in, changes, alarms."""
+"""Common part of the drivers of optical switches that speak TL1: log-in, changes, alarms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from hydra.roles import Alarm, DeviceIdentity, OpticalCapabilities, PortState, S
 _FIRST_POLL_S: Final = 0.02
 _SLOWEST_POLL_S: Final = 1.0
 _SHOWN: Final = 4
-"""Refusals that an error message spells out."""
+"""Most refusals that an error message spells out."""
 _FAILURES: Final = {
     tl1.Completion.DENIED: "refused",
     tl1.Completion.PARTIAL: "carried out in part",
@@ -40,13 +40,13 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a cross-connect that exists is doing, by what the device says."""
+    """State of an existing cross-connect, by the device's word."""
 
     works: bool
     trouble: str = ""
-    """What is wrong, in the device's own words."""
+    """The trouble, in the device's own words."""
     may_settle: bool = False
-    """It may still come to work by itself."""
+    """True if it may still come to work by itself."""
 
 
 WORKS: Final = Standing(works=True)
@@ -54,17 +54,17 @@ Standings = Mapping[CrossConnect, Standing]
 
 
 class Tl1Switch(ABC):
-    """An :class:`~hydra.roles.OpticalSwitch` but for what vendors do differently.
+    """An :class:`~hydra.roles.OpticalSwitch` but for the parts that differ between vendors.
 
     A change tears down and sets up, then reads back until the device says that everything wanted
-    works, at most for ``timeout_s``: a command that was COMPLD is not yet light. A cross-connect
-    that exists and does not work is made anew when it is asked for again.
+    works, at most for ``timeout_s``: light may come only after a command was COMPLD. A
+    cross-connect that exists and does not work is made anew when it is asked for again.
     """
 
     DIALECT: ClassVar[tl1.Dialect]
     CAPABILITIES: ClassVar[OpticalCapabilities]
     LATE: ClassVar[bool] = False
-    """Cross-connects may appear after the command for them was COMPLD."""
+    """True if cross-connects may appear only after the command for them was COMPLD."""
 
     def __init__(self, name: str, stream: Stream, login: Login | None, *, timeout_s: float) -> None:
         self._name = name
@@ -111,14 +111,14 @@ class Tl1Switch(ABC):
 
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
-        """All that exist, also those that don't work; read from the device."""
+        """All existing cross-connects, also those that don't work; read from the device."""
         return frozenset(self._standings())
 
     @exclusive
     def change(
         self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
     ) -> None:
-        """Tear down, then set up; returns once the device says that all of it works."""
+        """Tear down, then set up; returns once the device says that everything wanted works."""
         check_ports(self._name, self.size(), {*disconnect, *connect})
         standings = self._standings()
         change = difference(self._name, standings.keys(), disconnect, connect)
@@ -128,7 +128,7 @@ class Tl1Switch(ABC):
         if change:
             self._check_result(change, self._carry_out(change))
 
-    # --- what vendors do differently ------------------------------------------------------------
+    # --- vendors' parts -------------------------------------------------------------------------
 
     @abstractmethod
     def _read_size(self) -> tuple[int, int]: ...
@@ -139,18 +139,18 @@ class Tl1Switch(ABC):
 
     @abstractmethod
     def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
-        """Tear down; returns what the device refused, and why."""
+        """Tear down; returns the device's refusals, with their reasons."""
 
     @abstractmethod
     def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
-        """Set up; returns what the device refused, and why."""
+        """Set up; returns the device's refusals, with their reasons."""
 
     @abstractmethod
     def _check_change(self, change: Difference) -> None:
-        """Raises DeviceError for what this device can't do, before anything moves."""
+        """Raises DeviceError, before anything moves, for a change that this device can't make."""
 
     def _forget(self) -> None:
-        """Drop what was learned of the device."""
+        """Drop cached properties of the device."""
         self._size = None
 
     # --- changes --------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class Tl1Switch(ABC):
             reply = ask(command)
             known = self.DIALECT.already_logged_in
             if reply.completion is tl1.Completion.DENIED and not (known and known in reply.reason):
-                # The device's text may repeat what it was sent.
+                # The device's text may repeat the command, password included.
                 raise DeviceError(
                     self._name,
                     f"refuses to log in {self._login.username} ({reply.code or 'without a code'}); "
@@ -246,9 +246,9 @@ class Tl1Switch(ABC):
     def _tell(
         self, commands: Mapping[str, tl1.Command], *, window: int = 1
     ) -> tuple[list[str], list[str]]:
-        """Send commands that change the device, by what they are about.
+        """Send commands that change the device; each key says what its command is about.
 
-        Returns what was done, and what was refused and why.
+        Returns (keys of the commands carried out, refusals with their reasons).
         """
         if not commands:
             return [], []
@@ -285,7 +285,7 @@ _BY_CODE: Final = {"*C": Severity.CRITICAL, "**": Severity.MAJOR, "A": Severity.
 def _alarm(message: tl1.Autonomous, record: str, port_of: Callable[[str], int | None]) -> Alarm:
     try:
         found = tl1.parse_alarm(record)
-    except tl1.Tl1Error:  # better told as it came than not at all
+    except tl1.Tl1Error:  # better shown as it came than not at all
         severity = _BY_CODE.get(message.alarm_code, Severity.MINOR)
         return Alarm(severity, None, message.verb, record)
     return Alarm(found.severity, port_of(found.aid), found.condition, found.text)

@@ -2,10 +2,10 @@
 
 It is reached over SSH, or by its serial console (``serial:/dev/NAME``).
 
-A change is one block of commands for each set of ports that are to have the same VLANs; the switch
+A change is one block of commands for each set of ports that are to have the same VLANs. The switch
 knows no transaction, so a change that breaks off may stand in part. The untagged VLAN of a trunk is
-written into its list of allowed VLANs as well, without which these switches drop its frames; a
-trunk without an untagged VLAN keeps VLAN 1 as the one it does not carry.
+written into its list of allowed VLANs as well, without which these switches drop its frames. A
+trunk without an untagged VLAN has VLAN 1 as its native one, and does not carry it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def build(rack: Rack, timeout_s: float) -> TorSwitch:
 
 
 def check(rack: Rack) -> Iterator[Problem]:
-    """What can't work in the configuration of a rack's ToR."""
+    """Problems of the address, login and options of a rack's ToR."""
     path = _console(rack.tor.address)
     if path is None:
         yield from endpoint_problems(rack.tor.address)
@@ -95,7 +95,7 @@ class G8264Tor:
 
     @exclusive
     def ports(self) -> tuple[str, ...]:
-        """Those of ``show interface status`` that carry VLANs: not the management port."""
+        """Ports of ``show interface status`` that carry VLANs: all but the management port."""
         return tuple(filter(_is_port, self._links()))
 
     @exclusive
@@ -126,7 +126,7 @@ class G8264Tor:
 
     @exclusive
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
-        """Whether each port's link is up."""
+        """True by port whose link is up. Raises DeviceError for a port that the switch lacks."""
         self.numbers(ports)
         found = self._links()
         missing = sorted(set(ports) - found.keys())
@@ -142,7 +142,7 @@ class G8264Tor:
             raise ProtocolError(self._name, f"show interface status: {error}") from error
 
     def commands(self, wanted: Mapping[str, PortVlans]) -> list[str]:
-        """What has to be configured; empty if all is as wanted. Raises DeviceError."""
+        """Commands that make the ports as wanted; empty if they are. Raises DeviceError."""
         membership.check_memberships(self._name, wanted)
         numbers = self.numbers(wanted)
         self._check_native(wanted)
@@ -168,7 +168,7 @@ class G8264Tor:
         membership.check_result(self._name, wanted, present)
 
     def numbers(self, ports: Collection[str]) -> dict[str, int]:
-        """Port numbers by name. Raises DeviceError for names that are none."""
+        """Port numbers by name. Raises DeviceError for a name that is no port's."""
         for port in ports:
             if not _is_port(port):
                 raise DeviceError(
@@ -203,7 +203,7 @@ def _membership(found: iscli.Membership) -> PortVlans:
 
 
 def _configured(vlans: PortVlans) -> tuple[frozenset[int], int]:
-    """(allowed, native) that mean this membership."""
+    """(allowed, native) by which the switch configures this membership."""
     if vlans.native is None:
         return frozenset(vlans.tagged), _UNUSED_NATIVE
     return frozenset({*vlans.tagged, vlans.native}), vlans.native

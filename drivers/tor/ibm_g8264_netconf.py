@@ -1,7 +1,7 @@
 """IBM and Lenovo RackSwitch G8264, retagged over NETCONF 1.0 in text mode (port 830).
 
 The switch has no YANG: ``edit-config`` carries command-line text, with ``rollback-on-error``, so
-that a change is made whole or not at all. Nothing is published on reading that way, so what stands
+that a change is made whole or not at all. Nothing is published on reading that way, so membership
 is read by the command line over SSH, as :mod:`drivers.tor.ibm_g8264` does.
 """
 
@@ -31,7 +31,7 @@ class Options(SshOptions):
     """``options`` of a ToR."""
 
     cli_port: Annotated[int, Field(ge=1, le=65535)] = 22
-    """Where the same switch serves its command line."""
+    """TCP port of the same switch's command line."""
 
 
 def build(rack: Rack, timeout_s: float) -> TorSwitch:
@@ -50,7 +50,7 @@ def build(rack: Rack, timeout_s: float) -> TorSwitch:
 
 
 def check(rack: Rack) -> Iterator[Problem]:
-    """What can't work in the configuration of a rack's ToR."""
+    """Problems of the address, login and options of a rack's ToR."""
     yield from endpoint_problems(rack.tor.address)
     yield from login_problems(rack.tor.login, keys=True)
     yield from option_problems(Options, rack.tor.options)
@@ -74,7 +74,7 @@ class G8264NetconfTor:
 
     @exclusive
     def open(self) -> None:
-        """Log in on both ways; a second call on an open device does nothing."""
+        """Log in over both protocols; a second call on an open device does nothing."""
         self._reader.open()
         self._netconf.open()
 
@@ -85,7 +85,7 @@ class G8264NetconfTor:
         self._netconf.close()
 
     def ports(self) -> tuple[str, ...]:
-        """As the command line lists them."""
+        """Names of the ports that the command line lists."""
         return self._reader.ports()
 
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
@@ -104,5 +104,5 @@ class G8264NetconfTor:
             self._netconf.edit_text(text, lambda: self._reader.check_result(wanted))
 
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
-        """Whether each port's link is up."""
+        """True by port whose link is up."""
         return self._reader.link_up(ports)

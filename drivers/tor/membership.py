@@ -1,4 +1,4 @@
-"""What ToR drivers do alike with VLAN membership: check it, write it as ranges, compare it."""
+"""VLAN membership as ToR drivers check it, write it as ranges, and compare it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ LAST_VLAN: Final = VlanId(4094)
 ALL_VLANS: Final = frozenset(VlanId(vlan) for vlan in range(FIRST_VLAN, LAST_VLAN + 1))
 
 _SHOWN: Final = 16
-"""Ranges that an error message spells out."""
+"""Most ranges that an error message spells out."""
 
 
 def check_memberships(device: str, wanted: Mapping[str, PortVlans]) -> None:
-    """Raises DeviceError for what no switch should be asked: nothing may be written then.
+    """Raises DeviceError for membership that no switch should be asked for, before any is written.
 
-    A VLAN outside 1..4094, one that is native and tagged at once, and a trunk without a VLAN:
-    switches take that for a trunk of all VLANs.
+    That is a VLAN outside 1..4094, one that is native and tagged at once, and a trunk without a
+    VLAN, which switches take for a trunk of all VLANs.
     """
     for port, vlans in wanted.items():
         native = () if vlans.native is None else (vlans.native,)

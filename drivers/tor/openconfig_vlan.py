@@ -48,7 +48,7 @@ def build(rack: Rack, timeout_s: float) -> TorSwitch:
 
 
 def check(rack: Rack) -> Iterator[Problem]:
-    """What can't work in the configuration of a rack's ToR."""
+    """Problems of the address, login and options of a rack's ToR."""
     yield from endpoint_problems(rack.tor.address)
     yield from login_problems(rack.tor.login, keys=True)
     yield from option_problems(Options, rack.tor.options)
@@ -116,24 +116,24 @@ class OpenconfigTor:
 
     @exclusive
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
-        """Whether each port's ``oper-status`` is UP."""
+        """True by port whose ``oper-status`` is UP."""
         state = f"{{{_INTERFACES}}}state"
         found = self._read(ports, state, f"{{{_INTERFACES}}}oper-status")
         return {port: _text(element) == "UP" for port, element in found.items()}
 
     @exclusive
     def counters(self, ports: Collection[str]) -> Mapping[str, PortCounters]:
-        """Frames and octets per port; frames are added up where only their kinds are counted."""
+        """Frames and octets per port; kinds of frames are added up if the switch has no total."""
         found = self._read(ports, f"{{{_INTERFACES}}}state", f"{{{_INTERFACES}}}counters")
         return {port: self._counters(port, element) for port, element in found.items()}
 
-    # --- what to write, and what was read -----------------------------------------------------
+    # --- the tree of interfaces ---------------------------------------------------------------
 
     def _check_result(self, wanted: Mapping[str, PortVlans]) -> None:
         membership.check_result(self._name, wanted, self.vlans(wanted))
 
     def _read(self, ports: Collection[str], *path: str) -> dict[str, Element | None]:
-        """By port, the element at ``path`` below it; None where the switch has none."""
+        """The element at ``path`` below each port; None if the switch has none."""
         if not ports:
             return {}
         root = etree.Element(f"{{{_INTERFACES}}}interfaces")
@@ -148,7 +148,7 @@ class OpenconfigTor:
         return {port: found[port].find("/".join(path)) for port in ports}
 
     def _listed(self, root: Element) -> dict[str, Element]:
-        """The interfaces that a request is answered with, by name."""
+        """The interfaces in the answer to a request, by name."""
         data = self._netconf.get(root)
         listed = data.findall(f"{{{_INTERFACES}}}interfaces/{{{_INTERFACES}}}interface")
         return {_text(entry.find(f"{{{_INTERFACES}}}name")): entry for entry in listed}

@@ -1,8 +1,9 @@
-"""ToRs that OpenFlow alone controls, looked at through a connection of its own.
+"""ToRs that OpenFlow alone controls, read through a connection of the driver's own.
 
-The controller commands such a ToR, and reads it, on the connection that the switch makes to it. A
-person at the rack (``hydra device``) has this one: the switch listens, at ``host:port`` or, on the
-same machine, at ``unix:/path`` (Open vSwitch: ``unix:RUNDIR/BRIDGE.mgmt``). It changes nothing.
+The controller commands such a ToR, and reads it, on the connection that the switch makes to it.
+This driver is for a person at the rack (``hydra device``): the switch listens, at ``host:port`` or,
+on the same machine, at ``unix:/path`` (Open vSwitch: ``unix:RUNDIR/BRIDGE.mgmt``). It changes
+nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def build(rack: Rack, timeout_s: float) -> TorSwitch:
 
 
 def check(rack: Rack) -> Iterator[Problem]:
-    """What can't work in the configuration of the rack's ToR."""
+    """Problems of the address, login, options and datapath of the rack's ToR."""
     tor = rack.tor
     if not tor.address.startswith(f"{UNIX_PREFIX}/"):
         yield from endpoint_problems(tor.address)
@@ -71,12 +72,12 @@ class OpenFlowTor:
 
     @exclusive
     def ports(self) -> tuple[str, ...]:
-        """In the order of their OpenFlow numbers."""
+        """Names in the order of the ports' OpenFlow numbers."""
         return tuple(port.name for port in sorted(self._every_port(), key=lambda p: p.number))
 
     @exclusive
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
-        """None at all; raises DeviceError for a port that the switch has not."""
+        """No VLANs at any port. Raises DeviceError for a port that the switch lacks."""
         self._described(ports)
         return dict.fromkeys(ports, _NO_VLANS)
 

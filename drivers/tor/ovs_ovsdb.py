@@ -34,7 +34,7 @@ from hydra.model import Rack, VlanId
 from hydra.roles import PortCounters, PortVlans, TorCapabilities, TorSwitch
 
 with warnings.catch_warnings():
-    # ovs.poller looks whether eventlet is in use, and eventlet announces on import that it is in
+    # ovs.poller asks if eventlet is in use, and eventlet announces on import that it is in
     # maintenance: nothing that the user of `hydra check` could act on.
     warnings.simplefilter("ignore")
     import ovs.db.idl
@@ -47,7 +47,7 @@ if ovs.json.PARSER == ovs.json.PARSER_PY:  # built without the C parser, as from
     ovs.json.Parser = JsonStream
 
 STATISTICS_INTERVAL_S: Final = 5.0
-"""ovs-vswitchd writes counters into the database this often, unless told to do so less often."""
+"""Interval at which ovs-vswitchd writes counters into the database, or longer if told so."""
 
 CAPABILITIES: Final = TorCapabilities(
     bulk=True, counters=True, counters_age_s=STATISTICS_INTERVAL_S, claims=True
@@ -109,7 +109,7 @@ class _SessionLostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """VLAN columns of a Port row as they should be written."""
+    """VLAN columns of a Port row, as they should be written."""
 
     vlan_mode: str
     tag: tuple[int, ...]
@@ -125,7 +125,7 @@ def build(rack: Rack, timeout_s: float) -> TorSwitch:
 
 
 def check(rack: Rack) -> Iterator[Problem]:
-    """What can't work in the configuration of a rack's ToR."""
+    """Problems of the address, login and options of a rack's ToR."""
     tor = rack.tor
     if tor.address and not tor.address.startswith("unix:/"):
         remote = tor.address.removeprefix("tcp:").removeprefix("ssl:")
@@ -142,9 +142,9 @@ def check(rack: Rack) -> Iterator[Problem]:
 class OvsTor:
     """A :class:`~hydra.roles.TorSwitch`: one bridge of one ovsdb-server.
 
-    ``address`` is ``unix:PATH`` or ``tcp:HOST:PORT``. ``timeout_s`` covers one call, whatever
-    happens meanwhile; nothing here blocks longer. Between calls the session lies idle: whatever
-    changed is read when the next call starts, and a session that the server dropped is reopened.
+    ``address`` is ``unix:PATH`` or ``tcp:HOST:PORT``. ``timeout_s`` covers one call; nothing here
+    blocks longer. Between calls the session lies idle: changes are read when the next call starts,
+    and a session that the server dropped is reopened.
     """
 
     def __init__(self, name: str, address: str, bridge: str, *, timeout_s: float) -> None:
@@ -181,7 +181,7 @@ class OvsTor:
     def claim(self) -> None:
         """Hold the bridge by a lock of the database (RFC 7047, section 4.1.8).
 
-        The server lets go of it when the session ends, and refuses transactions without it.
+        The server frees it when the session ends, and refuses transactions of sessions without it.
         """
         self.close()
         # Lock names are identifiers, which bridge names need not be.
@@ -199,7 +199,7 @@ class OvsTor:
 
     @exclusive
     def ports(self) -> tuple[str, ...]:
-        """Sorted, without the bridge's own."""
+        """Sorted names of all ports but the bridge's own."""
         self._synchronise(self._deadline())
         bridge = self._bridge_row()
         return tuple(sorted(row.name for row in bridge.ports if row.name != self._bridge))
@@ -229,7 +229,7 @@ class OvsTor:
 
     @exclusive
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
-        """Whether each port has carrier; a bond has it when any member has."""
+        """True by port that has carrier; a bond has it if any member has."""
         rows = self._fetched(ports, "link_state")
         return {
             name: any(interface.link_state == ["up"] for interface in row.interfaces)
@@ -238,7 +238,7 @@ class OvsTor:
 
     @exclusive
     def counters(self, ports: Collection[str]) -> Mapping[str, PortCounters]:
-        """As ovs-vswitchd last wrote them into the database: up to five seconds old.
+        """Counters as ovs-vswitchd last wrote them into the database: up to five seconds old.
 
         That is its shortest interval (``other_config:stats-update-interval``). Counters that have
         to be fresh, as for draining, come over OpenFlow.
@@ -278,7 +278,7 @@ class OvsTor:
         return {port: found[port] for port in ports}
 
     def _fetched(self, ports: Collection[str], column: str) -> dict[str, _PortRow]:
-        """These ports, with a column of their interfaces that is not replicated."""
+        """Rows of these ports, with a column of their interfaces that is not replicated."""
         deadline = self._deadline()
         self._synchronise(deadline)
         rows = self._rows(ports)
@@ -335,7 +335,7 @@ class OvsTor:
                 raise self._held_elsewhere()
 
     def _barrier(self, deadline: float) -> None:
-        """One round trip. The server sends all earlier updates before it answers (RFC 7047 4.1.3).
+        """A round trip. The server sends all earlier updates before it answers (RFC 7047 4.1.3).
 
         A transaction that only fetches is the one request the IDL sends without writing.
         """
@@ -365,7 +365,7 @@ class OvsTor:
         return self._write(change, deadline)
 
     def _write(self, change: Callable[[], None], deadline: float) -> int:
-        """One transaction of what ``change`` sets; returns the configuration number to wait for."""
+        """Commit the values that ``change`` sets; return the configuration number to wait for."""
         txn = _Txn(self._idl)
         change()
         self._root().increment("next_cfg")
@@ -430,7 +430,7 @@ class OvsTor:
 
 
 def _fetch_schema(address: str, deadline: float) -> Mapping[str, object]:
-    """Ask the server itself, so that a remote switch of another version is understood."""
+    """The server's own schema, so that a remote switch of another version is understood."""
     error, stream = ovs.stream.Stream.open(address)
     while not error and (error := stream.connect()) in _RETRY:
         waiter = _Waiter(deadline)
@@ -465,7 +465,7 @@ def _fetch_schema(address: str, deadline: float) -> Mapping[str, object]:
 class _Waiter:
     """Blocks until the IDL's sockets or timers have work; replaces ``ovs.poller.Poller``.
 
-    That one uses ``select``, which fails beyond 1024 file descriptors, and knows no deadline.
+    That class uses ``select``, which fails beyond 1024 file descriptors, and knows no deadline.
     """
 
     def __init__(self, deadline: float) -> None:
@@ -492,7 +492,7 @@ class _Waiter:
 
 
 def _counters(port: _PortRow) -> PortCounters:
-    """Of all members of a bond together; what ovs-vswitchd has not counted yet is 0."""
+    """Counters of all members of a bond together; 0 for those that ovs-vswitchd lacks yet."""
 
     def total(name: str) -> int:
         return sum(interface.statistics.get(name, 0) for interface in port.interfaces)

@@ -1,4 +1,4 @@
-"""Where a device is: ``host:port``, or ``serial:/dev/ttyUSB0``."""
+"""Addresses of devices: ``host:port``, or ``serial:/dev/ttyUSB0``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def stream_to(plane: Plane) -> Stream:
 
 
 def address_problems(plane: Plane) -> Iterator[Problem]:
-    """For drivers that take both kinds of address, and no options but a serial line's."""
+    """Problems for drivers with both kinds of address and only a serial line's options."""
     path = _serial_path(plane.address)
     if path is None:
         yield from endpoint_problems(plane.address)

@@ -13,22 +13,22 @@ from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Protoco
 from hydra.model import Login
 
 _QUIET: Final = ("terminal-length 0", "no prompting")
-"""Neither pager nor questions; firmware that lacks one of these says so, and is paged through."""
+"""Commands that turn off pager and questions; firmware may refuse either, and is paged through."""
 _WAKE: Final = b"\r"
-"""What makes a console show where it is."""
+"""Key that makes a console show its prompt."""
 _ANSWERS: Final = 2
-"""User and password: who is asked again was refused."""
+"""Questions for user and password; one more means that the log-in was refused."""
 _ECHO_COMPARED: Final = 40
-"""Characters of an echo that are looked at: a narrow terminal wraps what is longer."""
+"""Characters of an echo that are compared: a narrow terminal wraps longer ones."""
 
 _T = TypeVar("_T")
 
 
 class IscliSession:
-    """One session, opened on first use and again after every failure; one thread at a time.
+    """A session, opened on first use and again after every failure; one thread at a time.
 
-    ``timeout_s`` covers one call, all of its commands together. ``console`` is who logs in where
-    the stream itself lets anybody in, as a serial line does.
+    ``timeout_s`` covers one call, all of its commands together. ``console`` is the login for a
+    stream that lets anybody in, as a serial line does.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class IscliSession:
             self._log_in(deadline)
 
     def _is_stale(self) -> bool:
-        """Whether the switch has gone; what it said unasked is dropped."""
+        """True if the switch has gone; text that it sent unasked is dropped."""
         try:
             self._terminal.receive(self._stream.waiting())
             while self._terminal.next_event() is not None:
@@ -157,7 +157,7 @@ class IscliSession:
             self._run(command, deadline)
 
     def _reach_prompt(self, deadline: Deadline) -> None:
-        """Read the greeting, and answer a console that asks who is there."""
+        """Read the greeting, and log in where a console asks for it."""
         answers = 0
         while not self._terminal.may_be_prompt:
             event = self._event()
@@ -175,7 +175,7 @@ class IscliSession:
             answers += 1
 
     def _run(self, command: str, deadline: Deadline) -> Reply:
-        """One command and its reply. Raises ConnectionLostError or ProtocolError."""
+        """The reply to a command. Raises ConnectionLostError, ProtocolError or DeviceError."""
         self._stream.send(iscli.encode_line(command), deadline)
         while True:
             event = self._next_event(deadline)

@@ -14,7 +14,7 @@ from hydra.errors import DeviceUnavailable, OutcomeUnknown, ProtocolError
 
 
 class LineDecoder(Protocol):
-    """What a codec offers: bytes in, lines out."""
+    """A codec's decoder: bytes in, lines out."""
 
     def receive(self, data: bytes) -> None: ...
 
@@ -22,12 +22,12 @@ class LineDecoder(Protocol):
 
 
 class LineTransport:
-    """One connection to a device, opened on first use and again after every failure.
+    """A connection to a device, opened on first use and again after every failure.
 
-    ``decoder`` makes a fresh line decoder per connection; ``decode_error`` is what it raises for
-    bytes outside its grammar. ``opening`` says what is sent before anything else on a new
-    connection: each line after the device has said something, and before it says something more.
-    Used by one thread at a time.
+    ``decoder`` makes a fresh line decoder per connection; ``decode_error`` is the error that it
+    raises for bytes outside its grammar. ``opening`` makes the lines that open a new connection:
+    each is sent once the device has answered the one before, the first after its greeting. Used by
+    one thread at a time.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class LineTransport:
     def query(self, line: bytes, *, follows: bool = False) -> str:
         """Send a line that changes nothing and return its reply.
 
-        ``follows``: right after another exchange, so that nothing has to be looked for that came
-        in the meantime.
+        ``follows`` means that another exchange has just ended, so that no unasked input has to be
+        looked for first.
 
         Raises DeviceUnavailable if the device can't be reached or does not answer in time, and
         ProtocolError if it answers something outside its grammar.
@@ -128,7 +128,7 @@ class LineTransport:
             ) from error
 
     def _is_stale(self) -> bool:
-        """Whether the peer has gone, or left bytes that would be taken for the next reply."""
+        """True if the peer has gone, or left bytes that would be taken for the next reply."""
         try:
             if self._decoder.next_line() is not None:
                 return True

@@ -1,9 +1,9 @@
-"""NETCONF over SSH (ncclient): one session to a device, bulk edits that are checked and undone.
+"""NETCONF over SSH (ncclient): a session to a device, bulk edits that are checked and undone.
 
 Base protocol RFC 6241, transport RFC 6242, notifications RFC 5277. Traps that shape this module:
 
-- ``RPCError.type`` of ncclient raises where a reply holds several errors, and its raise modes look
-  at the first one only: replies are taken as they are, and all of their errors read.
+- ``RPCError.type`` of ncclient raises if a reply holds several errors, and its raise modes look at
+  the first one only: all errors are read from replies instead.
 - A ``<validate>`` before ``<commit>`` made some servers' commit do nothing: none is sent, and
   every edit is read back.
 - ncclient looks for something to send ten times a second. Its session is woken here instead, which
@@ -40,21 +40,21 @@ from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Protoco
 from hydra.model import Login
 
 Untyped = Any
-"""What ncclient hands out; it comes without types."""
+"""Objects of ncclient, which comes without types."""
 Element = Any
 """An ``lxml`` element; lxml comes without types."""
 
 NETCONF_NS: Final = "urn:ietf:params:xml:ns:netconf:base:1.0"
 OPERATION: Final = f"{{{NETCONF_NS}}}operation"
-"""The attribute that says what is to become of a node in an edit."""
+"""Attribute that says what an edit does with a node."""
 
 _CAPABILITY: Final = "urn:ietf:params:netconf:capability:"
 _LOCK_RETRY_S: Final = 0.2
 _MAX_NOTIFICATIONS: Final = 1000
 _SHOWN: Final = 3
-"""Errors of one reply that a message spells out."""
+"""Most errors of one reply that a message spells out."""
 
-# ncclient logs every message whole, and with tracebacks what also reaches the caller as an error.
+# ncclient logs every message whole, and with tracebacks errors that the caller receives anyway.
 logging.getLogger("ncclient").setLevel(logging.CRITICAL)
 
 
@@ -71,14 +71,15 @@ class NetconfRefusal(DeviceError):
 
 
 class _LostError(Exception):
-    """The session broke, or gave no answer in time."""
+    """The session broke, or did not answer in time."""
 
 
 class NetconfTransport:
-    """One session, opened on first use and again after every failure; used by one thread at a time.
+    """A session, opened on first use and again after every failure; used by one thread at a time.
 
-    With ``stream``, it subscribes to that event stream, on a second session where the device lacks
-    the ``:interleave`` capability: it then takes no requests on one that carries notifications.
+    With ``stream``, it subscribes to that event stream. If the device lacks the ``:interleave``
+    capability it takes no requests on a session that carries notifications: then the subscription
+    has a second session.
     ``datastore`` is ``candidate``, ``running``, or ``auto``: the candidate where there is one.
     ``timeout_s`` covers one call, however many requests it takes.
     """
@@ -229,7 +230,7 @@ class NetconfTransport:
     def _ask(
         self, link: _Link, operation: str, call: Callable[[Any], Any], deadline: float
     ) -> Untyped:
-        """One request and its reply. Raises _LostError, NetconfRefusal or ProtocolError."""
+        """The reply to a request. Raises _LostError, NetconfRefusal or ProtocolError."""
         try:
             link.manager.timeout = ssh.remaining(deadline)
             reply = call(link.manager)
@@ -252,10 +253,10 @@ class NetconfTransport:
     def _begin(
         self, operation: str, call: Callable[[Any], Any], deadline: float
     ) -> tuple[_Link, Untyped]:
-        """The first request of a call, and the session it was answered on.
+        """Make the first request of a call; return the session that answered, and the reply.
 
-        It changes nothing that outlives its session. So where that had ended unnoticed since the
-        last call, or gives no answer in half the time, another session is asked.
+        The request changes nothing that outlives its session. So if the session has ended unnoticed
+        since the last call, or does not answer in half the time, another session is asked.
         """
         link = self._ensure(deadline)
         try:
@@ -273,7 +274,7 @@ class NetconfTransport:
     def _harmless(
         self, link: _Link, operation: str, call: Callable[[Any], object], deadline: float
     ) -> None:
-        """A request that changes nothing which outlives the session."""
+        """Make a request that changes nothing which outlives the session."""
         try:
             self._ask(link, operation, call, deadline)
         except _LostError as error:
@@ -310,7 +311,7 @@ class NetconfTransport:
 
     @contextmanager
     def _locked(self, target: str, deadline: float) -> Iterator[_Link]:
-        """Hold the lock of a datastore; others' locks are waited for until the deadline."""
+        """Hold the lock of a datastore; one that others hold is waited for until the deadline."""
         while True:
             try:
                 link, _ = self._begin(f"lock of {target}", lambda m: m.lock(target), deadline)
@@ -328,7 +329,7 @@ class NetconfTransport:
     def _tidy(
         self, link: _Link, operation: str, call: Callable[[Any], object], deadline: float
     ) -> None:
-        """A request whose failure does not matter: the end of the session has the same effect."""
+        """Make a request whose failure is harmless: the end of the session has the same effect."""
         if not link.connected:
             return
         try:
@@ -340,7 +341,7 @@ class NetconfTransport:
         self, link: _Link, config: Element, verify: Callable[[], None], deadline: float
     ) -> None:
         confirmed = link.has("confirmed-commit")
-        # More than this call may take: the device must not undo what is still being read back.
+        # More than this call may take: the device must not undo an edit that is still being read.
         limit_s = str(math.ceil(self._timeout_s) + 1)
         first = {"confirmed": True, "timeout": limit_s} if confirmed else {}
         try:
@@ -407,7 +408,7 @@ class NetconfTransport:
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """A session, and ncclient's requests on it."""
+    """A session, with ncclient's requests on it."""
 
     session: _Session
     manager: Any
@@ -421,7 +422,7 @@ class _Link:
         return frozenset(self.manager.server_capabilities)
 
     def has(self, capability: str) -> bool:
-        """Whether the device announced this capability of RFC 6241, in any version."""
+        """True if the device announced this capability of RFC 6241, in any version."""
         prefix = f"{_CAPABILITY}{capability}:"
         return any(uri.startswith(prefix) for uri in self.manager.server_capabilities)
 
@@ -430,7 +431,7 @@ class _Link:
 
 
 class _Recent(Queue[Any]):
-    """Keeps the latest notifications where nobody fetches them."""
+    """A queue that keeps the latest notifications if nobody fetches them."""
 
     def _init(self, maxsize: int) -> None:
         del maxsize
@@ -438,7 +439,7 @@ class _Recent(Queue[Any]):
 
 
 class _Session(SSHSession):  # type: ignore[misc]  # ncclient is untyped
-    """ncclient's session on a connection that stands already, woken when there is work to do."""
+    """ncclient's session on an established connection, woken when there is work to do."""
 
     def __init__(self, handler: DefaultDeviceHandler, transport: paramiko.Transport) -> None:
         super().__init__(handler)

@@ -34,7 +34,7 @@ class _RefusedError(Exception):
 
 
 class OpenFlowSession:
-    """Opened on first use and again after every failure. Used by one thread at a time."""
+    """A session, opened on first use and again after every failure; one thread at a time."""
 
     def __init__(self, device: str, stream: Stream, *, timeout_s: float) -> None:
         self._device = device
@@ -52,7 +52,7 @@ class OpenFlowSession:
         self._stream.close()
 
     def query(self, kind: int, body: bytes = b"") -> bytes:
-        """The body of a multipart reply, all its parts together.
+        """The body of a multipart reply, its parts joined.
 
         Raises DeviceUnavailable, ProtocolError, and DeviceError if the switch refuses.
         """
@@ -69,7 +69,7 @@ class OpenFlowSession:
             raise DeviceError(self._device, f"the switch refuses a query: {error}") from error
 
     def write(self, messages: Callable[[int], bytes]) -> None:
-        """Send what ``messages`` makes of a transaction id; return once a barrier confirmed it.
+        """Send ``messages(transaction id)``; return once a barrier confirmed them.
 
         Raises DeviceUnavailable if nothing was sent, DeviceError if the switch refused anything,
         OutcomeUnknown if it did not answer.
@@ -104,7 +104,7 @@ class OpenFlowSession:
         return joined(parts)
 
     def _await(self, kind: int, xid: int, deadline: Deadline, *, errors_of: int) -> Message:
-        """The message of this type and id; what else arrives meanwhile is dealt with."""
+        """The message of this type and id; errors about it raise, other messages are dropped."""
         refusal: str | None = None
         while True:
             message = self._receive(deadline)
@@ -119,7 +119,7 @@ class OpenFlowSession:
                 return message
 
     def _receive(self, deadline: Deadline) -> Message:
-        """The next message that is not a sign of life."""
+        """The next message that is no echo request; those are answered."""
         while True:
             while (message := self._decoder.next_message()) is None:
                 self._decoder.receive(self._stream.receive(deadline))
@@ -146,7 +146,7 @@ class OpenFlowSession:
             ) from error
 
     def _catch_up(self, deadline: Deadline) -> None:
-        """Answer signs of life and drop late replies; close what is dead."""
+        """Answer echo requests and drop late replies; close a dead connection."""
         try:
             self._decoder.receive(self._stream.waiting())
             while (message := self._decoder.next_message()) is not None:

@@ -24,7 +24,7 @@ _PARITIES: Final = {
 
 
 class SerialOptions(BaseModel):
-    """How the bits go over the line: options of devices at ``serial:`` addresses."""
+    """``options`` of devices at ``serial:`` addresses: how bits are sent over the line."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -35,7 +35,7 @@ class SerialOptions(BaseModel):
 
 
 class SerialStream:
-    """A :class:`~drivers.transports.stream.Stream` over a serial line, which it has for itself."""
+    """A :class:`~drivers.transports.stream.Stream` over a serial line, opened exclusively."""
 
     def __init__(self, device: str, path: str, options: SerialOptions) -> None:
         self._device = device
@@ -52,7 +52,7 @@ class SerialStream:
         return self._line is not None
 
     def connect(self, deadline: Deadline) -> None:
-        """Open the line and let go by what the device may still have to say to somebody else."""
+        """Open the line, and drop what the device still sends to somebody else."""
         if self._line is not None:
             return
         try:
@@ -72,7 +72,7 @@ class SerialStream:
             raise DeviceUnavailable(
                 self._device, f"can't open {self._path}: {_reason(error)}"
             ) from error
-        except termios.error as error:  # which is no OSError
+        except termios.error as error:  # this is no OSError
             self.close()
             raise DeviceUnavailable(
                 self._device,

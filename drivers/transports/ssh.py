@@ -1,9 +1,8 @@
-"""SSH connections to devices (paramiko): whom to trust, how to log in, and all within a deadline.
+"""SSH connections to devices (paramiko): host keys, log-in, and a deadline for all of it.
 
 A device's host key is checked before anything secret is sent: against the key that the
-configuration names, or against a ``known_hosts`` file as OpenSSH keeps it. An unknown key is an
-error that shows the key's fingerprint, so that it can be compared with what the device's console
-shows.
+configuration names, or against a ``known_hosts`` file of OpenSSH. An unknown key is an error that
+shows its fingerprint, for comparison with the one that the device's console shows.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _KEEPALIVE_S: Final = 10
 _ANY: Final = "any"
 
 _log: Final = logging.getLogger(__name__)
-# paramiko logs, with tracebacks, what also reaches the caller as an error.
+# paramiko logs, with tracebacks, errors that the caller receives anyway.
 _log.setLevel(logging.CRITICAL)
 
 
@@ -38,9 +37,9 @@ class SshOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     host_key: str | None = None
-    """Type and key in base64, as in a ``known_hosts`` line; ``any``: trust whoever answers."""
+    """Type and key in base64, as in a ``known_hosts`` line; ``any``: every key is trusted."""
     known_hosts: str = "~/.ssh/known_hosts"
-    """Used where ``host_key`` is not given."""
+    """File used if ``host_key`` is not given."""
 
     @field_validator("host_key")
     @classmethod
@@ -64,8 +63,8 @@ def connect(
 ) -> paramiko.Transport:
     """An authenticated connection, made before ``deadline`` (of :func:`time.monotonic`).
 
-    Raises DeviceUnavailable where the device can't be reached or does not answer in time, and
-    DeviceError where it is not to be trusted or refuses the login.
+    Raises DeviceUnavailable if the device can't be reached or does not answer in time, and
+    DeviceError if its key is not trusted or it refuses the login.
     """
     try:
         connection = _connect_tcp(device, address, deadline)
@@ -172,7 +171,7 @@ def _authenticate(
         else:
             transport.auth_password(login.username, secret(device, login))
     except paramiko.AuthenticationException as error:
-        # paramiko says so as well where the device was only too slow, or left.
+        # paramiko raises this also if the device was only too slow, or left.
         if time.monotonic() >= deadline:
             raise TimeoutError from error
         if not transport.is_active():

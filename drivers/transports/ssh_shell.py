@@ -15,7 +15,7 @@ from hydra.model import Login
 
 _RECEIVE_BYTES: Final = 65536
 _COLUMNS: Final = 511
-"""Wide, so that a device which wraps at the edge of its terminal does so rarely."""
+"""Width of the terminal: few devices' lines are long enough to be wrapped at it."""
 
 
 class SshShell:

@@ -1,4 +1,4 @@
-"""Byte streams to devices: what a transport needs of TCP and of serial lines alike."""
+"""Byte streams to devices: the common interface of TCP, Unix sockets, serial lines and SSH."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ class ConnectionLostError(Exception):
 
 
 class Deadline:
-    """When an exchange has to be over, all its parts together."""
+    """Time by which an exchange has to be over, all its parts together."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._at = time.monotonic() + timeout_s
 
     def remaining(self) -> float:
-        """Seconds left; raises TimeoutError when there are none."""
+        """Seconds left. Raises TimeoutError if there are none."""
         remaining = self._at - time.monotonic()
         if remaining <= 0:
             raise TimeoutError
         return remaining
 
     def reason(self, error: OSError) -> str:
-        """What an operator should read of an error."""
+        """The error in words for an operator."""
         if isinstance(error, TimeoutError):
             return f"no answer within {self._timeout_s:g} s"
         return error.strerror or str(error)
 
 
 class Stream(Protocol):
-    """A way to a device. One thread at a time; all but :meth:`close` may raise."""
+    """A byte stream to a device, for one thread at a time; all but :meth:`close` may raise."""
 
     @property
     def address(self) -> str: ...
@@ -47,12 +47,13 @@ class Stream(Protocol):
         """Drop the connection; safe to repeat."""
 
     def send(self, data: bytes, deadline: Deadline) -> None:
-        """Raises ConnectionLostError, and is then closed."""
+        """Send all of ``data``. Raises ConnectionLostError, and is then closed."""
 
     def receive(self, deadline: Deadline) -> bytes:
-        """At least one byte. Raises ConnectionLostError, and is then closed."""
+        """Next bytes, at least one. Raises ConnectionLostError, and is then closed."""
 
     def waiting(self) -> bytes:
-        """What has arrived already, perhaps nothing. Raises ConnectionLostError if nobody is there
-        any more, and is then closed.
+        """Bytes that have arrived already, perhaps none.
+
+        Raises ConnectionLostError if the peer has gone, and is then closed.
         """

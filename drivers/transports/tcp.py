@@ -1,4 +1,4 @@
-"""Sockets to devices: TCP, and Unix sockets for what runs on the same machine."""
+"""Sockets to devices: TCP, and Unix sockets for programs on the same machine."""
 
 from __future__ import annotations
 
@@ -111,8 +111,10 @@ class SocketStream(ABC):
 
 
 def _wait(connection: socket.socket, event: int, deadline: Deadline) -> None:
-    """Raises TimeoutError. One system call, where a socket with a time-out of its own makes two for
-    each read or write, and threads of other devices wait for the interpreter after each.
+    """Wait for ``event``. Raises TimeoutError.
+
+    This is one system call. A socket with a time-out of its own makes two for each read or write,
+    and threads of other devices wait for the interpreter after each.
     """
     poll = select.poll()
     poll.register(connection, event)
@@ -121,7 +123,7 @@ def _wait(connection: socket.socket, event: int, deadline: Deadline) -> None:
 
 
 class TcpStream(SocketStream):
-    """To ``host:port``; notices a peer which vanished."""
+    """A stream to ``host:port``; notices if the peer vanishes."""
 
     def __init__(self, device: str, address: str) -> None:
         super().__init__(device, address)
@@ -141,7 +143,7 @@ class TcpStream(SocketStream):
 
 
 class UnixStream(SocketStream):
-    """To ``unix:/path``."""
+    """A stream to ``unix:/path``."""
 
     def _dial(self, timeout_s: float) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX)

@@ -25,10 +25,10 @@ Ask = Callable[[tl1.Command], tl1.Reply]
 
 
 class Tl1Session:
-    """Connects and logs in on first use and again after every failure. One thread at a time.
+    """A session that logs in on first use and again after every failure. One thread at a time.
 
-    ``log_in`` is given a way to send a command and get its reply; it may raise DeviceError.
-    ``timeout_s`` limits each command, from when it is sent until its whole reply is there.
+    ``log_in`` is given a function that sends a command and returns its reply; it may raise
+    DeviceError. ``timeout_s`` limits each command, from its sending to the end of its reply.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Tl1Session:
         return self.query_all([command])[0]
 
     def query_all(self, commands: Sequence[tl1.Command], *, window: int = 1) -> list[tl1.Reply]:
-        """As :meth:`query`, in order, with up to ``window`` commands under way at once."""
+        """Replies as by :meth:`query`, in order, with up to ``window`` commands at once."""
         self.open()
         try:
             return self._exchange(commands, window)
@@ -95,7 +95,7 @@ class Tl1Session:
             ) from error
 
     def reports(self) -> tuple[tl1.Autonomous, ...]:
-        """What the device said of its own accord since the last call; never waits."""
+        """Messages that the device sent of its own accord since the last call; never waits."""
         if self._stream.connected:
             self._take_waiting()
         taken = tuple(self._reports)
@@ -126,7 +126,7 @@ class Tl1Session:
         return replies
 
     def _send_and_collect(self, commands: Sequence[tl1.Command], window: int) -> list[tl1.Reply]:
-        """Replies in the order of the commands, whatever order they come in."""
+        """Replies in the order of the commands, in whatever order they come."""
         replies: dict[int, tl1.Reply] = {}
         under_way: dict[str, int] = {}
         to_send = deque(enumerate(commands))
@@ -168,7 +168,7 @@ class Tl1Session:
         match event:
             case tl1.Autonomous():
                 self._reports.append(event)
-            case tl1.Reply():  # to a command that was given up, or to nobody's
+            case tl1.Reply():  # to a command that was given up, or to none
                 _log.warning("%s: dropped a reply with ctag %s", self._device, event.ctag)
             case tl1.Acknowledgement() | tl1.Echo():
                 pass  # the reply follows; an echo may hold a password and is never logged

@@ -1,4 +1,4 @@
-"""What to tell of a device's alarms, from those that stand and those that it reported."""
+"""Changes in a device's alarms, from two looks at it and its reports in between."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hydra.roles import Alarm, Severity
 def news(
     before: Collection[Alarm], reports: Sequence[Alarm], now: Collection[Alarm]
 ) -> list[Alarm]:
-    """What is new since ``before`` stood: what came in passing, what began, and what is over.
+    """Alarms that came in passing, that began, and that ended since ``before``, in this order.
 
-    ``reports`` came from the device of its own accord between two looks, of which ``now`` is the
-    second. They are told where the looks do not tell the same condition: because it came and went,
-    or because the device lists it under another name or not at all. What is over has severity
-    CLEARED.
+    ``now`` is what stands at the second look; ``reports`` came from the device of its own accord
+    between the two. A report counts as passing if neither look lists its port and code: the alarm
+    came and went, or the device lists it under another name or not at all. Ended alarms have
+    severity CLEARED.
     """
     known = {(alarm.port, alarm.code) for alarm in (*before, *now)}
     passing = [alarm for alarm in reports if (alarm.port, alarm.code) not in known]

@@ -9,7 +9,7 @@ from typing import Any, Final
 from hydra.model import Fabric, PortId
 
 _CLOCK_STEP_S: Final = 5.0
-"""A clock that was set back by more than this ends timed quarantines: it can't tell when."""
+"""A clock set back by more than this ends timed quarantines: their end can't be told from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,10 @@ class Quarantined:
     reason: str
     since_unix_s: float
     until_unix_s: float | None
-    """None: until an operator clears it."""
+    """End of the quarantine; None: when an operator clears it."""
 
     def blocks(self, now_unix_s: float) -> bool:
-        """Whether no plan may use the port."""
+        """True if no plan may use the port."""
         if self.until_unix_s is None:
             return True
         return self.since_unix_s - _CLOCK_STEP_S <= now_unix_s < self.until_unix_s
@@ -46,7 +46,7 @@ def quarantine_record(fabric: Fabric, entry: Quarantined) -> dict[str, Any]:
 
 
 def read_quarantine(fabric: Fabric, record: Mapping[str, Any]) -> Quarantined | None:
-    """What :func:`quarantine_record` wrote; None if ``fabric`` has no such port any more."""
+    """The entry that :func:`quarantine_record` wrote; None if ``fabric`` lacks its port now."""
     port = fabric.port_by_name.get((record["rack"], record["port"]))
     if port is None:
         return None

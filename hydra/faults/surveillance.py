@@ -1,4 +1,4 @@
-"""Watches running circuits: which probe to send when, and what it means that one is lost.
+"""Surveillance of running circuits: when to send which probe, and which paths lost ones show dead.
 
 Each standing path is probed in each of its directions once an interval, the paths spread over it.
 A lost probe is repeated at once, by ever more servers: a path is given up when three in a row are
@@ -18,9 +18,9 @@ from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, RackId, Vla
 from hydra.reconfiguration.plan import Pair, pair_of
 
 LOSSES: Final = 3
-"""Probes lost in a row that mean that a path is dead."""
+"""Lost probes in a row after which a path is dead."""
 _MOST_PER_S: Final = 700
-"""Probes a second, at most: more would cost the controller more than a twentieth of a core
+"""Most probes a second: more would cost the controller more than a twentieth of a core
 (``benchmarks.probing``). Beyond 350 paths for each second of the interval, the interval grows."""
 _COPIES: Final = (1, 4, 8)
 """Frames of the first, second and third probe: a full queue loses some, a dead fibre all."""
@@ -31,7 +31,7 @@ Traversal = tuple[Circuit, PortId]
 
 @dataclass(slots=True, eq=False)
 class Way:
-    """One direction of a standing path."""
+    """A standing path in one direction."""
 
     path: Path
     vlan: VlanId
@@ -42,12 +42,12 @@ class Way:
     copies: int = 1
     """Frames to send now."""
     _sent_s: float | None = None
-    """When the probe left that is waited for; None: none is under way."""
+    """Time at which the probe that is under way left; None if none is."""
     _heard_s: float = float("-inf")
     _trouble_s: float = float("inf")
-    """When the first of the lost ones was sent."""
+    """Time at which the first of the probes lost in a row was sent."""
     _turn: int = 0
-    """Which entry of the schedule counts."""
+    """Number of its valid entry in the schedule; 0: none."""
     _nonces: list[int] = field(default_factory=list)
 
 
@@ -56,7 +56,7 @@ class LostPath:
     path: Path
     vlan: VlanId
     circuits: frozenset[Circuit]
-    """Those to blame; empty where every one of them works for other paths."""
+    """Circuits to blame; empty if each of them works for other paths."""
     reason: str
 
 
@@ -124,7 +124,7 @@ class Surveillance:
         heapq.heappush(self._schedule, (when_s, way._turn, way))
 
     def _forget(self, way: Way) -> None:
-        """Drop what is under way."""
+        """Drop the way's entry in the schedule and its probe that is under way."""
         way._turn = 0
         self._clear(way)
 
@@ -139,7 +139,7 @@ class Surveillance:
     # -- what to do ------------------------------------------------------------------------------
 
     def next_s(self) -> float:
-        """When something is due next; infinity if nothing is watched."""
+        """Time of the next entry in the schedule; infinity if nothing is watched."""
         return self._schedule[0][0] if self._schedule else float("inf")
 
     def due(self, now_s: float) -> tuple[list[Way], list[LostPath]]:
@@ -170,7 +170,7 @@ class Surveillance:
         way._sent_s = None
 
     def _ask_the_others(self, way: Way, now_s: float) -> None:
-        """Whoever else uses these circuits is probed now: that tells which one is to blame."""
+        """Probe the other ways over these circuits now: that tells which circuit is to blame."""
         for traversal in way.circuits:
             for other in self._users[traversal]:
                 if other is not way and other._sent_s is None and other.lost == 0:
@@ -198,7 +198,7 @@ class Surveillance:
         self._plan(way, now_s + self._timeout_s)
 
     def passed_over(self, way: Way, now_s: float) -> None:
-        """Nobody could send or hear it: that says nothing about the way."""
+        """No server could send or hear the probe, which says nothing about the way."""
         self._clear(way)
         self._plan(way, now_s + self._interval_s)
 

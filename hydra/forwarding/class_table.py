@@ -1,4 +1,4 @@
-"""The class table where circuits are for elephants: which connections may use them."""
+"""Rules of the class table where only elephants, by connection, may use circuits."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class TcpConnection:
     """A TCP connection of a server, as its vswitch tells it from others."""
 
     address: IPv4Address | IPv6Address
-    """Of the other end."""
+    """Address of the other end."""
     src_port: int
     dst_port: int
 
 
 def class_rules(elephants: Iterable[TcpConnection]) -> Iterator[FlowRule]:
-    """What a vswitch holds in its class table so that these connections alone use circuits."""
+    """Rules of a vswitch's class table by which these connections alone use circuits."""
     yield constant(RuleKind.CLASS_MICE)
     for one in elephants:
         ipv4 = isinstance(one.address, IPv4Address)

@@ -28,13 +28,13 @@ def _frame(dst: bytes, src: bytes, vlan: VlanId | None, ethertype: int, payload:
 
 
 def announcement(mac: MacAddress, vlan: VlanId | None) -> bytes:
-    """Teaches every switch of a VLAN (None: untagged) where ``mac`` is."""
+    """A frame that teaches every switch of a VLAN (None: untagged) where ``mac`` is."""
     return _frame(_ANNOUNCE_GROUP, _mac(mac), vlan, ANNOUNCE_ETHERTYPE, b"")
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a probe frame carries."""
+    """Contents of a probe frame."""
 
     nonce: int
 

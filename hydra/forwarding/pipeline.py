@@ -1,4 +1,4 @@
-"""The pipeline: which rules a switch that steers holds, as data.
+"""The pipeline: the rules of a switch that steers traffic, as data.
 
 Seven tables; a packet from a server walks them in order:
 
@@ -11,7 +11,7 @@ table  name         holds
 3      class        what is reserved (hydra/sharing/policing.py); which of the rest may use circuits
 4      best effort  what reservations hold the rest to
 5      circuits     destination rack to VLAN and optical uplink; otherwise electrical
-6      spread       of destination racks with several paths: which of them, to its VLAN
+6      spread       destination racks with several paths: picks one of them, to its VLAN
 ====== ============ =====================================================================
 
 The account table writes the destination rack into the OpenFlow ``metadata`` field, so later tables
@@ -50,11 +50,11 @@ class Port(IntEnum):
     OPTICAL = -2
     """The uplink to the ToR."""
     ELECTRICAL = -3
-    """The uplink to the electrical network: on single-homed servers the same, untagged."""
+    """The uplink to the electrical network; single-homed servers have the same uplink, untagged."""
     NORMAL = -4
     """The switch's own learning pipeline (ToRs only)."""
     SERVERS = -5
-    """Every server of the rack but the one that a frame comes from (ToRs only)."""
+    """Every server of the rack but the sender of the frame (ToRs only)."""
 
 
 _FIRST_SERVER: Final = -0x1_0000
@@ -72,12 +72,12 @@ def wired_port(place: int) -> int:
 
 
 def place_of_server(port: int) -> int | None:
-    """What :func:`server_port` was given; None if it is no such port."""
+    """The place that :func:`server_port` was given; None if ``port`` is no server's."""
     return _FIRST_SERVER - port if _FIRST_WIRED < port <= _FIRST_SERVER else None
 
 
 def place_of_wired(port: int) -> int | None:
-    """What :func:`wired_port` was given; None if it is no such port."""
+    """The place that :func:`wired_port` was given; None if ``port`` is not wired to a plane."""
     return _FIRST_WIRED - port if port <= _FIRST_WIRED else None
 
 
@@ -96,7 +96,7 @@ Value = int | Arg
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One OXM match field; ``mask`` only where the field is maskable."""
+    """An OXM match field; ``mask`` only where the field is maskable."""
 
     name: str
     value: Value
@@ -135,8 +135,9 @@ class SetDscp:
 class PickPath:
     """Write the number of a path, from 0 to ``last``, into :data:`PATH_REGISTER`.
 
-    By a hash over addresses and TCP ports that is the same in both directions, so that a flow stays
-    on its path and comes back on it: ``multipath(symmetric_l3l4, 0, hrw, …)`` of Open vSwitch.
+    The path is a hash over addresses and TCP ports, the same in both directions, so that a flow
+    stays on its path and comes back on it: ``multipath(symmetric_l3l4, 0, hrw, …)`` of Open
+    vSwitch.
     """
 
     last: Value
@@ -147,7 +148,7 @@ Action = Output | ToController | PushVlan | PopVlan | SetDscp | PickPath
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What all rules of one kind have in common."""
+    """Table, priority, match and actions that all rules of a kind share."""
 
     table: Table
     priority: int
@@ -156,11 +157,11 @@ class Shape:
     goto: Table | None = None
     write_metadata: Value | None = None
     meter: Value | None = None
-    """What this meter lets through; it has to be there before the rule."""
+    """Number of the meter that matching packets pass; it has to exist before the rule."""
 
 
 class RuleKind(Enum):
-    """Every kind of rule there is; the value goes into the cookie."""
+    """Every kind of rule; the value goes into the cookie."""
 
     UPLINK_PROBE = 1
     UPLINK_TAGGED = 2
@@ -234,7 +235,7 @@ class RuleKind(Enum):
     TOR_BEST_EFFORT_V4 = 85
     TOR_BEST_EFFORT_V6 = 86
     TOR_BEST_EFFORT_ELECTRICAL = 87
-    # From 0x70 to 0x7f: those whose counters tell what reservations get.
+    # Kinds from 0x70 to 0x7f are those whose counters tell what reservations get.
     DELIVERED_V4 = 0x70
     DELIVERED_V6 = 0x71
     DELIVERED_HOST_V4 = 0x72
@@ -380,8 +381,8 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         (Output(Arg(2)),),
     ),
     # ()
-    # They do what the next two do, and make the switch tell marked frames from others whether
-    # anything is reserved or not: see docs/decisions/0013.
+    # These kinds do what the next two do, and make the switch tell marked frames from others, with
+    # or without reservations: see docs/decisions/0013.
     RuleKind.HOST_MARKED_V4: Shape(
         Table.INGRESS, 210, (_FROM_HOST, _IS_IPV4, _EXPEDITED), goto=Table.ACCOUNT
     ),
@@ -621,12 +622,12 @@ FOR_ONE_SERVER: Final[Mapping[RuleKind, RuleKind]] = {
     RuleKind.DELIVERED_HOST_V4: RuleKind.TOR_DELIVERED_HOST_V4,
     RuleKind.DELIVERED_HOST_V6: RuleKind.TOR_DELIVERED_HOST_V6,
 }
-"""What a vswitch holds for its server, and what a ToR holds for one of several: with one argument
-more, the server's port."""
+"""Kinds at a vswitch, for its one server, to the same kinds at a ToR, for one server of several,
+with one more argument: the server's port."""
 
 
 def _for_one_server(shape: Shape) -> Shape:
-    """From the port, or, of what comes in from elsewhere, to it."""
+    """The shape at a ToR: matches the server's port, or in the ingress table sends to it."""
     port = Arg(1 + max(arg.index for arg in _arguments(shape)))
     if shape.table is not Table.INGRESS:
         return replace(shape, match=(Field("in_port", port), *shape.match))
@@ -655,11 +656,11 @@ COOKIE_KIND_EPOCH_MASK: Final = 0xFFFF_FFFF << 32
 COOKIE_SUBJECT_MASK: Final = 0xFFFF_FFFF
 DELIVERY_COUNTERS: Final = COOKIE_TAG | 0x70 << 48
 DELIVERY_COUNTERS_MASK: Final = COOKIE_TAG_MASK | 0xF0 << 48
-"""Together they pick the rules whose counters tell what reservations get."""
+"""Together with :data:`DELIVERY_COUNTERS`, picks the rules that count what reservations get."""
 
 
 def cookie(kind: RuleKind, epoch: int = 0, subject: int = 0) -> int:
-    """A 64-bit cookie that says what a rule is for, so that state read back explains itself."""
+    """A 64-bit cookie that says what a rule is for, so that rules read back explain themselves."""
     return COOKIE_TAG | kind.value << 48 | (epoch & 0xFFFF) << 32 | subject
 
 

@@ -1,4 +1,4 @@
-"""What the switches that steer are told when the paths of pairs change."""
+"""Rule changes at the switches that steer, when the paths of pairs change."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hydra.forwarding.substrate import Substrate
 from hydra.model import NetworkState, RackId
 
 _Lanes = Mapping[tuple[RackId, RackId], Sequence[Lane]]
-"""By (from, to)."""
+"""Lanes by (from, to)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resteering:
-    """From the circuit rules of one state to those of another."""
+    """The step from the circuit rules of one state to those of another."""
 
     substrate: Substrate
     before: _Lanes
@@ -28,7 +28,7 @@ class Resteering:
         return cls(substrate, old, new, after.epoch)
 
     def changes(self, rack: RackId, to: RackId) -> Iterator[RuleChange]:
-        """At a switch that steers what ``rack`` sends to another."""
+        """Changes at each switch that steers the traffic from ``rack`` to another."""
         old, new = (self._rules(lanes, rack, to) for lanes in (self.before, self.after))
         matched = {match_key(rule) for rule in new}
         yield from (Remove(rule) for rule in old if match_key(rule) not in matched)

@@ -11,12 +11,12 @@ from hydra.forwarding.pipeline import ND_TYPES, SHAPES, Arg, Port, RuleKind, coo
 from hydra.model import Fabric, Path, RackId, Server, VlanId
 
 _EMULATED_RACKS = 0x1_0000
-"""First metadata value of racks that do not exist; real racks stay below."""
+"""First metadata value of emulated racks, which do not exist; real racks stay below."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowRule:
-    """One rule: its kind fixes the shape, ``args`` fill the shape's places."""
+    """A rule of a vswitch or ToR: its kind fixes the shape, ``args`` fill the shape's places."""
 
     kind: RuleKind
     args: tuple[int, ...] = ()
@@ -60,13 +60,13 @@ class CircuitKinds:
 
 
 BY_UPLINK: Final = CircuitKinds(RuleKind.CIRCUIT, RuleKind.SPREAD_PATH)
-"""At a vswitch: by VLAN."""
+"""Kinds at a vswitch, which puts traffic on a path by VLAN."""
 BY_PORT: Final = CircuitKinds(RuleKind.TOR_CIRCUIT, RuleKind.TOR_SPREAD_PATH)
-"""At a ToR: by label, and the port at which the path begins."""
+"""Kinds at a ToR, which puts traffic on a path by label, and by the port where it begins."""
 
 
 def rack_metadata(rack: RackId) -> int:
-    """What the account table writes for a destination rack; 0 means no rack."""
+    """Metadata that the account table writes for a destination rack; 0 means no rack."""
     return rack + 1
 
 
@@ -106,7 +106,7 @@ def host_rules(server: Server, from_uplinks: Collection[RuleKind]) -> Iterator[F
 
 
 def default_rules() -> Iterator[FlowRule]:
-    """What the tables behind the account table do with what they have no rule for."""
+    """Rules of the tables behind the account table for packets that none of their others takes."""
     for kind in (
         RuleKind.DIVERT_NONE,
         RuleKind.CLASS_ALL,
@@ -126,7 +126,7 @@ def own_rack_rules(fabric: Fabric, server: Server, uplink_dead: bool) -> Iterato
 
 
 def account_rules(fabric: Fabric, own: RackId) -> Iterator[FlowRule]:
-    """One counting rule per prefix of every rack but the ``own`` one."""
+    """Counting rules, for each prefix of every rack but the ``own`` one."""
     for rack in fabric.racks:
         if rack.id == own:
             continue
@@ -139,7 +139,7 @@ def account_rules(fabric: Fabric, own: RackId) -> Iterator[FlowRule]:
 
 
 def uplink_exceptions(fabric: Fabric, server: Server, dead: Collection[str]) -> Iterator[FlowRule]:
-    """What ``server`` needs to reach, and be reached beside, servers with a dead uplink."""
+    """Rules by which ``server`` goes around dead uplinks: its own, or those of other servers."""
     for name in sorted(dead):
         other = fabric.server_by_name[name]
         if other == server:
@@ -167,9 +167,9 @@ def divert_rule(destination: RackId, epoch: int) -> FlowRule:
 def in_lanes(
     paths: Iterable[Path], vlans: Mapping[Path, VlanId]
 ) -> dict[tuple[RackId, RackId], list[Lane]]:
-    """By (from, to), the paths with their VLAN-IDs, in the order in which both ends number them.
+    """Paths with their VLAN-IDs by (from, to), in the order in which both ends number them.
 
-    That is by VLAN-ID; ``paths`` are sorted, and those with the same ID keep their order.
+    The order is by VLAN-ID; ``paths`` are sorted, and those with the same ID keep their order.
     """
     lanes: dict[tuple[RackId, RackId], list[Lane]] = {}
     for path in sorted(paths, key=vlans.__getitem__):
@@ -183,7 +183,7 @@ def circuit_rules(
 ) -> tuple[FlowRule, ...]:
     """Substep 3-2: ``destination`` is reached by one way, or each flow takes one of several.
 
-    A way is what its rule's kind has for arguments behind those that are matched.
+    A way holds the arguments of its rule's kind that follow those of the match.
     """
     metadata = rack_metadata(destination)
 
@@ -219,7 +219,7 @@ def match_key(rule: FlowRule) -> tuple[RuleKind, tuple[int, ...]]:
 
 
 def match_arguments(kind: RuleKind) -> tuple[int, ...]:
-    """Which of a kind's arguments its match takes."""
+    """Indexes of a kind's arguments that its match takes."""
     return _MATCH_ARGS[kind]
 
 

@@ -1,36 +1,26 @@
-"""What the executor asks the outside to do, and how it hears back.
+"""Commands by which courses act on the network, and the outcomes that they hear back.
 
-The executor is a generator: it yields a :class:`Batch` of commands that may run in parallel and
-receives one :class:`Outcome` per command, in the same order. So it needs no threads, sockets or
-clock, and can be driven by devices or by a simulation alike.
+A course (a reconfiguration, a recovery, an audit) is a generator: it yields a :class:`Batch` of
+commands that may run in parallel and receives one :class:`Outcome` per command, in the same order.
+So it needs no threads, sockets or clock, and can be driven by devices or by a simulation alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
-from hydra.forwarding.rules import RuleChange
+from hydra.failures import Failure
+from hydra.forwarding.rules import FlowRule, RuleChange
 from hydra.model import DatapathId, Path, PlaneId, RackId, Server, VlanId
 from hydra.reconfiguration.plan import MirrorMove
 from hydra.roles import PortVlans
 
 
-class Status(Enum):
-    CONFIRMED = "confirmed"
-    FAILED = "failed"
-    """Known not to have taken effect."""
-    UNKNOWN = "unknown"
-    """Sent, and no answer: may or may not have taken effect."""
-    ASKED = "asked"
-    """People were asked to do it, and have not said yet what became of it."""
-
-
 @dataclass(frozen=True, slots=True)
 class ApplyRules:
-    """Change the tables of switches, one atomic bundle each; value: {datapath: error or None}."""
+    """Change the tables of switches, one atomic bundle each; value: {datapath: Failure or None}."""
 
     changes: Mapping[DatapathId, tuple[RuleChange, ...]]
 
@@ -56,6 +46,14 @@ class ReadPortPackets:
 class SetVlans:
     rack: RackId
     ports: Mapping[str, PortVlans]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadVlans:
+    """Value: {port: VLAN membership}, read from the ToR."""
+
+    rack: RackId
+    ports: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +110,50 @@ class Record:
     details: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class SaveState:
+    """Write the present state to the journal before going on: the change is over."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitSwitches:
+    """Value: the switches that are connected, once all of these are, or after ``timeout_s``."""
+
+    datapaths: tuple[DatapathId, ...]
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSwitches:
+    """Become the master of these switches, and give them their meters.
+
+    Fails, and leaves all as it is, where another controller is at work.
+    """
+
+    datapaths: tuple[DatapathId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CompareRules:
+    """Read the tables of switches and hold them against all the rules that they are to have.
+
+    Value: {datapath: :class:`hydra.reconfiguration.drift.RuleDrift`}, without those that are mute.
+    """
+
+    intended: Mapping[DatapathId, Sequence[FlowRule]]
+
+
 Command = (
     ApplyRules
+    | AwaitSwitches
+    | TakeSwitches
+    | CompareRules
     | StageRules
     | ReadPortPackets
     | SetVlans
+    | ReadVlans
     | MoveMirrors
     | ReadMirrors
     | AwaitPortsUp
@@ -124,6 +161,7 @@ Command = (
     | ProbePath
     | Pause
     | Record
+    | SaveState
 )
 
 
@@ -131,15 +169,15 @@ Command = (
 class Outcome:
     """How one command ended; times in seconds on the runner's monotonic clock."""
 
-    status: Status
     value: Any = None
-    error: str = ""
+    failure: Failure | None = None
+    """None: it is confirmed."""
     started_s: float = 0.0
     finished_s: float = 0.0
 
     @property
     def confirmed(self) -> bool:
-        return self.status is Status.CONFIRMED
+        return self.failure is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +186,9 @@ class Batch:
 
     step: str
     commands: tuple[Command, ...]
+
+
+_ResultT = TypeVar("_ResultT")
+Course = Generator[Batch, Sequence[Outcome], _ResultT]
+"""Commands in, outcomes back, and what was found out at the end."""
+Steps = Course[None]

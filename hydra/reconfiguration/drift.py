@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from hydra.forwarding.rules import RuleChange
 from hydra.model import Circuit, CrossConnect, Fabric, NetworkState, OpticalPort, PlaneId
 from hydra.reconfiguration.plan import port_trunks
 from hydra.reconfiguration.reconcile import Actual, stray_mirrors, wrong_vlans
@@ -36,6 +37,15 @@ class Drift:
 
     def __str__(self) -> str:
         return f"{self.device}, {self.subject}: {self.actual} instead of {self.intended}"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleDrift:
+    """How a switch's tables differ from what they are to hold."""
+
+    items: tuple[Drift, ...]
+    foreign: tuple[RuleChange, ...]
+    """Removals of the rules that somebody else added."""
 
 
 def standing_cross_connects(

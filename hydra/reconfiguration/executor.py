@@ -14,10 +14,11 @@ outcomes (see :mod:`hydra.reconfiguration.commands`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import COOKIE_KIND_EPOCH_MASK, RuleKind, cookie
 from hydra.forwarding.resteering import Resteering
 from hydra.forwarding.rules import (
@@ -61,7 +62,7 @@ from hydra.reconfiguration.commands import (
     Record,
     SetVlans,
     StageRules,
-    Status,
+    Steps,
 )
 from hydra.reconfiguration.draining import Drain
 from hydra.reconfiguration.plan import (
@@ -84,8 +85,8 @@ from hydra.reconfiguration.relaying import abandoned, joining, leaving, only, un
 from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
 
-_NOT_READY: Final = "not ready for rules"
-Steps = Generator[Batch, Sequence[Outcome], None]
+GATE: Final = frozenset({"carrier", "probe"})
+"""The steps in which circuits and paths are tried before traffic is let onto them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +131,18 @@ class Execution:
     order_of: OrderOf
     state: ReconfigurationState = ReconfigurationState.QUEUED
     steps: list[Step] = field(default_factory=list)
-    failures: dict[Circuit, str] = field(default_factory=dict)
-    unconfirmed: set[str] = field(default_factory=set)
-    """Devices that did not confirm something, by name."""
+    failures: dict[Circuit, Failure] = field(default_factory=dict)
+    """Circuits that are not made, and what each is given up for."""
+    obstacles: list[Failure] = field(default_factory=list)
+    """What else keeps it from what was planned: switches, circuits that stay, paths."""
+    silent: list[Failure] = field(default_factory=list)
+    """What devices did not confirm, by their names."""
     uncertain_planes: set[PlaneId] = field(default_factory=set)
     """Planes whose mirrors may differ from the resulting state."""
     asked_planes: set[PlaneId] = field(default_factory=set)
     """Those of them whose people were asked: what was to move there may stand later."""
     rules_pushed: int = 0
     ports_retagged: int = 0
-    reason: str = ""
     wanted: NetworkState = field(init=False)
     """What was planned, whatever had to be given up since."""
     result: NetworkState = field(init=False)
@@ -160,6 +163,22 @@ class Execution:
         self.wanted = self.plan.target
         self.result = self.plan.current
         self._substrate = substrate_of(self.fabric)
+
+    @property
+    def unconfirmed(self) -> frozenset[str]:
+        """Devices that did not confirm something, by name."""
+        return frozenset(failure.subject for failure in self.silent)
+
+    @property
+    def troubles(self) -> tuple[Failure, ...]:
+        """Everything that failed, once each."""
+        return tuple(dict.fromkeys((*self.silent, *self.obstacles, *self.failures.values())))
+
+    @property
+    def reason(self) -> str:
+        """Why the result is not what was planned, in words; empty where it is."""
+        told = map(str, self.failures.values())
+        return "; ".join(map(str, self.obstacles)) or "; ".join(sorted(set(told)))
 
     # -- the course of a reconfiguration ------------------------------------------------------
 
@@ -190,7 +209,7 @@ class Execution:
         yield from self._activate()
         outcome = {"state": state_record(self.fabric, self.result)}
         yield Batch("outcome", (Record(FINISHED, outcome),))
-        partial = self.failures or self.reason
+        partial = self.failures or self.obstacles
         self._enter(ReconfigurationState.PARTIAL if partial else ReconfigurationState.DONE)
 
     @property
@@ -234,18 +253,15 @@ class Execution:
         }
         outcomes = yield Batch("divert", (ApplyRules(changes),))
         self._note("divert", outcomes)
-        errors: Mapping[DatapathId, str | None] = outcomes[0].value or {}
-        silent: dict[Steering, str] = {}
+        silent: dict[Steering, Failure] = {}
         for switch, racks in switches.items():
-            datapath = switch.datapath
-            error = (
-                errors.get(datapath, "not connected") if datapath in changes else "not connected"
-            )
-            if error is None:
+            away = Failure("divert", switch.name, FailureKind.NOT_CONNECTED, "not connected")
+            failure = _by_switch(outcomes[0]).get(switch.datapath, away)
+            if failure is None:
                 self._diverted[switch] = set(racks)
             else:
-                self._stuck.add(datapath)
-                silent[switch] = error
+                self._stuck.add(switch.datapath)
+                silent[switch] = failure
         if self.policy.on_silent_vswitch is OnSilence.CLOSE:
             yield from self._close(silent)
         self._hold_for_silent(silent)
@@ -265,10 +281,10 @@ class Execution:
         for command, outcome in zip(commands, outcomes, strict=True):
             rack = self.fabric.racks[command.rack].name
             self._device_step("close", rack, outcome)
-            if outcome.confirmed:
+            if outcome.failure is None:
                 self.closed |= {server.name for server in out[command.rack]}
             else:
-                self.unconfirmed.add(rack)
+                self.silent.append(replace(outcome.failure, step="close", subject=rack))
 
     def _is_off_circuits(self, switch: Steering) -> bool:
         """Whatever it sends, nothing of it gets onto a circuit."""
@@ -287,26 +303,27 @@ class Execution:
                 self._diverted[switch] = set(racks)
             else:
                 self._stuck.add(switch.datapath)
-                self.unconfirmed.add(switch.name)
+                self.silent.append(
+                    Failure("divert", switch.name, FailureKind.NOT_CONNECTED, "not connected")
+                )
 
-    def _hold_for_silent(self, silent: Mapping[Steering, str]) -> None:
+    def _hold_for_silent(self, silent: Mapping[Steering, Failure]) -> None:
         """A switch that can't confirm may still be sending: leave what it uses where it is."""
         held: set[Pair] = set()
-        for switch, error in silent.items():
-            self.unconfirmed.add(switch.name)
+        for switch, cause in silent.items():
+            reason = f"{switch.name} did not confirm its divert ({cause})"
+            failure = replace(cause, step="divert", subject=switch.name, reason=reason)
+            self.silent.append(failure)
             if self._is_off_circuits(switch):
                 continue
             held |= self._held_by(switch)
-            self._explain(f"{switch.name} did not confirm its divert ({error})")
+            self.obstacles.append(failure)
         if held:
             self._replan(held, ())
 
     def _replan(self, pairs: Collection[Pair], circuits: Collection[Circuit]) -> None:
         target = hold(self.plan, pairs, circuits)
         self.plan = diff(self.fabric, self.plan.current, target, self.order_of)
-
-    def _explain(self, reason: str) -> None:
-        self.reason = f"{self.reason}; {reason}" if self.reason else reason
 
     # -- drain ------------------------------------------------------------------------------------
 
@@ -339,7 +356,9 @@ class Execution:
                 break
             yield Batch("drain", (Pause(self.policy.drain.interval_ms / 1000),))
         if busy := drain.busy():
-            self._explain(f"{len(busy)} circuit(s) still carried frames after the drain bound")
+            reason = f"{len(busy)} circuit(s) still carried frames after the drain bound"
+            names = ", ".join(map(self._named, sorted(busy)))
+            self.obstacles.append(Failure("drain", names, FailureKind.BUSY, reason))
             self._replan((), busy)
 
     def _circuits_left(self) -> tuple[set[Circuit], bool]:
@@ -387,8 +406,10 @@ class Execution:
                 self._pushed(outcome)
         self._note("move", outcomes)
         if self._retag_failed or self.uncertain_planes:
+            reason = "not set up: a device that it had to wait for did not confirm"
             for circuit in self.plan.connect_last:
-                self._fail(circuit, "not set up: a device that it had to wait for did not confirm")
+                name = self._named(circuit)
+                self._fail(circuit, Failure("move", name, FailureKind.HELD_UP, reason))
         else:
             yield from self._move_alone((), self.plan.connect_last)
         yield from self._settle_mirrors()
@@ -420,12 +441,18 @@ class Execution:
 
     def _note_relays(self, outcome: Outcome, relays: Collection[DatapathId]) -> None:
         """Those that did not take their changes get them when they are synchronised."""
-        names = self._substrate.owned()
-        errors: Mapping[DatapathId, str | None] = outcome.value or {}
         for datapath in relays:
-            if errors.get(datapath, _NOT_READY) is not None:
+            failure = self._deaf(outcome, datapath)
+            if failure is not None:
                 self._stuck.add(datapath)
-                self.unconfirmed.add(names[datapath])
+                self.silent.append(failure)
+
+    def _deaf(self, outcome: Outcome, relay: DatapathId) -> Failure | None:
+        """Why a relay did not take its rules; None if it did."""
+        name = self._substrate.owned()[relay]
+        away = Failure("relay", name, FailureKind.NOT_READY, "not ready for rules")
+        failure = _by_switch(outcome).get(relay, away)
+        return failure and replace(failure, step="relay", subject=name)
 
     def _disconnect_first(self) -> Steps:
         """Tear down what would close a loop once ports are retagged; if it may stand, retag none.
@@ -440,7 +467,9 @@ class Execution:
             plan = diff(self.fabric, self.plan.current, target, self.order_of)
             back = self._memberships_in(target, self.plan.untag_first)
             self.plan = replace(plan, retag=merged(back, plan.untag_first, plan.retag))
-            self._explain("nothing else moves: a circuit that had to go first may still be up")
+            reason = "nothing else moves: a circuit that had to go first may still be up"
+            names = ", ".join(map(self._named, sorted(first)))
+            self.obstacles.append(Failure("move", names, FailureKind.HELD_UP, reason))
 
     def _memberships_in(self, state: NetworkState, ports: PortsToTag) -> PortsToTag:
         """What these ports, which were retagged already, are to have in ``state``."""
@@ -463,8 +492,9 @@ class Execution:
         for command, outcome in zip(commands, outcomes, strict=True):
             self._moved(command, outcome)
 
-    def _device_step(self, name: str, device: str, outcome: Outcome) -> None:
-        self.steps.append(Step(name, device, outcome.started_s, outcome.finished_s, outcome.error))
+    def _device_step(self, name: str, device: str | None, outcome: Outcome) -> None:
+        note = str(outcome.failure or "")
+        self.steps.append(Step(name, device, outcome.started_s, outcome.finished_s, note))
 
     def _rules_to_push(self) -> Mapping[DatapathId, tuple[RuleChange, ...]]:
         """Circuit rules of the affected pairs, and those of their relays, for every switch that
@@ -502,45 +532,50 @@ class Execution:
             mine.extend(Install(rule) for rule in rules)
 
     def _pushed(self, outcome: Outcome) -> None:
-        self.steps.append(Step("push", None, outcome.started_s, outcome.finished_s, outcome.error))
-        errors: Mapping[DatapathId, str | None] = outcome.value or {}
+        self._device_step("push", None, outcome)
+        errors = _by_switch(outcome)
         for switch in self._diverted:
-            error = errors.get(switch.datapath)
-            if error is not None:
+            cause = errors.get(switch.datapath)
+            if cause is not None:
                 self._stuck.add(switch.datapath)
-                self.unconfirmed.add(switch.name)
-                self._explain(f"{switch.name} did not take its rules ({error})")
+                reason = f"{switch.name} did not take its rules ({cause})"
+                failure = replace(cause, step="push", subject=switch.name, reason=reason)
+                self.silent.append(failure)
+                self.obstacles.append(failure)
         self._note_relays(outcome, errors.keys() - {switch.datapath for switch in self._diverted})
-        lost = unrelayed(
-            self._substrate, self.plan, lambda datapath: errors.get(datapath, _NOT_READY)
-        )
-        for path, reason in lost:
-            self._lose(path, reason)
+        for path, lost in unrelayed(
+            self._substrate, self.plan, lambda relay: self._deaf(outcome, relay)
+        ):
+            self._lose(path, lost)
 
     def _retagged(self, step: str, command: SetVlans, outcome: Outcome) -> None:
         rack = self.fabric.racks[command.rack]
         self._device_step(step, rack.name, outcome)
-        if outcome.confirmed:
+        if outcome.failure is None:
             return
-        self.unconfirmed.add(rack.name)
+        reason = f"{rack.name} was not retagged ({outcome.failure})"
+        failure = replace(outcome.failure, step=step, subject=rack.name, reason=reason)
+        self.silent.append(failure)
         self._retag_failed = True
         for circuit in self.plan.target.topology.circuits:
             for end in circuit.ends:
                 port = self.fabric.ports[end]
                 if port.rack == rack.id and port.tor_port in command.ports:
-                    self._fail(circuit, f"{rack.name} was not retagged ({outcome.error})")
+                    self._fail(circuit, failure)
 
     def _moved(self, command: MoveMirrors, outcome: Outcome) -> None:
         plane = self.fabric.planes[command.plane]
         self._device_step("mirrors", plane.name, outcome)
-        if not outcome.confirmed:
-            self.unconfirmed.add(plane.name)
+        if outcome.failure is not None:
+            reason = f"OCS {outcome.failure}"
+            failure = replace(outcome.failure, step="mirrors", subject=plane.name, reason=reason)
+            self.silent.append(failure)
             self.uncertain_planes.add(plane.id)
-            if outcome.status is Status.ASKED:
+            if failure.kind is FailureKind.AWAITS_PEOPLE:
                 self.asked_planes.add(plane.id)
             for circuit in self.plan.connect:
                 if circuit.plane == plane.id:
-                    self._fail(circuit, f"OCS {outcome.error}")
+                    self._fail(circuit, failure)
 
     def _settle_mirrors(self) -> Steps:
         """A refused or unanswered move may still have happened: read the device."""
@@ -558,22 +593,29 @@ class Execution:
                 ):
                     self.failures.pop(circuit, None)
 
-    def _fail(self, circuit: Circuit, reason: str) -> None:
+    def _fail(self, circuit: Circuit, failure: Failure) -> None:
         """Give up a circuit. One that serves a pair which was not diverted stays up for it."""
         if circuit in self._serving():
             for path in self._new_paths():
                 if circuit in path.circuits:
-                    self._lose(path, reason)
+                    self._lose(path, failure)
         else:
-            self.failures.setdefault(circuit, reason)
+            self.failures.setdefault(circuit, failure)
 
-    def _lose(self, path: Path, reason: str) -> None:
+    def _lose(self, path: Path, cause: Failure) -> None:
         """Give up one path, and none of its circuits."""
         self._lost_paths.add(path)
-        names = " - ".join(self.fabric.racks[rack].name for rack in pair_of(path))
+        names = self._between(path)
         several = sum(pair_of(one) == pair_of(path) for one in self.plan.target.topology.paths) > 1
         fate = "does without one of its paths" if several else "stays electrical"
-        self._explain(f"{names} {fate}: {reason}")
+        self.obstacles.append(replace(cause, subject=names, reason=f"{names} {fate}: {cause}"))
+
+    def _between(self, path: Path) -> str:
+        return " - ".join(self.fabric.racks[rack].name for rack in pair_of(path))
+
+    def _named(self, circuit: Circuit) -> str:
+        racks = (self.fabric.racks[rack].name for rack in self.fabric.racks_of(circuit))
+        return f"{' - '.join(racks)} on {self.fabric.planes[circuit.plane].name}"
 
     def _serving(self) -> frozenset[Circuit]:
         """Circuits under pairs that keep their path: in use, since those are not diverted. With
@@ -630,18 +672,18 @@ class Execution:
         )
         outcomes = yield Batch("carrier", commands)
         self._note("carrier", outcomes)
-        dark: set[tuple[RackId, str]] = set()
+        dark: dict[tuple[RackId, str], Failure] = {}
         for command, outcome in zip(commands, outcomes, strict=True):
-            missing = outcome.value if outcome.confirmed else command.ports
-            dark |= {(command.rack, name) for name in missing}
+            kind = outcome.failure.kind if outcome.failure else FailureKind.NO_CARRIER
+            for name in outcome.value if outcome.confirmed else command.ports:
+                place = f"{self.fabric.racks[command.rack].name}:{name}"
+                reason = f"no carrier at {place} within {timeout_s:g} s"
+                dark[command.rack, name] = Failure("carrier", place, kind, reason)
         for circuit in fresh:
             for end in circuit.receivers:
                 port = self.fabric.ports[end]
                 if (port.rack, port.tor_port) in dark:
-                    rack = self.fabric.racks[port.rack].name
-                    self._fail(
-                        circuit, f"no carrier at {rack}:{port.tor_port} within {timeout_s:g} s"
-                    )
+                    self._fail(circuit, dark[port.rack, port.tor_port])
 
     def _tag_last(self) -> Steps:
         """Join circuits that have light to VLANs that are in use elsewhere."""
@@ -693,7 +735,9 @@ class Execution:
                 probed.append(path)
             else:
                 rack = self.fabric.racks[path.dst if a else path.src].name
-                self._fail_path(path, paths, f"no server of {rack} can be probed")
+                reason = f"no server of {rack} can be probed"
+                failure = Failure("probe", self._between(path), FailureKind.NOT_PROBED, reason)
+                self._fail_path(path, paths, failure)
         if not commands:
             return
         outcomes = yield Batch("probe", tuple(commands))
@@ -705,17 +749,23 @@ class Execution:
         }
         for path, outcome in zip(probed, outcomes, strict=True):
             if path not in passed:
-                what = outcome.error or f"no probe came through {', '.join(outcome.value)}"
-                self._fail_path(path, passed, what)
+                names = self._between(path)
+                failure = outcome.failure or Failure(
+                    "probe",
+                    names,
+                    FailureKind.PROBE_LOST,
+                    f"no probe came through {', '.join(outcome.value)}",
+                )
+                self._fail_path(path, passed, replace(failure, step="probe", subject=names))
 
-    def _fail_path(self, path: Path, others: Collection[Path], reason: str) -> None:
+    def _fail_path(self, path: Path, others: Collection[Path], failure: Failure) -> None:
         """Blame the circuits of ``path`` that no path which works uses; failing that, itself."""
         good = {circuit for other in others if other != path for circuit in other.circuits}
         blamed = set(path.circuits) - good - self._serving()
         for circuit in blamed:
-            self._fail(circuit, reason)
+            self._fail(circuit, failure)
         if not blamed:
-            self._lose(path, reason)
+            self._lose(path, failure)
 
     # -- substep 3-3 ------------------------------------------------------------------------------
 
@@ -737,10 +787,10 @@ class Execution:
         frozen = {datapath: tuple(mine) for datapath, mine in changes.items() if mine}
         outcomes = yield Batch("activate", (ApplyRules(frozen),))
         self._note("activate", outcomes)
-        errors: Mapping[DatapathId, str | None] = outcomes[0].value or {}
-        self.unconfirmed |= {
-            switch.name for switch in self._diverted if errors.get(switch.datapath) is not None
-        }
+        for switch in self._diverted:
+            failure = _by_switch(outcomes[0]).get(switch.datapath)
+            if failure is not None:
+                self.silent.append(replace(failure, step="activate", subject=switch.name))
         yield from self._tidy()
 
     def _tidy(self) -> Steps:
@@ -766,5 +816,11 @@ class Execution:
         for command, outcome in zip(commands, outcomes, strict=True):
             if isinstance(command, ApplyRules):
                 self._note_relays(outcome, relays)
-            elif isinstance(command, SetVlans) and not outcome.confirmed:
-                self.unconfirmed.add(self.fabric.racks[command.rack].name)
+            elif isinstance(command, SetVlans) and outcome.failure is not None:
+                rack = self.fabric.racks[command.rack].name
+                self.silent.append(replace(outcome.failure, step="tidy", subject=rack))
+
+
+def _by_switch(rules: Outcome) -> Mapping[DatapathId, Failure | None]:
+    """How each switch ended that was asked to change its tables; empty where none was."""
+    return rules.value or {}

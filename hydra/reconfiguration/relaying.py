@@ -8,7 +8,9 @@ mirrors move, and a path whose relay did not take them is not used.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 
+from hydra.failures import Failure
 from hydra.forwarding.pipeline import (
     COOKIE_KIND_MASK,
     COOKIE_TAG,
@@ -46,8 +48,8 @@ def _only_in(state: NetworkState, other: NetworkState) -> list[Path]:
 
 
 def unrelayed(
-    substrate: Substrate, plan: Plan, deaf: Callable[[DatapathId], str | None]
-) -> Iterator[tuple[Path, str]]:
+    substrate: Substrate, plan: Plan, deaf: Callable[[DatapathId], Failure | None]
+) -> Iterator[tuple[Path, Failure]]:
     """New paths that a relay does not serve, and why.
 
     ``deaf`` says why a switch did not take its rules; None if it did.
@@ -55,9 +57,10 @@ def unrelayed(
     names = substrate.owned()
     for path in _only_in(plan.target, plan.current):
         for datapath in substrate.relays(path, plan.target.vlans[path], plan.target.epoch):
-            error = deaf(datapath)
-            if error is not None:
-                yield path, f"{names[datapath]} does not relay it ({error})"
+            failure = deaf(datapath)
+            if failure is not None:
+                reason = f"{names[datapath]} does not relay it ({failure})"
+                yield path, replace(failure, reason=reason)
                 break
 
 

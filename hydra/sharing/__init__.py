@@ -1,1 +1,1 @@
-"""Circuits that several share: by bandwidth held by meters, by turns, by schedules of slots."""
+"""Shared circuits: by bandwidth held by meters, by turns, by schedules of slots."""

@@ -1,13 +1,13 @@
-"""What reservations hold of the circuits, sender by sender; and the rules that keep it so.
+"""Policing: shares of circuits that reservations hold, by sender, and the rules that enforce them.
 
-Reserved traffic is told from other traffic where it enters the network: at the vswitch of each
-server that a reservation covers, by destination. It is marked there. What else would take the same
-circuits is best effort. Both go through meters wherever they meet, so that nobody sends more into a
-circuit than it carries and each reservation keeps its own; how much each meter lets through is
-:mod:`apps.controller.shares`'s to say. Best effort stays on the electrical network where
-reservations leave less of a circuit than an electrical uplink carries.
+Reserved traffic is told from other traffic, and marked, where it enters the network: at the vswitch
+of each server that a reservation covers, by destination. All other traffic for the same circuits is
+best effort. Wherever the two meet both go through meters, so that no server sends more into a
+circuit than it carries and each reservation keeps its own. :mod:`apps.controller.shares` sets the
+rate of each meter. Best effort stays on the electrical network where reservations leave less of a
+circuit than an electrical uplink carries.
 
-The destination counts what came from each reservation's servers.
+The destination counts the traffic from each reservation's servers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hydra.model import Circuit, Fabric, NetworkState, Path, RackId, Server
 from hydra.reservations.reservation import Reservation, ServiceClass
 
 USABLE: Final = 0.97
-"""Of a circuit's rate: meters count neither the circuit's VLAN tag nor what separates frames."""
+"""Usable part of a circuit's rate: meters count neither VLAN tags nor gaps between frames."""
 
 Link = tuple[Circuit, bool]
 """A circuit in one direction; True: from its end ``a`` to its end ``b``."""
@@ -32,7 +32,7 @@ Link = tuple[Circuit, bool]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Aggregate:
-    """What one server sends to one rack, or to one server there, and one meter holds (RFC 2475)."""
+    """Traffic of a server to a rack, or to one server there, that one meter holds (RFC 2475)."""
 
     sender: str
     to: RackId
@@ -43,7 +43,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Tally:
-    """What reaches one server from one rack, or from one server there, by circuits."""
+    """Traffic over circuits from one rack, or from one server there, that one server receives."""
 
     receiver: str
     source: RackId
@@ -53,26 +53,26 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One direction of a reservation."""
+    """A reservation in one direction."""
 
     reservation: str
     mbps: float
     source: RackId
     aggregates: tuple[Aggregate, ...]
-    """Whoever may send it; together they have ``mbps``. None where nothing is promised."""
+    """An aggregate for each sender; together they have ``mbps``. Empty if nothing is promised."""
     tallies: tuple[Tally, ...]
-    """Wherever it may end."""
+    """A tally for each receiver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """Who may send what into the circuits that reservations are on."""
+    """Shares of the circuits that reservations are on, by sender."""
 
     flows: tuple[Flow, ...] = ()
     routes: Mapping[Aggregate, tuple[Link, ...]] = field(default_factory=dict)
-    """Of every aggregate: the links on which it meets others. None: it may send all it can."""
+    """Links on which each aggregate meets others. Empty: it may send all it can."""
     left_mbps: Mapping[Link, float] = field(default_factory=dict)
-    """What reservations leave of each link on which aggregates meet."""
+    """Rate that reservations leave of each link on which aggregates meet."""
     electrical: frozenset[Aggregate] = frozenset()
     """Best effort that is kept off the circuits."""
 
@@ -83,13 +83,13 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """One direction of a path: what goes along it, reserved and not."""
+    """A path in one direction, and its traffic: reserved and not."""
 
     links: tuple[Link, ...]
     flows: tuple[Flow, ...]
     best_effort: tuple[Aggregate, ...]
     exclusive: bool
-    """Somebody has its circuits for their own."""
+    """True if a reservation has the path's circuits for itself."""
 
     @property
     def promising(self) -> tuple[Flow, ...]:
@@ -97,7 +97,7 @@ class _Way:
 
 
 def holdings(fabric: Fabric, state: NetworkState, reservations: Iterable[Reservation]) -> Holdings:
-    """What ``reservations`` hold, of those whose path stands in ``state``."""
+    """Holdings of those ``reservations`` whose path stands in ``state``."""
     on_path: dict[Path, list[Reservation]] = {}
     for reservation in reservations:
         if reservation.booked is not None:
@@ -113,7 +113,7 @@ def holdings(fabric: Fabric, state: NetworkState, reservations: Iterable[Reserva
 
 
 def _left_mbps(fabric: Fabric, ways: Collection[_Way]) -> dict[Link, float]:
-    """What is left of each link that a reservation is on."""
+    """Rate left of each link that a reservation is on."""
     left: dict[Link, float] = {}
     for way in ways:
         if not way.promising:
@@ -127,8 +127,10 @@ def _left_mbps(fabric: Fabric, ways: Collection[_Way]) -> dict[Link, float]:
 
 
 def _meeting(fabric: Fabric, ways: Collection[_Way], left_mbps: Mapping[Link, float]) -> Holdings:
-    """What is best effort between racks with several paths counts wholly on each of them, and is
-    kept off all if one has no room: which flow takes which is the switches' choice.
+    """Holdings of all ``ways``.
+
+    Best effort between racks with several paths counts wholly on each of them, and is kept off all
+    if one has no room, since the switches choose the path of each flow.
     """
     electrical = frozenset(
         aggregate
@@ -171,7 +173,7 @@ def _both_ways(fabric: Fabric, path: Path, users: Collection[Reservation]) -> It
 
 
 def _links(fabric: Fabric, path: Path) -> tuple[Link, ...]:
-    """The path's circuits as they are met from ``src`` on."""
+    """The path's circuits, in order from ``src``, each with its direction."""
     links: list[Link] = []
     here = path.src
     for circuit in path.circuits:
@@ -206,7 +208,7 @@ def _servers(fabric: Fabric, rack: RackId, name: str) -> tuple[Server, ...]:
 
 
 def aggregate_rules(fabric: Fabric, aggregate: Aggregate, meter: int) -> Iterator[FlowRule]:
-    """What holds ``aggregate`` to its meter, in its sender's class table."""
+    """Rules in its sender's class table that hold ``aggregate`` to its meter."""
     metadata = rack_metadata(aggregate.to)
     if aggregate.receiver:
         for interface in fabric.server_by_name[aggregate.receiver].addresses:
@@ -220,14 +222,14 @@ def aggregate_rules(fabric: Fabric, aggregate: Aggregate, meter: int) -> Iterato
 
 
 def electrical_rule(aggregate: Aggregate) -> FlowRule:
-    """What keeps ``aggregate`` off the circuits."""
+    """The rule that keeps ``aggregate`` off the circuits."""
     metadata = rack_metadata(aggregate.to)
     kind = RuleKind.BEST_EFFORT_ELECTRICAL
     return FlowRule(kind, (metadata,), cookie(kind, subject=metadata))
 
 
 def tally_rules(fabric: Fabric, tally: Tally, number: int) -> Iterator[FlowRule]:
-    """What counts for ``tally`` at its receiver; ``number`` goes into the cookies."""
+    """Rules at its receiver that count ``tally``; ``number`` goes into the cookies."""
     mac = mac_as_int(fabric.server_by_name[tally.receiver].mac)
     if tally.sender:
         for interface in fabric.server_by_name[tally.sender].addresses:

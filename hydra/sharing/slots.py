@@ -1,7 +1,7 @@
 """Circuits by a schedule of days and nights (Mordia: Porter et al., SIGCOMM 2013, section 5.1).
 
-A *week* is a row of slots that repeats. Each slot begins with a *night*, while circuits move and
-their pairs are electrical, and goes on with a *day*, in which they stand. What a night takes is
+A *week* is a row of slots that repeats. Each slot begins with a *night*, in which circuits move and
+their pairs are electrical, and goes on with a *day*, in which they stand. The length of nights is
 measured; the shortest slot has to leave some day.
 """
 
@@ -17,20 +17,20 @@ from hydra.policy import Policy, Transition
 from hydra.reconfiguration.plan import Pair, Plan, pair_of
 
 _MEASURED: Final = 64
-"""Slots that the measured duty cycle is taken over, at most."""
+"""Most slots that the measured duty cycle is taken over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """What a change of circuits takes, by what makes it up."""
+    """Length of a change of circuits, by its parts."""
 
     plane: str
-    """The one with the slowest mirrors."""
+    """The plane with the slowest mirrors."""
     mirrors_s: float
     drain_s: float
-    """The least: as many reads of counters as policy asks for."""
+    """Shortest drain: as many reads of counters as policy asks for."""
     rest_s: float
-    """What switches and controller take beyond: rules, carrier, probes."""
+    """Time that switches and controller need beyond that: rules, carrier, probes."""
 
     @property
     def total_s(self) -> float:
@@ -38,7 +38,7 @@ class Night:
 
     @classmethod
     def of(cls, fabric: Fabric, policy: Policy, measured_s: float = 0.0) -> Night:
-        """``measured_s`` is what a change took; 0: only what it can't do without."""
+        """``measured_s`` is the length of a measured change; 0: mirrors and drain alone count."""
         slowest = max(fabric.planes, key=lambda plane: plane.switching_ms)
         mirrors_s = slowest.switching_ms / 1000
         drain = policy.drain
@@ -54,7 +54,7 @@ DUPLEX_ALONE: Final = (
 
 
 def too_short(fabric: Fabric, policy: Policy, measured_s: float = 0.0) -> str | None:
-    """Why slots of ``policy.slots.slot_s`` can't be, in words; None if they can."""
+    """The reason why slots of ``policy.slots.slot_s`` leave no day; None if they leave some."""
     night = Night.of(fabric, policy, measured_s)
     if policy.slots.slot_s > night.total_s:
         return None
@@ -70,35 +70,33 @@ def too_short(fabric: Fabric, policy: Policy, measured_s: float = 0.0) -> str | 
 @dataclass(frozen=True, slots=True)
 class WeekSlot:
     state: NetworkState
-    """What stands by day; its epoch means nothing."""
+    """The state by day; its epoch means nothing."""
     length_s: float
-    """Night and day."""
+    """Length of night and day together."""
 
     def stands(self, state: NetworkState) -> bool:
-        """Whether the network is in this slot's state."""
+        """True if the network is in this slot's state."""
         return state.topology == self.state.topology and state.vlans == self.state.vlans
 
 
 @dataclass(frozen=True, slots=True)
 class Week:
-    """A schedule, with all that it takes to carry it out."""
+    """A schedule, with all that is needed to carry it out."""
 
     slots: tuple[WeekSlot, ...]
-    """The longest first."""
+    """Slots, the longest first."""
     changes: tuple[Plan, ...]
-    """From each slot to the one after it, and from the last to the first."""
+    """Plans from each slot to the one after it, and from the last to the first."""
     night_s: float
-    """What a night is expected to take."""
+    """Expected length of a night."""
     served_mbps: float
-    """What circuits are expected to carry of the demand, on average."""
+    """Expected average of the demand that circuits carry."""
     served_before_mbps: float
-    """What those that stand when it is planned would carry."""
+    """Expected demand that the circuits standing at the time of planning would carry."""
     demand_mbps: float
 
     def change_to(self, index: int, current: NetworkState) -> Plan:
-        """The one that was computed ahead to slot ``index``, from a network that is in the slot
-        before it.
-        """
+        """The plan, computed ahead, that leads to slot ``index`` from the slot before it."""
         plan = self.changes[index - 1]
         return replace(plan, current=current, target=replace(plan.target, epoch=current.epoch + 1))
 
@@ -124,7 +122,7 @@ class Week:
         return 1.0 - len(self.slots) * self.night_s / self.period_s
 
     def light_s(self) -> Mapping[Pair, float]:
-        """How long each pair has a circuit in a period, nights included."""
+        """Time in a period during which each pair has a circuit, nights included."""
         light: dict[Pair, float] = {}
         for slot in self.slots:
             for pair in {pair_of(path) for path in slot.state.topology.paths}:
@@ -132,7 +130,7 @@ class Week:
         return light
 
     def much_like(self, other: Week, slot_s: float) -> bool:
-        """Whether every pair has light in both, for as long but for less than ``slot_s``."""
+        """True if both light the same pairs, each for times that differ by less than ``slot_s``."""
         mine, theirs = self.light_s(), other.light_s()
         return mine.keys() == theirs.keys() and all(
             abs(mine[pair] - theirs[pair]) < slot_s for pair in mine
@@ -141,12 +139,12 @@ class Week:
 
 @dataclass(slots=True)
 class DutyCycle:
-    """Nights held against the slots that they were part of, as they were."""
+    """Lengths of past nights against those of the slots that they were part of."""
 
     _slots: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_MEASURED))
 
     def count(self, night_s: float, length_s: float) -> None:
-        """A slot is over."""
+        """Count a slot that is over."""
         self._slots.append((night_s, length_s))
 
     def forget(self) -> None:
@@ -154,23 +152,23 @@ class DutyCycle:
 
     @property
     def measured(self) -> float | None:
-        """Over the last slots; None before the first has ended."""
+        """Duty cycle over the last slots; None before the first has ended."""
         total_s = sum(length_s for _, length_s in self._slots)
         return 1.0 - sum(night_s for night_s, _ in self._slots) / total_s if total_s else None
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Where the slotted mode is."""
+    """State of the slotted mode."""
 
     night: Night
-    """What a change of circuits takes now."""
+    """Length of a change of circuits, as known now."""
     week: Week | None = None
-    """None: no schedule is being carried out."""
+    """The week that is being carried out, if any."""
     ahead: Week | None = None
-    """What follows it, where that is known already and differs."""
+    """The week that follows, if it is known already and differs."""
     slot: int = 0
-    """The place in the week that is on."""
+    """Index of the current slot in the week."""
     began_unix_s: float = 0.0
-    """When it began, with its night."""
+    """Time at which that slot began, with its night."""
     measured_duty_cycle: float | None = None

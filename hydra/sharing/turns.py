@@ -1,4 +1,4 @@
-"""Circuits shared by time: whose turn it is (Abu-Tair et al., 2019, section 3)."""
+"""Circuits shared by turns (Abu-Tair et al., 2019, section 3)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from hydra.reconfiguration.plan import Pair
 
 @dataclass(slots=True)
 class Turns:
-    """Pairs of racks that want circuits get them in turn: who has waited longest comes first."""
+    """Turns of pairs of racks that want circuits: the pair that has waited longest comes first."""
 
     one_way: bool = False
-    """Whether each direction has turns of its own."""
+    """True if each direction has turns of its own."""
     _epoch: int = 0
     _served: dict[Pair, int] = field(default_factory=dict)
 
     def demand(self, wanting: NDArray[np.bool_]) -> DemandMatrix:
-        """What to plan for, in no unit: the longer a pair has waited, the more.
+        """Demand to plan for, without a unit: the longer a pair has waited, the more.
 
-        ``wanting``, shape (racks, racks), says who wants to send to whom; one direction is enough
-        for both, unless circuits are one-way.
+        ``wanting``, shape (racks, racks), is True where the row's rack wants to send to the
+        column's; one direction is enough for both, unless circuits are one-way.
         """
         mask = wanting if self.one_way else np.triu(wanting | wanting.T, 1)
         pairs = [(RackId(int(src)), RackId(int(dst))) for src, dst in np.argwhere(mask)]
@@ -38,7 +38,7 @@ class Turns:
         return weights
 
     def serve(self, pairs: Iterable[Pair]) -> None:
-        """An epoch begins, in which these have circuits; of one-way ones, (from, to)."""
+        """Begin an epoch in which these pairs have circuits; one-way pairs are (from, to)."""
         self._epoch += 1
         for pair in pairs:
             self._served[pair] = self._epoch

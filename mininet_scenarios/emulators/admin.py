@@ -27,12 +27,12 @@ Handler = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, object]]]
 
 
 class AdminError(Exception):
-    """The emulator can't be reached, or does not do what was asked."""
+    """The emulator can't be reached, or does not obey."""
 
 
 @dataclass(frozen=True, slots=True)
 class OcsCounters:
-    """What an emulated switch has seen since it started."""
+    """Frames and commands of an emulated switch since it started."""
 
     ports: tuple[PortCounters, ...]
     lost_inside: int
@@ -71,30 +71,30 @@ class AdminClient:
         self._order({"op": "clear"})
 
     def block_port(self, port: int) -> tuple[int, int]:
-        """Have somebody else's cross-connect on a port; returns its (ingress, egress)."""
+        """Give a port to a cross-connect of somebody else; returns its (ingress, egress)."""
         answer = self._order({"op": "block-port", "port": port})
         return answer["ingress"], answer["egress"]
 
     def link(self, port: int, *, up: bool) -> None:
-        """Plug in or unplug what is at a ToR port."""
+        """Plug in or unplug the device at a ToR port."""
         self._order({"op": "link", "port": port, "up": up})
 
     def commands(self) -> int:
-        """How many commands that change a ToR switch it has carried out since it started."""
+        """Number of commands since its start by which the emulator changed a ToR switch."""
         count: int = self._order({"op": "commands"})["commands"]
         return count
 
     def unblock(self) -> None:
-        """Remove what :meth:`block_port` made."""
+        """Remove the cross-connect that :meth:`block_port` made."""
         self._order({"op": "unblock"})
 
     def alarm(self, port: int, severity: str, code: str, text: str = "") -> None:
-        """Have a port complain: CR, MJ or MN; CL ends what was said with the same code."""
+        """Have a port complain: CR, MJ or MN; CL ends the alarm of the same code."""
         told = {"port": port, "severity": severity, "code": code, "text": text}
         self._order({"op": "alarm", **told})
 
     def input_power(self, port: int, dbm: float | None) -> None:
-        """What reaches an ingress port from now on; None: no light."""
+        """Set the power at an ingress port; None: no light."""
         self._order({"op": "input-power", "port": port, "dbm": dbm})
 
     def shutter(self, port: int, *, closed: bool) -> None:
@@ -124,7 +124,7 @@ class AdminServer:
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Serve; returns the address, with the port that was chosen where 0 was asked for."""
+        """Serve; returns the address, with the port that was chosen if ``port`` is 0."""
         self._server = await asyncio.start_server(self._serve, host, port, limit=_MAX_LINE_BYTES)
         bound: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
         return bound

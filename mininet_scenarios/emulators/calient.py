@@ -38,7 +38,7 @@ class _Circuit:
         return f"{_port_name(self.source)}{'-' if self.two_way else '>'}{_port_name(self.target)}"
 
     def pairs(self, size: int) -> list[tuple[int, int]]:
-        """(ingress, egress) of the switch."""
+        """(ingress, egress) of each direction, by the switch's numbers."""
         forth = (self.source, size + self.target)
         back = (self.target, size + self.source)
         return [forth, back] if self.two_way else [forth]
@@ -185,7 +185,7 @@ class CalientServer(Tl1Server):
         return any(port in pair for pair in circuit.pairs(self.ocs.size))
 
     def _circuits(self) -> Iterator[_Circuit]:
-        """Those that were entered, and those that the mirrors hold for others."""
+        """Entered connections, then cross-connects that the mirrors hold for others."""
         seen: set[tuple[int, int]] = set()
         for circuit in self._entered.values():
             seen.update(circuit.pairs(self.ocs.size))
@@ -195,7 +195,7 @@ class CalientServer(Tl1Server):
                 yield _Circuit(ingress, egress - self.ocs.size, "SYSTEM")
 
     def _named(self, name: str) -> _Circuit | None:
-        """None where a fault swallows the command."""
+        """The connection of this name; None if a fault swallows the command."""
         found = next((c for c in self._circuits() if c.name == name), None)
         if found is None and not self.ocs.faults.active(FaultKind.SILENT):
             raise Denied("SROF", "Invalid Connection")

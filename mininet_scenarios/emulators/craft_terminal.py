@@ -41,11 +41,11 @@ _Handler = Callable[[str], Awaitable[list[str]]]
 
 
 class TypingError(CommandError):
-    """What was typed is no command."""
+    """A line that is no command."""
 
 
 class CraftTerminal(SessionServer):
-    """One device; any number of people may be logged in."""
+    """A device in which any number of people may be logged in."""
 
     def __init__(self, ocs: EmulatedOcs, serial: str) -> None:
         super().__init__()
@@ -153,14 +153,14 @@ class CraftTerminal(SessionServer):
 
 
 class _Lines:
-    """What a person types, line by line."""
+    """Lines that a person types."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
         self._pending = b""
 
     async def read(self) -> str | None:
-        """The next line, blank ones included; None when the person has left."""
+        """The next line, blank ones included; None once the person has left."""
         while not (match := _LINE.match(self._pending)):
             data = await self._reader.read(_MAX_LINE_BYTES)
             if not data or len(self._pending) > _MAX_LINE_BYTES:

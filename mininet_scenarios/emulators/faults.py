@@ -12,7 +12,7 @@ class FaultKind(Enum):
     SILENT = "silent"
     """Commands that move mirrors do nothing and report no error."""
     PARTIAL = "partial"
-    """Of the cross-connects in a command, only the first half is made; no error."""
+    """Only the first half of a command's cross-connects is made; no error is reported."""
     NO_LIGHT = "no-light"
     """Cross-connects exist, but their egress ports stay dark: a fibre or mirror is broken."""
     STEAL = "steal"
@@ -31,7 +31,7 @@ class FaultKind(Enum):
     RESERVED = "reserved"
     """Cross-connects are entered and never become active (Calient)."""
     AUTONOMOUS = "autonomous"
-    """A message that nobody asked for stands between a command and its reply (TL1)."""
+    """An autonomous message stands between a command and its reply (TL1)."""
     BLOCKS = "blocks"
     """Replies come in blocks of one record each (TL1)."""
     WRONG_CTAG = "wrong-ctag"
@@ -41,7 +41,7 @@ class FaultKind(Enum):
     IDLE_LOGOUT = "idle-logout"
     """The session is logged out before the command, as after a long silence (TL1)."""
     PAGER = "pager"
-    """Output stops every few lines until a key is pressed, whatever was set (command line)."""
+    """Output stops every few lines until a key is pressed, even if the pager is off (CLI)."""
     WRAP = "wrap"
     """Lists of VLANs are continued on further lines (command line)."""
     MERGE = "merge"
@@ -56,7 +56,7 @@ class _Armed:
 
 @dataclass(slots=True)
 class Faults:
-    """Which faults are on, and for how many commands more (None: until cleared)."""
+    """Faults that are on, each for a number of commands (None: until cleared)."""
 
     _armed: dict[FaultKind, _Armed] = field(default_factory=dict)
 
@@ -67,11 +67,11 @@ class Faults:
         self._armed.clear()
 
     def active(self, kind: FaultKind) -> bool:
-        """Whether a fault is on, without using it up."""
+        """True if a fault is on; does not use it up."""
         return kind in self._armed
 
     def strikes(self, kind: FaultKind) -> bool:
-        """Whether a fault hits this command; counts it."""
+        """True if a fault hits this command; uses it up by one."""
         armed = self._armed.get(kind)
         if armed is None:
             return False

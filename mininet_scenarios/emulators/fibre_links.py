@@ -1,13 +1,14 @@
 """Fibre pairs as veth pairs: light as carrier, and an exact count of frames sent without light.
 
-While the OCS's end of a pair is down, the ToR's end has no carrier, and the kernel drops what is
-sent there. Most of it, in the veth driver or in the ``noop`` queue that replaces the port's own, is
-counted in ``tx_dropped``; what waited in the port's shaper when the carrier went is thrown away
-without a count. So a ``clsact`` qdisc on the ToR's end counts each frame ahead of every queue, and
+While the OCS's end of a pair is down, the ToR's end has no carrier, and the kernel drops frames
+sent there. Most of them, in the veth driver or in the ``noop`` queue that replaces the port's own,
+are counted in ``tx_dropped``; frames that waited in the port's shaper when the carrier went are
+thrown away without a count. So a ``clsact`` qdisc on the ToR's end counts each frame ahead of every
+queue, and
 
     thrown away = entered - transmitted - tx_dropped - dropped by the shaper - waiting in it.
 
-Each of these only grows as frames pass, so that the difference may be taken at leisure.
+Each of these only grows as frames pass, so they need not be read at the same moment.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class FibrePair:
     """The two fibres between a ToR port and the OCS, as one duplex veth pair.
 
     The pair has carrier exactly when ``egress`` is fed with light. A ToR port that only sends can
-    therefore not be shown: without light on its receiver, its transmitter has no carrier either.
+    therefore not be emulated: without light on its receiver, its transmitter has no carrier either.
     """
 
     ingress: int
@@ -70,7 +71,7 @@ class FibreLinks:
         self._thrown_away = dict.fromkeys(self._pairs, 0)
 
     def prepare(self, lit: Collection[int]) -> None:
-        """Silence both ends of each pair, meter the ToR's, and light exactly these ports."""
+        """Silence both ends of each pair, meter the ToR's end, and light exactly these ports."""
         self._netlink = IPRoute()  # here and not before: it belongs to the thread that opens it
         for egress, pair in self._pairs.items():
             _silence(pair.ocs_interface)
@@ -94,7 +95,7 @@ class FibreLinks:
         self._requests.close()
 
     def darken(self, egress: Collection[int]) -> None:
-        """Take the light off these ports; those that are dark stay so."""
+        """Take the light off these ports; dark ones stay dark."""
         going = set(egress) - self._drops_when_darkened.keys()
         self._drops_when_darkened |= {port: self._drops(port) for port in going}
         self._set_state(going, "down")
@@ -109,12 +110,12 @@ class FibreLinks:
             self._dark_drops_before[port] += dropped
 
     def lost_in_the_dark(self) -> Mapping[int, int]:
-        """Frames that each ToR port was given to send while it had no light, since prepare().
+        """Number of frames that each dark ToR port was given to send, since :meth:`prepare`.
 
-        What a shaper threw away can show late, but never too high, while traffic flows.
+        A shaper's loss may show late, but is never too high, while traffic flows.
         """
-        # A frame that passes between two readings makes the difference too small, save one that
-        # slips in between two counters of one reading: hence the lesser of two.
+        # A frame that passes between two readings makes the difference too small, but one that
+        # slips in between two counters of one reading makes it too large: hence the lesser of two.
         readings = self._all_thrown_away(), self._all_thrown_away()
         for port, start in self._thrown_away_at_start.items():
             found = min(reading[port] for reading in readings) - start
@@ -185,7 +186,7 @@ class FibreLinks:
         return _statistic(self._pairs[egress].tor_interface, "tx_dropped")
 
     def _all_thrown_away(self) -> dict[int, int]:
-        """Frames that vanished without any count, per port, since the meters are there."""
+        """Frames thrown away without a count, per port, since the meters are there."""
         in_queues = self._in_queues()
         return {
             port: in_queues[index]
@@ -195,7 +196,7 @@ class FibreLinks:
         }
 
     def _in_queues(self) -> dict[int, int]:
-        """By interface: frames entered, less those that its shaper dropped or holds."""
+        """Frames entered, by interface, less those that its shaper dropped or holds."""
         found = dict.fromkeys(self._tor_index.values(), 0)
         for message in self._netlink.get_qdiscs():
             if message["index"] not in found:
@@ -220,7 +221,7 @@ def _turning(index: int, state: str) -> bytes:
 
 
 def _silence(interface: str) -> None:
-    """No router solicitations or multicast reports when carrier comes back."""
+    """Keep the interface from router solicitations and multicast reports when it gets carrier."""
     setting = Path(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6")
     if setting.exists():
         setting.write_text("1")

@@ -32,7 +32,7 @@ _READ_BYTES: Final = 65536
 
 
 class Console(SessionServer):
-    """The serial console: one session that goes on whoever plugs in."""
+    """The serial console: one session that goes on, whoever plugs in."""
 
     def __init__(self, switch: G8264, credentials: tuple[str, str]) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Console(SessionServer):
 
 
 class G8264Emulator:
-    """The device and its control socket, put together."""
+    """The device together with its control socket."""
 
     def __init__(self, username: str, password: str) -> None:
         self._switch = G8264()
@@ -168,7 +168,7 @@ class G8264Emulator:
 
 
 class _Gate(asyncssh.SSHServer):
-    """Who may come in."""
+    """Server-side check of who may log in."""
 
     def __init__(
         self, connections: set[asyncssh.SSHServerConnection], credentials: tuple[str, str]

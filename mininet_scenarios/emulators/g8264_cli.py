@@ -20,9 +20,9 @@ class HungUpError(Exception):
 
 
 class CommandLine:
-    """One session. ``read`` gives some bytes, or none when the client has left.
+    """A session. ``read`` gives some bytes, or none when the client has left.
 
-    With ``credentials``, (user, password), it asks for them: a console lets anybody in.
+    With ``credentials``, (user, password), it asks for them, as a console does.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class CommandLine:
         self._paged = True
 
     async def run(self) -> None:
-        """Until the client leaves. Raises HungUpError where the session is to break."""
+        """Serve until the client leaves. Raises HungUpError to break the session."""
         if self._credentials is not None:
             await self._admit(self._credentials)
         self._write(f"{_BREAK}IBM Networking Operating System RackSwitch G8264.{_BREAK}{_BREAK}")
@@ -82,7 +82,7 @@ class CommandLine:
         return answer
 
     async def _carry_out(self, command: str) -> bool:
-        """False when the session is over."""
+        """Carry out a command; returns False when the session is over."""
         await asyncio.sleep(self._switch.faults.delay_s)
         changes = command.startswith("switchport")
         if changes and self._switch.faults.strikes(FaultKind.KILL):

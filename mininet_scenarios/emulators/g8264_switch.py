@@ -1,4 +1,4 @@
-"""An emulated RackSwitch G8264: its VLANs, its configuration mode, and what it prints of itself.
+"""An emulated RackSwitch G8264: its VLANs, its configuration mode, and its output.
 
 Written apart from the controller's own codec, so that a misreading there shows up here.
 """
@@ -35,7 +35,7 @@ class Port:
 
 @dataclass(slots=True)
 class Place:
-    """Where in the configuration a session is: what the prompt shows in parentheses."""
+    """A session's position in the configuration, which the prompt shows in parentheses."""
 
     configuring: bool = False
     ports: tuple[int, ...] = ()
@@ -86,7 +86,7 @@ class G8264:
             raise
 
     def running_config(self) -> list[str]:
-        """As ``show running-config`` prints it: only what is not as delivered."""
+        """Lines of ``show running-config``: all settings that differ from the factory's."""
         lines = ["Current configuration:", "!", 'version "7.11.1"']
         lines += [
             'switch-type "IBM Networking Operating System RackSwitch G8264"',
@@ -101,7 +101,7 @@ class G8264:
         return [*lines, "end", ""]
 
     def status(self) -> list[str]:
-        """As ``show interface status`` prints it."""
+        """Lines of ``show interface status``."""
         rule = "-" * 71
         lines = [rule, "Alias   Port   Speed    Duplex     Flow Ctrl      Link     Description"]
         lines.append("------- ----   -----   --------  --TX-----RX--   ------   -------------")

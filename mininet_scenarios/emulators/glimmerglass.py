@@ -20,9 +20,9 @@ from mininet_scenarios.emulators.tl1_server import Handler, Records, Tl1Client, 
 _INPUTS: Final = 10_000
 _OUTPUTS: Final = 20_000
 _DARK_DBM: Final = -49.0
-"""What a monitor shows without light."""
+"""Reading of a monitor without light."""
 _TERMINAL: Final = b'\x1b[62;1"p\x1b>\x1b[?4l\x1b[?7h\x1b[1;50r'
-"""Captured clients see control sequences of this kind when they connect."""
+"""Control sequences such as captured clients received on connecting."""
 
 
 class GlimmerglassServer(Tl1Server):
@@ -140,7 +140,7 @@ class GlimmerglassServer(Tl1Server):
         return _INPUTS + port if port <= size else _OUTPUTS + port - size
 
     def _numbers(self, aid: str) -> list[int]:
-        """Ports of ``all`` or ``10001&20003``, as the switch counts them."""
+        """Port numbers in ``all`` or ``10001&20003``, as the switch counts them."""
         by_identifier = {str(self._identifier(p)): p for p in range(1, 2 * self.ocs.size + 1)}
         if aid.lower() == "all":
             return list(by_identifier.values())

@@ -1,4 +1,4 @@
-"""What an emulated optical switch moves: nothing but memory, or the machine's interfaces."""
+"""Mirrors of an emulated optical switch: in memory alone, or of the machine's interfaces."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ CrossConnects = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """Frames that reached one fibre pair while it led nowhere; the two never count a frame twice.
+    """Frames that reached a fibre pair while it led nowhere; no frame is counted twice.
 
-    ``at_mirror``: they reached the OCS while no cross-connect led on. ``at_tor``: the ToR was made
-    to send them while its port had no light.
+    ``at_mirror`` counts frames that reached the OCS while no cross-connect led on; ``at_tor``
+    counts frames that the ToR was made to send while its port had no light.
     """
 
     ingress: int
@@ -36,16 +36,16 @@ class PortCounters:
 class MirrorCounters:
     ports: tuple[PortCounters, ...] = ()
     lost_inside: int = 0
-    """Frames that reached lit ports of the OCS and did not leave: those in flight at a move, and
-    those that an overloaded machine lost. Exact when no traffic flows."""
+    """Frames that reached lit ports of the OCS and did not leave: in flight at a move, or lost by
+    an overloaded machine. Exact when no traffic flows."""
 
 
 class Mirrors(Protocol):
-    """Called from one thread, in order; each call returns when the effect is there."""
+    """Mirrors, called from one thread; each call returns once its effect is there."""
 
     @property
     def blocking(self) -> bool:
-        """Whether calls take long enough to keep other sessions waiting."""
+        """True if calls take long enough to keep other sessions waiting."""
 
     def start(self) -> CrossConnects:
         """The cross-connects that stand already: a restarted emulator moves nothing."""
@@ -54,13 +54,13 @@ class Mirrors(Protocol):
         """Let go of the mirrors; they stay as they are."""
 
     def darken(self, ingress: Collection[int], egress: Collection[int]) -> None:
-        """These ingress ports lead nowhere, these egress ports give no light."""
+        """Let these ingress ports lead nowhere, and these egress ports give no light."""
 
     def aim(self, cross_connects: CrossConnects) -> None:
-        """Mirrors have settled here; no light yet."""
+        """Settle the mirrors on these cross-connects, without light yet."""
 
     def light(self, egress: Collection[int]) -> None:
-        """Light comes out of these ports."""
+        """Let light out of these ports."""
 
     def lit(self) -> frozenset[int]: ...
 
@@ -139,7 +139,7 @@ class KernelMirrors:
 
     def darken(self, ingress: Collection[int], egress: Collection[int]) -> None:
         gone = self._fibre.keys() & set(ingress)
-        # Mirrors before carrier, or frames on their way would be sent on to a port that is down.
+        # Mirrors before carrier, or frames under way would be sent on to a port that is down.
         self._redirections.remove([self._source[port] for port in gone])
         self._note_unaimed(gone)
         self._links.darken(self._target.keys() & set(egress))

@@ -22,7 +22,7 @@ _PARSER: Final = etree.XMLParser(resolve_entities=False, no_network=True)
 
 
 class _RpcError(Exception):
-    """What is answered instead of ``<ok/>``: an error tag, and a message for people."""
+    """Error that answers a request in place of ``<ok/>``: a tag, and a message for people."""
 
     def __init__(self, tag: str, message: str) -> None:
         self.tag = tag
@@ -30,14 +30,14 @@ class _RpcError(Exception):
 
 
 class Locks:
-    """Which session has locked the running configuration."""
+    """The session, if any, that has locked the running configuration."""
 
     def __init__(self) -> None:
         self.holder: TextNetconf | None = None
 
 
 class TextNetconf:
-    """One session, of those that share ``locks``; ``read`` and ``write`` carry bytes."""
+    """A session; those of one switch share ``locks``. ``read`` and ``write`` carry bytes."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class TextNetconf:
         self._write = write
 
     async def run(self) -> None:
-        """Until the client leaves. Raises HungUpError where the session is to break."""
+        """Serve until the client leaves. Raises HungUpError to break the session."""
         abilities = ("writable-running:1.0", "rollback-on-error:1.0")
         names = [_BASE, *(f"{_CAPABILITY}{ability}" for ability in abilities)]
         listed = "".join(f"<capability>{name}</capability>" for name in names)

@@ -1,8 +1,8 @@
 """A real NETCONF server (yuma123 ``netconfd`` behind OpenSSH) on our YANG modules.
 
 For tests and measurements of the NETCONF drivers: the protocol, its datastores and its errors are
-those of a server that we did not write, and only the device beneath is missing. Everything lives in
-one directory and on one port of the loopback interface; nothing of the system is changed.
+those of a server that we did not write; only the device beneath is missing. All its files are in
+one directory, and it uses one port of the loopback interface; nothing of the system is changed.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class NetconfdError(Exception):
 
 
 class Netconfd:
-    """Use as a context manager; ``target`` is ``candidate`` or ``running`` (writable-running).
+    """A server, as a context manager; ``target``: ``candidate``, ``running`` (writable-running).
 
-    netconfd insists on knowing the port that sshd listens on, or it closes each session at hello.
+    netconfd has to be told the port on which sshd listens, or it closes each session at hello.
     """
 
     def __init__(self, directory: Path, target: str = "candidate") -> None:
@@ -64,7 +64,7 @@ class Netconfd:
 
     @property
     def host_key(self) -> str:
-        """As ``options.host_key`` wants it."""
+        """The host key in the form of ``options.host_key``."""
         kind, key, *_ = (self._directory / "host.pub").read_text().split()
         return f"{kind} {key}"
 
@@ -75,7 +75,7 @@ class Netconfd:
         for name in ("host", "user"):
             _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self._directory / name))
         (self._directory / "sshd_config").write_text(self._sshd_config())
-        # Where systemd does not run sshd, nobody makes the directory that it insists on.
+        # Where systemd does not run sshd, nobody else makes the directory that it needs.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         try:
             self.start()
@@ -140,7 +140,7 @@ class Netconfd:
                 return
 
     def become_polatis(self, size: int, dbm: float = -3.5) -> None:
-        """Report to have ``size`` ports on each side, all enabled, and ``dbm`` at each."""
+        """Present itself as ``size`` ports on each side, all enabled, and ``dbm`` at each."""
         ports = range(1, 2 * size + 1)
         states = "".join(
             f"<port><port-id>{port}</port-id><status>ENABLED</status></port>" for port in ports
@@ -158,7 +158,7 @@ class Netconfd:
         )
 
     def become_switch(self, ports: Sequence[str]) -> None:
-        """Report to have these interfaces, all of them up, without VLANs."""
+        """Present itself as these interfaces, all of them up, without VLANs."""
         listed = "".join(
             f"<interface><name>{port}</name><config><name>{port}</name></config>"
             f"<state><oper-status>UP</oper-status></state></interface>"
@@ -167,14 +167,16 @@ class Netconfd:
         self.write(f'<interfaces xmlns="{_INTERFACES}">{listed}</interfaces>')
 
     def freeze(self, *, frozen: bool) -> None:
-        """Stop answering, or go on; connections stay."""
+        """Stop or resume answering; connections stay."""
         number = signal.SIGSTOP if frozen else signal.SIGCONT
         self._processes[0].send_signal(number)
 
     @property
     def _environment(self) -> dict[str, str]:
-        """With a home of its own: netconfd refuses to start when an end in the middle of a write
-        left half a file in ``~/.yuma``.
+        """Environment with a home of its own.
+
+        netconfd refuses to start if its end in the middle of a write left half a file in
+        ``~/.yuma``.
         """
         return os.environ | {"HOME": str(self._directory)}
 

@@ -15,7 +15,7 @@ from mininet_scenarios.emulators.mirrors import MirrorCounters, Mirrors
 
 _log: Final = logging.getLogger(__name__)
 _LASER_DBM: Final = -2.0
-"""What a ToR's transmitter sends into an ingress port, unless told otherwise."""
+"""Power that a ToR's transmitter sends into an ingress port, unless set otherwise."""
 _INSERTION_LOSS_DB: Final = 1.2
 
 _T = TypeVar("_T")
@@ -41,18 +41,18 @@ class RefusedError(CommandError):
 @dataclass(frozen=True, slots=True)
 class Timing:
     switching_s: float
-    """From the command until light leaves the new way; moved ports are dark meanwhile."""
+    """Time from the command until light leaves the new way; moved ports are dark meanwhile."""
     debounce_s: float = 0.0
     """Further time until the ToR port sees carrier; the switch itself is done by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class StandingAlarm:
-    """What the switch complains of, by experimenter's order."""
+    """Alarm that an experimenter has ordered."""
 
     port: int
     severity: str
-    """``CR``, ``MJ`` or ``MN``; ``CL`` when it ends."""
+    """``CR``, ``MJ`` or ``MN``; ``CL`` once it has ended."""
     code: str
     text: str
 
@@ -60,7 +60,7 @@ class StandingAlarm:
 class EmulatedOcs:
     """Ingress ports 1..N, egress ports N+1..2N; cross-connects are one-way.
 
-    Commands return at once and mirrors move on their own, as in the devices this stands for;
+    Commands return at once and mirrors move on their own, as in the devices that this emulates;
     :meth:`settled` waits. A command is checked as a whole: one bad port, and nothing moves.
     """
 
@@ -104,7 +104,7 @@ class EmulatedOcs:
         return port in self._disabled
 
     def set_enabled(self, ports: Collection[int], *, enabled: bool) -> None:
-        """Open or close shutters; shown by the port state, no light is cut."""
+        """Open or close shutters; the port state shows it, but no light is cut."""
         for port in ports:
             self.check_port(port)
         if enabled:
@@ -117,7 +117,7 @@ class EmulatedOcs:
             raise NoSuchPortError(f"port {port} is outside 1..{2 * self.size}")
 
     def connect(self, pairs: Pairs) -> None:
-        """Add cross-connects; those that exist are left alone."""
+        """Add cross-connects; existing ones are left alone."""
         wanted = self._checked(pairs)
         if (allowed := self.obeyed(wanted)) is None:
             return
@@ -138,14 +138,14 @@ class EmulatedOcs:
         self._start_move(sorted(old - set(allowed)), sorted(set(allowed) - old))
 
     def disconnect(self, pairs: Pairs) -> None:
-        """Remove cross-connects; those that do not exist are ignored."""
+        """Remove cross-connects; absent ones are ignored."""
         wanted = self._checked(pairs)
         if (allowed := self.obeyed(wanted)) is None:
             return
         self._start_move([(a, b) for a, b in allowed if self._cross_connects.get(a) == b], [])
 
     def disconnect_ingress(self, ingress: Collection[int]) -> None:
-        """Remove whatever these ingress ports are connected to."""
+        """Remove the cross-connects of these ingress ports."""
         self._check_side(ingress, 1, "ingress")
         present = self._cross_connects
         self.disconnect([(port, present[port]) for port in ingress if port in present])
@@ -167,7 +167,7 @@ class EmulatedOcs:
         return pair
 
     def unblock(self) -> None:
-        """Remove what :meth:`block` made."""
+        """Remove the cross-connects that :meth:`block` made."""
         gone = [(a, b) for a, b in self._cross_connects.items() if a in self._foreign]
         self._foreign.clear()
         self._start_move(gone, [])
@@ -175,15 +175,15 @@ class EmulatedOcs:
     # --- power and alarms -----------------------------------------------------------------------
 
     def in_fault(self, ingress: int) -> bool:
-        """Whether the cross-connect of this port exists and carries no light."""
+        """True if the cross-connect of this port exists and carries no light."""
         return ingress in self._broken
 
     def aimed(self, ingress: int) -> bool:
-        """Whether the mirrors of this port's cross-connect have settled."""
+        """True if the mirrors of this port's cross-connect have settled."""
         return ingress in self._aimed
 
     def set_input_power(self, ingress: int, dbm: float | None) -> None:
-        """What reaches an ingress port from now on; None: no light."""
+        """Set the power at an ingress port; None: no light."""
         self._check_side([ingress], 1, "ingress")
         self._input_dbm[ingress] = dbm
 
@@ -202,7 +202,7 @@ class EmulatedOcs:
 
     @property
     def alarms(self) -> tuple[StandingAlarm, ...]:
-        """Those that stand now."""
+        """Alarms that stand now."""
         return tuple(self._alarms.values())
 
     def on_alarm(self, listener: Callable[[StandingAlarm], None]) -> None:
@@ -210,7 +210,7 @@ class EmulatedOcs:
         self._alarm_listeners.append(listener)
 
     def raise_alarm(self, alarm: StandingAlarm) -> None:
-        """Have a port complain; severity ``CL`` ends what was said with the same code."""
+        """Have a port complain; severity ``CL`` ends the alarm of the same code."""
         self.check_port(alarm.port)
         if alarm.severity == "CL":
             self._alarms.pop((alarm.port, alarm.code), None)
@@ -250,7 +250,10 @@ class EmulatedOcs:
             raise BusyPortError("a port is named twice")
 
     def obeyed(self, pairs: list[tuple[int, int]]) -> list[tuple[int, int]] | None:
-        """What faults leave of a command; None: nothing, without a word. Uses faults up."""
+        """Part of a command that faults let through; None if they swallow it. Uses faults up.
+
+        Raises RefusedError.
+        """
         if self.faults.strikes(FaultKind.REFUSE):
             raise RefusedError("the switch refuses")
         if self.faults.strikes(FaultKind.SILENT):
@@ -324,7 +327,7 @@ class EmulatedOcs:
         await self._in_worker(lambda: self._mirrors.light(lit))
 
     def _not_moved_again(self, pairs: Pairs, generation: int) -> dict[int, int]:
-        """Those that no later command than this has touched."""
+        """Pairs whose ports no later command than this has touched."""
         present, latest = self._cross_connects, self._generation
         return {
             a: b

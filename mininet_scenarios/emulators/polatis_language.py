@@ -33,14 +33,14 @@ class GrammarError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """``keyword`` in lower case without the leading colon, a query's with its question mark."""
+    """``keyword`` is in lower case without the leading colon, but with a query's question mark."""
 
     keyword: str
     argument: str
 
 
 def split_line(line: str) -> list[Command | GrammarError]:
-    """The commands of one line, in order; what can't be understood stands as its error."""
+    """The commands of a line, in order; one that can't be understood is given as its error."""
     found: list[Command | GrammarError] = []
     for part in map(str.strip, line.split(";")):
         if not part:

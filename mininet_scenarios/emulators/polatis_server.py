@@ -23,7 +23,7 @@ _MAX_LINE_BYTES: Final = 65536
 _MAX_ERRORS: Final = 100
 _FIRMWARE: Final = "6.5.2.18"
 _DARK_DBM: Final = -50.0
-"""What a monitor shows without light."""
+"""Reading of a monitor without light."""
 _MOVING: Final = frozenset(
     {"oxc:swit:conn:add", "oxc:swit:conn:only", "oxc:swit:conn:sub", "oxc:swit:disc:all"}
 )
@@ -32,7 +32,7 @@ _Handler = Callable[[str], Awaitable[str | None]]
 
 
 class PolatisServer(SessionServer):
-    """One device: its error queue is shared by all clients, as on a bench instrument."""
+    """A device whose error queue is shared by all clients, as on a bench instrument."""
 
     def __init__(self, ocs: EmulatedOcs, serial: str) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ from mininet_scenarios.emulators.tl1_server import Handler, Records, Tl1Client, 
 
 _FIRMWARE: Final = "6.5.2.18"
 _DARK_DBM: Final = -50.0
-"""What a monitor shows without light."""
+"""Reading of a monitor without light."""
 _LONGEST_TIMEOUT_MIN: Final = 60
 
 

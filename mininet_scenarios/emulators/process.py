@@ -30,7 +30,7 @@ class DeviceServer(Protocol):
     """The vendor's protocol in front of an emulated switch."""
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Serve; returns the address, with the port that was chosen where 0 was asked for."""
+        """Serve; returns the address, with the port that was chosen if ``port`` is 0."""
 
     async def die(self) -> None:
         """Close every connection and refuse new ones, until :meth:`revive`."""
@@ -39,25 +39,25 @@ class DeviceServer(Protocol):
         """Listen again at the same address."""
 
     async def listen_pty(self, path: str) -> None:
-        """Serve a serial line too: ``path`` is made to point to the end for the client."""
+        """Serve a serial line too: ``path`` will point to the client's end of it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Product:
-    """What tells one emulated device from another."""
+    """Properties by which emulated devices differ."""
 
     program: str
     description: str
     protocol: str
-    """What the line that announces the sockets calls it."""
+    """Name of the protocol in the line that announces the sockets."""
     port: int
-    """Where it listens if not told otherwise."""
+    """Default port to listen on."""
     serve: Callable[[EmulatedOcs, str], DeviceServer]
-    """From the switch and its serial number or name."""
+    """Makes the server from the switch and its serial number or name."""
 
 
 class OcsEmulator:
-    """The device and its control socket, put together."""
+    """The device together with its control socket."""
 
     def __init__(self, product: Product, name: str, ocs: EmulatedOcs) -> None:
         self._ocs = ocs

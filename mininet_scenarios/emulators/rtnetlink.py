@@ -21,7 +21,7 @@ _NLMSG_ERROR: Final = 2
 _NLM_F_ACK: Final = 0x04
 _RECEIVE_BYTES: Final = 1 << 16
 _AT_ONCE: Final = 256
-"""As many acknowledgements as fit into a socket's buffer of any size that Linux allows."""
+"""Acknowledgements that fit into a socket's buffer of any size that Linux allows."""
 _TIMEOUT_S: Final = 5.0
 
 
@@ -34,7 +34,7 @@ class RequestRefused(Exception):
 
 
 def request(encode: Callable[[Any], object]) -> bytes:
-    """One request, as ``encode`` makes it of a pyroute2 ``IPRoute`` that sends nothing."""
+    """The request that ``encode`` makes of a pyroute2 ``IPRoute`` that sends nothing."""
     with IPBatch() as batch:
         encode(batch)
         encoded = bytes(batch.batch)
@@ -45,7 +45,7 @@ def request(encode: Callable[[Any], object]) -> bytes:
 
 
 class KernelRequests:
-    """A connection to the kernel; requests take effect in their order. One thread at a time."""
+    """A connection to the kernel; requests take effect in order. One thread at a time."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
@@ -57,7 +57,7 @@ class KernelRequests:
         self._socket.close()
 
     def make(self, requests: Sequence[bytes], unless: Collection[int] = ()) -> None:
-        """Return when all have been tried.
+        """Make these requests; returns when all have been tried.
 
         Raises RequestRefused for the first that failed for a reason other than ``unless`` (errno).
         """

@@ -29,7 +29,7 @@ class SessionServer(ABC):
         self._pty_path = ""
 
     async def listen_pty(self, path: str) -> None:
-        """Serve a serial line too: ``path`` is made to point to the end for the client."""
+        """Serve a serial line too: ``path`` will point to the client's end of it."""
         self._pty_path = path
         self._plug_in(path)
 
@@ -48,13 +48,13 @@ class SessionServer(ABC):
             self._remove_link()
 
     def _remove_link(self) -> None:
-        """Only what a run of an emulator has left: never a real device's file."""
+        """Remove a link that a run of an emulator has left, but never a real device's file."""
         link = Path(self._pty_path)
         if link.is_symlink() and link.readlink().is_relative_to("/dev/pts"):
             link.unlink()
 
     async def _serve_pty(self, ours: int, theirs: int) -> None:
-        """Until cancelled; ``theirs`` stays open, or each client that leaves would hang up ours."""
+        """Serve until cancelled; ``theirs`` stays open, or a leaving client would hang up ours."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
         source = os.fdopen(os.dup(ours), "rb", 0)
@@ -78,7 +78,7 @@ class SessionServer(ABC):
         """Answer one client until it leaves. Raises ReplyLostError to drop it at once."""
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Serve; returns the address, with the port that was chosen where 0 was asked for."""
+        """Serve; returns the address, with the port that was chosen if ``port`` is 0."""
         self._server = await asyncio.start_server(self._accept, host, port)
         bound: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
         self._endpoint = bound

@@ -23,7 +23,7 @@ class Denied(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tl1Command:
-    """One command; ``verb`` in upper case, ``blocks`` what follows the ctag."""
+    """A command: ``verb`` in upper case, and the ``blocks`` that follow the ctag."""
 
     verb: str
     aid: str
@@ -32,12 +32,12 @@ class Tl1Command:
     text: str
 
     def block(self, number: int) -> str:
-        """A block, empty where the command has fewer."""
+        """A block by number; empty if the command has fewer."""
         return self.blocks[number] if number < len(self.blocks) else ""
 
 
 def take_commands(buffer: bytearray) -> Iterator[str]:
-    """Complete commands without their semicolons; what is left stays in ``buffer``."""
+    """Take complete commands, without their semicolons, out of ``buffer``."""
     start, in_quote, escaped = 0, False, False
     for position, byte in enumerate(bytes(buffer)):
         if escaped:
@@ -84,7 +84,7 @@ def port_numbers(aid: str, last: int) -> list[str]:
 
 
 def message(source: str, clock: str, head: str, lines: Sequence[str], end: str = ";") -> bytes:
-    """One message, or one block of it."""
+    """A message, or one block of it."""
     body = "".join(f"   {line}\r\n" for line in lines)
     return f"\r\n\n   {source} {clock}\r\n{head}\r\n{body}{end}".encode("latin-1")
 
@@ -92,7 +92,7 @@ def message(source: str, clock: str, head: str, lines: Sequence[str], end: str =
 def reply(
     source: str, clock: str, ctag: str, records: Sequence[str], *, block_records: int | None = None
 ) -> bytes:
-    """A successful reply, in blocks of so many records."""
+    """A successful reply, in blocks of ``block_records`` records."""
     lines = [f'"{record}"' for record in records]
     size = block_records or max(1, len(lines))
     blocks = [lines[n : n + size] for n in range(0, len(lines), size)] or [[]]

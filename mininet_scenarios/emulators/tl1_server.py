@@ -31,7 +31,7 @@ Handler = Callable[["Tl1Client", Tl1Command], Awaitable[Records]]
 
 @dataclass(eq=False, slots=True)
 class Tl1Client:
-    """One session."""
+    """A session, with its connection."""
 
     writer: asyncio.StreamWriter
     logged_in: bool
@@ -39,14 +39,14 @@ class Tl1Client:
 
 
 class Tl1Server(SessionServer):
-    """One device. Commands of a client are answered in the order in which they come."""
+    """A device. Commands of a client are answered in the order in which they come."""
 
     PROMPT: ClassVar[str] = ""
     ECHOES: ClassVar[bool] = False
     REPORTS_TO_ALL: ClassVar[bool] = True
-    """Autonomous messages go to every session that is logged in, without being asked for."""
+    """True if autonomous messages go to every session that is logged in, without asking."""
     USERS: ClassVar[Mapping[str, str]] = {}
-    """Passwords; without any, everybody is let in."""
+    """Passwords by user; empty: everybody is let in."""
     NOT_LOGGED_IN: ClassVar[str] = "PLNA"
     MOVING: ClassVar[frozenset[str]] = frozenset()
     """Commands that move mirrors."""
@@ -66,7 +66,7 @@ class Tl1Server(SessionServer):
 
     @abstractmethod
     def handlers(self) -> Mapping[str, Handler]:
-        """What the vendor's commands do; each returns the records of its reply."""
+        """The vendor's commands; each handler returns the records of its reply."""
 
     @property
     def source(self) -> str:
@@ -75,7 +75,7 @@ class Tl1Server(SessionServer):
 
     @abstractmethod
     def alarm_record(self, alarm: StandingAlarm) -> str:
-        """One line of an alarm report."""
+        """A line of an alarm report."""
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = Tl1Client(writer, logged_in=not self.USERS, hears_reports=self.REPORTS_TO_ALL)
@@ -135,7 +135,7 @@ class Tl1Server(SessionServer):
         return language.reply(self.source, _clock(), ctag, records, block_records=in_blocks)
 
     def denial(self, error: CommandError) -> Denied:
-        """How the vendor puts it, GR-831-CORE where nothing else is known."""
+        """The vendor's refusal; by GR-831-CORE where nothing else is known."""
         if isinstance(error, NoSuchPortError):
             return Denied("IIAC", f"{error}")
         if isinstance(error, BusyPortError):

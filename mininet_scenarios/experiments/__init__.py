@@ -27,12 +27,12 @@ _PLACES: Final = {
     "mordia-slotted": "mordia.slotted",
     "trace": "trace.experiment",
 }
-"""The module of each, which holds it as ``EXPERIMENT``."""
+"""Module of each experiment, which holds it as ``EXPERIMENT``."""
 NAMES: Final = tuple(_PLACES)
 
 
 def load(name: str) -> Experiment[Any]:
-    """The experiment called ``name``; raises UnknownName listing those there are."""
+    """The experiment called ``name``. Raises UnknownName, which lists the names that exist."""
     if name not in NAMES:
         hint = did_you_mean(name, NAMES)
         raise UnknownName(f"no experiment {name!r}{hint}: choose one of {', '.join(NAMES)}")

@@ -1,4 +1,4 @@
-"""What carries nothing but packets: the bounds that every hybrid network stands between."""
+"""Bounds of packet networks without circuits, between which every hybrid network stands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from topology.problem import FabricArrays
 
 
 def packet_share(demand: DemandMatrix, rack_mbps: float) -> float:
-    """Share of a demand, shape (N, N) in Mbps, that an ideal packet switch carries.
+    """The share of a demand, shape (N, N) in Mbps, that an ideal packet switch carries.
 
     Each rack sends and receives at most ``rack_mbps``; 1 where nothing is wanted.
     """

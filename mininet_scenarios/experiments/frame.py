@@ -1,4 +1,4 @@
-"""What an experiment is: who it follows, what it does, and what comes out."""
+"""Experiments as data: their source, what they measure, and what follows from it."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.reporting.table import Row
 
 T = TypeVar("T")
-"""What one repetition measures: a dataclass of plain values, saved as the raw data."""
+"""Measurements of a repetition: a dataclass of plain values, saved as the raw data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One repetition."""
+    """Setting of a repetition."""
 
     full: bool
-    """Otherwise the short form."""
+    """True for the full form, False for the short one."""
     seed: int
     """Counted from 1 by repetition; the same seed gives the same workload."""
     work_dir: Path
-    """For logs; exists."""
+    """Directory for logs, which exists."""
     rates: Rates = field(default_factory=Rates)
-    """What the scale of those with a data plane follows from."""
+    """Rates by which experiments with a data plane set their scale."""
     trace: Path | None = None
-    """Of those that take one; None: the sample."""
+    """Trace, for experiments that take one; None: the sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Figures that have no counterpart in a paper."""
+    """Table of figures that have no counterpart in a paper."""
 
     title: str
     columns: tuple[str, ...]
@@ -42,16 +42,16 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What all repetitions together say."""
+    """Conclusions from all repetitions together."""
 
     rows: tuple[Row, ...]
-    """Beside the paper's figures, and checks."""
+    """Figures beside the paper's, and checks."""
     tables: tuple[Table, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment(Generic[T]):
-    """Everything about an experiment; each has a file of its own."""
+    """An experiment; each has a file of its own."""
 
     name: str
     title: str
@@ -62,15 +62,15 @@ class Experiment(Generic[T]):
     policy: str
     measured: str
     needs_data_plane: bool
-    """Whether it builds a testbed: root, Mininet and Open vSwitch."""
+    """True if it builds a testbed: root, Mininet and Open vSwitch."""
     expected_s: Callable[[bool], float]
-    """How long one repetition takes, in full form or not."""
+    """Time of one repetition, in full form or not."""
     measure: Callable[[Setting, Narrator], T]
-    """One repetition. Raises HydraError for a run that can't be counted."""
+    """Makes one repetition. Raises HydraError for a run that can't be counted."""
     conclude: Callable[[Sequence[T]], Findings]
     draw: Callable[[Sequence[T], Path], Sequence[Path]]
     """Writes plots (PNG) into a directory; returns their paths."""
     takes_trace: bool = False
-    """Whether its workload can be a trace of the user's."""
+    """True if its workload can be a trace of the user's."""
     needs_mpi: bool = False
-    """Whether it compiles and starts MPI programs: Open MPI, and FFTW's MPI transforms."""
+    """True if it compiles and starts MPI programs: Open MPI, and FFTW's MPI transforms."""

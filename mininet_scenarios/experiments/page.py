@@ -1,4 +1,4 @@
-"""The report: one HTML page that needs nothing else, plots included."""
+"""The report: one self-contained HTML page, plots included."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mininet_scenarios.stage.stage import ScenarioError
 def write_page(found: Sequence[dict[str, Any]], results: Path, path: Path) -> None:
     """Write the report of :func:`~mininet_scenarios.experiments.runner.read_results`.
 
-    Raises ScenarioError where a plot is missing or the page can't be written.
+    Raises ScenarioError if a plot is missing or the page can't be written.
     """
     environment = Environment(
         loader=PackageLoader("mininet_scenarios.experiments", "templates"),

@@ -1,4 +1,4 @@
-"""What HydRA and Helios cost, beside the papers (HydRA, IV; Helios, 3.2)."""
+"""Prices of HydRA and Helios, beside the papers' (HydRA, IV; Helios, 3.2)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_LOW_RATE: Final = (
 )
 _NO_PATTERN: Final = "The paper does not say how hosts choose the pods that they send to."
 _FACTOR: Final = 1.35
-"""How far from Helios' rounded factors ours may be."""
+"""Largest ratio between Helios' rounded factors and ours."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""The repetitions of an experiment that were measured so far.
+"""The repetitions of an experiment that have been measured.
 
-They are kept in the directory that its results are written to, one file each, so that those of
-hours survive an interruption, more can be added to a run that is complete, and conclusions can be
-drawn again. Files may be compressed (``raw-1.json.gz``), by gzip.
+They are kept in the directory of its results, one file each, so that repetitions of hours survive
+an interruption, more can be added to a run that is complete, and conclusions can be drawn again.
+Files may be compressed by gzip (``raw-1.json.gz``).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What all repetitions of a run have in common, and how long they took."""
+    """Common part of all repetitions of a run, and their time."""
 
     full: bool
     rates: Rates
-    """Measured or asked for once: repetitions of different scales would not compare."""
+    """Rates, measured or asked for once: repetitions of different scales would not compare."""
     seconds: float = 0.0
-    """Of wall time, all sittings together."""
+    """Wall time of all sittings together."""
     trace: str | None = None
-    """The file that was asked for."""
+    """File name of the trace, as asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Kept(Generic[T]):
 
 
 def write(directory: Path, begun: Begun, runs: Sequence[object]) -> None:
-    """Keep all that were measured so far. Raises ScenarioError where that can't be done."""
+    """Write all repetitions measured so far. Raises ScenarioError if that fails."""
     write_json(directory / BEGUN, asdict(begun))
     for number, measured in enumerate(runs, start=1):
         if _found(directory, number) is not None:
@@ -59,7 +59,7 @@ def write(directory: Path, begun: Begun, runs: Sequence[object]) -> None:
 
 
 def count(directory: Path) -> int:
-    """How many a directory holds, which need not exist."""
+    """Number of repetitions in a directory, which need not exist."""
     number = 0
     while _found(directory, number + 1) is not None:
         number += 1
@@ -67,9 +67,9 @@ def count(directory: Path) -> int:
 
 
 def read(directory: Path, experiment: Experiment[T]) -> Kept[T]:
-    """All that a directory holds.
+    """All repetitions in a directory.
 
-    Raises ScenarioError where something is missing, or is not what this version measures.
+    Raises ScenarioError if one is missing, or does not have the form that this version measures.
     """
     measured: TypeAdapter[T] = TypeAdapter(get_type_hints(experiment.measure)["return"])
     with _understood(directory / BEGUN) as text:
@@ -82,7 +82,7 @@ def read(directory: Path, experiment: Experiment[T]) -> Kept[T]:
 
 
 def write_json(path: Path, document: object) -> None:
-    """Raises ScenarioError where that can't be done."""
+    """Write ``document`` as JSON. Raises ScenarioError if that fails."""
     try:
         path.write_text(json.dumps(document, indent=1, default=_as_list) + "\n", encoding="utf-8")
     except OSError as error:
@@ -101,7 +101,7 @@ def _found(directory: Path, number: int) -> Path | None:
 
 @contextmanager
 def _understood(path: Path) -> Iterator[str]:
-    """A file's text, for a block that makes something of it."""
+    """A file's text; errors of the block that parses it become ScenarioError."""
     try:
         content = path.read_bytes()
         yield (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
@@ -114,7 +114,7 @@ def _understood(path: Path) -> Iterator[str]:
 
 
 def _as_list(value: object) -> object:
-    """Sets, which JSON has no form for."""
+    """A set as a list, since JSON has no sets."""
     if isinstance(value, frozenset | set):
         return sorted(value)
     raise TypeError(f"{type(value).__name__} has no form in JSON")

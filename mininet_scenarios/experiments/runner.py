@@ -1,4 +1,4 @@
-"""``hydra experiment``: runs experiments, keeps what they measured, and concludes from it."""
+"""``hydra experiment``: runs experiments, keeps their measurements, and concludes from them."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ from mininet_scenarios.stage.stage import ScenarioError
 
 RESULT: Final = "result.json"
 _CIRCUMSTANCES: Final = ("command", "finished", "seconds", "forwarded_mbps", "machine")
-"""Of a result: what conclusions do not change."""
+"""Keys of a result that conclusions do not change."""
 _WIDTH_IN_A_FILE: Final = 150
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What was asked for."""
+    """An order to run an experiment."""
 
     name: str
     full: bool
     repeat: int
-    """Repetitions in all."""
+    """Number of repetitions in all."""
     results: Path
     """The directory in which each experiment has one of its own."""
     divisor: int | None = None
-    """Of the paper's rates, on a data plane; None calibrates."""
+    """Divisor of the paper's rates, on a data plane; None calibrates."""
     goes_on: bool = False
-    """Keep the repetitions that an earlier run measured, and add those that are missing."""
+    """True keeps the repetitions that an earlier run measured, and adds the missing ones."""
     trace: Path | None = None
-    """For an experiment that takes one; None: its sample."""
+    """Trace, for an experiment that takes one; None: its sample."""
 
     @property
     def trace_name(self) -> str | None:
@@ -60,7 +60,7 @@ class Order:
 
     @property
     def command(self) -> str:
-        """What a user types for the same."""
+        """Command line by which a user orders the same."""
         scale = "" if self.divisor is None else f" --scale 1:{self.divisor}"
         form = "full" if self.full else "short"
         trace = "" if self.trace_name is None else f" --trace {shlex.quote(self.trace_name)}"
@@ -72,16 +72,16 @@ class Order:
 
 
 def catalogue() -> list[dict[str, Any]]:
-    """What experiments there are, as JSON types."""
+    """All experiments, as JSON types."""
     return [_description(load(name)) for name in NAMES]
 
 
 def run(order: Order, console: Console) -> dict[str, Any]:
     """Run an experiment and write everything into ``results/NAME``; returns the result.
 
-    What an earlier run left there is replaced once this one is complete, and not before. Raises
-    HydraError for a run that can't be counted; logs stay in ``NAME.part`` then, as repetitions do
-    that are complete.
+    Results of an earlier run are replaced once this one is complete, and not before. Raises
+    HydraError for a run that can't be counted; then logs and complete repetitions stay in
+    ``NAME.part``.
     """
     experiment = load(order.name)
     if order.trace is not None:
@@ -123,8 +123,8 @@ def run(order: Order, console: Console) -> dict[str, Any]:
 def conclude(name: str, results: Path) -> dict[str, Any]:
     """Make figures and plots anew from the raw data in ``results/NAME``; returns the result.
 
-    What was run, when, and where stays as it is. Raises ScenarioError where there is no raw data,
-    or it is not what this version measures; nothing is changed then.
+    The record of what was run, when, and where stays as it is. Raises ScenarioError, and changes
+    nothing, if there is no raw data, or it does not have the form that this version measures.
     """
     directory = results / name
     experiment = load(name)
@@ -168,7 +168,7 @@ def _concluded(
 
 
 def _check_trace(trace: Path, experiment: Experiment[Any]) -> None:
-    """Raises HydraError for one that can't be read, before anything is built for it."""
+    """Raises HydraError for a trace that can't be read, before anything is built for it."""
     if not experiment.takes_trace:
         takers = ", ".join(name for name in NAMES if load(name).takes_trace)
         raise ScenarioError(f"{experiment.name} plays no trace: leave out --trace, or run {takers}")
@@ -176,7 +176,7 @@ def _check_trace(trace: Path, experiment: Experiment[Any]) -> None:
 
 
 def _check_mpi(work_dir: Path) -> None:
-    """Raises HydraError where MPI programs can't run, before anything is built for them."""
+    """Raises HydraError if MPI programs can't run, before anything is built for them."""
     work_dir.mkdir(parents=True)
     mpi.check_installed(work_dir)
 
@@ -192,7 +192,7 @@ def _rates(order: Order, calibrates: bool, part: Path, narrator: Narrator) -> Ra
 
 
 def _check_same(order: Order, kept: Kept[Any] | None, earlier: Path) -> None:
-    """Raises ScenarioError unless more repetitions would compare with those that are kept."""
+    """Raises ScenarioError unless more repetitions would compare with the kept ones."""
     if kept is None:
         return
     asked = order.divisor
@@ -216,7 +216,7 @@ def _check_same(order: Order, kept: Kept[Any] | None, earlier: Path) -> None:
 def _part(order: Order, console: Console) -> Iterator[Path]:
     """A directory that takes the place of ``results/NAME`` at the end of the block.
 
-    Where that is left early, repetitions that are complete stay in it, and logs after an error.
+    If the block fails, complete repetitions stay in it, and logs after an error.
     """
     final = order.results / order.name
     part = order.results / f"{order.name}.part"
@@ -246,7 +246,7 @@ def _part(order: Order, console: Console) -> Iterator[Path]:
 
 
 def _leave_repetitions(part: Path, console: Console) -> None:
-    """Remove all but those that are complete."""
+    """Remove everything but complete repetitions."""
     _tell_repetitions(part, console)
     shutil.rmtree(part / "work" if repetitions.count(part) else part, ignore_errors=True)
 
@@ -293,7 +293,7 @@ def _circumstances(order: Order, begun: Begun) -> dict[str, Any]:
 def read_results(results: Path) -> list[dict[str, Any]]:
     """The results of all experiments that were run, in the order of the catalogue.
 
-    Raises ScenarioError where there are none, or one can't be read.
+    Raises ScenarioError if there are none, or one can't be read.
     """
     found = []
     for name in NAMES:
@@ -309,7 +309,7 @@ def read_results(results: Path) -> list[dict[str, Any]]:
 
 
 def _read_result(path: Path, name: str) -> dict[str, Any]:
-    """Raises ScenarioError."""
+    """A result. Raises ScenarioError if it can't be read."""
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -320,7 +320,7 @@ def _read_result(path: Path, name: str) -> dict[str, Any]:
 
 
 def print_result(result: dict[str, Any], console: Console) -> None:
-    """Tables for the terminal."""
+    """Print a result's tables on the terminal."""
     rows = [Row(**row) for row in result["rows"]]
     console.print(table(rows, f"{result['title']} ({result['source']})"))
     for one in result["tables"]:
@@ -339,6 +339,6 @@ def _rich(data: Table) -> RichTable:
 
 
 def console_for(*, as_json: bool) -> Console:
-    """Where to tell what is going on: stderr where stdout is for JSON."""
+    """Console for progress: on stderr if stdout is for JSON."""
     console = Console(stderr=as_json)
     return console if console.is_terminal else Console(stderr=as_json, width=_WIDTH_IN_A_FILE)

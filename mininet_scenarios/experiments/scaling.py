@@ -1,4 +1,4 @@
-"""By how much the papers' rates are scaled down: by what this machine forwards, or as asked for.
+"""Scale of the papers' rates: by the rate that this machine forwards, or as asked for.
 
 All rates of an experiment are divided by one number, so that their ratios stay the paper's. Sizes
 follow the rates, and so the times are the paper's or, in shorter runs, the same part of them.
@@ -21,16 +21,17 @@ from mininet_scenarios.stage.controller_client import PairDemand
 from mininet_scenarios.stage.stage import Stage, tcp_transfer
 
 BUSY_SHARE: Final = 0.4
-"""Of what the machine forwards, at an experiment's busiest moment. The rest is for its programs
-and the controller, and to spare: where the machine is the bottleneck, no link has its rate."""
+"""Part of the rate that the machine forwards, at an experiment's busiest moment. The rest is for
+its programs and the controller, and to spare: if the machine is the bottleneck, no link has its
+rate."""
 
 CALIBRATION_S: Final = building.BUILD_S + 9.0
-"""Roughly what :func:`forwarded_mbps` takes."""
+"""Rough time that :func:`forwarded_mbps` takes."""
 
 _FLOWS: Final = (("h11", "h21"), ("h22", "h12"), ("h31", "h41"), ("h42", "h32"))
-"""Over two circuits, both ways, so that several links are busy at once as in an experiment."""
+"""Flows over two circuits, both ways, so that several links are busy as in an experiment."""
 _UNLIMITED: Final = 40.0
-"""Times the demo's rates: more than any machine forwards, so that no link is the bottleneck."""
+"""Multiple of the demo's rates that no machine forwards, so that no link is the bottleneck."""
 _FLOW_S: Final = 3.0
 _WARM_UP_S: Final = 1.0
 _PORT: Final = 5201
@@ -38,18 +39,18 @@ _PORT: Final = 5201
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """By what one experiment divides the paper's rates."""
+    """Divisor of the paper's rates in an experiment."""
 
     divisor: int
     forwarded_mbps: float | None
-    """What this machine forwarded in the calibration; None where the divisor was asked for."""
+    """Rate that this machine forwarded in the calibration; None if the divisor was asked for."""
 
     def mbps(self, paper_mbps: float) -> float:
-        """A rate of the paper, here."""
+        """A rate of the paper, scaled."""
         return paper_mbps / self.divisor
 
     def row(self, paper_mbps: float, what: str) -> Row:
-        """For the report: what has the rate ``paper_mbps`` in the paper."""
+        """Row of the report: ``what`` has the rate ``paper_mbps`` in the paper."""
         because = (
             "as asked for"
             if self.forwarded_mbps is None
@@ -64,18 +65,19 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What an experiment's scale is to be derived from."""
+    """Rates from which an experiment's scale is derived."""
 
     asked: int | None = None
-    """The divisor that was asked for."""
+    """Divisor asked for."""
     forwarded_mbps: float | None = None
-    """What the machine was measured to forward."""
+    """Rate that the machine was measured to forward."""
 
     def scale(self, busiest_mbps: float) -> Scale:
         """The scale of an experiment that carries ``busiest_mbps`` in all, at the paper's rates.
 
-        Carried is what reaches servers from other racks. The divisor has two digits, so that runs
-        on like machines compare; it is never below 1. Raises HydraError where neither is known.
+        Traffic counts as carried if it reaches servers from other racks. The divisor has two
+        digits, so that runs on like machines compare; it is never below 1. Raises HydraError if
+        neither rate nor divisor is known.
         """
         if self.asked is not None:
             return Scale(self.asked, None)
@@ -92,9 +94,9 @@ def _two_digits_up(least: float) -> int:
 
 
 def forwarded_mbps(work_dir: Path, narrator: Narrator) -> float:
-    """What this machine forwards from rack to rack in all, with TCP over circuits of any rate.
+    """Rate that this machine forwards from rack to rack in all, with TCP over circuits of any rate.
 
-    Builds the demo's fabric for it. Raises HydraError where it can't be measured.
+    Builds the demo's fabric for it. Raises HydraError if it can't be measured.
     """
     with (
         building.stage_of(building.DEFAULT_CONFIG, _UNLIMITED, work_dir, narrator) as stage,

@@ -1,1 +1,1 @@
-"""What people see of a run: progress, tables, plots."""
+"""Output of a run for people: progress, tables, plots."""

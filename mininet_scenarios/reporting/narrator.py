@@ -1,4 +1,4 @@
-"""Tells whoever watches what is going on and how long it will take; with or without a terminal."""
+"""Progress of a run, with the time left; on a terminal or without one."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 _REFRESH_S: Final = 0.25
 _NEVER_QUITE: Final = 0.99
-"""A phase that takes longer than expected stops its share of the bar here."""
+"""Greatest share of its part of the bar that a phase reaches before it ends."""
 
 
 class Narrator(Protocol):
-    """What a scenario tells while it runs."""
+    """Interface by which a scenario tells its progress."""
 
     def phase(self, title: str, expected_s: float) -> AbstractContextManager[None]:
-        """A part of the scenario that should take ``expected_s``."""
+        """A phase of the scenario that should take ``expected_s``."""
 
     def say(self, text: str) -> None:
-        """A line that stays on the screen."""
+        """Print a line that stays on the screen."""
 
 
 class ConsoleNarrator:
@@ -82,7 +82,7 @@ class ConsoleNarrator:
         self._console.print(f"[dim]{elapsed_s:6.1f} s[/dim]  {escape(text)}", highlight=False)
 
     def _position_s(self) -> float:
-        """How much of the expected time is behind us."""
+        """Expected time of what is done."""
         if self._phase is None:
             return self._done_s
         _, began_s, expected_s = self._phase

@@ -1,4 +1,4 @@
-"""What plots share: colours, and a logarithmic axis."""
+"""Colours of all plots, and a logarithmic axis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GREY: Final = "#666666"
 
 
 def logarithmic(axes: Axes, values: Sequence[float]) -> None:
-    """A logarithmic x axis, labelled at ``values`` as they are."""
+    """Make the x axis logarithmic, labelled at ``values`` as they are."""
     axes.set_xscale("log")
     axes.set_xticks(values, [f"{value:g}" for value in values])
     axes.set_xticks([], minor=True)

@@ -1,4 +1,4 @@
-"""Tables of figures: each beside the paper's, and whether it is what was asked for."""
+"""Tables of figures: each beside the paper's, and whether it meets its target."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table. Texts carry their units."""
+    """A line of the table. Texts carry their units."""
 
     figure: str
     paper: str
     ours: str
     ratio: float | None = None
-    """Ours over the paper's; None where the paper has no such figure."""
+    """Ours over the paper's; None if the paper has no such figure."""
     target: str = ""
     met: bool | None = None
-    """None where nothing was asked for."""
+    """True if the target is met; None if there is none."""
     why: str = ""
-    """Where ours differs from the paper's: why, in a sentence."""
+    """Reason why ours differs from the paper's, in a sentence."""
 
 
 def spread(values: Sequence[float], form: str) -> str:
-    """From the least to the largest of several repetitions; nothing for a single one."""
+    """Range of several repetitions' values; empty for a single one."""
     return f" ({min(values):{form}} to {max(values):{form}})" if len(values) > 1 else ""
 
 
 def ranged(values: Sequence[float], form: str, unit: str = "") -> str:
-    """The mean of all repetitions, and the range of several."""
+    """Mean of all repetitions, and the range of several."""
     return f"{fmean(values):{form}}{unit}{spread(values, form)}"
 
 
 def table(lines: Iterable[Row], title: str) -> Table:
-    """For the terminal; readable without colour as well."""
+    """A table for the terminal; readable without colour as well."""
     result = Table(title=title)
     for heading in ("figure", "paper", "ours", "ours / paper", "target", "met"):
         result.add_column(heading, justify="left" if heading == "figure" else "right")

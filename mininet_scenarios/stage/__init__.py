@@ -1,1 +1,1 @@
-"""The stage: a testbed with a controller on it, and what scenarios do there."""
+"""The stage: a testbed with a controller on it, and actions of scenarios there."""

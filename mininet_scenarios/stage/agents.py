@@ -27,15 +27,15 @@ _OPERATOR = "operator"
 
 @dataclass(slots=True)
 class AgentStage:
-    """A controller on the management network; everybody who speaks to it has a token."""
+    """A controller on the management network; each of its clients has a token."""
 
     stage: Stage
     process: ControllerProcess
     tokens: Mapping[str, str]
-    """By name: one for each server, and an operator's."""
+    """Tokens by name: one for each server, and an operator's."""
 
     def ask(self, method: str, path: str, *, who: str = _OPERATOR, **more: Any) -> httpx.Response:
-        """Send a request as somebody."""
+        """Send a request as ``who``."""
         headers = {"Authorization": f"Bearer {self.tokens[who]}", **more.pop("headers", {})}
         url = self.process.base_url + path
         with httpx.Client(trust_env=False, timeout=30) as client:
@@ -43,14 +43,14 @@ class AgentStage:
 
     @contextmanager
     def client(self) -> Iterator[ControllerClient]:
-        """The operator's."""
+        """A client with the operator's token."""
         with ControllerClient(self.process.base_url, self.tokens[_OPERATOR]) as client:
             yield client
 
     def follow(self, policy: Mapping[str, Any]) -> None:
-        """Have the controller go on with these changes to its policy, by a reload of its file.
+        """Change the controller's policy, by a reload of its file.
 
-        Raises ScenarioError, with nothing changed, where that takes another start.
+        Raises ScenarioError, with nothing changed, if that takes another start.
         """
         document = yaml.safe_load(self.process.config.read_text(encoding="utf-8"))
         document["policy"] |= policy

@@ -18,12 +18,12 @@ from mininet_scenarios.stage.stage import ScenarioError
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One reconfiguration during a run."""
+    """A reconfiguration during a run."""
 
     at_s: float
-    """From the run's start to the request."""
+    """Time from the run's start to the request."""
     plane: str
-    """Where the circuit is afterwards."""
+    """Plane of the circuit afterwards."""
     record: ReconfigurationRecord
     delay: DelaySplit
 
@@ -36,13 +36,13 @@ class Alternation:
     demand: PairDemand
     planes: tuple[str, str]
     switching_ms: float
-    """How long a plane's mirrors take."""
+    """Time that a plane's mirrors take."""
 
     def perform(self, start_s: float, times_s: Sequence[float]) -> tuple[Change, ...]:
         """Ask for a change at each time after ``start_s``, and wait for its end.
 
-        Only circuits of this pair are touched. Raises ScenarioError when a change takes so long
-        that the next one is late, and ControllerError when one is not carried out in full.
+        Only circuits of this pair are touched. Raises ScenarioError if a change takes so long that
+        the next one is late, and ControllerError if one is not carried out in full.
         """
         route = self.controller.path_between(self.demand.a, self.demand.b)
         present = route.planes
@@ -66,7 +66,7 @@ class Alternation:
 
 
 def sleep_until(moment_s: float) -> None:
-    """Sleep until ``moment_s`` of ``CLOCK_MONOTONIC``; ScenarioError when that is long past."""
+    """Sleep until ``moment_s`` of ``CLOCK_MONOTONIC``. Raises ScenarioError if it is long past."""
     left_s = moment_s - time.monotonic()
     if left_s < -1.0:
         raise ScenarioError(f"a change is {-left_s:.1f} s late: the one before took too long")

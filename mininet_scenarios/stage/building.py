@@ -1,4 +1,4 @@
-"""A stage on a testbed of its own, with the rates that a scenario asks for."""
+"""Stages on testbeds of their own, with the rates that a scenario asks for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mininet_scenarios.testbed.links import USUAL_QUEUES, QueueSize
 DEFAULT_CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "demo.yaml"
 BUILD_S: Final = 3.0
 _CIRCUIT_MBPS: Final = 100.0
-"""Of :data:`DEFAULT_CONFIG`."""
+"""Rate of a circuit in :data:`DEFAULT_CONFIG`."""
 
 
 @contextmanager
@@ -32,7 +32,8 @@ def stage_of(
     debounce_ms: float = 0.0,
     queues: QueueSize = USUAL_QUEUES,
 ) -> Iterator[Stage]:
-    """A testbed of the fabric in ``source`` with all its rates multiplied by ``scale``;
+    """A testbed of the fabric in ``source`` with all its rates multiplied by ``scale``.
+
     ``debounce_ms`` passes from light to carrier at a ToR.
     """
     config = scaled_config(scale, source)
@@ -67,13 +68,15 @@ def stage_with(
 
 
 def times_its_rates(circuit_mbps: float) -> float:
-    """What the rates of :data:`DEFAULT_CONFIG` are multiplied by, for circuits of such a rate."""
+    """Factor of the rates of :data:`DEFAULT_CONFIG` that gives circuits this rate."""
     return circuit_mbps / _CIRCUIT_MBPS
 
 
 def scaled_config(scale: float, source: Path = DEFAULT_CONFIG) -> dict[str, Any]:
-    """The fabric in ``source``, as a parsed file, with the rates of servers, planes and the
-    electrical network multiplied alike. Raises HydraError for a file with problems.
+    """The fabric in ``source``, as a parsed file, with all rates multiplied by ``scale``.
+
+    These are the rates of servers, planes and the electrical network. Raises HydraError for a file
+    with problems.
     """
     load_configuration(source)
     config: dict[str, Any] = yaml.safe_load(source.read_text(encoding="utf-8"))

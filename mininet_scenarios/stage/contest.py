@@ -12,7 +12,7 @@ from mininet_scenarios.stage.stage import Stage, Transfer, tcp_transfer
 from mininet_scenarios.workloads.iperf3 import ThroughputRun
 
 _HEAD_START_S: Final = 2.0
-"""Of the greedy sender: it has the circuit for itself, and goes on for as long afterwards."""
+"""Time for which the greedy sender has the circuit for itself, before the contest and after."""
 _PATIENCE_S: Final = 30.0
 _GREEDY_PORT: Final = 5400
 _STEADY_PORT: Final = 5401
@@ -20,7 +20,7 @@ _STEADY_PORT: Final = 5401
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What arrived of each, while both were sending."""
+    """Throughput of each sender while both were sending."""
 
     steady: ThroughputRun
     greedy_mbps: float
@@ -49,8 +49,9 @@ def contest(
     greedy: tuple[str, str],
     greedy_streams: int = 1,
 ) -> Iterator[Contest]:
-    """TCP that offers ``steady_mbps`` for ``seconds``, from the first of two servers to the second;
-    and, already under way, TCP as fast as it goes between two others.
+    """Two TCP transfers, from the first of two servers each to the second.
+
+    One offers ``steady_mbps`` for ``seconds``; the other, already under way, sends at full speed.
     """
     both = seconds + 2 * _HEAD_START_S
     with tcp_transfer(stage, *greedy, _GREEDY_PORT, both, streams=greedy_streams) as rival:

@@ -29,7 +29,7 @@ class ControllerProcessError(HydraError):
 
 
 class ControllerProcess:
-    """One controller for one configuration file; starts ready and ends with the ``with`` block.
+    """A controller for one configuration file; it is ready when the block begins, and ends with it.
 
     Its output goes to ``log``, by default a file beside the configuration. It may be stopped,
     killed and started again any number of times: the data plane stays as it is.
@@ -65,15 +65,15 @@ class ControllerProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process, and of the group that all of its workers are in."""
+        """Id of the process, and of the group of all of its workers."""
         if self._process is None:
             raise ControllerProcessError(f"no controller runs for {self.config}")
         return self._process.pid
 
     def start(self) -> None:
-        """Start it and return once ``/readyz`` says 200.
+        """Start it, and return once ``/readyz`` says 200.
 
-        Raises :class:`ControllerProcessError`, with the end of the log, where it does not.
+        Raises :class:`ControllerProcessError`, with the end of the log, if it does not.
         """
         if self.running:
             raise ControllerProcessError(f"the controller for {self.config} runs already")
@@ -94,7 +94,7 @@ class ControllerProcess:
             raise
 
     def stop(self) -> int:
-        """End it as an operator does, by SIGTERM; returns its exit code, 0 where none ran."""
+        """End it by SIGTERM as an operator does; returns its exit code, 0 if none ran."""
         process = self._process
         if process is None:
             return 0
@@ -104,7 +104,7 @@ class ControllerProcess:
         return self._reap(process)
 
     def kill(self) -> None:
-        """A crash: SIGKILL, to it and all of its workers."""
+        """Crash it: SIGKILL to it and all of its workers."""
         if self._process is not None:
             self._reap(self._process)
 
@@ -113,11 +113,11 @@ class ControllerProcess:
         self.start()
 
     def members(self) -> set[int]:
-        """Process ids of it and of its workers, those that have ended left out."""
+        """Ids of the process and its workers, without those that have ended."""
         return members_of(self.pid)
 
     def cpu_s(self) -> float:
-        """Processor time of it and of its workers so far."""
+        """Processor time of the process and its workers so far."""
         ticks = 0
         for pid in self.members():
             fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
@@ -131,7 +131,7 @@ class ControllerProcess:
         return "\n".join(lines[-_LOG_TAIL_LINES:])
 
     def _reap(self, process: subprocess.Popen[bytes]) -> int:
-        """Make sure that nothing of its process group is left, and forget it."""
+        """End everything left of its process group, and forget the process."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         self._process = None
@@ -163,7 +163,7 @@ class ControllerProcess:
 
 
 def members_of(group: int) -> set[int]:
-    """Processes of a group; those that have ended and wait for their parent don't count."""
+    """Ids of a group's processes, without those that have ended and wait for their parent."""
     found = set()
     for entry in _PROC.glob("[0-9]*"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -174,7 +174,7 @@ def members_of(group: int) -> set[int]:
 
 
 def _ryu_manager() -> Path:
-    """The project's own launcher, installed beside the interpreter that runs this."""
+    """Path of the project's own launcher, installed beside the interpreter that runs this."""
     launcher = Path(sys.executable).with_name("ryu-manager")
     if not launcher.exists():
         raise ControllerProcessError(

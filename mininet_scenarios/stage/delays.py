@@ -1,9 +1,9 @@
-"""How long a reconfiguration took, taken apart by substep.
+"""Delay of a reconfiguration, by substep.
 
 The reconfiguration delay runs from the first divert rule to the activation of the new paths, less
 the drain, which is given apart: the published control cycle has none. Mirrors, retagging and rules
-run in parallel, so their times don't add up; the delay *without the mirrors* is what it would have
-been had the mirrors moved in no time.
+run in parallel, so their times don't add up; the delay *without the mirrors* is the delay if the
+mirrors had moved in no time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from mininet_scenarios.stage.controller_client import ControllerError, TimelineS
 
 GATE_STEPS: Final = ("carrier", "tag", "announce", "probe")
 SUBSTEPS: Final = ("divert", "drain", "retag", "push", "mirrors", "gate", "activate")
-"""In the order of the bar chart; retag, push and mirrors are parallel."""
+"""Substeps in the order of the bar chart; retag, push and mirrors are parallel."""
 
 
 @dataclass(frozen=True, slots=True)
 class DelaySplit:
-    """One reconfiguration (or the mean of several), ms."""
+    """Delay of one reconfiguration (or the mean of several), in ms."""
 
     divert_ms: float
     drain_ms: float
@@ -32,11 +32,11 @@ class DelaySplit:
     gate_ms: float
     activate_ms: float
     total_ms: float
-    """From the first change (the divert, if there is one) to the activation, drain included."""
+    """Time from the first change (the divert, if any) to the activation, drain included."""
     delay_ms: float
     """``total_ms`` less the drain."""
     delay_without_mirrors_ms: float
-    """``delay_ms`` had the mirrors moved in no time."""
+    """``delay_ms`` if the mirrors had moved in no time."""
 
     def substep(self, name: str) -> float:
         """Duration of one of :data:`SUBSTEPS`, ms."""
@@ -45,9 +45,9 @@ class DelaySplit:
 
 
 def split(timeline: Sequence[TimelineStep], switching_ms: float) -> DelaySplit:
-    """Take a timeline apart; ``switching_ms`` is how long the mirrors themselves take.
+    """Split a timeline by substep; ``switching_ms`` is the time of the mirrors themselves.
 
-    Raises ControllerError when the timeline lacks the last step.
+    Raises ControllerError if the timeline lacks the last step.
     """
     spans = {
         name: _span(timeline, names)
@@ -70,7 +70,7 @@ def split(timeline: Sequence[TimelineStep], switching_ms: float) -> DelaySplit:
 
 
 def mean(splits: Sequence[DelaySplit]) -> DelaySplit:
-    """The mean of each part; raises ControllerError when there is nothing to average."""
+    """Mean of each part. Raises ControllerError if ``splits`` is empty."""
     if not splits:
         raise ControllerError("no reconfiguration to average")
     return DelaySplit(
@@ -85,7 +85,7 @@ _Span = tuple[float, float]
 
 
 def _span(timeline: Sequence[TimelineStep], names: Sequence[str]) -> _Span | None:
-    """From the first start to the last end of the steps so called, on whatever device."""
+    """Time from the first start to the last end of the steps of these names, on any device."""
     chosen = [step for step in timeline if step.step in names]
     if not chosen:
         return None
@@ -93,7 +93,7 @@ def _span(timeline: Sequence[TimelineStep], names: Sequence[str]) -> _Span | Non
 
 
 def _held_up_by_mirrors(spans: dict[str, _Span | None], switching_ms: float) -> float:
-    """By how much substep 3-2 ended later because the mirrors took ``switching_ms``."""
+    """Time by which substep 3-2 ended later because the mirrors took ``switching_ms``."""
     mirrors = spans["mirrors"]
     if mirrors is None:
         return 0.0

@@ -1,7 +1,8 @@
 """MPI programs on the stage: real ranks, one on each server, over TCP and the emulated network.
 
 Each rank has namespaces of its own (:mod:`mininet_scenarios.workloads.mpi_agent`), and Open MPI is
-allowed TCP alone; that the ranks' bytes went through the network is checked at the servers' ports.
+allowed TCP alone; counters at the servers' ports show that the ranks' bytes went through the
+network.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from mininet_scenarios.workloads.mpi_agent import Place, in_own_namespaces, writ
 from mininet_scenarios.workloads.reports import WorkloadError, read_report
 
 START_S: Final = 3.0
-"""Roughly what it takes until ranks have met, apart from what each adds."""
+"""Rough time until ranks have met, apart from the time that each adds."""
 START_S_EACH: Final = 0.3
 
 _AT_ONCE: Final = 3
-"""Others that a rank of ``alltoall`` sends to at a time. With everybody at once, a queue that is
+"""Number of ranks that a rank of ``alltoall`` sends to at a time. With all at once, a queue that is
 many connections long loses so much that they wait for TCP's timeouts."""
 _WINDOW_BYTES_AT_10G: Final = 16e6
 _LEAST_WINDOW_BYTES: Final = 8192
 
 _SOURCE: Final = Path(mininet_scenarios.workloads.__file__).with_name("mpi_kernels.c")
-# By these names: Debian may have another MPI beside this one.
+# Names with the implementation: Debian may have another MPI beside this one.
 _COMPILER: Final = "mpicc.openmpi"
 _LAUNCHER: Final = "mpirun.openmpi"
 _AGENT: Final = "mininet_scenarios.workloads.mpi_agent"
@@ -43,19 +44,19 @@ _AGENT: Final = "mininet_scenarios.workloads.mpi_agent"
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What all ranks do together."""
+    """Work that all ranks do together."""
 
     name: str
-    """``fft``: a cube of complex numbers, transformed there and back; ``alltoall``: from each to
-    each, several at a time."""
+    """``fft``: a cube of complex numbers, transformed there and back; ``alltoall``: bytes from each
+    to each, several at a time."""
     size: int
     """The side of the cube, a multiple of the number of ranks; or bytes from each to each."""
     rounds: int
     pause_s: float = 0.0
-    """After each round, instead of computing."""
+    """Pause after each round, instead of computing."""
 
     def bytes_between(self, ranks: int) -> float:
-        """What one rank sends to one other in a round."""
+        """Bytes that one rank sends to one other in a round."""
         if self.name == "fft":
             return 2 * 16 * self.size**3 / ranks**2
         return self.size
@@ -63,23 +64,23 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class RankReport:
-    """What ``mpi_kernels`` says of one rank."""
+    """Report of ``mpi_kernels`` on one rank."""
 
     rank: int
     host: str
     began_s: float
-    """``CLOCK_MONOTONIC``; all ranks had met."""
+    """Time by ``CLOCK_MONOTONIC`` at which all ranks had met."""
     ended_s: float
     inside_s: float
-    """In MPI calls that move data."""
+    """Time in MPI calls that move data."""
     sent_bytes: int
-    """To other ranks."""
+    """Bytes to other ranks."""
     verified: bool
-    """What arrived was right."""
+    """True if the data that arrived was right."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RankReport:
-        """Raises WorkloadError when a field is missing."""
+        """Raises WorkloadError if a field is missing."""
         try:
             return cls(**data)
         except TypeError as error:
@@ -88,13 +89,13 @@ class RankReport:
 
 @dataclass(frozen=True, slots=True)
 class ServerBytes:
-    """What one server sent during a run: its rank by its own account, and its ports'."""
+    """Bytes that a server sent during a run, by its rank's account and by its ports'."""
 
     sent: int
     optical: int
-    """With headers, and with what MPI and TCP say besides."""
+    """Bytes at the optical uplink, with headers and the messages of MPI and TCP."""
     electrical: int
-    """0 where one uplink carries both."""
+    """Bytes at the electrical uplink; 0 if one uplink carries both."""
 
     @property
     def wire(self) -> int:
@@ -103,7 +104,7 @@ class ServerBytes:
 
 @dataclass(frozen=True, slots=True)
 class MpiRun:
-    """One run of a kernel to its end."""
+    """A run of a kernel to its end."""
 
     kernel: Kernel
     ranks: tuple[RankReport, ...]
@@ -111,7 +112,7 @@ class MpiRun:
 
     @property
     def seconds(self) -> float:
-        """From the moment at which all ranks had met to the last one's end."""
+        """Time from the moment at which all ranks had met to the last one's end."""
         return max(one.ended_s for one in self.ranks) - min(one.began_s for one in self.ranks)
 
     @property
@@ -121,28 +122,28 @@ class MpiRun:
 
     @property
     def least_on_wire(self) -> float:
-        """What ports sent over what the rank behind them sent, where that is least."""
+        """Least ratio of the bytes that ports sent to those that the rank behind them sent."""
         return min(one.wire / one.sent for one in self.servers.values())
 
     @property
     def optical_share(self) -> float:
-        """Of what left the servers."""
+        """Part of the servers' bytes that left by optical uplinks."""
         everything = sum(one.wire for one in self.servers.values())
         return sum(one.optical for one in self.servers.values()) / everything
 
 
 def compile_kernels(directory: Path) -> Path:
-    """The compiled ``mpi_kernels``; raises TestbedError where that fails."""
+    """Path of the compiled ``mpi_kernels``. Raises TestbedError if that fails."""
     program = directory / "mpi_kernels"
     libraries = ["-lfftw3_mpi", "-lfftw3", "-lm"]
-    # Dynamic: libraries are to find the program's own MPI calls, which count, and sched_yield.
+    # Dynamic: libraries must find the program's own MPI calls, which count, and sched_yield.
     options = ["-O2", "-Wall", "-Wextra", "-rdynamic"]
     run_tool([_COMPILER, *options, "-o", str(program), str(_SOURCE), *libraries])
     return program
 
 
 def check_installed(directory: Path) -> None:
-    """Raises TestbedError that names what is missing here to compile and start the kernels."""
+    """Raises TestbedError, which names what is missing here to compile and start the kernels."""
     for tool in (_COMPILER, _LAUNCHER):
         if shutil.which(tool) is None:
             raise TestbedError(
@@ -159,17 +160,17 @@ def check_installed(directory: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Where a kernel runs, and what of."""
+    """Places of a kernel's ranks, and their connections."""
 
     program: Path
     servers: Sequence[str]
-    """One rank each, in this order."""
+    """Servers of the ranks, one each, in this order."""
     window_bytes: int | None
-    """Of each TCP connection; None: what its server gives any connection."""
+    """Window of each TCP connection; None: its server's default."""
 
 
 def window_bytes(circuit_mbps: float) -> int:
-    """What a TCP connection may have under way: scaled as the rates are, but some frames."""
+    """Window of a TCP connection: scaled as the rates are, but some frames at least."""
     return max(_LEAST_WINDOW_BYTES, round(_WINDOW_BYTES_AT_10G * circuit_mbps / 10_000))
 
 
@@ -185,14 +186,14 @@ class Running:
     before: Mapping[str, tuple[int, int]]
 
     def wait_until_begun(self, timeout_s: float) -> None:
-        """Until all ranks have met; raises ScenarioError where that takes too long."""
+        """Wait until all ranks have met. Raises ScenarioError if that takes too long."""
         wait_for_file(self.reports / "begun", self.mpirun, timeout_s)
 
     def finish(self, timeout_s: float) -> MpiRun:
         """Wait for its end.
 
-        Raises ScenarioError where the run fails, takes longer than ``timeout_s``, brings wrong
-        bytes, or where less went through the servers' ports than their ranks sent.
+        Raises ScenarioError if the run fails, takes longer than ``timeout_s`` or brings wrong
+        bytes, or if the servers' ports sent less than their ranks.
         """
         self.mpirun.finish(timeout_s)
         after = sent_by_uplinks(self.stage)
@@ -227,7 +228,7 @@ def running(stage: Stage, job: Job, kernel: Kernel) -> Iterator[Running]:
 
 
 def run_kernel(stage: Stage, job: Job, kernel: Kernel, timeout_s: float) -> MpiRun:
-    """Run a kernel to its end; raises ScenarioError as :meth:`Running.finish`."""
+    """Run a kernel to its end. Raises ScenarioError as :meth:`Running.finish`."""
     with running(stage, job, kernel) as started:
         return started.finish(timeout_s)
 

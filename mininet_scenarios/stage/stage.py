@@ -1,4 +1,4 @@
-"""Where a scenario plays: a testbed, controllers that come and go, and jobs in its hosts."""
+"""The place where a scenario plays: a testbed, its controllers, and jobs in its hosts."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from mininet_scenarios.workloads.iperf3 import ThroughputRun
 
 _STOP_TIMEOUT_S: Final = 5.0
 CALM_SHARE: Final = 0.01
-"""Of a server's rate: what was sent before a case may still seem to be when the case begins."""
+"""Part of a server's rate that may still seem to be sent when a case begins."""
 _CALM_TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.02
 _LISTENING: Final = "0A"
-"""TCP_LISTEN in a kernel's table of sockets."""
+"""TCP_LISTEN in the kernel's table of sockets."""
 CONGESTION: Final = "cubic"
-"""Linux's default, and that of the papers' time, whatever this machine's is."""
+"""Default of Linux and of the papers' time, whatever this machine's is."""
 _REPOSITORY: Final = Path(mininet_scenarios.__file__).parents[1]
 
 
@@ -51,14 +51,14 @@ class Job:
     process: subprocess.Popen[bytes]
     output: Path
     started_s: float
-    """``CLOCK_MONOTONIC``."""
+    """Time by ``CLOCK_MONOTONIC``."""
 
     @property
     def running(self) -> bool:
         return self.process.poll() is None
 
     def stop(self) -> None:
-        """Ask it to finish its report and end; insist after a while."""
+        """Ask it to finish its report and end; kill it after a while."""
         if self.running:
             self.process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -66,13 +66,13 @@ class Job:
         self.kill()
 
     def kill(self) -> None:
-        """End it now; what it has not written is lost."""
+        """End it now; output that it has not written is lost."""
         if self.running:
             self.process.kill()
             self.process.wait()
 
     def finish(self, timeout_s: float) -> str:
-        """Wait for its end; returns what it printed. ScenarioError when it fails or hangs."""
+        """Wait for its end; return its output. Raises ScenarioError if it fails or hangs."""
         try:
             code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
@@ -88,7 +88,7 @@ class Job:
 
 @dataclass(slots=True)
 class Stage:
-    """A built testbed, the configuration it was built from, and a place for files."""
+    """A testbed, the configuration that it was built from, and a place for files."""
 
     testbed: Testbed
     fabric: Fabric
@@ -104,9 +104,9 @@ class Stage:
     def one_controller(self, *, calm: bool = True) -> Iterator[None]:
         """Within the block, have a controller go on from one :meth:`process` to the next.
 
-        It reloads its configuration file, and is replaced by another one where that is not enough.
-        In between its mode is ``on-request``; before it is ``periodic`` again, its counters calm
-        down, unless all blocks send the same and ``calm`` is False.
+        It reloads its configuration file, and is replaced if that is not enough. In between its
+        mode is ``on-request``. Before it is ``periodic`` again, its counters calm down, unless all
+        blocks send the same and ``calm`` is False.
         """
         self._kept = _Kept(CALM_SHARE * self.fabric.server_rate_mbps if calm else None)
         try:
@@ -128,8 +128,9 @@ class Stage:
     def process(
         self, policy: Mapping[str, Any], settings: Mapping[str, Any] | None = None
     ) -> Iterator[ControllerProcess]:
-        """A controller with these changes to the policy, and to its own section of the file, ready
-        to work; it ends with the block, or with that of :meth:`one_controller`.
+        """A controller, ready to work, with these changes to the policy and to its own section.
+
+        It ends with the block, or with that of :meth:`one_controller`.
 
         The data plane stays as it is when a controller ends, and the next one takes it over.
         """
@@ -157,7 +158,7 @@ class Stage:
         return str(next(one.ip for one in addresses if one.version == 4))
 
     def introduce(self, servers: Sequence[str]) -> None:
-        """Tell all of them each other's MAC: with queues full, three lost requests end a
+        """Tell all servers each other's MAC: with queues full, three lost requests end a
         connection.
         """
         known = self.fabric.server_by_name
@@ -178,7 +179,7 @@ class Stage:
 
     @contextmanager
     def job(self, server: str, name: str, command: Sequence[str]) -> Iterator[Job]:
-        """Run ``command`` in a server's namespace; killed at the end of the block if need be."""
+        """Run ``command`` in a server's namespace; a job left at the end of the block is killed."""
         output = self.file(f"{name}-{server}", ".out")
         with output.open("wb") as sink:
             process = self.testbed.host(server).popen(
@@ -200,7 +201,7 @@ class Stage:
     # -- counters ------------------------------------------------------------------------------
 
     def losses(self) -> Losses:
-        """Where frames were lost since the testbed was built; takes up to half a second a plane."""
+        """Frames lost since the testbed was built, by place; takes up to half a second a plane."""
         dark: dict[str, int] = {}
         for plane in self.fabric.planes:
             try:
@@ -216,22 +217,22 @@ class Stage:
 
 
 def sent_bytes(interfaces: Iterable[str]) -> int:
-    """What these interfaces of the host have sent since they were made, headers included."""
+    """Bytes that these interfaces of the host have sent in all, headers included."""
     counters = (Path(f"/sys/class/net/{name}/statistics/tx_bytes") for name in interfaces)
     return sum(int(counter.read_text()) for counter in counters)
 
 
 @dataclass(slots=True)
 class _Kept:
-    """A controller that goes on, as far as reloading its file makes it the next one."""
+    """A controller that goes on as long as a reload of its file makes it the next one."""
 
     calm_mbps: float | None
-    """What pairs of racks may still seem to send to each other when it goes on; None: anything."""
+    """Rate that pairs of racks may still seem to send when it goes on; None: any."""
     _process: ControllerProcess | None = None
 
     @contextmanager
     def serve(self, path: Path) -> Iterator[ControllerProcess]:
-        """It with the configuration at ``path``, for the length of the block."""
+        """The controller with the configuration at ``path``, for the length of the block."""
         if self._process is None or not self._reloads(self._process, path):
             self.stop()
             self._process = ControllerProcess(path)
@@ -247,7 +248,7 @@ class _Kept:
             self._process = None
 
     def _reloads(self, process: ControllerProcess, path: Path) -> bool:
-        """Have it take over what is at ``path``; False, and nothing done, where it can't."""
+        """Have it take over the file at ``path``; False, with nothing done, if it can't."""
         process.config.write_bytes(path.read_bytes())
         with ControllerClient(process.base_url) as client:
             if client.reload(dry_run=True):
@@ -260,7 +261,7 @@ class _Kept:
 
 
 def calm_down(client: ControllerClient, calm_mbps: float) -> None:
-    """Wait until no pair of racks seems to send more any more; ScenarioError when it goes on."""
+    """Wait until no pair of racks seems to send more. Raises ScenarioError if that goes on."""
     deadline_s = time.monotonic() + _CALM_TIMEOUT_S
     while (mbps := client.most_measured_mbps()) > calm_mbps:
         if time.monotonic() > deadline_s:
@@ -273,19 +274,19 @@ def calm_down(client: ControllerClient, calm_mbps: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Frames lost, by place; the two kinds of place there are."""
+    """Frames lost, by place, of which there are two kinds."""
 
     dark: Mapping[str, int]
-    """At dark or unconnected OCS ports."""
+    """Frames at dark or unconnected OCS ports."""
     queues: Mapping[str, int]
-    """In the queues of transmitters, by interface."""
+    """Frames in the queues of transmitters, by interface."""
 
     @property
     def dark_frames(self) -> int:
         return sum(self.dark.values())
 
     def since(self, before: Losses) -> Losses:
-        """What was lost after ``before`` was taken; places without loss are left out."""
+        """Losses since ``before`` was taken; places without loss are left out."""
         return Losses(_growth(before.dark, self.dark), _growth(before.queues, self.queues))
 
 
@@ -295,7 +296,7 @@ def _growth(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, in
 
 
 def wait_for_file(path: Path, job: Job, timeout_s: float = 10.0) -> None:
-    """Wait until ``job`` has created ``path``; ScenarioError when it ends or takes too long."""
+    """Wait until ``job`` has made ``path``. Raises ScenarioError if it ends or takes too long."""
     deadline_s = time.monotonic() + timeout_s
     while not path.exists():
         if not job.running or time.monotonic() > deadline_s:
@@ -305,13 +306,13 @@ def wait_for_file(path: Path, job: Job, timeout_s: float = 10.0) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A transfer under way: iperf3's two ends."""
+    """A transfer by iperf3 under way, with its two ends."""
 
     server: Job
     client: Job
 
     def finish(self, timeout_s: float) -> tuple[ThroughputRun, ThroughputRun]:
-        """What the receiving and the sending end measured."""
+        """Results of the receiving and the sending end."""
         self.client.finish(timeout_s)
         received = self.server.finish(timeout_s)
         return iperf3.parse(received), iperf3.parse(self.client.text())
@@ -357,7 +358,7 @@ def udp_transfer(
 ) -> Iterator[Transfer]:
     """UDP by iperf3 from one server to another, ended with the block; rate and bytes are payload.
 
-    Nothing says to the sender what its link can't carry: that is lost.
+    Nothing tells the sender what its link can't carry: the excess is lost.
     """
     command = iperf3.client_command(
         stage.address(destination),
@@ -382,7 +383,7 @@ def _transfer(
 
 
 def _wait_for_listener(namespace_pid: int, port: int, job: Job, timeout_s: float = 10.0) -> None:
-    """Wait until a TCP port is listened to; ScenarioError when ``job`` ends or takes too long."""
+    """Wait until a job listens at a TCP port. Raises ScenarioError if it ends or takes too long."""
     tables = [Path(f"/proc/{namespace_pid}/net/{name}") for name in ("tcp", "tcp6")]
     deadline_s = time.monotonic() + timeout_s
     while not any(listens(table.read_text(), port) for table in tables):
@@ -392,6 +393,6 @@ def _wait_for_listener(namespace_pid: int, port: int, job: Job, timeout_s: float
 
 
 def listens(table: str, port: int) -> bool:
-    """Whether a table of sockets, as proc(5) describes it, has one that listens at ``port``."""
+    """True if a table of sockets, as in proc(5), has one that listens at ``port``."""
     sockets = (line.split() for line in table.splitlines()[1:])
     return any(words[1].endswith(f":{port:04X}") and words[3] == _LISTENING for words in sockets)

@@ -1,4 +1,4 @@
-"""Paced UDP between two servers of the stage, and what became of it."""
+"""Paced UDP between two servers of the stage, and its losses."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mininet_scenarios.workloads.paced_udp import ReceiveReport, SendReport
 from mininet_scenarios.workloads.reports import read_report
 
 _PORTS: Final = cycle(range(5300, 5800))
-"""One for each stream: several may lead to the same server."""
+"""Ports, one for each stream: several may lead to the same server."""
 _CLOSING_S: Final = 2.0
-"""For the last datagrams and the sender's closing word to arrive."""
+"""Time for the last datagrams and the sender's closing word to arrive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class UdpResult:
     max_gap_ms: float
     pps: float
     median_delay_ms: float | None
-    """One way; None where nothing arrived."""
+    """Median of the one-way delay; None if nothing arrived."""
     p99_delay_ms: float | None
     socket_drops: int | None
-    """Of ``lost``, what arrived but found the receiver's socket full."""
+    """Part of ``lost`` that arrived but found the receiver's socket full."""
 
     @classmethod
     def of(cls, sent: SendReport, received: ReceiveReport) -> UdpResult:
@@ -65,7 +65,7 @@ class Stream:
     def finish(self, timeout_s: float) -> UdpResult:
         """Wait until all datagrams are sent and accounted for.
 
-        Raises ScenarioError when an end fails, or none of its closing words arrived.
+        Raises ScenarioError if an end fails, or no closing word arrived.
         """
         self.sender.finish(timeout_s)
         return self._result()
@@ -90,7 +90,7 @@ def paced_stream(
 ) -> Iterator[Stream]:
     """Send ``count`` datagrams from one server to another, the first before the block begins.
 
-    Ended with the block at the latest.
+    The stream ends with the block at the latest.
     """
     address, port = stage.address(destination), str(next(_PORTS))
     _introduce(stage, source, address)

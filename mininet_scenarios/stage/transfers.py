@@ -1,4 +1,4 @@
-"""Sized TCP transfers between servers of the stage, and when each was over."""
+"""Sized TCP transfers between servers of the stage, with their times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mininet_scenarios.workloads.transfers import Done, Order
 
 _PORT: Final = 5600
 _LEAD_S: Final = 1.5
-"""For all processes to get ready, where transfers begin at times of their own."""
+"""Time for all processes to get ready, if transfers begin at times of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class Wish:
     destination: str
     size_bytes: int
     kind: str
-    """What the reader of the result calls it."""
+    """Name for the reader of the result."""
     made_mbps: float | None = None
-    """How fast the application makes its data; None: it has all of it."""
+    """Rate at which the application makes its data; None: it has all of it."""
     begins_s: float = 0.0
-    """After all may begin."""
+    """Begin, after the moment at which all may begin."""
     unit_bytes: int | None = None
-    """The application makes so much, and waits until that has arrived; None: it does not wait."""
+    """Bytes that the application makes, and waits to arrive, at a time; None: it does not wait."""
     disk: str | None = None
-    """Of the source: what comes from one is made in turn, with the sum of the rates."""
+    """Disk of the source; its transfers make their data in turn, with the sum of their rates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class Transferred:
 
 
 def transfer_all(stage: Stage, wishes: Sequence[Wish], timeout_s: float) -> tuple[Transferred, ...]:
-    """Begin all of them at once, or each at its time, and wait for the last.
+    """Begin all transfers at once, or each at its time, and wait for the last.
 
-    Raises ScenarioError where one fails, or has not ended after ``timeout_s``.
+    Raises ScenarioError if one fails, or has not ended after ``timeout_s``.
     """
     sources = list(dict.fromkeys(wish.source for wish in wishes))
     with ExitStack() as stack:

@@ -42,7 +42,7 @@ class Testbed:
     Leaving the block removes exactly what was made, also after an exception, SIGINT or SIGTERM.
     """
 
-    __test__ = False  # not a test class, whatever pytest makes of the name
+    __test__ = False  # not a test class, despite its name
 
     def __init__(
         self,
@@ -55,9 +55,11 @@ class Testbed:
         datapath: str | None = None,
         queues: links.QueueSize = links.USUAL_QUEUES,
     ) -> None:
-        """``switching_ms`` overrides every plane's own; ``debounce_ms`` is from light to carrier at
-        a ToR; ``datapath`` is OVS's datapath type, by default the kernel's where it has one;
-        ``queues`` are the transmitters'.
+        """Options of the emulation.
+
+        ``switching_ms`` overrides every plane's own; ``debounce_ms`` is the time from light to
+        carrier at a ToR; ``datapath`` is OVS's datapath type, by default the kernel's if it has
+        one; ``queues`` are the transmitters'.
         """
         self.fabric = fabric
         self._controller = f"tcp:{settings.openflow_host}:{settings.openflow_port}"
@@ -83,10 +85,10 @@ class Testbed:
     def __exit__(self, *_exc: object) -> None:
         self._stack.close()
 
-    # -- what stands in it ---------------------------------------------------------------
+    # -- parts ---------------------------------------------------------------------------
 
     def host(self, name: str) -> ServerHost:
-        """The Mininet host that stands for a server (``cmd``, ``popen``, ``pexec`` …)."""
+        """The Mininet host that emulates a server (``cmd``, ``popen``, ``pexec`` …)."""
         return _find(self._hosts, "server", name)
 
     def ocs(self, plane: str) -> OcsProcess:
@@ -101,11 +103,11 @@ class Testbed:
         return queues
 
     def unread_frames(self) -> int:
-        """Frames that a busy machine gave Open vSwitch no time to read: in no queue's counters."""
+        """Frames that a busy machine gave Open vSwitch no time to read; no queue counts them."""
         return ovs.unread_frames()
 
     def forwarding_cpu_s(self) -> float | None:
-        """Processor time that forwarding has taken so far; None where the kernel forwards."""
+        """Processor time of forwarding so far; None if the kernel forwards."""
         return ovs.cpu_s() if self._datapath == "netdev" else None
 
     def frames_at(
@@ -113,9 +115,9 @@ class Testbed:
     ) -> Capture | JointCapture:
         """Watch a server's ``host`` interface, or its ``optical`` or ``electrical`` uplink.
 
-        ``circuits`` is where its traffic on circuits has its tag: the optical uplink, or of a plain
-        server all of its rack's ports on planes. ``network`` is the electrical network's own end,
-        which servers of a rack may share.
+        ``circuits`` is where its traffic on circuits has its tag: the optical uplink or, for a
+        plain server, all of its rack's ports on planes. ``network`` is the electrical network's own
+        end, which servers of a rack may share.
         """
         wanted = self._server(server)
         optical, electrical = uplink_interfaces(self.fabric, wanted)
@@ -134,13 +136,13 @@ class Testbed:
         interface, pid = _find(ports, "place to watch", where)
         return Capture(interface, namespace_pid=pid, expression=expression, direction=direction)
 
-    # -- what it is held against -----------------------------------------------------------
+    # -- baselines -------------------------------------------------------------------------
 
     def forward_plainly(self, server: str, uplink: str, vlan: VlanId | None = None) -> None:
         """Have a server's vswitch pass everything on between the host and one uplink.
 
-        ``uplink`` is ``electrical``, or ``optical`` with the VLAN that its circuit takes. One rule
-        each way in place of the pipeline, until a controller brings its own back.
+        ``uplink`` is ``electrical``, or ``optical`` with the VLAN of its circuit. One rule each way
+        takes the place of the pipeline, until a controller brings its own back.
         """
         wanted = self._server(server)
         if wanted.vswitch is None:
@@ -159,7 +161,7 @@ class Testbed:
         ]
         ovs.set_flows(wanted.vswitch.bridge, rules)
 
-    # -- what can be broken ----------------------------------------------------------------
+    # -- faults ----------------------------------------------------------------------------
 
     def kill_uplink(self, server: str) -> None:
         """Take the light off a server's uplink to its ToR: its vswitch loses carrier."""
@@ -185,7 +187,7 @@ class Testbed:
         sysctl.apply()  # before ports exist: their sockets take the buffer size at birth
         ovs.ensure_running()
         sweep.delete_bridges()
-        run(["mnexec", "-n", "true"])  # where no namespace may be made, Mininet waits for ever
+        run(["mnexec", "-n", "true"])  # if no namespace may be made, Mininet waits for ever
         for server in self.fabric.servers:
             self._hosts[server.name] = ServerHost(server.name)
         host_cables = tuple(map(self._host_cable, self.fabric.servers))
@@ -194,7 +196,7 @@ class Testbed:
         ovs.create(planned.bridges, self._datapath)
         links.limit_rates((*planned.fabric_cables, *host_cables), self._queue_size)
         for bridge in planned.learning:
-            # A rule, so that it forwards with a controller, without one, and while one changes.
+            # This rule forwards with a controller, without one, and while one changes.
             ovs.set_flows(bridge, ["priority=0,actions=NORMAL"])
         self._start_ocs()
         for server in self.fabric.servers:
@@ -203,7 +205,7 @@ class Testbed:
             ocs.wait_until_ready()
 
     def _host_cable(self, server: Server) -> Cable:
-        """Of a plain server, its link to the ToR; else inside the server, as fast as can be."""
+        """A plain server's link to its ToR; for others, one inside the server without a limit."""
         rate_mbps = self.fabric.server_rate_mbps if server.vswitch is None else None
         return Cable(
             access_interface(server),
@@ -268,7 +270,7 @@ def _termination_raises() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _termination_ignored() -> Iterator[None]:
-    """A second Ctrl-C must not leave half a clean-up; the tools it calls inherit this."""
+    """A second Ctrl-C must not leave half a clean-up; tools called meanwhile inherit this."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Watching frames go by, with tcpdump."""
+"""Captures of frames, with tcpdump."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _MAGIC_NANOSECONDS: Final = 0xA1B23C4D
 @dataclass(frozen=True, slots=True)
 class Frame:
     time_s: float
-    """Wall clock, as the kernel stamped it."""
+    """Wall clock of the kernel's stamp."""
     data: bytes
-    """From the destination MAC on, VLAN tag included."""
+    """Bytes from the destination MAC on, VLAN tag included."""
 
 
 class Capture:
-    """Frames on one interface from ``with`` until its end, both directions unless told.
+    """Frames on one interface from ``with`` until its end, by default in both directions.
 
     ``direction`` is tcpdump's: ``in``, ``out`` or ``inout``. :meth:`frames` is complete after the
-    block; a frame the kernel dropped for want of space is an error, never a silent gap.
+    block; a frame that the kernel dropped for want of space is an error, never a silent gap.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Capture:
                 stdout=pcap,
                 stderr=words,
                 env=member_environment(),
-                start_new_session=True,  # Ctrl-C is for us, not for it
+                start_new_session=True,  # Ctrl-C is for us, not for tcpdump
             )
         try:
             self._wait_until_listening(self._process)
@@ -111,7 +111,7 @@ class Capture:
 
 
 class JointCapture:
-    """Frames on several interfaces as if on one, in the order of their times."""
+    """Frames on several interfaces as if on one, in order of time."""
 
     def __init__(self, captures: Sequence[Capture]) -> None:
         self._captures = captures
@@ -133,7 +133,7 @@ class JointCapture:
 
 
 def _let_it_catch_up(process: subprocess.Popen[bytes]) -> None:
-    """Wait until it sleeps: what it has not read when it is told to end would be missing.
+    """Wait until it sleeps: frames that it has not read when told to end would be missing.
 
     On a busy machine frames wait in its socket for the processor, and it is runnable meanwhile.
     """

@@ -1,4 +1,4 @@
-"""Which bridges, ports and cables a fabric asks for: pure, so that it can be read and tested."""
+"""Bridges, ports and cables of a fabric: pure, so that they can be read and tested."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ocs_interface(plane: Plane, port: OpticalPort) -> str:
 
 
 def electrical_interface(fabric: Fabric, server: Server) -> str:
-    """The electrical network's end of the uplink there: the server's own, or its rack's."""
+    """The electrical network's end of the server's own uplink, or of its rack's."""
     rack = fabric.racks[server.rack]
     return f"hyx-{server.name if rack.tor.electrical_port is None else rack.name}"
 
@@ -45,7 +45,7 @@ def access_interface(server: Server) -> str:
 def uplink_interfaces(fabric: Fabric, server: Server) -> tuple[str, str]:
     """The switch ports at which its frames leave for its ToR, and for the electrical network.
 
-    A plain server has its ToR's end of its cable, and its rack's port.
+    For a plain server, these are its ToR's end of its cable, and its rack's electrical port.
     """
     if server.vswitch is not None:
         return server.vswitch.optical_port, server.vswitch.electrical_port
@@ -54,17 +54,17 @@ def uplink_interfaces(fabric: Fabric, server: Server) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Everything to create, apart from the servers' own namespaces."""
+    """Bridges and cables to create, all but the servers' own namespaces."""
 
     bridges: tuple[BridgeSpec, ...]
     learning: tuple[str, ...]
-    """Those that forward by learning, with a controller or without."""
+    """Bridges that forward by learning, with a controller or without."""
     fabric_cables: tuple[Cable, ...]
-    """Between switches; the electrical bridge's ends are :func:`electrical_interfaces`."""
+    """Cables between switches; the electrical bridge's ends are :func:`electrical_interfaces`."""
 
 
 def layout(fabric: Fabric, controller: str, fdb_age_s: float) -> Layout:
-    """Lay out the whole fabric; ``controller`` in OVS's notation, e.g. ``tcp:127.0.0.1:6653``."""
+    """Layout of the whole fabric; ``controller`` in OVS's notation, e.g. ``tcp:127.0.0.1:6653``."""
     planned = Layout(
         bridges=(
             *(
@@ -124,7 +124,7 @@ def _fabric_cables(fabric: Fabric) -> Iterator[Cable]:
             end = electrical_interface(fabric, rack.servers[0])
             yield Cable(rack.tor.electrical_port, end, electrical_rate, electrical_rate)
     for port in fabric.ports:
-        # Light is not queued in a mirror: the ToR's transmitter sets the rate, the OCS none.
+        # Light is not queued in a mirror: the ToR's transmitter sets the rate, the OCS sets none.
         yield Cable(port.tor_port, ocs_interface(fabric.planes[port.plane], port), port.rate_mbps)
 
 

@@ -1,7 +1,8 @@
-"""Check on this machine that no frame sent without light escapes the count.
+"""Check that no frame sent without light escapes this machine's count.
 
-``python -m mininet_scenarios.testbed.light_check`` (root). How kernels account for frames at a port
-without carrier differs between versions; an experiment that claims zero loss should run this once.
+``python -m mininet_scenarios.testbed.light_check`` (root). Kernels of different versions account
+differently for frames at a port without carrier; an experiment that claims zero loss should run
+this once.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _SETTLE_S: Final = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One part of the check: frames sent, and where they went."""
+    """A part of the check: frames sent, and where they were counted."""
 
     name: str
     sent: int
@@ -81,7 +82,7 @@ class _Bench:
         try:
             self._sender.send(_FRAME)
         except OSError:
-            return  # ENOBUFS: dropped on the way, which is what is being counted
+            return  # ENOBUFS: dropped on the way, which is counted
 
     def _seen(self) -> tuple[int, int, int]:
         shaped = next(

@@ -15,24 +15,24 @@ MAX_NAME_CHARS: Final = 15
 
 _FRAME_BYTES: Final = 1518
 _BURST_MS: Final = 1.0
-# Open vSwitch takes a root qdisc with handle 1: for one of its own, and deletes it.
+# Open vSwitch takes a root qdisc with handle 1 for one of its own, and deletes it.
 _ROOT: Final = "5:"
 _LEAF: Final = "10:"
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSize:
-    """What each transmitter's queue holds.
+    """Size of each transmitter's queue.
 
-    A port's buffer is so many bytes, whatever its rate: slower ports get the same one. So an
-    electrical port at a tenth of the rate can take in what a full-speed TCP flow has under way when
-    it is diverted there, instead of losing its whole window.
+    A port's buffer has as many bytes at any rate: slower ports get the same one. So an electrical
+    port at a tenth of the rate can hold the data that a full-speed TCP flow has under way when it
+    is diverted there, instead of losing its whole window.
     """
 
     fastest_ms: float = 10.0
-    """Longest wait in front of the fastest transmitters."""
+    """Longest wait at the fastest transmitters."""
     least_frames: int = 2
-    """In any case: of slow links, 10 ms are less than a TCP window."""
+    """Least size: at slow links, 10 ms are less than a TCP window."""
 
     def frames(self, fastest_mbps: float) -> int:
         held = int(_bytes_per_ms(fastest_mbps) * self.fastest_ms / _FRAME_BYTES)
@@ -51,12 +51,12 @@ class Cable:
     a_rate_mbps: float | None = None
     b_rate_mbps: float | None = None
     b_namespace_pid: int | None = None
-    """End ``b`` is put into the network namespace of this process."""
+    """Process into whose network namespace end ``b`` is put."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueCounters:
-    """What a transmitter's queue has seen since the build."""
+    """Counters of a transmitter's queue since the build."""
 
     sent_frames: int
     sent_bytes: int
@@ -65,7 +65,7 @@ class QueueCounters:
 
 
 def lay(cables: Iterable[Cable]) -> None:
-    """Create the pairs, silent (no IPv6 of their own) and up."""
+    """Create the pairs, silent (without IPv6 addresses) and up."""
     laid = tuple(cables)
     ip_batch(_add_line(cable) for cable in laid)
     names = [name for cable in laid for name in _ends_here(cable)]
@@ -75,9 +75,9 @@ def lay(cables: Iterable[Cable]) -> None:
 
 
 def limit_rates(cables: Iterable[Cable], queues: QueueSize = USUAL_QUEUES) -> None:
-    """Set the rates; after the ends are bridge ports, since OVS deletes a new port's qdisc."""
+    """Set the rates; call it after the ends are bridge ports, as OVS deletes a new port's qdisc."""
     rates: dict[int | None, list[tuple[str, float]]] = {}
-    """By network namespace."""
+    """Cables by network namespace."""
     for cable in cables:
         if cable.a_rate_mbps is not None:
             rates.setdefault(None, []).append((cable.a, cable.a_rate_mbps))
@@ -128,7 +128,7 @@ def _rate_lines(name: str, rate_mbps: float, queue_frames: int) -> Iterable[str]
         f"class add dev {name} parent {_ROOT} classid {_ROOT}1 htb rate {rate} ceil {rate} "
         f"burst {burst} cburst {burst} quantum {4 * _FRAME_BYTES}"
     )
-    # Head drop, because it tells the sender of congestion, not of failure: on a failure OVS gives
-    # up the rest of its batch (up to 31 frames) unsent, and no counter knows of them.
+    # Head drop, because it tells the sender of congestion, not of failure: after a failure OVS
+    # gives up the rest of its batch (up to 31 frames) unsent, and no counter knows of them.
     leaf = f"pfifo_head_drop limit {queue_frames}"
     yield f"qdisc add dev {name} parent {_ROOT}1 handle {_LEAF} {leaf}"

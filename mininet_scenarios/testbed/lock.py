@@ -1,4 +1,4 @@
-"""One testbed per machine: Open vSwitch and the interface names exist once."""
+"""Lock for one testbed per machine: Open vSwitch and the interface names exist once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LOCK_PATH: Final = Path("/run/lock/hydra-testbed.lock")
 def testbed_lock(path: Path = LOCK_PATH) -> Iterator[None]:
     """Hold the machine-wide lock; waits for another holder and says who that is.
 
-    A process whose ancestor holds the lock (a test session's child, or what runs under
-    ``flock``) has it already and goes straight on; so does a second call in one process.
+    A process whose ancestor holds the lock (a test session's child, or a process under ``flock``)
+    has it already and goes straight on; so does a second call in one process.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -43,7 +43,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _holders(descriptor: int) -> set[int]:
-    """Process ids that the kernel lists as holders (not those that wait, marked ``->``)."""
+    """Ids of processes that the kernel lists as holders (not waiting ones, marked ``->``)."""
     inode = os.fstat(descriptor).st_ino
     holders = set()
     for line in Path("/proc/locks").read_text().splitlines():
@@ -54,7 +54,7 @@ def _holders(descriptor: int) -> set[int]:
 
 
 def _own_line() -> set[int]:
-    """Process ids of this process and its ancestors."""
+    """Ids of this process and its ancestors."""
     line, pid = set(), os.getpid()
     while pid > 0:
         line.add(pid)

@@ -1,7 +1,7 @@
-"""A management network: how processes on the emulated servers reach the controller.
+"""A management network, by which processes on the emulated servers reach the controller.
 
-Apart from the networks under test, as in a data centre: the controller's REST server listens on
-one end, and agents on servers talk to it from the others.
+It is apart from the networks under test, as in a data centre: the controller's REST server listens
+on one end, and agents on servers talk to it from the others.
 """
 
 from __future__ import annotations

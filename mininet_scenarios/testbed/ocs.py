@@ -1,4 +1,4 @@
-"""The process that stands for one optical circuit switch."""
+"""The process that emulates one optical circuit switch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _ADMIN_OFFSET: Final = 10_000
 class OcsProcess:
     """An emulator process that redirects between the fibres of one plane.
 
-    It speaks the plane's vendor protocol at :attr:`address` (from the fabric file) and takes the
-    experimenter's orders at :attr:`admin_address`, ten thousand ports higher: through
-    :attr:`admin`, which counts, and makes it fail.
+    It speaks the plane's vendor protocol at :attr:`address` (from the fabric file). Through
+    :attr:`admin`, at :attr:`admin_address`, ten thousand ports higher, it takes the experimenter's
+    orders, reports counters, and can be made to fail.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class OcsProcess:
                 stderr=log,
                 cwd=Path(mininet_scenarios.__file__).parents[1],  # scenarios are in no wheel
                 env=member_environment(),
-                start_new_session=True,  # Ctrl-C is for the scenario, which then ends this
+                start_new_session=True,  # Ctrl-C is for the scenario, which then ends this process
             )
 
     def wait_until_ready(self) -> None:

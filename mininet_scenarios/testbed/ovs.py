@@ -20,7 +20,7 @@ _LOG: Final = logging.getLogger(__name__)
 _CTL: Final = "/usr/share/openvswitch/scripts/ovs-ctl"
 _PID_FILE: Final = Path("/var/run/openvswitch/ovs-vswitchd.pid")
 _SCHEDULED: Final = 2
-"""CPUCLOCK_SCHED: with a process's complemented number, what clock_getcpuclockid(3) returns."""
+"""CPUCLOCK_SCHED, which with a process's complemented number is clock_getcpuclockid(3)."""
 _STARTED_BY_US: Final = STATE_DIR / "ovs-started"
 
 CONTROLLER_MAX_BACKOFF_MS: Final = 1000
@@ -44,12 +44,12 @@ class BridgeSpec:
     ports: tuple[PortSpec, ...]
     datapath_id: DatapathId | None = None
     controller: str | None = None
-    """OVS's notation, e.g. ``tcp:127.0.0.1:6653``."""
+    """Controller in OVS's notation, e.g. ``tcp:127.0.0.1:6653``."""
     other_config: Mapping[str, str] = field(default_factory=dict)
 
 
 def default_datapath() -> str:
-    """``system`` where the kernel has Open vSwitch's module, else ``netdev`` (userspace)."""
+    """``system`` if the kernel has Open vSwitch's module, else ``netdev`` (userspace)."""
     module = Path("/sys/module/openvswitch")
     if not module.exists():
         subprocess.run(["modprobe", "openvswitch"], capture_output=True, check=False)
@@ -72,10 +72,10 @@ def cpu_s() -> float:
 
 
 def ensure_running() -> None:
-    """Start ovsdb-server and ovs-vswitchd where they are not up; :func:`stop_if_started` undoes it.
+    """Start ovsdb-server and ovs-vswitchd if they are down; :func:`stop_if_started` undoes it.
 
-    Call with the socket buffers raised (:mod:`mininet_scenarios.testbed.sysctl`). A vswitchd from
-    before that is started anew where no bridge depends on it.
+    Call it with the socket buffers raised (:mod:`mininet_scenarios.testbed.sysctl`). A vswitchd
+    from before that is started anew if no bridge depends on it.
     """
     if not is_running():
         if not Path(_CTL).exists():
@@ -106,7 +106,7 @@ def _control(verb: str, *options: str) -> None:
 
 
 def _smallest_send_buffer() -> int:
-    """Bytes, over the packet sockets of ovs-vswitchd; as good as can be where it has none."""
+    """Bytes of the smallest packet socket of ovs-vswitchd; the default size if it has none."""
     sockets = run(["ss", "-0", "-a", "-m", "-p", "-n", "-O"])
     sizes = re.findall(r'"ovs-vswitchd".*?,tb(\d+)', sockets)
     return min(map(int, sizes), default=send_buffer_bytes())
@@ -118,7 +118,7 @@ def is_running() -> bool:
 
 
 def stop_if_started() -> None:
-    """Stop the daemons where a testbed started them, in this run or in one that was killed."""
+    """Stop the daemons if a testbed started them, in this run or in one that was killed."""
     if _STARTED_BY_US.exists():
         run([_CTL, "stop"])
         _STARTED_BY_US.unlink()
@@ -154,7 +154,7 @@ def set_flows(bridge: str, flows: Iterable[str]) -> None:
 
 
 def _transact(arguments: list[str]) -> None:
-    # A port or bridge that can't be set up is recorded all the same, and only complained of.
+    # A port or bridge that can't be set up is recorded all the same, with no more than a complaint.
     run(["ovs-vsctl", "--timeout=30", *arguments], complaint_is_failure=True)
 
 

@@ -15,13 +15,13 @@ with warnings.catch_warnings():
     from mininet.link import Intf
     from mininet.node import Host
 
-# On by default, and each wrong here: frames sent with a checksum still to be filled in, or larger
-# than the MTU, never get right in the userspace datapath, and TCP hangs.
+# On by default, and each wrong here: frames with a checksum still to be filled in, or larger than
+# the MTU, are never completed in the userspace datapath, and TCP hangs.
 _OFFLOADS = ("tx", "gso", "tso", "gro")
 
 
 class ServerHost(Host):  # type: ignore[misc]  # Mininet is untyped
-    """A Mininet host all of whose processes are marked as the testbed's."""
+    """A Mininet host whose processes are all marked as the testbed's."""
 
     def popen(self, *args: object, **kwargs: object) -> subprocess.Popen[bytes]:
         """Start a process in the server; output that the caller does not ask for is thrown away.
@@ -43,7 +43,7 @@ def run_in(host: ServerHost, *command: str, stdin: str | None = None) -> str:
 
 
 def configure(host: ServerHost, server: Server) -> None:
-    """Give the host its MAC and addresses, and turn off what would send by itself."""
+    """Give the host its MAC and addresses, and turn off everything that would send by itself."""
     name = server_interface(server)
     run_in(
         host,
@@ -73,4 +73,4 @@ def _ip_lines(server: Server, name: str) -> list[str]:
 
 
 def _is_there_already(_interface: Intf, _host: ServerHost) -> None:
-    """The veth end was created in the host's namespace."""
+    """The veth end was created in the host's namespace already."""

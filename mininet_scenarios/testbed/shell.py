@@ -1,4 +1,4 @@
-"""Running the tools that build the testbed: each is called seldom, with many changes at once."""
+"""Calls of the tools that build the testbed: seldom, with many changes at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from hydra.errors import HydraError
 
 MEMBER_VARIABLE: Final = "HYDRA_TESTBED_MEMBER"
-"""Set in the environment of every process of a testbed, so that a later clean-up finds it."""
+"""Variable in the environment of all processes of a testbed, by which a clean-up finds them."""
 
 _TIMEOUT_S: Final = 60.0
 
@@ -18,7 +18,7 @@ _TIMEOUT_S: Final = 60.0
 class TestbedError(HydraError):
     """The emulated data plane can't be built, or a tool that builds it failed."""
 
-    __test__ = False  # not a test class, whatever pytest makes of the name
+    __test__ = False  # not a test class, despite its name
 
 
 def member_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -29,9 +29,9 @@ def member_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]
 def run(
     command: Sequence[str], *, stdin: str | None = None, complaint_is_failure: bool = False
 ) -> str:
-    """Standard output of a command; :class:`TestbedError` with its words where it fails.
+    """Standard output of a command. Raises :class:`TestbedError` with its words if it fails.
 
-    ``complaint_is_failure`` for those that complain on standard error and still return 0.
+    ``complaint_is_failure`` is for commands that complain on standard error and still return 0.
     """
     try:
         done = subprocess.run(
@@ -54,7 +54,7 @@ def ip_batch(lines: Iterable[str]) -> None:
 
 
 def tc_batch(lines: Iterable[str], namespace_pid: int | None = None) -> None:
-    """``namespace_pid``: in the network namespace of this process."""
+    """Run tc with these lines; ``namespace_pid``: in the network namespace of this process."""
     enter = [] if namespace_pid is None else ["mnexec", "-a", str(namespace_pid)]
     _batch([*enter, "tc", "-batch", "-"], lines)
 

@@ -11,10 +11,10 @@ from mininet_scenarios.testbed.lock import testbed_lock
 
 @contextlib.contextmanager
 def open_vswitch() -> Iterator[None]:
-    """Open vSwitch is up, and this process's alone, for the length of the block.
+    """Start Open vSwitch, and keep it for this process alone, for the length of the block.
 
     Needs root. Bridges and interfaces that the caller makes must have names that begin with
-    :data:`~mininet_scenarios.testbed.sweep.PREFIX`; what is left of them goes at the end.
+    :data:`~mininet_scenarios.testbed.sweep.PREFIX`; those that are left go at the end.
     """
     with testbed_lock():
         sweep.clean_up()

@@ -1,4 +1,4 @@
-"""Clean-up: everything a testbed makes is found again by its mark or its name."""
+"""Clean-up, which finds everything that a testbed makes by its mark or its name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mininet_scenarios.testbed import ovs, sysctl
 from mininet_scenarios.testbed.shell import MEMBER_VARIABLE, TestbedError, ip_batch, run
 
 PREFIX: Final = "hy"
-"""Every bridge and every interface of ours in the root namespace begins with this."""
+"""Prefix of every bridge and every interface of ours in the root namespace."""
 
 _KILL_TIMEOUT_S: Final = 5.0
 
@@ -23,8 +23,8 @@ _KILL_TIMEOUT_S: Final = 5.0
 def clean_up() -> None:
     """Remove all processes, bridges and interfaces of a testbed, and restore the kernel's settings.
 
-    The same for a testbed that ends well, one that failed half-way, and what a killed run left.
-    The caller holds the testbed lock. Repeating it is harmless.
+    It is the same for a testbed that ends well, one that failed half-way, and the rest of a killed
+    run. The caller holds the testbed lock. Repeating it is harmless.
     """
     _kill_members()
     if ovs.is_running():
@@ -38,13 +38,13 @@ def clean_up() -> None:
 def delete_bridges() -> None:
     """Remove our bridges from a running Open vSwitch.
 
-    Its database outlives its daemons: what a killed run had made comes back with their next start.
+    Its database outlives its daemons: bridges of a killed run come back with their next start.
     """
     ovs.delete(name for name in ovs.bridges() if name.startswith(PREFIX))
 
 
 def members() -> list[int]:
-    """Process ids of everything a testbed started; this process is never among them."""
+    """Ids of all processes that a testbed started; this process is never among them."""
     mark = f"{MEMBER_VARIABLE}=1".encode()
     found = []
     for entry in Path("/proc").iterdir():
@@ -67,8 +67,9 @@ def _kill_members() -> None:
 
 
 def _delete_interfaces() -> None:
-    # Those whose other end was in a server's namespace go with it, some time after its last
-    # process: what is listed may be gone when it is deleted, so look again instead of trusting.
+    # Interfaces whose other end was in a server's namespace go with it, some time after its last
+    # process: listed ones may be gone when they are deleted, so look again instead of trusting the
+    # list.
     deadline = time.monotonic() + _KILL_TIMEOUT_S
     while doomed := _interfaces():
         try:
@@ -80,7 +81,7 @@ def _delete_interfaces() -> None:
 
 
 def _interfaces() -> list[str]:
-    """Ours, in the root namespace; of a veth pair one end, since that takes the other with it."""
+    """Interfaces of ours in the root namespace; of a veth pair one end, which takes the other."""
     ours: list[str] = []
     for link in json.loads(run(["ip", "-j", "link", "show"])):
         if link["ifname"].startswith(PREFIX) and link.get("link") not in ours:

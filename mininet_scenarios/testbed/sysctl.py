@@ -15,10 +15,10 @@ _BUFFER_BYTES: Final = 8 * 1024 * 1024
 
 _MINIMUM: Final = {
     # Userspace bridges read their ports in the thread that also takes flow-mods: while it is busy,
-    # frames wait in these buffers (5000 rules cost a flow hundreds of retransmissions otherwise).
+    # frames wait in these buffers (otherwise 5000 rules cost a flow hundreds of retransmissions).
     "net.core.rmem_max": _BUFFER_BYTES,
     "net.core.rmem_default": _BUFFER_BYTES,
-    # One socket sends for all ports: what waits in any port's queue is charged to it.
+    # One socket sends for all ports: frames that wait in any port's queue are charged to it.
     "net.core.wmem_max": _BUFFER_BYTES,
     "net.core.wmem_default": _BUFFER_BYTES,
 }
@@ -31,7 +31,7 @@ _EXACT: Final = {
 
 
 def apply() -> None:
-    """Raise the buffers and take the bridge off the firewall, remembering what was there."""
+    """Raise the buffers and take the bridge off the firewall, remembering the values before."""
     before = {name: _read(name) for name in (*_MINIMUM, *_EXACT) if _path(name).exists()}
     wanted = {name: max(before[name], least) for name, least in _MINIMUM.items()}
     wanted |= {name: value for name, value in _EXACT.items() if name in before}
@@ -52,7 +52,7 @@ def apply() -> None:
 
 
 def restore() -> None:
-    """Put back what :func:`apply` changed, in this run or in one that was killed."""
+    """Restore the values that :func:`apply` changed, in this run or in one that was killed."""
     if not _SAVED.exists():
         return
     for name, value in json.loads(_SAVED.read_text()).items():
@@ -61,7 +61,7 @@ def restore() -> None:
 
 
 def send_buffer_bytes() -> int:
-    """What a socket opened now gets."""
+    """Buffer size of a socket opened now."""
     return _read("net.core.wmem_default")
 
 

@@ -6,8 +6,8 @@ Each rank runs as a process of its own in some host, all with the same list of p
         --peers 10.0.1.1:5400,10.0.2.1:5400 --bytes 1000000 --rounds 10 --report rank0.json
 
 In every round each rank sends ``bytes`` to each other rank, and goes on to the next round when it
-has sent everything and received everything of this one; then it "computes" for a while. What
-arrives is checked against what the sender must have sent. One thread and one selector per rank.
+has sent and received everything of this one; then it "computes" for a while. Arriving data is
+checked against what the sender must have sent. One thread and one selector per rank.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Exchange:
     """The work that all ranks share."""
 
     peers: tuple[Endpoint, ...]
-    """Where each rank listens; the position is the rank."""
+    """Address of each rank; the position is the rank."""
     bytes_per_pair: int
     rounds: int
     compute_s: float = 0.0
     congestion: str | None = None
-    """TCP congestion control; None takes the system's own."""
+    """TCP congestion control; None: the system's default."""
     meet_timeout_s: float = 20.0
 
     def __post_init__(self) -> None:
@@ -59,18 +59,18 @@ class Exchange:
 class ProgressSample:
     at_s: float
     received_bytes: int
-    """By this rank from all others, since the start."""
+    """Bytes that this rank received from all others, since the start."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankReport:
     rank: int
     complete: bool
-    """All rounds were done; otherwise ``reason`` says why not."""
+    """True if all rounds were done; otherwise ``reason`` says why not."""
     verified: bool
-    """Every round's bytes were the right ones."""
+    """True if every round's bytes were the right ones."""
     started_s: float
-    """When all ranks had met (``CLOCK_MONOTONIC``)."""
+    """Time by ``CLOCK_MONOTONIC`` at which all ranks had met."""
     finished_s: float
     round_s: tuple[float, ...]
     received_bytes: int
@@ -83,7 +83,7 @@ class RankReport:
 
 
 def rank_report_from_json(data: Mapping[str, Any]) -> RankReport:
-    """Raises WorkloadError when a field is missing."""
+    """Raises WorkloadError if a field is missing."""
     names = [item.name for item in fields(RankReport)]
     missing = [name for name in names if name not in data]
     if missing:
@@ -94,7 +94,7 @@ def rank_report_from_json(data: Mapping[str, Any]) -> RankReport:
     return RankReport(**known)
 
 
-# --- what is sent -----------------------------------------------------------------------------
+# --- data to send -----------------------------------------------------------------------------
 
 
 def chunk_of(source: int, destination: int, round_number: int) -> bytes:
@@ -114,7 +114,7 @@ def checksum_of(chunk: bytes, length: int) -> int:
 
 @dataclass(slots=True)
 class Peer:
-    """The connection to one other rank, and how far it is in the present round."""
+    """The connection to another rank, and its progress in the present round."""
 
     rank: int
     sock: socket.socket
@@ -142,7 +142,7 @@ class Peer:
         self.sent += self.sock.send(memoryview(self.chunk)[start:end])
 
     def pull(self, buffer: memoryview) -> int:
-        """Read what is there of this round; returns the number of bytes."""
+        """Read what has arrived of this round; returns the number of bytes."""
         wanted = min(len(buffer), self.length - self.received)
         count = self.sock.recv_into(buffer, wanted)
         if count == 0:
@@ -157,7 +157,7 @@ class Peer:
 
 @dataclass(slots=True)
 class Rank:
-    """One rank at work: rounds one after the other, and a record of its progress."""
+    """A rank at work: rounds one after the other, and a record of its progress."""
 
     number: int
     work: Exchange
@@ -170,7 +170,7 @@ class Rank:
     _buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(4 * CHUNK_BYTES)))
 
     def run(self) -> RankReport:
-        """Do all rounds; ends early, and says why, when stopped or left by another rank."""
+        """Do all rounds; ends early, and reports why, if stopped or left by another rank."""
         started_s = time.monotonic()
         self._sample(started_s)
         for peer in self.peers:
@@ -204,7 +204,7 @@ class Rank:
         return ""
 
     def _round(self, number: int) -> bool:
-        """Exchange, verify, compute; False when stopped before the end."""
+        """Exchange, verify, compute; returns False if stopped before the end."""
         began_s = time.monotonic()
         for peer in self.peers:
             peer.begin(chunk_of(self.number, peer.rank, number), self.work.bytes_per_pair)
@@ -255,7 +255,7 @@ class Rank:
 def run_rank(number: int, work: Exchange, stop: StopFlag) -> RankReport:
     """Meet the other ranks, exchange, and part; blocks until done.
 
-    Raises WorkloadError when a rank does not turn up or goes away.
+    Raises WorkloadError if a rank does not turn up or goes away.
     """
     with ExitStack() as closing:
         connections = connect_all(number, work.peers, work.meet_timeout_s, stop, work.congestion)

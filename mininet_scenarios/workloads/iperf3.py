@@ -1,7 +1,7 @@
 """Throughput of TCP or UDP in intervals of a tenth of a second, measured by iperf3.
 
-The receiving end's figures are used for throughput (the sender's count what entered its socket
-buffer), the sending end's for retransmissions.
+Throughput is the receiving end's (the sender counts data that entered its socket buffer),
+retransmissions are the sending end's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mininet_scenarios.workloads.reports import WorkloadError
 
 INTERVAL_S: Final = 0.1
 BLOCK_BYTES: Final = 16_384
-"""Small enough that whole blocks don't show as steps in an interval at 100 Mb/s."""
+"""Block size that is small enough not to show as steps in an interval at 100 Mb/s."""
 _MEGA: Final = 1e6
 
 
@@ -30,16 +30,16 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class ThroughputRun:
-    """One iperf3 run, all its streams added up."""
+    """An iperf3 run, all its streams added up."""
 
     samples: tuple[Sample, ...]
     average_mbps: float
     retransmits: int | None
-    """None at the receiving end, which does not know."""
+    """Number of retransmissions; None at the receiving end, which does not know."""
     seconds: float
 
     def average_between(self, start_s: float, end_s: float) -> float:
-        """Mbps between two times of the run; raises WorkloadError where nothing was measured."""
+        """Mbps between two times of the run. Raises WorkloadError if nothing was measured."""
         weighted = covered_s = 0.0
         for sample in self.samples:
             overlap_s = min(end_s, sample.end_s) - max(start_s, sample.start_s)
@@ -72,10 +72,10 @@ def client_command(
 ) -> list[str]:
     """A client that sends to ``address`` for ``seconds`` (iperf3 takes whole seconds).
 
-    ``rate_mbps`` is the most that each stream sends at any time, ``average_mbps`` what it sends
-    over time, making up for what it could not send before; None sends at full speed.
-    ``congestion`` names a TCP congestion control of the kernel; None takes the system's own.
-    ``datagram_bytes`` sends UDP, with so much payload in each datagram.
+    ``rate_mbps`` is the most that each stream sends at any time, ``average_mbps`` the mean over
+    time, making up for times at which it could not send; None sends at full speed. ``congestion``
+    names a TCP congestion control of the kernel; None is the system's default. ``datagram_bytes``
+    sends UDP, with that much payload in each datagram.
     """
     command = [
         *("iperf3", "--client", address, "--port", str(port), "--json"),
@@ -86,7 +86,7 @@ def client_command(
     if datagram_bytes is not None:
         command.append("--udp")
     if rate_mbps is not None:
-        # Not --bitrate: that one makes up for what it could not send before.
+        # Not --bitrate: that makes up for times at which it could not send.
         command += ["--fq-rate", f"{round(rate_mbps * 1e6)}"]
     if average_mbps is not None:
         command += ["--bitrate", f"{round(average_mbps * 1e6)}"]
@@ -96,10 +96,9 @@ def client_command(
 
 
 def parse(text: str) -> ThroughputRun:
-    """Read what ``iperf3 --json`` printed, at either end.
+    """Read the output of ``iperf3 --json``, at either end.
 
-    Raises WorkloadError with iperf3's own words where it failed, and where the text is not its
-    output.
+    Raises WorkloadError with iperf3's own words if it failed, and if the text is not its output.
     """
     try:
         document = json.loads(text)

@@ -20,14 +20,14 @@ _RETRY_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a rank listens."""
+    """Address at which a rank listens."""
 
     address: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> Endpoint:
-        """``10.0.1.1:5400`` or ``[fd00::1]:5400``; raises WorkloadError otherwise."""
+        """``10.0.1.1:5400`` or ``[fd00::1]:5400``. Raises WorkloadError otherwise."""
         address, separator, port = text.strip().rpartition(":")
         address = address.removeprefix("[").removesuffix("]")
         if not separator or not port.isdecimal() or not address:
@@ -52,8 +52,8 @@ def connect_all(
 ) -> dict[int, socket.socket]:
     """Connect ``rank`` to every other rank; returns blocking sockets by rank.
 
-    ``congestion`` names a TCP congestion control of the kernel; None takes the system's own.
-    Raises WorkloadError when somebody does not turn up within ``timeout_s``, or on ``stop``.
+    ``congestion`` names a TCP congestion control of the kernel; None is the system's default.
+    Raises WorkloadError if a rank does not turn up within ``timeout_s``, or on ``stop``.
     """
     deadline_s = time.monotonic() + timeout_s
     with ExitStack() as on_error, _listener(peers[rank], len(peers)) as listener:
@@ -121,7 +121,7 @@ def _dial(endpoint: Endpoint, rank: int, deadline_s: float, stop: StopFlag) -> s
 def _answer(
     listener: socket.socket, deadline_s: float, stop: StopFlag
 ) -> tuple[int, socket.socket]:
-    """The next rank that connects and says who it is; strangers are hung up on."""
+    """The next rank that connects and says its number; strangers are hung up on."""
     while True:
         listener.settimeout(min(0.2, _remaining(deadline_s, stop, "a higher rank")))
         try:

@@ -21,7 +21,7 @@ _PORT: Final = 9
 _PAYLOAD_BYTES: Final = 1000
 _MEAN_BURST_BYTES: Final = 20_000
 _GAP_S: Final = 0.002
-"""Between the datagrams of a burst: 4 Mb/s."""
+"""Pause between the datagrams of a burst: 4 Mb/s."""
 
 
 def send(

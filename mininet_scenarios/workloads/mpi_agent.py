@@ -1,10 +1,10 @@
-"""What ssh is to mpirun elsewhere: runs a command on a server, here in namespaces of its own.
+"""Runs a command on a server, in namespaces of its own; mpirun starts it in place of ssh.
 
     python -m mininet_scenarios.workloads.mpi_agent SERVERS ADDRESS COMMAND…
 
 ``SERVERS`` is a JSON file of :class:`Place` by address. Beside the server's network, a rank gets a
-host name, System V objects, processes, and a ``/dev/shm`` that it shares with nobody: nothing that
-MPI could take for a shared memory leads from one rank to another.
+host name, System V objects, processes, and a ``/dev/shm`` that it shares with no other: so MPI
+finds nothing that it could take for memory shared between ranks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Place:
 
     name: str
     pid: int
-    """Of a process in its network namespace."""
+    """Id of a process in its network namespace."""
 
 
 def write_places(path: Path, places: Mapping[str, Place]) -> None:
@@ -39,7 +39,7 @@ def write_places(path: Path, places: Mapping[str, Place]) -> None:
 
 
 def place_of(path: Path, address: str) -> Place:
-    """Raises WorkloadError for a server that the file does not name."""
+    """The place of ``address``. Raises WorkloadError for a server that the file does not name."""
     places = json.loads(path.read_text(encoding="utf-8"))
     if address not in places:
         raise WorkloadError(f"{address} is none of the servers in {path}: {', '.join(places)}")
@@ -52,12 +52,12 @@ def in_own_namespaces(name: str, command: str) -> list[str]:
     All of it ends with its first process, however that ends.
     """
     own = ["unshare", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child"]
-    # What MPI keeps in files goes where nobody else can see it, and goes with the namespace.
+    # Files of MPI go where nobody else can see them, and go with the namespace.
     return [*own, "env", "TMPDIR=/dev/shm", "sh", "-c", _SETTLE, "sh", name, command]
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Becomes the command; does not return."""
+    """Become the command; does not return."""
     servers, address, *words = arguments
     place = place_of(Path(servers), address)
     command = ["mnexec", "-a", str(place.pid), *in_own_namespaces(place.name, " ".join(words))]

@@ -6,9 +6,9 @@ Run inside two hosts::
     python -m mininet_scenarios.workloads.paced_udp send --to 10.0.2.1 --pps 1500 --payload 600 \
         --count 12000 --report tx.json
 
-The sender keeps to a timetable and never makes up for more than a few late datagrams: a burst
-would overflow a queue that the paced stream itself leaves empty, and be mistaken for loss in the
-network. At the end it says how many datagrams there were, so that a loss at the tail shows too.
+The sender keeps to a timetable and never makes up for more than a few late datagrams: a burst would
+overflow a queue that the paced stream itself leaves empty, and be mistaken for loss in the network.
+At the end it tells the number of datagrams, so that a loss at the tail shows too.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from typing import Any, Final, TypeVar
 from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, write_report
 
 HEADER: Final = struct.Struct("!4sBxHQd")
-"""Magic, kind, stream, the number of the datagram (DATA) or how many there were (END), and when it
-was sent (``CLOCK_MONOTONIC``, s: both ends are on one machine)."""
+"""Magic, kind, stream, the number of the datagram (DATA) or of all datagrams (END), and the time of
+sending (``CLOCK_MONOTONIC``, s: both ends are on one machine)."""
 MAGIC: Final = b"HyUD"
 DATA: Final = 1
 END: Final = 2
 DEFAULT_PORT: Final = 5300
 
 WIRE_OVERHEAD_V4: Final = 14 + 20 + 8
-"""Ethernet, IPv4 and UDP headers: what a rate limit on an untagged port counts beside payload."""
+"""Size of Ethernet, IPv4 and UDP headers, which a rate limit on an untagged port counts, too."""
 WIRE_OVERHEAD_V6: Final = 14 + 40 + 8
 
 _END_REPEATS: Final = 5
@@ -57,7 +57,7 @@ class SendReport:
     started_s: float
     finished_s: float
     behind: int
-    """Times the sender was so late that it moved the timetable instead of sending a burst."""
+    """Number of times that the sender was so late that it moved the timetable, without a burst."""
 
     @property
     def pps(self) -> float:
@@ -73,30 +73,30 @@ class SequenceGap:
     first: int
     count: int
     at_s: float
-    """When the datagram after the gap arrived."""
+    """Time at which the datagram after the gap arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiveReport:
     received: int
-    """Different datagrams; duplicates count apart."""
+    """Number of different datagrams; duplicates count apart."""
     expected: int
-    """What the sender said it sent or, without word from it, the highest number seen plus one."""
+    """Number that the sender said it sent; without its word, the highest number seen plus one."""
     complete: bool
-    """The sender's closing word arrived."""
+    """True if the sender's closing word arrived."""
     duplicates: int
     reordered: int
     foreign: int
-    """Datagrams on this port that are none of ours."""
+    """Number of datagrams on this port that are none of ours."""
     socket_drops: int | None
-    """Lost in the receiver's own socket buffer, not in the network; None where unknown."""
+    """Number lost in the receiver's own socket buffer, not in the network; None if unknown."""
     first_s: float | None
     last_s: float | None
     max_gap_ms: float
     """Longest silence between two datagrams."""
     max_gap_at_s: float | None
     median_delay_ms: float | None
-    """From the send call of a datagram to its receipt; None where none came."""
+    """Time from the send call of a datagram to its receipt; None if none came."""
     p99_delay_ms: float | None
     gaps: tuple[SequenceGap, ...] = ()
 
@@ -121,12 +121,12 @@ def _known(kind: type[_ReportT], data: dict[str, Any]) -> dict[str, Any]:
 
 
 def send_report_from_json(data: dict[str, Any]) -> SendReport:
-    """Raises WorkloadError when a field is missing."""
+    """Raises WorkloadError if a field is missing."""
     return SendReport(**_known(SendReport, data))
 
 
 def receive_report_from_json(data: dict[str, Any]) -> ReceiveReport:
-    """Raises WorkloadError when a field is missing."""
+    """Raises WorkloadError if a field is missing."""
     known = _known(ReceiveReport, data)
     known["gaps"] = tuple(SequenceGap(**gap) for gap in known["gaps"])
     return ReceiveReport(**known)
@@ -139,7 +139,7 @@ def pps_for_load(load_mbps: float, payload_bytes: int, overhead_bytes: int) -> f
 
 @dataclass(slots=True)
 class Ledger:
-    """Which datagrams arrived, and when the stream fell silent. Time is an argument."""
+    """Record of the datagrams that arrived, and of silences. Time is an argument."""
 
     received: int = 0
     duplicates: int = 0
@@ -152,7 +152,7 @@ class Ledger:
     max_gap_at_s: float | None = None
     gaps: list[SequenceGap] = field(default_factory=list)
     delays_s: array[float] = field(default_factory=lambda: array("d"))
-    """Of every datagram heard, from its sending."""
+    """Delay of every datagram heard, from its sending."""
     _next: int = 0
     _missing: set[int] = field(default_factory=set)
 
@@ -200,7 +200,7 @@ class Ledger:
 
 
 def _at(ordered: Sequence[float], share: float) -> float | None:
-    """The value that ``share`` of the ordered ones lie below."""
+    """The value below which ``share`` of the ordered values lie."""
     return ordered[int(share * (len(ordered) - 1))] if ordered else None
 
 
@@ -211,13 +211,13 @@ def _udp_socket(address: str) -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What to send: ``count`` datagrams of ``payload_bytes`` at ``pps``."""
+    """A stream to send: ``count`` datagrams of ``payload_bytes`` at ``pps``."""
 
     pps: float
     payload_bytes: int
     count: int
     catch_up: int = 4
-    """At most this many late datagrams go out back to back."""
+    """Most late datagrams that go out back to back."""
 
     def __post_init__(self) -> None:
         if self.pps <= 0 or self.count < 1 or self.catch_up < 1:
@@ -260,7 +260,7 @@ def send(
 
 
 def _sent(sock: socket.socket, datagram: bytes) -> bool:
-    """Whether the kernel took it; an ICMP error of an earlier one is reported here as well."""
+    """Send a datagram; True if the kernel took it. An earlier one's ICMP error shows here, too."""
     try:
         sock.send(datagram)
     except OSError:
@@ -273,7 +273,7 @@ def receive(
 ) -> ReceiveReport:
     """Listen on ``address`` until the sender's closing word or until stopped.
 
-    ``ready`` is created once the socket is bound, for whoever starts the sender.
+    ``ready`` is created once the socket is bound, so that the sender can be started.
     """
     ledger = Ledger()
     with _udp_socket(address) as sock:
@@ -306,7 +306,7 @@ def _enter(ledger: Ledger, datagram: bytes, stream: int, now_s: float) -> None:
 
 
 def _enlarge_buffer(sock: socket.socket) -> None:
-    """As large as the kernel lets us: root may go past the system's limit."""
+    """Make it as large as the kernel lets us: root may go past the system's limit."""
     force = 33  # SO_RCVBUFFORCE on Linux; not in the socket module
     try:
         sock.setsockopt(socket.SOL_SOCKET, force, _BUFFER_BYTES)

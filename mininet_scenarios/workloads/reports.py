@@ -1,4 +1,4 @@
-"""How a workload hands its report over: a file that is complete or absent, and a polite stop."""
+"""Reports of workloads, in files that are complete or absent, and a polite stop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class WorkloadError(HydraError):
 
 
 class StopFlag:
-    """Set by SIGTERM or SIGINT; the workload looks at it, finishes its report and leaves."""
+    """Flag set by SIGTERM or SIGINT; on it the workload finishes its report and leaves."""
 
     def __init__(self) -> None:
         self.is_set = False
@@ -37,7 +37,7 @@ def write_report(path: Path, report: dict[str, Any]) -> None:
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """Read what :func:`write_report` wrote; raise WorkloadError when there is none."""
+    """Read the report of :func:`write_report`. Raises WorkloadError if there is none."""
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

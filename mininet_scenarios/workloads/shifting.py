@@ -6,8 +6,8 @@ Each server runs one process, which sends and receives::
         --orders FILE --start-s 1234.5 --stability-s 4 --report FILE
 
 The orders are a JSON list of periods, each a list of destinations ``"10.0.2.1:5700"``: one flow to
-each, at full speed, from the period's begin until its end. A flow that ends is cut off: what
-nobody has received by then does not count. ``--start-s`` is a time of ``CLOCK_MONOTONIC``.
+each, at full speed, from the period's begin until its end. A flow that ends is cut off: data that
+has not been received by then does not count. ``--start-s`` is a time of ``CLOCK_MONOTONIC``.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _RETRY_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What had arrived by a time of ``CLOCK_MONOTONIC``."""
+    """Bytes that had arrived by a time of ``CLOCK_MONOTONIC``."""
 
     at_s: float
     received_bytes: int
 
 
 def samples_from_json(data: Mapping[str, Any]) -> tuple[Sample, ...]:
-    """Of a report. Raises WorkloadError."""
+    """Samples of a report. Raises WorkloadError."""
     try:
         return tuple(Sample(**one) for one in data["samples"])
     except (KeyError, TypeError) as error:
@@ -52,7 +52,7 @@ def samples_from_json(data: Mapping[str, Any]) -> tuple[Sample, ...]:
 
 
 class Sink(socketserver.ThreadingTCPServer):
-    """Receives from anybody, and counts."""
+    """A receiver of everybody's data, which it counts."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -84,7 +84,7 @@ class _Counting(socketserver.BaseRequestHandler):
 
 
 def flow(to: Endpoint, until_s: float, congestion: str | None) -> None:
-    """Send as fast as possible until then; a path that is not there yet is tried again."""
+    """Send at full speed until ``until_s``; a path that is not there yet is tried again."""
     while (left_s := until_s - time.monotonic()) > 0:
         try:
             with socket.create_connection((to.address, to.port), timeout=left_s) as sock:
@@ -109,7 +109,7 @@ def send(
     stability_s: float,
     congestion: str | None,
 ) -> None:
-    """All periods, one after the other; blocks until the last one is over."""
+    """Send in all periods, one after the other; blocks until the last one is over."""
     for number, destinations in enumerate(periods):
         begin_s = start_s + number * stability_s
         time.sleep(max(0.0, begin_s - time.monotonic()))
@@ -124,7 +124,7 @@ def send(
 
 
 def sampled(sink: Sink, over: threading.Event) -> list[Sample]:
-    """What arrives, ten times a second, until ``over``, and once more then."""
+    """Samples of arrivals, ten times a second, until ``over``, and once more then."""
     samples = [Sample(time.monotonic(), sink.received_bytes)]
     while not over.wait(SAMPLE_S):
         samples.append(Sample(time.monotonic(), sink.received_bytes))
@@ -140,7 +140,7 @@ def run(
     ready: Path,
     congestion: str | None,
 ) -> list[Sample]:
-    """Send and receive until the last period is over; returns what arrived here."""
+    """Send and receive until the last period is over; returns samples of what arrived here."""
     over = threading.Event()
 
     def work() -> None:

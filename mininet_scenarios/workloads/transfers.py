@@ -5,11 +5,11 @@ Each server that receives runs one process, and each that sends::
     python -m mininet_scenarios.workloads.transfers receive --bind 10.0.4.1 --port 5600 --ready FILE
     python -m mininet_scenarios.workloads.transfers send --orders FILE --report FILE
 
-The orders are a JSON list of ``{"to": "10.0.4.1:5600", "bytes": 1000000}``, with ``"mbps"``
-where the application makes its data no faster than that, ``"disk"`` where orders of that name share
-what makes it, ``"unit"`` where it makes so many bytes and no more before they have arrived, and
-``"begins_s"`` where a transfer begins so long after ``--begin-at``. It is over when the receiver
-has said how much arrived: what waits in a buffer does not count.
+The orders are a JSON list of ``{"to": "10.0.4.1:5600", "bytes": 1000000}``. Further keys:
+``"mbps"``, if the application makes its data no faster than that; ``"disk"``, if orders of that
+name share what makes it; ``"unit"``, if it makes so many bytes and no more before they have
+arrived; and ``"begins_s"``, if a transfer begins so long after ``--begin-at``. A transfer is over
+when the receiver has said how much arrived: data that waits in a buffer does not count.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, write_r
 _CHUNK: Final = bytes(65_536)
 _RECEIPT: Final = struct.Struct("!Q")
 _CONNECT_S: Final = 40.0
-"""Six requests, of which full queues may lose some."""
+"""Time for six connection requests, of which full queues may lose some."""
 _SILENCE_S: Final = 60.0
-"""A transfer of which nothing moves for so long has failed."""
+"""Time without any progress after which a transfer has failed."""
 _LOOK_S: Final = 1.0
-"""How often to see whether anything has moved."""
+"""Interval at which progress is looked for."""
 _POLL_S: Final = 0.05
 _MADE_S: Final = 0.05
-"""Data that is made at a rate comes in pieces of so much time."""
+"""Time in which a piece is made, of data that is made at a rate."""
 _ARRIVAL_S: Final = 0.005
-"""How often to see whether all has arrived."""
+"""Interval at which complete arrival is looked for."""
 _OUT_QUEUE: Final = struct.Struct("i")
 
 T = TypeVar("T")
@@ -53,19 +53,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One transfer to make."""
+    """A transfer to make."""
 
     to: Endpoint
     size_bytes: int
     made_mbps: float | None = None
-    """How fast the application makes its data, when it need not wait; None: it has all of it."""
+    """Rate at which the application makes its data, if it need not wait; None: it has all of it."""
     begins_s: float = 0.0
-    """After all may begin."""
+    """Begin, after the moment at which all may begin."""
     unit_bytes: int | None = None
-    """The application makes so much, and waits until that has arrived; None: it does not wait."""
+    """Bytes that the application makes, and waits to arrive, at a time; None: it does not wait."""
     disk: str | None = None
-    """Orders of one disk make their data in turn, with the sum of their rates: who waits leaves his
-    share to the others."""
+    """Disk; orders of one disk make their data in turn, with the sum of their rates: an order that
+    waits leaves its share to the others."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -99,16 +99,16 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One transfer that is over, in the order in which they were given."""
+    """A transfer that is over; all are in the order in which they were given."""
 
     size_bytes: int
     started_s: float
-    """``CLOCK_MONOTONIC``, before the connection was made."""
+    """Time by ``CLOCK_MONOTONIC`` before the connection was made."""
     finished_s: float
 
 
 class Maker:
-    """Makes data at a rate, for one order or for several in turn; what nobody takes is lost."""
+    """Maker of data at a rate, for one order or for several in turn; unused time is lost."""
 
     def __init__(self, rate_mbps: float) -> None:
         self._byte_s = 8e-6 / rate_mbps
@@ -117,16 +117,16 @@ class Maker:
 
     @classmethod
     def of(cls, orders: Iterable[Order]) -> Maker | None:
-        """With the sum of their rates; None where data is there at once."""
+        """A maker with the sum of their rates; None if data is there at once."""
         rates = [order.made_mbps for order in orders if order.made_mbps is not None]
         return cls(sum(rates)) if rates else None
 
     def piece_bytes(self) -> int:
-        """What comes at once."""
+        """Size of the pieces that are made at once."""
         return min(len(_CHUNK), max(1, round(_MADE_S / self._byte_s)))
 
     def make(self, size_bytes: int) -> None:
-        """Take as long as that takes, after what was begun earlier."""
+        """Take the time to make ``size_bytes``, after everything that was begun earlier."""
         with self._lock:
             begun_s = max(self._busy_until_s, time.monotonic())
             self._busy_until_s = ready_s = begun_s + size_bytes * self._byte_s
@@ -141,8 +141,8 @@ def transfer(
 ) -> Done:
     """Send, and wait for the receipt, for as long as anything moves.
 
-    ``maker`` makes the data, and that of others; None: one at this order's own rate. Raises
-    WorkloadError where nothing did for ``silence_s``, and where not all bytes arrived.
+    ``maker`` makes the data, also other orders'; None: one at this order's own rate. Raises
+    WorkloadError if nothing moved for ``silence_s``, or not all bytes arrived.
     """
     started_s = time.monotonic()
     address = order.to.address, order.to.port
@@ -164,7 +164,7 @@ def transfer(
 
 
 def _send(sock: socket.socket, order: Order, silence_s: float, maker: Maker | None) -> None:
-    """What is being made waits while the buffer is full, and is not made up for."""
+    """Send the order's data; making pauses while the buffer is full, and is not made up for."""
     piece_bytes = len(_CHUNK) if maker is None else maker.piece_bytes()
     unit_bytes = order.unit_bytes or order.size_bytes
     for start in range(0, order.size_bytes, unit_bytes):
@@ -181,7 +181,7 @@ def _send(sock: socket.socket, order: Order, silence_s: float, maker: Maker | No
 
 
 def _wait_for_arrival(sock: socket.socket) -> None:
-    """Until all is acknowledged; raises TimeoutError after the socket's time."""
+    """Wait until all is acknowledged. Raises TimeoutError after the socket's time."""
     until_s = time.monotonic() + (sock.gettimeout() or _LOOK_S)
     while _unacknowledged_bytes(sock):
         if time.monotonic() > until_s:
@@ -210,7 +210,7 @@ def _patiently(sock: socket.socket, silence_s: float, attempt: Callable[[], T]) 
 
 
 def _unacknowledged_bytes(sock: socket.socket) -> int:
-    """What is in the socket's buffer (SIOCOUTQ of tcp(7))."""
+    """Number of bytes in the socket's buffer (SIOCOUTQ of tcp(7))."""
     answer = fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(_OUT_QUEUE.size))
     return int(_OUT_QUEUE.unpack(answer)[0])
 
@@ -218,9 +218,9 @@ def _unacknowledged_bytes(sock: socket.socket) -> int:
 def send_all(
     orders: Sequence[Order], congestion: str | None = None, begin_at_s: float | None = None
 ) -> list[Done]:
-    """All of them, a thread each; blocks until the last one is over.
+    """Make all transfers, in a thread each; blocks until the last one is over.
 
-    ``begin_at_s`` is of ``CLOCK_MONOTONIC``; None: now. Raises WorkloadError.
+    ``begin_at_s`` is a time of ``CLOCK_MONOTONIC``; None: now. Raises WorkloadError.
     """
     first_s = time.monotonic() if begin_at_s is None else begin_at_s
     disks = {order.disk for order in orders if order.disk is not None}
@@ -236,7 +236,7 @@ def send_all(
 
 
 class Counting(socketserver.BaseRequestHandler):
-    """One transfer that comes in."""
+    """A transfer that comes in."""
 
     def handle(self) -> None:
         arrived = 0
@@ -246,7 +246,7 @@ class Counting(socketserver.BaseRequestHandler):
 
 
 class Receiver(socketserver.ThreadingTCPServer):
-    """Takes any number of transfers, and gives a receipt for each."""
+    """A receiver of any number of transfers, which gives a receipt for each."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -254,7 +254,7 @@ class Receiver(socketserver.ThreadingTCPServer):
 
 
 def receive(endpoint: Endpoint, ready: Path, stop: StopFlag) -> None:
-    """Until told to stop; ``ready`` is written once connections are accepted."""
+    """Receive until told to stop; ``ready`` is written once connections are accepted."""
     with Receiver((endpoint.address, endpoint.port), Counting) as server:
         threading.Thread(target=server.serve_forever, args=(_POLL_S,), daemon=True).start()
         ready.touch()

@@ -1,7 +1,7 @@
-"""``hydra device``: one optical switch or ToR at a time, as an operator at the rack needs it.
+"""``hydra device``: one optical switch or ToR at a time, for an operator at the rack.
 
 Speaks to the devices of a configuration file through the controller's own drivers. The controller
-need not run; where it does, its journal says what is its own.
+need not run; if it does, its journal says which circuits are its own.
 """
 
 from __future__ import annotations

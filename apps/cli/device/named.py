@@ -1,4 +1,4 @@
-"""What the ``hydra device`` commands share: devices by name, opened, their errors in words."""
+"""Devices by name, opened, with their errors in words, for all ``hydra device`` commands."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def in_use_by_controller(loaded: Loaded) -> InUse:
 
 @contextmanager
 def opened_plane(loaded: Loaded, plane: Plane) -> Iterator[OpticalSwitch]:
-    """Connected; closed at the end. A device's errors end the command."""
+    """A connected switch, closed at the end of the block; a device's errors end the command."""
     with translated(), closing(optical_switch(plane, loaded.policy.timeouts.ocs_s)) as switch:
         switch.open()
         yield switch
@@ -82,7 +82,7 @@ def opened_tor(loaded: Loaded, rack: Rack) -> Iterator[TorSwitch]:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """A device's errors as exit codes."""
+    """A device's errors become exit codes."""
     try:
         yield
     except DeviceUnavailable as error:

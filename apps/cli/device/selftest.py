@@ -73,7 +73,7 @@ def selftest(
 def _test_optical(
     loaded: Loaded, plane: Plane, switch: OpticalSwitch, probe: Probe, yes: bool, reads_only: bool
 ) -> str | None:
-    """Why there was no round trip; None if there was."""
+    """Reason why there was no round trip; None if there was one."""
     pair = read_optical(probe, switch, loaded.fabric, plane, in_use_by_controller(loaded))
     reason = _why_not(probe, reads_only, pair, "no free ingress and egress port")
     if pair is None or reason:

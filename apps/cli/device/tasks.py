@@ -1,4 +1,4 @@
-"""``hydra device tasks`` and ``confirm``: for those who work a patch panel."""
+"""``hydra device tasks`` and ``confirm``: for people who work a patch panel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _source_options(command: _F) -> _F:
-    """Where the tasks are: at a controller, or in the panel's own file."""
+    """Options for the source of tasks: a controller, or the panel's own file."""
     file_option = click.option(
         "--config",
         "config",
@@ -111,7 +111,7 @@ def confirm(
 
 
 def _board(config: Path, name: str) -> tuple[TaskBoard, Callable[..., JsonObject]]:
-    """A panel's tasks, and how one is shown."""
+    """A panel's tasks, and the function that shows one."""
     loaded = load(config)
     plane = find_plane(loaded.fabric, name)
     switch = optical_switch(plane, loaded.policy.timeouts.ocs_s)

@@ -1,7 +1,7 @@
-"""OpenFlow 1.3 messages: bytes in, messages out, and the few messages that everybody sends.
+"""OpenFlow 1.3 messages: bytes in, messages out, and the few messages that every user sends.
 
 Layouts: OpenFlow Switch Specification 1.3.5, sections 7.1 to 7.5; bundles: ONF extension EXT-230.
-What only the controller of the vswitches needs is in :mod:`drivers.codecs.openflow.rules`.
+Messages that only the controller of vswitches sends are in :mod:`drivers.codecs.openflow.rules`.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class MessageDecoder:
         self._error: OpenFlowError | None = None
 
     def receive(self, data: bytes) -> None:
-        """Take the next bytes; those after a bad header are ignored."""
+        """Take the next bytes from the switch; bytes after a bad header are ignored."""
         if self._error is not None:
             return
         self._buffer += data
@@ -115,7 +115,7 @@ class MessageDecoder:
         del self._buffer[: start if self._error is None else len(self._buffer)]
 
     def next_message(self) -> Message | None:
-        """None when more bytes are needed. Raises OpenFlowError, from then on always."""
+        """The next message; None if more bytes are needed. Raises OpenFlowError, and ever after."""
         if self._messages:
             return self._messages.popleft()
         if self._error is not None:
@@ -148,7 +148,7 @@ def encode_bundle_control(bundle_id: int, kind: int, xid: int) -> bytes:
 
 
 def bundle_add_head(message_bytes: int, bundle_id: int) -> tuple[bytes, bytes]:
-    """What stands before and after the xid in front of a message of that length in a bundle."""
+    """(bytes before the xid, bytes after it) that put a message of that length into a bundle."""
     body = _bundle_head(_BUNDLE_ADD, bundle_id, 0)
     length = HEADER.size + len(body) + message_bytes
     return struct.pack("!BBH", VERSION, TYPE_EXPERIMENTER, length), body
@@ -179,7 +179,7 @@ def encode_flow_stats_request(table: int, cookie: int, cookie_mask: int, xid: in
 
 
 def flow_stats_body(table: int, cookie: int = 0, cookie_mask: int = 0) -> bytes:
-    """Of a request for the rules of a table whose cookie is ``cookie`` under the mask."""
+    """Body of a request for a table's rules whose cookie is ``cookie`` under the mask."""
     body = struct.pack("!BxxxIIxxxxQQ", table, PORT_ANY, GROUP_ANY, cookie, cookie_mask)
     return body + struct.pack("!HHxxxx", 1, 4)
 
@@ -214,7 +214,7 @@ class PortDescription:
     number: int
     name: str
     down: bool
-    """Switched off by configuration."""
+    """True if configuration has switched the port off."""
     carrier: bool
 
 
@@ -232,12 +232,12 @@ def decode_port_descriptions(body: bytes) -> tuple[PortDescription, ...]:
 
 
 def port_stats_body(port: int = PORT_ANY) -> bytes:
-    """What MULTIPART_PORT_STATS asks for."""
+    """Body of a MULTIPART_PORT_STATS request; ``PORT_ANY``: for all ports."""
     return _PORT_STATS_REQUEST.pack(port)
 
 
 def decode_port_counters(body: bytes) -> dict[int, tuple[int, int, int, int, int, int]]:
-    """By port: frames received and sent, octets received and sent, frames dropped either way."""
+    """Frames received and sent, octets received and sent, frames dropped either way, by port."""
     if len(body) % _PORT_STATS.size:
         raise OpenFlowError(f"port statistics of {len(body)} bytes are not whole entries")
     return {entry[0]: entry[1:7] for entry in _PORT_STATS.iter_unpack(body)}
@@ -260,7 +260,7 @@ class PortPair:
 
 @dataclass(frozen=True, slots=True)
 class RuleAddress:
-    """Where cross-connect rules are kept, and whose they are."""
+    """Table and priority of cross-connect rules, and the cookie of ours."""
 
     table: int = 0
     priority: int = 100
@@ -268,7 +268,7 @@ class RuleAddress:
 
 
 def encode_connect(pair: PortPair, where: RuleAddress, xid: int) -> bytes:
-    """Add the rule; one for the same ingress port is replaced."""
+    """Flow-mod that adds the pair's rule and replaces one for the same ingress port."""
     # A frame does not leave by the port that it came in at unless told so by this name.
     out_port = PORT_IN_PORT if pair.out_port == pair.in_port else pair.out_port
     instructions = _OUTPUT.pack(4, _OUTPUT.size, 0, 16, out_port, 0)
@@ -276,7 +276,7 @@ def encode_connect(pair: PortPair, where: RuleAddress, xid: int) -> bytes:
 
 
 def encode_disconnect(pair: PortPair, where: RuleAddress, xid: int) -> bytes:
-    """Remove the rule of the pair's ingress port, of this priority, whatever its cookie."""
+    """Flow-mod that removes the rule of the pair's ingress port, whatever the rule's cookie."""
     return _flow_mod(FLOW_DELETE_STRICT, pair.in_port, where, xid, b"")
 
 
@@ -293,7 +293,7 @@ def _flow_mod(
 
 @dataclass(frozen=True, slots=True)
 class FlowEntry:
-    """One rule of a flow statistics reply."""
+    """A rule in a flow statistics reply."""
 
     table: int
     priority: int
@@ -308,7 +308,7 @@ class FlowEntry:
 
     @property
     def pair(self) -> PortPair | None:
-        """The cross-connect that this rule is; None if it is a rule of another kind."""
+        """The cross-connect that this rule makes; None if it is a rule of another kind."""
         if len(self.match) != 8 or len(self.instructions) != _OUTPUT.size:
             return None
         oxm, in_port = struct.unpack("!II", self.match)

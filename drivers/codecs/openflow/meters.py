@@ -1,4 +1,4 @@
-"""OpenFlow meters: what a switch lets through of what its rules send to them.
+"""OpenFlow meters: limits on the rates of what rules send to them.
 
 A meter exists before the rules that refer to it, and takes them along when it is deleted. Layout:
 OpenFlow Switch Specification 1.3.5, section 7.3.4.4.
@@ -31,18 +31,18 @@ _MOST_KBPS: Final = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """How much may pass at once."""
+    """Size of the burst that a meter lets pass."""
 
     time_ms: float
-    """At the meter's rate."""
+    """Length of the burst at the meter's rate."""
     least_kbit: int
 
 
 STRICT: Final = Burst(8.0, 640)
-"""For what must not fill the port buffers of ToRs, in which reserved traffic waits, too: 40 kB at
-least, since TCP hands over a few dozen frames at once, whatever the rate."""
+"""Burst that must not fill the port buffers of ToRs, where reserved traffic waits, too: at least 40
+kB, since TCP hands over a few dozen frames at once, whatever the rate."""
 LENIENT: Final = Burst(20.0, 1024)
-"""For what may well come in late and all at once, when a vswitch had no processor for a moment."""
+"""Burst that may come late and all at once, when a vswitch had no processor for a moment."""
 
 
 class _Command(IntEnum):
@@ -55,13 +55,13 @@ class _Command(IntEnum):
 class AddMeter:
     number: int
     mbps: float
-    """Infinite: everything."""
+    """Rate of the meter; infinite: it limits nothing."""
     burst: Burst = STRICT
 
 
 @dataclass(frozen=True, slots=True)
 class SetMeter:
-    """Give a meter that there is another rate."""
+    """Change the rate of an existing meter."""
 
     number: int
     mbps: float
@@ -70,7 +70,7 @@ class SetMeter:
 
 @dataclass(frozen=True, slots=True)
 class RemoveMeter:
-    """With the rules that refer to it; absent is fine."""
+    """Remove a meter with the rules that refer to it; an absent one is fine."""
 
     number: int
 
@@ -113,14 +113,14 @@ def _band(mbps: float, burst: Burst) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class MeterCounters:
-    """Since the meter was made, or on some switches since it was last changed."""
+    """Counts since the meter was made; on some switches, since it was last changed."""
 
     bytes_in: int
     bytes_dropped: int
 
 
 def encode_meter_stats_request(xid: int) -> bytes:
-    """For all meters of a switch."""
+    """A request for the statistics of all meters of a switch."""
     return encode_multipart_request(MULTIPART_METER, xid, struct.pack("!Ixxxx", _ALL))
 
 

@@ -1,4 +1,4 @@
-"""Rules as switches hold them, compared with the rules that they should hold.
+"""Rules that switches hold, compared with the rules that they should hold.
 
 Two rules are the same where table, priority, match and instructions agree; cookies and counters may
 differ. Layouts: OpenFlow Switch Specification 1.3.5, sections 7.2 and 7.3.5.2.
@@ -49,7 +49,7 @@ RuleTable = Mapping[RuleKey, HeldRule]
 
 @lru_cache(maxsize=65536)
 def _match_fields(match: bytes) -> frozenset[bytes]:
-    """Fields in no order; a mask of ones is the same as none."""
+    """The fields as a set; a mask of ones is the same as none."""
     fields: set[bytes] = set()
     offset = 0
     while offset < len(match):
@@ -72,7 +72,7 @@ def _split(message: bytes, match_at: int, end: int) -> tuple[frozenset[bytes], b
 
 
 def intended_table(rules: Iterable[FlowRule], ports: SwitchPorts) -> RuleTable:
-    """What a switch with these ports holds once ``rules`` are installed."""
+    """The table of a switch with these ports once ``rules`` are installed."""
     table: dict[RuleKey, HeldRule] = {}
     messages = encode_changes(map(Install, rules), ports, 0, None)
     start = 0
@@ -124,7 +124,7 @@ def rule_drift(device: str, intended: RuleTable, held: RuleTable) -> Iterator[Dr
 
 
 def foreign(intended: RuleTable, held: RuleTable) -> list[RemoveByCookie]:
-    """What removes the rules that somebody else added."""
+    """Changes that remove the rules that others added."""
     cookies = {rule.cookie for key, rule in held.items() if key not in intended and not rule.ours}
     return [RemoveByCookie(cookie, _EVERY_BIT) for cookie in sorted(cookies)]
 

@@ -1,9 +1,9 @@
 """Flow rules to OpenFlow 1.3 bytes; no sockets and no Ryu.
 
 A rule's shape (:data:`hydra.forwarding.pipeline.SHAPES`) is compiled once per switch port layout
-into a message with holes; each rule then only fills the holes, those of a long run of rules of one
-kind column by column. Layouts: OpenFlow Switch Specification 1.3.5, sections 7.2 and 7.3; bundles:
-ONF extension EXT-230.
+into a message with holes. Each rule then only fills the holes; long runs of rules of one kind are
+filled column by column. Layouts: OpenFlow Switch Specification 1.3.5, sections 7.2 and 7.3;
+bundles: ONF extension EXT-230.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ from hydra.forwarding.pipeline import (
 from hydra.forwarding.rules import FlowRule, Install, RemoveByCookie, RuleChange
 
 TAKEN_OVER: Final = "another controller has taken this switch over: stop one of the two"
-"""What a switch means that refuses a controller which is not its master any more."""
+"""Meaning of a switch's refusal of a controller that is not its master any more."""
 NO_BUNDLES: Final = "this switch knows no bundles (ONF extension 230)"
-"""What it means that refuses an experimenter's message, of which we send no others."""
+"""Meaning of a refusal of an experimenter's message: we send no others than bundles'."""
 ROLE_NO_CHANGE: Final = 0
 ROLE_MASTER: Final = 2
 TYPE_ROLE_REQUEST: Final = 24
@@ -72,7 +72,7 @@ _VLAN_PRESENT: Final = 0x1000
 
 @dataclass(frozen=True, slots=True)
 class SwitchPorts:
-    """One switch's OpenFlow port numbers for the symbolic ports; 0 for one that it has not."""
+    """A switch's OpenFlow port numbers for the symbolic ports; 0: no such port."""
 
     host: int = 0
     optical: int = 0
@@ -122,7 +122,7 @@ _HOLE_FORMAT: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _COOKIE: Final = -1
 _XID: Final = -2
 _LONG_RUN: Final = 16
-"""Rules of one kind from which on it is quicker to fill columns than messages."""
+"""Length of a run of one kind from which on filling columns is quicker than filling messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def _push_vlan(action: PushVlan) -> list[_Piece]:
 
 
 def _set_field(name: str, value: int | Arg, *, offset: int = 0) -> list[_Piece]:
-    """For fields of up to 8 bytes."""
+    """Set-field action for a field of up to 8 bytes."""
     code, size = _OXM[name]
     header = struct.pack("!HHHBB", 25, 16, _OXM_CLASS, code << 1, size)
     return [header, _value(value, size, offset=offset), bytes(8 - size)]
@@ -275,7 +275,7 @@ def _merge(pieces: Iterable[_Piece]) -> list[_Piece]:
 
 
 class _Packer:
-    """Messages of one shape: what is constant written down, the holes filled from each rule."""
+    """Messages of one shape: constants written down, holes filled from each rule."""
 
     def __init__(self, pieces: Iterable[_Piece], ports: SwitchPorts) -> None:
         self._pieces = _merge(pieces)
@@ -319,7 +319,7 @@ class _Packer:
         return self._layout.pack(*values)
 
     def many(self, rules: Sequence[FlowRule], xid: int) -> bytes:
-        """The same, a column of all rules at a time."""
+        """Messages of many rules, as by :meth:`one`, filled a column of all rules at a time."""
         rows = np.empty(len(rules), self._rows)
         rows["bytes"] = self._template
         columns = tuple(zip(*map(_ARGS, rules), strict=True))
@@ -368,7 +368,7 @@ def _delete_by_cookie(cookie: int, mask: int, xid: int) -> bytes:
 
 
 def _whatever_cookie(rule: FlowRule) -> FlowRule:
-    """Cookie and mask zero: it is removed whatever cookie it was installed with."""
+    """The rule with cookie and mask zero: it is removed whatever cookie it was installed with."""
     return FlowRule(rule.kind, rule.args)
 
 
@@ -389,8 +389,9 @@ def encode_changes(
 ) -> bytes:
     """Flow-mods for ``changes``, all with transaction id ``xid``.
 
-    With ``bundle_id`` they are one atomic, ordered bundle: where there is no room for one, none is
-    taken. (A message that it can't even decode, Open vSwitch answers with an error and leaves out.)
+    With ``bundle_id`` they are one atomic, ordered bundle: if the table lacks room for one of them,
+    none takes effect. (Open vSwitch answers a message that it can't decode with an error, and
+    leaves that one out.)
     """
     if bundle_id is None:
         return b"".join(_flow_mods_of(changes, ports, xid, None))
@@ -401,7 +402,7 @@ def encode_changes(
 def encode_open_bundle(
     changes: Iterable[RuleChange], ports: SwitchPorts, xid: int, bundle_id: int
 ) -> bytes:
-    """The same as a bundle that waits for its commit: no table changes until then."""
+    """The bundle of :func:`encode_changes` without its commit: no table changes until that."""
     opening = encode_bundle_control(bundle_id, BUNDLE_OPEN, xid)
     return b"".join((opening, *_flow_mods_of(changes, ports, xid, bundle_id)))
 

@@ -23,7 +23,7 @@ _FLOW_HEAD: Final = np.dtype(
 _FLOW_STATS_MINIMUM: Final = 56
 _LENGTH: Final = struct.Struct("!H")
 _FIRST_STEP: Final = 64
-"""Entries looked at together at first; more each time, so that short runs cost little."""
+"""Entries compared at once at first, and ever more after that: so short runs cost little."""
 _PORT_STATS: Final = np.dtype(
     [
         ("port", ">u4"),
@@ -51,7 +51,7 @@ class FlowCounters:
     packets: NDArray[np.uint64]
     bytes: NDArray[np.uint64]
     age_s: NDArray[np.float64]
-    """Since the rule was installed, by the switch's clock."""
+    """Age of the rules, by the switch's clock."""
 
 
 def decode_flow_stats(body: bytes) -> FlowCounters:
@@ -64,7 +64,7 @@ def decode_flow_stats(body: bytes) -> FlowCounters:
     if not offsets.size:
         none = np.empty(0, dtype=np.uint64)
         return FlowCounters(none, none, none, np.empty(0))
-    # Every byte of the reply as the start of an entry: a view, of which the true starts are taken.
+    # A view of every byte as the start of an entry; the true starts are taken from it.
     starts = len(body) - _FLOW_HEAD.itemsize + 1
     heads = np.ndarray(starts, _FLOW_HEAD, body, strides=(1,))[offsets]
     return FlowCounters(
@@ -97,7 +97,7 @@ def _entry_offsets(body: bytes) -> NDArray[np.intp]:
 
 
 def _run(body: bytes, offset: int, length: int) -> int:
-    """How many entries of one length follow each other from ``offset``; at least the first."""
+    """Length of the run of equally long entries from ``offset``; at least 1."""
     most = (len(body) - offset) // length
     following = offset + length
     if most == 1 or _LENGTH.unpack_from(body, following)[0] != length:

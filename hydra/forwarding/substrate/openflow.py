@@ -53,7 +53,7 @@ from hydra.roles import PortVlans
 
 @dataclass(frozen=True, slots=True)
 class SingleHomedOpenFlow:
-    """See the module."""
+    """The substrate that the module describes."""
 
     fabric: Fabric
 
@@ -97,7 +97,7 @@ class SingleHomedOpenFlow:
     def rules(
         self, datapath: DatapathId, state: NetworkState, _dead: Collection[str]
     ) -> Iterator[FlowRule]:
-        """There is no way around a dead uplink, so none changes anything."""
+        """``_dead`` changes nothing: there is no way around a dead uplink."""
         rack = self.fabric.rack_by_tor_datapath[datapath]
         if not rack.spine:
             yield from self._ingress_rules(rack)
@@ -194,7 +194,7 @@ class SingleHomedOpenFlow:
     def announced(
         self, _server: Server, _vlans: Collection[VlanId]
     ) -> Iterator[tuple[int, VlanId | None]]:
-        """Only the electrical network learns."""
+        """The electrical port alone, since only the electrical network learns."""
         yield Port.ELECTRICAL, None
 
     # -- ports and rates --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the rest of the core asks of a substrate."""
+"""Substrate: the interface by which the core turns plans into rules and port VLANs."""
 
 from __future__ import annotations
 
@@ -22,52 +22,52 @@ from hydra.roles import PortVlans
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """A switch that decides which network takes what servers of a rack send."""
+    """A switch that decides which network takes the traffic of servers of a rack."""
 
     datapath: DatapathId
     name: str
-    """Of the server, where it is a server's; of the rack, where it is the ToR."""
+    """Name of the server whose vswitch it is, or of the rack whose ToR it is."""
     rack: RackId
     servers: tuple[Server, ...]
-    """Those whose traffic it steers."""
+    """Servers whose traffic it steers."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortNames:
-    """A switch's ports by purpose (:class:`hydra.forwarding.pipeline.Port`); empty: none such."""
+    """A switch's ports by purpose (:class:`hydra.forwarding.pipeline.Port`); empty: none."""
 
     host: str = ""
     optical: str = ""
     electrical: str = ""
     servers: tuple[str, ...] = ()
-    """By place in the rack (:func:`hydra.forwarding.pipeline.server_port`)."""
+    """Server ports by place in the rack (:func:`hydra.forwarding.pipeline.server_port`)."""
     wired: tuple[str, ...] = ()
-    """By place among the rack's optical ports (:func:`hydra.forwarding.pipeline.wired_port`)."""
+    """Ports on planes by place among the rack's (:func:`hydra.forwarding.pipeline.wired_port`)."""
 
     @property
     def every(self) -> tuple[str, ...]:
-        """Each port that there is, once."""
+        """All ports, each once."""
         names = (self.host, self.optical, self.electrical, *self.servers, *self.wired)
         return tuple(dict.fromkeys(name for name in names if name))
 
 
 class Substrate(Protocol):
-    """How one fabric carries out what is planned."""
+    """A fabric's way of carrying out what is planned."""
 
     @property
     def dead_uplink(self) -> str:
-        """What is wrong with a server whose uplink to the ToR has no carrier, in words."""
+        """The trouble of a server whose uplink to the ToR has no carrier, in words."""
 
     @property
     def retags(self) -> bool:
-        """Whether a path's VLAN is one of ToR ports, which learn and flood in it: it may not loop.
+        """True if a path's VLAN is set on ToR ports, which learn and flood in it: it may not loop.
 
-        Otherwise it is a label by which ToRs tell apart what comes from a circuit.
+        Otherwise the VLAN is a label by which ToRs tell apart the frames that come from a circuit.
         """
 
     @property
     def detours(self) -> bool:
-        """Whether servers with a dead uplink have another way, by rules that others hold."""
+        """True if other servers' rules can give a server with a dead uplink another way."""
 
     def owned(self) -> Mapping[DatapathId, str]:
         """Switches that hold our rules and no others, with their names."""
@@ -84,30 +84,30 @@ class Substrate(Protocol):
         """
 
     def path_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
-        """Those of them that are about the paths of ``state``."""
+        """The rules among them that are about the paths of ``state``."""
 
     def tor_rules(self) -> Iterator[FlowRule]:
-        """What every ToR that is connected by OpenFlow, and not owned, holds beside its own."""
+        """Additional rules of every ToR that is connected by OpenFlow and not owned."""
 
     def steering(self, rack: RackId) -> tuple[Steering, ...]:
         """The switches that hold the divert and circuit rules for what ``rack`` sends."""
 
     def divert(self, to: RackId, epoch: int) -> FlowRule:
-        """At a steering switch: all that its rack sends to another goes electrical."""
+        """The rule of a steering switch that sends its rack's traffic for ``to`` electrical."""
 
     def steer(
         self, rack: RackId, to: RackId, lanes: Sequence[Lane], epoch: int
     ) -> Sequence[FlowRule]:
-        """At a steering switch of ``rack``: each flow to another takes one of ``lanes``, which
-        stand in the same order at both ends (:func:`hydra.forwarding.rules.in_lanes`). Without
-        any, none.
+        """Rules of a steering switch of ``rack``: each flow to ``to`` takes one of ``lanes``, which
+        stand in the same order at both ends (:func:`hydra.forwarding.rules.in_lanes`). No lanes,
+        no rules.
         """
 
     def for_server(self, rule: FlowRule, server: Server) -> FlowRule:
-        """``rule`` of a vswitch, as the switch that steers for ``server`` holds it for that one."""
+        """``rule`` of a vswitch as the switch that steers for ``server`` holds it, for it alone."""
 
     def relays(self, path: Path, vlan: VlanId, epoch: int) -> Mapping[DatapathId, list[FlowRule]]:
-        """By switch, the rules that pass on what others send along ``path``."""
+        """Rules by switch that pass on what others send along ``path``."""
 
     def launch(self, server: Server, path: Path) -> tuple[DatapathId, int]:
         """The switch and its port at which what ``server`` sends enters ``path``."""
@@ -115,21 +115,21 @@ class Substrate(Protocol):
     def announced(
         self, server: Server, vlans: Collection[VlanId]
     ) -> Iterator[tuple[int, VlanId | None]]:
-        """The ports, of the switch that steers for it, and tags by which switches that learn are
-        told of a server; ``vlans`` lead to it.
+        """The (port, tag) at which the switch that steers for a server tells learning switches of
+        it; ``vlans`` lead to the server.
         """
 
     def fixed_ports(self, rack: RackId) -> dict[str, PortVlans]:
         """VLAN membership of a rack's ToR ports that no reconfiguration touches, by name."""
 
     def closed_ports(self, servers: Collection[Server]) -> dict[str, PortVlans]:
-        """The ports at their ToR, by name, as they take nothing that servers tag for circuits."""
+        """Membership, by port name, that closes these servers' ToR ports to frames for circuits."""
 
     def trunks(self, state: NetworkState) -> Mapping[PortId, PortVlans]:
-        """VLAN membership of optical ports in ``state``; of none where ports have no VLANs."""
+        """VLAN membership of optical ports in ``state``; empty if they have no VLANs."""
 
     def electrical_mbps(self, rack: Rack) -> float:
-        """Between a rack and the electrical network, in each direction."""
+        """Rate between a rack and the electrical network, in each direction."""
 
 
 def steering_rules(
@@ -137,7 +137,7 @@ def steering_rules(
     state: NetworkState,
     rack: RackId,
 ) -> Iterator[FlowRule]:
-    """What a switch that steers for ``rack`` holds for the paths that begin or end there.
+    """Rules of a switch that steers for ``rack`` for the paths that begin or end there.
 
     ``steer`` is the substrate's (:meth:`Substrate.steer`).
     """

@@ -1,4 +1,4 @@
-"""Servers that tag circuits, on ToRs that learn: a path's VLAN is one of ToR ports."""
+"""Servers that tag frames for circuits, on ToRs that learn: ToR ports are in the VLANs of paths."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from hydra.roles import PortVlans
 
 @dataclass(frozen=True, slots=True)
 class _TaggingServers:
-    """What servers with a vswitch have in common, however they are attached."""
+    """Common part of the substrates whose servers have a vswitch, however they are attached."""
 
     fabric: Fabric
 
@@ -107,7 +107,7 @@ class _TaggingServers:
         }
 
     def trunks(self, state: NetworkState) -> Mapping[PortId, PortVlans]:
-        """Its paths' VLANs, or the parking VLAN alone."""
+        """The VLANs of each port's paths, or the parking VLAN alone."""
         tagged: dict[PortId, set[VlanId]] = {port.id: set() for port in self.fabric.ports}
         for path in state.topology.paths:
             for circuit in path.circuits:
@@ -139,7 +139,7 @@ class DualHomedVlan(_TaggingServers):
     def server_rules(self, server: Server, dead: Collection[str]) -> Iterator[FlowRule]:
         """The rules of a vswitch that do not depend on circuits.
 
-        Servers with a dead uplink are reached, and answer, electrically.
+        Servers with a dead uplink are reached electrically, and answer the same way.
         """
         yield from host_rules(server, _FROM_TWO_UPLINKS)
         yield from own_rack_rules(self.fabric, server, server.name in dead)
@@ -161,11 +161,11 @@ class DualHomedVlan(_TaggingServers):
 
 @dataclass(frozen=True, slots=True)
 class SingleHomedVlan(_TaggingServers):
-    """Servers tag circuits on their one uplink; untagged, a ToR hands frames to the electrical
-    network behind it.
+    """Servers tag frames for circuits on their one uplink; a ToR hands untagged ones to the
+    electrical network behind it.
 
-    The rack's own VLAN reaches out to it, tagged on the ToR's electrical port, and is the same
-    VLAN in every rack: a server in the own rack and one elsewhere are reached alike.
+    The rack's own VLAN continues there, tagged on the ToR's electrical port, and is the same VLAN
+    in every rack: servers in the own rack and in others are reached alike.
     """
 
     @property
@@ -179,7 +179,7 @@ class SingleHomedVlan(_TaggingServers):
     def rules(
         self, datapath: DatapathId, state: NetworkState, _dead: Collection[str]
     ) -> Iterator[FlowRule]:
-        """There is no way around a dead uplink, so none changes anything."""
+        """``_dead`` changes nothing: there is no way around a dead uplink."""
         server = self.fabric.server_by_datapath[datapath]
         yield from self.server_rules(server)
         yield from self.path_rules(datapath, state)
@@ -210,7 +210,7 @@ class SingleHomedVlan(_TaggingServers):
 
 
 def vswitch_of(server: Server) -> VSwitch:
-    """Raises LookupError for a plain server: those are none of these substrates'."""
+    """Raises LookupError for a plain server, which these substrates do not have."""
     if server.vswitch is None:
         raise LookupError(f"server {server.name} has no vswitch")
     return server.vswitch

@@ -28,13 +28,13 @@ from mininet_scenarios.reporting.table import Row
 from mininet_scenarios.stage import building
 
 TIME: Final = 1 / 6
-"""Of the paper's, epochs included, so that fifteen repetitions take less than two hours."""
+"""Scale of the paper's times, epochs included: 15 repetitions take less than two hours."""
 BUSIEST_MBPS: Final = 6 * scenario.PAPER_MBPS
-"""Three racks send over both uplinks."""
+"""Load of the busiest moment: three racks send over both uplinks."""
 _LOADS: Final = (24, 48, 72)
 _SHORT_LOADS: Final = (24,)
 _NOISE: Final = 0.03
-"""What repetitions of the same case differ by."""
+"""Relative difference between repetitions of the same case."""
 _CLAIMS: Final[Mapping[Regime, str]] = {
     Regime.ON_DEMAND: "> DT",
     Regime.DIFFERENTIATED: "> no direct link",
@@ -82,12 +82,12 @@ _WHY_FAST: Final = (
     "away for so long, and what is lost here, by moving them at all."
 )
 FAST: Final = Case(Regime.UNDIFFERENTIATED, Transition.AS_PUBLISHED, _LOADS[0])
-"""What is also played with the mirrors of the fabric file, in the full form."""
+"""Case that the full form also plays with the mirrors of the fabric file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One repetition: every case once."""
+    """A repetition: every case once."""
 
     scale: Scale
     runs: tuple[Run, ...]
@@ -95,7 +95,7 @@ class Comparison:
     """:data:`FAST`; None in the short form."""
 
     def run(self, regime: Regime, transition: Transition, transfers: int) -> Run:
-        """That of a case; without a direct link, nothing moves, and there is one for both ways."""
+        """The run of a case; without a direct link nothing moves, so both transitions share one."""
         wanted = _case(regime, transition, transfers)
         return next(
             one
@@ -105,7 +105,7 @@ class Comparison:
         )
 
     def holds(self, regime: Regime, transition: Transition) -> bool:
-        """Whether this was run, with whatever number of transfers."""
+        """True if this was run, with any number of transfers."""
         wanted = _case(regime, transition, 0)
         names = wanted.regime.value, wanted.transition.value
         return any((run.regime, run.transition) == names for run in self.runs)
@@ -120,7 +120,7 @@ def _case(regime: Regime, transition: Transition, transfers: int) -> Case:
 
 
 def cases(loads: Sequence[int], hitless: Sequence[Regime] = tuple(Regime)) -> list[Case]:
-    """All of a repetition, each once: all regimes as published, and some ``hitless``."""
+    """Cases of a repetition, each once: all regimes as published, and ``hitless`` ones, too."""
     return [
         case
         for transfers in loads
@@ -136,7 +136,7 @@ def cases(loads: Sequence[int], hitless: Sequence[Regime] = tuple(Regime)) -> li
 
 
 def full_cases() -> list[Case]:
-    """Tables 1 to 4: each number of transfers, each regime, in both ways."""
+    """Cases of Tables 1 to 4: each number of transfers, each regime, in both transitions."""
     return cases(_LOADS)
 
 
@@ -157,7 +157,7 @@ def _measure(setting: Setting, narrator: Narrator) -> Comparison:
 def measure(
     work_dir: Path, scale: Scale, wanted: Sequence[Case], narrator: Narrator, *, fast: bool = False
 ) -> Comparison:
-    """Play these cases, on one testbed and with one controller; ``fast``: and :data:`FAST`."""
+    """Play these cases, on one testbed and with one controller; if ``fast``, :data:`FAST`, too."""
     network = scenario.paper_network(scale)
     runs = _play(network, work_dir / "stage", scale, wanted, narrator)
     if not fast:
@@ -181,7 +181,7 @@ def _play(
         return tuple(scenario.run(agents, case, scale, narrator) for case in wanted)
 
 
-# --- what it comes to -------------------------------------------------------------------------
+# --- conclusions ------------------------------------------------------------------------------
 
 
 def _conclude(found: Sequence[Comparison]) -> Findings:
@@ -211,14 +211,14 @@ def _scale_row(scale: Scale) -> Row:
 
 
 def gain(found: Sequence[Comparison], regime: Regime, transition: Transition, load: int) -> float:
-    """What elephants get more than without a direct link, as a share of that."""
+    """Gain of elephants' throughput over that without a direct link, relative."""
     ours = _mean_mbps([one.run(regime, transition, load) for one in found])
     none = _mean_mbps([one.run(Regime.NONE, transition, load) for one in found])
     return ours / none - 1
 
 
 def _mean_mbps(runs: Sequence[Run]) -> float:
-    """Of elephants."""
+    """Mean throughput of elephants."""
     return fmean(run.mbps(ELEPHANT) for run in runs)
 
 
@@ -282,7 +282,7 @@ def _values(
     case: tuple[Regime, Transition],
     load: int,
 ) -> list[float]:
-    """Of each repetition the mean, in Mbps or s of the paper's network."""
+    """Mean of each repetition, in Mbps or s of the paper's network."""
     runs = [(one.scale, one.run(*case, load)) for one in found]
     if metric == "throughput":
         return [run.mbps(kind) / scale.rate for scale, run in runs]
@@ -290,7 +290,7 @@ def _values(
 
 
 def _lines(found: Sequence[Comparison]) -> list[tuple[str, Regime, Transition]]:
-    """Of tables and plots: name, regime and transition."""
+    """(name, regime, transition) of the lines in tables and plots."""
     lines = [(Regime.NONE.value, Regime.NONE, Transition.HITLESS)]
     for regime in list(Regime)[1:]:
         lines.append((f"{regime.value}, as published", regime, Transition.AS_PUBLISHED))
@@ -334,7 +334,7 @@ def _draw(found: Sequence[Comparison], directory: Path) -> Sequence[Path]:
 
 
 def _box_plots(found: Sequence[Comparison], metric: str, unit: str) -> Figure:
-    """As in Fig. 4 to 9: boxes of the repetitions' means, the mean itself, and the paper's."""
+    """Plots as in Fig. 4 to 9: boxes of the repetitions' means, their mean, and the paper's."""
     loads = found[0].loads
     figure = Figure(figsize=(4.5 * len(loads) + 1, 8.0), dpi=150, layout="constrained")
     grid = figure.subplots(2, len(loads), squeeze=False)

@@ -1,11 +1,12 @@
-"""Abu-Tair et al. (Photonics 2019): virtual machines migrate over a leaf–spine network, of which
-each rack's second uplink can be joined to the other cluster directly.
+"""Abu-Tair et al. (Photonics 2019): virtual machines migrate over a leaf–spine network.
 
-``configs/leaf-spine.yaml`` is the network. All that rack i of the first cluster sends goes to rack
-i of the second one. Without the direct link the second uplinks end at the spine s1, and each pair
-of racks has its way through it. With it, their ports at s1 are set aside, and the controller's
-sharing says which pair has the direct link: where it is shared by time there is one for the whole
-cluster, and on demand one for each pair, as in the paper (section 3.1).
+Each rack's second uplink can be joined to the other cluster directly.
+
+``configs/leaf-spine.yaml`` is the network. Rack i of the first cluster sends all its traffic to
+rack i of the second one. Without the direct link the second uplinks end at the spine s1, and each
+pair of racks has a path through it. With it, their ports at s1 are set aside, and the controller's
+sharing decides which pair has the direct link: shared by time, there is one for the whole cluster,
+and on demand one for each pair, as in the paper (section 3.1).
 """
 
 from __future__ import annotations
@@ -36,29 +37,29 @@ ELEPHANT: Final = "elephant"
 MOUSE: Final = "mouse"
 ELEPHANT_BYTES: Final = 3 * 2**30
 MOUSE_BYTES: Final = 250 * 2**20
-"""Read as binary: in the paper an elephant alone takes 27.0 s at 1 Gb/s."""
+"""Size of a mouse, read as binary: in the paper an elephant alone takes 27.0 s at 1 Gb/s."""
 MICE_PER_ELEPHANT: Final = 7
 PAPER_EPOCH_S: Final = 10.0
 PAPER_MOVE_S: Final = 1.0
-"""How long a link that moves is away, which the paper does not say. By its Table 3, elephants take
-7, 11 and 20 s longer with UT than without a direct link, in which time a rack's link moves 3.3, 6.1
-and 9.4 times: 2 s a move. TCP tries again after 0.2 s and then twice as late each time, so that a
-link which is away for 0.6 to 1.4 s stops it for 1.4 s, and for 3 s where it is away longer.
+"""Time for which a moving link is away, which the paper does not say. By its Table 3, elephants
+take 7, 11 and 20 s longer with UT than without a direct link, in which time a rack's link moves
+3.3, 6.1 and 9.4 times: 2 s a move. TCP tries again after 0.2 s and then twice as late each time, so
+a link that is away for 0.6 to 1.4 s stops it for 1.4 s, and one that is away longer for 3 s.
 """
 PAPER_MBPS: Final = 1000.0
 _DIRECT_LINKS: Final = 3
 _SETTLE_S: Final = 1.5
-"""For agents to report, and a first round of the controller."""
+"""Time for agents to report, and for a first round of the controller."""
 NETWORK_S: Final = 5.0
-"""Roughly what :func:`network` takes to start everybody."""
+"""Rough time that :func:`network` takes to start everything."""
 _EACH_S: Final = 4.0
-"""What a case takes beside its transfers."""
+"""Time that a case takes beside its transfers."""
 _LONGEST: Final = 6.0
-"""A run that takes so many times what one uplink takes for everything is given up."""
+"""Multiple of the time of one uplink for everything after which a run is given up."""
 
 
 class Regime(Enum):
-    """Who gets the direct link (section 3.1)."""
+    """Rule by which pairs get the direct link (section 3.1)."""
 
     NONE = "no direct link"
     UNDIFFERENTIATED = "UT"
@@ -71,7 +72,7 @@ class Regime(Enum):
 
     @property
     def direct_links(self) -> int:
-        """How many pairs can have one at the same time."""
+        """Number of pairs that can have one at the same time."""
         if self is Regime.NONE:
             return 0
         return _DIRECT_LINKS if self is Regime.ON_DEMAND else 1
@@ -86,17 +87,17 @@ _SHARINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run: who gets the direct link, how it moves, and how much is to be done."""
+    """A run: who gets the direct link, how it moves, and the number of transfers."""
 
     regime: Regime
     transition: Transition
     transfers: int
-    """A multiple of 24: eight for each pair, of which one is an elephant."""
+    """Number of transfers, a multiple of 24: eight for each pair, one of them an elephant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What the paper's rates and times are multiplied by; sizes by both."""
+    """Factors of the paper's rates and times; sizes have both."""
 
     rate: float
     time: float
@@ -105,7 +106,7 @@ class Scale:
         return round(size_bytes * self.rate * self.time)
 
     def one_uplink_s(self, transfers: int) -> float:
-        """What a pair's transfers take over a single uplink."""
+        """Time of a pair's transfers over a single uplink."""
         groups = transfers / len(PAIRS) / (1 + MICE_PER_ELEPHANT)
         size_bytes = groups * (ELEPHANT_BYTES + MICE_PER_ELEPHANT * MOUSE_BYTES)
         return size_bytes * 8 / (PAPER_MBPS * 1e6) * self.time
@@ -117,20 +118,20 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of one case."""
+    """Result of a case."""
 
     regime: str
     transition: str
     transfers: int
     done: tuple[Transferred, ...]
     changes: int
-    """Of the topology, while something was sent."""
+    """Changes of the topology while something was sent."""
     dark_frames: int
     second_uplink_bytes: int
-    """What the senders' racks sent into their second uplinks, headers included."""
+    """Bytes that the senders' racks sent into their second uplinks, headers included."""
 
     def mbps(self, kind: str) -> float:
-        """The mean over transfers of a kind."""
+        """Mean throughput of transfers of a kind."""
         return fmean(one.mbps for one in self.done if one.kind == kind)
 
     def seconds(self, kind: str) -> float:
@@ -138,14 +139,14 @@ class Run:
 
 
 def paper_network(scale: Scale) -> dict[str, Any]:
-    """:data:`CONFIG` at this scale, with mirrors that take as long as the paper's links to move."""
+    """:data:`CONFIG` at this scale, with mirrors as slow as the paper's moving links."""
     network = building.scaled_config(scale.rate, CONFIG)
     moving = {"switching_ms": 1000 * PAPER_MOVE_S * scale.time}
     return {**network, "planes": [{**plane, **moving} for plane in network["planes"]]}
 
 
 def wishes(transfers: int, scale: Scale) -> list[Wish]:
-    """What is sent, elephants first; a pair's transfers take its servers in turn."""
+    """Transfers, elephants first; a pair's transfers take its servers in turn."""
     per_pair, rest = divmod(transfers, len(PAIRS))
     elephants, odd = divmod(per_pair, 1 + MICE_PER_ELEPHANT)
     if rest or odd or not elephants:
@@ -205,8 +206,9 @@ def run(agents: AgentStage, case: Case, scale: Scale, narrator: Narrator) -> Run
 
 
 def _lead_uplinks(stage: Stage, client: ControllerClient, regime: Regime) -> None:
-    """Take down what the case before left, and set aside what the second uplinks are not to be
-    joined to; set the spine's paths up.
+    """Take down the circuits of the case before, and set up the spine's paths.
+
+    Ports to which the second uplinks must not be joined are set aside.
     """
     for rack, port in client.set_aside_ports():
         client.clear(rack, port)
@@ -228,7 +230,7 @@ def _lead_uplinks(stage: Stage, client: ControllerClient, regime: Regime) -> Non
 
 
 def _ports(stage: Stage, spine: str, kept: int) -> Sequence[str]:
-    """A spine's ports towards the first cluster but the first ``kept``: a path needs one there."""
+    """A spine's ports towards the first cluster, without the first ``kept``, which paths need."""
     ports = stage.fabric.ports_of(stage.fabric.rack_by_name[spine].id)
     side = [port.tor_port for port in ports if port.plane == ports[0].plane]
     return side[kept:]
@@ -245,7 +247,7 @@ def _uplink_mbps(stage: Stage) -> float:
 
 
 def _common_policy(scale: Scale) -> dict[str, Any]:
-    """Of all cases."""
+    """Policy of all cases."""
     return {
         "mode": "on-request",
         "max_hops": 2,
@@ -268,7 +270,7 @@ def _common_policy(scale: Scale) -> dict[str, Any]:
 
 
 def _policy(case: Case, scale: Scale) -> dict[str, Any]:
-    """Epochs scaled as time is; on demand the controller looks as often as it can."""
+    """The case's policy: epochs scaled as time is; on demand, rounds as often as possible."""
     sharing = case.regime.sharing
     on_demand = sharing is Sharing.ON_DEMAND
     return {

@@ -1,4 +1,4 @@
-"""What the applications of c-Through's section 6 have in common: cases, tables, and plots."""
+"""Cases, tables and plots that the applications of c-Through's section 6 have in common."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ T = TypeVar("T")
 
 WORST: Final = "40:1"
 SMALL_MB: Final = 0.128
-"""Linux's default of that time."""
+"""Socket buffers by Linux's default of that time."""
 USUAL_MB: Final = 100.0
-"""While the interval varies."""
+"""Socket buffers while the interval varies."""
 USUAL_S: Final = 1.0
-"""While the buffers vary."""
+"""Interval while the buffers vary."""
 WAYS: Final = ((Transition.AS_PUBLISHED, "as published"), (Transition.HITLESS, "hydra"))
 _NAMES: Final = {transition.value: name for transition, name in WAYS}
 FULL_BISECTION: Final = Case(FULL_BISECTION_MBPS, USUAL_MB, None)
@@ -43,7 +43,7 @@ _NO_SLOWER: Final = 1.05
 
 
 def helped(ratio: str, buffer_mb: float, interval_s: float, transition: Transition) -> Case:
-    """With circuits beside an oversubscribed electrical network."""
+    """A case with circuits beside an oversubscribed electrical network."""
     return Case(OVERSUBSCRIBED_MBPS[ratio], buffer_mb, Circuits(transition, interval_s))
 
 
@@ -52,7 +52,7 @@ def packets_alone(ratio: str) -> Case:
 
 
 def both_panels(buffers_mb: Sequence[float], intervals_s: Sequence[float]) -> list[Case]:
-    """As published at each oversubscription, and at the worst one hitless, too."""
+    """Cases as published at each oversubscription, and hitless ones at the worst."""
     cases = [FULL_BISECTION]
     for ratio in OVERSUBSCRIBED_MBPS:
         cases.append(packets_alone(ratio))
@@ -70,7 +70,7 @@ def both_panels(buffers_mb: Sequence[float], intervals_s: Sequence[float]) -> li
 
 @dataclass(frozen=True, slots=True)
 class Repetition(Generic[T]):
-    """One repetition."""
+    """A repetition: its runs."""
 
     scale: Scale
     runs: tuple[Completion[T], ...]
@@ -95,7 +95,7 @@ def measure(
     run: Callable[[Stage, Case], Completion[T]],
     servers: int = scenario.RACK_SERVERS,
 ) -> Repetition[T]:
-    """Play these cases, on one testbed for each electrical network; ``servers`` are in a rack."""
+    """Play these cases, on one testbed for each electrical network, with ``servers`` in a rack."""
     runs: list[Completion[T]] = []
     for rate_mbps in _electrical(cases):
         directory = work_dir / f"{rate_mbps:g}"
@@ -108,7 +108,7 @@ def measure(
 
 
 def expected_s(cases: Sequence[Case], each_s: Callable[[Case], float]) -> float:
-    """Wall time of one repetition, where a case takes ``each_s``."""
+    """Wall time of one repetition, if a case takes ``each_s``."""
     testbeds_s = len(_electrical(cases)) * (building.BUILD_S + scenario.CONTROLLER_S)
     return testbeds_s + sum(each_s(case) for case in cases)
 
@@ -117,13 +117,13 @@ def _electrical(cases: Sequence[Case]) -> list[float]:
     return list(dict.fromkeys(case.electrical_mbps for case in cases))
 
 
-# --- what it comes to -------------------------------------------------------------------------
+# --- conclusions ------------------------------------------------------------------------------
 
 Seconds = Callable[[Case], float | None]
 
 
 def seconds_of(found: Sequence[Repetition[T]]) -> Seconds:
-    """The mean of all repetitions; None for what was not run."""
+    """Function from a case to its mean time in all repetitions; None for a case not run."""
 
     def of(case: Case) -> float | None:
         runs = [one.find(case) for one in found]
@@ -134,7 +134,7 @@ def seconds_of(found: Sequence[Repetition[T]]) -> Seconds:
 
 
 def scale_rows(scale: Scale) -> Iterator[Row]:
-    """By what rates and buffers are scaled, and what the smallest buffers really hold."""
+    """Rows of the scale of rates and buffers, and of what the smallest buffers really hold."""
     rate_mbps = FULL_BISECTION_MBPS * scale.rate
     figure = f"scale of all rates and buffers: 1:{1 / scale.rate:.0f}"
     yield Row(figure, f"circuits: {FULL_BISECTION_MBPS / 1000:g} Gb/s", f"{rate_mbps:.3g} Mb/s")
@@ -153,7 +153,7 @@ def scale_rows(scale: Scale) -> Iterator[Row]:
 def seconds_row(
     figure: str, paper_s: float | None, seconds: float, target: str, limit_s: float, why: str = ""
 ) -> Row:
-    """Met where it took no longer than ``limit_s``, which ``target`` tells in words."""
+    """A row that is met if it took at most ``limit_s``; ``target`` says so in words."""
     return Row(
         figure,
         "" if paper_s is None else f"{paper_s:g} s",
@@ -166,7 +166,7 @@ def seconds_row(
 
 
 def gap_rows(of: Seconds, buffer_mb: float) -> Iterator[Row]:
-    """What circuits bring, by oversubscription; and none may be slower than packets alone."""
+    """Rows of circuits' gain, by oversubscription; and none may be slower than packets alone."""
     gaps: dict[str, float] = {}
     for ratio in OVERSUBSCRIBED_MBPS:
         alone = of(packets_alone(ratio))
@@ -197,7 +197,7 @@ def dark_row(found: Sequence[Repetition[T]]) -> Row:
 
 
 def table(found: Sequence[Repetition[T]]) -> Table:
-    """Everything that was run: a line for each buffer and interval."""
+    """Table of all runs: a line for each buffer and interval."""
     of = seconds_of(found)
     kinds = list(dict.fromkeys((run.way, run.buffer_mb, run.interval_s) for run in found[0].runs))
     names = {FULL_BISECTION_MBPS: "full bisection"} | {

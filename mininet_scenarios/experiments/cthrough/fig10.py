@@ -34,12 +34,12 @@ BUFFERS_MB: Final = (SMALL_MB, 50.0, USUAL_MB)
 INTERVALS_S: Final = (0.3, 0.5, USUAL_S, 2.0, 5.0)
 SHORTEST_S: Final = INTERVALS_S[0]
 _PAPER_SHORTEST: Final = 2.0
-"""Times full bisection, at the shortest interval."""
+"""Time at the shortest interval, as a multiple of that at full bisection."""
 _MUCH_WORSE: Final = 1.5
 _LITTLE: Final = 0.85
-"""Larger buffers bring no more than this."""
+"""Least ratio of the times with the largest and with smaller buffers."""
 _BUSIEST_MBPS: Final = RACKS * FULL_BISECTION_MBPS * (1 - 1 / RACKS)
-"""All servers send, a quarter of it within their racks."""
+"""Traffic when all servers send, a quarter of it within their racks."""
 _WHY: Final = (
     "Frames do not shrink with the rates, so that a queue of 30 of them in front of an electrical "
     "uplink takes as many times as long as rates are scaled down by, and so do TCP's time-outs "
@@ -49,12 +49,12 @@ _WHY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How much of it is run."""
+    """Size of a repetition."""
 
     part: float
-    """Of the paper's matrix."""
+    """Part of the paper's matrix."""
     servers: int
-    """In each rack; where they are fewer than the paper's, their links are as much faster."""
+    """Servers in each rack; with fewer than the paper's, their links are as much faster."""
     cases: tuple[Case, ...]
 
     @property
@@ -68,7 +68,7 @@ class Form:
 
 
 LONG_S: Final = 3.0
-"""Between decisions, in the short form."""
+"""Time between decisions, in the short form."""
 FULL: Final = Form(
     1.0, scenario.RACK_SERVERS, tuple(cthrough_cases.both_panels(BUFFERS_MB, INTERVALS_S))
 )
@@ -108,7 +108,7 @@ def measure(work_dir: Path, scale: Scale, form: Form, narrator: Narrator) -> Tra
     )
 
 
-# --- what it comes to -------------------------------------------------------------------------
+# --- conclusions ------------------------------------------------------------------------------
 
 
 def _conclude(found: Sequence[Transforms]) -> Findings:
@@ -134,8 +134,9 @@ def _conclude(found: Sequence[Transforms]) -> Findings:
 
 
 def _interval_rows(of: Seconds, transition: Transition, name: str, worse: float) -> Iterator[Row]:
-    """``worse``: at the longest interval by so much at least; of a part of the matrix, time-outs
-    weigh too much.
+    """Rows by interval; the longest must be slower by the factor ``worse``.
+
+    With a part of the matrix, time-outs weigh too much.
     """
     alone, full = of(packets_alone(WORST)), of(FULL_BISECTION)
     times = {

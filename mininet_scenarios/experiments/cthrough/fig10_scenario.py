@@ -1,7 +1,7 @@
 """c-Through (SIGCOMM 2010, section 6.3, Fig. 10): FFTW on MPI, whose ranks wait for each other.
 
-A rank on each server transposes the matrix with all others, who exchange two by two, and goes on
-when everybody has. So a circuit that stands for long carries what is there for it, and idles.
+A rank on each server transposes the matrix with all others, exchanging with one at a time, and goes
+on when all have. So a circuit that stands for long carries the data that waits for it, and idles.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from mininet_scenarios.stage.stage import Stage
 
 PAPER_RANKS: Final = 15
 PAPER_NUMBERS: Final = 2**28
-"""Of the matrix; 16 bytes each."""
+"""Numbers in the matrix, of 16 bytes each."""
 SERVER_FLOPS: Final = 1e9
-"""Assumed of a process of 2009 in a transform that does not fit into its caches."""
+"""Assumed speed of a process of 2009 in a transform that does not fit into its caches."""
 _ROUNDS: Final = 1
-"""There and back: two transposes, as many as one transform with its result in natural order."""
+"""Rounds of two transposes: as many as in one transform with its result in natural order."""
 _LONGEST: Final = 4.0
 _PATIENCE_S: Final = 20.0
 
@@ -37,14 +37,14 @@ Transform = Completion[MpiRun]
 
 
 def kernel_of(ranks: int, scale: Scale) -> Kernel:
-    """The paper's transform, smaller as rates are; a cube whose side the ranks share evenly."""
+    """The paper's transform, reduced as rates are to a cube whose side the ranks share evenly."""
     numbers = PAPER_NUMBERS * scale.rate * scale.part
     side = ranks * max(1, round(numbers ** (1 / 3) / ranks))
     return Kernel("fft", side, _ROUNDS, _computing_s(scale))
 
 
 def _computing_s(scale: Scale) -> float:
-    """What the paper's ranks compute: it shrinks with the part, but not with the rates."""
+    """Computing time of the paper's ranks: it shrinks with the part, but not with the rates."""
     operations = 5 * PAPER_NUMBERS * math.log2(PAPER_NUMBERS)
     return scale.part * operations / (PAPER_RANKS * SERVER_FLOPS)
 

@@ -22,15 +22,15 @@ from mininet_scenarios.stage import building
 from mininet_scenarios.testbed.links import QueueSize
 
 _PAPER_MBPS: Final = 1000.0
-"""Of the circuit; also what is carried in all."""
+"""Rate of the circuit, and of all traffic together."""
 _PAPER_OPTICAL_MBPS: Final = 940.0
 _PAPER_ELECTRICAL_MBPS: Final = 94.0
 _PAPER_UP_MS: Final = 5.0
 _PAPER_DOWN_MS: Final = 50.0
 """"A few tens of milliseconds", at most."""
 _QUEUES: Final = QueueSize(fastest_ms=0.0, least_frames=33)
-"""The paper's switches keep a frame for 4 to 5 ms at 100 Mb/s (section 5.2.3), and frames do not
-shrink with the rates."""
+"""Queues like those of the paper's switches, which keep a frame for 4 to 5 ms at 100 Mb/s (section
+5.2.3); frames do not shrink with the rates."""
 _SCALED: Final = (
     "So many frames take as many times as long as rates are scaled down by: the target is the "
     "paper's time at this scale."
@@ -45,7 +45,7 @@ _OVERTAKEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BothWays:
-    """One repetition on one testbed."""
+    """A repetition on one testbed."""
 
     as_published: Fig5Run
     hitless: Fig5Run
@@ -86,7 +86,7 @@ def _rows(found: Sequence[BothWays]) -> Iterator[Row]:
 
 
 def _rows_of(way: str, runs: Sequence[Fig5Run], slower: int) -> Iterator[Row]:
-    """``runs``: one of each repetition."""
+    """Rows of one way; ``runs`` has one run of each repetition."""
     ratios = [run.optical_mbps / run.electrical_mbps for run in runs]
     optical_mbps = fmean(run.optical_mbps for run in runs)
     electrical_mbps = fmean(run.electrical_mbps for run in runs)
@@ -123,7 +123,7 @@ def _rows_of(way: str, runs: Sequence[Fig5Run], slower: int) -> Iterator[Row]:
 
 
 def _median_and_most(times_ms: Sequence[Sequence[float]]) -> str:
-    """Of all changes; of several repetitions, also the range of their medians."""
+    """Median and greatest time of all changes; with several repetitions, their medians' range."""
     together = [time for times in times_ms for time in times]
     medians = [median(times) for times in times_ms if times]
     return f"{median(together):.0f} ms{spread(medians, '.0f')}, {max(together):.0f} at most"

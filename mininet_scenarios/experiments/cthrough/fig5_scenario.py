@@ -1,8 +1,8 @@
 """c-Through (SIGCOMM 2010, section 5.2.1, Fig. 5): TCP while its circuit comes and goes.
 
-A server sends to one in another rack as fast as it can. The controller is asked for a circuit
-between the two racks, and to give it up again, by turns; between, the flow takes the electrical
-network, at a tenth of the rate. What arrives is counted frame by frame at the receiver.
+A server sends to one in another rack as fast as it can. By turns the controller is asked for a
+circuit between the two racks, and to give it up; without it, the flow takes the electrical network,
+at a tenth of the rate. Arrivals are counted frame by frame at the receiver.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ PAIR: Final = ("r1", "r2")
 HOSTS: Final = ("h11", "h21")
 BIN_S: Final = 0.02
 REACHED: Final = 0.9
-"""Of the rate that the path has alone: from here on TCP uses it."""
+"""Part of the path's own rate from which on TCP is said to use it."""
 _PORT: Final = 5201
 _WARM_UP_S: Final = 1.5
 _SETUP_S: Final = 3.0
 _WINDOW_FRAMES: Final = 20
-"""Over which a rate is taken, so that one more or less does not count."""
+"""Frames over which a rate is taken, so that one more or less does not count."""
 _LEAST_WINDOW_S: Final = 0.01
 _STEP_S: Final = 0.001
 _AROUND_S: Final = 0.5
-"""A rate that is less only later than this is not the change's doing."""
+"""Time after a change beyond which a lower rate is not its doing."""
 _FRAME_MBIT: Final = 1514 * 8 / 1e6
 _IP_LENGTH: Final = slice(16, 18)
 _ETHERNET_BYTES: Final = 14
@@ -47,13 +47,13 @@ _ETHERNET_BYTES: Final = 14
 
 @dataclass(frozen=True, slots=True)
 class Fig5Plan:
-    """How often the circuit comes, and how long it stays."""
+    """Number of the circuit's comings, and how long it stays."""
 
     half_s: float
-    """With the circuit; and then as long without."""
+    """Time with the circuit; the time without it is as long."""
     circuits: int
     alone_s: float
-    """Of each of the runs over one network alone."""
+    """Length of each of the runs over one network alone."""
 
     @property
     def run_s(self) -> float:
@@ -71,14 +71,14 @@ SHORT: Final = Fig5Plan(half_s=3.0, circuits=2, alone_s=3.0)
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What TCP made of one change; ms from the moment at which the path could be used."""
+    """Effect of a change on TCP; ms from the moment at which the path could be used."""
 
     at_s: float
-    """Of that moment, from the first sample."""
+    """Time of that moment, from the first sample."""
     up: bool
-    """Whether the circuit came, or went."""
+    """True if the circuit came, False if it went."""
     reached_ms: float | None
-    """Until TCP used what it had then; None: never before the next change."""
+    """Time until TCP used the rate available; None: not before the next change."""
     silent_ms: float
     """The longest pause at the receiver around the change."""
 
@@ -87,9 +87,9 @@ class Turn:
 class Fig5Run:
     transition: str
     mbps: tuple[float, ...]
-    """What arrived in each bin of :data:`BIN_S`, headers included."""
+    """Arrivals in each bin of :data:`BIN_S`, headers included."""
     optical_mbps: float
-    """Over the circuit alone."""
+    """Rate over the circuit alone."""
     electrical_mbps: float
     turns: tuple[Turn, ...]
     retransmits: int
@@ -97,7 +97,7 @@ class Fig5Run:
 
     @property
     def share(self) -> float:
-        """Of what would have arrived had TCP used at once what it had."""
+        """Part of what would have arrived had TCP used each path at once."""
         first, last = self.turns[0].at_s, self.turns[-1].at_s
         ideal = sum(
             (self.optical_mbps if turn.up else self.electrical_mbps) * (after.at_s - turn.at_s)
@@ -108,7 +108,7 @@ class Fig5Run:
 
 
 def run(stage: Stage, plan: Fig5Plan, transition: Transition, narrator: Narrator) -> Fig5Run:
-    """Play it; raises ScenarioError and ControllerError where it can't be counted."""
+    """Play the plan. Raises ScenarioError and ControllerError for a run that can't be counted."""
     title = f"TCP over a circuit that comes and goes, {transition.value}"
     policy: dict[str, Any] = {"mode": "on-request", "transition": transition.value}
     with narrator.phase(title, plan.expected_s), stage.controller(policy) as controller:
@@ -144,7 +144,7 @@ def _demand(stage: Stage) -> PairDemand:
 
 
 def _alone(stage: Stage, plan: Fig5Plan) -> float:
-    """Mbps over what there is now, as it arrives at the receiver."""
+    """Mbps that arrive over the present path."""
     with _watched(stage, plan.alone_s + _WARM_UP_S) as watched:
         pass
     seconds = plan.alone_s - 0.5
@@ -155,7 +155,7 @@ def _alone(stage: Stage, plan: Fig5Plan) -> float:
 
 @dataclass(slots=True)
 class _Watched:
-    """A transfer, and after the block what arrived of it."""
+    """A transfer, and after the block its arrivals."""
 
     started_s: float = 0.0
     frames: tuple[Frame, ...] = ()
@@ -194,7 +194,7 @@ def _coming_and_going(
 
 
 def _effective_unix_s(record: ReconfigurationRecord, up: bool) -> float:
-    """When the path could be used; or, where the circuit goes, when the first thing was done."""
+    """Time at which the path could be used, or, if the circuit goes, of the change's first step."""
     if record.started_unix_s is None or not record.timeline:
         raise ScenarioError(f"reconfiguration {record.id} has no timeline")
     times_ms = (
@@ -209,12 +209,12 @@ def _effective_unix_s(record: ReconfigurationRecord, up: bool) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Frames at the receiver, in the order of their arrival."""
+    """Frames at the receiver, in order of arrival."""
 
     at_s: NDArray[np.float64]
-    """From the first one on."""
+    """Times since the first frame."""
     size_bytes: NDArray[np.int64]
-    """Ethernet headers included."""
+    """Sizes, Ethernet headers included."""
 
     @classmethod
     def of(cls, frames: Sequence[Frame]) -> Arrivals:
@@ -225,12 +225,12 @@ class Arrivals:
         return cls(at_s, np.array(sizes))
 
     def binned_mbps(self) -> NDArray[np.float64]:
-        """What arrived in each bin of :data:`BIN_S`, in Mbps."""
+        """Mbps that arrived in each bin of :data:`BIN_S`."""
         bins = (self.at_s / BIN_S).astype(np.intp)
         return np.bincount(bins, weights=self.size_bytes) * 8 / 1e6 / BIN_S
 
     def mbit_within(self, starts_s: NDArray[np.float64], window_s: float) -> NDArray[np.float64]:
-        """What arrived from each of these moments on."""
+        """Mbit that arrived in a window after each of these moments."""
         total = np.concatenate([[0], np.cumsum(self.size_bytes)]) * 8 / 1e6
         first, last = (np.searchsorted(self.at_s, starts_s + late) for late in (0.0, window_s))
         return np.asarray(total[last] - total[first])
@@ -238,7 +238,7 @@ class Arrivals:
     def turns(
         self, moments: Sequence[tuple[float, bool]], optical_mbps: float, electrical_mbps: float
     ) -> tuple[Turn, ...]:
-        """What became of each moment ``(seconds, up)``, until the next or the end."""
+        """Effect of each change, given as ``(seconds, up)``, until the next or the end."""
         ends_s = [at_s for at_s, _ in moments[1:]] + [float(self.at_s[-1])]
         return tuple(
             Turn(
@@ -251,8 +251,9 @@ class Arrivals:
         )
 
     def _reached_ms(self, at_s: float, end_s: float, mbps: float) -> float | None:
-        """From the moment to the first window in which the rate is there, after one in which it is
-        less: what is still under way does not count.
+        """Time to the first window with the full rate that follows one with less.
+
+        Frames that are still under way from before the change are thus not counted.
         """
         window_s = max(_LEAST_WINDOW_S, _WINDOW_FRAMES * _FRAME_MBIT / mbps)
         starts_s = np.arange(at_s, end_s - window_s, _STEP_S)

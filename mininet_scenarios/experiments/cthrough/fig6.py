@@ -37,7 +37,7 @@ _LARGE_MB: Final = BUFFERS_MB[-1]
 _PAPER_SMALL_S: Final = 120.0
 _PAPER_LARGE_S: Final = 60.0
 _NEAR: Final = 1.3
-"""Times full bisection that count as near it; the paper's best is 1.15 times."""
+"""Multiple of the time at full bisection that counts as near it; the paper's best is 1.15."""
 _WHY: Final = (
     "How KVM's compression and its eight migrations share a server is not told; here each "
     "machine's data comes at an eighth of the server's rate."
@@ -52,12 +52,12 @@ Migrations = Repetition[tuple[Transferred, ...]]
 
 
 def full_cases() -> list[Case]:
-    """Both panels of Fig. 6."""
+    """Cases of both panels of Fig. 6."""
     return cthrough_cases.both_panels(BUFFERS_MB, INTERVALS_S)
 
 
 def short_cases() -> list[Case]:
-    """Not full bisection: of a part of the data, nothing is held against it."""
+    """Cases without full bisection: a part of the data is not compared with it."""
     return [
         packets_alone(WORST),
         helped(WORST, SMALL_MB, USUAL_S, Transition.AS_PUBLISHED),
@@ -86,7 +86,7 @@ def measure(work_dir: Path, scale: Scale, cases: Sequence[Case], narrator: Narra
     )
 
 
-# --- what it comes to -------------------------------------------------------------------------
+# --- conclusions ------------------------------------------------------------------------------
 
 
 def _conclude(found: Sequence[Migrations]) -> Findings:
@@ -112,7 +112,7 @@ def _bounds(of: Seconds) -> Iterator[Row]:
 
 
 def _buffer_rows(of: Seconds, transition: Transition, name: str, whole: bool) -> Iterator[Row]:
-    """``whole``: all of the paper's data; of a part of it, the last flows weigh too much."""
+    """Rows by buffer. ``whole``: all the paper's data; in a part, the last flows weigh too much."""
     alone, full = of(packets_alone(WORST)), of(FULL_BISECTION)
     small = of(helped(WORST, SMALL_MB, USUAL_S, transition))
     large = of(helped(WORST, _LARGE_MB, USUAL_S, transition))

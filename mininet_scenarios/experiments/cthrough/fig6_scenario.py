@@ -1,9 +1,9 @@
 """c-Through (SIGCOMM 2010, section 6.1, Fig. 6): a rack's virtual machines migrate to the others.
 
 Eight from each of four servers, evenly to the three other racks. Their memory is compressed on the
-way, which takes the processors 52 s whatever the network: an application that makes its data at a
-rate, and stands still while its socket's buffer is full. The controller joins the rack
-to another one in each interval.
+way, which takes the processors 52 s whatever the network. So the application makes its data at a
+rate, and stands still while its socket's buffer is full. The controller joins the rack to another
+one in each interval.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from mininet_scenarios.stage.transfers import Transferred, Wish, transfer_all
 RACK: Final = "r1"
 VMS_PER_SERVER: Final = 8
 PAPER_MADE_S: Final = 52.0
-"""What the migration takes at full bisection: compression, not the network."""
+"""Time of the migration at full bisection, set by compression, not by the network."""
 PAPER_ELECTRICAL_S: Final = 280.0
 PAPER_BYTES: Final = PAPER_ELECTRICAL_S * 100e6 / 8
-"""Of all images together, compressed: what 100 Mb/s carry in that time."""
+"""Size of all images together, compressed: what 100 Mb/s carry in that time."""
 _LONGEST: Final = 4.0
 
 Migration = Completion[tuple[Transferred, ...]]
-"""Its time is that of all of the paper's data."""
+"""The migration, with the time of all of the paper's data."""
 
 
 def expected_s(case: Case, scale: Scale) -> float:
@@ -38,7 +38,7 @@ def expected_s(case: Case, scale: Scale) -> float:
 
 
 def wishes(stage: Stage, scale: Scale) -> list[Wish]:
-    """The machines, dealt out to the servers of the other racks."""
+    """Transfers of the machines, dealt out to the servers of the other racks."""
     fabric = stage.fabric
     home = fabric.rack_by_name[RACK]
     others = [rack for rack in fabric.racks if rack is not home]

@@ -38,16 +38,16 @@ SHORT_PART: Final = 1 / 24
 BUFFERS_MB: Final = (SMALL_MB, 50.0, USUAL_MB, 300.0)
 INTERVALS_S: Final = (0.5, USUAL_S, 2.0, 5.0)
 SERVERS: Final = 2
-"""In each rack, for the paper's four: Hadoop has no more than five transfers to a reducer at once,
-and as many TCP connections here would leave each less than a frame in a round trip."""
+"""Servers in each rack, for the paper's four: Hadoop has no more than five transfers to a reducer
+at once, and as many TCP connections here would leave each less than a frame in a round trip."""
 _NEAR: Final = 1.3
-"""Times full bisection that count as near it."""
+"""Multiple of the time at full bisection that counts as near it."""
 _LITTLE: Final = 0.15
-"""Buffers beyond 50 MB change no more than this, either way."""
+"""Greatest relative change that buffers beyond 50 MB make, either way."""
 _BUSIEST_MBPS: Final = 1.5 * fig8_scenario.PAPER_BYTES * 8e-6 / fig8_scenario.PAPER_WRITE_S
-"""While disks write: one copy of the output goes to another rack, and one stays, which is half of
-the work. What has waited for a circuit fills it for a tenth of a second once that has come; it may
-be two."""
+"""Traffic while disks write: one copy of the output goes to another rack, and one stays, which is
+half the work. Data that waited for a circuit fills it for a tenth of a second once it has come;
+there may be two."""
 _WHY: Final = (
     "The paper prints its times in plots alone, and does not say what its disks did. Here each "
     f"server's moves {fig8_scenario.PAPER_DISKS_S:.0f} s worth of data, at an assumed 50 MB/s, of "
@@ -67,7 +67,7 @@ Sorts = Repetition[tuple[Transferred, ...]]
 
 
 def full_cases() -> list[Case]:
-    """Both panels of Fig. 7."""
+    """Cases of both panels of Fig. 7."""
     return cthrough_cases.both_panels(BUFFERS_MB, INTERVALS_S)
 
 
@@ -100,7 +100,7 @@ def measure(work_dir: Path, scale: Scale, cases: Sequence[Case], narrator: Narra
     )
 
 
-# --- what it comes to -------------------------------------------------------------------------
+# --- conclusions ------------------------------------------------------------------------------
 
 
 def _conclude(found: Sequence[Sorts]) -> Findings:
@@ -118,7 +118,7 @@ def _conclude(found: Sequence[Sorts]) -> Findings:
 
 
 def _near_rows(of: Seconds, transition: Transition, name: str, whole: bool) -> Iterator[Row]:
-    """``whole``: all of the paper's data; of a part of it, the last flows weigh too much."""
+    """Rows. ``whole``: all of the paper's data; in a part, the last flows weigh too much."""
     usual = of(helped(WORST, USUAL_MB, USUAL_S, transition))
     full, alone = of(FULL_BISECTION), of(packets_alone(WORST))
     figure = f"{name}: {WORST}, buffers of {USUAL_MB:g} MB, an interval of {USUAL_S:g} s"
@@ -170,7 +170,7 @@ def _buffer_rows(of: Seconds, transition: Transition, name: str) -> Iterator[Row
 def _step_rows(
     found: Sequence[Sorts], transition: Transition, name: str, whole: bool
 ) -> Iterator[Row]:
-    """Fig. 8: where the electrical network's long tails were. ``whole`` as above."""
+    """Rows of Fig. 8: steps with long tails in the electrical network. ``whole`` as above."""
     for kind, what in _KINDS.items():
         alone = _ended_s(found, packets_alone(WORST), kind)
         with_circuits = _ended_s(found, helped(WORST, USUAL_MB, USUAL_S, transition), kind)
@@ -185,7 +185,7 @@ def _step_rows(
 
 
 def _ended_s(found: Sequence[Sorts], case: Case, kind: str) -> float | None:
-    """When the last transfer of a kind was over, as for all of the paper's data."""
+    """End of the last transfer of a kind, scaled to all of the paper's data."""
     runs = [(one.find(case), one.scale.part) for one in found]
     ends = [
         fig8_scenario.ended_s([one for one in run.done if one.kind == kind]) / part
@@ -203,7 +203,7 @@ def _draw(found: Sequence[Sorts], directory: Path) -> Sequence[Path]:
 
 
 def _timeline(one: Sorts) -> Figure:
-    """How much of each step was over when."""
+    """Plot of the share of each step's transfers that are over, by time."""
     figure = Figure(figsize=(9.0, 7.0), dpi=150, layout="constrained")
     curves = (
         (packets_alone(WORST), "packets alone", GREY),

@@ -1,9 +1,9 @@
 """c-Through (SIGCOMM 2010, section 6.2, Fig. 7 and 8): Hadoop sorts, and keeps three copies.
 
-Each server maps a part of the input and reduces a part of the keys. What maps make goes to all
-servers while they run, after some blocks have come from other racks. Then each server writes its
-part of the output, block by block: one copy stays, one goes to another rack, and a third from there
-to a neighbour. Disks set the pace, whatever the network: applications that make data at a rate.
+Each server maps a part of the input and reduces a part of the keys. While maps run, their output
+goes to all servers, after some blocks have come from other racks. Then each server writes its part
+of the output, block by block: one copy stays, one goes to another rack, and a third from there to a
+neighbour. Disks set the pace, whatever the network: applications make data at a rate.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ SHUFFLE: Final = "shuffle"
 OUTPUT: Final = "output"
 COPY: Final = "copy of the output"
 PAPER_BYTES: Final = 10e9
-"""Of the input, of what maps make, and of each copy of the output."""
+"""Size of the input, of the maps' output, and of each copy of the final output."""
 BLOCK_BYTES: Final = 64e6
 _COPIES: Final = 3
 _READS: Final = 0.1
-"""Of all blocks, from other racks; "a few" in the paper."""
+"""Part of all blocks that come from other racks; "a few" in the paper."""
 _DISK_BYTES_PER_S: Final = 50e6
-"""Assumed of a server of 2009."""
+"""Assumed speed of a disk of 2009."""
 _SERVER_BYTES: Final = PAPER_BYTES / (RACKS * RACK_SERVERS)
 PAPER_MAP_S: Final = 2 * _SERVER_BYTES / _DISK_BYTES_PER_S
-"""A server's maps read their input and write as much."""
+"""Time in which a server's maps read their input and write as much."""
 PAPER_WRITE_S: Final = _COPIES * _SERVER_BYTES / _DISK_BYTES_PER_S
-"""Each server's disk takes a copy of its own output and two of others'."""
+"""Time in which a server's disk takes a copy of its own output and two of others'."""
 PAPER_DISKS_S: Final = PAPER_MAP_S + PAPER_WRITE_S
 _STEP_S: Final = 3.0
-"""Roughly what it takes to start everybody, at each of the two steps."""
+"""Rough time to start all processes, at each of the two steps."""
 _LONGEST: Final = 4.0
 _PATIENCE_S: Final = 20.0
 
 Sort = Completion[tuple[Transferred, ...]]
-"""Its time is that of all of the paper's data; those of its transfers are as they were."""
+"""The sort: its time is that of all of the paper's data, its transfers' times are as measured."""
 
 
 def reads(fabric: Fabric, scale: Scale) -> Iterator[Wish]:
-    """Blocks that are not on their mapper's rack, dealt out evenly; disks have them at once."""
+    """Transfers of blocks that are not on their mapper's rack, dealt out evenly, ready at once."""
     servers = [[server.name for server in rack.servers] for rack in fabric.racks]
     blocks = _READS * PAPER_BYTES / BLOCK_BYTES / sum(map(len, servers))
     each_bytes = max(1, round(blocks * BLOCK_BYTES * scale.rate * scale.part / (RACKS - 1)))
@@ -62,7 +62,7 @@ def reads(fabric: Fabric, scale: Scale) -> Iterator[Wish]:
 
 
 def shuffle(fabric: Fabric, scale: Scale) -> Iterator[Wish]:
-    """From each server to each other, made while the maps run."""
+    """Transfers from each server to each other, made while the maps run."""
     servers = [server.name for server in fabric.servers]
     paper_bytes = PAPER_BYTES / len(servers) ** 2
     for mapper in servers:
@@ -72,10 +72,10 @@ def shuffle(fabric: Fabric, scale: Scale) -> Iterator[Wish]:
 
 
 def output(fabric: Fabric, scale: Scale) -> Iterator[Wish]:
-    """A server's output in equal parts to the other racks, and on to a neighbour there.
+    """Transfers of a server's output, in equal parts to other racks, and on to a neighbour there.
 
-    A block has arrived before the next one is written: what waits in a buffer is never more. The
-    disk that a server's output comes from is there for the others while one waits.
+    A block has arrived before the next one is written, so a buffer never holds more than one. While
+    a server waits, its disk serves the others' output.
     """
     block_bytes = max(1, round(BLOCK_BYTES * scale.rate * scale.part))
     servers = [[server.name for server in rack.servers] for rack in fabric.racks]
@@ -89,7 +89,7 @@ def output(fabric: Fabric, scale: Scale) -> Iterator[Wish]:
 
 
 def _apart(servers: Sequence[Sequence[str]]) -> Iterator[tuple[int, int, int]]:
-    """Two racks, and the number of a server in both."""
+    """Pairs of racks, and the number of a server in both."""
     for here, rack in enumerate(servers):
         for there in range(len(servers)):
             if there != here:
@@ -105,7 +105,7 @@ def _made(
 
 
 def _electrical_s(case: Case) -> float:
-    """What a rack's uplink alone takes for all of it."""
+    """Time that a rack's uplink alone takes for all of its data."""
     apart = 1 - 1 / RACKS
     rack_bytes = PAPER_BYTES / RACKS * (apart + 1 + _READS)
     return rack_bytes * 8e-6 / case.electrical_mbps
@@ -115,7 +115,7 @@ def expected_s(case: Case, scale: Scale) -> float:
     """Wall time of one sort, at most."""
     network_s = _electrical_s(case) if case.circuits is None else 0.2 * _electrical_s(case)
     seconds = 1.2 * scale.part * max(PAPER_DISKS_S, network_s)
-    if case.interval_s is not None:  # who is last at both steps has waited for two other racks
+    if case.interval_s is not None:  # the last one has waited for two other racks at both steps
         seconds += 2 * (RACKS - 1) * case.interval_s
     return scenario.SETUP_S + 2 * _STEP_S + seconds
 
@@ -145,7 +145,7 @@ def ended_s(done: Sequence[Transferred]) -> float:
 
 
 def _after(earlier: Sequence[Transferred], later: Sequence[Transferred]) -> tuple[Transferred, ...]:
-    """Without the time that it took to start processes in between."""
+    """``later`` without the time that processes took to start in between."""
     gone_s = ended_s(earlier)
     return tuple(
         replace(one, started_s=gone_s + one.started_s, finished_s=gone_s + one.finished_s)

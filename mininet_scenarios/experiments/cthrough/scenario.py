@@ -1,7 +1,8 @@
-"""c-Through's testbed (SIGCOMM 2010, sections 5 and 6), and the cases its applications run in.
+"""c-Through's testbed (SIGCOMM 2010, sections 5 and 6), and the cases of its applications.
 
-Four racks whose electrical uplinks are oversubscribed, or not at all, with or without circuits. The
-controller gives each rack a circuit to another one, and to the next one after each interval.
+Four racks whose electrical uplinks are oversubscribed, or not at all, with or without circuits. In
+each interval the controller gives each rack a circuit to another one, and in the next to the next
+one.
 """
 
 from __future__ import annotations
@@ -22,42 +23,42 @@ from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.testbed.servers import run_in
 
 T = TypeVar("T")
-"""What an application reports of itself."""
+"""Report of an application."""
 
 CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "cthrough.yaml"
 RACKS: Final = 4
 RACK_SERVERS: Final = 4
 OVERSUBSCRIBED_MBPS: Final[Mapping[str, float]] = {"40:1": 100.0, "10:1": 400.0, "4:1": 1000.0}
-"""Of a rack's electrical uplink."""
+"""Rate of a rack's electrical uplink, by oversubscription."""
 FULL_BISECTION_MBPS: Final = 4000.0
-"""Of that, too, and of a circuit."""
+"""Rate of that uplink without oversubscription, and of a circuit."""
 LEAST_BUFFER_BYTES: Final = 16_384
-"""Less would not hold the segments that TCP has under way."""
+"""Smallest buffer that holds the segments that TCP has under way."""
 CONTROLLER_S: Final = 4.0
-"""Roughly what a controller takes to start."""
+"""Rough time that a controller takes to start."""
 SETUP_S: Final = 3.0
-"""Roughly what a case takes beside its application."""
+"""Rough time that a case takes beside its application."""
 
 
 @dataclass(frozen=True, slots=True)
 class Circuits:
-    """How circuits are used."""
+    """Use of circuits in a case."""
 
     transition: Transition
     interval_s: float
-    """Between decisions of the controller."""
+    """Time between decisions of the controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What an application runs on."""
+    """Network on which an application runs."""
 
     electrical_mbps: float
-    """Of a rack, in the paper's network."""
+    """Rate of a rack's uplink, in the paper's network."""
     buffer_mb: float
-    """Of each socket, there."""
+    """Buffer of each socket, in the paper's network."""
     circuits: Circuits | None
-    """None: the electrical network alone."""
+    """Use of circuits; None: the electrical network alone."""
 
     @property
     def way(self) -> str:
@@ -76,21 +77,21 @@ class Case:
 @dataclass(frozen=True, slots=True)
 class Scale:
     rate: float
-    """What rates, and what is buffered, are multiplied by; times stay."""
+    """Factor of rates and buffers; times stay."""
     part: float
-    """Of the paper's data."""
+    """Part of the paper's data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion(Generic[T]):
-    """What became of one case."""
+    """Result of a case."""
 
     electrical_mbps: float
     buffer_mb: float
     way: str
     interval_s: float | None
     seconds: float
-    """To the end of the application."""
+    """Time to the end of the application."""
     done: T
     changes: int
     dark_frames: int
@@ -104,9 +105,9 @@ def stage_of(
     narrator: Narrator,
     servers: int = RACK_SERVERS,
 ) -> Iterator[Stage]:
-    """The testbed with electrical uplinks of this rate, in the paper's network.
+    """The testbed with electrical uplinks of ``electrical_mbps`` in the paper's network.
 
-    Where ``servers`` of a rack are fewer than the paper's, their links are as much faster.
+    With ``servers`` of a rack fewer than the paper's, their links are as much faster.
     """
     document = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     document["electrical"]["rate_mbps"] = electrical_mbps
@@ -120,7 +121,7 @@ def stage_of(
 
 
 def buffer_bytes(buffer_mb: float, scale: Scale) -> int:
-    """Of a socket, where it is ``buffer_mb`` in the paper's network."""
+    """Size of a socket's buffer that is ``buffer_mb`` in the paper's network."""
     return max(LEAST_BUFFER_BYTES, round(buffer_mb * 1e6 * scale.rate))
 
 
@@ -131,10 +132,9 @@ def play(
     senders: Iterable[str],
     application: Callable[[], tuple[float, T]],
 ) -> Completion[T]:
-    """Run an application, which returns how long it took and its report, in one case.
+    """Run an application, which returns its time and its report, in one case.
 
-    Sockets of ``senders`` get the case's buffers. Raises ScenarioError for a run that can't be
-    counted.
+    Sockets of ``senders`` get the case's buffers. Raises ScenarioError for an invalid run.
     """
     octets = buffer_bytes(case.buffer_mb, scale)
     for server in senders:
@@ -160,9 +160,11 @@ def play(
 
 
 def _policy(case: Case) -> dict[str, Any]:
-    """The racks in turn, one per interval: where all want the same, the largest queue is that of
-    the rack which has waited longest, which c-Through's matching takes. Cases of intervals from 1 s
-    on differ by what a reload can change, so that one controller does for them.
+    """Policy that serves the racks in turn, one per interval.
+
+    If all want the same, the largest queue is that of the rack that has waited longest, which
+    c-Through's matching takes. Cases with intervals from 1 s on differ only by what a reload can
+    change, so that one controller does for them.
     """
     circuits, interval_s = case.circuits, case.interval_s or 1.0
     transition = Transition.HITLESS if circuits is None else circuits.transition
@@ -174,7 +176,7 @@ def _policy(case: Case) -> dict[str, Any]:
         "max_hops": 1,
         "epoch_s": interval_s,
         "poll_interval_s": min(0.25, interval_s / 4),
-        # Else who has sent everything would keep its turn.
+        # Otherwise a rack that has sent everything would keep its turn.
         "demand_window_s": min(0.5, interval_s / 2),
         "audit_interval_s": 0,
     }

@@ -32,7 +32,7 @@ from mininet_scenarios.reporting.table import Row, ranged
 from mininet_scenarios.stage import building
 
 _PAPER_MBPS: Final = 1000.0
-"""Of the circuit; also what is carried in all."""
+"""Rate of the circuit, and of all traffic together."""
 PAPER: Final[Mapping[tuple[str, str], tuple[float, float]]] = MappingProxyType(
     {
         (TCP, OPTICAL): (940.0, 921.0),
@@ -43,7 +43,7 @@ PAPER: Final[Mapping[tuple[str, str], tuple[float, float]]] = MappingProxyType(
 )
 """Mb/s without and with the output scheduler."""
 _NOISE: Final = 0.02
-"""What runs of some seconds differ by."""
+"""Relative difference between runs of some seconds."""
 _WHY: Final = (
     "The paper's scheduler is in the server's kernel, and its table counts throughput alone. Ours "
     "are Open vSwitch's rules, of which a flow's first frame walks all tables and the others match "
@@ -56,7 +56,7 @@ _WHY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Table2:
-    """One repetition."""
+    """A repetition: its rates and costs."""
 
     scale: Scale
     rates: tuple[Rate, ...]
@@ -77,7 +77,7 @@ def _measure(setting: Setting, narrator: Narrator) -> Table2:
     return Table2(scale, rates, costs)
 
 
-# --- what it comes to -------------------------------------------------------------------------
+# --- conclusions ------------------------------------------------------------------------------
 
 
 def _mbps(found: Sequence[Table2], protocol: str, network: str, demultiplexed: bool) -> float:
@@ -144,7 +144,7 @@ def _cost_rows(found: Sequence[Table2]) -> Iterator[Row]:
 
 
 def _table(found: Sequence[Table2]) -> Table:
-    """As in the paper."""
+    """Table as in the paper."""
     columns = [(demultiplexed, network) for demultiplexed in (False, True) for network in NETWORKS]
 
     def lines(protocol: str) -> Iterator[tuple[str, ...]]:
@@ -190,7 +190,7 @@ def _draw(found: Sequence[Table2], directory: Path) -> Sequence[Path]:
 
 
 def _bars(axes: Axes, labels: Sequence[str], series: Mapping[str, Sequence[float]]) -> None:
-    """Two bars for each label."""
+    """Draw two bars for each label."""
     for number, ((name, heights), colour) in enumerate(
         zip(series.items(), (BLUE, VERMILION), strict=True)
     ):

@@ -1,10 +1,10 @@
-"""c-Through (SIGCOMM 2010, section 5.2.2, Table 2): what demultiplexing at the server costs.
+"""c-Through (SIGCOMM 2010, section 5.2.2, Table 2): the cost of demultiplexing at the server.
 
 A server sends to one in another rack as fast as it can, over the electrical network and over a
 circuit. *Demultiplexed*, its vswitch has the controller's rules, which count each frame, tell its
 class, its destination rack and its path, and tag it; the controller runs and reads the counters.
-*Plain*, there is no controller, and the vswitches of both servers pass on whatever comes between
-the host and this one uplink, by a rule each way: the paper's FIFO.
+*Plain*, there is no controller, and the vswitches of both servers pass on all frames between the
+host and this one uplink, by a rule each way: the paper's FIFO.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ TCP: Final = "TCP"
 UDP: Final = "UDP"
 PROTOCOLS: Final = (TCP, UDP)
 DATAGRAM_BYTES: Final = 1448
-"""Of payload. Sent at the link's own rate, which leaves no room for 3 % of headers: so the link is
-full, and what it carries is what arrives."""
+"""Payload of a datagram. Sent at the link's own rate, which leaves no room for 3 % of headers: so
+the link is full, and its rate is what arrives."""
 _UNLIMITED_MBPS: Final = 4000.0
-"""Of every link where forwarding is to be the bottleneck."""
+"""Rate of every link where forwarding is to be the bottleneck."""
 _QUEUES: Final = QueueSize(least_frames=64)
-"""In front of a link: enough for TCP to keep it full, as in the paper, and few enough that full
-queues leave room in the socket buffer that all ports of the emulated switches share."""
+"""Queues in front of links: enough for TCP to keep a link full, as in the paper, and few enough
+that full ones leave room in the socket buffer that all ports of the emulated switches share."""
 _PORT: Final = 5201
 _WARM_UP_S: Final = 1.0
 _EACH_S: Final = 0.5
-"""What a transfer takes beside its time."""
+"""Time that a transfer takes beside its own."""
 _SETUP_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """How long it is sent, s."""
+    """Lengths of transfers, in s."""
 
     optical: float
     electrical: float
     unlimited: float
     rounds: int
-    """Of the transfers over links of any rate, so that both ways see the same machine."""
+    """Rounds of transfers over links of any rate, so that both ways see the same machine."""
 
     @property
     def rates_expected_s(self) -> float:
@@ -77,37 +77,37 @@ class Length:
 
 
 FULL: Final = Length(optical=7.0, electrical=68.0, unlimited=10.0, rounds=3)
-"""As long as the paper's 800 MB take."""
+"""Lengths of the paper's 800 MB."""
 SHORT: Final = Length(optical=3.0, electrical=3.0, unlimited=2.0, rounds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What arrived over a link of the paper's rate, scaled."""
+    """Rate that arrived over a link of the paper's rate, scaled."""
 
     network: str
     protocol: str
     demultiplexed: bool
     mbps: float
-    """Of payload, without the first second."""
+    """Rate of payload, without the first second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What TCP over links of any rate came to."""
+    """Throughput of TCP over links of any rate, and its cost."""
 
     network: str
     demultiplexed: bool
     mbps: float
     cpu_s_per_gbit: float | None
-    """Processor time of all forwarding, that of the switches on the way too, for each Gb of
-    payload; None where the kernel forwards, whose time can't be told from everything else's."""
+    """Processor time of all forwarding, also of switches on the way, for each Gb of payload. None
+    if the kernel forwards, whose time can't be told from that of everything else."""
 
 
 def rates(stage: Stage, length: Length, narrator: Narrator) -> tuple[Rate, ...]:
-    """Both protocols over both networks, in both ways.
+    """Rates of both protocols over both networks, in both ways.
 
-    Raises ScenarioError and ControllerError where it can't be counted.
+    Raises ScenarioError and ControllerError for a run that can't be counted.
     """
 
     def measured(network: str, demultiplexed: bool) -> list[Rate]:
@@ -128,7 +128,7 @@ def rates(stage: Stage, length: Length, narrator: Narrator) -> tuple[Rate, ...]:
 
 
 def costs(stage: Stage, length: Length, narrator: Narrator) -> tuple[Cost, ...]:
-    """TCP over links of any rate, in both ways by turns; raises as :func:`rates` does."""
+    """Costs of TCP over links of any rate, in both ways by turns; raises as :func:`rates` does."""
 
     def measured(network: str, demultiplexed: bool) -> Cost:
         before_s = stage.testbed.forwarding_cpu_s()
@@ -162,7 +162,7 @@ def stage_of(circuit_mbps: float, work_dir: Path, narrator: Narrator) -> Iterato
 
 @contextmanager
 def stage_of_any_rate(work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
-    """The same for :func:`costs`: all links faster than any machine forwards."""
+    """The demo's testbed for :func:`costs`: all links faster than any machine forwards."""
     config = building.scaled_config(building.times_its_rates(_UNLIMITED_MBPS))
     config["electrical"] |= {"rate_mbps": _UNLIMITED_MBPS}
     with building.stage_with(config, work_dir, narrator, _QUEUES) as stage:
@@ -174,7 +174,7 @@ def _way(demultiplexed: bool) -> str:
 
 
 def _both_ways(stage: Stage, measured: Callable[[str, bool], T]) -> Iterator[T]:
-    """What is ``measured(network, demultiplexed)``, the circuit up as long as it takes."""
+    """Results of ``measured(network, demultiplexed)``; the circuit stands as long as needed."""
     stage.introduce(HOSTS)
     with stage.controller({"mode": "on-request"}) as controller:
         _route(controller, [])
@@ -190,7 +190,7 @@ def _both_ways(stage: Stage, measured: Callable[[str, bool], T]) -> Iterator[T]:
 
 
 def _route(controller: ControllerClient, demand: list[PairDemand]) -> Route:
-    """What the pair has after the controller was asked: one circuit, where it was."""
+    """The pair's route after the controller was asked for ``demand``: a circuit if there is any."""
     controller.reconfigure(demand)
     route = controller.path_between(*PAIR)
     if len(route.planes) != len(demand):
@@ -199,7 +199,7 @@ def _route(controller: ControllerClient, demand: list[PairDemand]) -> Route:
 
 
 def _sent(stage: Stage, network: str, protocol: str, length: Length) -> ThroughputRun:
-    """What the receiver measured."""
+    """The receiver's measurement of a transfer."""
     fabric, optical = stage.fabric, network == OPTICAL
     seconds = length.optical if optical else length.electrical
     if protocol == TCP:

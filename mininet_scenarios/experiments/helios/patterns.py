@@ -1,9 +1,10 @@
 """Helios' patterns of demand, planned for: throughput against stability (Helios, 5.1 to 5.4).
 
-Four pods of six hosts. Every host sends to others, and to new ones after each stability period.
-The control loop sees the new demand one cycle later, plans with the controller's own algorithms,
-and moves mirrors; until the switches' ports are up, changed circuits are dark. Between, the old
-circuits carry what they can of the new demand; the packet switch takes what circuits do not.
+Four pods of six hosts. Every host sends to others, and to new ones after each stability period. The
+control loop sees the new demand one cycle later, plans with the controller's own algorithms, and
+moves mirrors; until the switches' ports are up, changed circuits are dark. Until the change the old
+circuits carry the part of the new demand that they can; the packet switch takes what circuits do
+not.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ _PLANES: Final = 5
 _LINK_MBPS: Final = 10_000.0
 STABILITIES_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _ROUND: Final = 39
-"""Periods until both strides have come around: 3 · 13."""
+"""Number of periods until both strides have come around: 3 · 13."""
 LOOP_S: Final = 0.0965 + 0.1684
 """Helios, 5.6: mandatory and optional part of the control loop."""
 _SWITCHING_S: Final = 0.025
 _DEBOUNCE_S: Final = 2.0
 _EDC_S: Final = 0.6
-"""Helios, 5.2: both hide a circuit from the switch port after its light is back."""
+"""Time for which both hide a circuit from the switch port after its light is back (Helios, 5.2)."""
 PORT_UP_S: Final[Mapping[str, float]] = MappingProxyType(
     {"neither": 0.0, "EDC": _EDC_S, "debounce and EDC": _DEBOUNCE_S + _EDC_S}
 )
@@ -54,7 +55,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One pattern at one stability."""
+    """A pattern at one stability."""
 
     pattern: str
     stability_s: float
@@ -62,14 +63,14 @@ class Run:
     """``unidirectional`` or ``bidirectional``."""
     port_up: str
     share: float
-    """Of what an ideal packet switch of full bisection would carry."""
+    """Part of what an ideal packet switch of full bisection would carry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
     runs: tuple[Run, ...]
     electrical: Mapping[str, float]
-    """By pattern, what the packet switch alone carries, as the same share."""
+    """The same share for the packet switch alone, by pattern."""
 
     def share(self, pattern: str, stability_s: float, circuits: str, port_up: str) -> float:
         wanted = (pattern, stability_s, circuits, port_up)
@@ -100,7 +101,7 @@ def random_hosts(_period: int, chance: np.random.Generator) -> DemandMatrix:
     """Random: each host sends to one in another pod; those that meet share its link."""
     hosts = np.arange(PODS * HOSTS)
     away = chance.integers(HOSTS, PODS * HOSTS, len(hosts))
-    # Going on by so many hosts from the start of one's own pod never ends in that pod.
+    # A step of so many hosts from the start of the own pod never ends in that pod.
     to = (hosts // HOSTS * HOSTS + away) % len(hosts)
     meeting = np.bincount(to, minlength=len(hosts))
     return _between_pods([(h, int(to[h]), 1 / meeting[to[h]]) for h in hosts.tolist()])
@@ -146,16 +147,16 @@ def _measure(setting: Setting, narrator: Narrator) -> Patterns:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is carried of a new demand, as a share of it, while the topology follows."""
+    """Shares of a new demand that are carried while the topology follows."""
 
     before: float
-    """Over the circuits of the demand before."""
+    """Share over the circuits of the demand before."""
     dark: float
-    """Over those circuits that need not move."""
+    """Share over those of these circuits that need not move."""
     after: float
 
     def mean(self, stability_s: float, port_up_s: float) -> float:
-        """Over one stability period: seen after a loop, dark, then on new circuits."""
+        """Mean over a stability period: old circuits for a loop, then dark ones, then new ones."""
         blind_s = min(LOOP_S, stability_s)
         dark_s = min(_SWITCHING_S + port_up_s, stability_s - blind_s)
         lit_s = stability_s - blind_s - dark_s
@@ -164,7 +165,7 @@ class Change:
 
 
 def _changes(name: str, demands: Sequence[DemandMatrix]) -> list[Change]:
-    """From each demand to the next; the same whatever the stability."""
+    """Changes from each demand to the next; the same for all stabilities."""
     capacities = [_capacity(name, demand) for demand in demands]
     return [
         Change(
@@ -179,8 +180,8 @@ def _changes(name: str, demands: Sequence[DemandMatrix]) -> list[Change]:
 def _capacity(name: str, demand: DemandMatrix) -> Array:
     """Mbps of the circuits from pod to pod that an algorithm sets up for a demand.
 
-    One optical switch after the other, for what those before it leave (Helios, 4.3.3): so two
-    pods may be joined several times, also by algorithms that give a pair one path.
+    Optical switches are planned for one after the other, each on the demand left before it (Helios,
+    4.3.3). So two pods may be joined several times, also by algorithms that give a pair one path.
     """
     fabric = FabricArrays.of(plain_fabric(PODS, 1, _LINK_MBPS))
     capacity = np.zeros((PODS, PODS))
@@ -206,7 +207,7 @@ def circuit_capacity(fabric: FabricArrays, result: PlanResult) -> Array:
 
 
 def hybrid_share(demand: DemandMatrix, capacity: Array) -> float:
-    """Share of a demand on circuits of such a capacity and, for the rest, a packet link a pod."""
+    """Share of a demand on circuits of this capacity and, for the rest, a packet link per pod."""
     total = float(demand.sum())
     if not total:
         return 1.0

@@ -1,5 +1,7 @@
-"""Helios' patterns with TCP: throughput by stability, what keeps ports down, and what is lost where
-circuits are bidirectional (Fig. 8 to 13).
+"""Helios' patterns with TCP (Fig. 8 to 13): throughput by stability.
+
+Also the effect of conditions that keep ports down, and the loss with bidirectional circuits.
+
 
 :mod:`~mininet_scenarios.experiments.helios.patterns` plans for the same patterns without a network.
 """
@@ -32,14 +34,14 @@ from mininet_scenarios.reporting.table import Row
 from mininet_scenarios.stage import building
 
 BUSIEST_MBPS: Final = 160_000.0
-"""All hosts, over all uplinks of their pods."""
+"""Traffic of all hosts, over all uplinks of their pods."""
 _PAPER_MBPS: Final = 10_000.0
 FULL: Final = Length(least_s=12.0, least_periods=3)
 SHORT: Final = Length(least_s=3.0, least_periods=3)
 _USUAL_S: Final = 4.0
-"""Of Fig. 8 to 10."""
+"""Stability of Fig. 8 to 10."""
 _SHORT_USUAL_S: Final = 2.0
-"""In its place in the short form."""
+"""Stability in its place in the short form."""
 _FAST_S: Final = 1.0
 _NEITHER, *_SLOW = PORT_UP_S
 _WAYS: Final = (Transition.AS_PUBLISHED, Transition.HITLESS)
@@ -47,7 +49,7 @@ _NOISE: Final = 0.05
 _BARELY: Final = 1.25
 _BOTH_WAYS: Final = "bidirectional"
 _HALF: Final = (1.6, 2.4)
-"""What unidirectional circuits carry over bidirectional ones where demand is asymmetric."""
+"""Range of the ratio of unidirectional to bidirectional circuits if demand is asymmetric."""
 _STILL: Final = (
     "As published, a pod goes on sending into circuits whose ports are not up yet, so that nothing "
     "arrives meanwhile; the paper's fell to the packet switch's rate."
@@ -69,7 +71,7 @@ _PATTERN_COLOURS: Final = dict(zip(PATTERNS, (BLUE, GREEN, VERMILION), strict=Tr
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """One repetition."""
+    """A repetition: its runs."""
 
     scale: Scale
     runs: tuple[Run, ...]
@@ -87,7 +89,9 @@ class Stability:
 
 
 def full_cases() -> list[Case]:
-    """Fig. 11 in both ways, the packet switch alone, PStride with ports that come up late, and with
+    """Cases of the full form.
+
+    Fig. 11 in both ways, the packet switch alone, PStride with ports that come up late, and with
     bidirectional circuits (Fig. 12).
     """
     cases = [Case(pattern, _USUAL_S, None) for pattern in PATTERNS]
@@ -154,18 +158,18 @@ def measure(
     return Stability(scale, tuple(runs))
 
 
-# --- what it comes to -------------------------------------------------------------------------
+# --- conclusions ------------------------------------------------------------------------------
 
 
 def _mbps(found: Sequence[Stability], case: Case) -> float | None:
-    """The mean of all repetitions; None for what was not run."""
+    """Mean throughput of all repetitions; None for a case not run."""
     runs = [one.find(case) for one in found]
     rates = [run.mbps for run in runs if run is not None]
     return fmean(rates) if rates else None
 
 
 def _usual_s(one: Stability) -> float:
-    """The stability at which the packet switch alone was measured, and what is held against it."""
+    """Stability at which the packet switch alone was measured, and with which it is compared."""
     alone = (run.stability_s for run in one.runs if run.way == Case("", 0.0, None).way)
     return next(alone, _USUAL_S)
 
@@ -228,7 +232,7 @@ def _stride_rows(found: Sequence[Stability], transition: Transition) -> Iterator
 
 
 def _one_way_rows(found: Sequence[Stability], transition: Transition) -> Iterator[Row]:
-    """Fig. 12."""
+    """Rows of Fig. 12."""
     usual_s = _usual_s(found[0])
     one_way, both_ways = (
         [run for one in found if (run := one.find(case)) is not None]
@@ -287,7 +291,7 @@ def _port_up_rows(found: Sequence[Stability], transition: Transition) -> Iterato
 
 
 def _alone_rows(found: Sequence[Stability], transition: Transition) -> Iterator[Row]:
-    """Against the packet switch alone: what slow ports leave, and that ours is no worse."""
+    """Comparison with the packet switch alone: what slow ports leave, and that ours is no worse."""
     usual_s = _usual_s(found[0])
     alone = _mbps(found, Case("PStride", usual_s, None))
     slow = _mbps(found, Case("PStride", _FAST_S, transition, _SLOW[-1]))
@@ -318,7 +322,7 @@ def _alone_rows(found: Sequence[Stability], transition: Transition) -> Iterator[
 
 
 def _hitless_rows(found: Sequence[Stability]) -> Iterator[Row]:
-    """What moving without a loss costs where flows shift all the time."""
+    """Cost of moving without loss if flows shift all the time."""
     for pattern in PATTERNS:
         published, hitless = (
             dict(_series(found, pattern, transition))
@@ -343,7 +347,7 @@ def _hitless_rows(found: Sequence[Stability]) -> Iterator[Row]:
 
 
 def _loops(found: Sequence[Stability], transition: Transition) -> Mapping[str, float]:
-    """The mean of each step over all runs that changed something."""
+    """Mean of each step over all runs that changed something."""
     runs = [
         run.loop_ms
         for one in found
@@ -361,7 +365,7 @@ def _loops(found: Sequence[Stability], transition: Transition) -> Mapping[str, f
 
 
 def _loop_rows(found: Sequence[Stability]) -> Iterator[Row]:
-    """Fig. 13: measuring and planning always, the rest where something changes."""
+    """Rows of Fig. 13: measuring and planning always, the rest if something changes."""
     for transition in _WAYS:
         loop = _loops(found, transition)
         if not loop:
@@ -434,7 +438,7 @@ def _draw(found: Sequence[Stability], directory: Path) -> Sequence[Path]:
 
 
 def _stability_figure(found: Sequence[Stability]) -> Figure:
-    """As Fig. 11."""
+    """Plot as Fig. 11."""
     figure = Figure(figsize=(8.0, 4.5), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     for pattern, colour in _PATTERN_COLOURS.items():
@@ -455,7 +459,7 @@ def _stability_figure(found: Sequence[Stability]) -> Figure:
 
 
 def _time_figure(one: Stability) -> Figure:
-    """As Fig. 8 to 10: PStride over time."""
+    """Plots as Fig. 8 to 10: PStride over time."""
     usual_s = _usual_s(one)
     figure = Figure(figsize=(8.0, 7.0), dpi=150, layout="constrained")
     panels = figure.subplots(len(PORT_UP_S), 1, sharex=True, sharey=True)

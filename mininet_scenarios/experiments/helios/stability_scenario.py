@@ -1,7 +1,7 @@
 """Helios (SIGCOMM 2010, section 5): patterns of flows that shift, and a controller that follows.
 
 ``configs/helios.yaml`` is the network: four pods of four hosts. Every host sends as many flows as a
-pod has hosts, to other ones after each stability period; nobody tells the controller, which sees
+pod has hosts, to other ones after each stability period. Nobody tells the controller, which sees
 the new demand in its counters, plans, and moves circuits.
 """
 
@@ -33,19 +33,19 @@ from mininet_scenarios.workloads.shifting import Sample, samples_from_json
 CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "helios.yaml"
 PODS: Final = 4
 HOSTS: Final = 4
-"""In each pod, and flows of each host."""
+"""Number of hosts in each pod, and of flows of each host."""
 CIRCUITS: Final[Mapping[str, str]] = MappingProxyType(
     {"unidirectional": "helios", "bidirectional": "edmonds"}
 )
 """The kinds of circuit, each with the algorithm that plans them."""
 _ELEPHANT: Final = 0.15
-"""Of an uplink's rate: acknowledgements of what three uplinks carry stay below that."""
+"""Part of an uplink's rate; acknowledgements of what three uplinks carry stay below it."""
 LOOP_S: Final = 0.25
-"""Between decisions; the loop of Helios takes 265 ms (section 5.5)."""
+"""Time between decisions; the loop of Helios takes 265 ms (section 5.5)."""
 GRID_S: Final = 0.25
 _PORT: Final = 5700
 _LEAD_S: Final = 1.5
-"""For all processes to get ready."""
+"""Time for all processes to get ready."""
 CONTROLLER_S: Final = 4.0
 _SETUP_S: Final = 2.0
 _PATIENCE_S: Final = 30.0
@@ -53,7 +53,7 @@ _STAGES: Final = "hydra_loop_stage_duration_seconds"
 _SUBSTEPS: Final = "hydra_reconfiguration_substep_duration_seconds"
 
 Destinations = list[list[int]]
-"""Of each host, whom its flows go to; hosts are counted through all pods."""
+"""Receivers of each host's flows; hosts are counted through all pods."""
 
 
 def pod_stride(period: int, _chance: np.random.Generator) -> Destinations:
@@ -76,7 +76,7 @@ def random_hosts(_period: int, chance: np.random.Generator) -> Destinations:
     """Random: all flows of a host to one in another pod; several may meet there."""
     hosts = np.arange(PODS * HOSTS)
     away = chance.integers(HOSTS, PODS * HOSTS, len(hosts))
-    # Going on by so many hosts from the start of one's own pod never ends in that pod.
+    # A step of so many hosts from the start of the own pod never ends in that pod.
     to = (hosts // HOSTS * HOSTS + away) % len(hosts)
     return [[int(one)] * HOSTS for one in to]
 
@@ -91,11 +91,11 @@ class Case:
     pattern: str
     stability_s: float
     transition: Transition | None
-    """None: the packet switch alone."""
+    """Transition; None: the packet switch alone."""
     port_up: str = "neither"
-    """What keeps ports down once light is there."""
+    """Condition that keeps ports down once light is there."""
     circuits: str = "unidirectional"
-    """One of :data:`CIRCUITS`."""
+    """A key of :data:`CIRCUITS`."""
 
     @property
     def way(self) -> str:
@@ -104,7 +104,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of one case."""
+    """Result of a case."""
 
     pattern: str
     stability_s: float
@@ -112,26 +112,26 @@ class Run:
     port_up: str
     circuits: str
     mbps: float
-    """What all hosts received, on average, without headers."""
+    """Mean rate at which all hosts together received, without headers."""
     series: tuple[float, ...]
-    """The same in each :data:`GRID_S`."""
+    """The same rate in each :data:`GRID_S`."""
     on_circuits: tuple[float, ...]
-    """What pods sent on circuits meanwhile, with headers and acknowledgements, Mb/s."""
+    """Rate at which pods sent on circuits, in Mb/s, with headers and acknowledgements."""
     changes: int
     dark_frames: int
     loop_ms: Mapping[str, float]
-    """The mean of each stage of the control loop, and of each substep of a change."""
+    """Mean of each stage of the control loop, and of each substep of a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """How long a run is."""
+    """Length of a run."""
 
     least_s: float
     least_periods: int
 
     def periods(self, stability_s: float) -> int:
-        """Whole rounds of the three strides."""
+        """Number of periods: whole rounds of the three strides."""
         wanted = max(self.least_periods, int(np.ceil(self.least_s / stability_s)))
         return -(-wanted // (PODS - 1)) * (PODS - 1)
 
@@ -141,7 +141,7 @@ class Length:
 
 @contextmanager
 def stage_of(scale: float, port_up_s: float, work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
-    """The testbed, its ports up so long after light is there."""
+    """The testbed, its ports up ``port_up_s`` after light is there."""
     with building.stage_of(
         CONFIG, scale, work_dir, narrator, debounce_ms=1000 * port_up_s
     ) as stage:
@@ -150,7 +150,7 @@ def stage_of(scale: float, port_up_s: float, work_dir: Path, narrator: Narrator)
 
 @contextmanager
 def with_circuits(stage: Stage, circuits: str) -> Iterator[Stage]:
-    """The same testbed for controllers of another kind of circuits."""
+    """The testbed for controllers of another kind of circuits."""
     directory = stage.work_dir / circuits
     directory.mkdir()
     policy = {**stage.config["policy"], "algorithm": CIRCUITS[circuits]}
@@ -174,7 +174,7 @@ def run(stage: Stage, case: Case, length: Length, seed: int, narrator: Narrator)
         narrator.phase(title, length.expected_s(case.stability_s)),
         stage.controller(_policy(stage, case)) as client,
     ):
-        client.reconfigure([])  # what the case before left
+        client.reconfigure([])  # circuits of the case before
         before, earlier = stage.losses(), client.changes_done()
         metrics = client.metrics()
         with _on_circuits(stage) as sent:
@@ -202,7 +202,7 @@ def run(stage: Stage, case: Case, length: Length, seed: int, narrator: Narrator)
 
 
 def _policy(stage: Stage, case: Case) -> dict[str, Any]:
-    """The same but for what a reload can change, so that one controller does for all cases."""
+    """The case's policy; a reload can change all that differs, so one controller does for all."""
     enough_mbps = 0.02 * stage.fabric.electrical_rate_mbps
     transition = Transition.HITLESS if case.transition is None else case.transition
     return {
@@ -222,7 +222,7 @@ def _policy(stage: Stage, case: Case) -> dict[str, Any]:
 def _play(
     stage: Stage, plans: Sequence[Destinations], stability_s: float
 ) -> tuple[float, list[tuple[Sample, ...]]]:
-    """When the first period began, and what each host received."""
+    """(time at which the first period began, what each host received)."""
     servers = [server.name for server in stage.fabric.servers]
     addresses = [str(Endpoint(stage.address(name), _PORT)) for name in servers]
     with ExitStack() as stack:
@@ -254,7 +254,7 @@ def _host(
 
 @contextmanager
 def _on_circuits(stage: Stage) -> Iterator[list[Sample]]:
-    """Fills a list with what all pods have sent on circuits so far, again and again."""
+    """A list that is filled again and again with what all pods have sent on circuits so far."""
     ports = [port.tor_port for port in stage.fabric.ports]
     samples: list[Sample] = []
     ended = threading.Event()
@@ -276,7 +276,7 @@ def _on_circuits(stage: Stage) -> Iterator[list[Sample]]:
 def throughput_mbps(
     received: Sequence[Sequence[Sample]], begin_s: float, end_s: float
 ) -> NDArray[np.float64]:
-    """What all of them count, in each :data:`GRID_S` from ``begin_s`` on."""
+    """Sum of the receivers' rates in each :data:`GRID_S` from ``begin_s`` on."""
     times = begin_s + GRID_S * np.arange(round((end_s - begin_s) / GRID_S) + 1)
     total = np.zeros(len(times))
     for samples in received:
@@ -286,8 +286,9 @@ def throughput_mbps(
 
 
 def asymmetric_mbps(series: Sequence[float], stability_s: float) -> float:
-    """The mean of a series of PStride in the later half of each period in which pods do not send
-    to whom they hear from.
+    """Mean of a series of PStride in the later half of each asymmetric period.
+
+    In such a period pods do not send to the pods that they hear from.
     """
     samples = round(stability_s / GRID_S)
     chosen = [
@@ -299,8 +300,9 @@ def asymmetric_mbps(series: Sequence[float], stability_s: float) -> float:
 
 
 def loop_split(before: str, after: str) -> dict[str, float]:
-    """Mean ms of the control loop's stages and of a change's substeps between two of Prometheus'
-    texts.
+    """Mean ms of the control loop's stages and of a change's substeps.
+
+    The texts are Prometheus' before and after.
     """
     earlier, means = _durations(before), {}
     for what, (sum_s, count) in _durations(after).items():
@@ -311,7 +313,7 @@ def loop_split(before: str, after: str) -> dict[str, float]:
 
 
 def _durations(metrics: str) -> dict[str, tuple[float, float]]:
-    """Of each stage and substep the sum of seconds, and how many there were."""
+    """(sum of seconds, count) of each stage and substep."""
     found: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(metrics):
         if family.name not in {_STAGES, _SUBSTEPS}:

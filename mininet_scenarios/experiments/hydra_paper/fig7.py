@@ -1,8 +1,9 @@
 """HydRA's Fig. 7: MPI programs on circuits set up for them, and on a tree of the same price.
 
-A slice of each network joins four racks. On the tree, a rack's servers share what an oversubscribed
-tree leaves their slice. On HydRA, their share of the planes makes circuits, which form loops: the
-controller keeps all of them in use by VLANs, where a spanning tree would block most.
+A slice of each network joins four racks. On the tree, a rack's servers share the part of an
+oversubscribed tree that belongs to their slice. On HydRA, their share of the planes makes circuits,
+which form loops: the controller keeps all of them in use by VLANs, where a spanning tree would
+block most.
 """
 
 from __future__ import annotations
@@ -37,23 +38,23 @@ from mininet_scenarios.testbed.links import QueueSize
 
 _LINK_MBPS: Final = 10_000.0
 _ELECTRICAL_MBPS: Final = 1_000.0
-"""Of a server: the testbed's management network was the electrical part."""
+"""Electrical rate of a server: the testbed's management network was the electrical part."""
 _RACKS: Final = 4
 _RACK_NAMES: Final = tuple(f"r{number}" for number in range(1, _RACKS + 1))
 _PAIRS: Final = tuple(combinations(_RACK_NAMES, 2))
 _BEST: Final = 1.35
 """Largest speed-up in Fig. 7."""
 _SERVER_FLOPS: Final = 10e9
-"""Assumed of a server of 12 cores of 2013 in a transform that does not fit into its caches."""
+"""Assumed speed of a server of 12 cores of 2013 in a transform too large for its caches."""
 _MAX_HOPS: Final = 3
 _SETUP_S: Final = 8.0
 _ROUNDS: Final = 2
-"""Of each kernel at least."""
+"""Least number of rounds of each kernel."""
 _QUEUES: Final = QueueSize(least_frames=64)
-"""Frames do not shrink with the rates: 10 ms of them would be less than what the connections that
-share a circuit send at once."""
+"""Queues of frames that do not shrink with the rates: 10 ms of them would be less than what the
+connections that share a circuit send at once."""
 _LONGEST: Final = 10.0
-"""A run that takes this many times as long as expected is given up."""
+"""Multiple of the expected time after which a run is given up."""
 
 TREE: Final = "tree"
 AS_PUBLISHED: Final = "as published"
@@ -67,27 +68,27 @@ class Scenario:
 
     name: str
     planes: int
-    """A rack's circuits in the slice."""
+    """Number of a rack's circuits in the slice."""
     oversubscription: int
     servers: int
-    """In each rack, in the paper."""
+    """Number of servers in each rack, in the paper."""
     part: int
-    """One in so many of a rack's servers."""
+    """Number of slices that share a rack's servers."""
     wanted: float
-    """Of a circuit, asked for each pair of racks."""
+    """Demand of each pair of racks, as a part of a circuit."""
     max_hops: int
-    """1 where circuits join all racks: a way over a relay would slow others' flows down."""
+    """1 if circuits join all racks: a path over a relay would slow others' flows down."""
     spanning: tuple[tuple[str, ...], ...]
     """Racks whose ports a spanning tree leaves open, plane by plane."""
 
     @property
     def tree_mbps(self) -> float:
-        """What a rack's servers get of their uplinks to the tree."""
+        """Rate of a rack's servers on their uplinks to the tree."""
         return 32 * _LINK_MBPS / self.oversubscription / self.part
 
     @property
     def busiest_mbps(self) -> float:
-        """What racks can send each other at once."""
+        """Rate at which all racks together can send each other."""
         return _RACKS * self.planes * _LINK_MBPS
 
 
@@ -101,14 +102,14 @@ SCENARIOS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How much of it is run."""
+    """Size of a repetition."""
 
     scenarios: tuple[Scenario, ...]
     most_servers: int
-    """In a rack: where they are fewer than the paper's, their links are as much faster."""
+    """Most servers in a rack; with fewer than the paper's, their links are as much faster."""
     kernels: tuple[str, ...]
     run_s: float
-    """What a kernel should take on the tree, from its rate alone."""
+    """Time that a kernel should take on the tree, from its rate alone."""
 
     def servers(self, scenario: Scenario) -> int:
         return min(scenario.servers, self.most_servers)
@@ -132,12 +133,12 @@ ALLTOALL: Final = "alltoall"
 _PROCESSORS: Final = os.cpu_count() or 1
 FULL: Final = Form(SCENARIOS, max(2, 2 * _PROCESSORS), (FFT, FFT_COMPUTING, ALLTOALL), 12.0)
 SHORT: Final = Form(SCENARIOS[1:], 2, (FFT, ALLTOALL), 8.0)
-"""Long enough that a tenth of the shortest run is two time-outs of TCP."""
+"""Short form, whose shortest run is so long that a tenth of it is two time-outs of TCP."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One kernel on one network."""
+    """A kernel's run on one network."""
 
     scenario: str
     network: str
@@ -158,13 +159,13 @@ class Fig7:
         )
 
     def speedup(self, scenario: str, network: str, kernel: str) -> float:
-        """Completion time on the tree over that on a network."""
+        """Completion time on the tree over that on ``network``."""
         tree = self.run(scenario, TREE, kernel)
         return tree.seconds / self.run(scenario, network, kernel).seconds
 
     @property
     def cases(self) -> tuple[tuple[str, str], ...]:
-        """Scenarios and kernels that were run."""
+        """(scenario, kernel) of all runs."""
         return tuple(dict.fromkeys((one.scenario, one.kernel) for one in self.outcomes))
 
 
@@ -188,7 +189,7 @@ def _network(
 
 
 def tree(scenario: Scenario, servers: int, scale: Scale) -> dict[str, Any]:
-    """The oversubscribed tree: a rack's one uplink, and nothing on circuits."""
+    """The oversubscribed tree: a rack's one uplink, and no circuits."""
     return _network("single-homed.yaml", scenario, servers, scale, scenario.tree_mbps)
 
 
@@ -214,9 +215,9 @@ def spanning_tree(scenario: Scenario, servers: int, scale: Scale) -> dict[str, A
 
 
 def kernel_of(name: str, scenario: Scenario, servers: int, scale: Scale, run_s: float) -> Kernel:
-    """What the tree takes ``run_s`` for, by its rate alone; the same runs on each network.
+    """The kernel that takes ``run_s`` on the tree by its rate alone; the same on each network.
 
-    Few rounds of large messages, as in the paper, whose problems filled the servers' memory.
+    It has few rounds of large messages, as in the paper, whose problems filled the servers' memory.
     """
     ranks = _RACKS * servers
     pairs_out = servers * (ranks - servers)
@@ -232,10 +233,11 @@ def kernel_of(name: str, scenario: Scenario, servers: int, scale: Scale, run_s: 
 def placement(fabric: Fabric, name: str, seed: int) -> list[str]:
     """The server of each rank, the same on all networks.
 
-    Those of ``alltoall`` are dealt out in turn, so that those that one sends to at a time are in
-    different racks. Those of ``fft`` come in a random order, as from a scheduler that gives out
+    Ranks of ``alltoall`` are dealt out in turn, so that those that one sends to at a time are in
+    different racks. Ranks of ``fft`` come in a random order, as from a scheduler that gives out
     servers as they come free: filled rack by rack, all of a rack's ranks would exchange with those
-    of one or two others at a time, over a part of its circuits. The paper says nothing of its own.
+    of one or two others at a time, over a part of its circuits. The paper does not say how it
+    placed them.
     """
     racks = [[server.name for server in rack.servers] for rack in fabric.racks]
     places = [server for group in zip(*racks, strict=True) for server in group]
@@ -245,7 +247,7 @@ def placement(fabric: Fabric, name: str, seed: int) -> list[str]:
 
 
 def _computing_s(side: int, scenario: Scenario, scale: Scale) -> float:
-    """What the paper's servers compute on a cube there and back, slowed down as the links are."""
+    """Time of the paper's servers for a cube there and back, slowed down as the links are."""
     points = side**3
     operations = 2 * 5 * points * math.log2(points)
     return operations / (_RACKS * scenario.servers * _SERVER_FLOPS / scale.divisor)
@@ -257,7 +259,7 @@ def _circuits(
 ) -> Iterator[ControllerClient]:
     """A controller that was asked for all pairs of racks, with a path for each.
 
-    Raises ScenarioError where one is left to the electrical network.
+    Raises ScenarioError if a pair is left to the electrical network.
     """
     with stage.controller({"mode": "on-request", **policy}) as controller:
         controller.reconfigure([PairDemand(a, b, wanted_mbps) for a, b in _PAIRS])
@@ -268,7 +270,7 @@ def _circuits(
 
 
 SPANNING_WANTED: Final = 0.2
-"""Of a circuit, for each pair where all have to share three."""
+"""Demand of each pair, as a part of a circuit, if all have to share three."""
 POLICIES: Final[Mapping[str, Mapping[str, Any]]] = {
     AS_PUBLISHED: {
         "transition": Transition.AS_PUBLISHED.value,
@@ -290,7 +292,7 @@ POLICIES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Runner:
-    """One scenario's runs."""
+    """Player of one scenario's runs."""
 
     scenario: Scenario
     form: Form
@@ -363,7 +365,7 @@ def _measure(setting: Setting, narrator: Narrator) -> Fig7:
     return Fig7(scale, tuple(outcomes))
 
 
-# --- what came out ----------------------------------------------------------------------------
+# --- conclusions ------------------------------------------------------------------------------
 
 _MORE: Final = (
     "The paper does not say how much its programs computed between sending. Ours do little else "
@@ -444,7 +446,7 @@ def _table(found: Sequence[Fig7]) -> Table:
 
 
 def _line(found: Sequence[Fig7], first: Outcome) -> tuple[str, ...]:
-    """What the first repetition's outcome is in all of them."""
+    """Line of the first repetition's case, with means over all repetitions."""
     case = first.scenario, first.network, first.kernel
     runs = [one.run(*case) for one in found]
     sent_bytes = fmean(sum(rank.sent_bytes for rank in run.ranks) for run in runs)
@@ -461,7 +463,7 @@ def _line(found: Sequence[Fig7], first: Outcome) -> tuple[str, ...]:
 
 
 def _draw(found: Sequence[Fig7], directory: Path) -> Sequence[Path]:
-    """The mean of all repetitions, and the range of several."""
+    """Draw the mean of all repetitions, and the range of several."""
     figure = Figure(figsize=(8.0, 4.5), dpi=150, layout="constrained")
     axes = figure.subplots()
     colours = {SPANNING_TREE: GREY, AS_PUBLISHED: VERMILION, HITLESS: GREEN}

@@ -24,7 +24,7 @@ _MBPS: Final = "throughput [Mb/s]"
 def plot_fig9a(result: Fig9aResult, path: Path, way: str = "") -> None:
     """Throughput over time: static, and with the topology changed under each number of rules.
 
-    ``way``: how it is changed, for the title, where that is told apart from another one.
+    ``way`` is the transition, for the title, if there are several.
     """
     title = "TCP between two racks while the topology changes" + (f", {way}" if way else "")
     figure, axes = _axes(title, _SECONDS, _MBPS)
@@ -38,7 +38,7 @@ def plot_fig9a(result: Fig9aResult, path: Path, way: str = "") -> None:
 
 
 def plot_fig9b(result: Fig9bResult, path: Path, by_hand: TransferRun | None = None) -> None:
-    """What the parallel program transferred over time, in the three runs or four."""
+    """Transfer of the parallel program over time, in the three runs or four."""
     figure, axes = _axes("A parallel program in two racks, congested and helped", _SECONDS, _MBPS)
     runs: tuple[tuple[TransferRun, str, str], ...] = (
         (result.alone, BLUE, "-"),
@@ -79,7 +79,7 @@ def plot_delays(runs: Sequence[TcpRun], path: Path) -> None:
 
 
 def _axes(title: str, x_label: str, y_label: str) -> tuple[Figure, Axes]:
-    # Figure by itself, not pyplot: nothing global stays behind.
+    # Figure by itself, not pyplot: that would leave global state behind.
     figure = Figure(figsize=_SIZE_INCHES, dpi=_DPI, layout="constrained")
     axes = figure.add_subplot()
     axes.set_title(title)
@@ -106,7 +106,7 @@ def _mark_changes(axes: Axes, runs: Sequence[TcpRun]) -> None:
 
 
 def _mark_action(axes: Axes, run: TransferRun, colour: str, label: str) -> None:
-    """When the topology was changed in a run, in its curve's colour."""
+    """Mark the time at which the topology was changed in a run, in its curve's colour."""
     if run.acted_at_s is not None:
         axes.axvline(run.acted_at_s, color=colour, linestyle=":", label=label)
 

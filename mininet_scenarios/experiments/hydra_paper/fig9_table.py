@@ -1,4 +1,4 @@
-"""HydRA's Fig. 9: each figure beside the paper's, and whether it is what was asked for."""
+"""HydRA's Fig. 9: each figure beside the paper's, and whether it meets its target."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BY_ITSELF: Final = (
 
 
 def rows(fig9a: Fig9aResult | None, fig9b: Fig9bResult | None) -> list[Row]:
-    """All lines for what was run."""
+    """All lines for these results."""
     return combined(
         [] if fig9a is None else [fig9a],
         [] if fig9b is None else [fig9b],
@@ -43,7 +43,7 @@ def rows(fig9a: Fig9aResult | None, fig9b: Fig9bResult | None) -> list[Row]:
 
 
 def combined(fig9a: Sequence[Fig9aResult], fig9b: Sequence[Fig9bResult]) -> list[Row]:
-    """All lines for what was run, each for all repetitions together."""
+    """All lines for these results, each for all repetitions together."""
     lines: list[Row] = []
     if fig9a:
         lines += _fig9a_rows(fig9a)
@@ -69,7 +69,7 @@ def _fig9a_rows(results: Sequence[Fig9aResult]) -> Iterator[Row]:
 
 
 def _share_rows(results: Sequence[Fig9aResult], runs: Sequence[TcpRun]) -> Iterator[Row]:
-    """``runs``: those with the same number of rules, one of each result."""
+    """Lines of shares; ``runs`` have the same number of rules, one of each result."""
     rules, pairs = runs[0].rules, list(zip(results, runs, strict=True))
     paper = published.FIG9A_SHARES[rules]
     target = SHARE_TARGETS[rules]
@@ -93,7 +93,7 @@ def _share_rows(results: Sequence[Fig9aResult], runs: Sequence[TcpRun]) -> Itera
 
 
 def _delay_rows(runs: Sequence[TcpRun]) -> Iterator[Row]:
-    """``runs`` have the same number of rules."""
+    """Lines of delays; ``runs`` have the same number of rules."""
     delays = [delay for run in runs if (delay := run.mean_delay) is not None]
     if not delays:
         return
@@ -193,7 +193,7 @@ def _fig9b_rows(results: Sequence[Fig9bResult]) -> Iterator[Row]:
 
 
 def seconds_and_ratio(seconds: Sequence[float], ratios: Sequence[float]) -> str:
-    """A completion time, and what it is of another one."""
+    """A completion time in words, with its ratio to another one."""
     return f"{fmean(seconds):.1f} s = {ranged(ratios, '.2f')}"
 
 

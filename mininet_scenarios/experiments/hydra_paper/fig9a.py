@@ -23,11 +23,11 @@ from mininet_scenarios.reporting.table import Row, ranged
 from mininet_scenarios.stage import building
 
 _PAPER_MBPS: Final = 10_000.0
-"""Of every link but the electrical ones; also what is carried in all: one TCP connection fills one
-circuit, and the bystander's datagrams are few."""
+"""Rate of every link but the electrical ones, and of all traffic together: one TCP connection fills
+one circuit, and the bystander's datagrams are few."""
 _WAYS: Final = (Transition.HITLESS, Transition.AS_PUBLISHED)
 _NOISE: Final = 0.02
-"""Of a share: what runs of some seconds differ by."""
+"""Difference between shares of runs of some seconds."""
 _FASTER: Final = (
     "the paper's prototype took seconds to retag its ports and to push its rules one by one, "
     "and its TCP stood still meanwhile; here both take milliseconds, and what is left of the "
@@ -37,11 +37,11 @@ _FASTER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BothWays:
-    """One repetition on one testbed."""
+    """A repetition on one testbed."""
 
     hitless: Fig9aResult
     as_published: Fig9aResult
-    """Mirrors move under the traffic, without divert and drain."""
+    """Result when mirrors move under the traffic, without divert and drain."""
     scale: Scale
 
 

@@ -2,7 +2,7 @@
 
 The circuit between racks r1 and r2 moves from one plane to the other once per period (topologies 1
 and 2 of Fig. 8(a)), with nothing, 100 or 5000 rules to push in substep 3-2. Beside it a paced UDP
-stream runs between r3 and r4, whom the changes do not concern. At full speed TCP fills the
+stream runs between r3 and r4, which the changes do not concern. At full speed TCP fills the
 electrical network while it is diverted, so the loss of the *affected* pair is measured in a run of
 its own, with paced UDP at 80 % of the electrical rate in place of TCP.
 """
@@ -33,31 +33,31 @@ BYSTANDER_PAIR: Final = ("r3", "r4")
 BYSTANDER_HOSTS: Final = ("h31", "h41")
 
 AFFECTED_LOAD_SHARE: Final = 0.8
-"""Of the electrical rate, headers included."""
+"""Load of the affected pair as a part of the electrical rate, headers included."""
 AFFECTED_PPS: Final = 8e6 / 8 / (600 + WIRE_OVERHEAD_V4)
-"""600 B at 8 Mb/s. Slower links get smaller datagrams, not fewer: the run stays as long."""
+"""Rate of datagrams of 600 B at 8 Mb/s. On slower links they are smaller, not fewer."""
 _PAYLOAD_BYTES: Final = (64, 1400)
-"""Least and most."""
+"""Least and greatest payload of a datagram."""
 BYSTANDER_PPS: Final = 500.0
 BYSTANDER_PAYLOAD_BYTES: Final = 500
 
 _WARM_UP_S: Final = 1.0
-"""Slow start and the first announcements; not counted in averages."""
+"""Time for slow start and the first announcements; not counted in averages."""
 _TAIL_S: Final = 1.0
 _SETUP_S: Final = 4.0
-"""Roughly what a controller takes to start and to set the first topology up."""
+"""Rough time that a controller takes to start and to set the first topology up."""
 _EACH_S: Final = 1.5
-"""What a run takes beside its time."""
+"""Time that a run takes beside its own."""
 _TCP_PORT: Final = 5201
 
 
 @dataclass(frozen=True, slots=True)
 class Fig9aPlan:
-    """How long everything takes."""
+    """Lengths of the runs."""
 
     period_s: float
     periods: int
-    """Of each run with changes: one change in the middle of each period."""
+    """Number of periods of each run with changes: one change in the middle of each."""
     static_s: float
     udp_datagrams: int
     udp_period_s: float
@@ -70,7 +70,7 @@ class Fig9aPlan:
 
     @property
     def udp_s(self) -> float:
-        """Roughly: the exact pace follows from the electrical rate."""
+        """Rough length: the exact pace follows from the electrical rate."""
         return self.udp_datagrams / self.udp_pps + 1.5
 
     @property
@@ -84,7 +84,7 @@ class Fig9aPlan:
         return self.run_s + _WARM_UP_S + _TAIL_S + _EACH_S
 
     def expected_s(self, ways: int = 1) -> float:
-        """Wall time of the whole scenario, in so many ways."""
+        """Wall time of the whole scenario, in ``ways`` ways."""
         starts_s = (len(RULES) - 1) * _SETUP_S
         each_s = len(RULES) * self.changing_expected_s + self.udp_s
         return self.static_expected_s + starts_s + ways * each_s
@@ -93,7 +93,7 @@ class Fig9aPlan:
 FULL: Final = Fig9aPlan(10.0, 4, 15.0, 16_000, 2.5)
 QUICK: Final = Fig9aPlan(4.0, 2, 6.0, 10_500, 2.0)
 SHORT: Final = Fig9aPlan(2.5, 2, 4.0, 10_500, 1.2, udp_pps=3000.0)
-"""Of the experiment, which plays it in both ways."""
+"""Short form of the experiment, which plays it in both ways."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,10 @@ class TcpRun:
     """TCP at full speed, with the topology changed ``len(changes)`` times."""
 
     rules: int
-    """Wanted in substep 3-2; 0 for the static run."""
+    """Number of rules wanted in substep 3-2; 0 for the static run."""
     throughput: ThroughputRun
     average_mbps: float
-    """Over whole periods, after the warm-up."""
+    """Mean over whole periods, after the warm-up."""
     retransmits: int
     changes: tuple[Change, ...]
     bystander: UdpResult
@@ -137,12 +137,12 @@ class Fig9aResult:
         return run.average_mbps / self.static.average_mbps
 
     def share_at(self, run: TcpRun, period_s: float) -> float:
-        """The share, had the changes come once in ``period_s``: what is lost is lost per change."""
+        """Share if the changes had come once in ``period_s``: the loss is per change."""
         return 1 - (1 - self.share(run)) * self.plan.period_s / period_s
 
     @property
     def dark_frames(self) -> int:
-        """In all runs together."""
+        """Dark frames of all runs together."""
         in_tcp_runs = sum(run.losses.dark_frames for run in (self.static, *self.changing))
         return in_tcp_runs + self.udp.losses.dark_frames
 
@@ -158,8 +158,8 @@ def run_ways(
 ) -> tuple[Fig9aResult, ...]:
     """Play the scenario with each of these transitions; raises as :func:`run` does.
 
-    A topology that does not change is measured once for all of them. A controller plays all that
-    has the same number of rules.
+    A topology that does not change is measured once for all of them. A controller plays all runs
+    with the same number of rules.
     """
     static: TcpRun | None = None
     plans = [replace(plan, transition=transition.value) for transition in transitions]
@@ -248,7 +248,7 @@ def _alternation(stage: Stage, controller: ControllerClient) -> Alternation:
 
 
 def _demand(stage: Stage, a: str, b: str) -> PairDemand:
-    """For most of a circuit, whatever the scale."""
+    """Demand for most of a circuit, whatever the scale."""
     rate_mbps = min(stage.fabric.plane_by_name[plane].rate_mbps for plane in PLANES)
     return PairDemand(a, b, 0.8 * rate_mbps)
 
@@ -310,7 +310,7 @@ def _udp_run(
 
 
 def _udp_changing(stage: Stage, controller: ControllerClient, plan: Fig9aPlan) -> UdpRun:
-    """The affected pair's datagrams, at 80 % of what the electrical network carries."""
+    """Send the affected pair's datagrams, at 80 % of the electrical rate, during changes."""
     load_mbps = AFFECTED_LOAD_SHARE * stage.fabric.electrical_rate_mbps
     payload_bytes = _payload_bytes(load_mbps, plan.udp_pps)
     pps = pps_for_load(load_mbps, payload_bytes, WIRE_OVERHEAD_V4)

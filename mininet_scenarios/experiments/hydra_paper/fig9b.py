@@ -24,12 +24,12 @@ from mininet_scenarios.stage import building, mpi
 
 _PAPER_MBPS: Final = 10_000.0
 _BUSIEST_MBPS: Final = 2 * _PAPER_MBPS
-"""Ranks of two racks fill one circuit both ways, beside what the background adds on another."""
+"""Traffic of ranks in two racks that fill one circuit both ways, and of the background."""
 _BACKGROUND_SHARE: Final = 2.0
-"""More than a circuit carries: ranks that exchange two by two leave theirs idle for most of the
-time, and would feel little of anything that leaves them room."""
+"""Rate of the background over a circuit's: ranks that exchange two by two leave theirs idle for
+most of the time, and would hardly notice a background that leaves them room."""
 _BACKGROUND_STREAMS: Final = 10
-"""To each of two servers: of a full circuit, TCP leaves a rank about as much as each of them."""
+"""Streams to each of two servers: TCP leaves a rank about as much of a full circuit as a stream."""
 _EARLIER: Final = (
     "the paper's authors waited for 15 s before they changed the topology; the controller acts at "
     "the end of the epoch in which its counters have shown the demand"
@@ -38,12 +38,12 @@ _EARLIER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BothWays:
-    """One repetition on one testbed."""
+    """A repetition on one testbed."""
 
     hydra: Fig9bResult
-    """Alone, congested, and helped by a controller that nobody asks."""
+    """Runs alone, congested, and helped by a controller that nobody asks."""
     as_published: TransferRun
-    """Helped by hand, without divert and drain."""
+    """Run helped by hand, without divert and drain."""
     scale: Scale
 
     @property

@@ -74,7 +74,7 @@ class _Transforms:
 
 @contextmanager
 def _watched(stage: Stage) -> Iterator[Mapping[str, list[ProgressSample]]]:
-    """What each rank's server has sent, read again and again until the end of the block."""
+    """Bytes that each rank's server has sent, read again and again until the end of the block."""
     progress: dict[str, list[ProgressSample]] = {name: [] for name in RANK_HOSTS}
     stop = threading.Event()
 

@@ -1,11 +1,11 @@
 """HydRA Fig. 9(b): an all-to-all transfer, slowed by other traffic, and helped by the controller.
 
 Ranks on the servers of r1 and r2 exchange data over a circuit r1–r2 (topology 1 of Fig. 8(b)).
-There is another circuit r1–r3, so what r2 sends to r3 takes two hops and shares the first circuit
-with the ranks. Three runs: the ranks alone; with background traffic from r2 to r3; and the same
-with the controller in periodic mode. Nobody asks it for anything: it has to see from its counters
-that a circuit r2–r3 would serve both (topology 2). In the paper the change was triggered by hand,
-and nothing diverted or drained: :func:`by_hand` does that.
+There is another circuit r1–r3, so traffic from r2 to r3 takes two hops and shares the first circuit
+with the ranks. There are three runs: the ranks alone; with background traffic from r2 to r3; and
+the same with the controller in periodic mode. Nobody asks it for anything: it has to see from its
+counters that a circuit r2–r3 would serve both (topology 2). In the paper the change was triggered
+by hand, and nothing diverted or drained: :func:`by_hand` does that.
 """
 
 from __future__ import annotations
@@ -48,48 +48,48 @@ from mininet_scenarios.workloads.reports import read_report
 
 RANK_HOSTS: Final = ("h11", "h12", "h21")
 BACKGROUND: Final = (("h22", "h31"), ("h22", "h32"))
-"""From a server without a rank: the two meet on the circuit only, where topology can help."""
+"""Flows that meet the ranks' only on the circuit, where topology can help: h22 has no rank."""
 TOPOLOGY_1: Final = (
     PairDemand("r1", "r2", 6.0),
     PairDemand("r1", "r3", 3.0),
     PairDemand("r2", "r3", 1.0),
 )
-"""The largest demands get the circuits; r2–r3 is left with two hops over what they leave."""
+"""Demands of which the largest get the circuits; r2–r3 is left with two hops over the rest."""
 TOPOLOGY_2: Final = (
     PairDemand("r1", "r2", 6.0),
     PairDemand("r2", "r3", 3.0),
 )
 PERIODIC: Final = "periodic"
 RATE_SCALE: Final = 0.5
-"""Of all links, against Fig. 9(a): here several are busy at once, and where one thread forwards for
-all bridges it would be the bottleneck in place of the circuits."""
+"""Factor of all links' rates, against Fig. 9(a): here several links are busy at once, and if one
+thread forwards for all bridges it would be the bottleneck in place of the circuits."""
 
 _RANK_PORT: Final = 5400
 _BACKGROUND_PORT: Final = 5210
 _SETUP_S: Final = 6.0
 _LONGEST: Final = 10.0
-"""A run that takes this many times as long as expected is given up."""
+"""Multiple of the expected time after which a run is given up."""
 _GRID_S: Final = 1.0
-"""Several rounds long, or the rhythm of the rounds shows as a beat."""
+"""Step of the series: several rounds, or the rhythm of the rounds shows as a beat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fig9bPlan:
-    """The work, and how the controller is set up for it."""
+    """The work, and the controller's settings for it."""
 
     bytes_per_pair: int
     rounds: int
     compute_s: float
     alone_s: float
-    """Roughly what the ranks take alone."""
+    """Rough time of the ranks alone."""
     background_streams: int
-    """TCP flows to each of the background's destinations."""
+    """Number of TCP flows to each of the background's destinations."""
     circuit_mbps: float
     background_share: float
-    """Most that all of them would send, of a circuit's rate; less than all of it leaves a small
-    machine room to forward everything once the traffic no longer shares one."""
+    """Most that all of them would send, as a part of a circuit's rate; with less than all of it a
+    small machine can forward everything once the traffic no longer shares a circuit."""
     epoch_s: float
-    """How often the periodic mode looks; the paper's authors looked once, after 15 s."""
+    """Time between decisions of the periodic mode; the paper's authors looked once, after 15 s."""
 
     @property
     def expected_s(self) -> float:
@@ -111,7 +111,7 @@ class Fig9bPlan:
         return self.circuit_mbps * self.background_share / self.background_flows
 
     def at_rates(self, times: float) -> Fig9bPlan:
-        """The same with as many times the bytes, for links of as many times the rate."""
+        """The plan with ``times`` the bytes, for links of ``times`` the rate."""
         return replace(
             self,
             bytes_per_pair=max(1, round(self.bytes_per_pair * times)),
@@ -122,18 +122,18 @@ class Fig9bPlan:
 FULL: Final = Fig9bPlan(500_000, 60, 0.1, 17.0, 3, 50.0, 0.78, 4.0)
 QUICK: Final = Fig9bPlan(500_000, 25, 0.1, 7.2, 3, 50.0, 0.78, 2.0)
 SHORT: Final = Fig9bPlan(500_000, 18, 0.1, 5.2, 3, 50.0, 0.78, 1.4)
-"""Of the experiment, which has one more run."""
+"""Short form of the experiment, which has one more run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the ranks did, from their own reports."""
+    """Work of the ranks, from their own reports."""
 
     started_s: float
-    """``CLOCK_MONOTONIC``, as all times here."""
+    """Start by ``CLOCK_MONOTONIC``, as all times here."""
     finished_s: float
     progress: tuple[tuple[ProgressSample, ...], ...]
-    """Of each rank."""
+    """Samples of each rank."""
     ranks: tuple[RankReport | mpi.RankReport, ...]
 
 
@@ -144,26 +144,26 @@ class Ranks(Protocol):
     def started_s(self) -> float: ...
 
     def finish(self, timeout_s: float) -> Work:
-        """Wait for its end; raises ScenarioError where it fails or takes too long."""
+        """Wait for its end. Raises ScenarioError if it fails or takes too long."""
 
 
 Workload = Callable[[Stage, Fig9bPlan], AbstractContextManager[Ranks]]
-"""Starts a parallel program, which has begun when the block does and ends with it at the latest."""
+"""Starts a parallel program, which runs once the block begins, and ends with it at the latest."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransferRun:
-    """One transfer among the ranks."""
+    """A transfer among the ranks."""
 
     label: str
     seconds: float
-    """From all ranks' start to the last one's end."""
+    """Time from all ranks' start to the last one's end."""
     started_unix_s: float
     series: tuple[Sample, ...]
-    """What all ranks together received, over time."""
+    """Rate at which all ranks together received, over time."""
     ranks: tuple[RankReport | mpi.RankReport, ...]
     actions: tuple[ReconfigurationRecord, ...]
-    """Changes that the controller made, by itself or as it was asked to, oldest first."""
+    """Changes that the controller made, unasked or asked, oldest first."""
     losses: Losses
 
     @property
@@ -172,7 +172,7 @@ class TransferRun:
 
     @property
     def acted_at_s(self) -> float | None:
-        """When the controller began to change the topology, from the start of the run."""
+        """Time at which the controller began to change the topology, from the start of the run."""
         if not self.actions:
             return None
         return self.actions[0].created_unix_s - self.started_unix_s
@@ -191,7 +191,7 @@ class Fig9bResult:
 
     @property
     def dark_frames(self) -> int:
-        """In all runs together."""
+        """Dark frames of all runs together."""
         return sum(run.losses.dark_frames for run in (self.alone, self.congested, self.helped))
 
 
@@ -200,7 +200,7 @@ def run(
 ) -> Fig9bResult:
     """Play the scenario; raises ScenarioError when a run can't be counted.
 
-    ``workload`` is :func:`exchange` unless told otherwise.
+    ``workload`` is :func:`exchange` by default.
     """
     transfer = partial(_transfer, stage, plan, workload or exchange)
     on_request = _policy(plan)
@@ -228,9 +228,9 @@ def by_hand(
     narrator: Narrator,
     workload: Workload | None = None,
 ) -> TransferRun:
-    """The congested transfer, and the change as the paper's authors made it.
+    """Play the congested transfer, with the change made as by the paper's authors.
 
-    On request, ``at_s`` after the ranks' start, while frames are under way.
+    It is made on request, ``at_s`` after the ranks' start, while frames are under way.
     Raises ScenarioError when the run can't be counted.
     """
     policy = _policy(plan) | {"transition": Transition.AS_PUBLISHED.value}
@@ -260,8 +260,9 @@ def by_hand(
 
 
 def _policy(plan: Fig9bPlan) -> dict[str, Any]:
-    """On request; what the periodic mode goes by is scaled with the epoch, as the run is shorter
-    than the paper's.
+    """Policy on request, with the periodic mode's settings scaled with the epoch.
+
+    The run is shorter than the paper's.
     """
     return {
         "mode": "on-request",
@@ -335,7 +336,7 @@ def _transfer(
     background: bool = False,
     meanwhile: Callable[[float], None] | None = None,
 ) -> TransferRun:
-    """Run all ranks to their end; with ``background``, that begins as soon as they have begun.
+    """Run all ranks to their end; the ``background`` begins as soon as they have begun.
 
     ``meanwhile`` is called then, with the time at which the ranks were started.
     """
@@ -409,7 +410,7 @@ def _rank(stage: Stage, plan: Fig9bPlan, rank: int, peers: str) -> Iterator[tupl
 def throughput_of(
     progress: Sequence[Sequence[ProgressSample]], started_s: float, finished_s: float
 ) -> tuple[Sample, ...]:
-    """What all ranks transferred, in Mbps on a common grid of whole seconds from ``started_s``."""
+    """Rate of all ranks, in Mbps on a common grid of whole seconds from ``started_s``."""
     times = np.append(np.arange(started_s, finished_s, _GRID_S), finished_s)
     if len(times) > 2 and times[-1] - times[-2] < _GRID_S / 2:
         times = np.delete(times, -2)  # a sliver at the end would show as a spike

@@ -1,4 +1,4 @@
-"""Figures of the papers that this project's own are held against, each with its source."""
+"""Figures of the papers with which this project's own are compared, each with its source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIG9A_5000_RULES_GBPS: Final = 7.86
 FIG9A_100_RULES_DELAY_S: Final = 1.2
 FIG9A_5000_RULES_DELAY_S: Final = 2.2
 FIG9A_TAGGING_S: Final = 1.2
-"""Tagging the ToR ports of Fig. 8(a); the paper gives "below 1.5 s" for 32 ports (III.B.1)."""
+"""Time to tag the ToR ports of Fig. 8(a); the paper gives "below 1.5 s" for 32 (III.B.1)."""
 
 FIG9A_SHARES: Final = {
     100: FIG9A_100_RULES_GBPS / FIG9A_STATIC_GBPS,
@@ -31,6 +31,6 @@ FIG9B_ALONE_S: Final = 28.7
 FIG9B_CONGESTED_S: Final = 62.2
 FIG9B_HYDRA_S: Final = 36.7
 FIG9B_TRIGGER_S: Final = 15.0
-"""When the paper's authors triggered the change by hand."""
+"""Time at which the paper's authors triggered the change by hand."""
 FIG9B_CONGESTED_RATIO: Final = FIG9B_CONGESTED_S / FIG9B_ALONE_S
 FIG9B_HYDRA_RATIO: Final = FIG9B_HYDRA_S / FIG9B_ALONE_S

@@ -42,7 +42,7 @@ _RATE_MBPS: Final = 10_000.0
 
 @dataclass(frozen=True, slots=True)
 class PlannedSchedule:
-    """What the controller's own planner makes of a demand."""
+    """Schedule that the controller's own planner makes of a demand."""
 
     slots: int
     lit_s: float
@@ -58,10 +58,10 @@ class PlannedSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Many random demands."""
+    """Results of many random demands."""
 
     shares: tuple[tuple[float, ...], ...]
-    """For each demand, what its first 1, 2, … slots carry of it."""
+    """Part of each demand that its first 1, 2, … slots carry."""
     schedules: tuple[PlannedSchedule, ...]
 
 
@@ -84,7 +84,7 @@ def _measure(setting: Setting, narrator: Narrator) -> Slots:
 def cumulative_shares(
     matrix: NDArray[np.float64],
 ) -> tuple[float, ...]:
-    """What the 1, 2, … longest permutations of the scaled matrix hold of it; the last is 1."""
+    """Part of the scaled matrix in its 1, 2, … longest permutations; the last is 1."""
     lengths = [length / WHOLE for length, _ in longest_first(scaled(matrix))]
     return tuple(accumulate(lengths))
 
@@ -147,7 +147,7 @@ def _conclude(runs: Sequence[Slots]) -> Findings:
 
 
 def _duty_row(schedules: Sequence[PlannedSchedule]) -> Iterator[Row]:
-    """Of the controller's own schedules that have as many slots as the paper's."""
+    """Row of the controller's own schedules that have as many slots as the paper's."""
     duties = [one.duty for one in schedules if one.slots == _PAPER_SLOTS]
     if duties:
         mean = fmean(duties)

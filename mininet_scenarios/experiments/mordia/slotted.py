@@ -1,4 +1,4 @@
-"""Mordia's slots with TCP: what two pairs get of a port that they share by a schedule."""
+"""Mordia's slots with TCP: throughput of two pairs that share a port by a schedule."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import Stage
 
 _PAPER_MBPS: Final = 10_000.0
-"""Of a circuit; also what is carried in all, over one port."""
+"""Rate of a circuit, and of all traffic together, over one port."""
 FULL_SLOTS_S: Final = (0.5, 1.0, 2.0, 4.0)
 SHORT_SLOTS_S: Final = (1.0, 2.0)
 _SHORT: Final = Length(least_s=4, periods=2)
 _SETUP_S: Final = 4.0
 _EACH_S: Final = 2.5
-"""What a run takes beside its time."""
+"""Time that a run takes beside its own."""
 _WAYS: Final = {Transition.AS_PUBLISHED: "as published", Transition.HITLESS: "hydra"}
 _DUTY_NOISE: Final = 0.05
 _SHORTEST_PAPER: Final = (61, 2.231 / 6.26)
 _LONGEST_PAPER: Final = (300, 5.501 / 6.26)
-"""Section 6.3: circuits of so many µs; TCP over them, over the packet switch of the same rate."""
+"""(µs of the circuits, throughput of TCP over them relative to a packet switch), section 6.3."""
 _WHY: Final = (
     "The paper's slots are 61 to 300 µs, ours thousands of times as long, as our mirrors are "
     "slower: what compares is that longer slots bring more, not the shares. There, end hosts hold "
@@ -55,7 +55,7 @@ _WHY_MORE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Slotted:
-    """One repetition."""
+    """A repetition: its runs."""
 
     scale: Scale
     worth: Worth
@@ -77,7 +77,7 @@ def measure(
     transitions: Sequence[Transition],
     narrator: Narrator,
 ) -> Slotted:
-    """Slots of each length, in each way, on one testbed."""
+    """Run slots of each length, with each transition, on one testbed."""
     scale = setting.rates.scale(_PAPER_MBPS)
     times = building.times_its_rates(scale.mbps(_PAPER_MBPS))
     runs: list[Shared] = []
@@ -91,7 +91,7 @@ def measure(
             f"{worth.one_on_circuit:.1f} Mb/s"
         )
         for transition in transitions:
-            # Another one for each: it remembers how long nights took.
+            # A new controller for each: it remembers the length of nights.
             with stage.one_controller(calm=False):
                 runs += [_run(stage, slot_s, transition, length, narrator) for slot_s in slots_s]
     return Slotted(scale, worth, tuple(runs))
@@ -115,20 +115,20 @@ def _shared_s(slot_s: float, length: Length) -> float:
     return _EACH_S + length.seconds(slot_s)
 
 
-# --- what it comes to -------------------------------------------------------------------------
+# --- conclusions ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Slots of one length in one way, the mean of all repetitions."""
+    """Slots of one length in one way; means of all repetitions."""
 
     way: str
     slot_s: float
     mbps: float
     expected_mbps: float
-    """By the formula, at the duty cycle that was measured."""
+    """Throughput by the formula, at the measured duty cycle."""
     share: float
-    """Of the same two flows with one of them on a circuit all the time."""
+    """Throughput relative to the same two flows with one of them on a circuit all the time."""
     duty_cycle: float
     formula: float
     retransmits: float
@@ -178,7 +178,7 @@ def _conclude(found: Sequence[Slotted]) -> Findings:
 
 
 def _rows(lines: Sequence[_Line]) -> Iterator[Row]:
-    """Of one way, the shortest slots first."""
+    """Rows of one way, the shortest slots first."""
     way = lines[0].way
     ends = (lines[0], _SHORTEST_PAPER), (lines[-1], _LONGEST_PAPER)
     for line, (paper_us, paper) in ends:

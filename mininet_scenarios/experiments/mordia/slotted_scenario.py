@@ -1,10 +1,10 @@
-"""Two pairs of racks that share a port by slots, and what a port is worth to them.
+"""Two pairs of racks that share a port by slots, and the port's worth to them.
 
 Two servers of rack 1 send TCP at full speed to two other racks. One of the rack's two ports is set
 aside, so that the controller's schedule gives the other one to both in turn, half of a week each.
-Measured for comparison: both pairs electrically, and one of them on a circuit that stays. From
-these the formula says what a duty cycle D is worth: D · (one on the circuit, the other not) +
-(1 - D) · (both not), with D = (T - n · night) / T (Mordia, SIGCOMM 2013, section 3.4).
+Two more runs serve for comparison: both pairs electrical, and one of them on a circuit that stays.
+From these a formula gives the worth of a duty cycle D: D · (one on the circuit, the other not) + (1
+- D) · (both not), with D = (T - n · night) / T (Mordia, SIGCOMM 2013, section 3.4).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mininet_scenarios.stage.stage import ScenarioError, Stage, tcp_transfer
 
 PAIRS: Final = (("h11", "h21"), ("h12", "h31"))
 LEAD_S: Final = 6.0
-"""Until the demand is seen, and a first slot has begun."""
+"""Time until the demand is seen, and a first slot has begun."""
 _ALONE_LEAD_S: Final = 2.0
 _PORT: Final = 5201
 _SETTLE_S: Final = 1.0
@@ -28,14 +28,14 @@ _SETTLE_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """How long it is measured, after the lead."""
+    """Length of a measurement, after the lead."""
 
     least_s: int = 12
     periods: int = 6
-    """Of the schedule, at least."""
+    """Least number of periods of the schedule."""
 
     def seconds(self, slot_s: float) -> int:
-        """Of a run by slots, its lead included."""
+        """Length of a run by slots, its lead included."""
         return int(max(self.least_s, self.periods * 2 * slot_s) + LEAD_S)
 
 
@@ -44,7 +44,7 @@ USUAL: Final = Length()
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """Mb/s of both pairs together."""
+    """Throughput of both pairs together, in Mb/s."""
 
     electrical: float
     one_on_circuit: float
@@ -60,17 +60,17 @@ class Shared:
     slot_s: float
     transition: str
     mbps: float
-    """Of both pairs together, after :data:`LEAD_S`."""
+    """Throughput of both pairs together, after :data:`LEAD_S`."""
     duty_cycle: float
-    """As the controller measured it."""
+    """Duty cycle as the controller measured it."""
     formula: float
-    """As it follows from the nights that were planned for."""
+    """Duty cycle by the nights that were planned for."""
     retransmits: int
     dark_frames: int
 
 
 def baselines(stage: Stage, seconds: int = USUAL.least_s) -> Worth:
-    """What both pairs get without slots."""
+    """Throughput of both pairs without slots."""
     with stage.controller({"mode": "on-request"}) as controller:
         _set_aside(controller)
         controller.reconfigure([])
@@ -87,9 +87,9 @@ def shared(
     transition: Transition = Transition.HITLESS,
     length: Length = USUAL,
 ) -> Shared:
-    """Half of a week for each pair; the policy leaves room for halves that are not quite.
+    """Run slots with half of a week for each pair; the policy tolerates halves that differ a bit.
 
-    Raises ScenarioError where the controller makes no such week.
+    Raises ScenarioError if the controller makes no such week.
     """
     policy = {
         "mode": "periodic",
@@ -119,7 +119,7 @@ def shared(
 
 
 def _both(stage: Stage, seconds: int, lead_s: float) -> tuple[float, int]:
-    """Mb/s of both pairs after ``lead_s``, and segments retransmitted."""
+    """(Mb/s of both pairs after ``lead_s``, number of segments retransmitted)."""
     with ExitStack() as stack:
         running = [
             stack.enter_context(tcp_transfer(stage, *pair, _PORT + number, seconds))

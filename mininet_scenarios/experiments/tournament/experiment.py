@@ -32,7 +32,7 @@ from topology.synthetic import KINDS, synthetic_demand
 
 _PORT_MBPS: Final = 10_000.0
 _ELECTRICAL_SHARE: Final = 0.1
-"""Of a rack's optical rate: what its electrical link carries."""
+"""Rate of a rack's electrical link as a part of its optical rate."""
 _LOAD: Final = 0.8
 _WINDOW_S: Final = 10.0
 _TOLERANCE: Final = 1e-6
@@ -43,7 +43,7 @@ class Size:
     racks: int
     planes: int
     periods: int
-    """Demands of each workload, one after the other."""
+    """Number of demands of each workload, one after the other."""
 
 
 FULL: Final = Size(64, 8, 10)
@@ -66,11 +66,11 @@ class Tournament:
     planes: int
     matches: tuple[Match, ...]
     courses: tuple[Course, ...]
-    """Every policy through every workload."""
+    """Results of every policy on every workload."""
 
 
 def workloads(size: Size, seed: int) -> Mapping[str, Callable[[], list[Window]]]:
-    """By name, what makes the demands: made-up ones, a trace, and Helios' patterns."""
+    """Functions that make the demands, by name: synthetic ones, a trace, and Helios' patterns."""
     busiest_mbps = _LOAD * size.planes * _PORT_MBPS
 
     def made_up(kind: str) -> list[Window]:
@@ -191,7 +191,7 @@ def _conclude(runs: Sequence[Tournament]) -> Findings:
 
 
 def _never_less(runs: Sequence[Tournament]) -> Row:
-    """On first windows: later ones start from what each kept."""
+    """Row on first windows: later ones start from the topology that each algorithm kept."""
     least = 1.0
     for run in runs:
         for match in run.matches:
@@ -226,7 +226,7 @@ def _below_bisection(runs: Sequence[Tournament]) -> Row:
 
 
 def _above_packets(runs: Sequence[Tournament]) -> Row:
-    """What changes cost is taken off, so that it could be less."""
+    """Row of policies' gains over packets alone; the cost of changes could make them negative."""
     gains = []
     for run in runs:
         alone = {
@@ -250,7 +250,7 @@ def _above_packets(runs: Sequence[Tournament]) -> Row:
 
 
 def _served(runs: Sequence[Tournament], workload: str, policy: str) -> tuple[float, float]:
-    """The share, and how many changes: means over repetitions."""
+    """(share served, number of changes): means over repetitions."""
     found = [
         course
         for run in runs
@@ -328,7 +328,7 @@ def _draw(runs: Sequence[Tournament], directory: Path) -> Sequence[Path]:
 
 
 def algorithms_figure(runs: Sequence[Tournament]) -> Figure:
-    """Every algorithm on every workload; a dash where it refuses, as in the table."""
+    """Plot of every algorithm on every workload; a dash where one refuses, as in the table."""
     names = [match.workload for match in runs[0].matches]
     shares = [[_share(runs, workload, name) for workload in names] for name in ENTRIES]
     return _heat_map(shares, list(ENTRIES), names, "demand on circuits [%]")

@@ -1,8 +1,9 @@
 """The tournament's second half: every way of sharing circuits on a demand that changes.
 
 Decisions are the controller's, taken offline by the code of ``hydra replay``: what pays, whose turn
-it is, what moves under whom. Each is tried with every algorithm that the controller plans with, on
-circuits of its kind: duplex or one-way. Slots are of duplex circuits and have their own scheduler.
+it is, which traffic a change disturbs. Each policy is tried with every algorithm that the
+controller plans with, on circuits of its kind: duplex or one-way. Slots are of duplex circuits and
+have their own scheduler.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from topology.algorithms import ENTRIES, objection
 from topology.problem import FabricArrays
 
 EPOCH_S: Final = 2.0
-"""Between decisions; a demand lasts for five."""
+"""Time between decisions; a demand lasts for five."""
 OUTAGE_S: Final = 0.1
-"""What a change costs those whom it moves."""
+"""Time for which a change interrupts the traffic that it moves."""
 _LEAST_SHARE: Final = 0.01
-"""Of a port: less is no elephant, and a change for less is none."""
+"""Least part of a port's rate for an elephant, or for a gain."""
 _NONE: Final = "static"
-"""Changes nothing, and so leaves a dark network dark, whoever shares."""
+"""A policy that changes nothing, and so leaves a dark network dark, whoever shares."""
 ALONE: Final = Variant("electrical alone", None)
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """One policy through one workload."""
+    """A policy on one workload."""
 
     workload: str
     policy: str
     served_share: float
-    """By circuits and packets together, less what changes cost."""
+    """Share served by circuits and packets together, less the cost of changes."""
     changes: int
     lasts_s: float
 
@@ -49,8 +50,10 @@ class Course:
 def fabric(
     racks: int, planes: int, port_mbps: float, electrical_share: float, *, one_way: bool = False
 ) -> Fabric:
-    """All racks on all planes, with servers that fill all ports, and an electrical network of a
-    part of that. One-way circuits need ToRs that do not learn.
+    """A fabric of all racks on all planes.
+
+    Servers fill all ports, and the electrical network has a part of that rate. One-way circuits
+    need ToRs that do not learn.
     """
     plain = plain_fabric(racks, planes, port_mbps)
     rack_mbps = planes * port_mbps
@@ -65,8 +68,9 @@ def fabric(
 
 
 def variants(network: Fabric) -> Iterator[Variant]:
-    """Each way of sharing with each algorithm of this fabric's circuits; before those of duplex
-    ones, the electrical network alone.
+    """Each way of sharing with each algorithm of this fabric's circuits.
+
+    The electrical network alone comes before those of duplex circuits.
     """
     if not network.one_way:
         yield ALONE
@@ -100,7 +104,7 @@ def base_policy(port_mbps: float) -> Policy:
 def courses(
     network: Fabric, workload: str, cut: Sequence[Window], window_s: float
 ) -> Iterator[Course]:
-    """Every policy through a workload, whose demands last ``window_s`` each."""
+    """Every policy on a workload, whose demands last ``window_s`` each."""
     base = base_policy(network.planes[0].rate_mbps)
     trace = _trace(network, cut, window_s)
     for variant in variants(network):

@@ -1,4 +1,4 @@
-"""A trace's windows on the data plane: when its coflows are over, with circuits and without."""
+"""A trace's windows on the data plane: times of its coflows, with circuits and without."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RACKS: Final = 4
 FULL_WINDOW_S: Final = 10.0
 SHORT_WINDOW_S: Final = 3.0
 _BUSIEST_MBPS: Final = RACKS * RACK_MBPS / 2
-"""Not all racks send, or receive, all they can at the same time."""
+"""Traffic at the busiest moment: not all racks send, or receive, all they can at once."""
 _CONTROLLER_S: Final = 4.0
 _NO_LATER: Final = 1.05
 _WHY_BISECTION: Final = (
@@ -42,10 +42,10 @@ _WHY_BISECTION: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """One repetition: a window in every way."""
+    """A repetition: a window in every way."""
 
     trace: str
-    """Its file's name."""
+    """Name of its file."""
     scale: Scale
     played: Excerpt
     runs: tuple[Run, ...]
@@ -73,7 +73,7 @@ def measure(
     narrator: Narrator,
     stages: Sequence[Sequence[Way]] = STAGES,
 ) -> tuple[Run, ...]:
-    """Play a window in each way; ``rate`` is what the rates of the network are multiplied by."""
+    """Play a window in each way; ``rate`` is the factor of the network's rates."""
     runs: list[Run] = []
     for number, ways in enumerate(stages):
         network = scenario.network(ways[0], rate)
@@ -85,11 +85,11 @@ def measure(
     return tuple(runs)
 
 
-# --- what it comes to -------------------------------------------------------------------------
+# --- conclusions ------------------------------------------------------------------------------
 
 
 def _coflow_s(found: Sequence[Replay], way: Way) -> float:
-    """The mean over all coflows of all repetitions."""
+    """Mean time of all coflows of all repetitions."""
     return fmean(seconds for one in found for seconds in one.run(way).coflows_s())
 
 
@@ -177,7 +177,7 @@ def _ways_table(found: Sequence[Replay]) -> Table:
 
 
 def _draw(found: Sequence[Replay], directory: Path) -> Sequence[Path]:
-    """How many coflows are over after how long."""
+    """Plot of the share of coflows that are over, by time."""
     figure = Figure(figsize=(8.0, 4.5), dpi=150, layout="constrained")
     axes = figure.subplots()
     styles = ((GREY, "-"), (VERMILION, "--"), (BLUE, "-"), (GREEN, ":"))

@@ -1,10 +1,10 @@
 """Windows of a trace, played as TCP transfers between the racks of ``configs/demo.yaml``.
 
-What starts together in the trace is a coflow, over once the last of its flows has arrived
+Flows that start together in the trace are a coflow, which is over once the last of them has arrived
 (Chowdhury et al., SIGCOMM 2014). Racks of a larger trace are folded onto the network's, flows of a
 coflow between the same racks become one, and those within a rack are left out. Times are the
-trace's. Sizes are multiplied so that the busiest rack of the window needs a set share of what its
-circuits carry, and by the scale of the rates.
+trace's. Sizes are multiplied so that the busiest rack of the window needs a set share of its
+circuits, and by the scale of the rates.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from mininet_scenarios.stage.stage import ScenarioError, Stage, sent_bytes
 from mininet_scenarios.stage.transfers import Transferred, Wish, transfer_all
 
 BUSIEST_SHARE: Final = 0.3
-"""Of what a rack's circuits carry, the mean rate of the window's busiest rack."""
+"""Mean rate of the window's busiest rack, as a part of what a rack's circuits carry."""
 CIRCUIT_MBPS: Final = 10_000.0
-"""Of the network that is scaled down, and of a server's link to its ToR."""
+"""Rate of a circuit before scaling, and of a server's link to its ToR."""
 RACK_MBPS: Final = 2 * CIRCUIT_MBPS
-"""What the circuits of a rack carry; and its two servers, at full bisection."""
+"""Rate of a rack's circuits together; also of its two servers, at full bisection."""
 ELECTRICAL_SHARE: Final = 0.1
-"""Of what a rack's circuits carry: its servers' electrical links together."""
+"""Rate of a rack's electrical links together, as a part of what its circuits carry."""
 EPOCH_S: Final = 0.5
 _LEAST_SHARE: Final = 0.05
-"""Of a circuit: pairs that send less stay electrical, and changes that bring less are not made."""
+"""Part of a circuit below which pairs stay electrical, and gains justify no change."""
 _SETUP_S: Final = 4.0
-"""Roughly what a case takes beside its transfers."""
+"""Rough time that a case takes beside its transfers."""
 _LONGEST: Final = 4.0
 _PATIENCE_S: Final = 30.0
 
 
 class Way(Enum):
-    """What carries the transfers."""
+    """Network that carries the transfers."""
 
     ELECTRICAL = "electrical network alone"
     AS_PUBLISHED = "circuits, as published"
@@ -53,7 +53,7 @@ class Way(Enum):
 
     @property
     def transition(self) -> Transition | None:
-        """None: there are no circuits."""
+        """Transition of the circuits; None: there are none."""
         return _TRANSITIONS.get(self)
 
 
@@ -72,14 +72,14 @@ class Excerpt:
     """A window of a trace on a number of racks."""
 
     number: int
-    """Of the window, counted from 0 at the trace's beginning."""
+    """Number of the window, from 0 at the trace's beginning."""
     start_s: float
     length_s: float
     flows: tuple[tuple[float, int, int, float], ...]
-    """Start after the window's in s, racks from and to, and bytes; those of a coflow are one where
-    they are between the same racks."""
+    """(start after the window's in s, rack from, rack to, bytes); flows of a coflow between the
+    same racks are one."""
     busiest_rack_mbps: float
-    """The mean over the window of what the busiest rack sends or receives."""
+    """Rate that the busiest rack sends or receives, its mean over the window."""
 
     @property
     def coflows(self) -> int:
@@ -88,18 +88,18 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of a window in one way."""
+    """Result of a window in one way."""
 
     way: str
     done: tuple[Transferred, ...]
-    """``kind`` is the coflow's start in the window."""
+    """Transfers; ``kind`` is the coflow's start in the window."""
     on_circuits_bytes: int
-    """What racks sent on them, headers and relayed bytes included."""
+    """Bytes that racks sent on circuits, headers and relayed bytes included."""
     changes: int
     dark_frames: int
 
     def coflows_s(self) -> list[float]:
-        """How long each coflow took."""
+        """Time of each coflow."""
         coflows: dict[str, list[Transferred]] = defaultdict(list)
         for one in self.done:
             coflows[one.kind].append(one)
@@ -110,19 +110,19 @@ class Run:
 
     @property
     def last_s(self) -> float:
-        """Until everything has arrived."""
+        """Time until everything has arrived."""
         return max(one.finished_s for one in self.done)
 
     @property
     def on_circuits_share(self) -> float:
-        """Over what servers received; relaying and headers can make it more than 1."""
+        """Bytes on circuits over bytes received; relaying and headers can raise it above 1."""
         return self.on_circuits_bytes / sum(one.size_bytes for one in self.done)
 
 
 def excerpt(trace: Path, racks: int, window_s: float, rank: int) -> Excerpt:
-    """The window with the ``rank``-th busiest rack, from 1, on so many racks.
+    """The window with the ``rank``-th busiest rack, from 1, folded onto ``racks`` racks.
 
-    Raises ScenarioError where the trace has fewer windows, and TraceError where it can't be read.
+    Raises ScenarioError if the trace has fewer windows, and TraceError if it can't be read.
     """
     numbers = rack_numbers(summarise(trace).racks, racks, fold=True)
     found = [
@@ -156,12 +156,12 @@ def network(way: Way, rate: float) -> dict[str, Any]:
     config = building.scaled_config(building.times_its_rates(CIRCUIT_MBPS * rate))
     if way is not Way.FULL_BISECTION:
         return config
-    each_mbps = CIRCUIT_MBPS * rate  # of a server
+    each_mbps = CIRCUIT_MBPS * rate  # rate of a server
     return {**config, "electrical": {**config["electrical"], "rate_mbps": each_mbps}}
 
 
 def size_factor(played: Excerpt) -> float:
-    """What the trace's bytes are multiplied by, before the scale of the rates."""
+    """Factor of the trace's bytes, before the scale of the rates."""
     return BUSIEST_SHARE * RACK_MBPS / played.busiest_rack_mbps
 
 
@@ -183,12 +183,12 @@ def wishes(played: Excerpt, fabric: Fabric, rate: float) -> list[Wish]:
 
 
 def alone_s(window_s: float) -> float:
-    """What the electrical network takes for a window, by its rate."""
+    """Time of the electrical network for a window, by its rate."""
     return max(window_s, window_s * BUSIEST_SHARE / ELECTRICAL_SHARE)
 
 
 def expected_s(way: Way, window_s: float) -> float:
-    """Wall time of a window, roughly."""
+    """Rough wall time of a window."""
     if way is Way.FULL_BISECTION:
         return _SETUP_S + 1.1 * window_s
     return _SETUP_S + alone_s(window_s) * (1.1 if way is Way.ELECTRICAL else 0.4)
@@ -203,7 +203,7 @@ def run(stage: Stage, played: Excerpt, way: Way, rate: float, narrator: Narrator
         stage.controller(_policy(way, rate)) as client,
     ):
         stage.introduce([server.name for server in stage.fabric.servers])
-        client.reconfigure([])  # what the case before left
+        client.reconfigure([])  # circuits of the case before
         before, earlier = stage.losses(), client.changes_done()
         bytes_before = _on_circuits_bytes(stage)
         done = transfer_all(stage, wanted, _LONGEST * alone_s(played.length_s) + _PATIENCE_S)
@@ -223,7 +223,7 @@ def _on_circuits_bytes(stage: Stage) -> int:
 
 
 def _policy(way: Way, rate: float) -> Mapping[str, Any]:
-    """Nobody tells the controller what comes: it sees it in its counters."""
+    """The way's policy; nobody tells the controller the demand: it sees it in its counters."""
     transition = way.transition or Transition.HITLESS
     return {
         "mode": "on-request" if way.transition is None else "periodic",

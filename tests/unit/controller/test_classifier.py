@@ -5,6 +5,7 @@ from ipaddress import ip_address
 import pytest
 
 from apps.controller.classifier import Classifier
+from hydra.failures import Failure, FailureKind
 from hydra.forwarding.class_table import TcpConnection
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import Install, Remove
@@ -18,6 +19,9 @@ FLOW = TcpConnection(ip_address("10.0.2.1"), 40000, 5201)
 OTHER = TcpConnection(ip_address("fd00:10:0:2::1"), 40001, 5201)
 
 
+NO_ANSWER = Failure("openflow", "v-h11", FailureKind.UNKNOWN, "no answer")
+
+
 class Fleet:
     def __init__(self):
         self.sent = []
@@ -25,7 +29,7 @@ class Fleet:
 
     def apply(self, changes, _timeout_s):
         self.sent.append(changes)
-        return {dp: "no answer" if dp in self.broken else None for dp in changes}
+        return {dp: NO_ANSWER if dp in self.broken else None for dp in changes}
 
 
 @pytest.fixture

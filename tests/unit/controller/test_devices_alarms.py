@@ -23,9 +23,9 @@ def watched(monkeypatch):
     with emulated("polatis-tl1", "polatis_tl1", login=ADMIN, password="root")() as bench:
         _, other = loaded.fabric.planes
         fabric = replace(loaded.fabric, planes=(bench.plane, other))
-        devices = Devices(fabric, loaded.policy)
-        devices.told = []
-        devices.tell_alarm = devices.told.append
+        told = []
+        devices = Devices(fabric, loaded.policy, tell_alarm=told.append)
+        devices.told = told
         devices.cross_connects(bench.plane.id)
         devices._watchman.start()
         yield devices, bench.admin

@@ -13,6 +13,7 @@ from apps.openflow.fleet import Fleet
 from apps.openflow.framework import PortInfo
 from drivers.codecs.openflow.rules import ROLE_MASTER, TAKEN_OVER
 from hydra.errors import HeldElsewhere
+from hydra.failures import FailureKind
 from tests.unit.core.fabrics import small_fabric
 
 FABRIC = small_fabric(racks=2, planes=1, servers=1)
@@ -38,7 +39,7 @@ class _Connection:
         xid, role, told = struct.unpack("!4xIIxxxxQ", message)
         if role == ROLE_MASTER:
             if self.switch.generation != NO_GENERATION and told < self.switch.generation:
-                self.fleet.error_replied(V1, xid, TAKEN_OVER)
+                self.fleet.error_replied(V1, xid, FailureKind.TAKEN_OVER, TAKEN_OVER)
             else:
                 self.switch.generation, self.switch.master = told, self.fleet
         self.fleet.role_replied(V1, xid, self.switch.generation)

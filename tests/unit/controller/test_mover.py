@@ -12,13 +12,14 @@ from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
 from apps.process.metrics import Metrics
 from hydra.errors import PlanError
+from hydra.failures import Failure, FailureKind
 from hydra.journal import Journal, JournalError
 from hydra.lifecycle import ReconfigurationState
-from hydra.model import NetworkState
+from hydra.model import NetworkState, RackId
 from hydra.policy import CurrentPolicy, DrainPolicy, Policy
 from hydra.reconfiguration.plan import diff
 from tests.unit.core.fabrics import order_of, path_of, small_fabric, state_of
-from tests.unit.reconfiguration.simulation import Network, conditions_of
+from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of
 
 FABRIC = small_fabric(racks=3, planes=1, servers=2)
 POLICY = CurrentPolicy(Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0)))
@@ -28,8 +29,9 @@ EMPTY = NetworkState()
 class SimulatedRunner:
     """Carries batches out on the simulation, and notes what the ledger says at each of them."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, faults: Faults | None = None) -> None:
         self._network = Network(FABRIC, EMPTY, random.Random(1))
+        self._network.faults = faults or Faults()
         self.conditions = conditions_of(self._network, EMPTY)
         self._ledger = ledger
         self.seen = []
@@ -56,14 +58,14 @@ def mover_of(ledger, runner, plan=PLAN):
     order = order_of(FABRIC)
     planning = SimpleNamespace(diff=lambda now, then: plan(now, then, order), order_of=order)
     upkeep = SimpleNamespace(
-        conditions=lambda: runner.conditions,
-        leave_unannounced=lambda _pairs: None,
+        make_certain=lambda _plan: None,
         tidy_relays=lambda: None,
         take_over=lambda _execution: None,
         start_over=lambda _execution: None,
-        announcer=SimpleNamespace(suspended=threading.Lock()),
     )
-    return Mover(FABRIC, POLICY, planning, runner, upkeep, ledger)
+    reach = SimpleNamespace(conditions=lambda: runner.conditions)
+    announcer = SimpleNamespace(suspended=threading.Lock())
+    return Mover(FABRIC, POLICY, planning, runner, upkeep, reach, announcer, ledger)
 
 
 @pytest.fixture
@@ -111,6 +113,60 @@ def test_one_that_broke_off_has_failed_and_was_not_refused(ledger):
     ledger.refuse(entry, "somebody says so later")
     (one,) = ledger.reconfigurations()
     assert (one.state, one.reason) == (ReconfigurationState.FAILED, "disk full")
+
+
+PORT = "r1:" + FABRIC.ports_of(RackId(0))[0].tor_port
+
+
+@pytest.mark.parametrize(
+    ("faults", "failure"),
+    [
+        (
+            Faults(no_carrier=1.0),
+            Failure("carrier", PORT, FailureKind.NO_CARRIER, f"no carrier at {PORT} within 3 s"),
+        ),
+        (
+            Faults(probe=1.0),
+            Failure(
+                "probe",
+                "r1 - r2",
+                FailureKind.PROBE_LOST,
+                "no probe came through h11 to h21, h21 to h11",
+            ),
+        ),
+    ],
+    ids=["carrier", "probe"],
+)
+def test_what_does_not_pass_the_gate_is_told_and_counted(ledger, metrics, faults, failure):
+    runner = SimulatedRunner(ledger, faults)
+    mover_of(ledger, runner).move(ledger.enter("operator"), TARGET)
+    (one,) = ledger.reconfigurations()
+    assert one.state is ReconfigurationState.PARTIAL
+    assert one.troubles == (failure,)
+    assert [each.failure for each in one.failures] == [failure]
+    assert one.reason == str(failure)
+    labels = {"step": failure.step, "kind": failure.kind.value}
+    assert metrics.registry.get_sample_value("hydra_gate_failures_total", labels) == 1
+    samples = [s for family in metrics.registry.collect() for s in family.samples]
+    assert [s.labels for s in samples if s.name == "hydra_gate_failures_total"] == [labels]
+    assert [s for s in samples if s.name == "hydra_step_failures_total"] == []
+
+
+def test_a_device_that_refuses_is_counted_by_its_step(ledger, metrics):
+    runner = SimulatedRunner(ledger)
+    refused = Failure("move", "p1", FailureKind.REFUSED, "p1: mirror stuck")
+
+    def stuck(_command):
+        return None, refused
+        yield
+
+    runner._network._move_mirrors = stuck
+    mover_of(ledger, runner).move(ledger.enter("operator"), TARGET)
+    (one,) = ledger.reconfigurations()
+    assert one.troubles == (Failure("mirrors", "p1", FailureKind.REFUSED, "OCS p1: mirror stuck"),)
+    assert one.unconfirmed == ("p1",)
+    labels = {"step": "mirrors", "kind": "refused"}
+    assert metrics.registry.get_sample_value("hydra_step_failures_total", labels) == 1
 
 
 def test_the_timeline_grows_while_it_runs(moved):

@@ -16,7 +16,7 @@ from hydra.errors import AwaitsPeople, UnknownName
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import CrossConnect, NetworkState, PlaneId
 from hydra.policy import Policy
-from hydra.reconfiguration.commands import MoveMirrors, Outcome, Status
+from hydra.reconfiguration.commands import MoveMirrors, Outcome
 from hydra.roles import TaskState
 from hydra.service import DeviceStatus
 from tests.unit.core.fabrics import circuit_between, path_of, state_of
@@ -67,7 +67,7 @@ def carry_out(fabric, devices, current, target):
             devices.change_mirrors(PANEL, command.move.disconnect, command.move.connect)
         except AwaitsPeople as asked:
             network.mirrors[PANEL] -= command.move.connect
-            return Outcome(Status.ASKED, None, str(asked))
+            return Outcome(failure=asked.failure("move"))
         return true
 
     network.instead["move", MoveMirrors] = move

@@ -16,6 +16,7 @@ from drivers.codecs.openflow.messages import (
     TYPE_MULTIPART_REQUEST,
 )
 from drivers.codecs.openflow.meters import TYPE_METER_MOD
+from hydra.failures import FailureKind
 from hydra.forwarding.pipeline import (
     DELIVERY_COUNTERS,
     DELIVERY_COUNTERS_MASK,
@@ -74,7 +75,9 @@ class Vswitch:
     def change_meter(self, xid, command, _flags, number, band):
         exists = number in self.meters
         if not self.takes_meters or (command == 0 and exists) or (command == 1 and not exists):
-            self.fleet.error_replied(self.datapath, xid, "OpenFlow error type 12, code 1")
+            self.fleet.error_replied(
+                self.datapath, xid, FailureKind.REFUSED, "OpenFlow error type 12, code 1"
+            )
         elif command == 2:
             self.log.append("remove")
             self.meters = {} if number == 2**32 - 1 else self.meters | {}

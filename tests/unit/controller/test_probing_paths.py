@@ -14,7 +14,7 @@ from apps.process.metrics import Metrics
 from drivers.codecs.openflow.messages import TYPE_PACKET_OUT
 from hydra.model import VlanId
 from hydra.policy import CurrentPolicy, Policy
-from hydra.reconfiguration.commands import ProbePath, Status
+from hydra.reconfiguration.commands import Batch, ProbePath
 from tests.unit.core.fabrics import path_of, small_fabric
 
 FABRIC = small_fabric(racks=2, planes=1, servers=1)
@@ -36,15 +36,16 @@ class Network:
             ports = {n: PortInfo(n, name, up=True) for n, name in enumerate(names, start=1)}
             self.fleet.switch_connected(switch.datapath_id, Port(self, server.name), ports)
         self.runner = Runner(
-            FABRIC, CurrentPolicy(Policy()), self.fleet, None, None, None, Metrics()
+            FABRIC, CurrentPolicy(Policy()), self.fleet, None, None, None, Metrics(), None, None
         )
 
     def probe(self):
         path = path_of(FABRIC, 0, 1)
         started = time.monotonic()
-        (outcome,) = self.runner.perform([ProbePath(path, VlanId(100), (H11, H21), TIMEOUT_S)])
+        command = ProbePath(path, VlanId(100), (H11, H21), TIMEOUT_S)
+        (outcome,) = self.runner.perform(Batch("probe", (command,)))
         self.runner.close()
-        assert outcome.status is Status.CONFIRMED
+        assert outcome.confirmed
         return outcome.value, time.monotonic() - started
 
     def arrives(self, frame):

@@ -30,6 +30,7 @@ from tests.unit.core.fabrics import (
     with_one_way_circuits,
 )
 from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of
+from tests.unit.reconfiguration.upkeep import mend
 from tests.unit.reconfiguration.watch import Watch
 from topology.synthetic import synthetic_demand
 
@@ -64,14 +65,16 @@ class Stage:
         self.ledger = Ledger(FABRIC, Journal(":memory:"))
         self.planning = Planning(FABRIC, POLICY)
         upkeep = SimpleNamespace(
-            conditions=lambda: conditions_of(self.network, self.ledger.state),
-            leave_unannounced=lambda _pairs: None,
+            make_certain=lambda _plan: None,
             tidy_relays=lambda: None,
-            take_over=lambda one: self.network.mend(one) if one.failures else None,
-            announcer=SimpleNamespace(suspended=threading.Lock()),
+            take_over=lambda one: mend(self.network, one) if one.failures else None,
         )
+        reach = SimpleNamespace(conditions=lambda: conditions_of(self.network, self.ledger.state))
+        announcer = SimpleNamespace(suspended=threading.Lock())
         self.policy = CurrentPolicy(POLICY)
-        self.mover = Mover(FABRIC, self.policy, self.planning, self, upkeep, self.ledger)
+        self.mover = Mover(
+            FABRIC, self.policy, self.planning, self, upkeep, reach, announcer, self.ledger
+        )
         self.slots = Slots(
             FABRIC, self.policy, self.mover, self.ledger, self.plan, lambda: self.network.now_s
         )

@@ -23,6 +23,7 @@ from drivers.codecs.openflow.messages import (
 )
 from drivers.codecs.openflow.rules import NO_BUNDLES, encode_port_stats_request
 from drivers.codecs.openflow.statistics import decode_flow_stats
+from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import probe
 from hydra.forwarding.pipeline import Port
 from hydra.forwarding.rules import Install, divert_rule
@@ -35,6 +36,7 @@ H11, H21 = FABRIC.servers
 V1, V2 = H11.vswitch.datapath_id, H21.vswitch.datapath_id
 TOR1 = FABRIC.racks[0].tor.datapath_id
 RULES1 = Question(V1, 1)
+REFUSED = FailureKind.REFUSED
 CHANGES = (Install(divert_rule(RackId(1), 1)),)
 
 
@@ -63,13 +65,28 @@ class Switch:
         self.fleet.switch_disconnected(self.datapath, self)
 
 
+def refusal(name):
+    return Failure("openflow", name, REFUSED, "OpenFlow error type 4, code 2")
+
+
+def away(name):
+    return Failure("openflow", name, FailureKind.NOT_CONNECTED, "not connected")
+
+
+def unknown(reason):
+    return Failure("openflow", "v-h11", FailureKind.UNKNOWN, reason)
+
+
+NO_ANSWER = unknown("no answer within 0.02 s: outcome unknown")
+
+
 def agrees(switch, xid):
     switch.fleet.barrier_replied(switch.datapath, xid)
 
 
 def refuses(switch, xid):
-    switch.fleet.error_replied(switch.datapath, xid, "OpenFlow error type 4, code 2")
-    switch.fleet.error_replied(switch.datapath, xid, "another one")
+    switch.fleet.error_replied(switch.datapath, xid, REFUSED, "OpenFlow error type 4, code 2")
+    switch.fleet.error_replied(switch.datapath, xid, REFUSED, "another one")
     agrees(switch, xid)
 
 
@@ -159,7 +176,9 @@ def test_what_is_staged_takes_the_place_of_what_was(fleet):
 def test_a_bundle_that_waited_too_long_is_sent_again(fleet):
     def refuses_the_first_commit(switch, xid):
         if kinds(switch.sent)[2:] == [COMMITTED, BARRIER]:
-            switch.fleet.error_replied(switch.datapath, xid, "OpenFlow error type 17, code 2")
+            switch.fleet.error_replied(
+                switch.datapath, xid, REFUSED, "OpenFlow error type 17, code 2"
+            )
         commits_only(switch, xid)
 
     switch = Switch(fleet, V1, refuses_the_first_commit)
@@ -171,7 +190,7 @@ def test_a_bundle_that_waited_too_long_is_sent_again(fleet):
 def test_a_bundle_that_is_refused_twice_is_an_error(fleet):
     Switch(fleet, V1, lambda switch, xid: switch.sent[2:] and refuses(switch, xid))
     fleet.stage({V1: CHANGES})
-    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: "OpenFlow error type 4, code 2"}
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: refusal("v-h11")}
 
 
 def test_a_switch_without_bundles_changes_rule_by_rule(fleet, caplog):
@@ -180,7 +199,7 @@ def test_a_switch_without_bundles_changes_rule_by_rule(fleet, caplog):
             message[1] == TYPE_EXPERIMENTER and message[4:8] == xid.to_bytes(4, "big")
             for message in switch.sent
         ):
-            switch.fleet.error_replied(switch.datapath, xid, NO_BUNDLES)
+            switch.fleet.error_replied(switch.datapath, xid, FailureKind.NO_BUNDLES, NO_BUNDLES)
         commits_only(switch, xid)  # fmt: skip
 
     switch = Switch(fleet, V1, knows_no_experimenters)
@@ -202,7 +221,7 @@ def test_a_switch_without_bundles_changes_rule_by_rule(fleet, caplog):
 def test_a_commit_without_an_answer_is_not_tried_again(fleet):
     switch = Switch(fleet, V1)
     fleet.stage({V1: CHANGES})
-    assert fleet.apply({V1: CHANGES}, 0.02) == {V1: "no answer within 0.02 s: outcome unknown"}
+    assert fleet.apply({V1: CHANGES}, 0.02) == {V1: NO_ANSWER}
     assert kinds(switch.sent) == [OPENED, ADDED, COMMITTED, BARRIER]
 
 
@@ -226,46 +245,46 @@ def test_a_bundle_with_old_port_numbers_is_not_committed(fleet):
 
 def test_an_error_before_the_barrier_is_the_outcome(fleet):
     Switch(fleet, V1, refuses)
-    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: "OpenFlow error type 4, code 2"}
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: refusal("v-h11")}
 
 
 def test_a_lost_connection_leaves_the_outcome_unknown(fleet):
     Switch(fleet, V1, hangs_up)
     assert fleet.apply({V1: CHANGES}, 1.0) == {
-        V1: "disconnected before it answered: outcome unknown"
+        V1: unknown("disconnected before it answered: outcome unknown")
     }
     assert fleet.connected() == frozenset()
 
 
 def test_a_switch_that_reconnects_leaves_the_old_outcome_unknown(fleet):
     Switch(fleet, V1, lambda switch, _xid: Switch(fleet, V1, agrees))
-    assert "outcome unknown" in fleet.apply({V1: CHANGES}, 1.0)[V1]
+    assert fleet.apply({V1: CHANGES}, 1.0)[V1].kind is FailureKind.UNKNOWN
     assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
 
 
 def test_no_answer_in_time_leaves_the_outcome_unknown(fleet):
     xids = []
     Switch(fleet, V1, lambda _switch, xid: xids.append(xid))
-    assert fleet.apply({V1: CHANGES}, 0.02) == {V1: "no answer within 0.02 s: outcome unknown"}
+    assert fleet.apply({V1: CHANGES}, 0.02) == {V1: NO_ANSWER}
     fleet.barrier_replied(V1, xids[0])  # too late: nobody waits, and nothing breaks
-    fleet.error_replied(V1, xids[0], "late")
+    fleet.error_replied(V1, xids[0], REFUSED, "late")
 
 
 def test_a_switch_that_was_never_there_is_not_connected(fleet):
-    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: "not connected"}
+    assert fleet.apply({V1: CHANGES}, 1.0) == {V1: away("v-h11")}
 
 
 def test_each_switch_has_its_own_outcome(fleet):
     Switch(fleet, V1, agrees)
     Switch(fleet, V2, refuses)
     outcome = fleet.apply({V1: CHANGES, V2: CHANGES, TOR1: CHANGES}, 1.0)
-    assert outcome == {V1: None, V2: "OpenFlow error type 4, code 2", TOR1: "not connected"}
+    assert outcome == {V1: None, V2: refusal("v-h21"), TOR1: away("r1")}
 
 
 def test_another_switchs_answer_is_not_taken(fleet):
     Switch(fleet, V2)
     Switch(fleet, V1, lambda switch, xid: fleet.barrier_replied(V2, xid))
-    assert "no answer" in fleet.apply({V1: CHANGES}, 0.02)[V1]
+    assert fleet.apply({V1: CHANGES}, 0.02) == {V1: NO_ANSWER}
 
 
 def test_the_end_of_an_old_connection_is_ignored(fleet):
@@ -352,14 +371,16 @@ def test_a_reply_without_end_is_refused(fleet):
     for _ in range(5):
         fleet.statistics_replied(V1, xid, bytes(15 << 20), more=True)
     fleet.statistics_replied(V1, xid, b"", more=False)
-    assert "more than 64 MiB" in str(future.exception(0))
+    failure = future.result(0)
+    assert failure.kind is FailureKind.MALFORMED
+    assert str(failure) == "statistics of more than 64 MiB"
 
 
 def test_a_switch_that_goes_leaves_no_question_open(fleet):
     switch = Switch(fleet, V1)
     (future,) = fleet.ask_for_counters([RULES1]).values()
     switch.disconnect()
-    assert "disconnected" in str(future.exception(0))
+    assert future.result(0) == unknown("disconnected before it answered: outcome unknown")
 
 
 @pytest.mark.parametrize("body", [b"short", bytes(56)])
@@ -456,7 +477,7 @@ def test_many_callers_at_once_each_get_their_own_answer():
     finally:
         stopping.set()
         thread.join()
-    assert all(o == {V1: None, V2: "OpenFlow error type 4, code 2"} for o in outcomes)
+    assert all(o == {V1: None, V2: refusal("v-h21")} for o in outcomes)
 
 
 def tells_generations(generation):
@@ -482,4 +503,4 @@ def test_generations_are_read_and_told(fleet):
 def test_a_switch_that_does_not_answer_has_no_new_master(fleet):
     Switch(fleet, V1)
     errors = fleet.become_master({V1: 1, V2: 1}, 0.05)
-    assert errors == {V1: "no answer within 0.05 s: outcome unknown", V2: "not connected"}
+    assert errors == {V1: unknown("no answer within 0.05 s: outcome unknown"), V2: away("v-h21")}

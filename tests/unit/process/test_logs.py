@@ -21,7 +21,7 @@ from hydra.forwarding.pipeline import Port
 from hydra.journal import Journal
 from hydra.model import CrossConnect, PlaneId
 from hydra.policy import CurrentPolicy, Policy
-from hydra.reconfiguration.commands import MoveMirrors, Pause
+from hydra.reconfiguration.commands import Batch, MoveMirrors, Pause
 from hydra.reconfiguration.plan import MirrorMove
 from tests.unit.planning.test_planner import ROOT
 
@@ -111,13 +111,13 @@ def test_threads_that_work_for_a_reconfiguration_name_it(written):
     devices = Devices(FABRIC, Policy())
     announcer = Announcer(fleet, (Port.OPTICAL, Port.ELECTRICAL), lambda: (), 60.0)
     runner = Runner(
-        FABRIC, CurrentPolicy(Policy()), fleet, devices, Journal(":memory:"), announcer, Metrics()
+        FABRIC, CurrentPolicy(Policy()), fleet, devices, None, announcer, Metrics(), None, None
     )
     move = MoveMirrors(PlaneId(0), MirrorMove(frozenset(), frozenset({CrossConnect(1, 18)})))
     try:
         with logs.about("c1"):
-            runner.perform([Pause(0.0), move])
-        runner.perform([Pause(0.0), Pause(0.0)])
+            runner.perform(Batch("move", (Pause(0.0), move)))
+        runner.perform(Batch("drain", (Pause(0.0), Pause(0.0))))
     finally:
         runner.close()
     told = [line for line in lines(written) if line["logger"] == "hydra.runner"]

@@ -12,7 +12,9 @@ import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from typing import Final
 
+from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import VLAN_PRESENT, Port, RuleKind, place_of_wired, wired_port
 from hydra.forwarding.rules import (
     BY_PORT,
@@ -42,31 +44,47 @@ from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
     AwaitPortsUp,
+    AwaitSwitches,
     Batch,
     Command,
+    CompareRules,
     MoveMirrors,
     Outcome,
     Pause,
     ProbePath,
     ReadMirrors,
     ReadPortPackets,
+    ReadVlans,
     Record,
+    SaveState,
     SetVlans,
     StageRules,
-    Status,
+    TakeSwitches,
 )
-from hydra.reconfiguration.executor import Conditions, Execution
+from hydra.reconfiguration.drift import Drift, DriftKind, RuleDrift
+from hydra.reconfiguration.executor import Conditions
 from hydra.reconfiguration.plan import port_trunks
-from hydra.reconfiguration.reconcile import stray_mirrors
 from hydra.roles import PortVlans
 
+ABOUT_PATHS = {
+    RuleKind.DIVERT,
+    RuleKind.SPREAD,
+    RuleKind.TOR_RELAY,
+    *(kind for kinds in (BY_UPLINK, BY_PORT) for kind in (kinds.alone, kinds.one_of_several)),
+}
 LONGEST_DELAY_S = 0.5
 """By which a device may carry out what it has not answered in time."""
 LONGEST_LAG_S = 0.08
 """For which a vswitch forwards by rules that it has replaced; less than the drain's bound."""
 Way = tuple[VlanId, int]
 """A tag, and the port by which frames with it leave the switch that steers."""
-_Doing = Generator[None, None, tuple[Status, object, str]]
+_WORDS: Final = {
+    FailureKind.NOT_CONNECTED: "not connected",
+    FailureKind.REFUSED: "refused",
+    FailureKind.UNKNOWN: "no answer",
+    FailureKind.AWAITS_PEOPLE: "people were asked",
+}
+_Doing = Generator[None, None, tuple[object, Failure | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,44 +328,92 @@ class Network:
             ProbePath: self._probe,
             Pause: self._pause,
             Record: self._record,
+            ReadVlans: self._read_vlans,
+            SaveState: self._save_state,
+            AwaitSwitches: self._await_switches,
+            TakeSwitches: self._nothing,
+            CompareRules: self._compare_rules,
         }
         return handlers[type(command)](command)
 
     def _hit(self, chance: float) -> bool:
         return self.rng.random() < chance
 
-    def _nothing(self, command: Announce | StageRules) -> _Doing:
+    def _nothing(self, command: Announce | StageRules | TakeSwitches) -> _Doing:
         yield
-        return Status.CONFIRMED, None, ""
+        return None, None
 
     def _pause(self, command: Pause) -> _Doing:
         self.now_s += command.seconds
         yield
-        return Status.CONFIRMED, None, ""
+        return None, None
 
     def _record(self, command: Record) -> _Doing:
         self.journal.append((command.what, command.details))
         yield
-        return Status.CONFIRMED, None, ""
+        return None, None
+
+    def _save_state(self, command: SaveState) -> _Doing:
+        self.journal.append((command.what, {}))
+        yield
+        return None, None
+
+    def _await_switches(self, command: AwaitSwitches) -> _Doing:
+        if not self.connected.issuperset(command.datapaths):
+            self.now_s += command.timeout_s
+        yield
+        return frozenset(self.connected), None
+
+    def _read_vlans(self, command: ReadVlans) -> _Doing:
+        yield
+        if self._hit(self.faults.read):
+            return None, failure_of(command, FailureKind.NOT_CONNECTED)
+        return {n: self._membership(command.rack, n) for n in command.ports}, None
+
+    def _membership(self, rack: RackId, name: str) -> PortVlans:
+        server = self.server_at.get((rack, name))
+        if server is not None and server.name in self.closed:
+            return self.substrate.closed_ports([server])[name]
+        port = self.port_named.get((rack, name))
+        return self.substrate.fixed_ports(rack)[name] if port is None else self.vlans[port.id]
+
+    def _compare_rules(self, command: CompareRules) -> _Doing:
+        """As tables are: silent switches say nothing."""
+        found: dict[DatapathId, RuleDrift] = {}
+        for datapath, rules in command.intended.items():
+            if datapath not in self.connected or self._hit(self.faults.read):
+                continue
+            wanted = {match_key(rule): rule for rule in rules}
+            held = self.tables[datapath]
+            keys = wanted.keys() | held.keys()
+            differing = [key for key in keys if wanted.get(key) != held.get(key)]
+            name = self.names[datapath]
+            items = [
+                Drift(DriftKind.RULE, name, str(key), str(wanted.get(key)), str(held.get(key)))
+                for key in sorted(differing, key=str)
+            ]
+            found[datapath] = RuleDrift(tuple(items), ())
+        yield
+        return found, None
 
     def _apply_rules(self, command: ApplyRules) -> _Doing:
-        errors: dict[DatapathId, str | None] = {}
+        failures: dict[DatapathId, Failure | None] = {}
         for datapath in self.rng.sample(sorted(command.changes), len(command.changes)):
-            error = None
+            kind = None
             if datapath not in self.connected:
-                error = "not connected"
+                kind = FailureKind.NOT_CONNECTED
             elif self._hit(self.faults.vswitch):
-                error = self.rng.choice(("refused", "no answer: outcome unknown"))
-            if error is None or (error.endswith("unknown") and self._hit(0.5)):
+                kind = self.rng.choice((FailureKind.REFUSED, FailureKind.UNKNOWN))
+            if kind is None or (kind is FailureKind.UNKNOWN and self._hit(0.5)):
                 self.apply(datapath, command.changes[datapath])
-            elif error.endswith("unknown"):
+            elif kind is FailureKind.UNKNOWN:
                 change = partial(self.apply, datapath, command.changes[datapath])
                 self._postpone(self.names[datapath], [change])
-            if error is not None and self._hit(0.5):
+            if kind is not None and self._hit(0.5):
                 self.connected.discard(datapath)
-            errors[datapath] = error
+            failures[datapath] = kind and failure_of(command, kind)
             yield
-        return Status.CONFIRMED, errors, ""
+        return failures, None
 
     def apply(self, datapath: DatapathId, changes: Sequence[RuleChange]) -> None:
         """One atomic bundle."""
@@ -366,33 +432,35 @@ class Network:
                 for key in gone:
                     del table[key]
 
-    def _extent(self, chance: float, changes: int) -> tuple[Status, int, str]:
-        """How a write ends, and how many of its changes take place."""
+    def _extent(self, command: Command, chance: float, changes: int) -> tuple[int, Failure | None]:
+        """How many of a write's changes take place, and how it ends."""
         if not self._hit(chance):
-            return Status.CONFIRMED, changes, ""
+            return changes, None
         if self._hit(0.5):
-            return Status.FAILED, 0, "refused"
-        return Status.UNKNOWN, self.rng.randint(0, changes), "no answer"
+            return 0, failure_of(command, FailureKind.REFUSED)
+        return self.rng.randint(0, changes), failure_of(command, FailureKind.UNKNOWN)
 
     def _set_vlans(self, command: SetVlans) -> _Doing:
         ports = self.rng.sample(sorted(command.ports), len(command.ports))
-        status, extent, error = self._extent(self.faults.tor, len(ports))
+        extent, failure = self._extent(command, self.faults.tor, len(ports))
 
         def change(name: str) -> None:
             server = self.server_at.get((command.rack, name))
             if server is None:
                 self.vlans[self.port_named[command.rack, name].id] = command.ports[name]
-            else:
-                assert command.ports[name] == self.substrate.closed_ports([server])[name]
+            elif command.ports[name] == self.substrate.closed_ports([server])[name]:
                 self.closed.add(server.name)
+            else:
+                assert command.ports[name] == self.substrate.fixed_ports(server.rack)[name]
+                self.closed.discard(server.name)
 
         for name in ports[:extent]:
             change(name)
             yield
-        if status is Status.UNKNOWN:
+        if failure and failure.kind is FailureKind.UNKNOWN:
             rack = self.fabric.racks[command.rack].name
             self._postpone(rack, [partial(change, name) for name in ports[extent:]])
-        return status, None, error
+        return None, failure
 
     def _move_mirrors(self, command: MoveMirrors) -> _Doing:
         lit = self.mirrors[command.plane]
@@ -401,44 +469,41 @@ class Network:
         new = command.move.connect - staying
         for cross in sorted(new):
             if cross.ingress in ends or cross.egress in ends:
-                return Status.FAILED, None, f"port of {cross} is taken"
+                return None, failure_of(command, FailureKind.REFUSED, f"port of {cross} is taken")
         steps: list[tuple[Callable[[CrossConnect], None], CrossConnect]] = []
         for action, crosses in ((lit.discard, command.move.disconnect), (lit.add, new)):
             some = self.rng.sample(sorted(crosses), len(crosses))
             steps += [(action, cross) for cross in some]
-        status, extent, error = self._extent(self.faults.mirrors, len(steps))
-        if status is Status.CONFIRMED and self._hit(self.faults.lie):
+        extent, failure = self._extent(command, self.faults.mirrors, len(steps))
+        if failure is None and self._hit(self.faults.lie):
             extent -= self.rng.randint(0, len(new))
             self.unreliable.add(command.plane)
         for action, cross in steps[:extent]:
             action(cross)
             yield
-        if status is Status.UNKNOWN:
+        if failure and failure.kind is FailureKind.UNKNOWN:
             self._postpone(
                 command.plane, [partial(action, cross) for action, cross in steps[extent:]]
             )
-        return status, None, error
+        return None, failure
 
     def _read_mirrors(self, command: ReadMirrors) -> _Doing:
         yield
         if self._hit(self.faults.read):
-            return Status.FAILED, None, "no connection"
-        return Status.CONFIRMED, frozenset(self.mirrors[command.plane]), ""
+            return None, failure_of(command, FailureKind.NOT_CONNECTED)
+        return frozenset(self.mirrors[command.plane]), None
 
     def _await_ports_up(self, command: AwaitPortsUp) -> _Doing:
         yield
         if self._hit(self.faults.read):
-            return Status.FAILED, None, "no connection"
-        return (
-            Status.CONFIRMED,
-            tuple(
-                name
-                for name in command.ports
-                if not self._lit(self.port_named[command.rack, name])
-                or self._hit(self.faults.no_carrier)
-            ),
-            "",
+            return None, failure_of(command, FailureKind.NOT_CONNECTED)
+        dark = tuple(
+            name
+            for name in command.ports
+            if not self._lit(self.port_named[command.rack, name])
+            or self._hit(self.faults.no_carrier)
         )
+        return dark, None
 
     def _lit(self, port: OpticalPort) -> bool:
         return any(cross.egress == port.egress for cross in self.mirrors[port.plane])
@@ -446,14 +511,14 @@ class Network:
     def _probe(self, command: ProbePath) -> _Doing:
         yield
         if self._hit(self.faults.read):
-            return Status.FAILED, None, "no connection"
+            return None, failure_of(command, FailureKind.NOT_CONNECTED)
         a, b = command.ends
         lost = tuple(
             f"{src.name} to {dst.name}"
             for src, dst in (((a, b),) if command.path.one_way else ((a, b), (b, a)))
             if not self._probe_arrives(command, src, dst) or self._hit(self.faults.probe)
         )
-        return Status.CONFIRMED, lost, ""
+        return lost, None
 
     def _probe_arrives(self, command: ProbePath, src: Server, dst: Server) -> bool:
         _, port = self.substrate.launch(src, command.path)
@@ -472,8 +537,8 @@ class Network:
                 counts[name] = self._counters[port]
         yield
         if self._hit(self.faults.read):
-            return Status.FAILED, None, "no connection"
-        return Status.CONFIRMED, counts, ""
+            return None, failure_of(command, FailureKind.NOT_CONNECTED)
+        return counts, None
 
     def _is_sent_to(self, end: PortId) -> bool:
         """Whether a switch still sends to this port, by rules that it has replaced."""
@@ -499,26 +564,7 @@ class Network:
         self.stale[datapath] = [entry for entry in entries if self.now_s < entry[0]]
         return [table for _, table in self.stale[datapath]]
 
-    # -- between reconfigurations -----------------------------------------------------------------
-
-    def mend(self, execution: Execution) -> None:
-        """What the controller's upkeep does: bring what did not confirm to the result."""
-        self.now_s += LONGEST_DELAY_S
-        self.catch_up()
-        self.now_s += LONGEST_LAG_S
-        state = execution.result
-        lit = {plane: frozenset(self.mirrors[plane]) for plane in execution.uncertain_planes}
-        for plane, move in stray_mirrors(self.fabric, state, lit).items():
-            self.mirrors[plane] -= move.disconnect
-        for end, vlans in port_trunks(self.fabric, state).items():
-            if self.fabric.racks[self.fabric.ports[end].rack].name in execution.unconfirmed:
-                self.vlans[end] = vlans
-        self.closed &= execution.conditions.closed | execution.closed
-        for datapath, name in self.names.items():
-            if name in execution.unconfirmed and datapath in self.connected:
-                rules = self.substrate.path_rules(datapath, state)
-                self.tables[datapath] = {match_key(r): r for r in rules}
-                self._ways.pop(datapath, None)
+    # -- what is to be held against it ------------------------------------------------------------
 
     def synchronised(self, state: NetworkState) -> frozenset[DatapathId]:
         """Connected switches that hold what ``state`` wants."""
@@ -535,10 +581,15 @@ class Network:
         held = {
             (rule.kind, rule.args)
             for rule in self.tables[datapath].values()
-            if rule.kind is not RuleKind.EMULATED_CIRCUIT
+            if rule.kind in ABOUT_PATHS
         }
         for kind, args in sorted(wanted ^ held, key=str):
             yield FlowRule(kind, args)
+
+
+def failure_of(command: Command, kind: FailureKind, reason: str = "") -> Failure:
+    """What a device or a switch says of a command; the executor knows who it was, and when."""
+    return Failure(type(command).__name__, "a device", kind, reason or _WORDS[kind])
 
 
 def _way(vlan: int, port: int = Port.OPTICAL) -> Way:

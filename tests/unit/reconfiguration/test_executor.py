@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from hydra.failures import FailureKind
 from hydra.forwarding.pipeline import Port, RuleKind
 from hydra.forwarding.rules import RemoveByCookie
 from hydra.lifecycle import ReconfigurationState
@@ -22,7 +23,6 @@ from hydra.reconfiguration.commands import (
     ReadPortPackets,
     SetVlans,
     StageRules,
-    Status,
 )
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff, without
@@ -34,12 +34,16 @@ from tests.unit.core.fabrics import (
     state_of,
     topology_of,
 )
-from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of
+from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of, failure_of
 from tests.unit.reconfiguration.watch import Violation, Watch
 
 FABRIC = small_fabric(racks=4, planes=2, servers=1)
 ORDER = order_of(FABRIC)
 DIRECT = path_of(FABRIC, 0, 1)
+
+
+def refused(command, true):
+    return replace(true, failure=failure_of(command, FailureKind.REFUSED))
 
 
 def start(*paths, fabric=FABRIC):
@@ -201,9 +205,7 @@ def test_a_silent_vswitch_is_closed_out_where_the_policy_says_so():
 def test_where_its_port_can_not_be_closed_what_it_uses_does_not_move():
     old = start(DIRECT)
     network = Scripted(FABRIC, old)
-    network.instead["close", SetVlans] = lambda _command, true: replace(
-        true, status=Status.FAILED, error="refused"
-    )
+    network.instead["close", SetVlans] = refused
     silent = FABRIC.racks[1].servers[0]
     execution = execution_of(network, old, state_of(FABRIC, old, path_of(FABRIC, 0, 2)), CLOSE)
     network.connected.discard(silent.vswitch.datapath_id)
@@ -243,7 +245,8 @@ def test_a_tor_that_refuses_costs_a_pair_beside_it_nothing():
     )  # for the circuit that both use
 
     def refuse(command, true):
-        return Outcome(Status.UNKNOWN, None, "no answer") if command.rack == 1 else true
+        failure = failure_of(command, FailureKind.UNKNOWN)
+        return Outcome(failure=failure) if command.rack == 1 else true
 
     network.instead["move", SetVlans] = refuse
     execution = Watch(network, execution_of(network, old, target)).run()
@@ -290,15 +293,17 @@ def test_a_circuit_that_has_to_go_first_does():
     assert execution.result == target
 
 
-@pytest.mark.parametrize("status", [Status.FAILED, Status.UNKNOWN, Status.ASKED])
-def test_nothing_is_retagged_while_a_circuit_that_goes_first_may_stand(status):
+@pytest.mark.parametrize(
+    "kind", [FailureKind.REFUSED, FailureKind.UNKNOWN, FailureKind.AWAITS_PEOPLE]
+)
+def test_nothing_is_retagged_while_a_circuit_that_goes_first_may_stand(kind):
     lost, old, target = an_old_circuit_that_goes_first()
     network = Scripted(FABRIC, old)
     truly = network._move_mirrors
 
     def stuck(command):
         if set(FABRIC.cross_connects(lost)) & command.move.disconnect:
-            return (status, None, "mirror stuck")
+            return None, failure_of(command, kind, "mirror stuck")
             yield
         return (yield from truly(command))
 

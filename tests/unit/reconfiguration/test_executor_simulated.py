@@ -17,11 +17,14 @@ from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff, paths_by_pair
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
 from tests.unit.reconfiguration.seeds import chunks, hold
-from tests.unit.reconfiguration.simulation import Network, conditions_of, shake
+from tests.unit.reconfiguration.simulation import Network, shake
+from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Watch
 
 _RUNS = 1000
 RECONFIGURATIONS = 3
+_TURNS = 6
+"""Of upkeep between two reconfigurations, at most."""
 _POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
 
 
@@ -43,16 +46,26 @@ def simulate(seed: int) -> Course:
         emulated_rules=rng.choice((0, 0, 7)),
         on_silent_vswitch=OnSilence.CLOSE if seed % 3 == 0 else OnSilence.HOLD,
     )
+    upkeep = SimulatedUpkeep.at_work(network, state)
     executions = []
     for _ in range(RECONFIGURATIONS):
-        shake(network, rng)
+        for _ in range(_TURNS):
+            upkeep.reconnect()
+            shake(network, rng)
+            upkeep.reconnect()
+            upkeep.look_after()
+            if not upkeep.uncertain:
+                break
+        else:
+            break  # nothing is set up on devices that are not known
+        state = upkeep.memory.state
         plan = diff(fabric, state, random_state(fabric, state, rng), order)
-        execution = Execution(fabric, policy, plan, conditions_of(network, state), order)
-        network.journal.clear()
+        execution = Execution(fabric, policy, plan, upkeep.conditions(), order)
         network.unsettle(sorted(plan.disconnect))
-        executions.append(Watch(network, execution).run())
-        network.mend(execution)
-        state = execution.result
+        watch = Watch(network, execution, upkeep.uncertain)
+        upkeep.look = watch.look
+        upkeep.take_over(watch.run())
+        executions.append(execution)
     return Course(network, executions)
 
 
@@ -77,7 +90,7 @@ def test_the_seeds_reach_every_corner():
         if any(len(paths) > 1 for paths in paths_by_pair(execution.result).values())
     }
     assert several == set(SubstrateKind)
-    reasons = " ".join(e.reason + " ".join(e.failures.values()) for e in executions)
+    reasons = " ".join(str(trouble) for e in executions for trouble in e.troubles)
     for words in (
         "did not confirm its divert",
         "did not take its rules",

@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from hydra.failures import FailureKind
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import Install, Remove, match_key
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState
-from hydra.reconfiguration.commands import ApplyRules, MoveMirrors, Outcome, Status
+from hydra.reconfiguration.commands import ApplyRules, MoveMirrors
 from hydra.reconfiguration.reconcile import Actual, reconcile
 from tests.unit.core.fabrics import circuit_between, openflow_only, path_of, small_fabric, state_of
-from tests.unit.reconfiguration.test_executor import Scripted, execution_of
+from tests.unit.reconfiguration.simulation import failure_of
+from tests.unit.reconfiguration.test_executor import Scripted, execution_of, refused
 from tests.unit.reconfiguration.watch import Watch
 
 FABRIC = openflow_only(small_fabric(racks=4, planes=2, servers=1))
@@ -39,8 +41,9 @@ def held_relays(network, datapath):
 def deaf(datapath):
     """Outcomes in which a switch does not take its rules."""
 
-    def outcome(_command, true):
-        return replace(true, value={**true.value, datapath: "refused"})
+    def outcome(command, true):
+        refused = failure_of(command, FailureKind.REFUSED)
+        return replace(true, value={**true.value, datapath: refused})
 
     return outcome
 
@@ -108,7 +111,7 @@ def test_relays_of_a_path_that_failed_are_told_at_the_end():
     target = state_of(FABRIC, EMPTY, VIA_R4)
     network = Scripted(FABRIC, EMPTY)
     network.instead["move", MoveMirrors] = lambda command, true: (
-        Outcome(Status.FAILED, None, "refused") if command.plane == 1 else true
+        refused(command, true) if command.plane == 1 else true
     )
     network.mirrors[1] = set()
     network._move_mirrors = refusing(network._move_mirrors)
@@ -124,7 +127,7 @@ def refusing(move):
     def moved(command):
         if command.plane == 1:
             yield
-            return Status.FAILED, None, "refused"
+            return None, failure_of(command, FailureKind.REFUSED)
         return (yield from move(command))
 
     return moved

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NoReturn
 
 from hydra.forwarding.pipeline import RuleKind
@@ -10,6 +10,7 @@ from hydra.forwarding.rules import Install
 from hydra.model import (
     DatapathId,
     Path,
+    PlaneId,
     PortId,
     RackId,
     VlanId,
@@ -70,8 +71,12 @@ _READING = (
 class Watch:
     """Holds an execution against the network, after every single change."""
 
-    def __init__(self, network: Network, execution: Execution) -> None:
+    def __init__(
+        self, network: Network, execution: Execution, uncertain: Collection[PlaneId | str] = ()
+    ) -> None:
+        """``uncertain``: planes and racks (by name) that upkeep has not mended yet."""
         self.network = network
+        self._uncertain = frozenset(uncertain)
         self.execution = execution
         self.fabric = network.fabric
         self.start = execution.plan.current
@@ -80,7 +85,13 @@ class Watch:
         self.passed: set[tuple[Path, VlanId]] = set()
         self.carrier: set[PortId] = set()
         self.steps: list[str] = []
+        self.excused: Callable[[], Collection[str]] = frozenset
+        """Servers whose switch nobody could tell that circuits go."""
+        self.holds_dark = True
+        """True if frames are held to stay out of the dark: invariant (f)."""
         self._seen_late = -1
+        self._dark: set[PortId] | None = set()
+        """Ports in the dark on VLANs in use, after the last change; None: not known."""
 
     def run(self) -> Execution:
         """Drive the execution to its end."""
@@ -95,6 +106,10 @@ class Watch:
         except StopIteration:
             self.at_the_end()
             return self.execution
+
+    @property
+    def _unreliable(self) -> set[PlaneId | str]:
+        return self.network.unreliable | self._uncertain
 
     def _demand(self, holds: bool, words: str) -> None:
         if not holds:
@@ -128,7 +143,7 @@ class Watch:
                     self._path_is_diverted(path)
         uses = sorted(cross.ingress for cross in command.move.connect)
         self._demand(len(uses) == len(set(uses)), f"two circuits share a port: {command}")
-        if command.plane in self.execution.uncertain_planes | self.network.unreliable:
+        if command.plane in self.execution.uncertain_planes | self._unreliable:
             return
         staying = self.network.mirrors[command.plane] - command.move.disconnect
         for cross in command.move.connect - staying:
@@ -157,9 +172,10 @@ class Watch:
             return
         self._seen_late = self.network.happened_late
         arrives = self._arrivals()
+        excused = self.excused()
         for server in self.fabric.servers:
             for rack in self.fabric.racks:
-                if rack.id == server.rack:
+                if rack.id == server.rack or server.name in excused:
                     continue
                 for way in self.network.sends_on(server, rack.id):
                     if not arrives(way, server.rack, rack.id):
@@ -186,21 +202,27 @@ class Watch:
         return arrives
 
     def _no_frame_is_flooded_into_the_dark(self, command: Command | None) -> None:
-        """Invariant (f): where devices do as told, a VLAN in use is only on ports with light."""
+        """Invariant (f): where devices do as told, a VLAN in use stays off ports without light."""
         faults = self.network.faults
-        if faults.tor or faults.mirrors or faults.lie or self.network.unreliable:
+        if not self.holds_dark or faults.tor or faults.mirrors or faults.lie or self._unreliable:
+            self._dark = None  # whatever has come about until devices do as told again
             return
         plan = self.execution.plan
         in_use = {
             vlan for path, vlan in self.start.vlans.items() if pair_of(path) not in plan.affected
         }
-        for port in self.fabric.ports:
-            vlans = self.network.vlans.get(port.id)
-            if vlans is None or in_use.isdisjoint(vlans.tagged):
-                continue
-            if not any(cross.egress == port.egress for cross in self.network.mirrors[port.plane]):
-                name = self.fabric.racks[port.rack].name
-                self._fail(f"{name}:{port.tor_port} is dark, on VLANs {in_use} in use ({command})")
+        dark = {
+            port.id
+            for port in self.fabric.ports
+            if (vlans := self.network.vlans.get(port.id)) is not None
+            and not in_use.isdisjoint(vlans.tagged)
+            and not any(cross.egress == port.egress for cross in self.network.mirrors[port.plane])
+        }
+        for end in dark - (dark if self._dark is None else self._dark):
+            port = self.fabric.ports[end]
+            name = self.fabric.racks[port.rack].name
+            self._fail(f"{name}:{port.tor_port} is dark, on VLANs {in_use} in use ({command})")
+        self._dark = dark
 
     # -- after a batch ----------------------------------------------------------------------------
 
@@ -262,7 +284,7 @@ class Watch:
                 for cross in self.fabric.cross_connects(circuit)
             }
             self._demand(not missing & used, f"{plane.name} lacks {missing & used}")
-            if plane.id not in execution.uncertain_planes | network.unreliable:
+            if plane.id not in execution.uncertain_planes | self._unreliable:
                 self._demand(
                     wanted == network.mirrors[plane.id],
                     f"{plane.name} has {network.mirrors[plane.id]}, the result says {wanted}",
@@ -271,7 +293,7 @@ class Watch:
             port = self.fabric.ports[end]
             rack = self.fabric.racks[port.rack].name
             self._demand(
-                rack in execution.unconfirmed | network.unreliable or network.vlans[end] == vlans,
+                rack in execution.unconfirmed | self._unreliable or network.vlans[end] == vlans,
                 f"{rack}:{port.tor_port} has {network.vlans[end]}, the result says {vlans}",
             )
         for datapath, name in network.names.items():

@@ -16,6 +16,7 @@ from hydra.decisions.decision import Proposal as ProposedChange
 from hydra.decisions.explanation import Evidence, explain
 from hydra.errors import AdmissionError, Changed, HydraError, UnknownName
 from hydra.events import EventKind, EventLog, Progress
+from hydra.failures import Failure, FailureKind
 from hydra.faults.quarantine import Quarantined
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import (
@@ -53,6 +54,8 @@ from hydra.service import (
 from hydra.sharing.slots import Night, Schedule, Week
 
 CREATED_UNIX_S = 1_700_000_000.0
+NO_LIGHT = Failure("carrier", "r3:o3.1", FailureKind.NO_CARRIER, "no light at r3")
+SILENT = Failure("divert", "h12", FailureKind.UNKNOWN, "no answer")
 ALARM = Alarm(Severity.MAJOR, 3, "LOS", "no light at the input")
 
 
@@ -168,7 +171,8 @@ class FakeService:
                     StepTiming("divert", "h11", 0.1, 4.0, "2 rules"),
                 ),
                 connected=frozenset({circuit}),
-                failures=(CircuitFailure(other, "no light at r3"),),
+                failures=(CircuitFailure(other, NO_LIGHT),),
+                troubles=(SILENT, NO_LIGHT),
                 unconfirmed=("h12",),
                 rules_pushed=8,
                 ports_retagged=4,

@@ -15,11 +15,11 @@ from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.errors import DeviceUnavailable
 from hydra.lifecycle import ReconfigurationState
-from hydra.model import Circuit, NetworkState, PlaneId, PortId, Topology, VlanId
-from hydra.reconfiguration.commands import Outcome, Pause, Status
+from hydra.model import Circuit, DatapathId, NetworkState, PlaneId, PortId, Topology, VlanId
+from hydra.reconfiguration.commands import ApplyRules, Outcome, Pause
 from hydra.service import Reconfiguration, StepTiming
 
-from .fake_service import relay_path, ring_state
+from .fake_service import SILENT, relay_path, ring_state
 
 PROMTOOL = Path(sys.executable).with_name("promtool")
 ENDED = Reconfiguration(
@@ -40,7 +40,10 @@ def metrics():
     metrics = Metrics()
     metrics.count_connections(lambda: 8)
     metrics.reconfigured(ENDED)
-    metrics.command(Pause(0.1), Outcome(Status.UNKNOWN, None, "no reply", 1.0, 1.2))
+    metrics.command(Pause(0.1), Outcome(None, SILENT, 1.0, 1.2))
+    changes = dict.fromkeys(map(DatapathId, (1, 2, 3)), ())
+    answers = dict(zip(changes, (SILENT, None, replace(SILENT, subject="h13")), strict=True))
+    metrics.command(ApplyRules(changes), Outcome(answers))
     metrics.planned(80.0, 20.0, 60.0)
     metrics.probes(sent=3, heard=2, lost_paths=1)
     metrics.job_failed()
@@ -116,7 +119,8 @@ def test_what_the_controller_did(url):
     assert shown["hydra_reconfiguration_substep_duration_seconds_count", "divert"] == 1
     assert shown["hydra_reconfiguration_substep_duration_seconds_sum", "divert"] == 0.004
     assert shown["hydra_rules_pushed_total",] == 8
-    assert shown["hydra_command_errors_total", "Pause", "unknown"] == 1
+    assert shown["hydra_command_failures_total", "Pause", "unknown"] == 1
+    assert shown["hydra_command_failures_total", "ApplyRules", "unknown"] == 2
     assert shown["hydra_device_errors_total", "p1"] == 1
     assert shown["hydra_device_duration_seconds_count", "p1"] == 1
     assert shown["hydra_demand_planned_bytes_per_second", "then"] == 60e6 / 8

@@ -14,6 +14,13 @@ from hydra.service import PlanRequest
 
 from .fake_service import FakeService, relay_path, ring_state
 
+NO_LIGHT = {
+    "step": "carrier",
+    "subject": "r3:o3.1",
+    "kind": "no-carrier",
+    "reason": "no light at r3",
+}
+SILENT = {"step": "divert", "subject": "h12", "kind": "unknown", "reason": "no answer"}
 CIRCUITS = [
     {
         "plane": "p1",
@@ -202,7 +209,8 @@ def test_a_reconfiguration_is_queued_and_can_be_followed(client, service):
         "ports_retagged": 4,
         "connected": CIRCUITS[:1],
         "disconnected": [],
-        "failures": [{"circuit": CIRCUITS[1], "reason": "no light at r3"}],
+        "failures": [{"circuit": CIRCUITS[1], **NO_LIGHT}],
+        "troubles": [SILENT, NO_LIGHT],
         "unconfirmed": ["h12"],
         "reason": "",
     }

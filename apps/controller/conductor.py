@@ -1,0 +1,134 @@
+"""One thread that decides and acts: jobs in the order in which they come, and duties when due.
+
+Reconfigurations, reservations, start-up and switch synchronisation are jobs of one queue, so they
+are never interleaved.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from apps.process.metrics import Metrics
+from hydra.errors import DeviceUnavailable, HydraError
+
+LOG = logging.getLogger("hydra.controller")
+_LONGEST_NAP_S: Final = 0.25
+_PATIENCE_S: Final = 60.0
+_AnswerT = TypeVar("_AnswerT")
+Job = Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Duty:
+    stage: str
+    action: Job
+    every_s: Callable[[], float | None]
+    last_s: float
+
+
+class Conductor:
+    """:meth:`put`, :meth:`ask` and :attr:`alive` are for any thread."""
+
+    def __init__(
+        self, metrics: Metrics, nap_s: Callable[[float], float] = lambda most_s: most_s
+    ) -> None:
+        """``nap_s`` gives the seconds, at most so many, until something needs an exact moment."""
+        self._metrics = metrics
+        self.nap_s = nap_s
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._duties: list[_Duty] = []
+        self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
+
+    def duty(
+        self, stage: str, action: Job, every_s: Callable[[], float | None], *, at_once: bool = False
+    ) -> None:
+        """Do this each time that so many seconds have passed; not while that is None.
+
+        Duties that are due at the same time come in the order in which they were given. Where one
+        ends later than the next is due, that one is left out, and its time begins anew.
+        """
+        first_s = float("-inf") if at_once else time.monotonic()
+        self._duties.append(_Duty(stage, action, every_s, first_s))
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the job under way."""
+        if self._thread.is_alive():
+            self._jobs.put(None)
+            self._thread.join()
+
+    @property
+    def alive(self) -> bool:
+        """True if somebody decides and acts."""
+        return self._thread.is_alive()
+
+    def put(self, job: Job) -> None:
+        self._jobs.put(job)
+
+    def ask(self, question: Callable[[], _AnswerT]) -> _AnswerT:
+        """Have the conductor answer between two jobs, for another thread that waits.
+
+        Raises DeviceUnavailable if changes under way take too long.
+        """
+        answer: Future[_AnswerT] = Future()
+
+        def job() -> None:
+            try:
+                answer.set_result(question())
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._jobs.put(job)
+        try:
+            return answer.result(_PATIENCE_S)
+        except TimeoutError:
+            raise DeviceUnavailable(
+                "controller", f"busy with other changes for {_PATIENCE_S:g} s: ask again"
+            ) from None
+
+    # -- the conductor's thread -------------------------------------------------------------------
+
+    def _conduct(self) -> None:
+        while True:
+            for duty in self._duties:
+                self._do_if_due(duty)
+            try:
+                job = self._jobs.get(timeout=self.nap_s(_LONGEST_NAP_S))
+            except queue.Empty:
+                continue
+            if job is None:
+                return
+            self._safely(job, "job")
+
+    def _do_if_due(self, duty: _Duty) -> None:
+        every_s, now_s = duty.every_s(), time.monotonic()
+        if every_s is None:
+            duty.last_s = now_s
+            return
+        due_s = duty.last_s + every_s
+        if now_s < due_s:
+            return
+        self._safely(duty.action, duty.stage)
+        ended_s = time.monotonic()
+        duty.last_s = due_s if ended_s - due_s < every_s else ended_s
+
+    def _safely(self, job: Job, stage: str) -> None:
+        """No job may end the conductor: what goes wrong is logged, the next one runs."""
+        try:
+            with self._metrics.stage(stage):
+                job()
+        except HydraError as error:
+            self._metrics.job_failed()
+            LOG.error("%s", error)
+        except Exception:
+            self._metrics.job_failed()
+            LOG.exception("a job failed unexpectedly; the controller goes on")

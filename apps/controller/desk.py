@@ -1,0 +1,163 @@
+"""The desk: which room answers what REST asks of the controller."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from apps.controller.auditor import Auditor
+from apps.controller.bookings import Bookings
+from apps.controller.conductor import Conductor
+from apps.controller.ledger import Ledger
+from apps.controller.loop import Loop
+from apps.controller.patch_panels import PatchPanels
+from apps.controller.policing import Policing
+from apps.controller.policy_desk import PolicyDesk
+from apps.controller.quarantine import Quarantine
+from apps.controller.reach import Reach
+from apps.controller.slots import Slots
+from hydra.decisions.explanation import Builder, Evidence, Explanation, explain
+from hydra.demand.agent_protocol import AgentService
+from hydra.faults.quarantine import Quarantined
+from hydra.model import Fabric, NetworkState, RackId
+from hydra.policy import CurrentPolicy, Policy
+from hydra.roles import Task, TaskState
+from hydra.service import Delivery, DriftReport, QuarantinedPort, Reconciliation
+
+
+class Desk:
+    """Implements :class:`hydra.service.ControllerService`, for any thread.
+
+    A question that one room answers goes straight there; those that take several are methods.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: CurrentPolicy,
+        conductor: Conductor,
+        ledger: Ledger,
+        loop: Loop,
+        bookings: Bookings,
+        policing: Policing,
+        policies: PolicyDesk,
+        slots: Slots,
+        auditor: Auditor,
+        quarantine: Quarantine,
+        panels: PatchPanels,
+        reach: Reach,
+        agents: AgentService,
+        hear_people: Callable[[], None],
+    ) -> None:
+        self._policy = policy
+        self._conductor = conductor
+        self._ledger = ledger
+        self._bookings = bookings
+        self._policing = policing
+        self._auditor = auditor
+        self._quarantine = quarantine
+        self._panels = panels
+        self._hear_people = hear_people
+        self.fabric = fabric
+        self.agents = agents
+        self.events = ledger.events
+
+        self.demand = loop.demand
+        self.port_rates_mbps = loop.port_rates_mbps
+        self.plan = loop.plan
+        self.reconfigure = loop.reconfigure
+        self.reconfigurations = ledger.reconfigurations
+        self.reconfiguration = ledger.reconfiguration
+        self.decisions = ledger.decisions
+
+        self.reserve = bookings.reserve
+        self.reserve_all = bookings.reserve_all
+        self.preview = bookings.preview
+        self.commit = bookings.commit
+        self.modify = bookings.modify
+        self.release = bookings.release
+        self.group = ledger.group
+        self.reservations = ledger.reservations
+        self.reservation = ledger.reservation
+        self.usage = ledger.usage
+
+        self.share = policies.share
+        self.amend = policies.amend
+        self.reload = policies.reload
+        self.schedule = slots.schedule
+        self.devices = reach.devices
+        self.not_ready = reach.not_ready
+        self.tasks = panels.tasks
+
+    @property
+    def policy(self) -> Policy:
+        return self._policy.now
+
+    def state(self) -> NetworkState:
+        return self._ledger.state
+
+    def explain(self, a: RackId, b: RackId) -> Explanation:
+        """Why these two racks are joined as they are."""
+        seen = self.demand()
+        builders = {
+            circuit: Builder(one.id, one.trigger)
+            for one in reversed(self.reconfigurations())
+            for circuit in one.connected
+        }
+        evidence = Evidence(
+            self.fabric,
+            self.policy,
+            self.state(),
+            seen.rate_mbps,
+            seen.estimated_mbps,
+            self.reservations(),
+            self.decisions(),
+            builders,
+        )
+        return explain(evidence, a, b)
+
+    def delivery(self, reservation_id: str) -> Delivery:
+        """Raises UnknownName."""
+        return self._policing.delivery(self._ledger.reservation(reservation_id))
+
+    def deliveries(self) -> Sequence[Delivery]:
+        """Deliveries of all that have, or are getting, circuits."""
+        return self._policing.deliveries(self._ledger.active())
+
+    def drift(self) -> DriftReport:
+        """Read all devices and compare; changes nothing. Waits for the change under way.
+
+        Raises DeviceUnavailable if that takes too long.
+        """
+        return self._conductor.ask(self._auditor.look)
+
+    def reconcile(self) -> Reconciliation:
+        """Mend what :meth:`drift` finds. Raises DeviceUnavailable, JournalError."""
+        return self._conductor.ask(self._mend)
+
+    def _mend(self) -> Reconciliation:
+        done = self._auditor.mend()
+        if done.reconfigurations:
+            self._bookings.restore()
+        return done
+
+    def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
+        """A person says what became of a task. Raises UnknownName, LifecycleError."""
+        settled = self._panels.settle(device, task_id, state, note)
+        self._conductor.put(self._hear_people)
+        return settled
+
+    def quarantine(self) -> Sequence[QuarantinedPort]:
+        return [_seen_now(entry) for entry in self._quarantine.entries()]
+
+    def set_aside(self, rack: str, tor_port: str, reason: str) -> QuarantinedPort:
+        """Leave a port out of planning until it is cleared. Raises UnknownName, JournalError."""
+        return _seen_now(self._quarantine.set_aside(rack, tor_port, reason))
+
+    def clear_quarantine(self, rack: str, tor_port: str) -> QuarantinedPort:
+        """Returns what it was. Raises UnknownName."""
+        return _seen_now(self._quarantine.clear(rack, tor_port))
+
+
+def _seen_now(entry: Quarantined) -> QuarantinedPort:
+    return QuarantinedPort(entry, on_trial=not entry.blocks(time.time()))

@@ -1,0 +1,211 @@
+"""Monitor, plan, decide, reconfigure: the loop of HydRA (section III), and requests to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from apps.controller.ledger import Ledger
+from apps.controller.mover import Mover
+from apps.controller.patch_panels import PatchPanels
+from apps.controller.reach import Reach
+from apps.controller.slots import WeekDraft
+from apps.demand.agent_desk import AgentDesk
+from apps.demand.poller import StatsPoller
+from apps.demand.tor_counters import TorCounters
+from apps.planning.engine import PlannedChange, Planning
+from apps.planning.planner import Planner
+from apps.planning.rounds import Rounds, Standing
+from apps.process.metrics import Metrics
+from hydra.decisions.decision import Action, Decision, seen_demand
+from hydra.errors import HydraError, PlanError
+from hydra.journal import JournalError
+from hydra.model import DemandMatrix, Fabric, NetworkState, PortId
+from hydra.policy import CurrentPolicy
+from hydra.reservations.reservation import Pin
+from hydra.service import DemandReport, DemandSource, PlanReport, PlanRequest, Reconfiguration
+from hydra.worth import decide
+
+_PERIODIC: Final = "periodic"
+
+
+class Loop:
+    """:meth:`periodic` and :meth:`draft_week` are for the conductor's thread; the rest for any."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: CurrentPolicy,
+        metrics: Metrics,
+        planning: Planning,
+        planner: Planner,
+        poller: StatsPoller,
+        tor_counters: TorCounters,
+        agents: AgentDesk,
+        ledger: Ledger,
+        reach: Reach,
+        mover: Mover,
+        panels: PatchPanels,
+        enqueue: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._policy = policy
+        self._metrics = metrics
+        self._planning = planning
+        self._planner = planner
+        self._elephants = planning.elephant_watch()
+        self._rounds = Rounds(fabric, policy)
+        self._poller = poller
+        self._tor_counters = tor_counters
+        self._agents = agents
+        self._ledger = ledger
+        self._reach = reach
+        self._mover = mover
+        self._panels = panels
+        self._enqueue = enqueue
+
+    # -- monitor ----------------------------------------------------------------------------------
+
+    def demand(self) -> DemandReport:
+        """Demand as measured and estimated now."""
+        rates, age_s, stale, ready = self._poller.rates()
+        source = DemandSource.MEASURED if ready else DemandSource.NONE
+        with self._metrics.stage("estimate"):
+            backlog = self._agents.backlog_mbps(self._poller.counted)
+            estimated = self._planning.estimate(self._elephants.elephants(rates + backlog))
+        troubles = {
+            **self._tor_counters.troubles(),
+            **self._poller.troubles(),
+            **self._agents.troubles(),
+        }
+        return DemandReport(source, rates, estimated, age_s, stale, troubles, backlog)
+
+    def port_rates_mbps(self) -> Mapping[PortId, float]:
+        """Mbps that each optical ToR port sends, as last polled; absent where unknown."""
+        return {**self._poller.port_rates_mbps(), **self._tor_counters.rates_mbps()}
+
+    def _wanted(self, request: PlanRequest) -> DemandMatrix:
+        """The request's demand, or the measured one. Raises PlanError before there is one."""
+        if request.demand is not None:
+            return np.array(request.demand, dtype=np.float64)
+        report = self.demand()
+        if report.source is DemandSource.NONE:
+            how = "set policy.poll_interval_s above 0"
+            if self._poller.enabled:
+                how = "wait for two polls"
+            raise PlanError(f"no demand has been measured yet: {how}, or give a demand")
+        return np.array(report.estimated_mbps, dtype=np.float64)
+
+    # -- plan -------------------------------------------------------------------------------------
+
+    def plan(self, request: PlanRequest, *, urgent: bool = False) -> PlanReport:
+        """Dry run; changes nothing. Raises PlanError, UnknownName, DeviceUnavailable."""
+        demand = self._wanted(request)
+        request = self._reach.within_reach(request)
+
+        propose = partial(self._propose, urgent)
+        return self._rounds.plan(self._standing(), request, demand, propose)
+
+    def _propose(
+        self,
+        urgent: bool,
+        current: NetworkState,
+        request: PlanRequest,
+        demand: DemandMatrix,
+        pins: Sequence[Pin],
+        blocked: Collection[PortId],
+    ) -> PlannedChange:
+        with self._metrics.stage("plan"):
+            found = self._planner.propose(current, request, demand, pins, blocked, urgent=urgent)
+        self._metrics.planned(float(demand.sum()), found.served_now_mbps, found.served_then_mbps)
+        return found
+
+    def _standing(self) -> Standing:
+        return Standing(
+            self._ledger.state,
+            self._mover.outage_s,
+            self._ledger.age_s,
+            self._ledger.pins(),
+            self._reach.blocked_ports(),
+        )
+
+    def draft_week(self, night_s: float) -> WeekDraft | None:
+        """A schedule for what is wanted now; None if nobody wants anything. Raises PlanError."""
+        seen = self.demand()
+        if seen.source is DemandSource.NONE or not seen.estimated_mbps.any():
+            return None
+        request = self._reach.within_reach(PlanRequest())
+        with self._metrics.stage("plan"):
+            week = self._planner.week(
+                self._ledger.state,
+                request,
+                seen.estimated_mbps,
+                self._ledger.pins(),
+                self._reach.blocked_ports(),
+                self._policy.now.slots,
+                night_s,
+            )
+        return WeekDraft(week, seen_demand(seen.rate_mbps, seen.estimated_mbps))
+
+    # -- decide and reconfigure -------------------------------------------------------------------
+
+    def periodic(self) -> None:
+        """One round of monitor, plan, and reconfigure if it pays."""
+        seen = self.demand()
+        done = self._rounds.periodic(
+            self._standing(),
+            seen,
+            lambda request: self.plan(request, urgent=True),
+            _PERIODIC,
+            time.time(),
+        )
+        if done.request is None:
+            return
+        if done.report is None or done.decision.action is not Action.CHANGE:
+            self._ledger.decide(done.decision)
+        else:
+            entry = self._ledger.enter(_PERIODIC, done.decision.reason)
+            self._ledger.decide(replace(done.decision, reconfiguration=entry.id))
+            self._adopt(entry, done.report.target, done.request)
+        if done.report is not None:
+            self._rounds.begun(self._ledger.state)
+
+    def reconfigure(self, request: PlanRequest, trigger: str) -> Reconfiguration:
+        """Queue a reconfiguration; the ledger says what becomes of it. Raises what plan does."""
+        self.plan(request)  # an impossible request is refused to its face
+        entry = self._ledger.enter(trigger)
+        self._enqueue(lambda: self._reconfigure(entry, request))
+        return entry
+
+    def _reconfigure(self, entry: Reconfiguration, request: PlanRequest) -> None:
+        try:
+            report = self.plan(request, urgent=True)
+            if request.only_if_it_pays:
+                decision = self._decide(report, request, entry.trigger)
+                if not report.verdict.pays:
+                    self._ledger.decide(decision)
+                    self._ledger.refuse(entry, f"does not pay: {report.verdict.reason}")
+                    return
+                self._ledger.decide(replace(decision, reconfiguration=entry.id))
+            self._adopt(entry, report.target, request)
+        except JournalError:
+            raise  # recorded where it happened
+        except HydraError as error:
+            self._ledger.refuse(entry, str(error))
+
+    def _decide(self, report: PlanReport, request: PlanRequest, trigger: str) -> Decision:
+        seen = self.demand()
+        wanted = seen.estimated_mbps if request.demand is None else request.demand
+        largest = seen_demand(seen.rate_mbps, wanted)
+        algorithm = request.algorithm or self._policy.now.algorithm
+        return decide(report, algorithm, largest, trigger, time.time())
+
+    def _adopt(self, entry: Reconfiguration, target: NetworkState, request: PlanRequest) -> None:
+        execution = self._mover.move(entry, target)
+        everything = request.racks is None and request.planes is None
+        self._panels.wish(execution, alone=everything)
+        self._ledger.keep_standing()

@@ -1,0 +1,114 @@
+"""Changes of the policy in force: by the configuration file, by REST, by a signal."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from apps.controller.classifier import Classifier
+from apps.controller.conductor import Conductor
+from apps.controller.slots import Slots
+from hydra.config import Loaded
+from hydra.config.reload import Reload, amended, reload
+from hydra.errors import PlanError
+from hydra.model import DatapathId
+from hydra.policy import CurrentPolicy, Policy, Sharing
+from hydra.reconfiguration.switches import Switches
+from hydra.sharing.slots import DUPLEX_ALONE
+
+LOG = logging.getLogger("hydra.controller")
+
+
+class PolicyDesk:
+    """Rooms read the policy when they act; class tables alone are brought to it here."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        read_file: Callable[[], Loaded],
+        policy: CurrentPolicy,
+        slots: Slots,
+        classifier: Classifier,
+        switches: Switches,
+        conductor: Conductor,
+    ) -> None:
+        """``read_file`` reads the configuration file again."""
+        self._loaded = loaded
+        self._read_file = read_file
+        self._policy = policy
+        self._slots = slots
+        self._classifier = classifier
+        self._switches = switches
+        self._conductor = conductor
+
+    # -- any thread -------------------------------------------------------------------------------
+
+    def reload(self, *, dry_run: bool = False) -> Reload:
+        """Read the configuration file again and apply what touches no traffic, or only say what.
+
+        Raises ConfigError if it can't be used, and then goes on with what it has;
+        DeviceUnavailable if changes under way take too long.
+        """
+        file = self._read_file()
+        if dry_run:
+            return reload(self._loaded, self._policy.now, file)[1]
+        return self._conductor.ask(lambda: self._take_over(file))
+
+    def reload_soon(self) -> None:
+        """For a signal handler, which can't wait: the log says what came of it."""
+        self._conductor.put(lambda: _log(self._take_over(self._read_file())))
+
+    def amend(self, changes: Mapping[str, object]) -> None:
+        """Go on with these values of the policy, until the next start or reload.
+
+        Raises PlanError for slots where circuits are one-way, DeviceUnavailable if changes under
+        way take too long.
+        """
+        one_way = self._loaded.fabric.one_way
+        if one_way and changes.get("sharing") in {Sharing.SLOTTED, "slotted"}:
+            raise PlanError(DUPLEX_ALONE)
+        self._conductor.ask(lambda: self._amend(changes))
+
+    def share(self, sharing: Sharing) -> None:
+        """Share circuits like this from now on, until the next start or reload.
+
+        Raises PlanError for slots that can't be, DeviceUnavailable if changes under way take
+        too long.
+        """
+        if sharing is Sharing.SLOTTED:
+            self._slots.check()
+        self._conductor.ask(lambda: self._follow(replace(self._policy.now, sharing=sharing)))
+
+    # -- the conductor's thread -------------------------------------------------------------------
+
+    def _amend(self, changes: Mapping[str, object]) -> None:
+        policy, done = amended(self._policy.now, changes)
+        for change in done:
+            LOG.info("asked for: %s is %s, was %s", change.key, change.after, change.before)
+        self._follow(policy)
+
+    def _take_over(self, file: Loaded) -> Reload:
+        policy, done = reload(self._loaded, self._policy.now, file)
+        self._follow(policy)
+        return done
+
+    def _follow(self, policy: Policy) -> None:
+        before, self._policy.now = self._policy.now.sharing, policy
+        if policy.sharing is not before:
+            LOG.info("circuits are shared %s, were %s", policy.sharing.value, before.value)
+            self.classify()
+
+    def classify(self, datapaths: Iterable[DatapathId] | None = None) -> None:
+        """Bring the class tables of these switches, or of all, to the policy and to reports."""
+        chosen = self._classifier.switches if datapaths is None else datapaths
+        self._switches.doubt(self._classifier.bring(chosen, self._switches.ready()))
+
+
+def _log(done: Reload) -> None:
+    for change in done.applied:
+        LOG.info("reloaded: %s is %s, was %s", change.key, change.after, change.before)
+    for change in done.waiting:
+        LOG.warning("%s is %s after the next start", change.key, change.after)
+    if not done.applied and not done.waiting:
+        LOG.info("reloaded: nothing has changed")

@@ -1,0 +1,174 @@
+"""What the controller can reach now, and what is still missing: read-only, for any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from apps.controller.devices import Devices
+from apps.controller.ledger import Ledger
+from apps.controller.patch_panels import PatchPanels
+from apps.controller.quarantine import Quarantine
+from apps.openflow.fleet import Fleet
+from hydra.errors import DeviceUnavailable
+from hydra.forwarding.substrate import substrate_of
+from hydra.model import DatapathId, Fabric, PlaneId, PortId, RackId
+from hydra.reconfiguration.device_care import DeviceCare
+from hydra.reconfiguration.executor import Conditions
+from hydra.reconfiguration.plan import pair_of, without
+from hydra.reconfiguration.recovery import Recovery
+from hydra.reconfiguration.switches import Announced, Switches, reachable_on
+from hydra.service import DeviceStatus, PlanRequest
+
+_IdT = TypeVar("_IdT", bound=int)
+
+
+class Reach:
+    def __init__(
+        self,
+        fabric: Fabric,
+        fleet: Fleet,
+        devices: Devices,
+        ledger: Ledger,
+        quarantine: Quarantine,
+        panels: PatchPanels,
+        switches: Switches,
+        care: DeviceCare,
+        recovery: Recovery,
+    ) -> None:
+        self._fabric = fabric
+        self._substrate = substrate_of(fabric)
+        self._fleet = fleet
+        self._devices = devices
+        self._ledger = ledger
+        self._quarantine = quarantine
+        self._panels = panels
+        self._switches = switches
+        self._care = care
+        self._recovery = recovery
+
+    # -- switches ---------------------------------------------------------------------------------
+
+    def ready_switches(self) -> frozenset[DatapathId]:
+        """Connected, and holding exactly the rules that they should."""
+        return self._switches.ready()
+
+    def why_not_ready(self, datapath: DatapathId) -> str:
+        name = self._switches.owned[datapath]
+        if datapath in self._fleet.connected():
+            return f"switch {name} is being brought to the present state: ask again"
+        return f"switch {name} is not connected: check its controller setting"
+
+    def on_circuits(self) -> frozenset[DatapathId]:
+        """Steering switches that can send and receive on circuits now."""
+        dead_uplinks = self._switches.dead_uplinks
+        dead = {
+            datapath
+            for datapath in {self._switches.switch_of[name] for name in dead_uplinks}
+            if all(s.name in dead_uplinks for s in self._switches.steering[datapath].servers)
+        }
+        return self.ready_switches() - dead
+
+    def conditions(self) -> Conditions:
+        """What a reconfiguration has to know of the network."""
+        return Conditions(self.ready_switches(), self._switches.dead_uplinks, self._care.closed)
+
+    def announced(self) -> Announced:
+        """Every server with the VLANs that lead to it, without paths that are being moved."""
+        state, moving = self._ledger.standing()
+        lost = [path for path in state.topology.paths if pair_of(path) in moving]
+        return reachable_on(self._fabric, without(state, (), lost))
+
+    # -- for plans --------------------------------------------------------------------------------
+
+    def blocked_ports(self) -> frozenset[PortId]:
+        """Ports that no plan may use: quarantined, in people's hands, or on a device that can't be
+        commanded.
+        """
+        planes, racks = self._out_of_reach()
+        quarantined = self._quarantine.blocked() | self._panels.ports()
+        return frozenset(
+            port.id
+            for port in self._fabric.ports
+            if port.id in quarantined or port.plane in planes or port.rack in racks
+        )
+
+    def _out_of_reach(self) -> tuple[frozenset[PlaneId], frozenset[RackId]]:
+        """Planes and racks whose devices can't be commanded, or whose VLANs are not known."""
+        tors = {r.id: r.tor.datapath_id for r in self._fabric.racks}
+        deaf = self._switches.owned.keys() - self.ready_switches()
+        planes = {p.id for p in self._fabric.planes if self._devices.plane_problem(p.id)}
+        racks = {r for r, tor in tors.items() if self._devices.tor_problem(r) or tor in deaf}
+        return frozenset(planes), frozenset(racks | self._care.uncertain_racks)
+
+    def within_reach(self, request: PlanRequest) -> PlanRequest:
+        """The request less what can't be commanded: circuits there stay as they are.
+
+        Raises DeviceUnavailable if only such planes were asked for.
+        """
+        planes, racks = self._out_of_reach()
+        if planes:
+            asked = _all_unless(request.planes, (plane.id for plane in self._fabric.planes))
+            if request.planes and request.planes <= planes:
+                down = [self._fabric.planes[plane].name for plane in sorted(request.planes)]
+                raise DeviceUnavailable(", ".join(down), "down: wait, or name other planes")
+            request = replace(request, planes=asked - planes)
+        if racks:
+            asked_racks = _all_unless(request.racks, (rack.id for rack in self._fabric.racks))
+            request = replace(request, racks=asked_racks - racks)
+        return request
+
+    def down_planes(self) -> list[str]:
+        """Optical switches that can't be commanded, with the reason."""
+        return [
+            f"OCS {plane.name} is down ({problem})"
+            for plane in self._fabric.planes
+            if (problem := self._devices.plane_problem(plane.id))
+        ]
+
+    # -- for people -------------------------------------------------------------------------------
+
+    def devices(self) -> Sequence[DeviceStatus]:
+        connected = self._fleet.connected()
+        switches = [
+            DeviceStatus(name, self._kind(dp), "openflow", dp in connected, self._dead_uplinks(dp))
+            for dp, name in self._switches.owned.items()
+        ]
+        return [*map(self._panels.described, self._devices.statuses()), *switches]
+
+    def _kind(self, owned: DatapathId) -> str:
+        return "tor" if owned in self._fabric.rack_by_tor_datapath else "vswitch"
+
+    def _dead_uplinks(self, owned: DatapathId) -> str:
+        """Uplinks of the switch's servers that are down or closed, in words."""
+        steering = self._switches.steering
+        servers = steering[owned].servers if owned in steering else ()
+        if any(server.name in self._care.closed for server in servers):
+            return "silent: its ToR port is closed to circuits"
+        dead = [server.name for server in servers if server.name in self._switches.dead_uplinks]
+        if not dead:
+            return ""
+        what = self._substrate.dead_uplink
+        return what if self._kind(owned) == "vswitch" else f"{', '.join(dead)}: {what}"
+
+    def not_ready(self) -> Sequence[str]:
+        """What is still missing before the controller can do its job; empty when ready."""
+        missing = [] if self._recovery.done else ["devices have not been read yet"]
+        if self._switches.spares_relays:
+            missing.append("relays of an earlier state are still there")
+        ready = self.ready_switches()
+        missing += [
+            f"{self._kind(datapath)} {name} is not connected"
+            for datapath, name in self._switches.owned.items()
+            if datapath not in ready
+        ]
+        return missing + [
+            f"{status.kind} {status.name}: {status.detail}"
+            for status in self._devices.statuses()
+            if not status.connected
+        ]
+
+
+def _all_unless(chosen: frozenset[_IdT] | None, every: Iterable[_IdT]) -> frozenset[_IdT]:
+    return frozenset(every) if chosen is None else chosen

@@ -1,0 +1,82 @@
+"""Circuits that are lost: their pairs go electrical at once, and elsewhere if they can.
+
+And what people at patch panels have said, which brings circuits and takes them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+
+from apps.controller.bookings import Bookings
+from apps.controller.ledger import Ledger
+from apps.controller.mover import Mover
+from apps.controller.patch_panels import PatchPanels
+from apps.controller.quarantine import Quarantine
+from apps.controller.upkeep import Upkeep
+from apps.planning.engine import Planning
+from hydra.faults.surveillance import LostPath
+from hydra.model import Circuit, Path
+from hydra.reconfiguration.plan import directions
+from hydra.roles import TaskState
+
+LOG = logging.getLogger("hydra.controller")
+
+
+class Withdrawals:
+    """Its methods run in the conductor's thread."""
+
+    def __init__(
+        self,
+        planning: Planning,
+        ledger: Ledger,
+        upkeep: Upkeep,
+        quarantine: Quarantine,
+        panels: PatchPanels,
+        mover: Mover,
+        bookings: Bookings,
+    ) -> None:
+        self._planning = planning
+        self._ledger = ledger
+        self._upkeep = upkeep
+        self._quarantine = quarantine
+        self._panels = panels
+        self._mover = mover
+        self._bookings = bookings
+
+    def of_dead_circuits(self) -> None:
+        """Circuits lost their light."""
+        dead, reason = self._upkeep.dead_circuits()
+        if dead:
+            self._withdraw(dead, (), reason)
+
+    def of_lost_paths(self, lost: Sequence[LostPath]) -> None:
+        """Nothing comes through some paths, although there may be light."""
+        state = self._ledger.state
+        standing = [one for one in lost if state.vlans.get(one.path) == one.vlan]
+        if standing:
+            circuits = frozenset(circuit for one in standing for circuit in one.circuits)
+            reason = "; ".join(one.reason for one in standing)
+            self._quarantine.put({end for one in circuits for end in one.ends}, reason)
+            self._withdraw(circuits, [one.path for one in standing], reason)
+
+    def _withdraw(self, circuits: Collection[Circuit], paths: Collection[Path], why: str) -> None:
+        """Divert the pairs on these circuits and paths at once, and then plan around them."""
+        LOG.error("%s", why)
+        before = directions(self._ledger.state)
+        entry = self._ledger.enter("circuit lost", why)
+        self._mover.move(entry, self._planning.reduced(self._ledger.state, circuits, paths))
+        self._bookings.restore()
+        self._bookings.rejoin(before - directions(self._ledger.state))
+
+    def hear_people(self) -> None:
+        """Go on with what waited for people, and around what they could not do."""
+        settled = self._panels.settled()
+        if not settled:
+            return
+        for one in settled:
+            if one.task.state is TaskState.FAILED:
+                self._quarantine.put(self._panels.ports_of(one), one.told)
+        self._bookings.restore()
+        told = "; ".join(one.told for one in settled)
+        self._bookings.join(self._panels.ready(), told)

@@ -1,0 +1,135 @@
+"""One round, by whichever clock: a request is planned for, judged and decided.
+
+The controller runs rounds on the network, a rehearsal on a demand that is played to it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+from apps.planning.engine import PlannedChange
+from apps.planning.periodic import TURN, PeriodicRequests
+from hydra.decisions.decision import Decision, seen_demand
+from hydra.errors import PlanError
+from hydra.forwarding.substrate import substrate_of
+from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId
+from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.plan import Pair, paths_by_pair
+from hydra.reservations.reservation import Pin
+from hydra.service import DemandReport, PlanReport, PlanRequest
+from hydra.worth import decide, judge, keep, no_plan
+
+Propose = Callable[
+    [NetworkState, PlanRequest, DemandMatrix, Sequence[Pin], Collection[PortId]], PlannedChange
+]
+"""As :meth:`apps.planning.engine.Planning.propose`, with the time that there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a round begins with."""
+
+    state: NetworkState
+    outage_s: float
+    """For which a change is expected to keep what moves off circuits."""
+    age_s: Callable[[Circuit], float]
+    pins: tuple[Pin, ...] = ()
+    blocked: frozenset[PortId] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    decision: Decision
+    report: PlanReport | None
+    """None: nothing was planned."""
+    request: PlanRequest | None
+    """None: nobody wanted a circuit."""
+
+
+class Rounds:
+    """Pure, but for what ``propose`` does: the same round gives the same decision."""
+
+    def __init__(self, fabric: Fabric, policy: CurrentPolicy) -> None:
+        self._fabric = fabric
+        self._policy = policy
+        self._requests = PeriodicRequests(one_way=fabric.one_way)
+
+    def periodic(
+        self,
+        standing: Standing,
+        seen: DemandReport,
+        propose: Callable[[PlanRequest], PlanReport],
+        trigger: str,
+        unix_s: float,
+    ) -> Round:
+        """A round of the periodic mode; :meth:`begun` once its decision is carried out."""
+        sharing = self._policy.now.sharing
+        largest = seen_demand(seen.rate_mbps, seen.estimated_mbps)
+        circuits = standing.state.topology.circuits
+        request = self._requests.request(sharing, seen)
+        if request is None:
+            nobody = keep("nobody wants a circuit", circuits, largest, trigger, unix_s)
+            return Round(nobody, None, None)
+        try:
+            report = propose(request)
+        except PlanError as error:
+            decision = no_plan(str(error), circuits, largest, trigger, unix_s)
+            return Round(decision, None, request)
+        if not request.only_if_it_pays:
+            report = replace(report, verdict=replace(report.verdict, pays=True, reason=TURN))
+        decision = decide(report, self._policy.now.algorithm, largest, trigger, unix_s)
+        return Round(decision, report, request)
+
+    def begun(self, state: NetworkState) -> None:
+        """A round is over: the circuits of ``state`` stand until the next."""
+        self._requests.begun(self._policy.now.sharing, state)
+
+    def plan(
+        self, standing: Standing, request: PlanRequest, demand: DemandMatrix, propose: Propose
+    ) -> PlanReport:
+        """Plan for ``demand``, Mbps of shape (N, N), and judge. Raises what ``propose`` does."""
+        started_s = time.monotonic()
+        pins = (*standing.pins, *self._held(standing, request.hold))
+        proposal = propose(standing.state, request, demand, pins, standing.blocked)
+        plan = proposal.steps(self._fabric, standing.state)
+        steering = substrate_of(self._fabric).steering
+        ages_s = map(standing.age_s, plan.disconnect)
+        verdict = judge(
+            self._policy.now,
+            served_now_mbps=proposal.served_now_mbps,
+            served_then_mbps=proposal.served_then_mbps,
+            disturbed_mbps=proposal.disturbed_mbps,
+            outage_s=standing.outage_s,
+            youngest_circuit_s=min(ages_s, default=math.inf),
+        )
+        return PlanReport(
+            current=standing.state,
+            target=proposal.target,
+            connect=plan.connect,
+            disconnect=plan.disconnect,
+            affected_pairs=plan.affected,
+            retagged_ports=plan.retagged_ports,
+            rules=sum(len(steering(a)) + len(steering(b)) for a, b in plan.affected),
+            served_mbps=proposal.served_then_mbps,
+            demand_mbps=float(demand.sum()),
+            verdict=verdict,
+            planning_ms=(time.monotonic() - started_s) * 1000,
+        )
+
+    def _held(self, standing: Standing, pairs: Collection[Pair]) -> list[Pin]:
+        """Pins that keep the standing paths of these pairs, which nobody reserved.
+
+        At most as many as a pair may have now: the policy can have become stricter. All of those
+        over one-way circuits stay.
+        """
+        most = None if self._fabric.one_way else self._policy.now.paths_per_pair
+        reserved = {(pin.src, pin.dst) for pin in standing.pins}
+        return [
+            Pin(*pair, path, 0.0, ())
+            for pair, paths in paths_by_pair(standing.state).items()
+            if pair in pairs and pair not in reserved
+            for path in paths[:most]
+        ]

@@ -1,0 +1,50 @@
+"""What did not happen, as a value: which step, what it was about, of which kind, and in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class FailureKind(Enum):
+    """Labels of metrics and words of the API; code decides by them and never by a sentence."""
+
+    NOT_CONNECTED = "not-connected"
+    """Nothing was sent."""
+    REFUSED = "refused"
+    """Known not to have taken effect."""
+    MALFORMED = "malformed"
+    """The answer is none that the protocol knows."""
+    UNKNOWN = "unknown"
+    """Sent, and no answer: may or may not have taken effect."""
+    AWAITS_PEOPLE = "awaits-people"
+    """People were asked to do it, and have not said yet what became of it."""
+    TAKEN_OVER = "taken-over"
+    """Another controller commands it."""
+    NO_BUNDLES = "no-bundles"
+    """A switch that can't change its tables at once."""
+    NOT_READY = "not-ready"
+    """A switch that was given nothing, since what it holds is not known."""
+    BUSY = "busy"
+    """Frames were still seen when the time to drain was up."""
+    HELD_UP = "held-up"
+    """Not tried, because something before it failed."""
+    NO_CARRIER = "no-carrier"
+    PROBE_LOST = "probe-lost"
+    NOT_PROBED = "not-probed"
+    """No server could have sent or answered a probe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """As text it is its reason."""
+
+    step: str
+    """Of a reconfiguration, or what else was being done."""
+    subject: str
+    """The name of a switch, device, port, circuit or path."""
+    kind: FailureKind
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason

@@ -1,0 +1,93 @@
+"""What was changed behind our back: found, and rules and devices put right.
+
+Its courses yield commands and are sent outcomes, as the executor does. Circuits that are broken
+are for a reconfiguration to withdraw and to set up again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hydra.model import Circuit, DatapathId, Fabric
+from hydra.reconfiguration.commands import ApplyRules, Batch, CompareRules, Course, Steps
+from hydra.reconfiguration.device_care import DeviceCare
+from hydra.reconfiguration.drift import Drift, RuleDrift, broken_circuits, device_drift
+from hydra.reconfiguration.reconcile import Actual, stray_mirrors, wrong_vlans
+from hydra.reconfiguration.recovery import Recovery
+from hydra.reconfiguration.switches import Memory, Switches
+
+LOG: Final = logging.getLogger("hydra.audit")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What devices and switches say."""
+
+    on_devices: tuple[Drift, ...]
+    broken: frozenset[Circuit]
+    """Circuits of the present state that are not there."""
+    rules: Mapping[DatapathId, RuleDrift]
+    silent: tuple[str, ...]
+    """Devices and switches that said nothing, by name."""
+
+    @property
+    def items(self) -> tuple[Drift, ...]:
+        of_rules = (item for _, found in sorted(self.rules.items()) for item in found.items)
+        return (*self.on_devices, *of_rules)
+
+
+class Audit:
+    """Its courses run while no reconfiguration is under way."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        memory: Memory,
+        switches: Switches,
+        care: DeviceCare,
+        recovery: Recovery,
+    ) -> None:
+        self._fabric = fabric
+        self._memory = memory
+        self._switches = switches
+        self._care = care
+        self._recovery = recovery
+
+    def look(self) -> Course[Seen]:
+        """Read all devices, and the tables of switches that should be as the present state has."""
+        actual, silent = yield from self._care.read()
+        owned, state = self._switches.owned, self._memory.state
+        ready = sorted(owned.keys() & self._switches.ready())
+        intended = {datapath: self._switches.rules(datapath) for datapath in ready}
+        (compared,) = yield Batch("read", (CompareRules(intended),))
+        rules: Mapping[DatapathId, RuleDrift] = compared.value
+        mute = [name for datapath, name in owned.items() if datapath not in rules]
+        return Seen(
+            tuple(device_drift(self._fabric, state, actual, self._care.closed)),
+            broken_circuits(self._fabric, state, actual),
+            rules,
+            (*silent, *mute),
+        )
+
+    def mend_rules(self, seen: Seen) -> Steps:
+        """Bring the tables that differ to the present state, and remove what others added."""
+        wrong = {datapath: found for datapath, found in seen.rules.items() if found.items}
+        if not wrong:
+            return
+        yield from self._recovery.bring(wrong)
+        strange = {datapath: found.foreign for datapath, found in wrong.items() if found.foreign}
+        (done,) = yield Batch("tidy", (ApplyRules(strange),))
+        for datapath, failure in done.value.items():
+            if failure is not None:
+                LOG.error("foreign rules stay on switch %#x: %s", datapath, failure)
+
+    def clear_away(self) -> Steps:
+        """Give ports the VLANs of the present state, and take down what belongs to no circuit."""
+        actual: Actual
+        actual, _ = yield from self._care.read()
+        state = self._memory.state
+        yield from self._care.retag(wrong_vlans(self._fabric, state, actual, self._care.closed))
+        yield from self._care.move(stray_mirrors(self._fabric, state, actual.mirrors))

@@ -1,0 +1,185 @@
+"""Optical switches and ToRs after a failure: read again, and brought to the present state.
+
+Its courses yield commands and are sent outcomes, as the executor does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
+
+from hydra.forwarding.substrate import substrate_of
+from hydra.model import Fabric, PlaneId, RackId, Server
+from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.commands import (
+    Batch,
+    Course,
+    MoveMirrors,
+    Pause,
+    ReadMirrors,
+    ReadVlans,
+    SetVlans,
+    Steps,
+)
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import MirrorMove, PortsToTag
+from hydra.reconfiguration.reconcile import Actual, stray_mirrors, wanted_vlans, wrong_vlans
+from hydra.reconfiguration.switches import Memory, Switches
+
+LOG: Final = logging.getLogger("hydra.device_care")
+
+
+def read_devices(
+    fabric: Fabric, planes: Iterable[PlaneId], ports: Mapping[RackId, Collection[str]]
+) -> Course[tuple[Actual, tuple[str, ...]]]:
+    """Mirrors of these planes and VLANs of these ports, read; and the names of the silent."""
+    mirrors = tuple(map(ReadMirrors, planes))
+    vlans = tuple(ReadVlans(rack, tuple(names)) for rack, names in ports.items())
+    if not (mirrors or vlans):
+        return Actual({}, {}), ()
+    outcomes = yield Batch("read", (*mirrors, *vlans))
+    answers = {
+        command: outcome.value
+        for command, outcome in zip((*mirrors, *vlans), outcomes, strict=True)
+        if outcome.confirmed
+    }
+    actual = Actual(
+        {read.plane: answers[read] for read in mirrors if read in answers},
+        {read.rack: answers[read] for read in vlans if read in answers},
+    )
+    silent = [fabric.planes[r.plane].name for r in mirrors if r.plane not in actual.mirrors]
+    silent += [fabric.racks[r.rack].name for r in vlans if r.rack not in actual.vlans]
+    return actual, tuple(silent)
+
+
+class DeviceCare:
+    """Devices that may differ from the present state, and the courses that mend them."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: CurrentPolicy,
+        memory: Memory,
+        switches: Switches,
+        by_people: Collection[PlaneId] = frozenset(),
+    ) -> None:
+        """``by_people``: planes whose changes are tasks for people."""
+        self._fabric = fabric
+        self._substrate = substrate_of(fabric)
+        self._policy = policy
+        self._memory = memory
+        self._switches = switches
+        self._by_people = frozenset(by_people)
+        self.closed: frozenset[str] = frozenset()
+        """Servers whose port at the ToR is closed to circuits, until their switch answers."""
+        self.uncertain_planes: set[PlaneId] = set()
+        self.uncertain_racks: set[RackId] = set()
+
+    def learn(self, execution: Execution) -> None:
+        """Take over what a reconfiguration could not confirm."""
+        for name in sorted(execution.closed - self.closed):
+            LOG.error(
+                "the vswitch of %s is silent: its port is closed to circuits until it answers", name
+            )
+        self.closed |= execution.closed
+        self.uncertain_planes |= execution.uncertain_planes
+        self.uncertain_racks |= {
+            rack.id for rack in self._fabric.racks if rack.name in execution.unconfirmed
+        }
+
+    def wanted_ports(self) -> PortsToTag:
+        """VLAN membership of every ToR port that the configuration names; none without VLANs."""
+        if not self._substrate.retags:
+            return {}
+        return wanted_vlans(self._fabric, self._memory.state, self.closed)
+
+    def drain(self) -> Batch:
+        """Until what left by rules replaced now is gone: a barrier confirms tables only."""
+        return Batch("drain", (Pause(self._policy.now.drain.bound_ms / 1000),))
+
+    # -- courses ----------------------------------------------------------------------------------
+
+    def read(self) -> Course[tuple[Actual, tuple[str, ...]]]:
+        """All devices; and the names of the silent."""
+        planes = (plane.id for plane in self._fabric.planes)
+        return (yield from read_devices(self._fabric, planes, self.wanted_ports()))
+
+    def mend(self, planes: Collection[PlaneId], racks: Collection[RackId]) -> Steps:
+        """Bring these devices to the present state: VLANs first, lest one in use is in the dark.
+
+        A plane loses what stands on our ports and belongs to no circuit, unless the ToR at its end
+        is uncertain, whose VLANs may still lead there. People are not sent to unplug what is in
+        nobody's way.
+        """
+        wanted = {rack: ports for rack, ports in self.wanted_ports().items() if rack in racks}
+        self.uncertain_planes -= self._by_people
+        asked = sorted(set(planes) - self._by_people)
+        actual, _ = yield from read_devices(self._fabric, asked, wanted)
+        self.uncertain_racks -= actual.vlans.keys()
+        state = self._memory.state
+        yield from self.retag(wrong_vlans(self._fabric, state, actual, self.closed))
+        self.uncertain_planes -= actual.mirrors.keys()
+        strays = stray_mirrors(self._fabric, state, actual.mirrors)
+        self.uncertain_planes |= (held := self._ends_uncertain(strays))
+        yield from self.move({plane: move for plane, move in strays.items() if plane not in held})
+
+    def _ends_uncertain(self, strays: Mapping[PlaneId, MirrorMove]) -> set[PlaneId]:
+        """Planes on which a cross-connect to go ends at a ToR that is uncertain."""
+        ends = {
+            (port.plane, number)
+            for port in self._fabric.ports
+            if port.rack in self.uncertain_racks
+            for number in (port.ingress, port.egress)
+        }
+        return {
+            plane
+            for plane, move in strays.items()
+            if any((plane, n) in ends for one in move.disconnect for n in (one.ingress, one.egress))
+        }
+
+    def retag(self, ports: PortsToTag) -> Steps:
+        """Retag ports; racks that do not confirm it are uncertain."""
+        commands = tuple(SetVlans(rack, ports[rack]) for rack in sorted(ports))
+        outcomes = (yield Batch("retag", commands)) if commands else ()
+        for command, outcome in zip(commands, outcomes, strict=True):
+            if not outcome.confirmed:
+                self.uncertain_racks.add(command.rack)
+
+    def move(self, moves: Mapping[PlaneId, MirrorMove]) -> Steps:
+        """Move mirrors that no person works; planes that do not confirm it are uncertain."""
+        commands = tuple(
+            MoveMirrors(plane, move)
+            for plane, move in sorted(moves.items())
+            if plane not in self._by_people  # what waits for a person may be brought up yet
+        )
+        outcomes = (yield Batch("move", commands)) if commands else ()
+        for command, outcome in zip(commands, outcomes, strict=True):
+            if not outcome.confirmed:
+                self.uncertain_planes.add(command.plane)
+
+    def open_ports(self, due: Callable[[RackId], bool] = lambda _rack: True) -> Steps:
+        """Let servers onto circuits again whose switch has been brought to the present state."""
+        ready = self._switches.ready()
+        servers: dict[RackId, list[Server]] = {}
+        for server in map(self._fabric.server_by_name.__getitem__, sorted(self.closed)):
+            if self._switches.switch_of[server.name] in ready and due(server.rack):
+                servers.setdefault(server.rack, []).append(server)
+        commands = tuple(
+            SetVlans(
+                rack,
+                {one.tor_port: self._substrate.fixed_ports(rack)[one.tor_port] for one in some},
+            )
+            for rack, some in servers.items()
+        )
+        if not commands:
+            return
+        yield self.drain()  # a switch may still forward by the rules that were replaced
+        outcomes = yield Batch("open", commands)
+        for some, outcome in zip(servers.values(), outcomes, strict=True):
+            names = ", ".join(server.name for server in some)
+            if outcome.confirmed:
+                LOG.info("the ToR takes from %s for circuits again", names)
+                self.closed -= {server.name for server in some}
+            else:
+                LOG.error("the ToR takes nothing from %s for circuits: %s", names, outcome.failure)

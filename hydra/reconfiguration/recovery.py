@@ -1,0 +1,134 @@
+"""From a start, or from a change that broke off, to a network that is as remembered.
+
+HydRA's controller is stateless (section III.C): the devices say what there is. The journal says
+what it was meant for. What both agree on is kept (:mod:`hydra.reconfiguration.reconcile`), switches
+are brought to that, and whatever else stands on our ports is taken down.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from hydra.forwarding.substrate import substrate_of
+from hydra.journal_format import FINISHED, INTENDED, read_state, state_record
+from hydra.model import DatapathId, Fabric, NetworkState, Path
+from hydra.reconfiguration.commands import (
+    Announce,
+    AwaitSwitches,
+    Batch,
+    Record,
+    SaveState,
+    Steps,
+)
+from hydra.reconfiguration.device_care import DeviceCare
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import unsettled_paths
+from hydra.reconfiguration.reconcile import reconcile, servers_closed
+from hydra.reconfiguration.switches import Memory, Switches, reachable_on
+
+LOG: Final = logging.getLogger("hydra.recovery")
+CONNECT_S: Final = 5.0
+"""For switches to connect where something has to be taken down that they may be using."""
+
+
+def interrupted(
+    fabric: Fabric, state: NetworkState, last: tuple[str, Mapping[str, Any]] | None
+) -> frozenset[Path]:
+    """Paths of ``state`` that a change has ended, or may have, which was not saved.
+
+    ``last`` is the journal's last entry: what was recorded, and its details. Raises what
+    :func:`~hydra.journal_format.read_state` raises.
+    """
+    if last is None or last[0] not in (INTENDED, FINISHED):
+        return frozenset()
+    if last[0] == INTENDED:
+        return unsettled_paths(state, read_state(fabric, last[1]["target"]))
+    result = read_state(fabric, last[1]["state"])
+    return frozenset(state.topology.paths) - frozenset(result.topology.paths)
+
+
+class Recovery:
+    """Its courses yield commands and are sent outcomes, as the executor does."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        memory: Memory,
+        switches: Switches,
+        care: DeviceCare,
+    ) -> None:
+        self._fabric = fabric
+        self._substrate = substrate_of(fabric)
+        self._memory = memory
+        self._switches = switches
+        self._care = care
+        self._recorded = False
+        """True if the next controller would know which remembered paths this recovery gave up."""
+        self.done = False
+        """True if the devices have been read since the start, and since a change broke off."""
+
+    def begin_anew(self, execution: Execution) -> None:
+        """A reconfiguration broke off: the devices are to be read before anything else."""
+        self._memory.unsettle(unsettled_paths(execution.plan.current, execution.plan.target))
+        self._switches.settled = self.done = False
+
+    def run(self) -> Steps:
+        """Find out what the network is in, and mend what differs from it.
+
+        What a journal that can't be written raises ends it; it may be run again.
+        """
+        memory, switches, care = self._memory, self._switches, self._care
+        actual, _ = yield from care.read()
+        ready = switches.ready()
+        care.closed = frozenset(
+            name
+            for name in servers_closed(self._fabric, actual)
+            if switches.switch_of[name] not in ready
+        )
+        found = reconcile(self._fabric, memory.state, actual, memory.unsettled, care.closed)
+        if found.dropped:
+            LOG.warning("%d circuit(s) of the journal are not there any more", len(found.dropped))
+        intent = {
+            "current": state_record(self._fabric, memory.state),
+            "target": state_record(self._fabric, found.state),
+        }
+        switches.settled = True
+        switches.spares_relays = not self._substrate.retags
+        self._recorded = False
+        memory.settle(found.state)
+        if found.mirrors or found.retag:
+            # Switches may still send on circuits that are about to go. One that does not connect
+            # in time can't be waited for; its pairs are cut off until it does.
+            owned = tuple(switches.owned)
+            (connected,) = yield Batch("connect", (AwaitSwitches(owned, CONNECT_S),))
+            yield from self.bring(connected.value)
+        # From here on, a path that was remembered may end: whoever recovers next has to know.
+        yield Batch("intent", (Record(INTENDED, intent),))
+        self._recorded = True
+        if found.mirrors or found.retag:
+            yield from self._tidy_relays_if_ready()
+            yield self._care.drain()
+            yield from care.retag(found.retag)
+            yield from care.move(found.mirrors)
+        yield Batch("save", (SaveState("reconciled"),))
+        self.done = True
+        yield from self.bring(switches.late())
+
+    def bring(self, datapaths: Collection[DatapathId]) -> Steps:
+        """Synchronise switches, let their servers onto circuits, and say where these are."""
+        yield from self._switches.synchronise(datapaths)
+        yield from self._care.open_ports()
+        if self._switches.settled:
+            servers = tuple(
+                entry
+                for entry in reachable_on(self._fabric, self._memory.state)
+                if self._switches.switch_of[entry[0].name] in datapaths
+            )
+            yield Batch("announce", (Announce(servers),))
+        yield from self._tidy_relays_if_ready()
+
+    def _tidy_relays_if_ready(self) -> Steps:
+        if self._recorded and self._switches.all_ready:
+            yield from self._switches.tidy_relays()

@@ -1,0 +1,253 @@
+"""The rules of all switches: which hold those of the present state, and how others get them.
+
+Its courses yield commands and are sent outcomes, as the executor does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+from hydra.forwarding.rules import FlowRule, Install, RuleChange
+from hydra.forwarding.substrate import Steering, substrate_of
+from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Path, PortId, Server, VlanId
+from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.commands import (
+    Announce,
+    ApplyRules,
+    Batch,
+    Pause,
+    Steps,
+    TakeSwitches,
+)
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.relaying import relays_as_in, wipe
+
+LOG: Final = logging.getLogger("hydra.switches")
+Announced = Sequence[tuple[Server, tuple[VlanId, ...]]]
+
+
+class Memory(Protocol):
+    """The state that the network is in, as the controller remembers it."""
+
+    @property
+    def state(self) -> NetworkState: ...
+
+    @property
+    def unsettled(self) -> Collection[Path]:
+        """Paths that a change which broke off may have ended."""
+
+    def settle(self, state: NetworkState) -> None:
+        """The network is in ``state`` from now on."""
+
+    def unsettle(self, paths: Collection[Path]) -> None:
+        """A change that may have ended these paths broke off."""
+
+
+class SeenPort(Protocol):
+    @property
+    def up(self) -> bool: ...
+
+
+class Connections(Protocol):
+    """OpenFlow connections and ports, as last heard of; asking costs nothing."""
+
+    def connected(self) -> frozenset[DatapathId]: ...
+
+    def port(self, datapath: DatapathId, name: str) -> SeenPort | None:
+        """None where it is not known."""
+
+
+def reachable_on(fabric: Fabric, state: NetworkState) -> Announced:
+    """Every server with the VLANs that lead to it."""
+    vlans: dict[int, set[VlanId]] = {rack.id: set() for rack in fabric.racks}
+    for path in state.topology.paths:
+        for rack in (path.src, path.dst):
+            vlans[rack].add(state.vlans[path])
+    return [(server, tuple(sorted(vlans[server.rack]))) for server in fabric.servers]
+
+
+class Switches:
+    """Courses run one at a time; :meth:`renewed` and all that only asks may come from any thread.
+
+    Single operations of sets are atomic, which is all that is asked of them here.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        policy: CurrentPolicy,
+        memory: Memory,
+        connections: Connections,
+        added_rules: Callable[[DatapathId], Iterable[FlowRule]] = lambda _datapath: (),
+    ) -> None:
+        """``added_rules`` are those that a switch holds beside the substrate's."""
+        self._fabric = fabric
+        self._substrate = substrate_of(fabric)
+        self._policy = policy
+        self._memory = memory
+        self._connections = connections
+        self._added_rules = added_rules
+        self.owned: Final = self._substrate.owned()
+        self.steering: Final[Mapping[DatapathId, Steering]] = {
+            switch.datapath: switch
+            for rack in fabric.racks
+            for switch in self._substrate.steering(rack.id)
+        }
+        self.switch_of: Final[Mapping[str, DatapathId]] = {
+            server.name: switch.datapath
+            for switch in self.steering.values()
+            for server in switch.servers
+        }
+        self.settled = False
+        """True if the present state is known: switches may be brought to it."""
+        self.spares_relays = False
+        """True from a start on, as long as a switch may count on relays of an earlier state."""
+        self.dead_uplinks: frozenset[str] = frozenset()
+        """Servers whose uplink to the ToR is down."""
+        self._synchronised: set[DatapathId] = set()
+        self._renewed: set[DatapathId] = set()
+
+    # -- what there is ----------------------------------------------------------------------------
+
+    def ready(self) -> frozenset[DatapathId]:
+        """Connected, and holding exactly the rules that they should."""
+        return frozenset(self._synchronised) & self._connections.connected()
+
+    def late(self) -> frozenset[DatapathId]:
+        """Connected, known, and yet to be brought to the present state."""
+        return frozenset(
+            datapath
+            for datapath in self._connections.connected() - frozenset(self._synchronised)
+            if self._is_known(datapath)
+        )
+
+    @property
+    def all_ready(self) -> bool:
+        return self.ready() >= self.owned.keys()
+
+    def _is_known(self, datapath: DatapathId) -> bool:
+        return datapath in self.owned or datapath in self._fabric.rack_by_tor_datapath
+
+    def rules(self, datapath: DatapathId) -> list[FlowRule]:
+        """All rules that an owned switch is to hold now."""
+        rules = self._substrate.rules(datapath, self._memory.state, self.dead_uplinks)
+        return [*rules, *self._added_rules(datapath)]
+
+    def _uplink_down(self, server: Server) -> bool:
+        """True if it is known to be down at either end; a switch that is silent says nothing."""
+        vswitch, tor = server.vswitch, self._fabric.racks[server.rack].tor.datapath_id
+        here = there = None
+        if vswitch is not None:
+            here = self._connections.port(vswitch.datapath_id, vswitch.optical_port)
+        if tor is not None:
+            there = self._connections.port(tor, server.tor_port)
+        return any(port is not None and not port.up for port in (here, there))
+
+    def is_dark(self, end: PortId) -> bool:
+        """True if it is known to have no carrier; a ToR that is silent says nothing."""
+        port = self._fabric.ports[end]
+        tor = self._fabric.racks[port.rack].tor.datapath_id
+        seen = None if tor is None else self._connections.port(tor, port.tor_port)
+        return seen is not None and not seen.up
+
+    def dead_circuits(self) -> frozenset[Circuit]:
+        """Circuits in use of which an end has no carrier."""
+        circuits = self._memory.state.topology.circuits
+        return frozenset(one for one in circuits if any(map(self.is_dark, one.ends)))
+
+    # -- what is heard ----------------------------------------------------------------------------
+
+    def renewed(self, datapath: DatapathId) -> None:
+        """It has connected anew, with whatever rules it holds."""
+        self._renewed.add(datapath)
+        self._synchronised.discard(datapath)
+
+    def doubt(self, datapaths: Iterable[DatapathId]) -> None:
+        """They did not confirm something, and are to be synchronised."""
+        self._synchronised.difference_update(datapaths)
+
+    def learn(self, execution: Execution) -> None:
+        """Take over what a reconfiguration could not confirm."""
+        self.doubt(
+            datapath
+            for datapath, name in self.owned.items()
+            if name in execution.unconfirmed
+            or (datapath in self.steering and self.steering[datapath].name in execution.unconfirmed)
+        )
+
+    # -- courses ----------------------------------------------------------------------------------
+
+    def synchronise(self, datapaths: Collection[DatapathId]) -> Steps:
+        """Bring whole switches to the present state, in one atomic bundle each.
+
+        Servers' uplinks that went down or came back since are gone around on all switches.
+        """
+        if not self.settled:
+            return  # the devices come first; every connected switch is synchronised after
+        known = dict.fromkeys(datapath for datapath in datapaths if self._is_known(datapath))
+        for stranger in set(datapaths) - known.keys():
+            LOG.warning("switch %#x is not in the configuration; it is left alone", stranger)
+        if self._note_uplinks() and self._substrate.detours:
+            known |= dict.fromkeys(sorted(self.ready() & self.owned.keys()))
+        if known:
+            yield from self._bring(tuple(known))
+
+    def _bring(self, datapaths: tuple[DatapathId, ...]) -> Steps:
+        self._renewed.difference_update(datapaths)
+        (taken,) = yield Batch("take", (TakeSwitches(datapaths),))
+        if not taken.confirmed:
+            LOG.error("%s: it is left alone", taken.failure)
+            return
+        changes = {datapath: tuple(self._whole_table(datapath)) for datapath in datapaths}
+        (done,) = yield Batch("synchronise", (ApplyRules(changes),))
+        for datapath, error in done.value.items():
+            if error is not None:
+                LOG.error("switch %#x was not synchronised: %s", datapath, error)
+                self._synchronised.discard(datapath)
+            elif datapath not in self._renewed:
+                self._synchronised.add(datapath)
+
+    def _whole_table(self, datapath: DatapathId) -> list[RuleChange]:
+        if datapath not in self.owned:
+            return [*map(Install, self._substrate.tor_rules())]
+        return [*wipe(spare_relays=self.spares_relays), *map(Install, self.rules(datapath))]
+
+    def _note_uplinks(self) -> bool:
+        """True if others are dead than before."""
+        dead = frozenset(
+            server.name for server in self._fabric.servers if self._uplink_down(server)
+        )
+        if dead == self.dead_uplinks:
+            return False
+        self.dead_uplinks = dead
+        LOG.warning("uplinks to ToRs down: %s", ", ".join(sorted(dead)) or "none")
+        return True
+
+    def follow_uplinks(self) -> Steps:
+        """Go around servers whose uplink to the ToR went down, and back where it returned."""
+        if not self.settled or not self._note_uplinks():
+            return
+        if self._substrate.detours:
+            yield from self._bring(tuple(sorted(self.ready() & self.owned.keys())))
+        else:
+            servers = reachable_on(self._fabric, self._memory.state)
+            yield Batch("announce", (Announce(tuple(servers)),))
+
+    def tidy_relays(self) -> Steps:
+        """Relay what the present state needs, and nothing that was before it.
+
+        Before anything moves: what is left of another state could take a new path for its own.
+        """
+        if not self.spares_relays or not self.settled:
+            return
+        self.spares_relays = False
+        changes = {
+            datapath: tuple(relays_as_in(self.rules(datapath)))
+            for datapath in sorted(self.owned.keys() & self.ready())
+        }
+        # A barrier confirms tables, not the packets that were on their way.
+        yield Batch("drain", (Pause(self._policy.now.drain.bound_ms / 1000),))
+        (done,) = yield Batch("tidy", (ApplyRules(changes),))
+        self.doubt(datapath for datapath, error in done.value.items() if error is not None)

@@ -1,0 +1,172 @@
+"""The shipped upkeep of a controller (switches, devices, recovery) on the simulated network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+from hydra.model import DatapathId, Fabric, NetworkState, Path, PlaneId
+from hydra.policy import CurrentPolicy, DrainPolicy, Policy
+from hydra.reconfiguration.commands import (
+    ApplyRules,
+    AwaitSwitches,
+    Batch,
+    Command,
+    Outcome,
+    SaveState,
+    Steps,
+)
+from hydra.reconfiguration.device_care import DeviceCare
+from hydra.reconfiguration.executor import Conditions, Execution
+from hydra.reconfiguration.recovery import Recovery
+from hydra.reconfiguration.switches import SeenPort, Switches
+from tests.unit.reconfiguration.simulation import LONGEST_DELAY_S, LONGEST_LAG_S, Network
+
+POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
+
+
+@dataclass
+class Remembered:
+    """What a controller knows of the state; ``saved`` is what the next one starts from."""
+
+    state: NetworkState
+    unsettled: Collection[Path] = ()
+    saved: NetworkState = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.saved = self.state
+
+    def settle(self, state: NetworkState) -> None:
+        self.state = state
+
+    def unsettle(self, paths: Collection[Path]) -> None:
+        self.unsettled = {*self.unsettled, *paths}
+
+
+class Seen:
+    """OpenFlow connections and ports of the simulated network."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._server_at = {
+            (server.vswitch.datapath_id, server.vswitch.optical_port): server.name
+            for server in network.fabric.servers
+            if server.vswitch is not None
+        } | {
+            (tor, server.tor_port): server.name
+            for server in network.fabric.servers
+            if (tor := network.fabric.racks[server.rack].tor.datapath_id) is not None
+        }
+
+    def connected(self) -> frozenset[DatapathId]:
+        return frozenset(self._network.connected)
+
+    def port(self, datapath: DatapathId, name: str) -> SeenPort | None:
+        server = self._server_at.get((datapath, name))
+        if server is None or datapath not in self._network.connected:
+            return None
+        return SimpleNamespace(up=server not in self._network.dead_uplinks)
+
+
+class SimulatedUpkeep:
+    """One controller's upkeep, from its start to its end."""
+
+    def __init__(
+        self,
+        network: Network,
+        state: NetworkState,
+        unsettled: Collection[Path] = (),
+        look: Callable[[Command | None], None] = lambda _command: None,
+    ) -> None:
+        """``look`` sees the network after every single change."""
+        self.network = network
+        self.look = look
+        self.memory = Remembered(state, unsettled)
+        policy = CurrentPolicy(POLICY)
+        fabric: Fabric = network.fabric
+        self.switches = Switches(fabric, policy, self.memory, Seen(network))
+        self.care = DeviceCare(fabric, policy, self.memory, self.switches)
+        self.recovery = Recovery(fabric, self.memory, self.switches, self.care)
+        self.unbrought: set[str] = set()
+        """Servers whose switch has not been brought to the state, although it was tried."""
+        self.steps: list[str] = []
+
+    @classmethod
+    def at_work(cls, network: Network, state: NetworkState) -> SimulatedUpkeep:
+        """One that has recovered, with the network as it is in ``state``."""
+        upkeep = cls(network, state)
+        upkeep.switches.settled = upkeep.recovery.done = True
+        upkeep.run(upkeep.recovery.bring(network.names.keys()))
+        return upkeep
+
+    def run(self, steps: Steps) -> None:
+        """Carry out a course."""
+        try:
+            batch = next(steps)
+            while True:
+                batch = steps.send(self.perform(batch))
+        except StopIteration:
+            return
+
+    def perform(self, batch: Batch) -> list[Outcome]:
+        self.steps.append(batch.step)
+        outcomes = self.network.perform(batch, self.look)
+        for command, outcome in zip(batch.commands, outcomes, strict=True):
+            if isinstance(command, SaveState):
+                self.memory.saved = self.memory.state
+                self.network.journal.clear()
+            elif isinstance(command, AwaitSwitches):
+                self._note_unbrought(set(command.datapaths) - outcome.value, ())
+            elif isinstance(command, ApplyRules) and batch.step == "synchronise":
+                failed = {datapath for datapath, error in outcome.value.items() if error}
+                self._note_unbrought(failed, outcome.value.keys() - failed)
+        return outcomes
+
+    def _note_unbrought(
+        self, failed: Collection[DatapathId], brought: Collection[DatapathId]
+    ) -> None:
+        for server, switch in self.network.switch_of.items():
+            if switch.datapath in failed:
+                self.unbrought.add(server)
+            elif switch.datapath in brought:
+                self.unbrought.discard(server)
+
+    @property
+    def uncertain(self) -> set[PlaneId | str]:
+        racks = self.network.fabric.racks
+        return {*self.care.uncertain_planes, *(racks[i].name for i in self.care.uncertain_racks)}
+
+    def start(self) -> None:
+        self.run(self.recovery.run())
+
+    def conditions(self) -> Conditions:
+        return Conditions(self.switches.ready(), self.switches.dead_uplinks, self.care.closed)
+
+    def take_over(self, execution: Execution) -> None:
+        """A reconfiguration has ended."""
+        self.memory.settle(execution.result)
+        self.memory.saved = execution.result
+        self.network.journal.clear()
+        self.care.learn(execution)
+        self.switches.learn(execution)
+
+    def look_after(self) -> None:
+        """One turn: retry what is uncertain, once what was late has happened."""
+        self.network.now_s += LONGEST_DELAY_S
+        self.network.catch_up()
+        self.network.now_s += LONGEST_LAG_S
+        self.run(self.care.mend(self.care.uncertain_planes, self.care.uncertain_racks))
+        self.run(self.recovery.bring(self.switches.late()))
+
+    def reconnect(self) -> None:
+        """Some switches were away and are back: each says so."""
+        for datapath in self.network.names.keys() - self.network.connected:
+            self.switches.renewed(datapath)
+
+
+def mend(network: Network, execution: Execution) -> None:
+    """What the upkeep makes of a reconfiguration's end, where nothing fails any more."""
+    upkeep = SimulatedUpkeep.at_work(network, execution.result)
+    upkeep.take_over(execution)
+    upkeep.look_after()
