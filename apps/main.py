@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from apps.controller.controller import Controller
+from apps.journal.sqlite import SqliteJournal
 from apps.openflow.framework import (
     Application,
     OpenFlowApp,
@@ -34,7 +35,6 @@ from apps.rest.tokens import TokenFile
 from apps.rest.webhook_delivery import Webhooks
 from hydra.config import Loaded
 from hydra.errors import HydraError
-from hydra.journal import Journal
 from hydra.policy import ControllerSettings
 
 CONFIG_VARIABLE = "HYDRA_CONFIG"
@@ -63,7 +63,7 @@ class HydraApplication:
         self._alone.enter_context(journal_held(settings.journal))
         check_port("controller.openflow", *self.openflow_address)
         check_port("controller.rest", settings.rest_host, settings.rest_port)
-        journal = Journal(settings.journal, kept_days=settings.journal_days)
+        journal = SqliteJournal(settings.journal, kept_days=settings.journal_days)
         self._traces = traces(loaded.fabric.name)
         self._controller = Controller(
             loaded,

@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import median
 
 from apps.controller.ledger import Ledger
+from apps.journal.sqlite import SqliteJournal
 from apps.process.configuration import load_configuration
 from apps.process.garbage import spare_what_stays
 from apps.rest.app import create_app
@@ -26,7 +27,6 @@ from apps.rest.server import RestServer
 from benchmarks._report import Result, report
 from benchmarks._wrk import CLIENTS, load
 from hydra.errors import AdmissionError
-from hydra.journal import Journal
 from hydra.model import Fabric
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
@@ -47,7 +47,7 @@ class LedgerService:
         self.events = ledger.events
 
     def reserve(self, request: ReservationRequest) -> Reservation:
-        with self._ledger.lock:
+        with self._ledger.trial():
             reservation = self._ledger.add(request, AdmissionLimits())
             self._ledger.keep([reservation])
         return reservation
@@ -93,7 +93,7 @@ def fill(
 
 def filled_ledger(fabric: Fabric, journal: str, span_s: float) -> Ledger:
     """With ``RESERVATIONS`` that begin within ``span_s``, in the journal, too."""
-    ledger = Ledger(fabric, Journal(journal))
+    ledger = Ledger(fabric, SqliteJournal(journal))
     ledger.load()
     held: list[Reservation] = []
     fill(

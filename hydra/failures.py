@@ -10,7 +10,7 @@ class FailureKind(Enum):
     """Labels of metrics and words of the API; code decides by them and never by a sentence."""
 
     NOT_CONNECTED = "not-connected"
-    """Nothing was sent."""
+    """It can't be reached; nothing was written."""
     REFUSED = "refused"
     """Known not to have taken effect."""
     MALFORMED = "malformed"

@@ -1,4 +1,4 @@
-"""Network states as JSON-able records, by names rather than positions.
+"""Network states and paths as JSON-able records, by names rather than positions.
 
 Names survive a configuration that was reordered or shrunk; what no longer exists is left out on
 reading, together with everything that relied on it.
@@ -9,13 +9,42 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, Topology, VlanId
+from hydra.journal import Change, Journal, JournalError, Kind, entry
+from hydra.model import Circuit, Fabric, NetworkState, Path, Topology, VlanId
 from hydra.rings import whole_rings
 
 INTENDED: Final = "reconfiguration intended"
 """Entry with the records of the ``current`` and the ``target`` state, before anything moves."""
 FINISHED: Final = "reconfiguration finished"
 """Entry with the record of the resulting ``state``, which is saved next."""
+
+
+_NETWORK: Final = "network"
+"""Key of the only record of its kind."""
+
+
+def save_state(fabric: Fabric, state: NetworkState, unix_s: float, what: str) -> list[Change]:
+    """The network is meant to be in ``state`` from now on, and ``what`` says why."""
+    record = state_record(fabric, state)
+    return [
+        Change(Kind.STATE, _NETWORK, {"fabric": fabric.name, "state": record}),
+        entry(unix_s, what, {"state": record}),
+    ]
+
+
+def saved_state(fabric: Fabric, journal: Journal) -> NetworkState | None:
+    """The last that was saved; None if there is none.
+
+    Raises JournalError, also for the journal of another fabric.
+    """
+    for record in journal.records(Kind.STATE):
+        if record["fabric"] != fabric.name:
+            raise JournalError(
+                f"journal {journal.name} belongs to fabric {record['fabric']!r}, not "
+                f"{fabric.name!r}: set controller.journal to a file of its own"
+            )
+        return read_state(fabric, record["state"])
+    return None
 
 
 def state_record(fabric: Fabric, state: NetworkState) -> dict[str, Any]:
@@ -27,14 +56,18 @@ def state_record(fabric: Fabric, state: NetworkState) -> dict[str, Any]:
             circuit_record(fabric, circuit) for circuit in sorted(state.topology.circuits)
         ],
         "paths": [
-            {
-                "src": fabric.racks[path.src].name,
-                "dst": fabric.racks[path.dst].name,
-                "vlan": state.vlans[path],
-                "circuits": [circuit_record(fabric, circuit) for circuit in path.circuits],
-            }
+            {**path_record(fabric, path), "vlan": state.vlans[path]}
             for path in state.topology.paths
         ],
+    }
+
+
+def path_record(fabric: Fabric, path: Path) -> dict[str, Any]:
+    """Its two racks and its circuits, in hop order."""
+    return {
+        "src": fabric.racks[path.src].name,
+        "dst": fabric.racks[path.dst].name,
+        "circuits": [circuit_record(fabric, circuit) for circuit in path.circuits],
     }
 
 
@@ -46,13 +79,12 @@ def circuit_record(fabric: Fabric, circuit: Circuit) -> list[list[str]]:
 
 def read_state(fabric: Fabric, record: Mapping[str, Any]) -> NetworkState:
     """The state that :func:`state_record` wrote, as far as ``fabric`` still has its parts."""
-    ports = _ports(fabric)
     circuits = whole_rings(read_circuits(fabric, record["circuits"]))
     vlans: dict[Path, VlanId] = {}
-    for entry in record["paths"]:
-        path = _read_path(fabric, ports, entry)
+    for path_entry in record["paths"]:
+        path = read_path(fabric, path_entry)
         if path is not None and circuits.issuperset(path.circuits):
-            vlans[path] = VlanId(entry["vlan"])
+            vlans[path] = VlanId(path_entry["vlan"])
     return NetworkState(
         epoch=record["epoch"],
         topology=Topology(circuits, tuple(sorted(vlans))),
@@ -63,34 +95,25 @@ def read_state(fabric: Fabric, record: Mapping[str, Any]) -> NetworkState:
 
 def read_circuits(fabric: Fabric, entries: Iterable[list[list[str]]]) -> frozenset[Circuit]:
     """Those that :func:`circuit_record` wrote and that ``fabric`` still has the ports of."""
-    ports = _ports(fabric)
-    read = (_read_circuit(fabric, ports, entry) for entry in entries)
+    read = (_read_circuit(fabric, entry) for entry in entries)
     return frozenset(circuit for circuit in read if circuit is not None)
 
 
-def _ports(fabric: Fabric) -> dict[tuple[str, str], PortId]:
-    return {key: port.id for key, port in fabric.port_by_name.items()}
-
-
-def _read_circuit(
-    fabric: Fabric, ports: Mapping[tuple[str, str], PortId], entry: list[list[str]]
-) -> Circuit | None:
-    ends = [ports.get((rack, tor_port)) for rack, tor_port in entry]
-    a, b = ends
-    if a is None or b is None or fabric.ports[a].plane != fabric.ports[b].plane:
+def _read_circuit(fabric: Fabric, entry: list[list[str]]) -> Circuit | None:
+    a, b = (fabric.port_by_name.get((rack, tor_port)) for rack, tor_port in entry)
+    if a is None or b is None or a.plane != b.plane:
         return None
-    return fabric.circuit(a, b)
+    return fabric.circuit(a.id, b.id)
 
 
-def _read_path(
-    fabric: Fabric, ports: Mapping[tuple[str, str], PortId], entry: Mapping[str, Any]
-) -> Path | None:
+def read_path(fabric: Fabric, record: Mapping[str, Any]) -> Path | None:
+    """The path that :func:`path_record` wrote; None if ``fabric`` has a part of it no more."""
     racks = fabric.rack_by_name
-    hops = [_read_circuit(fabric, ports, hop) for hop in entry["circuits"]]
+    hops = [_read_circuit(fabric, hop) for hop in record["circuits"]]
     circuits = tuple(hop for hop in hops if hop is not None)
-    if entry["src"] not in racks or entry["dst"] not in racks or len(circuits) != len(hops):
+    if record["src"] not in racks or record["dst"] not in racks or len(circuits) != len(hops):
         return None
-    src, dst = racks[entry["src"]].id, racks[entry["dst"]].id
+    src, dst = racks[record["src"]].id, racks[record["dst"]].id
     if src > dst and not fabric.one_way:
         src, dst, circuits = dst, src, circuits[::-1]
     return Path(src, dst, circuits)

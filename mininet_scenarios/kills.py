@@ -14,13 +14,16 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import httpx
 
-from hydra.journal import Journal
+from apps.journal.sqlite import SqliteJournal
+from hydra.journal import Kind
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
+from hydra.reservations.records import read_reservation
 from hydra.reservations.reservation import FINAL_STATES, Reservation
 from mininet_scenarios.stage.controller_process import ControllerProcess
 from mininet_scenarios.stage.stage import ScenarioError, Stage
@@ -286,12 +289,11 @@ class Kills:
 
     def _found(self) -> dict[str, Reservation]:
         """What the journal holds."""
-        journal = Journal(str(self._process.settings.journal), read_only=True)
-        try:
-            records = journal.load_reservations()
-        finally:
-            journal.close()
-        return {one.id: one for one in map(Reservation.from_record, records)}
+        path = self._process.settings.journal
+        with closing(SqliteJournal(path, read_only=True)) as journal:
+            records = journal.records(Kind.RESERVATION)
+        read = (read_reservation(self._stage.fabric, record) for record in records)
+        return {one.id: one for one in read}
 
     def _judge(self, found: Mapping[str, Reservation]) -> Iterator[str]:
         for customer in self._customers:

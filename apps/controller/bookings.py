@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from apps.controller.ledger import Ledger
@@ -13,11 +15,11 @@ from apps.controller.patch_panels import PatchPanels
 from apps.controller.reach import Reach
 from apps.controller.upkeep import Upkeep
 from apps.planning.engine import Planning
-from hydra.errors import AdmissionError, DeviceUnavailable, HydraError, QuotaExceeded
+from apps.planning.planner import Planner
+from hydra.errors import AdmissionError, DeviceUnavailable, HydraError, PlanError, QuotaExceeded
 from hydra.forwarding.substrate import substrate_of
-from hydra.journal import JournalError
 from hydra.lifecycle import ReservationState
-from hydra.model import Fabric, NetworkState, Path, RackId
+from hydra.model import Fabric, NetworkState, Path, PortId, RackId
 from hydra.reconfiguration.plan import directions, paths_by_pair
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
@@ -26,7 +28,10 @@ from hydra.service import GroupOutcome, Refusal, ReservationPreview
 
 LOG = logging.getLogger("hydra.bookings")
 _PLACEMENT_ATTEMPTS: Final = 3
-_NOT_BEGUN: Final = frozenset({ReservationState.HELD, ReservationState.SCHEDULED})
+_CHECKS: Final = 3
+"""So often it is found out whether paths can be built, before a client is told to ask again."""
+_Basis = tuple[NetworkState, tuple[Pin, ...], frozenset[PortId]]
+"""What paths to come rest on: what stands, what is promised, and ports that are out of use."""
 
 
 class Bookings:
@@ -36,6 +41,7 @@ class Bookings:
         self,
         fabric: Fabric,
         planning: Planning,
+        planner: Planner,
         mover: Mover,
         upkeep: Upkeep,
         reach: Reach,
@@ -48,6 +54,7 @@ class Bookings:
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
         self._planning = planning
+        self._planner = planner
         self._mover = mover
         self._upkeep = upkeep
         self._reach = reach
@@ -56,106 +63,134 @@ class Bookings:
         self._max_hops = max_hops
         self._notice_s = notice_s
         self._enqueue = enqueue
+        self._turn = threading.Lock()
 
     # -- from any thread --------------------------------------------------------------------------
 
     def reserve(self, request: ReservationRequest) -> Reservation:
-        """Admit and queue. Raises AdmissionError, UnknownName, DeviceUnavailable."""
-        with self._ledger.lock:
-            if known := self._ledger.admitted_before(request):
-                return known[0]
-            reservation = self._admit(request)
-            try:
-                self._ledger.keep([reservation])
-            except JournalError:
-                self._ledger.forget([reservation])
-                raise
-        self._enqueue(lambda: self._activate([reservation.id]))
-        return reservation
+        """Admit and queue. Raises AdmissionError, UnknownName, DeviceUnavailable, PlanError."""
+        admitted, _ = self._reserve((request,), None, all_or_nothing=True)
+        return admitted[0]
 
     def reserve_all(
         self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
     ) -> GroupOutcome:
         """Admit many as one group; largest first, since small ones fit into what is left.
 
-        With ``all_or_nothing``, the first that is refused takes the others with it. Raises
-        AdmissionError, UnknownName, DeviceUnavailable; for the former without ``all_or_nothing``
-        only where nothing was admitted at all.
+        With ``all_or_nothing``, the first that is refused takes the others with it. Raises what
+        :meth:`reserve` raises; AdmissionError without ``all_or_nothing`` only where nothing was
+        admitted at all.
         """
         group = uuid.uuid4().hex[:12]
-        admitted: list[Reservation] = []
-        refused: list[Refusal] = []
-        with self._ledger.lock:
-            known = self._ledger.admitted_before(requests[0])
-            if known and known[0].group is not None:
-                return GroupOutcome(known[0].group, known, ())
-            try:
-                for request in sorted(requests, key=lambda one: -one.bandwidth_mbps):
-                    try:
-                        admitted.append(self._admit(request, group))
-                    except AdmissionError as error:
-                        if all_or_nothing:
-                            raise
-                        refused.append(Refusal(request, error))
-                if not admitted:
-                    raise AdmissionError(
-                        _none_fits(str(one.error) for one in refused),
-                        in_public=_none_fits(one.error.in_public for one in refused),
-                    )
-                self._ledger.keep(admitted)
-            except HydraError:
-                self._ledger.forget(admitted)
-                raise
-        self._enqueue(lambda: self._activate([reservation.id for reservation in admitted]))
-        return GroupOutcome(group, tuple(admitted), tuple(refused))
+        admitted, refused = self._reserve(requests, group, all_or_nothing=all_or_nothing)
+        return GroupOutcome(admitted[0].group or group, admitted, refused)
 
     def preview(self, request: ReservationRequest) -> ReservationPreview:
-        """What :meth:`reserve` would do, without doing it; raises what it would raise."""
-        with self._ledger.lock:
-            reservation = self._admit(request)
+        """What :meth:`reserve` would do, without doing it; raises what it would raise.
+
+        Raises DeviceUnavailable if the planner does not say in time what else would move.
+        """
+        with self._ledger.trial():
+            (reservation,), _, basis = self._draft((request,), None, all_or_nothing=True)
             pins = [pin for pin in self._ledger.pins() if reservation.id in pin.reservations]
-            self._ledger.forget([reservation])
-            state = self._ledger.state
+        state, all_pins, blocked = basis
+        if self._builds(state, (reservation,)):
+            self._planning.with_pins(state, all_pins, blocked)
         if not pins:
             circuits = frozenset(reservation.booked.circuits if reservation.booked else ())
             return ReservationPreview(reservation, circuits - state.topology.circuits, frozenset())
-        target = self._planning.for_pins(state, pins, self._reach.blocked_ports())
+        target, displaced = self._planning.with_pins(state, pins, blocked)
+        if displaced:
+            try:
+                target = self._planner.for_pins(state, pins, blocked, urgent=False)
+            except PlanError as error:
+                why = f"what else would move is not known now: ask again ({error})"
+                raise DeviceUnavailable("planner", why) from error
         plan = self._planning.diff(state, target)
         return ReservationPreview(reservation, plan.connect, plan.disconnect)
 
-    def _admit(self, request: ReservationRequest, group: str | None = None) -> Reservation:
-        """Enter it in the ledger's book; for one that starts now, only if it can be built now."""
+    def _reserve(
+        self, requests: Sequence[ReservationRequest], group: str | None, *, all_or_nothing: bool
+    ) -> tuple[tuple[Reservation, ...], tuple[Refusal, ...]]:
+        """What is admitted, and what is not. All of it is entered in the journal, or nothing.
+
+        Whether paths can be built is found out while the ledger's lock is free. So all is decided
+        again afterwards, until that rests on what has been checked. Admissions take turns: those
+        that are checked for longer would else never be done.
+        """
+        with self._turn:
+            if known := self._ledger.admitted_before(requests[0]):
+                return known, ()
+            basis: _Basis | None = None
+            for _ in range(1 + _CHECKS):
+                if basis is not None:
+                    self._planning.with_pins(*basis)
+                checked = basis
+                with self._ledger.trial():
+                    admitted, refused, basis = self._draft(
+                        requests, group, all_or_nothing=all_or_nothing
+                    )
+                    if basis == checked or not self._builds(basis[0], admitted):
+                        self._ledger.keep(admitted)
+                        break
+            else:
+                raise DeviceUnavailable(
+                    "controller",
+                    f"the network changed {_CHECKS} times while this was being checked, and "
+                    "nothing is reserved: ask again",
+                )
+        self._enqueue(lambda: self._activate([reservation.id for reservation in admitted]))
+        return admitted, refused
+
+    def _draft(
+        self, requests: Sequence[ReservationRequest], group: str | None, *, all_or_nothing: bool
+    ) -> tuple[tuple[Reservation, ...], tuple[Refusal, ...], _Basis]:
+        """Enter them in the ledger's book, in a trial; what is refused; what all of it rests on."""
+        limits = self._limits()
+        admitted: list[Reservation] = []
+        refused: list[Refusal] = []
+        for request in sorted(requests, key=lambda one: -one.bandwidth_mbps):
+            try:
+                admitted.append(self._add(request, limits, group))
+            except AdmissionError as error:
+                if all_or_nothing:
+                    raise
+                refused.append(Refusal(request, error))
+        if not admitted:
+            raise AdmissionError(
+                _none_fits(str(one.error) for one in refused),
+                in_public=_none_fits(one.error.in_public for one in refused),
+            )
+        pins = (replace(one, bandwidth_mbps=0.0, reservations=()) for one in self._ledger.pins())
+        return tuple(admitted), tuple(refused), (self._ledger.state, tuple(pins), limits.blocked)
+
+    def _add(
+        self, request: ReservationRequest, limits: AdmissionLimits, group: str | None
+    ) -> Reservation:
         self._ledger.check(request)
         starts_now = request.start_unix_s is None
         if starts_now:
             self._check_switches(request)
         try:
-            reservation = self._ledger.add(request, self._limits(), group, self._notice_s)
+            return self._ledger.add(request, limits, group, self._notice_s)
         except AdmissionError as error:
             raise self._with_devices(error) if starts_now else error from error
-        if reservation.state is ReservationState.ACTIVATING:
-            try:
-                self._target(self._ledger.pins())
-            except HydraError as error:
-                self._ledger.forget([reservation])
-                raise self._with_devices(error) from error
-        return reservation
+
+    def _builds(self, state: NetworkState, reservations: Sequence[Reservation]) -> bool:
+        """True if one of them starts now, on a path that does not stand."""
+        return any(
+            one.state is ReservationState.ACTIVATING and one.booked not in state.vlans
+            for one in reservations
+        )
 
     def _limits(self) -> AdmissionLimits:
         return AdmissionLimits(
             self._max_hops, self._reach.blocked_ports(), self._ledger.standing_paths()
         )
 
-    def _target(self, pins: Sequence[Pin]) -> NetworkState:
-        state = self._ledger.state
-        if all(pin.path in state.vlans for pin in pins):
-            return state
-        return self._planning.for_pins(state, pins, self._reach.blocked_ports())
-
-    def _with_devices(self, error: HydraError) -> HydraError:
+    def _with_devices(self, error: AdmissionError) -> HydraError:
         """A refusal that a device may be to blame for names the device."""
-        fabric_is_full = isinstance(error, AdmissionError) and not isinstance(error, QuotaExceeded)
-        down = self._reach.down_planes() if fabric_is_full else []
+        down = [] if isinstance(error, QuotaExceeded) else self._reach.down_planes()
         return DeviceUnavailable("; ".join(down), str(error)) if down else error
 
     def _check_switches(self, request: ReservationRequest) -> None:
@@ -194,12 +229,9 @@ class Bookings:
 
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         """Raises UnknownName, LifecycleError, and Changed if it is not as it was ``seen``."""
-        with self._ledger.lock:
-            self._ledger.check_unchanged(seen)
-            if self._ledger.reservation(reservation_id).state in _NOT_BEGUN:
-                return self._ledger.ask(reservation_id, ReservationState.CANCELLED)
-            reservation = self._ledger.ask(reservation_id, ReservationState.RELEASING)
-        self._enqueue(lambda: self._release(reservation))
+        reservation = self._ledger.let_go(reservation_id, seen)
+        if reservation.state is ReservationState.RELEASING:
+            self._enqueue(lambda: self._release(reservation))
         return reservation
 
     # -- in the conductor's thread ----------------------------------------------------------------
@@ -314,6 +346,19 @@ class Bookings:
         }
         for pair in sorted(blocked):
             self._ledger.reroute(pair, limits, tried)
+
+    def _target(self, pins: Sequence[Pin]) -> NetworkState:
+        """The state with every pin on its path; pairs that give way to them get other paths."""
+        state, blocked = self._ledger.state, self._reach.blocked_ports()
+        if all(pin.path in state.vlans for pin in pins):
+            return state
+        target, displaced = self._planning.with_pins(state, pins, blocked)
+        if displaced:
+            try:
+                return self._planner.for_pins(state, pins, blocked, urgent=True)
+            except PlanError as error:
+                LOG.warning("%d paths give way to reservations: %s", len(displaced), error)
+        return target
 
     def _try_to_place(self, ids: Sequence[str]) -> str:
         """Move the network to where the reservations have their paths; returns what went wrong."""

@@ -162,6 +162,7 @@ class Controller:
         bookings = self._bookings = Bookings(
             fabric,
             planning,
+            planner,
             mover,
             upkeep,
             reach,

@@ -18,9 +18,9 @@ from hydra.decisions.decision import Decision
 from hydra.decisions.records import decision_record, read_decision
 from hydra.errors import Changed, UnknownName
 from hydra.events import DeviceAlarm, EventKind, EventLog, Progress
-from hydra.journal import Journal, JournalError
-from hydra.journal_format import read_state, state_record
-from hydra.lifecycle import ReconfigurationState, ReservationState
+from hydra.journal import KEPT, Change, Journal, JournalError, Kind, Record, entry
+from hydra.journal_format import save_state, saved_state
+from hydra.lifecycle import RESERVATION_TRANSITIONS, ReconfigurationState, ReservationState
 from hydra.model import Circuit, Fabric, NetworkState, Path
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
@@ -29,6 +29,7 @@ from hydra.reservations.book import NOTICE_S, ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
+from hydra.reservations.records import out_of_date, read_reservation, reservation_record
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
 from hydra.service import Reconfiguration
 
@@ -39,7 +40,11 @@ _TRY_AGAIN_S: Final = 1.0
 _OUTAGE_S: Final = 60.0
 """A failure so long after the one before is another one, to be told of."""
 
-Record = Mapping[str, Any]
+_NOT_BEGUN: Final = frozenset({ReservationState.HELD, ReservationState.SCHEDULED})
+_ENDED_BY_OTHERS: Final = frozenset(
+    {ReservationState.RELEASING, ReservationState.CANCELLED, ReservationState.PREEMPTED}
+)
+"""States that a reservation can get into at any time, whatever the conductor is doing for it."""
 
 
 class Ledger:
@@ -63,7 +68,7 @@ class Ledger:
         self._state = NetworkState()
         self._book = ReservationBook(fabric)
         self._reconfigurations: OrderedDict[str, Reconfiguration] = OrderedDict()
-        self._decisions: deque[Decision] = deque(maxlen=_HISTORY)
+        self._decisions: deque[Decision] = deque(maxlen=KEPT[Kind.DECISION])
         self._unsettled: frozenset[Path] = frozenset()
         self.under_way: Execution | None = None
         """The reconfiguration that moves the network now."""
@@ -78,20 +83,34 @@ class Ledger:
 
     def load(self) -> None:
         """Take over what the journal remembers. Raises HydraError if it can't be used."""
-        remembered = self._journal.load_state(self._fabric.name)
+        remembered = saved_state(self._fabric, self._journal)
         with self._lock:
             if remembered is not None:
-                self._state = read_state(self._fabric, remembered)
-                last = self._journal.last_entry()
+                self._state = remembered
+                entries = self._journal.records(Kind.ENTRY, newest=1)
+                last = next(((one["what"], one["details"]) for one in entries), None)
                 self._unsettled = interrupted(self._fabric, self._state, last)
-            records = self._journal.load_reservations()
-            self._book = ReservationBook.from_records(records, self._fabric)
-            self._resume()
+            self._load_reservations()
             self._keep_standing()
             self._load_decisions()
 
+    def _load_reservations(self) -> None:
+        """What has become of them by reading them is written before anybody is told."""
+        records = self._journal.records(Kind.RESERVATION)
+        read = (read_reservation(self._fabric, record) for record in records)
+        self._book = ReservationBook(self._fabric, read)
+        self._resume()
+        pairs = zip(records, self._book, strict=True)
+        stale = [reservation for record, reservation in pairs if out_of_date(record, reservation)]
+        if stale:
+            self._write_records(self._by_id(stale))
+        failed = [one for one in stale if one.state is ReservationState.FAILED]
+        for reservation in failed:
+            LOG.warning("reservation %s has failed: %s", reservation.id, reservation.reason)
+        self._tell_of(failed)
+
     def _load_decisions(self) -> None:
-        for record in self._journal.load_decisions():
+        for record in self._journal.records(Kind.DECISION):
             try:
                 self._decisions.appendleft(read_decision(self._fabric, record))
             except (KeyError, TypeError, ValueError) as error:
@@ -177,16 +196,14 @@ class Ledger:
                 self._write_state(what)
 
     def _write_state(self, what: str) -> None:
-        record = state_record(self._fabric, self._state)
+        changes = save_state(self._fabric, self._state, time.time(), what)
         with self._attempt():
-            self._journal.save_state(self._fabric.name, record)
+            self._journal.write(changes)
         self._unsettled, self._late_state = frozenset(), None
-        with self._attempt():
-            self._journal.record(time.time(), what, {"state": record})
 
     def record(self, what: str, details: Mapping[str, Any]) -> None:
         """Append to the journal. Raises JournalError."""
-        self._journal.record(time.time(), what, details)
+        self._journal.write([entry(time.time(), what, details)])
 
     @property
     def behind(self) -> bool:
@@ -224,12 +241,15 @@ class Ledger:
     ) -> None:
         """Write reservations, and all that are late. Raises JournalError."""
         self._late_deletions |= frozenset(deletions)
-        everything = {**self._late_records, **records}
+        everything: dict[str, Record | None] = {**self._late_records, **records}
         for reservation_id in self._late_deletions:
             everything.pop(reservation_id, None)
         if everything or self._late_deletions:
+            changes = everything | dict.fromkeys(self._late_deletions)
             with self._attempt():
-                self._journal.save_reservations(everything, self._late_deletions)
+                self._journal.write(
+                    Change(Kind.RESERVATION, key, record) for key, record in changes.items()
+                )
         self._late_records, self._late_deletions = {}, frozenset()
 
     def _write_in_time(
@@ -336,7 +356,8 @@ class Ledger:
         with self._lock:
             self._decisions.appendleft(decision)
         try:
-            self._journal.save_decision(decision_record(self._fabric, decision), _HISTORY)
+            record = decision_record(self._fabric, decision)
+            self._journal.write([Change(Kind.DECISION, None, record)])
         except JournalError as error:
             LOG.error("a decision is forgotten at the next start: %s", error)
 
@@ -346,10 +367,15 @@ class Ledger:
 
     # -- reservations -----------------------------------------------------------------------------
 
-    @property
-    def lock(self) -> threading.RLock:
-        """To enter a reservation only if it can be built, in one go."""
-        return self._lock
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Whatever is added meanwhile and not kept is gone at the end, and was seen by nobody."""
+        with self._lock:
+            try:
+                yield
+            finally:
+                for reservation_id in reversed(self._book.unsettled()):  # what gave way comes back
+                    self._book.remove(reservation_id)
 
     def check(self, request: ReservationRequest) -> None:
         with self._lock:
@@ -362,7 +388,7 @@ class Ledger:
         group: str | None = None,
         notice_s: float = NOTICE_S,
     ) -> Reservation:
-        """Enter, not yet in the journal: :meth:`keep` or :meth:`forget` it."""
+        """Enter, not yet in the journal: to be done, and kept, in a :meth:`trial`."""
         with self._lock:
             return self._book.add(
                 uuid.uuid4().hex[:12], request, time.time(), limits, group, notice_s
@@ -375,24 +401,19 @@ class Ledger:
         with self._lock:
             return self._book.admitted_before(request.owner, request.retry)
 
-    def check_unchanged(self, seen: Reservation | None) -> None:
+    def _check_unchanged(self, seen: Reservation | None) -> None:
         """Raises Changed if the reservation is not as it was ``seen``."""
         if seen is not None and self.reservation(seen.id) != seen:
             raise Changed(f"reservation {seen.id} has changed meanwhile: read it again")
 
-    def forget(self, reservations: Iterable[Reservation]) -> None:
-        with self._lock:
-            for reservation in reversed(tuple(reservations)):  # what gave way twice comes back
-                self._book.remove(reservation.id)
-
     def keep(self, reservations: Collection[Reservation]) -> None:
         """Write them to the journal, and what gave way to them, all or none.
 
-        From now on they survive a restart. Raises JournalError: :meth:`forget` them then.
+        From now on they survive a restart. Raises JournalError.
         """
         with self._lock:
             displaced = [one for r in reservations for one in self._book.displaced(r.id)]
-            self._write_records({r.id: r.to_record() for r in (*reservations, *displaced)})
+            self._write_records(self._by_id((*reservations, *displaced)))
             for reservation in reservations:
                 self._book.settle(reservation.id)
             self._tell_of(displaced)
@@ -400,20 +421,32 @@ class Ledger:
 
     def _note(self, reservations: Collection[Reservation]) -> None:
         """Where their paths are now."""
-        self._write_in_time({r.id: r.to_record() for r in reservations})
+        self._write_in_time(self._by_id(reservations))
         self._tell_of(reservations)
 
     def change(self, reservation_id: str, state: ReservationState, reason: str = "") -> Reservation:
-        """What became of it."""
+        """What became of it, unless its owner or somebody of higher rank has ended it by now."""
         with self._lock:
+            before = self._book.get(reservation_id)
+            if (
+                before.state in _ENDED_BY_OTHERS
+                and state not in RESERVATION_TRANSITIONS[before.state]
+            ):
+                return before
             reservation = self._book.transition(reservation_id, state, reason)
             self._write_in_time(*self._records(reservation))
             self._tell_of([reservation])
             return reservation
 
-    def ask(self, reservation_id: str, state: ReservationState) -> Reservation:
-        """What its owner wants to become of it. Raises LifecycleError, JournalError."""
+    def let_go(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        """Its owner wants it no longer: it is cancelled, or releasing once it has begun.
+
+        Raises UnknownName, Changed, LifecycleError, JournalError.
+        """
         with self._lock, self._or_as_it_was(reservation_id):
+            self._check_unchanged(seen)
+            begun = self._book.get(reservation_id).state not in _NOT_BEGUN
+            state = ReservationState.RELEASING if begun else ReservationState.CANCELLED
             reservation = self._book.transition(reservation_id, state, "asked for")
             self._write_records(*self._records(reservation))
             self._tell_of([reservation])
@@ -433,12 +466,15 @@ class Ledger:
         """What to write of it, and which old ones to delete."""
         forgotten = self._book.prune(_KEPT_RESERVATIONS)
         known = reservation.id not in forgotten
-        return {reservation.id: reservation.to_record()} if known else {}, forgotten
+        return self._by_id([reservation] if known else []), forgotten
+
+    def _by_id(self, reservations: Iterable[Reservation]) -> dict[str, Record]:
+        return {one.id: reservation_record(self._fabric, one) for one in reservations}
 
     def commit(self, reservation_id: str, seen: Reservation | None) -> Reservation:
         """Raises UnknownName, Changed, LifecycleError if it is not held, and JournalError."""
         with self._lock:
-            self.check_unchanged(seen)
+            self._check_unchanged(seen)
             with self._or_as_it_was(reservation_id):
                 committed = self._book.transition(reservation_id, ReservationState.COMMITTED)
                 reservation = self._book.begin(reservation_id, time.time())
@@ -455,7 +491,7 @@ class Ledger:
     ) -> Reservation:
         """Raises what :meth:`ReservationBook.modify` raises, Changed, and JournalError."""
         with self._lock:
-            self.check_unchanged(seen)
+            self._check_unchanged(seen)
             old = self._book.get(reservation_id)
             with self._or_as_it_was(reservation_id):
                 new = self._book.modify(reservation_id, change, time.time(), limits)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 from hydra.errors import UnknownName
 from hydra.faults.quarantine import Quarantined, quarantine_record, read_quarantine
-from hydra.journal import Journal, JournalError
+from hydra.journal import Change, Journal, JournalError, Kind
 from hydra.model import Fabric, PortId
 from hydra.policy import CurrentPolicy
 
@@ -28,7 +28,11 @@ class Quarantine:
 
     def load(self) -> None:
         """Take over what the journal remembers. Raises JournalError if it can't be read."""
-        read = (read_quarantine(self._fabric, one) for one in self._journal.load_quarantine())
+        read = [
+            read_quarantine(self._fabric, port)
+            for record in self._journal.records(Kind.QUARANTINE)
+            for port in record["ports"]
+        ]
         with self._lock:
             self._entries = {entry.port: entry for entry in read if entry is not None}
 
@@ -109,9 +113,8 @@ class Quarantine:
             return frozenset(p for p, entry in self._entries.items() if entry.blocks(now_s))
 
     def _save(self) -> None:
-        self._journal.save_quarantine(
-            [quarantine_record(self._fabric, entry) for entry in self._entries.values()]
-        )
+        ports = [quarantine_record(self._fabric, entry) for entry in self._entries.values()]
+        self._journal.write([Change(Kind.QUARANTINE, "ports", {"ports": ports})])
 
     def _try_to_save(self) -> None:
         """What failed stays out of planning even where it can't be written down."""

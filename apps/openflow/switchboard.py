@@ -316,22 +316,19 @@ class Switchboard:
     ) -> dict[DatapathId, Asked | Failure]:
         """Send each switch a request; or say what stands in the way."""
         asked: dict[DatapathId, Asked | Failure] = {}
+        away = FailureKind.NOT_CONNECTED
         for datapath in datapaths:
             with self._lock:
                 switch = self._switches.get(datapath)
             if switch is None:
-                asked[datapath] = self._failure(
-                    datapath, FailureKind.NOT_CONNECTED, "not connected"
-                )
+                asked[datapath] = self._failure(datapath, away, "not connected")
                 continue
             xid = self._next_xid()
             message = encode(datapath, switch.ports, xid)
             future: Future[Answer] = Future()
             with self._lock:
                 if self._switches.get(datapath) is not switch:
-                    asked[datapath] = self._failure(
-                        datapath, FailureKind.NOT_CONNECTED, "disconnected"
-                    )
+                    asked[datapath] = self._failure(datapath, away, "disconnected")
                     continue
                 self._pending[xid] = Pending(datapath, future)
             asked[datapath] = Asked(xid, future)

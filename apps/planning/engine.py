@@ -267,36 +267,44 @@ class Planning:
             return frozenset()
         return frozenset(port.id for port in self._fabric.ports if port.plane not in planes)
 
-    def for_pins(
+    def with_pins(
         self, current: NetworkState, pins: Sequence[Pin], blocked: Collection[PortId]
-    ) -> NetworkState:
-        """``current`` with every pin on its path.
+    ) -> tuple[NetworkState, tuple[Path, ...]]:
+        """``current`` with every pin on its path, and the paths that give way to them.
 
-        Paths that nobody reserved stay, except those whose ports are needed: they get other ones
-        where there is room. Raises PlanError.
+        These are paths that nobody reserved, and whose ports are needed; all others stay. No
+        algorithm runs: it takes as long as choosing VLAN-IDs. Raises PlanError if they don't
+        suffice.
         """
         reserved = _reserved(pins, current, blocked)
-        user = {
-            end: circuit
-            for path, _ in reserved.pinned
-            for circuit in path.circuits
-            for end in circuit.ends
-        }
-        pinned = {(path.src, path.dst) for path, _ in reserved.pinned}
-        others = [p for p in current.topology.paths if (p.src, p.dst) not in pinned]
-        kept = [
-            path
-            for path in others
-            if all(user.get(end, c) == c for c in path.circuits for end in c.ends)
-        ]
+        kept, gone = _beside(reserved, current)
         paths = tuple(sorted([*kept, *(path for path, _ in reserved.pinned)]))
         topology = Topology(frozenset(c for path in paths for c in path.circuits), paths)
-        if len(kept) < len(others):
-            topology = (
-                self._find_room(current, reserved, kept, list(map(pair_of, others)), blocked)
-                or topology
-            )
-        return self._allocate(current, topology)
+        return self._allocate(current, topology), tuple(gone)
+
+    def for_pins(
+        self,
+        current: NetworkState,
+        pins: Sequence[Pin],
+        blocked: Collection[PortId],
+        *,
+        expired: Callable[[], bool] = _never,
+    ) -> NetworkState:
+        """:meth:`with_pins`, with other paths in place of those that give way, where there is room.
+
+        Raises PlanError.
+        """
+        target, gone = self.with_pins(current, pins, blocked)
+        if not gone:
+            return target
+        reserved = _reserved(pins, current, blocked)
+        kept, _ = _beside(reserved, current)
+        wanted = [pair_of(path) for path in (*kept, *gone)]
+        topology = self._find_room(current, reserved, kept, wanted, blocked, expired)
+        try:
+            return target if topology is None else self._allocate(current, topology)
+        except PlanError:
+            return target  # room, but no VLAN-IDs
 
     def _find_room(
         self,
@@ -305,6 +313,7 @@ class Planning:
         kept: Sequence[Path],
         wanted: Sequence[Pair],
         blocked: Collection[PortId],
+        expired: Callable[[], bool] = _never,
     ) -> Topology | None:
         """A topology with what is reserved and kept, and as many of the other pairs as it takes."""
         demand = np.zeros((len(self._fabric.racks),) * 2)
@@ -314,7 +323,11 @@ class Planning:
         closed = frozenset(blocked) - _ends(fixed)
         most = max([self._paths_per_pair, *Counter(map(pair_of, kept)).values()])
         budget = Budget(
-            self._policy.max_hops, blocked_ports=closed, boolean=False, paths_per_pair=most
+            self._policy.max_hops,
+            blocked_ports=closed,
+            boolean=False,
+            paths_per_pair=most,
+            expired=expired,
         )
         plan = algorithm(self._policy.algorithm)
         try:
@@ -468,6 +481,25 @@ def _reserved(pins: Sequence[Pin], current: NetworkState, blocked: Collection[Po
             and (pin.path in current.vlans or not _touches(pin.path, blocked))
         )
     )
+
+
+def _beside(reserved: Reserved, current: NetworkState) -> tuple[list[Path], list[Path]]:
+    """Standing paths of pairs that have no reserved one: those that can stay, and the others."""
+    user = {
+        end: circuit
+        for path, _ in reserved.pinned
+        for circuit in path.circuits
+        for end in circuit.ends
+    }
+    pinned = {(path.src, path.dst) for path, _ in reserved.pinned}
+    kept: list[Path] = []
+    gone: list[Path] = []
+    for path in current.topology.paths:
+        if (path.src, path.dst) not in pinned:
+            ends = ((end, c) for c in path.circuits for end in c.ends if end in user)
+            stays = all(user[end] == circuit for end, circuit in ends)
+            (kept if stays else gone).append(path)
+    return kept, gone
 
 
 def _ends(reserved: Reserved) -> frozenset[PortId]:

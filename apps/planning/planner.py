@@ -221,6 +221,21 @@ class Planner:
         arguments = (current, request, demand, tuple(pins), frozenset(blocked), slots, night_s)
         return self._ask(Week, "week", arguments, urgent=True)
 
+    def for_pins(
+        self,
+        current: NetworkState,
+        pins: Sequence[Pin],
+        blocked: Collection[PortId],
+        *,
+        urgent: bool,
+    ) -> NetworkState:
+        """:meth:`apps.planning.engine.Planning.for_pins`; ``urgent`` as in :meth:`propose`.
+
+        Raises PlanError.
+        """
+        arguments = (current, tuple(pins), frozenset(blocked))
+        return self._ask(NetworkState, "for_pins", arguments, urgent=urgent)
+
     def _ask(
         self, kind: type[_AnswerT], method: str, arguments: tuple[Any, ...], *, urgent: bool
     ) -> _AnswerT:

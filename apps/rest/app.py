@@ -42,7 +42,6 @@ from apps.rest.routes import (
 )
 from apps.rest.tokens import TokenFile
 from apps.rest.webhook_delivery import Webhooks
-from hydra.journal import Journal
 from hydra.service import ControllerService
 
 API_VERSION: Final = "1.0"
@@ -141,7 +140,7 @@ def create_app(
     )
     app.state.service = service
     app.state.tokens = tokens
-    app.state.webhooks = hooks or Webhooks(service.fabric, service.events, Journal(":memory:"))
+    app.state.webhooks = hooks or Webhooks(service.fabric, service.events)
     app.state.closing = Event()
     app.state.subscribers = 0
     app.state.registry = registry or CollectorRegistry()

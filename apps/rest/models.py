@@ -351,7 +351,7 @@ class Reservation(Document):
     state: ReservationState
     src: str
     dst: str
-    src_rack: str
+    src_rack: str = Field(description="Empty once the fabric has it no more.")
     dst_rack: str
     bandwidth_mbps: float = Field(description="What is held.")
     wanted_mbps: float | None = Field(

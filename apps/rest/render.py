@@ -27,7 +27,7 @@ from hydra.model import (
 )
 from hydra.policy import Policy
 from hydra.port_labels import wired_name, wired_to
-from hydra.reservations.reservation import Reservation
+from hydra.reservations.reservation import GONE, Reservation
 from hydra.roles import Task
 from hydra.service import (
     Delivery,
@@ -153,8 +153,8 @@ def reservation(fabric: Fabric, one: Reservation) -> models.Reservation:
         state=one.state,
         src=one.src,
         dst=one.dst,
-        src_rack=fabric.racks[one.src_rack].name,
-        dst_rack=fabric.racks[one.dst_rack].name,
+        src_rack=_rack_name(fabric, one.src_rack),
+        dst_rack=_rack_name(fabric, one.dst_rack),
         bandwidth_mbps=one.bandwidth_mbps,
         wanted_mbps=one.wanted_mbps,
         minimum_mbps=one.minimum_mbps,
@@ -170,6 +170,10 @@ def reservation(fabric: Fabric, one: Reservation) -> models.Reservation:
         path=None if one.path is None else path(fabric, one.path, one.vlan, one.src_rack),
         reason=one.reason,
     )
+
+
+def _rack_name(fabric: Fabric, rack: RackId) -> str:
+    return "" if rack == GONE else fabric.racks[rack].name
 
 
 def delivery(one: Delivery) -> models.Delivery:

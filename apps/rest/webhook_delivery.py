@@ -27,7 +27,7 @@ from apps.rest import models, render
 from hydra.access import LOCAL, Caller, Role
 from hydra.errors import HydraError, UnknownName
 from hydra.events import Event, EventKind, EventLog
-from hydra.journal import Journal
+from hydra.journal import Change, Journal, Kind
 from hydra.model import Fabric
 from hydra.webhooks import SECRET_BYTES, Webhook, make_secret, pause_s, signed_headers
 
@@ -76,9 +76,9 @@ class _Subscriber:
 
 
 class Webhooks:
-    """Methods may be called from any thread."""
+    """Methods may be called from any thread. Without ``journal``, webhooks end with the process."""
 
-    def __init__(self, fabric: Fabric, events: EventLog, journal: Journal) -> None:
+    def __init__(self, fabric: Fabric, events: EventLog, journal: Journal | None = None) -> None:
         self._fabric = fabric
         self._events = events
         self._journal = journal
@@ -94,7 +94,7 @@ class Webhooks:
 
     def start(self) -> None:
         """Take over what the journal remembers, and send. Raises HydraError if it can't be read."""
-        records = self._journal.load_webhooks()
+        records = self._journal.records(Kind.WEBHOOK) if self._journal else []
         with self._lock:
             for webhook in map(Webhook.from_record, records):
                 self._subscribers.setdefault(webhook.id, _Subscriber(webhook, None))
@@ -127,7 +127,7 @@ class Webhooks:
         with self._lock:
             if len(self._subscribers) >= MOST_WEBHOOKS:
                 raise TooManyWebhooks(f"there are {MOST_WEBHOOKS} webhooks already: delete some")
-            self._journal.save_webhook(webhook.id, webhook.to_record())
+            self._keep(webhook.id, webhook)
             self._subscribers[webhook.id] = _Subscriber(webhook, self._events.last)
         self._tell_loop(self._adjust)
         return webhook
@@ -139,7 +139,7 @@ class Webhooks:
         with self._lock:
             subscriber = self._get(webhook_id)
             webhook = replace(subscriber.webhook, url=url, kinds=frozenset(kinds), tenant=tenant)
-            self._journal.save_webhook(webhook.id, webhook.to_record())
+            self._keep(webhook.id, webhook)
             subscriber.webhook = webhook
             subscriber.gone = False
             delivery = self._delivery(subscriber)
@@ -150,10 +150,15 @@ class Webhooks:
         """Returns what it was. Raises UnknownName, JournalError."""
         with self._lock:
             delivery = self._delivery(self._get(webhook_id))
-            self._journal.delete_webhook(webhook_id)
+            self._keep(webhook_id, None)
             del self._subscribers[webhook_id]
         self._tell_loop(self._adjust)
         return delivery
+
+    def _keep(self, webhook_id: str, webhook: Webhook | None) -> None:
+        if self._journal is not None:
+            record = None if webhook is None else webhook.to_record()
+            self._journal.write([Change(Kind.WEBHOOK, webhook_id, record)])
 
     def all(self) -> Sequence[Delivery]:
         with self._lock:

@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import re
-import sqlite3
 import tarfile
 import time
 from collections.abc import Mapping
@@ -20,11 +19,12 @@ from typing import Any, Final
 
 import yaml
 
+from apps.journal.sqlite import SqliteJournal, copy_journal, set_aside
 from apps.process.single_instance import journal_held
 from hydra import __version__
 from hydra.config import Loaded
 from hydra.errors import HydraError
-from hydra.journal import Journal
+from hydra.journal import Kind
 
 _JOURNAL: Final = "journal.db"
 _CONFIGURATION: Final = "fabric.yaml"
@@ -69,7 +69,7 @@ def back_up(loaded: Loaded, target: Path) -> Backup:
     about = Backup(loaded.fabric.name, __version__, time.time())
     with TemporaryDirectory() as folder:
         copy = Path(folder) / _JOURNAL
-        _copy_database(journal, copy)
+        copy_journal(journal, copy)
         files = {_JOURNAL: copy.read_bytes(), _CONFIGURATION: Path(loaded.source).read_bytes()}
     if loaded.controller.tokens is not None and Path(loaded.controller.tokens).is_file():
         files[_TOKENS] = Path(loaded.controller.tokens).read_bytes()
@@ -101,36 +101,13 @@ def restore(loaded: Loaded, source: Path) -> tuple[Backup, Path | None]:
         fresh.write_bytes(files[_JOURNAL])
         fresh.chmod(0o600)
         try:
-            Journal(str(fresh)).close()  # raises for a file that this release can't read
+            SqliteJournal(fresh).close()  # raises for a file that this release can't read
         except HydraError:
             fresh.unlink()
             raise
-        kept = _set_aside(journal)
+        kept = set_aside(journal)
         fresh.replace(journal)
     return about, kept
-
-
-def _set_aside(journal: Path) -> Path | None:
-    """The journal with its write-ahead log, under a name of its own."""
-    if not journal.exists():
-        return None
-    kept = journal.with_name(f"{journal.name}.before-{time.strftime('%Y%m%dT%H%M%S')}")
-    for end in ("", "-wal", "-shm"):
-        part = Path(f"{journal}{end}")
-        if part.exists():
-            part.replace(f"{kept}{end}")
-    return kept
-
-
-def _copy_database(source: Path, target: Path) -> None:
-    try:
-        with (
-            closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as before,
-            closing(sqlite3.connect(target)) as after,
-        ):
-            before.backup(after)
-    except sqlite3.Error as error:
-        raise ArchiveError(f"the journal {source} can't be copied ({error})") from error
 
 
 def support_bundle(
@@ -148,8 +125,9 @@ def support_bundle(
     }
     journal = Path(loaded.controller.journal)
     if journal.is_file():
-        with closing(Journal(str(journal), read_only=True)) as opened:
-            files["journal.json"] = hide(_json(opened.entries()[-500:]).decode()).encode()
+        with closing(SqliteJournal(journal, read_only=True)) as opened:
+            entries = opened.records(Kind.ENTRY, newest=500)
+            files["journal.json"] = hide(_json(entries).decode()).encode()
     if log is not None:
         try:
             text = log.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace")

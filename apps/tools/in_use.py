@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from hydra.journal import Journal
-from hydra.journal_format import INTENDED, read_state
+from hydra.journal import Journal, Kind
+from hydra.journal_format import INTENDED, read_state, saved_state
 from hydra.model import Circuit, CrossConnect, Fabric, NetworkState, PlaneId, VlanId
 
 
@@ -31,20 +29,17 @@ class InUse:
         }
 
 
-def read_in_use(fabric: Fabric, journal: str) -> InUse | None:
-    """What the journal at this path says; None where there is no journal.
+def read_in_use(fabric: Fabric, journal: Journal) -> InUse:
+    """What the journal says of circuits and VLANs.
 
     A change that was begun and has not ended counts with what it started from and what it is to
-    end in. Raises JournalError if the file is of another fabric or can't be read.
+    end in. Raises JournalError if the journal is of another fabric or can't be read.
     """
-    if not Path(journal).exists():
-        return None
-    with closing(Journal(journal, read_only=True)) as opened:
-        records = [opened.load_state(fabric.name)]
-        last = opened.last_entry()
-    if last is not None and last[0] == INTENDED:
-        records += [last[1]["current"], last[1]["target"]]
-    return _in_use(fabric, [read_state(fabric, record) for record in records if record])
+    states = [saved_state(fabric, journal)]
+    for last in journal.records(Kind.ENTRY, newest=1):
+        if last["what"] == INTENDED:
+            states += [read_state(fabric, last["details"][end]) for end in ("current", "target")]
+    return _in_use(fabric, [state for state in states if state is not None])
 
 
 def _in_use(fabric: Fabric, states: list[NetworkState]) -> InUse:

@@ -227,6 +227,12 @@ class Execution:
             finished = max(outcome.finished_s for outcome in outcomes)
             self.steps.append(Step(name, None, started, finished, note))
 
+    def _missed(self, step: str, device: str, cause: Failure, words: str = "") -> Failure:
+        """Note what a device did not confirm, in its own words or in these."""
+        failure = Failure(step, device, cause.kind, words or cause.reason)
+        self.silent.append(failure)
+        return failure
+
     # -- substep 3-1 ----------------------------------------------------------------------------
 
     def _steering(self, pairs: Collection[Pair]) -> dict[Steering, set[RackId]]:
@@ -255,8 +261,7 @@ class Execution:
         self._note("divert", outcomes)
         silent: dict[Steering, Failure] = {}
         for switch, racks in switches.items():
-            away = Failure("divert", switch.name, FailureKind.NOT_CONNECTED, "not connected")
-            failure = _by_switch(outcomes[0]).get(switch.datapath, away)
+            failure = _by_switch(outcomes[0]).get(switch.datapath, _away(switch))
             if failure is None:
                 self._diverted[switch] = set(racks)
             else:
@@ -284,7 +289,7 @@ class Execution:
             if outcome.failure is None:
                 self.closed |= {server.name for server in out[command.rack]}
             else:
-                self.silent.append(replace(outcome.failure, step="close", subject=rack))
+                self._missed("close", rack, outcome.failure)
 
     def _is_off_circuits(self, switch: Steering) -> bool:
         """Whatever it sends, nothing of it gets onto a circuit."""
@@ -303,17 +308,14 @@ class Execution:
                 self._diverted[switch] = set(racks)
             else:
                 self._stuck.add(switch.datapath)
-                self.silent.append(
-                    Failure("divert", switch.name, FailureKind.NOT_CONNECTED, "not connected")
-                )
+                self.silent.append(_away(switch))
 
     def _hold_for_silent(self, silent: Mapping[Steering, Failure]) -> None:
         """A switch that can't confirm may still be sending: leave what it uses where it is."""
         held: set[Pair] = set()
         for switch, cause in silent.items():
-            reason = f"{switch.name} did not confirm its divert ({cause})"
-            failure = replace(cause, step="divert", subject=switch.name, reason=reason)
-            self.silent.append(failure)
+            words = f"{switch.name} did not confirm its divert ({cause})"
+            failure = self._missed("divert", switch.name, cause, words)
             if self._is_off_circuits(switch):
                 continue
             held |= self._held_by(switch)
@@ -538,10 +540,8 @@ class Execution:
             cause = errors.get(switch.datapath)
             if cause is not None:
                 self._stuck.add(switch.datapath)
-                reason = f"{switch.name} did not take its rules ({cause})"
-                failure = replace(cause, step="push", subject=switch.name, reason=reason)
-                self.silent.append(failure)
-                self.obstacles.append(failure)
+                words = f"{switch.name} did not take its rules ({cause})"
+                self.obstacles.append(self._missed("push", switch.name, cause, words))
         self._note_relays(outcome, errors.keys() - {switch.datapath for switch in self._diverted})
         for path, lost in unrelayed(
             self._substrate, self.plan, lambda relay: self._deaf(outcome, relay)
@@ -553,9 +553,8 @@ class Execution:
         self._device_step(step, rack.name, outcome)
         if outcome.failure is None:
             return
-        reason = f"{rack.name} was not retagged ({outcome.failure})"
-        failure = replace(outcome.failure, step=step, subject=rack.name, reason=reason)
-        self.silent.append(failure)
+        words = f"{rack.name} was not retagged ({outcome.failure})"
+        failure = self._missed(step, rack.name, outcome.failure, words)
         self._retag_failed = True
         for circuit in self.plan.target.topology.circuits:
             for end in circuit.ends:
@@ -567,9 +566,8 @@ class Execution:
         plane = self.fabric.planes[command.plane]
         self._device_step("mirrors", plane.name, outcome)
         if outcome.failure is not None:
-            reason = f"OCS {outcome.failure}"
-            failure = replace(outcome.failure, step="mirrors", subject=plane.name, reason=reason)
-            self.silent.append(failure)
+            words = f"OCS {outcome.failure}"
+            failure = self._missed("mirrors", plane.name, outcome.failure, words)
             self.uncertain_planes.add(plane.id)
             if failure.kind is FailureKind.AWAITS_PEOPLE:
                 self.asked_planes.add(plane.id)
@@ -790,7 +788,7 @@ class Execution:
         for switch in self._diverted:
             failure = _by_switch(outcomes[0]).get(switch.datapath)
             if failure is not None:
-                self.silent.append(replace(failure, step="activate", subject=switch.name))
+                self._missed("activate", switch.name, failure)
         yield from self._tidy()
 
     def _tidy(self) -> Steps:
@@ -817,8 +815,11 @@ class Execution:
             if isinstance(command, ApplyRules):
                 self._note_relays(outcome, relays)
             elif isinstance(command, SetVlans) and outcome.failure is not None:
-                rack = self.fabric.racks[command.rack].name
-                self.silent.append(replace(outcome.failure, step="tidy", subject=rack))
+                self._missed("tidy", self.fabric.racks[command.rack].name, outcome.failure)
+
+
+def _away(switch: Steering) -> Failure:
+    return Failure("divert", switch.name, FailureKind.NOT_CONNECTED, "not connected")
 
 
 def _by_switch(rules: Outcome) -> Mapping[DatapathId, Failure | None]:

@@ -7,10 +7,10 @@ arguments.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from hydra.errors import AdmissionError, KeyReused, LifecycleError, UnknownName
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, check_transition
@@ -31,7 +31,6 @@ from hydra.reservations.reservation import (
     ReservationRequest,
     RetryKey,
     ServiceClass,
-    check_fits,
     rack_pair,
 )
 
@@ -51,7 +50,7 @@ class ReservationBook:
         self._booked_by: dict[str, set[str]] = {}
         """Ids of what is booked, by owner."""
         self._displaced: dict[str, list[Reservation]] = {}
-        """What gave way, as it was, by the id of what it gave way to; until that is settled."""
+        """What gave way, as it was, by the id of the new one that is not settled yet."""
         self._agenda = Agenda()
         self._active: dict[str, None] = {}
         """Ids of those that have, or are getting, circuits."""
@@ -143,8 +142,7 @@ class ReservationBook:
         )
         for one in displaced:
             self._give_way(one, reservation)
-        if displaced:
-            self._displaced[reservation_id] = displaced
+        self._displaced[reservation_id] = displaced
         self._insert(reservation)
         return reservation
 
@@ -209,6 +207,10 @@ class ReservationBook:
     def settle(self, reservation_id: str) -> None:
         """A new reservation is here to stay."""
         self._displaced.pop(reservation_id, None)
+
+    def unsettled(self) -> tuple[str, ...]:
+        """Ids of new ones that are neither settled nor removed, oldest first."""
+        return tuple(self._displaced)
 
     def _allowed_mbps(
         self, request: ReservationRequest, start_unix_s: float, end_unix_s: float | None
@@ -463,21 +465,6 @@ class ReservationBook:
             if reservation.id not in leaving_out:
                 by_pair.setdefault(reservation.pair, []).append(reservation)
         return tuple(pin_of(self._fabric, pair, by_pair[pair]) for pair in sorted(by_pair))
-
-    # --- persistence ----------------------------------------------------------------------------
-
-    def to_records(self) -> list[dict[str, Any]]:
-        return [reservation.to_record() for reservation in self]
-
-    @classmethod
-    def from_records(cls, records: Iterable[Mapping[str, Any]], fabric: Fabric) -> ReservationBook:
-        """Raises HydraError for a record that is malformed or made for another fabric."""
-        book = cls(fabric)
-        for record in records:
-            reservation = Reservation.from_record(record)
-            check_fits(reservation, fabric)
-            book._insert(reservation)
-        return book
 
 
 def _begun(starts_unix_s: float, now: float) -> ReservationState:

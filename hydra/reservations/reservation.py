@@ -1,7 +1,7 @@
 """Reservations: a bandwidth between two racks, for a time, on a path of its own choosing.
 
-What is asked for, what became of it, and how that is written down;
-:mod:`hydra.reservations.book` keeps them.
+What is asked for and what became of it; :mod:`hydra.reservations.book` keeps them,
+:mod:`hydra.reservations.records` writes them down.
 
 A reservation holds its bandwidth in both directions, because a circuit is bidirectional and the
 way back takes the same path. A pair with reservations has one path: those between the same two
@@ -10,15 +10,12 @@ racks share it, and add up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
-from hydra.errors import HydraError, UnknownName
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
-from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId, VlanId
-from hydra.names import rack_of
+from hydra.model import Path, RackId, VlanId
 from hydra.reservations.quotas import Quota
 
 HOLDING_STATES: Final = frozenset({ReservationState.ACTIVATING, ReservationState.ACTIVE})
@@ -38,6 +35,9 @@ LATEST_UNIX_S: Final = 253_402_300_799.0
 
 PRIORITIES: Final = range(10)
 """Only what has a higher one makes others give way."""
+
+GONE: Final = RackId(2**31)
+"""The rack of a reservation that is over, where the fabric has it no more; nobody's position."""
 
 
 class ServiceClass(Enum):
@@ -165,51 +165,9 @@ class Reservation:
     def is_booked(self) -> bool:
         return self.state in BOOKED_STATES
 
-    def to_record(self) -> dict[str, Any]:
-        """A dict that JSON can hold; :meth:`from_record` gives back an equal reservation."""
-        record = asdict(self)
-        record["state"] = self.state.value
-        record["service"] = self.service.value
-        record["path"] = _path_to_record(self.path)
-        record["booked"] = _path_to_record(self.booked)
-        return record
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Reservation:
-        """Raises HydraError for a record that :meth:`to_record` did not write."""
-        try:
-            fields = dict(record)
-            fields["state"] = ReservationState(fields["state"])
-            fields["service"] = ServiceClass(fields.get("service", ServiceClass.SHARED.value))
-            fields["path"] = _path_from_record(fields["path"])
-            # Releases before 1.1 had neither of these.
-            fields["booked"] = _path_from_record(fields.get("booked")) or fields["path"]
-            fields.setdefault("starts_unix_s", fields["created_unix_s"])
-            retry = fields.get("retry")
-            fields["retry"] = None if retry is None else RetryKey(**retry)
-            return cls(**fields)
-        except (KeyError, TypeError, ValueError) as error:
-            raise HydraError(f"not a reservation record ({error}): {dict(record)!r}") from error
-
 
 def _rank(service: ServiceClass, priority: int) -> int:
     return -1 if service is ServiceClass.BEST_EFFORT else priority
-
-
-def _path_to_record(path: Path | None) -> dict[str, Any] | None:
-    if path is None:
-        return None
-    circuits = [[c.plane, c.a, c.b] for c in path.circuits]
-    return {"src": path.src, "dst": path.dst, "circuits": circuits}
-
-
-def _path_from_record(record: Mapping[str, Any] | None) -> Path | None:
-    if record is None:
-        return None
-    circuits = tuple(
-        Circuit(PlaneId(plane), PortId(a), PortId(b)) for plane, a, b in record["circuits"]
-    )
-    return Path(RackId(record["src"]), RackId(record["dst"]), circuits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,36 +184,3 @@ class Pin:
 
 def rack_pair(one: RackId, other: RackId) -> tuple[RackId, RackId]:
     return (one, other) if one < other else (other, one)
-
-
-def check_fits(reservation: Reservation, fabric: Fabric) -> None:
-    """Raises HydraError for one that was made for another fabric.
-
-    A journal outlives the configuration: positions in it must still mean the same things.
-    """
-    try:
-        racks = rack_of(fabric, reservation.src), rack_of(fabric, reservation.dst)
-    except UnknownName as error:
-        raise HydraError(f"reservation {reservation.id} is for another fabric: {error}") from error
-    paths = [path for path in (reservation.path, reservation.booked) if path is not None]
-    ports_fit = all(
-        _on_plane(fabric, circuit.plane, circuit.a) and _on_plane(fabric, circuit.plane, circuit.b)
-        for path in paths
-        for circuit in path.circuits
-    )
-    if racks != (reservation.src_rack, reservation.dst_rack) or not ports_fit:
-        raise HydraError(
-            f"reservation {reservation.id} ({reservation.src} to {reservation.dst}) was made for "
-            f"another wiring than that of fabric {fabric.name}: release it first, or use a new "
-            "journal"
-        )
-    if fabric.one_way and paths and reservation.state not in FINAL_STATES:
-        raise HydraError(
-            f"reservation {reservation.id} ({reservation.src} to {reservation.dst}) was made for "
-            f"duplex circuits, and those of fabric {fabric.name} are one-way: release it first, or "
-            "use a new journal"
-        )
-
-
-def _on_plane(fabric: Fabric, plane: PlaneId, port: PortId) -> bool:
-    return 0 <= port < len(fabric.ports) and fabric.ports[port].plane == plane

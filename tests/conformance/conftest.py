@@ -26,7 +26,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if driver is None:
         return None
     others = HERE / ("tor" if driver in OPTICAL else "test_optical_switch.py")
-    return True if collection_path in (others, HERE / "test_every_driver.py") else None
+    general = HERE / "test_every_driver.py", HERE / "test_journal.py"
+    return True if collection_path in (others, *general) else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

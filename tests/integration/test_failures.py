@@ -33,15 +33,30 @@ def network(running):
 
 
 @pytest.mark.parametrize(
-    "fault", [FaultKind.REFUSE, FaultKind.SILENT, FaultKind.NO_LIGHT, FaultKind.MUTE]
+    ("fault", "metric", "step", "kind"),
+    [
+        (FaultKind.REFUSE, "step", "mirrors", "refused"),
+        (FaultKind.SILENT, "step", "mirrors", "refused"),
+        (FaultKind.NO_LIGHT, "gate", "carrier", "no-carrier"),
+        (FaultKind.MUTE, "step", "mirrors", "not-connected"),
+    ],
 )
-def test_a_plane_that_fails_is_passed_over(network, fault):
+def test_a_plane_that_fails_is_passed_over(network, fault, metric, step, kind):
+    def counted():
+        name = f'hydra_{metric}_failures_total{{kind="{kind}",step="{step}"}} '
+        lines = network.api("GET", "/metrics").text.splitlines()
+        return sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
+
+    before = counted()
     network.testbed.ocs("p1").admin.fault(fault)
     reservation = network.reserve("r1", "r2")
     assert reservation["state"] == "active"
     assert network.client.path_between("r1", "r2").planes == ("p2",)
     failed = [r for r in network.client.reconfigurations() if r.state == "partial"]
     assert failed and "p1" in failed[0].reason
+    told = network.get(f"/v1/reconfigurations/{failed[0].id}")
+    assert {(one["step"], one["kind"]) for one in told["troubles"]} == {(step, kind)}
+    assert counted() - before == len(told["troubles"]) > 0
     assert network.everyone_reaches_everyone()
 
 

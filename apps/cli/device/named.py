@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from apps.cli.output import CommandError, UnknownOutcomeError, UnreachableError, warn
+from apps.journal.sqlite import SqliteJournal
 from apps.process.configuration import load_configuration
 from apps.tools.in_use import InUse, read_in_use
 from drivers.registry import optical_switch, tor_switch
@@ -54,15 +55,15 @@ def find_plane(fabric: Fabric, name: str) -> Plane:
 
 
 def in_use_by_controller(loaded: Loaded) -> InUse:
-    journal = loaded.controller.journal
+    path = loaded.controller.journal
+    if not Path(path).exists():
+        warn(f"there is no journal at {path}: what a controller set up is not known")
+        return InUse()
     try:
-        in_use = read_in_use(loaded.fabric, journal)
+        with closing(SqliteJournal(path, read_only=True)) as journal:
+            return read_in_use(loaded.fabric, journal)
     except HydraError as error:
         raise CommandError(str(error)) from error
-    if in_use is None:
-        warn(f"there is no journal at {journal}: what a controller set up is not known")
-        return InUse()
-    return in_use
 
 
 @contextmanager

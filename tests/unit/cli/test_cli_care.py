@@ -3,13 +3,15 @@
 import json
 import sqlite3
 import tarfile
+from contextlib import closing
 
 import pytest
 import yaml
 
+from apps.journal.sqlite import SCHEMA_VERSION, SqliteJournal
 from apps.process.single_instance import journal_held
 from hydra.errors import ConfigError, Problem
-from hydra.journal import SCHEMA_VERSION, Journal
+from hydra.journal import Change, Kind, entry
 
 from . import DEMO
 
@@ -23,11 +25,14 @@ def config(tmp_path):
     document["controller"] = {"journal": str(tmp_path / "journal.db")}
     path = tmp_path / "fabric.yaml"
     path.write_text(yaml.safe_dump(document))
-    journal = Journal(str(tmp_path / "journal.db"))
-    journal.save_state("demo", {"epoch": 7})
-    journal.record(1000.0, "token", {"said": f"Bearer {SECRETS[1]}"})
+    journal = SqliteJournal(str(tmp_path / "journal.db"))
+    journal.write([saved(7), entry(1000.0, "token", {"said": f"Bearer {SECRETS[1]}"})])
     journal.close()
     return path
+
+
+def saved(epoch):
+    return Change(Kind.STATE, "network", {"fabric": "demo", "state": {"epoch": epoch}})
 
 
 def fabric_of(config):
@@ -35,11 +40,8 @@ def fabric_of(config):
 
 
 def epoch(config):
-    journal = Journal(str(config.with_name("journal.db")), read_only=True)
-    try:
-        return journal.load_state("demo")["epoch"]
-    finally:
-        journal.close()
+    with closing(SqliteJournal(config.with_name("journal.db"), read_only=True)) as journal:
+        return journal.records(Kind.STATE)[0]["state"]["epoch"]
 
 
 # --- reload ---------------------------------------------------------------------------------
@@ -77,22 +79,22 @@ def test_what_is_backed_up_can_be_restored(run, config, tmp_path):
     target = tmp_path / "backup.tar.gz"
     assert run("backup", "--config", str(config), str(target)).exit_code == 0
     assert target.stat().st_mode & 0o777 == 0o600
-    later = Journal(str(tmp_path / "journal.db"))
-    later.save_state("demo", {"epoch": 8})
+    later = SqliteJournal(str(tmp_path / "journal.db"))
+    later.write([saved(8)])
     later.close()
     result = run("restore", "--config", str(config), "--yes", "--json", str(target))
     assert result.exit_code == 0, result.output
     assert epoch(config) == 7
     kept = json.loads(result.stdout)["kept"]
-    old = Journal(kept, read_only=True)
-    assert old.load_state("demo") == {"epoch": 8}
+    old = SqliteJournal(kept, read_only=True)
+    assert old.records(Kind.STATE) == [saved(8).record]
     old.close()
 
 
 def test_a_backup_is_made_while_the_controller_writes(run, config, tmp_path):
-    running = Journal(str(tmp_path / "journal.db"))
+    running = SqliteJournal(str(tmp_path / "journal.db"))
     with journal_held(str(tmp_path / "journal.db")):
-        running.save_state("demo", {"epoch": 9})  # in the write-ahead log only
+        running.write([saved(9)])  # in the write-ahead log only
         target = tmp_path / "backup.tar.gz"
         assert run("backup", "--config", str(config), str(target)).exit_code == 0
         refused = run("restore", "--config", str(config), "--yes", str(target))
@@ -102,9 +104,8 @@ def test_a_backup_is_made_while_the_controller_writes(run, config, tmp_path):
     with tarfile.open(target) as archive:
         copy = tmp_path / "copy.db"
         copy.write_bytes(archive.extractfile("journal.db").read())
-    db = sqlite3.connect(copy)
-    assert json.loads(db.execute("SELECT state FROM network_state").fetchone()[0]) == {"epoch": 9}
-    db.close()
+    with closing(SqliteJournal(copy, read_only=True)) as copied:
+        assert copied.records(Kind.STATE) == [saved(9).record]
 
 
 def test_a_backup_replaces_no_file(run, config, tmp_path):
@@ -134,7 +135,7 @@ def test_what_is_no_backup_changes_nothing(run, config, tmp_path, kind):
         target.write_text("no archive")
     else:
         later = tmp_path / "later.db"
-        Journal(str(later)).close()
+        SqliteJournal(str(later)).close()
         db = sqlite3.connect(later)
         db.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
         db.close()

@@ -7,14 +7,16 @@ import socket
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 import yaml
 
+from apps.journal.sqlite import SqliteJournal
 from apps.process.configuration import load_configuration
 from drivers.optical.polatis_scpi import PolatisScpi
-from hydra.journal import Journal
-from hydra.journal_format import INTENDED, state_record
+from hydra.journal import entry
+from hydra.journal_format import INTENDED, save_state, state_record
 from hydra.model import Circuit, CrossConnect, NetworkState, PlaneId, PortId, Topology
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
@@ -84,8 +86,8 @@ def journal(config):
     loaded = load_configuration(config)
     held = NetworkState(1, Topology(frozenset({Circuit(PlaneId(0), PortId(0), PortId(2))})))
     assert set(loaded.fabric.cross_connects(*held.topology.circuits)) == HELD
-    with closing(Journal(loaded.controller.journal)) as opened:
-        opened.save_state("demo", state_record(loaded.fabric, held))
+    with closing(SqliteJournal(loaded.controller.journal)) as opened:
+        opened.write(save_state(loaded.fabric, held, 0.0, "started"))
         yield opened, loaded.fabric
 
 
@@ -201,15 +203,16 @@ def test_what_a_running_change_is_about_counts_as_the_controllers(device, switch
         "current": state_record(fabric, NetworkState()),
         "target": state_record(fabric, target),
     }
-    opened.record(0.0, INTENDED, intent)
+    opened.write([entry(0.0, INTENDED, intent)])
     assert "for r3 and r4" in device("connect", "p1", "3:29").stderr
-    opened.record(1.0, "reconfiguration finished", {})
+    opened.write([entry(1.0, "reconfiguration finished", {})])
     assert device("connect", "p1", "3:29").exit_code == 0
 
 
 def test_another_fabrics_journal_is_refused(device, config, tmp_path):
-    with closing(Journal(str(tmp_path / "journal.db"))) as opened:
-        opened.save_state("other", {})
+    other = replace(load_configuration(config).fabric, name="other")
+    with closing(SqliteJournal(str(tmp_path / "journal.db"))) as opened:
+        opened.write(save_state(other, NetworkState(), 0.0, "started"))
     result = device("connect", "p1", "9:25")
     assert result.exit_code == 1
     assert "belongs to fabric 'other'" in result.stderr

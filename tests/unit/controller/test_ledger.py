@@ -1,14 +1,14 @@
 """What is promised is in the journal or is not promised; what has happened is written late."""
 
 import logging
-import sqlite3
 
 import pytest
 
 from apps.controller import ledger as ledger_module
 from apps.controller.ledger import Ledger
+from apps.journal.sqlite import SqliteJournal
 from apps.process.metrics import Metrics
-from hydra.journal import Journal, JournalError
+from hydra.journal import JournalError, JournalTaken
 from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState
 from hydra.reservations.calendar import AdmissionLimits
@@ -21,15 +21,15 @@ LIMITS = AdmissionLimits(3)
 STANDING = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
 
 
-class Disk(Journal):
+class Disk(SqliteJournal):
     """A journal on a disk that can be full."""
 
     full = False
 
-    def _write(self, statements):
+    def write(self, changes):
         if self.full:
-            raise self._error("write", sqlite3.OperationalError("database or disk is full"))
-        super()._write(statements)
+            raise JournalError("can't write the journal: database or disk is full")
+        super().write(changes)
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def everything(ledger):
 @pytest.mark.parametrize(
     "act",
     [
-        lambda ledger, one, _held: ledger.ask(one.id, State.RELEASING),
-        lambda ledger, _one, held: ledger.ask(held.id, State.CANCELLED),
+        lambda ledger, one, _held: ledger.let_go(one.id),
+        lambda ledger, _one, held: ledger.let_go(held.id),
         lambda ledger, _one, held: ledger.commit(held.id, None),
         lambda ledger, one, _held: ledger.modify(one.id, Modification(20.0), LIMITS, None),
     ],
@@ -93,10 +93,9 @@ def test_what_is_asked_for_is_kept_or_not_done(ledger, disk, act):
 
 def test_a_reservation_that_can_not_be_kept_leaves_nothing(ledger, disk):
     disk.full = True
-    reservation = ledger.add(ReservationRequest("h11", "r2", 30.0), LIMITS)
-    with pytest.raises(JournalError):
+    with pytest.raises(JournalError), ledger.trial():
+        reservation = ledger.add(ReservationRequest("h11", "r2", 30.0), LIMITS)
         ledger.keep([reservation])
-    ledger.forget([reservation])
     assert ledger.reservations() == ()
     assert restarted(disk).reservations() == ()
 
@@ -145,3 +144,19 @@ def test_old_ones_that_are_forgotten_meanwhile_do_not_come_back(ledger, disk, mo
     disk.full = False
     ledger.catch_up()
     assert [r.id for r in restarted(disk).reservations()] == [other.id]
+
+
+def test_who_has_lost_the_journal_promises_nothing(ledger, tmp_path):
+    one = reserve(ledger)
+    successor = Ledger(FABRIC, SqliteJournal(tmp_path / "journal.db"))
+    successor.load()
+    with pytest.raises(JournalTaken, match="another controller has taken over the journal"):
+        reserve(ledger)
+    with pytest.raises(JournalTaken):
+        ledger.let_go(one.id)
+    ledger.change(one.id, State.FAILED, "as it sees it")
+    ledger.catch_up()
+    assert ledger.behind
+    assert [r.state for r in restarted(SqliteJournal(tmp_path / "journal.db")).reservations()] == [
+        State.ACTIVATING
+    ]

@@ -10,10 +10,11 @@ import pytest
 
 from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
+from apps.journal.sqlite import SqliteJournal
 from apps.process.metrics import Metrics
 from hydra.errors import PlanError
 from hydra.failures import Failure, FailureKind
-from hydra.journal import Journal, JournalError
+from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, RackId
 from hydra.policy import CurrentPolicy, DrainPolicy, Policy
@@ -75,7 +76,7 @@ def metrics():
 
 @pytest.fixture
 def ledger(metrics):
-    return Ledger(FABRIC, Journal(":memory:"), metrics)
+    return Ledger(FABRIC, SqliteJournal(":memory:"), metrics)
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ import pytest
 
 from apps.controller import quarantine as room
 from apps.controller.quarantine import Quarantine
+from apps.journal.sqlite import SqliteJournal
 from hydra.errors import UnknownName
 from hydra.faults.quarantine import Quarantined, quarantine_record, read_quarantine
-from hydra.journal import Journal, JournalError
+from hydra.journal import JournalError
 from hydra.model import PortId
 from hydra.policy import CurrentPolicy, Policy
 from tests.unit.core.fabrics import small_fabric
@@ -38,7 +39,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def journal(tmp_path):
-    journal = Journal(str(tmp_path / "journal.db"))
+    journal = SqliteJournal(str(tmp_path / "journal.db"))
     yield journal
     journal.close()
 

@@ -11,11 +11,11 @@ import pytest
 from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
 from apps.controller.slots import TRIGGER, Slots, WeekDraft
+from apps.journal.sqlite import SqliteJournal
 from apps.offline.rehearsal import Rehearsal
 from apps.planning.engine import Planning
 from hydra.decisions.decision import Action
 from hydra.errors import PlanError
-from hydra.journal import Journal
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, RackId
 from hydra.policy import CurrentPolicy, DrainPolicy, Mode, Policy, Sharing, SlotPolicy
@@ -62,7 +62,7 @@ class Stage:
         self.demand = demand
         self.pins = ()
         self.planned_at_s = []
-        self.ledger = Ledger(FABRIC, Journal(":memory:"))
+        self.ledger = Ledger(FABRIC, SqliteJournal(":memory:"))
         self.planning = Planning(FABRIC, POLICY)
         upkeep = SimpleNamespace(
             make_certain=lambda _plan: None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from ipaddress import ip_interface, ip_network
@@ -30,6 +31,8 @@ from hydra.model import (
     VlanRange,
     VSwitch,
 )
+from hydra.reservations.book import ReservationBook
+from hydra.reservations.records import read_reservation, reservation_record
 from hydra.rings import whole_rings
 from topology.marks import marks_of
 
@@ -140,6 +143,50 @@ def openflow_only(fabric: Fabric) -> Fabric:
 def with_one_way_circuits(fabric: Fabric) -> Fabric:
     """The same fabric with ToRs that steer, and circuits in rings."""
     return replace(openflow_only(fabric), one_way=True)
+
+
+def reread(book: ReservationBook, fabric: Fabric, other: Fabric | None = None) -> ReservationBook:
+    """What a controller of ``other`` makes of the reservations that one of ``fabric`` wrote."""
+    other = other or fabric
+    records = json.loads(json.dumps([reservation_record(fabric, one) for one in book]))
+    return ReservationBook(other, [read_reservation(other, record) for record in records])
+
+
+def reordered(fabric: Fabric, rng: random.Random) -> Fabric:
+    """The same network, its racks, planes and ports listed in another order."""
+    racks = rng.sample(fabric.racks, len(fabric.racks))
+    planes = rng.sample(fabric.planes, len(fabric.planes))
+    ports = rng.sample(fabric.ports, len(fabric.ports))
+    rack_at = {rack.id: RackId(position) for position, rack in enumerate(racks)}
+    plane_at = {plane.id: PlaneId(position) for position, plane in enumerate(planes)}
+    return replace(
+        fabric,
+        racks=tuple(
+            replace(
+                rack,
+                id=rack_at[rack.id],
+                servers=tuple(replace(one, rack=rack_at[rack.id]) for one in rack.servers),
+            )
+            for rack in racks
+        ),
+        planes=tuple(replace(plane, id=plane_at[plane.id]) for plane in planes),
+        ports=tuple(
+            replace(port, id=PortId(position), rack=rack_at[port.rack], plane=plane_at[port.plane])
+            for position, port in enumerate(ports)
+        ),
+    )
+
+
+def physical(fabric: Fabric, path: Path, src: RackId) -> list[set[tuple[object, ...]]]:
+    """What a path is made of, hop by hop from ``src``, by names and numbers on the devices."""
+    hops = [
+        {
+            (fabric.racks[end.rack].name, end.tor_port, fabric.planes[end.plane].name, end.ingress)
+            for end in (fabric.ports[port] for port in circuit.ends)
+        }
+        for circuit in path.circuits
+    ]
+    return hops if path.src == src else hops[::-1]
 
 
 def random_fabric(rng: random.Random) -> Fabric:

@@ -4,10 +4,11 @@ import json
 from dataclasses import replace
 
 from apps.controller.ledger import Ledger
+from apps.journal.sqlite import SqliteJournal
 from apps.process.metrics import Metrics
 from hydra.decisions.decision import Action, Decision, Proposal, SeenDemand, Verdict
 from hydra.decisions.records import decision_record, read_decision
-from hydra.journal import Journal
+from hydra.journal import KEPT, Change, Kind
 from hydra.model import RackId
 from tests.unit.core.fabrics import circuit_between, small_fabric
 
@@ -52,15 +53,15 @@ def test_what_is_no_longer_wired_is_left_out():
 
 
 def test_a_restart_forgets_none_of_the_last(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("apps.controller.ledger._HISTORY", 3)
+    monkeypatch.setitem(KEPT, Kind.DECISION, 3)
     path = str(tmp_path / "journal.db")
-    before = Ledger(FABRIC, Journal(path), Metrics())
+    before = Ledger(FABRIC, SqliteJournal(path), Metrics())
     before.load()
     for number in range(5):
         before.decide(replace(CHANGE, unix_s=float(number)))
     before.close()
-    journal = Journal(path)
-    journal.save_decision({"written by": "another release"}, 3)
+    journal = SqliteJournal(path)
+    journal.write([Change(Kind.DECISION, None, {"written by": "another release"})])
     after = Ledger(FABRIC, journal, Metrics())
     after.load()
     assert [one.unix_s for one in after.decisions()] == [4.0, 3.0]
@@ -68,7 +69,7 @@ def test_a_restart_forgets_none_of_the_last(tmp_path, monkeypatch, caplog):
 
 
 def test_a_full_disk_costs_the_memory_only(tmp_path, caplog):
-    journal = Journal(str(tmp_path / "journal.db"))
+    journal = SqliteJournal(str(tmp_path / "journal.db"))
     ledger = Ledger(FABRIC, journal, Metrics())
     ledger.load()
     journal.close()

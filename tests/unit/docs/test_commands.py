@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner
 
 from apps.cli import hydra
-from hydra.journal import Journal
+from apps.journal.sqlite import SqliteJournal
 
 from .blocks import ROOT, all_commands, starting_with
 
@@ -88,7 +88,7 @@ def desk(tmp_path, monkeypatch, rest, service, network):
     document = yaml.safe_load((ROOT / "configs" / "demo.yaml").read_text())
     document["controller"]["journal"] = str(tmp_path / "journal.db")
     (tmp_path / "fabric.yaml").write_text(yaml.safe_dump(document))
-    Journal(document["controller"]["journal"]).close()
+    SqliteJournal(document["controller"]["journal"]).close()
     (tmp_path / "hydra.log").write_text("2026-01-01 INFO    hydra: started\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HYDRA_URL", rest.url)

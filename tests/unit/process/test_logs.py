@@ -12,13 +12,13 @@ from apps.controller.announcer import Announcer
 from apps.controller.devices import Devices
 from apps.controller.ledger import Ledger
 from apps.controller.runner import Runner
+from apps.journal.sqlite import SqliteJournal
 from apps.openflow.fleet import Fleet
 from apps.process import logs
 from apps.process.configuration import load_configuration
 from apps.process.metrics import Metrics
 from hydra.errors import HydraError
 from hydra.forwarding.pipeline import Port
-from hydra.journal import Journal
 from hydra.model import CrossConnect, PlaneId
 from hydra.policy import CurrentPolicy, Policy
 from hydra.reconfiguration.commands import Batch, MoveMirrors, Pause
@@ -133,7 +133,7 @@ def test_threads_that_work_for_a_reconfiguration_name_it(written):
 
 def test_the_trigger_is_told_under_the_same_id(written):
     logs.set_up("json", "info", written)
-    ledger = Ledger(FABRIC, Journal(":memory:"))
+    ledger = Ledger(FABRIC, SqliteJournal(":memory:"))
     entry = ledger.enter("periodic", "gains 70 Mb/s")
     ledger.refuse(entry, "no planner")
     asked, refused = lines(written)

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from apps.controller.ledger import Ledger
+from apps.journal.sqlite import SqliteJournal
 from apps.process import tracing
 from hydra.errors import HydraError
-from hydra.journal import Journal
 from hydra.lifecycle import ReconfigurationState as State
 from hydra.service import StepTiming
 from tests.collector import Collector, values
@@ -34,7 +34,7 @@ def collector(monkeypatch):
 
 def test_a_reconfiguration_is_a_trace_from_its_trigger_to_its_last_barrier(collector):
     traces = tracing.traces("demo")
-    ledger = Ledger(FABRIC, Journal(":memory:"), traces=traces)
+    ledger = Ledger(FABRIC, SqliteJournal(":memory:"), traces=traces)
     entry = ledger.enter("operator")
     started_s = entry.created_unix_s + 0.5
     ledger.update(entry.id, started_unix_s=started_s)
@@ -65,7 +65,7 @@ def test_a_reconfiguration_is_a_trace_from_its_trigger_to_its_last_barrier(colle
 
 def test_what_is_refused_is_an_error_with_its_reason(collector):
     traces = tracing.traces("demo")
-    ledger = Ledger(FABRIC, Journal(":memory:"), traces=traces)
+    ledger = Ledger(FABRIC, SqliteJournal(":memory:"), traces=traces)
     ledger.refuse(ledger.enter("periodic"), "no planner")
     traces.close()
     (span,) = collector.spans
@@ -76,7 +76,7 @@ def test_a_collector_that_is_away_holds_up_nobody(monkeypatch):
     monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     traces = tracing.traces("demo")
-    ledger = Ledger(FABRIC, Journal(":memory:"), traces=traces)
+    ledger = Ledger(FABRIC, SqliteJournal(":memory:"), traces=traces)
     ledger.refuse(ledger.enter("periodic"), "no planner")
     assert ledger.reconfigurations()[0].state is State.REFUSED
     traces.close()

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from hydra.errors import AdmissionError, Alternative, HydraError, LifecycleError, UnknownName
+from hydra.errors import AdmissionError, Alternative, LifecycleError, UnknownName
 from hydra.lifecycle import ReservationState as State
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId, VlanId
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
-from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
+from hydra.reservations.reservation import Pin, ReservationRequest
 
 
 def direct_path(fabric: Fabric, src: int, dst: int, plane: int = 0) -> Path:
@@ -282,68 +282,3 @@ def test_a_pair_is_booked_anew_around_ports_that_are_out_of_use(fabric):
     assert [r.id for r in changed] == ["c"], (
         "its time has not come: the ports may be mended by then"
     )
-
-
-# --- the journal's records ------------------------------------------------------------------
-
-
-def placed(fabric: Fabric) -> ReservationBook:
-    book = ReservationBook(fabric)
-    book.add("a", request("h11", "r2", 30.0, 60.0), now=0.0)
-    book.transition("a", State.ACTIVE, "up", direct_path(fabric, 0, 1), VlanId(100))
-    return book
-
-
-def test_records_restore_the_book(fabric):
-    book = placed(fabric)
-    assert list(ReservationBook.from_records(book.to_records(), fabric)) == list(book)
-
-
-def test_what_holds_duplex_circuits_is_refused_where_they_are_one_way(fabric):
-    book = placed(fabric)
-    one_way = replace(fabric, one_way=True)
-    with pytest.raises(HydraError, match=r"made for duplex circuits.*release it first"):
-        ReservationBook.from_records(book.to_records(), one_way)
-    book.transition("a", State.RELEASING)
-    book.transition("a", State.RELEASED)
-    assert list(ReservationBook.from_records(book.to_records(), one_way)) == list(book)
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda record: record.pop("state"),
-        lambda record: record.update(state="asleep"),
-        lambda record: record.update(colour="red"),
-        lambda record: record.update(path={"src": 0}),
-        lambda record: record.update(path={"src": 0, "dst": 1, "circuits": [[0, 3, 3]]}),
-    ],
-)
-def test_a_record_that_we_did_not_write_is_refused(fabric, spoil):
-    record = placed(fabric).get("a").to_record()
-    spoil(record)
-    with pytest.raises(HydraError, match="not a reservation record"):
-        Reservation.from_record(record)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"racks": lambda f: tuple(reversed(f.racks))},
-        {"racks": lambda f: f.racks[1:]},
-        {"ports": lambda f: tuple(reversed(f.ports))},
-        {"ports": lambda f: ()},
-    ],
-)
-def test_records_of_another_fabric_are_refused(fabric, change):
-    records = placed(fabric).to_records()
-    renumbered = {}
-    for name, new in change.items():
-        renumbered[name] = tuple(replace(x, id=n) for n, x in enumerate(new(fabric)))
-    racks = renumbered.get("racks")
-    if racks:
-        renumbered["racks"] = tuple(
-            replace(r, servers=tuple(replace(s, rack=r.id) for s in r.servers)) for r in racks
-        )
-    with pytest.raises(HydraError, match=r"another (fabric|wiring)"):
-        ReservationBook.from_records(records, replace(fabric, **renumbered))

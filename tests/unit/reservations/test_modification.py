@@ -6,8 +6,8 @@ from contextlib import suppress
 import pytest
 
 from apps.controller.ledger import Ledger
+from apps.journal.sqlite import SqliteJournal
 from hydra.errors import AdmissionError, Changed, LifecycleError, NotHitless, QuotaExceeded
-from hydra.journal import Journal
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
@@ -128,7 +128,7 @@ def test_best_effort_and_guaranteed_ones_change_too(fabric):
 
 
 def test_a_change_is_in_the_journal_and_only_of_what_was_seen(fabric, tmp_path):
-    ledger = Ledger(fabric, Journal(tmp_path / "journal.db"))
+    ledger = Ledger(fabric, SqliteJournal(tmp_path / "journal.db"))
     old = ledger.add(request(), AdmissionLimits())
     ledger.keep([old])
     place = ledger.events.last
@@ -137,7 +137,7 @@ def test_a_change_is_in_the_journal_and_only_of_what_was_seen(fabric, tmp_path):
         ledger.modify(old.id, Modification(bandwidth_mbps=60.0), AdmissionLimits(), old)
     assert ledger.events.last != place, "its owner is told"
     ledger.close()
-    again = Ledger(fabric, Journal(tmp_path / "journal.db"))
+    again = Ledger(fabric, SqliteJournal(tmp_path / "journal.db"))
     again.load()
     assert list(again.reservations()) == [new]
     again.close()

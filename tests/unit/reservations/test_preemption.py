@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.controller.ledger import Ledger
+from apps.journal.sqlite import SqliteJournal
 from hydra.errors import AdmissionError, QuotaExceeded
-from hydra.journal import Journal
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.calendar import AdmissionLimits, Booking
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import HOLDING_STATES, ReservationRequest, ServiceClass
+from tests.unit.core.fabrics import reread
 
 from .test_calendar import over_committed
 
@@ -44,7 +45,7 @@ def test_the_running_keep_their_circuits_until_the_notice_is_over(fabric):
     assert book.expired(40.0) == ("a",)
     book.transition("a", State.PREEMPTED)
     assert book.due(40.0) == ("b",)
-    again = ReservationBook.from_records(book.to_records(), fabric)
+    again = reread(book, fabric)
     assert list(again) == list(book)
 
 
@@ -108,12 +109,13 @@ def test_a_tenant_has_the_priority_of_its_quota(fabric):
 
 def test_the_journal_has_both_or_neither_and_both_are_told_of(fabric, tmp_path):
     path = str(tmp_path / "journal.db")
-    ledger = Ledger(fabric, Journal(path))
+    ledger = Ledger(fabric, SqliteJournal(path))
     old = ledger.add(request(80.0), AdmissionLimits())
     ledger.keep([old])
     ledger.change(old.id, State.ACTIVE)
-    dry = ledger.add(request(80.0, 1), AdmissionLimits())
-    ledger.forget([dry])
+    with ledger.trial():
+        dry = ledger.add(request(80.0, 1), AdmissionLimits())
+        assert ledger.reservation(old.id).preempted_by == dry.id
     assert ledger.reservation(old.id).preempted_by is None
     told = ledger.events.last
     new = ledger.add(request(80.0, 1), AdmissionLimits())
@@ -122,7 +124,7 @@ def test_the_journal_has_both_or_neither_and_both_are_told_of(fabric, tmp_path):
     assert [event.reservation.id for event in events] == [old.id, new.id]
     assert "gives way" in events[0].reason
     ledger.close()
-    again = Ledger(fabric, Journal(path))
+    again = Ledger(fabric, SqliteJournal(path))
     again.load()
     assert again.reservation(old.id).preempted_by == new.id
     assert again.reservation(old.id).expires_unix_s == again.reservation(new.id).starts_unix_s

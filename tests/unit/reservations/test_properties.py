@@ -1,6 +1,5 @@
 """Whatever happens to a book, its states follow the table and its sums are right."""
 
-import json
 import math
 
 from hypothesis import given
@@ -11,6 +10,7 @@ from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
 from hydra.reservations.admission import fastest_circuit_mbps
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.reservation import FINAL_STATES, HOLDING_STATES, ReservationRequest
+from tests.unit.core.fabrics import reread
 
 from .test_book import direct_path
 
@@ -93,8 +93,7 @@ def test_pins_hold_what_is_active_and_never_exceed_a_circuit(fabric, steps):
 @given(steps=operations)
 def test_records_survive_json(fabric, steps):
     for book, _ in run(fabric, steps):
-        records = json.loads(json.dumps(book.to_records()))
-        assert list(ReservationBook.from_records(records, fabric)) == list(book)
+        assert list(reread(book, fabric)) == list(book)
 
 
 @given(steps=operations, keep=st.integers(0, 5))

@@ -14,6 +14,7 @@ from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.quotas import Quota, Usage
 from hydra.reservations.reservation import ReservationRequest
+from tests.unit.core.fabrics import reread
 
 from .fake_service import CREATED_UNIX_S
 
@@ -147,7 +148,7 @@ def test_bandwidths_count_only_while_they_overlap(fabric):
 def test_a_restart_forgets_nothing(fabric):
     book = ReservationBook(fabric)
     book.add("a", mine(40.0), 0.0)
-    again = ReservationBook.from_records(book.to_records(), fabric)
+    again = reread(book, fabric)
     with pytest.raises(QuotaExceeded):
         again.add("b", mine(20.0), 0.0)
     again.transition("a", State.FAILED)

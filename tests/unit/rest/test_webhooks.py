@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
+from apps.journal.sqlite import SqliteJournal
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from apps.rest.webhook_delivery import Webhooks
 from hydra.errors import HydraError
 from hydra.events import EventKind
-from hydra.journal import Journal
 from hydra.reservations.reservation import ReservationRequest
 from hydra.webhooks import Webhook, make_secret, pause_s, signed_headers
 
@@ -77,7 +77,7 @@ def receiver():
 
 @pytest.fixture
 def journal(tmp_path):
-    one = Journal(str(tmp_path / "journal.db"))
+    one = SqliteJournal(str(tmp_path / "journal.db"))
     yield one
     one.close()
 

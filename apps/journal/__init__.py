@@ -1,0 +1,1 @@
+"""Where a controller's journal is kept; :mod:`hydra.journal` says what is asked of it."""

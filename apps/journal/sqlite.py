@@ -1,0 +1,229 @@
+"""The journal as one SQLite file, in WAL mode with full synchronisation.
+
+One table holds the records of all kinds. The file has a generation, which grows whenever it is
+opened for writing; each transaction checks that the generation is still its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from hydra.journal import KEPT, Change, JournalError, JournalTaken, Kind, entry
+
+SCHEMA_VERSION: Final = 3
+_SCHEMA: Final = (
+    "CREATE TABLE owner (generation INTEGER NOT NULL)",
+    "INSERT INTO owner VALUES (0)",
+    """CREATE TABLE records (
+        id INTEGER PRIMARY KEY,
+        kind TEXT NOT NULL,
+        key TEXT,
+        unix_s REAL,
+        record TEXT NOT NULL,
+        UNIQUE (kind, key)
+    )""",
+    "CREATE INDEX records_in_order ON records (kind)",
+    "CREATE INDEX records_by_time ON records (kind, unix_s) WHERE unix_s IS NOT NULL",
+)
+_DAY_S: Final = 86_400.0
+
+
+class SqliteJournal:
+    """A :class:`hydra.journal.Journal`. ``":memory:"`` as the path keeps nothing (tests).
+
+    ``read_only`` looks into the file of a controller that may be running, and changes nothing.
+    A file of an earlier schema is copied to ``PATH.schema-N`` and then upgraded; where it is only
+    looked into, what is seen is as it was at that moment. Entries older than ``kept_days`` go when
+    a new one comes; None: only their number counts.
+    """
+
+    def __init__(
+        self, path: str | Path, *, read_only: bool = False, kept_days: float | None = None
+    ) -> None:
+        self.name = str(path)
+        self._kept_s = float("inf") if kept_days is None else kept_days * _DAY_S
+        self._lock = threading.Lock()
+        self._generation = 0
+        try:
+            self._db = self._look() if read_only else self._open()
+        except (OSError, ValueError, sqlite3.Error) as error:
+            raise self._error("open", error) from error
+
+    def _look(self) -> sqlite3.Connection:
+        db = _connect(_to_read(self.name), uri=True)
+        version = self._version(db)
+        if version < SCHEMA_VERSION:
+            with closing(db) as earlier:
+                db = _connect(":memory:")
+                earlier.backup(db)
+            self._upgrade(db, version)
+        db.execute("PRAGMA query_only=ON")
+        self._generation = _generation(db)
+        return db
+
+    def _open(self) -> sqlite3.Connection:
+        if self.name != ":memory:":
+            Path(self.name).parent.mkdir(parents=True, exist_ok=True)
+        db = _connect(self.name)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=FULL")
+        version = self._version(db)
+        if 0 < version < SCHEMA_VERSION:
+            with closing(_connect(f"{self.name}.schema-{version}")) as copy:
+                db.backup(copy)
+        self._upgrade(db, version)
+        return db
+
+    def _error(self, verb: str, error: Exception) -> JournalError:
+        return JournalError(
+            f"can't {verb} the journal {self.name} ({error}): "
+            "check the directory, its permissions and the free disk space"
+        )
+
+    def _version(self, db: sqlite3.Connection) -> int:
+        """The file's schema; 0 if there is none yet. Closes a file of a later release."""
+        version: int = db.execute("PRAGMA user_version").fetchone()[0]
+        if not 0 <= version <= SCHEMA_VERSION:
+            db.close()
+            raise JournalError(
+                f"journal {self.name} has schema {version}, this release reads {SCHEMA_VERSION}: "
+                "start the release that wrote it, or move the file away"
+            )
+        return version
+
+    def _upgrade(self, db: sqlite3.Connection, version: int) -> None:
+        """From any earlier schema to the present one, and into our hands, in one transaction."""
+        with db:  # commits, or rolls back
+            db.execute("BEGIN IMMEDIATE")
+            if version < SCHEMA_VERSION:
+                for statement in _SCHEMA:
+                    db.execute(statement)
+                for change in _earlier(db):
+                    _make(db, change)
+                db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            db.execute("UPDATE owner SET generation = generation + 1")
+            self._generation = _generation(db)
+
+    def write(self, changes: Iterable[Change]) -> None:
+        with self._lock:
+            try:
+                with self._db:  # commits, or rolls back
+                    self._db.execute("BEGIN IMMEDIATE")
+                    if _generation(self._db) != self._generation:
+                        raise JournalTaken(
+                            f"another controller has taken over the journal {self.name}: nothing "
+                            "is written from here any more, end this controller"
+                        )
+                    for change in changes:
+                        _make(self._db, change)
+                        if change.key is None and change.record is not None:
+                            self._forget_old(change.kind, change.record.get("unix_s"))
+            except sqlite3.Error as error:
+                raise self._error("write", error) from error
+
+    def _forget_old(self, kind: Kind, unix_s: float | None) -> None:
+        """After a record of the kind was appended."""
+        self._db.execute(
+            "DELETE FROM records WHERE kind = ?1 AND id <= "
+            "(SELECT id FROM records WHERE kind = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+            (kind, KEPT[kind]),
+        )
+        if kind is Kind.ENTRY and unix_s is not None:
+            self._db.execute(
+                "DELETE FROM records WHERE kind = ? AND unix_s < ?", (kind, unix_s - self._kept_s)
+            )
+
+    def records(self, kind: Kind, newest: int | None = None) -> list[dict[str, Any]]:
+        query = "SELECT record FROM records WHERE kind = ? ORDER BY id DESC LIMIT ?"
+        with self._lock:
+            try:
+                with closing(self._db.cursor()) as cursor:
+                    rows = cursor.execute(query, (kind, -1 if newest is None else newest))
+                    return [json.loads(record) for (record,) in rows][::-1]
+            except sqlite3.Error as error:
+                raise self._error("read", error) from error
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+
+def copy_journal(source: Path, target: Path) -> None:
+    """The journal as it is at one moment; a controller may be writing. Raises JournalError."""
+    try:
+        with (
+            closing(_connect(_to_read(source), uri=True)) as before,
+            closing(_connect(target)) as after,
+        ):
+            before.backup(after)
+    except sqlite3.Error as error:
+        raise JournalError(f"the journal {source} can't be copied ({error})") from error
+
+
+def set_aside(path: Path) -> Path | None:
+    """Move a journal that nobody has open, with its write-ahead log; returns its new name."""
+    if not path.exists():
+        return None
+    kept = path.with_name(f"{path.name}.before-{time.strftime('%Y%m%dT%H%M%S')}")
+    for end in ("", "-wal", "-shm"):
+        part = Path(f"{path}{end}")
+        if part.exists():
+            part.replace(f"{kept}{end}")
+    return kept
+
+
+def _to_read(path: str | Path) -> str:
+    return f"{Path(path).absolute().as_uri()}?mode=ro"
+
+
+def _connect(database: str | Path, *, uri: bool = False) -> sqlite3.Connection:
+    return sqlite3.connect(database, uri=uri, check_same_thread=False, isolation_level=None)
+
+
+def _generation(db: sqlite3.Connection) -> int:
+    generation: int = db.execute("SELECT generation FROM owner").fetchone()[0]
+    return generation
+
+
+def _make(db: sqlite3.Connection, change: Change) -> None:
+    kind, key, record = change.kind, change.key, change.record
+    if record is None:
+        db.execute("DELETE FROM records WHERE kind = ? AND key = ?", (kind, key))
+        return
+    db.execute(  # keys of NULL never conflict
+        "INSERT INTO records (kind, key, unix_s, record) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (kind, key) DO UPDATE SET record = excluded.record",
+        (kind, key, record.get("unix_s"), json.dumps(record)),
+    )
+
+
+def _earlier(db: sqlite3.Connection) -> Iterator[Change]:
+    """All that the tables of an earlier schema hold; they go. A new file has none."""
+    found = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+    def rows(table: str, columns: str) -> list[tuple[Any, ...]]:
+        if table not in found:
+            return []
+        held = db.execute(f"SELECT {columns} FROM {table} ORDER BY rowid").fetchall()  # noqa: S608
+        db.execute(f"DROP TABLE {table}")
+        return held
+
+    for unix_s, what, details in rows("entries", "unix_s, what, details"):
+        yield entry(unix_s, what, json.loads(details))
+    for fabric, state in rows("network_state", "fabric, state"):
+        yield Change(Kind.STATE, "network", {"fabric": fabric, "state": json.loads(state)})
+    for table, kind in (("reservations", Kind.RESERVATION), ("webhooks", Kind.WEBHOOK)):
+        for key, record in rows(table, "id, record"):
+            yield Change(kind, key, json.loads(record))
+    for (record,) in rows("decisions", "record"):
+        yield Change(Kind.DECISION, None, json.loads(record))
+    if ports := rows("quarantine", "record"):
+        listed = [json.loads(record) for (record,) in ports]
+        yield Change(Kind.QUARANTINE, "ports", {"ports": listed})

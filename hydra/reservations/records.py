@@ -1,0 +1,155 @@
+"""Reservations as JSON-able records, by names (as :mod:`hydra.journal_format`).
+
+A journal outlives the configuration: what a record names may be gone by now, or be elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from hydra.errors import HydraError, UnknownName
+from hydra.journal_format import path_record, read_path
+from hydra.lifecycle import ReservationState
+from hydra.model import Circuit, Fabric, Path, PlaneId, PortId
+from hydra.names import rack_of
+from hydra.reservations.reservation import (
+    BOOKED_STATES,
+    FINAL_STATES,
+    GONE,
+    Reservation,
+    RetryKey,
+    ServiceClass,
+)
+
+_ENDS = ("src", "dst")
+_PATHS = ("path", "booked")
+
+
+def reservation_record(fabric: Fabric, reservation: Reservation) -> dict[str, Any]:
+    """``reservation`` as nested dicts and lists of names and numbers."""
+    record = asdict(reservation)
+    record["state"] = reservation.state.value
+    record["service"] = reservation.service.value
+    for end, rack in zip(_ENDS, (reservation.src_rack, reservation.dst_rack), strict=True):
+        record[f"{end}_rack"] = None if rack == GONE else fabric.racks[rack].name
+    for key, path in zip(_PATHS, (reservation.path, reservation.booked), strict=True):
+        record[key] = None if path is None else path_record(fabric, path)
+    return record
+
+
+def read_reservation(fabric: Fabric, record: Mapping[str, Any]) -> Reservation:
+    """The reservation that :func:`reservation_record` wrote, or an earlier release.
+
+    One that is booked has failed, with the reason, where ``fabric`` has no more what it was booked
+    on. Paths that are gone, and all paths where circuits are one-way by now, are left out.
+    Raises HydraError for a record that nobody wrote so, for a reservation of duplex circuits that
+    is not over where they are one-way, and for positions of another wiring.
+    """
+    try:
+        fields = _by_names(fabric, record) if _by_position(record) else dict(record)
+        state = ReservationState(fields["state"])
+        # The first release had neither of these.
+        booked = fields["booked"] = fields.get("booked") or fields["path"]
+        fields.setdefault("starts_unix_s", fields["created_unix_s"])
+        if fabric.one_way and booked is not None and state not in FINAL_STATES:
+            raise HydraError(
+                f"reservation {fields['id']} ({fields['src']} to {fields['dst']}) was made for "
+                f"duplex circuits, and those of fabric {fabric.name} are one-way: release it "
+                "first, or use a new journal"
+            )
+        if state in BOOKED_STATES and (reason := _loss(fabric, fields)):
+            state, fields["reason"] = ReservationState.FAILED, reason
+        for key in _PATHS:
+            entry = fields[key]
+            fields[key] = None if entry is None or fabric.one_way else read_path(fabric, entry)
+        for end in _ENDS:
+            rack = fabric.rack_by_name.get(fields[f"{end}_rack"])
+            fields[f"{end}_rack"] = GONE if rack is None else rack.id
+        fields["state"] = state
+        fields["service"] = ServiceClass(fields.get("service", ServiceClass.SHARED.value))
+        retry = fields.get("retry")
+        fields["retry"] = None if retry is None else RetryKey(**retry)
+        return Reservation(**fields)
+    except (KeyError, TypeError, ValueError) as error:
+        raise HydraError(f"not a reservation record ({error}): {dict(record)!r}") from error
+
+
+def out_of_date(record: Mapping[str, Any], reservation: Reservation) -> bool:
+    """Whether the record that ``reservation`` was read from has to be written anew."""
+    return _by_position(record) or record["state"] != reservation.state.value
+
+
+def _by_position(record: Mapping[str, Any]) -> bool:
+    return isinstance(record["src_rack"], int)
+
+
+def _loss(fabric: Fabric, fields: Mapping[str, Any]) -> str:
+    """What ``fabric`` has lost of what a reservation is booked on; empty if it has all of it."""
+    for end in _ENDS:
+        name, rack = fields[end], fields[f"{end}_rack"]
+        if rack not in fabric.rack_by_name:
+            return f"fabric {fabric.name} has no rack {rack} any more"
+        try:
+            present = fabric.racks[rack_of(fabric, name)].name
+        except UnknownName:
+            return f"fabric {fabric.name} has no server {name} any more"
+        if present != rack:
+            return f"{name} is in rack {present} now, and was in {rack}"
+    for hop in () if fields["booked"] is None else fields["booked"]["circuits"]:
+        planes = set()
+        for rack, tor_port in hop:
+            if (port := fabric.port_by_name.get((rack, tor_port))) is None:
+                return f"fabric {fabric.name} has no optical port {rack} {tor_port} any more"
+            planes.add(port.plane)
+        if len(planes) > 1:
+            return f"{' and '.join(map(' '.join, hop))} are wired to two planes now"
+    return ""
+
+
+def _by_names(fabric: Fabric, record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record of an earlier release, which wrote positions, by the names that these have now.
+
+    Raises HydraError where positions don't fit ``fabric``, unless the reservation is over: then its
+    paths are left out.
+    """
+    fields = dict(record)
+    right = True
+    for end in _ENDS:
+        try:
+            rack = rack_of(fabric, record[end])
+        except UnknownName:
+            fields[f"{end}_rack"], right = None, False
+        else:
+            right = right and rack == record[f"{end}_rack"]
+            fields[f"{end}_rack"] = fabric.racks[rack].name
+    for key in _PATHS:
+        if (entry := record.get(key)) is not None:
+            path = _path_of_positions(fabric, entry)
+            right = right and path is not None
+            fields[key] = None if path is None or not right else path_record(fabric, path)
+    if not right and ReservationState(record["state"]) not in FINAL_STATES:
+        raise HydraError(
+            f"reservation {record['id']} ({record['src']} to {record['dst']}) was written by an "
+            f"earlier release, for another wiring than that of fabric {fabric.name}: start this "
+            "release once with the configuration that it was made with, or use a new journal"
+        )
+    return fields
+
+
+def _path_of_positions(fabric: Fabric, entry: Mapping[str, Any]) -> Path | None:
+    """None where the circuits don't lead from the one rack to the other, each on its plane."""
+    circuits = tuple(
+        Circuit(PlaneId(plane), PortId(a), PortId(b)) for plane, a, b in entry["circuits"]
+    )
+    rack = entry["src"]
+    for circuit in circuits:
+        if circuit.b >= len(fabric.ports):  # the higher of the two
+            return None
+        planes = {fabric.ports[port].plane for port in circuit.ends}
+        ends = fabric.racks_of(circuit)
+        if planes != {circuit.plane} or rack not in ends:
+            return None
+        rack = ends[1] if rack == ends[0] else ends[0]
+    return Path(entry["src"], entry["dst"], circuits) if rack == entry["dst"] else None

@@ -1,0 +1,533 @@
+"""Admission beside changes under way: the ledger's lock is free while paths are checked."""
+
+import os
+import queue
+import random
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from apps.controller.bookings import Bookings
+from apps.controller.ledger import Ledger
+from apps.journal.sqlite import SqliteJournal
+from apps.planning import engine
+from apps.planning.engine import Planning
+from apps.planning.planner import Planner
+from hydra.errors import AdmissionError, DeviceUnavailable, LifecycleError, PlanError
+from hydra.forwarding.substrate import substrate_of
+from hydra.journal import JournalError, Kind
+from hydra.lifecycle import ReconfigurationState
+from hydra.lifecycle import ReservationState as State
+from hydra.model import NetworkState
+from hydra.policy import Policy
+from hydra.reservations.modification import Modification
+from hydra.reservations.reservation import ReservationRequest, RetryKey, ServiceClass
+from tests.unit.core.fabrics import (
+    circuit_between,
+    parallel_paths,
+    path_of,
+    small_fabric,
+    state_of,
+)
+from tests.unit.reservations.referee import SLACK_MBPS, Referee
+from topology import algorithms
+from topology.algorithms import ENTRIES, Entry
+
+FABRIC = small_fabric(racks=4, planes=1)
+POLICY = Policy(planning_budget_ms=300, planning_grace_ms=700)
+STANDING = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
+"""What nobody reserved, and TO_R3 needs the port of."""
+TO_R3 = ReservationRequest("h11", "r3", 40.0)
+SOON_S = 5.0
+"""What waits for nobody takes milliseconds; what waits for a door, DOOR_S."""
+DOOR_S = 30.0
+
+
+class Door:
+    """Whoever comes to it waits until it is open."""
+
+    def __init__(self):
+        self._open = threading.Event()
+        self.reached = threading.Event()
+        self.open, self.knocks = self._open.set, 0
+
+    def pass_through(self):
+        self.knocks += 1
+        self.reached.set()
+        assert self._open.wait(DOOR_S)
+
+
+class Stage:
+    """Bookings with their ledger, journal and planning; devices that do as they are told."""
+
+    def __init__(self, journal, fabric=FABRIC, policy=POLICY):
+        self.fabric, self.journal = fabric, journal
+        self.ledger = Ledger(fabric, journal)
+        self.planning, self.planner = Planning(fabric, policy), Planner(fabric, policy)
+        self.blocked, self.jobs = frozenset(), queue.SimpleQueue()
+        steering = substrate_of(fabric).steering
+        switches = frozenset(one.datapath for rack in fabric.racks for one in steering(rack.id))
+        self.upkeep = SimpleNamespace(
+            hold_reserved=lambda: None,
+        )
+        self.reach = SimpleNamespace(
+            blocked_ports=lambda: self.blocked,
+            down_planes=list,
+            ready_switches=lambda: switches,
+        )
+        panels = SimpleNamespace(awaited=lambda _path: False)
+        self.mover = SimpleNamespace(move=self.move)
+        self.bookings = Bookings(
+            fabric,
+            self.planning,
+            self.planner,
+            self.mover,
+            self.upkeep,
+            self.reach,
+            panels,
+            self.ledger,
+            policy.max_hops,
+            policy.preemption_notice_s,
+            self.jobs.put,
+        )
+
+    def move(self, entry, target):
+        self.planning.diff(self.ledger.state, target)
+        self.ledger.settle(target)
+        self.ledger.save("reconfigured")
+        self.ledger.update(entry.id, state=ReconfigurationState.DONE)
+        return SimpleNamespace(reason="", failures={})
+
+    def conduct(self):
+        """The jobs that are waiting."""
+        while not self.jobs.empty():
+            self.jobs.get()()
+
+    def told(self):
+        """All that others see of reservations."""
+        return self.ledger.reservations(), self.ledger.pins(), self.ledger.events.last
+
+    def on_disk(self):
+        return sorted(record["id"] for record in self.journal.records(Kind.RESERVATION))
+
+
+class Disk(SqliteJournal):
+    """A journal on a disk that can be full."""
+
+    full = False
+
+    def write(self, changes):
+        if self.full:
+            raise JournalError("database or disk is full")
+        super().write(changes)
+
+
+@pytest.fixture
+def journal(tmp_path):
+    journal = Disk(str(tmp_path / "journal.db"))
+    yield journal
+    journal.close()
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+
+
+@pytest.fixture
+def door(pool):
+    """Opens at the end, so that the pool can close."""
+    door = Door()
+    yield door
+    door.open()
+
+
+@pytest.fixture
+def stage(journal):
+    stage = Stage(journal)
+    stage.ledger.settle(STANDING)
+    return stage
+
+
+def shut_vlans(monkeypatch, door, failing=None):
+    """Whoever chooses VLAN-IDs comes to the door, and is refused behind it if ``failing``."""
+    real = engine.marks_of
+
+    def marks_of(fabric):
+        marks = real(fabric)
+
+        def state(current, target):
+            door.pass_through()
+            if failing is not None:
+                raise failing
+            return marks.state(current, target)
+
+        return SimpleNamespace(
+            state=state,
+            order=marks.order,
+            problems=marks.problems,
+            transit_problems=marks.transit_problems,
+        )
+
+    monkeypatch.setattr(engine, "marks_of", marks_of)
+
+
+@pytest.fixture
+def shut(monkeypatch, journal, door):
+    """A stage on which the check of paths comes to the door."""
+    shut_vlans(monkeypatch, door)
+    stage = Stage(journal)
+    stage.ledger.settle(STANDING)
+    return stage
+
+
+# --- the lock is free -----------------------------------------------------------------------
+
+
+def change(stage, state):
+    """What the end of a reconfiguration asks of the ledger."""
+    stage.ledger.settle(state)
+    stage.ledger.save("reconfigured")
+
+
+def test_a_change_under_way_does_not_wait_for_an_admission(shut, door, pool):
+    before = shut.told()
+    admission = pool.submit(shut.bookings.reserve, TO_R3)
+    assert door.reached.wait(SOON_S)
+    elsewhere = state_of(FABRIC, STANDING, path_of(FABRIC, 1, 3))
+    pool.submit(change, shut, elsewhere).result(SOON_S)
+    assert pool.submit(shut.told).result(SOON_S)[:2] == before[:2], "nothing is promised yet"
+    assert shut.on_disk() == []
+    assert not admission.done()
+    door.open()
+    reservation = admission.result(SOON_S)
+    assert shut.on_disk() == [reservation.id]
+    shut.conduct()
+    assert shut.ledger.reservation(reservation.id).state is State.ACTIVE
+    assert shut.ledger.state.topology.paths == (path_of(FABRIC, 0, 2), path_of(FABRIC, 1, 3))
+
+
+def test_no_algorithm_holds_up_an_admission_or_a_change(monkeypatch, journal, door, pool):
+    """One that never ends: what is reserved needs none, and nobody else's path is a promise."""
+    endless = Entry(lambda *_arguments: door.pass_through(), "", "")
+    monkeypatch.setattr(algorithms, "ENTRIES", {**ENTRIES, "endless": endless})
+    stage = Stage(journal, policy=replace(POLICY, algorithm="endless"))
+    stage.ledger.settle(STANDING)
+    admission = pool.submit(stage.bookings.reserve, TO_R3)
+    wait([admission], 1.0)
+    pool.submit(change, stage, STANDING).result(SOON_S)
+    assert admission.result(SOON_S).state is State.ACTIVATING
+
+
+def test_a_preview_waits_for_nobody_and_leaves_no_trace(shut, door, pool, journal):
+    pool.submit(shut.bookings.reserve, TO_R3)
+    assert door.reached.wait(SOON_S)
+    before = pool.submit(shut.told).result(SOON_S)
+    later = replace(TO_R3, start_unix_s=time.time() + 1000)
+    preview = pool.submit(shut.bookings.preview, later).result(SOON_S)
+    assert preview.reservation.state is State.SCHEDULED
+    assert preview.connect == {circuit_between(FABRIC, 0, 2)}
+    assert shut.told() == before
+    assert journal.load_reservations() == []
+
+
+def test_nobody_sees_what_may_be_refused_yet(stage, door, pool):
+    """The first of a group is entered when the second is looked at, and found too much."""
+    ready, asked = stage.reach.ready_switches(), []
+
+    def ready_switches():
+        asked.append(None)
+        if len(asked) == 2:
+            door.pass_through()
+        return ready
+
+    stage.reach.ready_switches = ready_switches
+    before = stage.told()
+    group = [TO_R3, replace(TO_R3, bandwidth_mbps=70.0)]
+    admission = pool.submit(stage.bookings.reserve_all, group, all_or_nothing=True)
+    assert door.reached.wait(SOON_S)
+    seen = pool.submit(stage.told)
+    wait([seen], 0.5)
+    door.open()
+    assert seen.result(SOON_S) == before
+    with pytest.raises(AdmissionError, match="of which 70 Mb/s are reserved already"):
+        admission.result(SOON_S)
+    assert stage.told() == before
+
+
+# --- the planner's time ---------------------------------------------------------------------
+
+
+@contextmanager
+def planner_of(stage, *, stopped=False):
+    """One that has begun; ``stopped``: and does not answer any more."""
+    stage.planner.start()
+    try:
+        stage.planner.for_pins(NetworkState(), (), (), urgent=True)
+        if stopped:
+            os.kill(stage.planner.pid, signal.SIGSTOP)
+        yield
+    finally:
+        stage.planner.close()
+
+
+def test_a_preview_ends_with_the_planners_time_and_holds_nothing_meanwhile(stage, pool):
+    with planner_of(stage, stopped=True):
+        asked_s = time.monotonic()
+        preview = pool.submit(stage.bookings.preview, TO_R3)
+        wait([preview], 0.3)
+        assert not preview.done()
+        pool.submit(change, stage, STANDING).result(0.5)
+        assert pool.submit(stage.bookings.reserve, TO_R3).result(0.5)
+        with pytest.raises(DeviceUnavailable, match=r"ask again \(no plan came within 1 s"):
+            preview.result(SOON_S)
+        assert 0.9 < time.monotonic() - asked_s < 1 + SOON_S
+
+
+def test_a_preview_says_what_else_would_move(journal):
+    fabric = small_fabric(racks=4, planes=1, ports_per_plane=2)
+    stage = Stage(journal, fabric)
+    first, second = path_of(fabric, 0, 1), path_of(fabric, 2, 3)
+    stage.ledger.settle(state_of(fabric, NetworkState(), first, second))
+    stage.blocked = frozenset(range(1, 8, 2))  # the second port of each rack
+    with planner_of(stage):
+        preview = stage.bookings.preview(TO_R3)
+    assert preview.disconnect == {*first.circuits, *second.circuits}
+    assert preview.connect >= {circuit_between(fabric, 0, 2)}
+    assert stage.told()[0] == ()
+
+
+def test_what_begins_does_so_without_an_answer_of_the_planner(stage):
+    """The pair that gives way stays electrical then."""
+    reservation = stage.bookings.reserve(TO_R3)
+    with planner_of(stage, stopped=True):
+        stage.conduct()
+    assert stage.ledger.reservation(reservation.id).state is State.ACTIVE
+    assert stage.ledger.state.topology.paths == (path_of(FABRIC, 0, 2),)
+
+
+def test_paths_that_give_way_get_others_where_there_is_room(journal):
+    fabric = small_fabric(racks=3, planes=2)
+    stage = Stage(journal, fabric)
+    standing = path_of(fabric, 0, 1)
+    stage.ledger.settle(state_of(fabric, NetworkState(), standing))
+    stage.blocked = frozenset({circuit_between(fabric, 0, 2, 1).b})  # r3 on the second plane
+    reservation = stage.bookings.reserve(TO_R3)
+    with planner_of(stage):
+        stage.conduct()
+    assert stage.ledger.reservation(reservation.id).booked == path_of(fabric, 0, 2)
+    assert set(stage.ledger.state.topology.paths) == {
+        path_of(fabric, 0, 2),
+        path_of(fabric, 0, 1, circuit_between(fabric, 0, 1, 1)),
+    }
+
+
+# --- what changes meanwhile -----------------------------------------------------------------
+
+
+def test_what_was_checked_on_other_ground_is_decided_again(monkeypatch, journal, door, pool):
+    """The port that it was to have goes out of use: it has the other one."""
+    shut_vlans(monkeypatch, door)
+    stage = Stage(journal, small_fabric(racks=4, planes=2))
+    admission = pool.submit(stage.bookings.reserve, TO_R3)
+    assert door.reached.wait(SOON_S)
+    first, second = (circuit_between(stage.fabric, 0, 2, plane) for plane in (0, 1))
+    stage.blocked = frozenset({first.a})
+    door.open()
+    reservation = admission.result(SOON_S)
+    assert reservation.booked.circuits == (second,)
+    assert door.knocks == 2
+
+
+def test_room_that_is_taken_meanwhile_is_not_promised_again(stage, monkeypatch, door, pool):
+    other = stage.bookings.reserve(replace(TO_R3, src="h12", bandwidth_mbps=30.0))
+    shut_vlans(monkeypatch, door)
+    shut = Stage(stage.journal)
+    shut.ledger.load()
+    admission = pool.submit(shut.bookings.reserve, replace(TO_R3, bandwidth_mbps=60.0))
+    assert door.reached.wait(SOON_S)
+    growing = pool.submit(shut.bookings.modify, other.id, Modification(50.0))
+    assert growing.result(SOON_S).bandwidth_mbps == 50.0
+    door.open()
+    with pytest.raises(AdmissionError, match="of which 50 Mb/s are reserved already"):
+        admission.result(SOON_S)
+    assert shut.on_disk() == [other.id]
+
+
+def test_a_network_that_does_not_stand_still_is_told_of(stage, monkeypatch):
+    real, seen = stage.planning.with_pins, []
+
+    def with_pins(*basis):
+        found = real(*basis)
+        stage.ledger.settle(replace(stage.ledger.state, epoch=stage.ledger.state.epoch + 1))
+        seen.append(basis[0].epoch)
+        return found
+
+    monkeypatch.setattr(stage.planning, "with_pins", with_pins)
+    before = stage.told()
+    with pytest.raises(
+        DeviceUnavailable, match=r"changed 3 times .* nothing is reserved: ask again"
+    ):
+        stage.bookings.reserve(TO_R3)
+    assert len(seen) == len(set(seen)) == 3
+    assert stage.told() == before
+    assert stage.jobs.empty()
+    monkeypatch.undo()
+    assert stage.bookings.reserve(TO_R3).state is State.ACTIVATING
+
+
+# --- what gave way --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["no VLANs", "full disk"])
+def test_what_gave_way_comes_back_if_it_need_not(journal, monkeypatch, door, pool, end):
+    stage = Stage(journal)
+    low = stage.bookings.reserve(replace(TO_R3, service=ServiceClass.BEST_EFFORT))
+    stage.conduct()
+    refusal = PlanError("the VLAN range does not suffice") if end == "no VLANs" else None
+    shut_vlans(monkeypatch, door, refusal)
+    shut = Stage(journal)
+    shut.ledger.load()
+    before, disk = shut.told(), journal.load_reservations()
+    assert before[0] == stage.told()[0]
+    other = replace(TO_R3, dst="r4")
+    admission = pool.submit(shut.bookings.reserve, other)
+    assert door.reached.wait(SOON_S)
+    assert pool.submit(shut.told).result(SOON_S) == before, "nothing gives way to a maybe"
+    journal.full = end == "full disk"
+    door.open()
+    with pytest.raises((PlanError, JournalError), match=r"does not suffice|disk is full"):
+        admission.result(SOON_S)
+    journal.full = False
+    assert shut.told() == before
+    assert journal.load_reservations() == disk
+    assert shut.jobs.empty()
+    new = stage.bookings.reserve(other)
+    assert stage.ledger.reservation(low.id).preempted_by == new.id
+
+
+# --- the same request twice, and groups -----------------------------------------------------
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_two_retries_at_once_make_one_reservation(shut, door, pool, grouped):
+    request = replace(TO_R3, owner="tina", retry=RetryKey("k", "d"))
+
+    def reserve():
+        if grouped:
+            return shut.bookings.reserve_all([request], all_or_nothing=True).admitted
+        return (shut.bookings.reserve(request),)
+
+    retries = [pool.submit(reserve) for _ in range(2)]
+    assert door.reached.wait(SOON_S)
+    wait(retries, 0.2)
+    door.open()
+    (first,), (second,) = (retry.result(SOON_S) for retry in retries)
+    assert first == second
+    assert shut.on_disk() == [first.id]
+    assert shut.jobs.qsize() == 1
+
+
+def test_a_group_is_checked_at_once_and_entered_whole_or_not_at_all(shut, door, pool):
+    fits, too_much = TO_R3, replace(TO_R3, src="h12", bandwidth_mbps=70.0)
+    door.open()
+    before = shut.told()
+    with pytest.raises(AdmissionError):
+        shut.bookings.reserve_all([fits, too_much], all_or_nothing=True)
+    assert (shut.told(), door.knocks) == (before, 0)
+    some = shut.bookings.reserve_all([fits, too_much], all_or_nothing=False)
+    assert [one.bandwidth_mbps for one in some.admitted] == [70.0]
+    assert [one.request for one in some.refused] == [fits]
+    assert door.knocks == 1
+    assert shut.on_disk() == [one.id for one in some.admitted]
+    assert shut.ledger.group(some.group) == some.admitted
+
+
+def test_one_that_is_let_go_as_it_is_brought_up_keeps_no_other_from_it(journal):
+    stage = Stage(journal, small_fabric(racks=4, planes=2))
+    group = stage.bookings.reserve_all(
+        [TO_R3, replace(TO_R3, src="h21", dst="r4")], all_or_nothing=True
+    )
+    gone, stays = group.admitted
+
+    def hold_reserved():  # between the network's move and what the ledger is told of it
+        stage.upkeep.hold_reserved = lambda: None
+        stage.bookings.release(gone.id)
+
+    stage.upkeep.hold_reserved = hold_reserved
+    stage.conduct()
+    assert stage.ledger.reservation(stays.id).state is State.ACTIVE
+    assert stage.ledger.reservation(gone.id).state is State.RELEASED
+    assert stage.ledger.state.topology.paths == (stays.booked,)
+
+
+# --- many at once ---------------------------------------------------------------------------
+
+
+def test_a_thousand_requests_at_once_promise_nothing_twice(journal, pool):
+    """While a conductor brings up and takes down what is promised, and the referee looks on."""
+    fabric = small_fabric(racks=4, planes=2)
+    stage = Stage(journal, fabric)
+    stage.ledger.settle(state_of(fabric, NetworkState(), *parallel_paths(fabric)[:1]))
+    referee, ended = Referee(fabric, POLICY.max_hops), threading.Event()
+    names = [one.name for one in (*fabric.racks, *fabric.servers)]
+    outcomes = []
+
+    def client(seed):
+        rng, mine = random.Random(seed), []
+        for _ in range(125):
+            src, dst = rng.sample(names, 2)
+            request = ReservationRequest(
+                src,
+                dst,
+                rng.choice((5.0, 20.0, 50.0, 90.0)),
+                start_unix_s=rng.choice((None, None, time.time() + rng.choice((500, 900)))),
+                end_unix_s=rng.choice((None, time.time() + 1000)),
+                priority=rng.choice((0, 0, 0, 1, 2)),
+            )
+            try:
+                mine.append(stage.bookings.reserve(request).id)
+            except (AdmissionError, DeviceUnavailable, PlanError) as error:
+                outcomes.append(type(error))
+            else:
+                outcomes.append(None)
+            if len(mine) > 2 or (mine and rng.random() < 0.3):
+                gone = mine.pop(rng.randrange(len(mine)))
+                with suppress(LifecycleError):  # it gave way to another client's
+                    stage.bookings.release(gone)
+
+    def look():
+        booked = [one for one in stage.ledger.reservations() if one.is_booked]
+        promises = [referee.promise(one) for one in booked]
+        for one in promises:
+            others = [other for other in promises if other is not one]
+            assert referee.most_mbps(one, others) >= one.mbps - SLACK_MBPS, one
+
+    def conductor():
+        while not ended.is_set() or not stage.jobs.empty():
+            stage.conduct()
+            look()
+
+    with planner_of(stage):
+        conducting = pool.submit(conductor)
+        try:
+            for one in [pool.submit(client, seed) for seed in range(7)]:
+                one.result(300)
+            client(7)
+        finally:
+            ended.set()
+        conducting.result(60)
+    assert len(outcomes) == 1000
+    assert outcomes.count(None) > 100
+    assert outcomes.count(AdmissionError) > 100
+    again = Ledger(fabric, journal)
+    again.load()
+    live = {one.id: one for one in stage.ledger.reservations() if one.is_booked}
+    assert {one.id: one for one in again.reservations() if one.is_booked} == live

@@ -1,0 +1,320 @@
+"""A ledger that is started again with a configuration that lists things in another order, or less.
+
+The journal is a real file, and the fabrics come from configuration files as operators write them.
+"""
+
+import json
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import yaml
+
+from apps.controller.ledger import Ledger
+from apps.journal.sqlite import SqliteJournal
+from apps.process.configuration import load_configuration
+from apps.rest import render
+from hydra.errors import AdmissionError, HydraError
+from hydra.journal import Kind
+from hydra.lifecycle import ReservationState as State
+from hydra.model import NetworkState
+from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.reservation import GONE, ReservationRequest
+from tests.unit.core.fabrics import path_of, physical, state_of
+from tests.unit.journal.test_sqlite import SCHEMAS
+
+LIMITS = AdmissionLimits(3)
+RACKS, PLANES, LINKS = 4, 2, 2
+
+
+def things():
+    """Racks, planes and wirings of two ports each, one entry for each thing."""
+    racks = [
+        {
+            "names": f"r{n}",
+            "prefixes": [f"10.0.{n}.0/24"],
+            "tor": {
+                "driver": "ovs-ovsdb",
+                "address": "unix:/var/run/openvswitch/db.sock",
+                "bridge": f"hytor-r{n}",
+                "datapath_id": 0x1000 + n,
+                "native_vlan": 10,
+            },
+            "servers": [
+                {
+                    "names": f"h{n}{server}",
+                    "addresses": [f"10.0.{n}.{server}/16"],
+                    "mac": f"02:00:00:00:{n:02x}:{server:02x}",
+                    "tor_port": f"hys-h{n}{server}",
+                    "vswitch": {
+                        "datapath_id": 0x2000 + 256 * n + server,
+                        "bridge": f"hyv-h{n}{server}",
+                        "host_port": f"hyh-h{n}{server}",
+                        "optical_port": f"hyo-h{n}{server}",
+                        "electrical_port": f"hye-h{n}{server}",
+                    },
+                }
+                for server in (1, 2)
+            ],
+        }
+        for n in range(1, RACKS + 1)
+    ]
+    planes = [
+        {
+            "names": f"p{n}",
+            "driver": "polatis-scpi",
+            "address": f"127.0.0.1:{5024 + n}",
+            "ports": 16,
+            "switching_ms": 25,
+            "rate_mbps": 100,
+        }
+        for n in range(1, PLANES + 1)
+    ]
+    wiring = [
+        {
+            "racks": f"r{rack}",
+            "planes": f"p{plane}",
+            "tor_port": f"o{rack}{plane}{link}",
+            "ingress": 2 * rack + link,
+            "egress": 16 + 2 * rack + link,
+        }
+        for rack in range(1, RACKS + 1)
+        for plane in range(1, PLANES + 1)
+        for link in range(LINKS)
+    ]
+    return racks, planes, wiring
+
+
+def fabric_of(folder, racks, planes, wiring):
+    document = {
+        "fabric": "demo",
+        "subnets": ["10.0.0.0/16"],
+        "racks": racks,
+        "planes": planes,
+        "wiring": wiring,
+        "electrical": {"rate_mbps": 10},
+        "server_rate_mbps": 100,
+        "vlans": {"circuits": "100-199", "parking": 4000},
+    }
+    path = folder / "fabric.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return load_configuration(path).fabric
+
+
+@pytest.fixture
+def fabric(tmp_path):
+    return fabric_of(tmp_path, *things())
+
+
+def shuffled(folder, seed):
+    """The same fabric, its racks, planes and wirings in another order."""
+    rng = random.Random(seed)
+    return fabric_of(folder, *(rng.sample(listed, len(listed)) for listed in things()))
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return str(tmp_path / "journal.db")
+
+
+def port(fabric, rack, name):
+    return fabric.port_by_name[rack, name].id
+
+
+def circuit(fabric, *ends):
+    return fabric.circuit(*(port(fabric, *end) for end in ends))
+
+
+def started(fabric, journal):
+    ledger = Ledger(fabric, SqliteJournal(journal))
+    ledger.load()
+    return ledger
+
+
+REQUESTS = {
+    "active": ReservationRequest("h11", "r3", 30.0),
+    "beside": ReservationRequest("r3", "r1", 20.0),
+    "activating": ReservationRequest("r2", "h41", 50.0),
+    "scheduled": ReservationRequest("r4", "r1", 90.0, start_unix_s=4e9, duration_s=9.0),
+    "held": ReservationRequest("r3", "r2", 90.0, hold_s=1e9),
+    "released": ReservationRequest("r2", "r1", 10.0),
+}
+
+
+def filled(fabric, journal):
+    """Reservations in most states, by name: those of r1 and r3 stand, over r4."""
+    ledger = started(fabric, journal)
+    relayed = path_of(
+        fabric,
+        0,
+        2,
+        circuit(fabric, ("r1", "o121"), ("r4", "o420")),
+        circuit(fabric, ("r4", "o411"), ("r3", "o310")),
+    )
+    used = {end for hop in relayed.circuits for end in hop.ends}
+    blocked = frozenset(one.id for one in fabric.ports) - used
+    ids = {}
+    for name, request in REQUESTS.items():
+        limits = AdmissionLimits(3, blocked if name == "active" else frozenset())
+        one = ledger.add(request, limits)
+        ledger.keep([one])
+        ids[name] = one.id
+    ledger.settle(state_of(fabric, NetworkState(), relayed))
+    for name in ("active", "beside"):
+        ledger.change(ids[name], State.ACTIVE)
+    for step in (State.RELEASING, State.RELEASED):
+        ledger.change(ids["released"], step, "asked for")
+    ledger.save("reconfigured")
+    return ledger, ids
+
+
+def described(ledger, fabric):
+    """All that reservations and the state say of the network, without positions."""
+    return [
+        (
+            one.id,
+            one.state,
+            (one.src, fabric.racks[one.src_rack].name),
+            (one.dst, fabric.racks[one.dst_rack].name),
+            [
+                None if path is None else physical(fabric, path, one.src_rack)
+                for path in (one.booked, one.path)
+            ],
+            one.vlan,
+            ledger.state.vlans.get(one.booked),
+            one.reason,
+        )
+        for one in ledger.reservations()
+    ]
+
+
+def files_records(journal):
+    with closing(SqliteJournal(journal, read_only=True)) as reader:
+        return reader.records(Kind.RESERVATION)
+
+
+def lights(fabric, path):
+    """The cross-connects of a path, by plane."""
+    return {
+        (fabric.planes[c.plane].name, x) for c in path.circuits for x in fabric.cross_connects(c)
+    }
+
+
+def check_the_same(ledger, fabric, again, other, ids):
+    assert described(again, other) == described(ledger, fabric)
+    for one in again.reservations():
+        assert (one.booked.src, one.booked.dst) == one.pair
+    before, after = (one.reservation(ids["active"]) for one in (ledger, again))
+    assert (before.path, before.path.hops) == (before.booked, 2)
+    assert ledger.state.vlans[before.path] == again.state.vlans[after.path] == after.vlan
+    assert lights(other, after.path) == lights(fabric, before.path)
+    with pytest.raises(AdmissionError):  # 50 of 100 Mb/s are taken on the pair's only path
+        again.add(ReservationRequest("r1", "r3", 51.0), LIMITS)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_everything_means_the_same_ports_in_another_order(fabric, tmp_path, journal, seed):
+    ledger, ids = filled(fabric, journal)
+    written = files_records(journal)
+    other = shuffled(tmp_path, seed)
+    assert (other.racks, other.planes, other.ports) != (fabric.racks, fabric.planes, fabric.ports)
+    again = started(other, journal)
+    check_the_same(ledger, fabric, again, other, ids)
+    assert files_records(journal) == written, "there was nothing to write"
+    assert started(fabric, journal).reservations() == ledger.reservations()
+
+
+def by_position(fabric, record):
+    """As earlier releases wrote it."""
+
+    def number(rack, name):
+        return port(fabric, rack, name)
+
+    def path_by_position(path):
+        circuits = [
+            [fabric.ports[number(*hop[0])].plane, *sorted(number(*end) for end in hop)]
+            for hop in path["circuits"]
+        ]
+        ends = (fabric.rack_by_name[path[end]].id for end in ("src", "dst"))
+        return dict(zip(("src", "dst", "circuits"), (*ends, circuits), strict=True))
+
+    changed = dict(record)
+    for key in ("src_rack", "dst_rack"):
+        changed[key] = fabric.rack_by_name[record[key]].id
+    for key in ("path", "booked"):
+        changed[key] = None if record[key] is None else path_by_position(record[key])
+    return changed
+
+
+def as_schema_2(fabric, journal):
+    """Put the records where an earlier release had them, and in its form."""
+    with closing(SqliteJournal(journal, read_only=True)) as reader:
+        (state,) = reader.records(Kind.STATE)
+        records = [by_position(fabric, one) for one in reader.records(Kind.RESERVATION)]
+    for file in Path(journal).parent.glob("journal.db*"):
+        file.unlink()
+    with closing(sqlite3.connect(journal)) as db, db:
+        db.executescript(SCHEMAS[2].replace("INSERT", "-- "))
+        db.execute("INSERT INTO network_state VALUES (1, 'demo', ?)", (json.dumps(state["state"]),))
+        for one in records:
+            db.execute("INSERT INTO reservations VALUES (?, ?)", (one["id"], json.dumps(one)))
+
+
+def test_positions_of_an_earlier_release_become_names_once(fabric, tmp_path, journal):
+    ledger, ids = filled(fabric, journal)
+    written = files_records(journal)
+    as_schema_2(fabric, journal)
+    again = started(fabric, journal)
+    assert again.reservations() == ledger.reservations()
+    assert files_records(journal) == written
+    other = shuffled(tmp_path, 1)
+    check_the_same(ledger, fabric, started(other, journal), other, ids)
+
+
+def test_positions_that_do_not_fit_are_left_for_the_configuration_that_they_fit(
+    fabric, tmp_path, journal
+):
+    ledger, _ = filled(fabric, journal)
+    as_schema_2(fabric, journal)
+    before = files_records(journal)
+    with pytest.raises(HydraError, match="start this release once with the configuration"):
+        started(shuffled(tmp_path, 1), journal)
+    assert files_records(journal) == before
+    assert started(fabric, journal).reservations() == ledger.reservations()
+
+
+def test_what_is_gone_has_failed_for_good_and_everybody_is_told(fabric, tmp_path, journal, caplog):
+    """r4 is taken out of the configuration."""
+    _, ids = filled(fabric, journal)
+    racks, planes, wiring = things()
+    smaller = fabric_of(tmp_path, racks[:3], planes, [w for w in wiring if w["racks"] != "r4"])
+    again = started(smaller, journal)
+    outcome = {name: again.reservation(one) for name, one in ids.items()}
+    lost = "fabric demo has no"
+    assert {name: (one.state, one.reason) for name, one in outcome.items()} == {
+        "active": (State.FAILED, f"{lost} optical port r4 o420 any more"),
+        "beside": (State.FAILED, f"{lost} optical port r4 o420 any more"),
+        "activating": (State.FAILED, f"{lost} rack r4 any more"),
+        "scheduled": (State.FAILED, f"{lost} rack r4 any more"),
+        "held": (State.HELD, ""),
+        "released": (State.RELEASED, "asked for"),
+    }
+    assert outcome["scheduled"].src_rack == GONE
+    assert {one.id for one in again.reservations() if one.is_booked} == {ids["held"]}
+    told = [event.reservation.id for event in again.events.after(0)[0] if event.reservation]
+    failed = [one for name, one in ids.items() if outcome[name].state is State.FAILED]
+    assert told == failed
+    for one in failed:
+        assert f"reservation {one} has failed: {again.reservation(one).reason}" in caplog.messages
+    shown = render.reservation(smaller, outcome["scheduled"])
+    assert (shown.src, shown.src_rack, shown.dst_rack) == ("r4", "", "r1")
+    assert again.state.topology.paths == ()
+
+    back = started(fabric, journal)
+    for name, one in ids.items():
+        assert back.reservation(one).state is outcome[name].state, "what has failed stays so"
+    caplog.clear()
+    assert started(smaller, journal).reservations() == again.reservations()
+    assert caplog.messages == []

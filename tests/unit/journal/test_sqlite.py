@@ -1,0 +1,217 @@
+"""The journal's file: its schemas, its copies, and what can't be one."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from apps.journal.sqlite import SCHEMA_VERSION, SqliteJournal, copy_journal, set_aside
+from hydra.journal import Change, JournalError, Kind, entry
+
+WEBHOOK = Change(Kind.WEBHOOK, "w", {"id": "w"})
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "deep" / "journal.db")
+
+
+def whats(journal):
+    return [one["what"] for one in journal.records(Kind.ENTRY)]
+
+
+def asked(path, query):
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute(query).fetchall()
+
+
+def schema_of(path):
+    return asked(path, "PRAGMA user_version")[0][0]
+
+
+def test_a_missing_directory_is_made(path):
+    SqliteJournal(path).close()
+    assert Path(path).is_file()
+
+
+def test_a_journal_of_another_release_is_refused_and_left_alone(path):
+    SqliteJournal(path).close()
+    other = SCHEMA_VERSION + 1
+    asked(path, f"PRAGMA user_version={other}")
+    with pytest.raises(JournalError) as raised:
+        SqliteJournal(path)
+    assert str(raised.value) == (
+        f"journal {path} has schema {other}, this release reads {SCHEMA_VERSION}: "
+        "start the release that wrote it, or move the file away"
+    )
+    assert schema_of(path) == other
+
+
+def test_a_path_that_cannot_be_written_names_itself_and_what_to_do(tmp_path):
+    (tmp_path / "file").write_text("")
+    path = str(tmp_path / "file" / "journal.db")
+    with pytest.raises(JournalError) as raised:
+        SqliteJournal(path)
+    assert f"can't open the journal {path} (" in str(raised.value)
+    assert "check the directory, its permissions and the free disk space" in str(raised.value)
+
+
+def test_a_file_that_is_no_journal_is_refused(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, and longer than the header of one\n" * 40)
+    with pytest.raises(JournalError, match="file is not a database"):
+        SqliteJournal(path)
+    assert path.read_text().startswith("not a database")
+
+
+def test_a_write_that_fails_is_told_and_leaves_nothing_behind(path):
+    journal = SqliteJournal(path)
+    blocker = sqlite3.connect(path, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    journal._db.execute("PRAGMA busy_timeout=10")
+    with pytest.raises(JournalError, match=r"can't write the journal .*locked"):
+        journal.write([entry(0.0, "lost", {})])
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    journal.write([entry(0.0, "kept", {})])
+    assert whats(journal) == ["kept"]
+
+
+def test_memory_keeps_nothing_and_makes_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    SqliteJournal(":memory:").write([entry(0.0, "gone", {})])
+    assert whats(SqliteJournal(":memory:")) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_makes_no_file(path):
+    with pytest.raises(JournalError, match="can't open the journal"):
+        SqliteJournal(path, read_only=True)
+    assert not Path(path).exists()
+
+
+def test_a_copy_has_what_is_in_the_write_ahead_log_only(path, tmp_path):
+    journal = SqliteJournal(path)
+    journal.write([WEBHOOK])
+    copy_journal(Path(path), tmp_path / "copy.db")
+    journal.write([entry(0.0, "later", {})])
+    copy = SqliteJournal(tmp_path / "copy.db", read_only=True)
+    assert (copy.records(Kind.WEBHOOK), whats(copy)) == ([WEBHOOK.record], [])
+    with pytest.raises(JournalError, match="can't be copied"):
+        copy_journal(tmp_path / "missing.db", tmp_path / "other.db")
+
+
+def test_what_is_set_aside_takes_its_write_ahead_log_along(path):
+    assert set_aside(Path(path)) is None
+    SqliteJournal(path).write([WEBHOOK])
+    kept = set_aside(Path(path))
+    assert [file.name for file in Path(path).parent.iterdir() if file.name == "journal.db"] == []
+    assert SqliteJournal(kept).records(Kind.WEBHOOK) == [WEBHOOK.record]
+
+
+# --- earlier schemas ------------------------------------------------------------------------------
+
+FIRST_SCHEMA = """
+CREATE TABLE entries (
+    id INTEGER PRIMARY KEY, unix_s REAL NOT NULL, what TEXT NOT NULL, details TEXT NOT NULL
+);
+CREATE TABLE network_state (
+    id INTEGER PRIMARY KEY CHECK (id = 1), fabric TEXT NOT NULL, state TEXT NOT NULL
+);
+CREATE TABLE reservations (id TEXT PRIMARY KEY, record TEXT NOT NULL);
+CREATE TABLE quarantine (id INTEGER PRIMARY KEY, record TEXT NOT NULL);
+INSERT INTO entries VALUES (1, 1700000000.123456, 'said "so"', '{"rate": NaN}');
+INSERT INTO entries VALUES (2, 1000.5, 'start', '{"list": [1, "x"]}');
+INSERT INTO network_state VALUES (1, 'demo', '{"epoch": 7}');
+INSERT INTO reservations VALUES ('v1', '{"id": "v1"}');
+INSERT INTO reservations VALUES ('v0', '{"id": "v0"}');
+INSERT INTO quarantine VALUES (1, '{"rack": "r1", "port": "o1"}');
+INSERT INTO quarantine VALUES (2, '{"rack": "r2", "port": "o1"}');
+PRAGMA user_version = 1;
+"""
+SECOND_SCHEMA = (
+    FIRST_SCHEMA
+    + """
+CREATE INDEX entries_by_time ON entries (unix_s);
+CREATE TABLE webhooks (id TEXT PRIMARY KEY, record TEXT NOT NULL);
+CREATE TABLE decisions (id INTEGER PRIMARY KEY, record TEXT NOT NULL);
+INSERT INTO webhooks VALUES ('w9', '{"id": "w9"}');
+INSERT INTO webhooks VALUES ('w1', '{"id": "w1"}');
+INSERT INTO decisions VALUES (7, '{"unix_s": 1.5}');
+INSERT INTO decisions VALUES (8, '{"unix_s": 2.5}');
+PRAGMA user_version = 2;
+"""
+)
+SCHEMAS = {1: FIRST_SCHEMA, 2: SECOND_SCHEMA}
+
+
+@pytest.fixture(params=[1, 2])
+def schema(request):
+    return request.param
+
+
+@pytest.fixture
+def earlier(path, schema):
+    """A journal as an earlier release wrote it."""
+    Path(path).parent.mkdir()
+    db = sqlite3.connect(path)
+    db.executescript(SCHEMAS[schema])
+    db.close()
+    return path
+
+
+def check_contents(journal, schema):
+    first, second = journal.records(Kind.ENTRY)
+    assert (first["unix_s"], first["what"]) == (1700000000.123456, 'said "so"')
+    assert json.dumps(first["details"]) == '{"rate": NaN}'
+    assert second == {"unix_s": 1000.5, "what": "start", "details": {"list": [1, "x"]}}
+    assert journal.records(Kind.STATE) == [{"fabric": "demo", "state": {"epoch": 7}}]
+    assert journal.records(Kind.RESERVATION) == [{"id": "v1"}, {"id": "v0"}]
+    ports = [{"rack": "r1", "port": "o1"}, {"rack": "r2", "port": "o1"}]
+    assert journal.records(Kind.QUARANTINE) == [{"ports": ports}]
+    later = schema > 1
+    assert journal.records(Kind.WEBHOOK) == [{"id": "w9"}, {"id": "w1"}] * later
+    assert journal.records(Kind.DECISION) == [{"unix_s": 1.5}, {"unix_s": 2.5}] * later
+
+
+def test_an_earlier_schema_is_upgraded_with_all_that_it_holds(earlier, schema):
+    journal = SqliteJournal(earlier)
+    check_contents(journal, schema)
+    journal.write([Change(Kind.RESERVATION, "v1", {"id": "v1", "new": True})])
+    journal.close()
+    assert schema_of(earlier) == SCHEMA_VERSION
+    tables = asked(earlier, "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+    assert tables == [("owner",), ("records",)]
+    again = SqliteJournal(earlier)
+    assert again.records(Kind.RESERVATION) == [{"id": "v1", "new": True}, {"id": "v0"}]
+
+
+def test_the_release_that_wrote_it_finds_a_copy(earlier, schema):
+    SqliteJournal(earlier).close()
+    copy = f"{earlier}.schema-{schema}"
+    assert schema_of(copy) == schema
+    assert asked(copy, "SELECT what FROM entries") == [('said "so"',), ("start",)]
+    SqliteJournal(earlier).close()
+    assert len(list(Path(earlier).parent.glob("*.schema-*"))) == 1
+
+
+def test_an_upgrade_that_fails_changes_nothing(earlier, schema):
+    with closing(sqlite3.connect(earlier)) as db, db:
+        db.execute("INSERT INTO quarantine VALUES (3, 'no JSON')")
+    with pytest.raises(JournalError, match="can't open the journal"):
+        SqliteJournal(earlier)
+    assert schema_of(earlier) == schema
+    assert asked(earlier, "SELECT what FROM entries") == [('said "so"',), ("start",)]
+    assert asked(earlier, "SELECT COUNT(*) FROM quarantine") == [(3,)]
+
+
+def test_looking_upgrades_nothing(earlier, schema):
+    journal = SqliteJournal(earlier, read_only=True)
+    check_contents(journal, schema)
+    with pytest.raises(JournalError, match=r"can't write the journal .*readonly"):
+        journal.write([WEBHOOK])
+    journal.close()
+    assert schema_of(earlier) == schema
+    assert list(Path(earlier).parent.glob("*.schema-*")) == []
