@@ -235,7 +235,7 @@ def test_a_preview_waits_for_nobody_and_leaves_no_trace(shut, door, pool, journa
     assert preview.reservation.state is State.SCHEDULED
     assert preview.connect == {circuit_between(FABRIC, 0, 2)}
     assert shut.told() == before
-    assert journal.load_reservations() == []
+    assert journal.records(Kind.RESERVATION) == []
 
 
 def test_nobody_sees_what_may_be_refused_yet(stage, door, pool):
@@ -395,7 +395,7 @@ def test_what_gave_way_comes_back_if_it_need_not(journal, monkeypatch, door, poo
     shut_vlans(monkeypatch, door, refusal)
     shut = Stage(journal)
     shut.ledger.load()
-    before, disk = shut.told(), journal.load_reservations()
+    before, disk = shut.told(), journal.records(Kind.RESERVATION)
     assert before[0] == stage.told()[0]
     other = replace(TO_R3, dst="r4")
     admission = pool.submit(shut.bookings.reserve, other)
@@ -407,7 +407,7 @@ def test_what_gave_way_comes_back_if_it_need_not(journal, monkeypatch, door, poo
         admission.result(SOON_S)
     journal.full = False
     assert shut.told() == before
-    assert journal.load_reservations() == disk
+    assert journal.records(Kind.RESERVATION) == disk
     assert shut.jobs.empty()
     new = stage.bookings.reserve(other)
     assert stage.ledger.reservation(low.id).preempted_by == new.id
