@@ -9,36 +9,24 @@ Answers are the documents of :mod:`apps.rest.models`: what the server sends is w
 from __future__ import annotations
 
 import ssl
-import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
-from urllib.parse import quote
 
-import httpx
-from httpx_sse import connect_sse
 from pydantic import BaseModel, ValidationError
 
+from apps.connection import WAIT_S, ClientError, Connection, Query, Refusal, resource
 from apps.rest import models
-from hydra.errors import HydraError
 from hydra.events import EventKind
 from hydra.lifecycle import ReservationState
 from hydra.reservations.reservation import FINAL_STATES, ServiceClass
 
-_TIMEOUT_S: Final = 30.0
-_LONGEST_WAIT_S: Final = 60
-_SILENCE_S: Final = 60.0
+__all__ = ["ClientError", "HydraClient", "NotActive", "Refused"]
+
 _ATTEMPTS: Final = 4
-_FIRST_PAUSE_S: Final = 0.2
 
 _DocumentT = TypeVar("_DocumentT", bound=BaseModel)
-_Query = list[tuple[str, str | int | float | bool | None]]
-
-
-class ClientError(HydraError):
-    """The controller could not be asked, or its answer not be understood."""
 
 
 class Refused(ClientError):
@@ -61,8 +49,8 @@ class NotActive(ClientError):
 class HydraClient:
     """A connection to one controller; a context manager that closes it.
 
-    Methods raise Refused, and ClientError where nothing answers. What can safely be repeated is,
-    a few times, when the connection fails: requests for reservations have an idempotency key.
+    Methods raise Refused, and ClientError where nothing answers. All requests may be repeated, and
+    are, a few times, when the connection fails: those for reservations have an idempotency key.
     """
 
     def __init__(
@@ -72,28 +60,16 @@ class HydraClient:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """``tls``: whom to trust; None for the system's authorities."""
-        self._url = url
-        self._http = httpx.Client(
-            base_url=url,
-            headers={} if token is None else {"Authorization": f"Bearer {token}"},
-            verify=tls or ssl.create_default_context(),
-            timeout=_TIMEOUT_S,
-            trust_env=False,
-        )
+        self._connection = Connection(url, token, tls, attempts=_ATTEMPTS)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        self._http.close()
+        self._connection.close()
 
     # -- reservations -----------------------------------------------------------------------------
 
@@ -159,7 +135,7 @@ class HydraClient:
         return self._make("/v1/groups", body, models.CreatedGroup, wait_s)
 
     def reservation(self, reservation_id: str) -> models.Reservation:
-        return self._read("GET", _member("/v1/reservations", reservation_id), models.Reservation)
+        return self._read("GET", resource("/v1/reservations", reservation_id), models.Reservation)
 
     def modify(
         self,
@@ -175,12 +151,12 @@ class HydraClient:
             bandwidth_mbps=bandwidth_mbps, end_unix_s=end_unix_s, src=src, dst=dst
         )
         content = body.model_dump(mode="json", exclude_defaults=True)
-        path = _member("/v1/reservations", reservation_id)
-        return self._read("PATCH", path, models.Reservation, content=content)
+        path = resource("/v1/reservations", reservation_id)
+        return self._read("PATCH", path, models.Reservation, body=content)
 
     def delivery(self, reservation_id: str) -> models.Delivery:
         """What it gets beside what it was promised, by counters."""
-        path = f"{_member('/v1/reservations', reservation_id)}/delivery"
+        path = f"{resource('/v1/reservations', reservation_id)}/delivery"
         return self._read("GET", path, models.Delivery)
 
     def deliveries(self) -> list[models.Delivery]:
@@ -189,8 +165,8 @@ class HydraClient:
 
     def reservations(self, *states: ReservationState) -> Iterator[models.Reservation]:
         """Oldest first, page by page; all of them, or those in these states."""
-        query: _Query = [("state", state.value) for state in states]
-        after: _Query = []
+        query = [("state", state.value) for state in states]
+        after: list[tuple[str, str]] = []
         while True:
             page = self._read("GET", "/v1/reservations", models.Reservations, [*query, *after])
             yield from page.reservations
@@ -199,19 +175,19 @@ class HydraClient:
             after = [("after", page.next)]
 
     def commit(self, reservation_id: str, wait_s: int = 0) -> models.Reservation:
-        path = f"{_member('/v1/reservations', reservation_id)}/commit"
+        path = f"{resource('/v1/reservations', reservation_id)}/commit"
         return self._read("POST", path, models.Reservation, wait_s=wait_s)
 
     def release(self, reservation_id: str, wait_s: int = 0) -> models.Reservation:
         """Give it back; harmless where it is over."""
-        path = _member("/v1/reservations", reservation_id)
+        path = resource("/v1/reservations", reservation_id)
         return self._read("DELETE", path, models.Reservation, wait_s=wait_s)
 
     def group(self, group_id: str) -> models.Group:
-        return self._read("GET", _member("/v1/groups", group_id), models.Group)
+        return self._read("GET", resource("/v1/groups", group_id), models.Group)
 
     def release_group(self, group_id: str, wait_s: int = 0) -> models.Group:
-        path = _member("/v1/groups", group_id)
+        path = resource("/v1/groups", group_id)
         return self._read("DELETE", path, models.Group, wait_s=wait_s)
 
     @contextmanager
@@ -222,7 +198,7 @@ class HydraClient:
         bandwidth_mbps: float,
         *,
         duration_s: float | None = None,
-        wait_s: int = _LONGEST_WAIT_S,
+        wait_s: int = WAIT_S,
     ) -> Iterator[models.Reservation]:
         """Active in the ``with`` block, released at its end. Raises NotActive if it is not up."""
         reservation = self.reserve(src, dst, bandwidth_mbps, duration_s=duration_s, wait_s=wait_s)
@@ -252,21 +228,10 @@ class HydraClient:
         self, *kinds: EventKind, last_id: str | None = None
     ) -> Iterator[tuple[str, models.Event | models.Gap]]:
         """(id, event) as they happen, after ``last_id``; ends when the connection does."""
-        headers = {} if last_id is None else {"Last-Event-ID": last_id}
-        query: _Query = [("kind", kind.value) for kind in kinds]
-        timeout = httpx.Timeout(_TIMEOUT_S, read=_SILENCE_S)
-        try:
-            with connect_sse(
-                self._http, "GET", "/v1/events", headers=headers, params=query, timeout=timeout
-            ) as source:
-                if not source.response.is_success:
-                    source.response.read()
-                    raise _refused(source.response)
-                for event in source.iter_sse():
-                    document = models.Gap if event.event == "gap" else models.Event
-                    yield event.id, document.model_validate_json(event.data)
-        except httpx.TransportError as error:
-            raise ClientError(f"{self._url}: {error}") from error
+        with _refusals():
+            for event in self._connection.follow([kind.value for kind in kinds], last_id):
+                document = models.Gap if event.event == "gap" else models.Event
+                yield event.id, document.model_validate_json(event.data)
 
     # -- on the way -------------------------------------------------------------------------------
 
@@ -275,65 +240,23 @@ class HydraClient:
     ) -> _DocumentT:
         content = body.model_dump(mode="json", exclude_defaults=True)
         key = {"Idempotency-Key": uuid.uuid4().hex}
-        return self._read("POST", path, document, content=content, headers=key, wait_s=wait_s)
+        return self._read("POST", path, document, body=content, headers=key, wait_s=wait_s)
 
     def _read(
-        self,
-        method: str,
-        path: str,
-        document: type[_DocumentT],
-        query: _Query | None = None,
-        *,
-        content: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-        wait_s: int = 0,
+        self, method: str, path: str, document: type[_DocumentT], query: Query = (), **more: Any
     ) -> _DocumentT:
-        wishes = {"Prefer": f"wait={min(wait_s, _LONGEST_WAIT_S)}"} if wait_s else {}
-        response = self._send(
-            method, path, query or [], content, {**(headers or {}), **wishes}, wait_s
-        )
-        if not response.is_success:
-            raise _refused(response)
+        with _refusals():
+            response = self._connection.request(method, path, query=query, **more)
         try:
             return document.model_validate_json(response.content)
         except ValidationError as error:
-            raise ClientError(f"{self._url}{path} answered something else: {error}") from error
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        query: _Query,
-        content: Mapping[str, Any] | None,
-        headers: Mapping[str, str],
-        wait_s: int,
-    ) -> httpx.Response:
-        """All that is sent here may be repeated."""
-        pause_s = _FIRST_PAUSE_S
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                return self._http.request(
-                    method,
-                    path,
-                    params=query,
-                    json=content,
-                    headers=headers,
-                    timeout=_TIMEOUT_S + wait_s,
-                )
-            except httpx.TransportError as error:
-                if attempt == _ATTEMPTS:
-                    raise ClientError(f"{self._url}: {error}") from error
-            time.sleep(pause_s)
-            pause_s *= 2
-        raise AssertionError
+            raise ClientError(f"{response.url} answered something else: {error}") from error
 
 
-def _member(collection: str, identifier: str) -> str:
-    return f"{collection}/{quote(identifier, safe='')}"
-
-
-def _refused(response: httpx.Response) -> ClientError:
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """With the API's own documents."""
     try:
-        return Refused(models.Problem.model_validate_json(response.content))
-    except ValidationError:
-        return ClientError(f"{response.url} answered {response.status_code}, not like HydRA")
+        yield
+    except Refusal as refusal:
+        raise Refused(models.Problem.model_validate(refusal.document)) from refusal

@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, IPv6Network
-from typing import NamedTuple, NewType
+from typing import TYPE_CHECKING, NamedTuple, NewType
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 RackId = NewType("RackId", int)
 PlaneId = NewType("PlaneId", int)
@@ -263,6 +266,35 @@ class Topology:
     circuits: frozenset[Circuit] = frozenset()
     paths: tuple[Path, ...] = ()
     """Sorted; several of a rack pair share its traffic (``policy.paths_per_pair``)."""
+
+    def to_networkx(self, fabric: Fabric) -> nx.MultiGraph:
+        """The racks and circuits as a graph: a MultiGraph, or a MultiDiGraph of one-way circuits.
+
+        Nodes are names of racks, with ``spine``. Edges have ``plane``, ``a_rack``, ``a_port``,
+        ``b_rack``, ``b_port`` (of a one-way circuit, a sends and b hears) and ``rate_mbps``. The
+        graph has ``fabric`` and ``electrical_rate_mbps``, the rate of an uplink to the electrical
+        network, which joins all racks and is no edge.
+        """
+        from hydra.circuit_graph import circuit_graph  # noqa: PLC0415 - loads networkx
+
+        def end(port: OpticalPort) -> Mapping[str, str]:
+            return {"rack": fabric.racks[port.rack].name, "port": port.tor_port}
+
+        return circuit_graph(
+            ((rack.name, {"spine": rack.spine}) for rack in fabric.racks),
+            (
+                {
+                    "plane": fabric.planes[one.plane].name,
+                    "a": end(fabric.ports[one.a]),
+                    "b": end(fabric.ports[one.b]),
+                    "rate_mbps": fabric.rate_of(one),
+                }
+                for one in sorted(self.circuits)
+            ),
+            one_way=fabric.one_way,
+            fabric=fabric.name,
+            electrical_rate_mbps=fabric.electrical_rate_mbps,
+        )
 
 
 EMPTY_TOPOLOGY = Topology()

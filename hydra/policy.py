@@ -1,10 +1,40 @@
-"""What the operator wants of the controller: read from the configuration, frozen."""
+"""The operator's policy and the controller's settings: read from the configuration, frozen.
+
+The classes of the policy are the only table of its keys: names, which end in units, types, limits,
+defaults, when a running controller takes over another value, and meaning. The models of the file
+and of ``PATCH /v1/policy``, and the keys that a reload applies, are made of them; so is the table
+in docs/configuration.md, by ``scripts/policy_table.py``.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Final
+from typing import Annotated, Any, Final, get_args, get_type_hints
+
+from annotated_types import Ge, Gt, Interval, MinLen
+
+
+class Taken(Enum):
+    """When a running controller takes over another value of a key; a section's, for all in it."""
+
+    AT_START = "at a start"
+    """Devices, planner or switches are told it at the start."""
+    BY_FILE = "by a reload"
+    """Later decisions alone rest on it; the file's checks say whether it may be."""
+    AT_ONCE = "by a reload or `PATCH`"
+    """Later decisions alone rest on it; no circuit, rule or session does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Null:
+    """Where a key may be null: the meaning of that."""
+
+    meaning: str
+
+
+Positive = Annotated[float, Gt(0)]
+NotNegative = Annotated[float, Ge(0)]
 
 
 class Mode(Enum):
@@ -54,10 +84,7 @@ class OnSilence(Enum):
     """What happens to a vswitch that forwards, and can't confirm that it has diverted."""
 
     HOLD = "hold"
-    """The circuits that it uses stay where they are."""
     CLOSE = "close"
-    """Its port at the ToR is closed to circuits, and they move. Until it answers again, its server
-    is cut off from racks that either end sends to by circuit."""
 
 
 class OnDrift(Enum):
@@ -71,22 +98,28 @@ class OnDrift(Enum):
 class DrainPolicy:
     """When a diverted circuit counts as empty (its port counters stand still)."""
 
-    reads: int = 3
-    interval_ms: float = 12.0
-    bound_ms: float = 1000.0
+    reads: Annotated[int, Interval(ge=1, le=1000)] = 3
+    """A circuit is empty when its counters stand still for this many readings."""
+    interval_ms: Positive = 12.0
+    """Time between those readings."""
+    bound_ms: Positive = 1000.0
     """Circuits that still carry frames after this long do not move."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds a device of each kind gets to answer one command."""
+    """Time that a device of each kind gets to answer one command."""
 
-    vswitch_s: float = 5.0
-    tor_s: float = 5.0
-    ocs_s: float = 5.0
-    port_up_s: float = 3.0
+    vswitch_s: Positive = 5.0
+    """Time for one command to a vswitch."""
+    tor_s: Positive = 5.0
+    """Time for one command to a ToR."""
+    ocs_s: Positive = 5.0
+    """Time for one command to an optical switch, mirrors included."""
+    port_up_s: Positive = 3.0
     """From the mirrors' reply to carrier at the ToR; debounce and EDC included (Helios, 5.3)."""
-    probe_s: float = 1.0
+    probe_s: Positive = 1.0
+    """Time for a probe packet to arrive."""
 
 
 MOST_PATHS_PER_PAIR: Final = 8
@@ -95,88 +128,108 @@ MOST_PATHS_PER_PAIR: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class AgentPolicy:
-    """What servers' agents report, and what of it is believed (c-Through, section 4.1)."""
+    """Reports of servers' agents, and how far they are believed (c-Through, section 4.1)."""
 
-    report_above_mb: float = 1.0
-    """What waits for a rack is reported from here on; 1 MB is 10^6 bytes."""
-    report_change_mb: float = 1.0
-    """And again when it has changed by more than this."""
-    sample_s: float = 0.25
-    report_gap_s: float = 1.0
-    """What changes all the time is reported no more often; what changes after a pause at once."""
-    repeat_s: float = 5.0
-    """An agent with nothing new says so this often; silent for three times as long, it is stale."""
-    empty_within_s: float = 1.0
-    """What waits is a demand: for the rate that would empty the buffers in this time."""
-    confirmed_times: float = 100.0
+    report_above_mb: NotNegative = 1.0
+    """Servers' agents report what waits for a rack from here on, in 10^6 bytes."""
+    report_change_mb: NotNegative = 1.0
+    """They report it again when it has changed by more than this."""
+    sample_s: Positive = 0.25
+    """Time between an agent's looks at its sockets."""
+    report_gap_s: NotNegative = 1.0
+    """Reports are at least so far apart; a change after a pause is reported at once."""
+    repeat_s: Positive = 5.0
+    """An agent with nothing new says so this often; silent three times as long, it is ignored."""
+    empty_within_s: Positive = 1.0
+    """A backlog is a demand for the rate that would send it in this time."""
+    confirmed_times: NotNegative = 100.0
     """Such a demand counts for at most so many times what the counters see of that traffic."""
-    optical_share: float = 0.0
-    """Of a server's link, for racks that circuits lead to (0.9 in c-Through); 0: no scheduling."""
-    elephant_mb: float = 10.0
-    """A connection is an elephant once it has sent or waits to send this much."""
-    elephant_idle_s: float = 2.0
-    """And until it has had nothing to send for this long, or ends."""
+    optical_share: Annotated[float, Interval(ge=0, le=0.99)] = 0.0
+    """Part of a server's link for racks that circuits lead to, 0.9 in c-Through; 0: no
+    [output scheduling](agents.md#output-scheduling)."""
+    elephant_mb: NotNegative = 10.0
+    """A connection becomes an elephant once it has sent, or waits to send, this much."""
+    elephant_idle_s: Positive = 2.0
+    """It stays one until it has had nothing to send for this long, or ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotPolicy:
     """The schedule of :attr:`Sharing.SLOTTED` (Mordia, SIGCOMM 2013, sections 3.4 and 5.1)."""
 
-    slot_s: float = 1.0
-    """The shortest slot: a night, while mirrors move, and the day after it."""
-    week_s: float = 10.0
-    """A period of the schedule."""
+    slot_s: Positive = 1.0
+    """The shortest slot of [slotted](sharing.md#slots) sharing: a night, while mirrors move, and
+    the day after it."""
+    week_s: Positive = 10.0
+    """The period of its schedule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    mode: Mode = Mode.ON_REQUEST
-    sharing: Sharing = Sharing.BY_DEMAND
-    algorithm: str = "hydra-bfs+"
-    max_hops: int = 3
-    """H of the HydRA heuristic."""
-    paths_per_pair: int = 1
-    """How many paths two racks may have; their flows are spread over them."""
-    disturbance_mbps: float = 0.0
-    """Demand that must be gained before a circuit that carries some is given up."""
-    planning_budget_ms: float = 2000.0
+    mode: Annotated[Mode, Taken.AT_ONCE] = Mode.ON_REQUEST
+    """With ``periodic``, circuits change also every ``epoch_s``, from measured demand, where the
+    change pays."""
+    sharing: Annotated[Sharing, Taken.AT_ONCE] = Sharing.BY_DEMAND
+    """Who gets circuits in periodic mode, and which traffic takes them: [sharing](sharing.md)."""
+    algorithm: Annotated[str, MinLen(1)] = "hydra-bfs+"
+    """The topology algorithm: [algorithms](algorithms.md)."""
+    max_hops: Annotated[int, Interval(ge=1, le=16)] = 3
+    """Circuits in a path, at most; H of the HydRA heuristic."""
+    paths_per_pair: Annotated[int, Interval(ge=1, le=MOST_PATHS_PER_PAIR)] = 1
+    """Paths of a pair that wants more than one carries; its flows are
+    [spread over them](planning.md#several-paths-for-a-pair)."""
+    disturbance_mbps: NotNegative = 0.0
+    """Demand that a plan must serve more before it gives up a circuit that carries some; for
+    [algorithms](algorithms.md) that keep what runs."""
+    planning_budget_ms: Positive = 2000.0
     """Time for a plan: an algorithm that tries several returns the best found until then."""
-    planning_grace_ms: float = 5000.0
-    """Beyond the budget, for VLANs and checks; then the planner is stopped, the change refused."""
-    epoch_s: float = 10.0
-    poll_interval_s: float = 1.0
-    """0 switches polling off."""
-    demand_window_s: float = 3.0
+    planning_grace_ms: Positive = 5000.0
+    """Time beyond that, for VLANs and checks; then the planner is replaced, the change refused."""
+    epoch_s: Annotated[Positive, Taken.AT_ONCE] = 10.0
+    """Time between decisions in periodic mode."""
+    poll_interval_s: NotNegative = 1.0
+    """Time between readings of the counters; 0: no polling."""
+    demand_window_s: Positive = 3.0
     """Time constant of the exponentially weighted demand."""
-    elephant_mbps: float = 1.0
+    elephant_mbps: NotNegative = 1.0
     """Rack pairs below this are mice and stay electrical (Helios: 15 Mb/s on 10G)."""
-    elephant_release: float = 0.8
+    elephant_release: Annotated[float, Interval(ge=0, le=1)] = 0.8
     """An elephant is one until it falls below this part of ``elephant_mbps`` (hysteresis)."""
-    gain_horizon_s: float = 10.0
+    gain_horizon_s: Annotated[Positive, Taken.AT_ONCE] = 10.0
     """How long a measured demand is expected to last."""
-    gain_factor: float = 2.0
+    gain_factor: Annotated[NotNegative, Taken.AT_ONCE] = 2.0
     """A change must gain this many times what it costs (hysteresis)."""
-    minimum_gain_mbps: float = 5.0
-    minimum_circuit_life_s: float = 5.0
-    fdb_age_s: float = 300.0
+    minimum_gain_mbps: Annotated[NotNegative, Taken.AT_ONCE] = 5.0
+    """A change must gain at least this."""
+    minimum_circuit_life_s: Annotated[NotNegative, Taken.AT_ONCE] = 5.0
+    """Circuits younger than this are left alone."""
+    fdb_age_s: Positive = 300.0
     """MAC ageing time of the ToRs; hosts are announced every third of it."""
-    probe_interval_s: float = 2.0
-    """Between probes of a standing path, in each direction; 0: running paths are not probed."""
-    audit_interval_s: float = 30.0
-    """Between looks for what was changed behind our back; 0: none but on request."""
-    on_drift: OnDrift = OnDrift.MEND
-    on_silent_vswitch: OnSilence = OnSilence.HOLD
-    quarantine_s: float | None = 60.0
-    """How long the ports of a circuit that failed are left out of planning; None: until cleared."""
-    preemption_notice_s: float = 60.0
+    probe_interval_s: NotNegative = 2.0
+    """Time between probes of a standing path, in each direction; 0: running paths are not probed.
+    It is stretched where there are more than 350 paths for each second of it."""
+    audit_interval_s: Annotated[NotNegative, Taken.AT_ONCE] = 30.0
+    """Time between looks for mirrors, VLANs and rules that were changed behind our back; 0: on
+    request only."""
+    on_drift: Annotated[OnDrift, Taken.AT_ONCE] = OnDrift.MEND
+    """What was changed behind our back is put right, or only reported."""
+    on_silent_vswitch: Annotated[OnSilence, Taken.AT_ONCE] = OnSilence.HOLD
+    """A vswitch that forwards but no longer answers can't confirm that it has let go of a circuit.
+    With ``hold``, the circuits that it uses stay where they are. With ``close``, its port at the
+    ToR is closed to circuits, and they move: until it answers again, its server is cut off from
+    racks that either end sends to by circuit."""
+    quarantine_s: Annotated[Positive | None, Taken.AT_ONCE, Null("until somebody clears it")] = 60.0
+    """How long the ports of a circuit that failed are left out of planning."""
+    preemption_notice_s: Positive = 60.0
     """How long reservations that give way to more important ones keep their circuits."""
-    drain: DrainPolicy = DrainPolicy()
+    drain: Annotated[DrainPolicy, Taken.AT_ONCE] = DrainPolicy()
     timeouts: Timeouts = Timeouts()
-    transition: Transition = Transition.HITLESS
-    """Anything else loses packets, and is refused where mirrors are not emulated."""
-    agents: AgentPolicy = AgentPolicy()
-    slots: SlotPolicy = SlotPolicy()
-    emulated_rules: int = 0
+    transition: Annotated[Transition, Taken.BY_FILE] = Transition.HITLESS
+    """``as-published`` is for experiments only: mirrors move under the traffic, without divert and
+    drain, as in the papers' prototypes. Refused unless every plane is emulated on this machine."""
+    agents: Annotated[AgentPolicy, Taken.AT_ONCE] = AgentPolicy()
+    slots: Annotated[SlotPolicy, Taken.AT_ONCE] = SlotPolicy()
+    emulated_rules: Annotated[int, Interval(ge=0, le=1_000_000)] = 0
     """Experiments only: pad substep 3-2 to this many rules, as HydRA section V.B does."""
 
     @property
@@ -190,6 +243,29 @@ class CurrentPolicy:
 
     def __init__(self, policy: Policy) -> None:
         self.now = policy
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyKey:
+    """A key of the policy, or of a section in it."""
+
+    name: str
+    type: Any
+    """Its values' type, with limits: ``Annotated[float, Gt(0), …] | None``."""
+    default: Any
+    taken: Taken
+    null: Null | None
+
+
+def policy_keys(section: type[Any] = Policy) -> list[PolicyKey]:
+    """The keys of one of the classes above, in its order."""
+    hints = get_type_hints(section, include_extras=True)
+    keys = []
+    for one in fields(section):
+        said = {type(part): part for part in get_args(hints[one.name])[1:]}
+        taken, null = said.get(Taken, Taken.AT_START), said.get(Null)
+        keys.append(PolicyKey(one.name, hints[one.name], one.default, taken, null))
+    return keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,8 +177,6 @@ class PortVlans:
 class TorCapabilities:
     bulk: bool = False
     """Any number of ports are retagged in one transaction."""
-    flush: bool = False
-    """Learned addresses can be flushed on request."""
     counters: bool = False
     """Frames and octets per port can be read."""
     claims: bool = False
@@ -249,11 +247,3 @@ class Claimable(Protocol):
 
         Never waits.
         """
-
-
-@runtime_checkable
-class AddressFlush(Protocol):
-    """A ToR switch with ``capabilities.flush``."""
-
-    def flush(self) -> None:
-        """Forget all learned addresses; what is configured stays."""

@@ -49,26 +49,6 @@ def served_share_bound(
     return min(1.0, most / total)
 
 
-def matching_bound(weight: ArrayLike, degree: int = 1) -> float:
-    """At least the weight of any matching, or of any subgraph in which nodes have ``degree`` edges.
-
-    ``weight`` has shape (N, N); an edge weighs the larger of its two entries, and negative ones are
-    left out. This is the fractional relaxation: exact on bipartite graphs, and elsewhere off by
-    what odd cycles hide.
-
-    Raises PlanError if ``weight`` is not square and finite.
-    """
-    weights = np.array(weight, dtype=np.float64)
-    if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
-        raise PlanError(f"the weights have shape {weights.shape}: a square matrix is needed")
-    if not np.isfinite(weights).all():
-        raise PlanError("the weights are not all finite")
-    edges = np.triu(np.maximum(weights, weights.T), k=1)
-    src, dst = np.nonzero(edges > 0)
-    limits = np.full(len(weights), float(degree))
-    return _fractional(edges[src, dst], src, dst, limits, np.ones(src.size))
-
-
 def _fractional(
     value: NDArray[np.float64],
     one: NDArray[np.intp],

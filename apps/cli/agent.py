@@ -14,9 +14,10 @@ from apps.agent.buffers import send_buffers
 from apps.agent.loop import Agent
 from apps.agent.scheduler import OutputScheduler
 from apps.agent.sockets import SocketReader
-from apps.cli.client import ControllerClient, resource, url_option
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import CommandError, UnreachableError
+from apps.connection import resource
 from apps.process import logs
 from hydra.demand.backlog import BYTES_PER_MB
 from hydra.errors import HydraError

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import click
 
-from apps.cli.client import WAIT_S, ControllerClient, JsonObject, resource
+from apps.cli.client import ControllerClient
 from apps.cli.command import Command
 from apps.cli.network import print_reconfiguration
 from apps.cli.output import CommandError, print_json
 from apps.cli.patience import progress_bar
 from apps.cli.planning import body_with_demand, planning_options, print_plan, with_options
+from apps.connection import WAIT_S, JsonObject, resource
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 
 _PATH: Final = "/v1/reconfigurations"

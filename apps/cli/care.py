@@ -8,10 +8,11 @@ from typing import Final
 
 import click
 
-from apps.cli.client import ControllerClient, JsonObject, url_option
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import moment
 from apps.cli.output import CommandError, json_option, print_json, print_table, warn
+from apps.connection import JsonObject
 from apps.process.configuration import load_configuration
 from apps.tools import archive
 from hydra.errors import HydraError

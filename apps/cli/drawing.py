@@ -8,12 +8,13 @@ that the picture is readable without telling colours apart; the colours are thos
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from importlib import import_module
 from math import cos, hypot, pi, sin
 from typing import Final
 from xml.etree import ElementTree as Xml
 
-from apps.cli.client import JsonObject
 from apps.cli.wording import describe_circuit
+from apps.connection import JsonObject
 
 _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES: Final = ("", "8 3", "2 3", "10 3 2 3", "5 5")
@@ -22,6 +23,20 @@ _RACK_RADIUS: Final = 5.0
 _HEAD: Final = (11.0, 4.5)
 """Length and half the width of an arrow's head."""
 _LEGEND: Final = 190.0
+
+
+def graph(document: JsonObject, form: str) -> str:
+    """The graph that :meth:`hydra.model.Topology.to_networkx` makes, as text in ``form``."""
+    library = import_module("hydra.circuit_graph")  # networkx takes a tenth of a second
+    circuits = document["circuits"]
+    made = library.circuit_graph(
+        document["racks"],
+        circuits,
+        one_way=any(one["one_way"] for one in circuits),
+        fabric=document["fabric"],
+        electrical_rate_mbps=document["electrical_rate_mbps"],
+    )
+    return str(library.FORMATS[form](made))
 
 
 def _style(index: int) -> tuple[str, str]:

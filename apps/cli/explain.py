@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from apps.cli.client import ControllerClient, resource, url_option
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command, Group
 from apps.cli.output import json_option, print_json
+from apps.connection import resource
 
 
 @click.group(cls=Group, examples=["hydra explain circuit r1 r2"])

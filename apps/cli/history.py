@@ -6,10 +6,11 @@ from typing import Final
 
 import click
 
-from apps.cli.client import ControllerClient, JsonObject, resource, url_option
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import moment, print_circuits
 from apps.cli.output import json_option, print_facts, print_json, print_table
+from apps.connection import JsonObject, resource
 from hydra.lifecycle import ReconfigurationState
 
 _PATH: Final = "/v1/reconfigurations"

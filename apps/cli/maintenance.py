@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from apps.cli.client import ControllerClient, JsonObject, resource, url_option
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command, Group
 from apps.cli.network import moment
 from apps.cli.output import ExitCode, json_option, print_json, print_table, warn
+from apps.connection import JsonObject, resource
 
 _QUARANTINE = "/v1/quarantine"
 

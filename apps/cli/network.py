@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from apps.cli import drawing
-from apps.cli.client import ControllerClient, JsonObject, resource, url_option
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import (
     ExitCode,
@@ -23,6 +23,7 @@ from apps.cli.output import (
     print_table,
 )
 from apps.cli.wording import describe_circuit, describe_path
+from apps.connection import JsonObject, resource
 
 _POLL_S: Final = 0.2
 
@@ -177,15 +178,16 @@ def policy(values: dict[str, object], url: str, as_json: bool) -> None:
         "hydra topology --json | jq '.paths[] | {src, dst, vlan}'",
         "hydra topology --format svg > topology.svg",
         "hydra topology --format dot | dot -Tpdf > topology.pdf",
+        "hydra topology --format graphml > topology.graphml",
     ],
 )
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["table", "dot", "svg"]),
+    type=click.Choice(["table", "dot", "svg", "graphml", "node-link"]),
     default="table",
     show_default=True,
-    help="Tables, a graph for Graphviz, or a picture.",
+    help="Tables; a graph for Graphviz; a picture; a graph as GraphML or as JSON of networkx.",
 )
 @url_option
 @json_option
@@ -196,8 +198,11 @@ def topology(form: str, url: str, as_json: bool) -> None:
     if as_json:
         print_json(document)
         return
-    if form != "table":
+    if form in {"dot", "svg"}:
         click.echo(drawing.dot(document) if form == "dot" else drawing.svg(document))
+        return
+    if form != "table":
+        click.echo(drawing.graph(document, form))
         return
     print_facts(
         [

@@ -10,10 +10,11 @@ from pathlib import Path
 import click
 import numpy as np
 
-from apps.cli.client import JsonObject
 from apps.cli.offline_report import Bounds, document_of, print_comparison, print_plan
 from apps.cli.output import CommandError, print_json
 from apps.cli.patience import Progress, ended_by_ctrl_c
+from apps.cli.planning import GRAPH_ENDINGS
+from apps.connection import JsonObject
 from apps.offline.demand_files import read_demand
 from apps.offline.explanation import explain
 from apps.offline.study import Limits, Outcome, Study, read_fabric
@@ -42,6 +43,8 @@ class Job:
     explain: tuple[str, str] | None
     check: bool
     plot: Path | None
+    graph: Path | None
+    """Ends as one of ``GRAPH_ENDINGS`` does."""
     seed: int
     load: float
     max_hops: int | None
@@ -67,6 +70,8 @@ def run(job: Job) -> None:
             bounds = _bounds(study, outcomes) if job.check else {}
         if job.plot is not None:
             _plot(study, outcomes, job.plot, compare=job.compare)
+        if job.graph is not None:
+            _write_graph(study.fabric, outcomes[0], job.graph)
         reasons = _explain(study, outcomes, job)
     except HydraError as error:
         raise CommandError(str(error)) from error
@@ -170,6 +175,20 @@ def _plot(study: Study, outcomes: Sequence[Outcome], path: Path, *, compare: boo
         plots.plot_comparison(study, outcomes, path)
     else:
         plots.plot_outcome(study, outcomes[0], path)
+
+
+def _write_graph(fabric: Fabric, outcome: Outcome, path: Path) -> None:
+    if outcome.plan.slots:
+        raise PlanError(
+            f"{outcome.algorithm} plans one-way light paths by slots here: --graph is of circuits "
+            "that stand, which multi-hop algorithms and `edmonds` plan"
+        )
+    formats = import_module("hydra.circuit_graph").FORMATS  # networkx takes a tenth of a second
+    text = formats[GRAPH_ENDINGS[path.suffix]](outcome.plan.topology.to_networkx(fabric))
+    try:
+        path.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise PlanError(f"{path} can't be written: {error.strerror or error}") from error
 
 
 def _explain(study: Study, outcomes: Sequence[Outcome], job: Job) -> list[list[str]]:

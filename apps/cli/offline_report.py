@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from apps.cli.client import JsonObject
 from apps.cli.network import print_circuits, print_paths
 from apps.cli.output import print_facts, print_table
+from apps.connection import JsonObject
 from apps.offline.study import Outcome, Study
 from apps.rest import render
 from hydra.model import Fabric

@@ -12,11 +12,12 @@ from typing import Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
-from apps.cli.client import ControllerClient, JsonObject, url_option
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import print_circuits, print_paths
 from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json
 from apps.cli.parameters import rate_of, read_positive, read_rate
+from apps.connection import JsonObject
 from hydra.errors import HydraError
 from hydra.policy import MOST_PATHS_PER_PAIR
 
@@ -29,6 +30,7 @@ _OFFLINE: Final = frozenset(
         "explain",
         "check",
         "plot",
+        "graph",
         "seed",
         "load",
         "max_hops",
@@ -39,6 +41,7 @@ _OFFLINE: Final = frozenset(
         "window_ms",
     }
 )
+GRAPH_ENDINGS: Final = {".graphml": "graphml", ".json": "node-link"}
 _ENDINGS: Final = (".csv", ".tsv", ".txt", ".json", ".npz", ".npy")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -58,6 +61,12 @@ def _read_demand(
         value if value.isalpha() or Path(value).suffix in _ENDINGS else _entry(value)
         for value in values
     ]
+
+
+def _graph_file(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
+    if value is not None and value.suffix not in GRAPH_ENDINGS:
+        raise click.BadParameter(f"{value} must end in {' or '.join(GRAPH_ENDINGS)}")
+    return value
 
 
 _Options = Sequence[Callable[[Any], Any]]
@@ -122,6 +131,13 @@ _offline_options: _Options = (
         help="Draw it: PNG, SVG or PDF.",
     ),
     click.option(
+        "--graph",
+        type=click.Path(dir_okay=False, path_type=Path),
+        callback=_graph_file,
+        help="Write racks and circuits as a graph: GraphML, or JSON of networkx (node-link), by "
+        "the name's ending, .graphml or .json.",
+    ),
+    click.option(
         "--seed", type=click.IntRange(0), default=1, show_default=True, help="Of a made-up demand."
     ),
     click.option(
@@ -181,6 +197,7 @@ def _plan_body(options: JsonObject) -> JsonObject:
         "hydra plan --fabric configs/demo.yaml --demand r1:r2=80 --explain r1 r2 --check",
         "hydra plan --fabric configs/reference.yaml --demand flows.csv --algorithm hydra-bfs",
         "hydra plan --fabric 64x8@10000 --demand gravity --seed 7 --compare --plot compared.png",
+        "hydra plan --fabric 64x8@10000 --demand gravity --graph plan.graphml",
     ],
 )
 @with_options(planning_options)
@@ -244,6 +261,8 @@ def _plan_offline(as_json: bool, given: AbstractSet[str], options: JsonObject) -
         )
     if options["compare"] and options["algorithm"] is not None:
         raise click.UsageError("--compare plans with every algorithm: leave out --algorithm")
+    if options["compare"] and options["graph"] is not None:
+        raise click.UsageError("--graph is of one plan: leave out --compare")
     # Not at the top: the planner takes a while to load, and is not needed to ask a controller.
     offline = import_module("apps.cli.offline")
     del options["only_if_it_pays"]

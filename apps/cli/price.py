@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import click
 
-from apps.cli.client import JsonObject
 from apps.cli.command import Command
 from apps.cli.output import CommandError, json_option, print_json, print_table
+from apps.connection import JsonObject
 from apps.prices import networks, pods
 from apps.prices.files import (
     SHIPPED,

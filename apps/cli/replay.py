@@ -11,7 +11,7 @@ from typing import Final
 import click
 from rich import progress
 
-from apps.cli.client import ControllerClient, JsonObject, url_option
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import (
     CommandError,
@@ -22,6 +22,7 @@ from apps.cli.output import (
     warn,
 )
 from apps.cli.patience import Progress, ended_by_ctrl_c, progress_bar
+from apps.connection import JsonObject
 from apps.offline.recording import Entry, TraceFull, TraceWriter, read_trace
 from apps.offline.replay import KEYS, Run, Variant, document_of, read_variant
 from apps.offline.replay import replay as run_replay

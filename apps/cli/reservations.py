@@ -6,12 +6,13 @@ from typing import Final
 
 import click
 
-from apps.cli.client import WAIT_S, ControllerClient, JsonObject, resource, url_option
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import moment, print_circuits
 from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json, print_table
 from apps.cli.parameters import read_moment, read_positive
 from apps.cli.wording import describe_path
+from apps.connection import WAIT_S, JsonObject, resource
 from hydra.reservations.reservation import ServiceClass
 
 _RESERVATIONS: Final = "/v1/reservations"

@@ -12,11 +12,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from apps.cli.client import ControllerClient, JsonObject, url_option
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import moment
 from apps.cli.output import UnreachableError, mbps
 from apps.cli.wording import describe_circuit
+from apps.connection import JsonObject
 
 _SHOWN: Final = 15
 _RECONFIGURATIONS: Final = 6

@@ -15,14 +15,14 @@ from typing import Final, TextIO
 import click
 import numpy as np
 
-from apps.cli.client import JsonObject
 from apps.cli.command import Command, Group
 from apps.cli.output import CommandError, json_option, print_facts, print_json, print_table
 from apps.cli.patience import Progress, ended_by_ctrl_c
+from apps.connection import JsonObject
 from apps.offline.study import Limits, read_fabric
 from apps.traces.comparing import Contestant, compare
 from apps.traces.reading import Flow, Summary, read_trace, summarise
-from apps.traces.synthetic import SAMPLE, SAMPLE_RACKS, SAMPLE_SEED, coflow_lines
+from apps.traces.synthetic import SAMPLE, SAMPLE_COFLOWS, SAMPLE_RACKS, SAMPLE_SEED, coflow_lines
 from apps.traces.windows import Window, rack_numbers, windows
 from hydra.errors import HydraError
 from hydra.model import Fabric
@@ -201,7 +201,7 @@ def plan(
 @trace.command(cls=Command, examples=("hydra trace sample 64racks.txt --racks 64 --seed 2",))
 @click.argument("to_file", metavar="TO", type=_path)
 @click.option("--racks", type=click.IntRange(2, 4096), default=SAMPLE_RACKS, show_default=True)
-@click.option("--coflows", type=click.IntRange(1), default=120, show_default=True)
+@click.option("--coflows", type=click.IntRange(1), default=SAMPLE_COFLOWS, show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=SAMPLE_SEED, show_default=True)
 @json_option
 def sample(to_file: Path, racks: int, coflows: int, seed: int, as_json: bool) -> None:

@@ -10,10 +10,11 @@ from typing import Final
 
 import click
 
-from apps.cli.client import ControllerClient, JsonObject, url_option
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import UnreachableError, mbps, warn
 from apps.cli.wording import describe_circuit, describe_path
+from apps.connection import JsonObject
 from hydra.events import EventKind
 
 _RECONNECT_S: Final = 1.0

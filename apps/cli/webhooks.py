@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import click
 
-from apps.cli.client import ControllerClient, JsonObject, resource, url_option
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command, Group
 from apps.cli.network import moment
 from apps.cli.output import json_option, print_json, print_table
+from apps.connection import JsonObject, resource
 from hydra.events import EventKind
 
 _WEBHOOKS = "/v1/webhooks"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.cli.client import JsonObject
+from apps.connection import JsonObject
 
 
 def describe_path(path: JsonObject) -> str:

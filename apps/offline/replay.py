@@ -107,10 +107,7 @@ def read_variant(text: str, base: Policy) -> Variant:
     except ValidationError as error:
         first = error.errors()[0]
         raise PlanError(f"{first['loc'][0]}: {first['input']!r}: {first['msg']}") from None
-    changed = {key: getattr(section, key) for key in given}
-    if "sharing" in changed:
-        changed["sharing"] = Sharing(changed["sharing"])
-    return Variant(text, replace(base, **changed))
+    return Variant(text, replace(base, **{key: getattr(section, key) for key in given}))
 
 
 def replay(fabric: Fabric, base: Policy, trace: Trace, variant: Variant, outage_s: float) -> Run:

@@ -34,8 +34,6 @@ class HeliosNetwork:
     superlink: int
     """Number of wavelengths in a fibre."""
     destinations: int
-    circuit_share: float
-    """Of the hosts' links: those that go over circuits."""
     network: Network
 
 
@@ -121,7 +119,7 @@ def helios_network(
         packet.watt + light.watt + ends.watt,
         packet.ports + light.ports,
     )
-    return HeliosNetwork(kind.superlink, destinations, circuits / links, total)
+    return HeliosNetwork(kind.superlink, destinations, total)
 
 
 def least_flows(prices: PodPrices) -> NDArray[np.float64]:

@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
-from hydra.config.schema import AgentsSection, DrainSection, SlotsSection
+from hydra.config.reload import BY_REQUEST
+from hydra.config.schema import policy_model
 from hydra.decisions.decision import Action
 from hydra.events import EventKind
 from hydra.failures import FailureKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
-from hydra.policy import Mode, OnDrift, OnSilence, Policy, Sharing
 from hydra.reconfiguration.drift import DriftKind
 from hydra.reservations.reservation import LATEST_UNIX_S, ServiceClass
 from hydra.roles import Severity, TaskState
@@ -22,7 +22,6 @@ from hydra.service import DemandSource
 
 LONGEST_HOLD_S: Final = 3600.0
 MOST_ENTRIES: Final = 10_000
-_POLICY: Final = Policy()
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 
@@ -193,25 +192,9 @@ class ReconcileBody(Body):
     """Nothing can be chosen."""
 
 
+@policy_model(only=BY_REQUEST)
 class PolicyBody(Body):
     """Values of the policy that only later decisions rest on, as in the configuration file."""
-
-    mode: Mode = Field(default=Mode.ON_REQUEST, strict=False)
-    sharing: Sharing = Field(default=Sharing.BY_DEMAND, strict=False)
-    epoch_s: float = Field(default=_POLICY.epoch_s, gt=0)
-    gain_horizon_s: float = Field(default=_POLICY.gain_horizon_s, gt=0)
-    gain_factor: float = Field(default=_POLICY.gain_factor, ge=0)
-    minimum_gain_mbps: float = Field(default=_POLICY.minimum_gain_mbps, ge=0)
-    minimum_circuit_life_s: float = Field(default=_POLICY.minimum_circuit_life_s, ge=0)
-    audit_interval_s: float = Field(default=_POLICY.audit_interval_s, ge=0)
-    on_drift: OnDrift = Field(default=OnDrift.MEND, strict=False)
-    on_silent_vswitch: OnSilence = Field(default=OnSilence.HOLD, strict=False)
-    quarantine_s: float | None = Field(
-        default=_POLICY.quarantine_s, gt=0, description="Null: until somebody clears it."
-    )
-    drain: DrainSection = Field(default=DrainSection(), description="Keys left out stay.")
-    agents: AgentsSection = Field(default=AgentsSection(), description="Keys left out stay.")
-    slots: SlotsSection = Field(default=SlotsSection(), description="Keys left out stay.")
 
 
 class ReloadBody(Body):

@@ -237,26 +237,7 @@ def encode_line(text: str) -> bytes:
     return text.encode("ascii") + b"\r"
 
 
-def format_event(event: Event, name: str) -> bytes:
-    """What a switch of that name sends for an event, after the prompt before it."""
-    if isinstance(event, Pager):
-        return PAGER.encode("ascii")
-    if isinstance(event, PasswordWanted):
-        return b"Password:"
-    if isinstance(event, UserWanted):
-        return b"Login:"
-    text = "".join(f"{line}\r\n" for line in (event.echo, *event.lines))
-    if not event.echo and not event.lines:
-        text = ""
-    return f"{text}{name}{event.mode}".encode("ascii")
-
-
 # --- commands -----------------------------------------------------------------------------------
-
-
-def format_numbers(numbers: Iterable[int]) -> str:
-    """Ports or VLANs as the switch lists them: ``1-5,19``."""
-    return ",".join(_runs(numbers))
 
 
 def parse_numbers(text: str) -> frozenset[int]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,7 +27,6 @@ MAX_LINE_BYTES: Final = 64 * 1024
 MAX_POWER_PORTS: Final = 256
 """Power readings in one reply."""
 
-_CR: Final = 0x0D
 _LF: Final = 0x0A
 _TEXT: Final = re.compile(r"[\x20-\x7e]*", re.ASCII)
 _PRINTABLE: Final = bytes(range(0x20, 0x7F))
@@ -36,7 +35,6 @@ _NUMBER: Final = r"(?:0|[1-9][0-9]{0,5})"
 _PORTS: Final = re.compile(rf"\(@({_NUMBER}(?:,{_NUMBER})*)?\)", re.ASCII)
 _SIZE: Final = re.compile(rf"({_NUMBER}),({_NUMBER})", re.ASCII)
 _STATES: Final = re.compile(r"\(([A-Z](?:,[A-Z])*)?\)", re.ASCII)
-_PEER: Final = re.compile(rf'"({_NUMBER})?"', re.ASCII)
 _POWER: Final = r"[+-]?[0-9]{1,4}(?:\.[0-9]{1,6})?(?:[eE][+-]?[0-9]{1,2})?"
 _POWERS: Final = re.compile(rf"\(({_POWER}(?:,{_POWER})*)?\)", re.ASCII)
 _NOT_A_NUMBER: Final = 9e37
@@ -144,8 +142,6 @@ COMPLETE_QUERY: Final = "*opc?"
 ERRORS_QUERY: Final = ":syst:err:all?"
 SIZE_QUERY: Final = ":oxc:swit:size?"
 CONNECTIONS_QUERY: Final = ":oxc:swit:conn:stat?"
-DISCONNECT_ALL: Final = ":oxc:swit:disc:all"
-
 CLEARED_CONNECTIONS_QUERY: Final = f"{CLEAR};{CONNECTIONS_QUERY}"
 """Empty the error queue, and ask for the cross-connects, in one exchange."""
 RESULT_QUERY: Final = f"{ERRORS_QUERY};{CONNECTIONS_QUERY}"
@@ -159,11 +155,6 @@ def connect_command(pairs: _Pairs) -> str:
     return f":oxc:swit:conn:add {format_connections(pairs)}"
 
 
-def connect_only_command(pairs: _Pairs) -> str:
-    """Replace ALL cross-connects of the device by these."""
-    return f":oxc:swit:conn:only {format_connections(pairs)}"
-
-
 def disconnect_command(pairs: _Pairs) -> str:
     """Remove these cross-connects."""
     return f":oxc:swit:conn:sub {format_connections(pairs)}"
@@ -174,11 +165,6 @@ def change_command(disconnect: _Pairs, connect: _Pairs) -> str:
     removal = [disconnect_command(disconnect)] if disconnect else []
     addition = [connect_command(connect)] if connect else []
     return synchronised(";".join(removal + addition))
-
-
-def peer_query(port: int) -> str:
-    """Ask which port the given one is connected to."""
-    return f":oxc:swit:conn:port? {_format_numbers([port])}"
 
 
 def port_state_query(ports: Collection[int]) -> str:
@@ -236,38 +222,12 @@ def parse_connections(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(zip(ingress, egress, strict=True))
 
 
-def format_size(size: tuple[int, int]) -> str:
-    """``(16, 16)`` → ``16,16``."""
-    return _format_numbers(size)
-
-
 def parse_size(text: str) -> tuple[int, int]:
     """``16,16`` → ``(16, 16)``: numbers of ingress and egress ports."""
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ScpiError(f"not a switch size: {_shown(text)}")
     return int(match[1]), int(match[2])
-
-
-def format_peer(port: int | None) -> str:
-    """``18`` → ``"18"``; not connected → ``""``."""
-    return '""' if port is None else f'"{_format_numbers([port])}"'
-
-
-def parse_peer(text: str) -> int | None:
-    """``"18"`` → ``18``; ``""`` → None."""
-    match = _PEER.fullmatch(text)
-    if match is None:
-        raise ScpiError(f"not a quoted port number: {_shown(text)}")
-    return int(match[1]) if match[1] else None
-
-
-def format_port_states(states: Sequence[str]) -> str:
-    """``("D", "E")`` → ``(D,E)``."""
-    text = f"({','.join(states)})"
-    if _STATES.fullmatch(text) is None:
-        raise ScpiError(f"not port states: {states!r}")
-    return text
 
 
 def parse_port_states(text: str) -> tuple[str, ...]:
@@ -297,28 +257,12 @@ def parse_powers_if_any(text: str) -> tuple[float | None, ...] | None:
     return parse_powers(readings) if separator else None
 
 
-def format_identity(identity: Identity) -> str:
-    """Four fields, joined by commas."""
-    fields = (identity.vendor, identity.model, identity.serial, identity.firmware)
-    if any("," in field or _TEXT.fullmatch(field) is None for field in fields):
-        raise ScpiError(f"an identity field holds a comma or an unprintable character: {fields}")
-    return ",".join(fields)
-
-
 def parse_identity(text: str) -> Identity:
     """``vendor,model,serial,firmware``."""
     fields = text.split(",")
     if len(fields) != 4 or _TEXT.fullmatch(text) is None:
         raise ScpiError(f"not vendor,model,serial,firmware: {_shown(text)}")
     return Identity(*fields)
-
-
-def format_faults(faults: Sequence[DeviceFault]) -> str:
-    """``-221,"Settings conflict"``; several are joined by commas."""
-    text = ",".join(f'{f.code},"{f.message.replace(chr(34), chr(34) * 2)}"' for f in faults)
-    if not faults or _TEXT.fullmatch(text) is None:
-        raise ScpiError(f"not an error queue: {faults!r}")
-    return text
 
 
 def parse_faults(text: str) -> tuple[DeviceFault, ...]:
@@ -332,11 +276,6 @@ def parse_faults(text: str) -> tuple[DeviceFault, ...]:
             return tuple(faults)
         position += 1 if text[position] == "," else len(text)
     raise ScpiError(f"not an error queue: {_shown(text)}")
-
-
-def format_result(faults: Sequence[DeviceFault], pairs: _Pairs) -> str:
-    """Reply to :data:`RESULT_QUERY`: the two replies in one line (SCPI-99 volume 1, 6.2.6.1)."""
-    return f"{format_faults(faults)};{format_connections(pairs)}"
 
 
 def parse_result(text: str) -> tuple[tuple[DeviceFault, ...], str]:

@@ -385,24 +385,6 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def format_event(event: Event) -> bytes:
-    """An event as a device would send it; what the decoder gives, this reproduces."""
-    match event:
-        case Echo(text):
-            return text.encode("latin-1") + b"\r\n"
-        case Acknowledgement(code, ctag):
-            return f"{code} {ctag}\r\n<".encode("latin-1") + b"\r\n"
-        case Reply(header, ctag, completion, lines):
-            return _format_message(header, f"M  {ctag} {completion.value}", lines)
-        case Autonomous(header, alarm_code, tag, verb, lines):
-            return _format_message(header, f"{alarm_code} {tag} {verb}", lines)
-
-
-def _format_message(header: Header, identification: str, lines: Iterable[str]) -> bytes:
-    head = f"\r\n\n   {header.source} {header.date} {header.time}\r\n{identification}\r\n"
-    return (head + "".join(f"   {line}\r\n" for line in lines) + ";").encode("latin-1") + b"\r\n"
-
-
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """Properties of a vendor's TL1 that a session needs."""

@@ -25,8 +25,6 @@ DIALECT: Final = Dialect(prompts=("<",), line_end="\n", logged_out=frozenset({"P
 
 INPUTS: Final = 10_000
 OUTPUTS: Final = 20_000
-_SIDE_PORTS: Final = 10_000
-
 _ID: Final = re.compile(r"0|[12][0-9]{4}", re.ASCII)
 _MATRIX: Final = re.compile(r"([1-9][0-9]{0,3})x([1-9][0-9]{0,3})", re.ASCII)
 

@@ -23,7 +23,6 @@ from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, Port
 
 CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True, power_readings=True)
 
-_NO_CONNECTION: Final = "single"
 _NO_PRIVILEGES: Final = "0x0"
 
 

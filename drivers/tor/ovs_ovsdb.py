@@ -18,7 +18,6 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, Protocol
 
 from drivers.codecs.json_stream import JsonStream
@@ -51,21 +50,20 @@ STATISTICS_INTERVAL_S: Final = 5.0
 """Interval at which ovs-vswitchd writes counters into the database, or longer if told so."""
 
 CAPABILITIES: Final = TorCapabilities(
-    bulk=True, flush=True, counters=True, counters_age_s=STATISTICS_INTERVAL_S, claims=True
+    bulk=True, counters=True, counters_age_s=STATISTICS_INTERVAL_S, claims=True
 )
 
 _SCHEMES: Final = ("unix:", "tcp:", "ssl:")
 _DATABASE: Final = "Open_vSwitch"
 _COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "Open_vSwitch": ("next_cfg", "cur_cfg"),
-    "Bridge": ("name", "ports", "flood_vlans"),
+    "Bridge": ("name", "ports"),
     "Port": ("name", "interfaces", "vlan_mode", "tag", "trunks"),
     "Interface": ("name", "link_state", "statistics"),
 }
 _NOT_REPLICATED: Final[Mapping[str, tuple[str, ...]]] = {"Interface": ("link_state", "statistics")}
 """Fetched when asked for: replicated, statistics would fill an idle session every five seconds, and
 every change of carrier in the whole database would have to be read in the middle of a retagging."""
-_NO_VLAN: Final = 4095
 """Reserved by IEEE 802.1Q: no frame ever carries it."""
 
 _RETRY: Final = (errno.EAGAIN, errno.EINPROGRESS)
@@ -90,7 +88,6 @@ class _PortRow(Protocol):
 class _BridgeRow(Protocol):
     name: str
     ports: list[_PortRow]
-    flood_vlans: list[int]
 
 
 class _RootRow(Protocol):
@@ -247,23 +244,6 @@ class OvsTor:
         to be fresh, as for draining, come over OpenFlow.
         """
         return {name: _counters(row) for name, row in self._fetched(ports, "statistics").items()}
-
-    @exclusive
-    def flush(self) -> None:
-        """Forget all addresses that the bridge has learned.
-
-        OVSDB has no command for it, but ovs-vswitchd forgets them whenever ``flood_vlans``
-        changes: a VLAN that no frame can carry is put there and taken away again.
-        """
-        deadline = self._deadline()
-        self._synchronise(deadline)
-        others = [vlan for vlan in self._bridge_row().flood_vlans if vlan != _NO_VLAN]
-        for vlans in ([*others, _NO_VLAN], others):
-            target = self._write(partial(self._set_flood_vlans, vlans), deadline)
-            self._await_applied(target, deadline)
-
-    def _set_flood_vlans(self, vlans: list[int]) -> None:
-        self._bridge_row().flood_vlans = vlans
 
     # --- what to write, and what was read -----------------------------------------------------
 

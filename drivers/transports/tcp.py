@@ -5,10 +5,8 @@ from __future__ import annotations
 import select
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Final
 
-from drivers.transports.lines import LineDecoder, LineTransport
 from drivers.transports.stream import ConnectionLostError, Deadline
 from hydra.errors import DeviceError, DeviceUnavailable
 
@@ -156,24 +154,3 @@ class UnixStream(SocketStream):
             connection.close()
             raise
         return connection
-
-
-class TcpLineTransport(LineTransport):
-    """A :class:`~drivers.transports.lines.LineTransport` to ``host:port``."""
-
-    def __init__(
-        self,
-        device: str,
-        address: str,
-        *,
-        decoder: Callable[[], LineDecoder],
-        decode_error: type[Exception],
-        timeout_s: float,
-    ) -> None:
-        super().__init__(
-            device,
-            TcpStream(device, address),
-            decoder=decoder,
-            decode_error=decode_error,
-            timeout_s=timeout_s,
-        )

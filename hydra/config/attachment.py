@@ -11,6 +11,7 @@ from hydra.config.problems import ProblemLog
 from hydra.config.schema import Document, RackEntry, VSwitchEntry
 from hydra.config.source import Path
 from hydra.model import SubstrateKind, VlanId
+from hydra.policy import OnSilence
 
 
 def check_substrate(document: Document, broken: frozenset[str], log: ProblemLog) -> None:
@@ -18,7 +19,7 @@ def check_substrate(document: Document, broken: frozenset[str], log: ProblemLog)
     check_known("substrate", document.substrate, known, ("substrate",), log)
     if document.substrate in known and "racks" not in broken:
         _check_attachment(document, SubstrateKind(document.substrate), log)
-    closes = "policy" not in broken and document.policy.on_silent_vswitch == "close"
+    closes = "policy" not in broken and document.policy.on_silent_vswitch is OnSilence.CLOSE
     if closes and document.substrate == SubstrateKind.SINGLE_HOMED_OPENFLOW.value:
         log.add(
             ("policy", "on_silent_vswitch"),

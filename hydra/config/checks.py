@@ -12,15 +12,11 @@ from hydra.config.attachment import check_known, check_parking
 from hydra.config.devices import PlaneCheck, RackCheck, parse_endpoint
 from hydra.config.expand import LAST_VLAN, Expansion
 from hydra.config.problems import ProblemLog
-from hydra.config.schema import (
-    ControllerSection,
-    Document,
-    PolicySection,
-)
+from hydra.config.schema import ControllerSection, Document
 from hydra.config.source import Path
 from hydra.errors import Problem
 from hydra.model import Fabric, Rack, RackId, SubstrateKind, Tor, VlanId, VlanRange
-from hydra.policy import Policy, Sharing, Transition
+from hydra.policy import Mode, Policy, Sharing, Transition
 from hydra.sharing.slots import DUPLEX_ALONE, too_short
 
 VLAN_GENERATIONS: Final = 3
@@ -114,9 +110,7 @@ def _check_endpoint(text: str, path: Path, log: ProblemLog) -> tuple[str, int]:
     return endpoint or ("", 0)
 
 
-def warn_of_disturbance(
-    policy: PolicySection, sparing: Collection[str], warnings: ProblemLog
-) -> None:
+def warn_of_disturbance(policy: Policy, sparing: Collection[str], warnings: ProblemLog) -> None:
     if policy.disturbance_mbps and policy.algorithm not in sparing:
         warnings.add(
             ("policy", "disturbance_mbps"),
@@ -127,7 +121,7 @@ def warn_of_disturbance(
 
 
 def check_policy(
-    policy: PolicySection, algorithms: Collection[str], log: ProblemLog, warnings: ProblemLog
+    policy: Policy, algorithms: Collection[str], log: ProblemLog, warnings: ProblemLog
 ) -> None:
     check_known("algorithm", policy.algorithm, algorithms, ("policy", "algorithm"), log)
     shortest = policy.drain.reads * policy.drain.interval_ms
@@ -140,7 +134,7 @@ def check_policy(
             policy.drain.interval_ms,
             shortest,
         )
-    if policy.mode == "periodic" and not policy.poll_interval_s:
+    if policy.mode is Mode.PERIODIC and not policy.poll_interval_s:
         warnings.add(
             ("policy", "poll_interval_s"),
             "polling is off, so the periodic mode never sees a demand",
@@ -275,9 +269,9 @@ def check_devices(
             )
 
 
-def check_transition(transition: str, expansion: Expansion, log: ProblemLog) -> None:
+def check_transition(transition: Transition, expansion: Expansion, log: ProblemLog) -> None:
     """Only the hitless one may touch mirrors that are not emulated on this machine."""
-    if transition == Transition.HITLESS.value:
+    if transition is Transition.HITLESS:
         return
     for plane, _, _ in expansion.planes:
         if not _is_emulated(plane.address):
@@ -285,7 +279,7 @@ def check_transition(transition: str, expansion: Expansion, log: ProblemLog) -> 
                 ("policy", "transition"),
                 "{} loses packets, and {} at {} may be a real switch: it is for planes emulated on "
                 "this machine; use hitless",
-                transition,
+                transition.value,
                 plane.name,
                 plane.address,
             )

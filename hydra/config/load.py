@@ -11,23 +11,11 @@ from hydra.config import addresses, attachment, checks
 from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.config.expand import Expansion, expand
 from hydra.config.problems import ProblemLog
-from hydra.config.schema import Document, PolicySection, parse_document
+from hydra.config.schema import Document, parse_document
 from hydra.config.source import YamlDocument, YamlError, parse_yaml
 from hydra.errors import ConfigError, Problem
 from hydra.model import Addressing, Fabric, SubstrateKind, VlanId, VlanRange
-from hydra.policy import (
-    AgentPolicy,
-    ControllerSettings,
-    DrainPolicy,
-    Mode,
-    OnDrift,
-    OnSilence,
-    Policy,
-    Sharing,
-    SlotPolicy,
-    Timeouts,
-    Transition,
-)
+from hydra.policy import ControllerSettings, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +71,13 @@ def load(
     if log:
         raise ConfigError(source, log.problems(yaml))
     fabric = _freeze_fabric(document, expansion, addressing, vlans, parking)
-    policy = _freeze_policy(document.policy)
     checks.check_algorithm(document.policy.algorithm, algorithms, fabric, log)
-    checks.check_slots(policy, fabric, log)
+    checks.check_slots(document.policy, fabric, log)
     if log:
         raise ConfigError(source, log.problems(yaml))
     return Loaded(
         fabric=fabric,
-        policy=policy,
+        policy=document.policy,
         controller=ControllerSettings(
             *openflow, *rest, **document.controller.model_dump(exclude={"openflow", "rest"})
         ),
@@ -155,31 +142,4 @@ def _freeze_fabric(
         server_rate_mbps=document.server_rate_mbps,
         substrate=SubstrateKind(document.substrate),
         one_way=document.circuits == "unidirectional",
-    )
-
-
-def _freeze_policy(section: PolicySection) -> Policy:
-    apart = {
-        "mode",
-        "sharing",
-        "on_drift",
-        "on_silent_vswitch",
-        "drain",
-        "timeouts",
-        "transition",
-        "agents",
-        "slots",
-    }
-    values = section.model_dump(exclude=apart)
-    return Policy(
-        mode=Mode(section.mode),
-        sharing=Sharing(section.sharing),
-        on_drift=OnDrift(section.on_drift),
-        on_silent_vswitch=OnSilence(section.on_silent_vswitch),
-        drain=DrainPolicy(**section.drain.model_dump()),
-        timeouts=Timeouts(**section.timeouts.model_dump()),
-        transition=Transition(section.transition),
-        agents=AgentPolicy(**section.agents.model_dump()),
-        slots=SlotPolicy(**section.slots.model_dump()),
-        **values,
     )

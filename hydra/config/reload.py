@@ -9,33 +9,12 @@ from typing import Any, Final
 
 from hydra.config.load import Loaded
 from hydra.errors import HydraError
-from hydra.policy import Policy
+from hydra.policy import Policy, Taken, policy_keys
 
-AT_ONCE: Final = frozenset(
-    {
-        "mode",
-        "sharing",
-        "epoch_s",
-        "gain_horizon_s",
-        "gain_factor",
-        "minimum_gain_mbps",
-        "minimum_circuit_life_s",
-        "audit_interval_s",
-        "on_drift",
-        "on_silent_vswitch",
-        "quarantine_s",
-        "drain",
-        "agents",
-        "slots",
-        "transition",
-    }
-)
-"""Keys of the policy that only later decisions rest on; no circuit, rule or session does.
-All others shape what devices, planner or switches are told at the start."""
-
-_BY_FILE: Final = frozenset({"transition"})
-"""Of those, what only a file may say: its checks hold the published transition to emulated planes,
-and nothing else does."""
+AT_ONCE: Final = frozenset(one.name for one in policy_keys() if one.taken is not Taken.AT_START)
+"""Keys of the policy that a reload applies."""
+BY_REQUEST: Final = frozenset(one.name for one in policy_keys() if one.taken is Taken.AT_ONCE)
+"""Keys that can be changed without the file, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +52,12 @@ def reload(running: Loaded, policy: Policy, file: Loaded) -> tuple[Policy, Reloa
 
 
 def amended(policy: Policy, changes: Mapping[str, object]) -> tuple[Policy, tuple[Change, ...]]:
-    """The policy with these values, by key of :data:`AT_ONCE`, and what that changes.
+    """The policy with these values, by key of :data:`BY_REQUEST`, and what that changes.
 
     Of a section, such as ``drain``, a mapping gives some of the keys; the others stay.
-    Raises HydraError for any other key, and for ``transition``, which only a file may change.
+    Raises HydraError for any other key.
     """
-    if others := sorted(changes.keys() - (AT_ONCE - _BY_FILE)):
+    if others := sorted(changes.keys() - BY_REQUEST):
         raise HydraError(
             f"policy.{', policy.'.join(others)} can't be changed without the configuration file: "
             "change it there, then reload or start again"

@@ -9,20 +9,30 @@ from __future__ import annotations
 import copy
 import reprlib
 import typing
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, is_dataclass
+from enum import Enum
 from types import NoneType
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetPydanticSchema,
+    PlainValidator,
+    ValidationError,
+    create_model,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from hydra.config.patterns import suggest
 from hydra.config.source import Path
 from hydra.model import SubstrateKind
-from hydra.policy import MOST_PATHS_PER_PAIR, ControllerSettings, Policy
+from hydra.policy import ControllerSettings, NotNegative, Policy, Positive, policy_keys
 
-_POLICY: Final = Policy()
 _CONTROLLER: Final = ControllerSettings()
 
 
@@ -42,12 +52,10 @@ Texts = Annotated[list[Text], Field(min_length=1)]
 Names = Annotated[Texts, BeforeValidator(_listed)]
 """One pattern, or a list of them."""
 Whole = Annotated[int | str, PlainValidator(_whole)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class VSwitchEntry(_Section):
@@ -150,71 +158,60 @@ class ControllerSection(_Section):
     journal_days: Positive = _CONTROLLER.journal_days
 
 
-class DrainSection(_Section):
-    reads: Annotated[int, Field(ge=1, le=1000)] = _POLICY.drain.reads
-    interval_ms: Positive = _POLICY.drain.interval_ms
-    bound_ms: Positive = _POLICY.drain.bound_ms
+_ModelT = TypeVar("_ModelT", bound=BaseModel)
+_SettingsT = TypeVar("_SettingsT")
 
 
-class TimeoutsSection(_Section):
-    vswitch_s: Positive = _POLICY.timeouts.vswitch_s
-    tor_s: Positive = _POLICY.timeouts.tor_s
-    ocs_s: Positive = _POLICY.timeouts.ocs_s
-    port_up_s: Positive = _POLICY.timeouts.port_up_s
-    probe_s: Positive = _POLICY.timeouts.probe_s
+def policy_model(
+    settings: type[Any] = Policy, only: Container[str] | None = None
+) -> Callable[[type[_ModelT]], type[_ModelT]]:
+    """Gives a model the keys of a class in :mod:`hydra.policy`: all of them, or ``only`` these.
+
+    A section within it becomes a model of its own, called after its key.
+    """
+    keys: dict[str, Any] = {}
+    for key in policy_keys(settings):
+        if only is not None and key.name not in only:
+            continue
+        if is_dataclass(key.default):
+            empty: type[_Section] = type(f"{key.name.title()}Section", (_Section,), {})
+            section = policy_model(type(key.default))(empty)
+            keys[key.name] = section, Field(section(), description="Keys left out stay.")
+        else:
+            about = None if key.null is None else f"Null: {key.null.meaning}."
+            strict = False if isinstance(key.default, Enum) else None
+            keys[key.name] = key.type, Field(key.default, description=about, strict=strict)
+
+    def with_keys(model: type[_ModelT]) -> type[_ModelT]:
+        return create_model(
+            model.__name__,
+            __base__=model,
+            __doc__=model.__doc__,
+            __module__=model.__module__,
+            **keys,
+        )
+
+    return with_keys
 
 
-class AgentsSection(_Section):
-    report_above_mb: NotNegative = _POLICY.agents.report_above_mb
-    report_change_mb: NotNegative = _POLICY.agents.report_change_mb
-    sample_s: Positive = _POLICY.agents.sample_s
-    report_gap_s: NotNegative = _POLICY.agents.report_gap_s
-    repeat_s: Positive = _POLICY.agents.repeat_s
-    empty_within_s: Positive = _POLICY.agents.empty_within_s
-    confirmed_times: NotNegative = _POLICY.agents.confirmed_times
-    optical_share: Annotated[float, Field(ge=0, le=0.99)] = _POLICY.agents.optical_share
-    elephant_mb: NotNegative = _POLICY.agents.elephant_mb
-    elephant_idle_s: Positive = _POLICY.agents.elephant_idle_s
-
-
-class SlotsSection(_Section):
-    slot_s: Positive = _POLICY.slots.slot_s
-    week_s: Positive = _POLICY.slots.week_s
-
-
+@policy_model()
 class PolicySection(_Section):
-    mode: Literal["on-request", "periodic"] = "on-request"
-    sharing: Literal["by-demand", "undifferentiated", "differentiated", "on-demand", "slotted"] = (
-        "by-demand"
+    pass
+
+
+def _frozen(settings: type[_SettingsT], section: BaseModel) -> _SettingsT:
+    return settings(
+        **{
+            key.name: _frozen(type(key.default), value) if isinstance(value, BaseModel) else value
+            for key, (_, value) in zip(policy_keys(settings), section, strict=True)
+        }
     )
-    algorithm: Text = _POLICY.algorithm
-    max_hops: Annotated[int, Field(ge=1, le=16)] = _POLICY.max_hops
-    paths_per_pair: Annotated[int, Field(ge=1, le=MOST_PATHS_PER_PAIR)] = _POLICY.paths_per_pair
-    disturbance_mbps: NotNegative = _POLICY.disturbance_mbps
-    planning_budget_ms: Positive = _POLICY.planning_budget_ms
-    planning_grace_ms: Positive = _POLICY.planning_grace_ms
-    epoch_s: Positive = _POLICY.epoch_s
-    poll_interval_s: NotNegative = _POLICY.poll_interval_s
-    demand_window_s: Positive = _POLICY.demand_window_s
-    elephant_mbps: NotNegative = _POLICY.elephant_mbps
-    elephant_release: Annotated[float, Field(ge=0, le=1)] = _POLICY.elephant_release
-    gain_horizon_s: Positive = _POLICY.gain_horizon_s
-    gain_factor: NotNegative = _POLICY.gain_factor
-    minimum_gain_mbps: NotNegative = _POLICY.minimum_gain_mbps
-    minimum_circuit_life_s: NotNegative = _POLICY.minimum_circuit_life_s
-    fdb_age_s: Positive = _POLICY.fdb_age_s
-    probe_interval_s: NotNegative = _POLICY.probe_interval_s
-    audit_interval_s: NotNegative = _POLICY.audit_interval_s
-    on_drift: Literal["mend", "report"] = "mend"
-    on_silent_vswitch: Literal["hold", "close"] = "hold"
-    quarantine_s: Positive | None = _POLICY.quarantine_s
-    preemption_notice_s: Positive = _POLICY.preemption_notice_s
-    drain: DrainSection = DrainSection()
-    timeouts: TimeoutsSection = TimeoutsSection()
-    transition: Literal["hitless", "as-published"] = "hitless"
-    agents: AgentsSection = AgentsSection()
-    slots: SlotsSection = SlotsSection()
-    emulated_rules: Annotated[int, Field(ge=0, le=1_000_000)] = _POLICY.emulated_rules
+
+
+def _read_policy(_: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+    return core_schema.no_info_after_validator_function(
+        lambda section: _frozen(Policy, section), handler(PolicySection)
+    )
 
 
 class Document(_Section):
@@ -235,7 +232,7 @@ class Document(_Section):
     electrical: ElectricalSection = ElectricalSection(rate_mbps=1.0)
     server_rate_mbps: Positive = 1.0
     vlans: VlanSection = VlanSection(circuits="1-4093", parking=4094)
-    policy: PolicySection = PolicySection()
+    policy: Annotated[Policy, GetPydanticSchema(_read_policy)] = Policy()
 
 
 REQUIRED_SECTIONS: Final = (
@@ -308,6 +305,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "greater_than_equal": "must be at least {ge:g}, got {input}",
     "less_than_equal": "must be at most {le:g}, got {input}",
     "literal_error": "must be {expected}, got {input}",
+    "enum": "must be {expected}, got {input}",
     "whole_type": 'must be a whole number or a template such as "{{rack}}", got {input}',
 }
 
@@ -334,6 +332,8 @@ def _keys_at(path: Path) -> list[str]:
 
 def _section_of(annotation: object) -> type[BaseModel]:
     """The section class inside ``Section``, ``list[Section]`` or ``Section | None``."""
+    if annotation is Policy:
+        return PolicySection
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     inner = [argument for argument in typing.get_args(annotation) if argument is not NoneType]

@@ -70,10 +70,6 @@ def rack_metadata(rack: RackId) -> int:
     return rack + 1
 
 
-def rack_of_metadata(metadata: int) -> RackId:
-    return RackId(metadata - 1)
-
-
 def prefix_args(prefix: IPv4Network | IPv6Network) -> tuple[int, int]:
     return int(prefix.network_address), int(prefix.netmask)
 
@@ -180,12 +176,6 @@ def in_lanes(
         for direction in path.directions:
             lanes.setdefault(direction, []).append((path, vlans[path]))
     return lanes
-
-
-def circuit_rule(destination: RackId, vlan: VlanId, epoch: int) -> FlowRule:
-    """Substep 3-2: ``destination`` is reached on ``vlan`` through the optical uplink."""
-    (rule,) = circuit_rules(BY_UPLINK, destination, [(vlan,)], epoch)
-    return rule
 
 
 def circuit_rules(

@@ -6,7 +6,7 @@ keeps its circuits and its VLAN keeps its rules and counters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from hydra.forwarding.substrate import substrate_of
@@ -314,31 +314,3 @@ def without(
         vlans,
         state.resting | freed,
     )
-
-
-def describe(fabric: Fabric, plan: Plan) -> Iterator[str]:
-    """A dry run in words, a line a change."""
-    if plan.empty:
-        yield "nothing to change"
-        return
-
-    def port(port_id: PortId) -> str:
-        end = fabric.ports[port_id]
-        return f"{fabric.racks[end.rack].name}:{end.tor_port}"
-
-    for verb, circuits in (("disconnect", plan.disconnect), ("connect", plan.connect)):
-        for circuit in sorted(circuits):
-            plane = fabric.planes[circuit.plane].name
-            way = "->" if circuit.one_way else "-"
-            yield f"{verb} {plane} {port(circuit.a)} {way} {port(circuit.b)}"
-    for rack, ports in sorted(plan.memberships.items()):
-        for name, vlans in sorted(ports.items()):
-            tags = ",".join(str(vlan) for vlan in sorted(vlans.tagged))
-            yield f"retag {fabric.racks[rack].name}:{name} to {tags}"
-    new = paths_by_pair(plan.target)
-    for pair in sorted(plan.affected):
-        names = " - ".join(fabric.racks[rack].name for rack in pair)
-        ways = [
-            f"{path.hops} hop(s) on VLAN {plan.target.vlans[path]}" for path in new.get(pair, ())
-        ]
-        yield f"move {names} to {' and '.join(ways) or 'electrical'}"

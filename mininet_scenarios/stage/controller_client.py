@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-import httpx
-
+from apps.connection import Connection
 from hydra.errors import HydraError
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 
@@ -21,7 +20,7 @@ _TIMEOUT_S: Final = 10.0
 
 
 class ControllerError(HydraError):
-    """The controller refused a request, failed to carry it out, or can't be reached."""
+    """The controller failed to carry out a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,24 +122,24 @@ class Route:
 
 
 class ControllerClient:
-    """Talks to one controller; a context manager that closes its connections."""
+    """Talks to one controller; a context manager that closes its connections.
+
+    Methods raise ClientError where it refuses or is not there.
+    """
 
     def __init__(self, base_url: str, token: str | None = None) -> None:
         """``token`` is needed where the controller knows people by tokens."""
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        self._http = httpx.Client(
-            base_url=base_url, timeout=_TIMEOUT_S, trust_env=False, headers=headers
-        )
+        self._connection = Connection(base_url, token, timeout_s=_TIMEOUT_S)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._http.close()
+        self._connection.close()
 
     def path_between(self, a: str, b: str) -> Route:
         """The path between two racks, whichever is its first end."""
-        for path in self._get("/v1/topology")["paths"]:
+        for path in self._connection.json("GET", "/v1/topology")["paths"]:
             if {path["src"], path["dst"]} == {a, b}:
                 hops = path["hops"]
                 planes = tuple(str(hop["plane"]) for hop in hops)
@@ -150,7 +149,7 @@ class ControllerClient:
 
     def reconfigurations(self) -> Sequence[ReconfigurationRecord]:
         """Newest first."""
-        items = self._get("/v1/reconfigurations")["reconfigurations"]
+        items = self._connection.json("GET", "/v1/reconfigurations")["reconfigurations"]
         return [ReconfigurationRecord.from_json(item) for item in items]
 
     def reconfigure(
@@ -186,24 +185,23 @@ class ControllerClient:
             "racks": None if racks is None else sorted(racks),
             "use_planes": None if use_planes is None else sorted(use_planes),
         }
-        return str(self._write("POST", "/v1/reconfigurations", body)["id"])
+        return str(self._connection.json("POST", "/v1/reconfigurations", body=body)["id"])
 
     def reconfiguration(self, reconfiguration_id: str) -> ReconfigurationRecord:
-        return ReconfigurationRecord.from_json(
-            self._get(f"/v1/reconfigurations/{reconfiguration_id}")
-        )
+        path = f"/v1/reconfigurations/{reconfiguration_id}"
+        return ReconfigurationRecord.from_json(self._connection.json("GET", path))
 
     def set_aside(self, rack: str, port: str, reason: str) -> None:
         """Leave an optical port out of planning, until the controller ends."""
-        self._write("PUT", f"/v1/quarantine/{rack}/{port}", {"reason": reason})
+        self._connection.json("PUT", f"/v1/quarantine/{rack}/{port}", body={"reason": reason})
 
     def clear(self, rack: str, port: str) -> None:
         """Use a port again that was set aside."""
-        self._write("DELETE", f"/v1/quarantine/{rack}/{port}", None)
+        self._connection.json("DELETE", f"/v1/quarantine/{rack}/{port}")
 
     def set_aside_ports(self) -> Sequence[tuple[str, str]]:
         """All ports that planning leaves out, by rack and name."""
-        ports = self._get("/v1/quarantine")["ports"]
+        ports = self._connection.json("GET", "/v1/quarantine")["ports"]
         return [(str(one["rack"]), str(one["port"])) for one in ports]
 
     def reload(self, *, dry_run: bool = False) -> tuple[str, ...]:
@@ -211,27 +209,25 @@ class ControllerClient:
 
         ``dry_run`` changes nothing.
         """
-        done = self._write("POST", "/v1/reload", {"dry_run": dry_run})
+        done = self._connection.json("POST", "/v1/reload", body={"dry_run": dry_run})
         return tuple(str(change["key"]) for change in done["waiting"])
 
     def amend(self, changes: Mapping[str, Any]) -> None:
         """Go on with these values of the policy, until the next reload."""
-        self._write("PATCH", "/v1/policy", changes)
+        self._connection.json("PATCH", "/v1/policy", body=changes)
 
     def most_measured_mbps(self) -> float:
         """What the counters say of the pair of racks that sends most; 0 where nobody does."""
-        entries = self._get("/v1/demand")["entries"]
+        entries = self._connection.json("GET", "/v1/demand")["entries"]
         return max((float(entry["rate_mbps"]) for entry in entries), default=0.0)
+
+    def schedule(self) -> Mapping[str, Any]:
+        """Slots of ``sharing: slotted``, as they are carried out."""
+        return self._connection.json("GET", "/v1/schedule")
 
     def metrics(self) -> str:
         """What Prometheus reads."""
-        try:
-            response = self._http.get("/metrics")
-        except httpx.TransportError as error:
-            raise ControllerError(f"GET /metrics: {error}") from error
-        if not response.is_success:
-            raise ControllerError(f"GET /metrics: {response.status_code} {response.text}")
-        return response.text
+        return self._connection.request("GET", "/metrics").text
 
     def changes_done(self) -> frozenset[str]:
         """The reconfigurations that were carried out, by their identifiers."""
@@ -240,7 +236,9 @@ class ControllerClient:
 
     def circuits_per_plane(self) -> Counter[str]:
         """How many circuits the controller says are up, by plane."""
-        return Counter(str(one["plane"]) for one in self._get("/v1/topology")["circuits"])
+        return Counter(
+            str(one["plane"]) for one in self._connection.json("GET", "/v1/topology")["circuits"]
+        )
 
     def _await_end(self, reconfiguration_id: str, timeout_s: float) -> ReconfigurationRecord:
         deadline_s = time.monotonic() + timeout_s
@@ -253,23 +251,3 @@ class ControllerClient:
                     f"reconfiguration {record.id} is still {record.state} after {timeout_s:.0f} s"
                 )
             time.sleep(_POLL_S)
-
-    def _get(self, path: str) -> Mapping[str, Any]:
-        try:
-            response = self._http.get(path)
-        except httpx.TransportError as error:
-            raise ControllerError(f"GET {path}: {error}") from error
-        if not response.is_success:
-            raise ControllerError(f"GET {path}: {response.status_code} {response.text}")
-        data: Mapping[str, Any] = response.json()
-        return data
-
-    def _write(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        try:
-            response = self._http.request(method, path, json=body)
-        except httpx.TransportError as error:
-            raise ControllerError(f"{method} {path}: {error}") from error
-        if not response.is_success:
-            raise ControllerError(f"{method} {path}: {response.status_code} {response.text}")
-        data: Mapping[str, Any] = response.json()
-        return data

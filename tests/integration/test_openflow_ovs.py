@@ -60,7 +60,6 @@ from hydra.forwarding.rules import (
     Install,
     Remove,
     RemoveByCookie,
-    circuit_rule,
     circuit_rules,
     divert_rule,
     emulated_rules,
@@ -71,7 +70,7 @@ from hydra.model import Fabric, NetworkState, RackId, VlanId
 from tests.integration.bare_switch import BareSwitch, bare_switch
 from tests.integration.conftest import CONFIGS
 from tests.unit.core.fabrics import circuit_between, path_of, state_of
-from tests.unit.forwarding.sample_rules import elephant_rules, reservation_rules
+from tests.unit.forwarding.sample_rules import circuit_rule, elephant_rules, reservation_rules
 
 pytestmark = pytest.mark.ovs
 METER = 5

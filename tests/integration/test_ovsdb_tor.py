@@ -184,35 +184,6 @@ def test_links(tor):
         wait_until(lambda state=state: tor.link_up([port]) == {port: state == "up"})
 
 
-def learned() -> list[str]:
-    """MAC addresses in the bridge's table."""
-    rows = run("ovs-appctl", "fdb/show", BRIDGE).splitlines()[1:]
-    return [row.split()[2] for row in rows]
-
-
-def test_flushing_forgets_all_learned_addresses(tor):
-    """Of all ports, and without leaving a trace in the configuration."""
-    run("ovs-ofctl", "add-flow", BRIDGE, "actions=NORMAL")
-    vsctl("set", "bridge", BRIDGE, "flood_vlans=77")
-    a, b = PORTS[8], PORTS[9]
-    for end in (a, b, f"{a}x", f"{b}x"):
-        run("ip", "link", "set", end, "up")
-    tor.set_vlans({a: PortVlans(frozenset({600})), b: PortVlans(frozenset({600}))})
-    before = tor.vlans(PORTS)
-    for number, port in enumerate((a, b)):
-        flow = (
-            f"in_port={port},dl_vlan=600,dl_src=02:00:00:00:00:0{number},dl_dst=ff:ff:ff:ff:ff:ff"
-        )
-        run("ovs-appctl", "ofproto/trace", BRIDGE, flow, "-generate")
-    assert set(learned()) >= {"02:00:00:00:00:00", "02:00:00:00:00:01"}
-    tor.flush()
-    assert "02:00:00:00:00:00" not in learned()
-    assert "02:00:00:00:00:01" not in learned()
-    assert tor.vlans(PORTS) == before
-    assert vsctl("get", "bridge", BRIDGE, "flood_vlans").strip() == "[77]"
-    assert applied()
-
-
 def test_counters_are_those_of_the_database(tor):
     """And come without being replicated: an idle session must not fill up."""
     port = PORTS[10]

@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 
 import click
 
-from apps.cli.client import ControllerClient, JsonObject, resource, url_option
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.device.named import find_plane, load, translated
 from apps.cli.network import moment
 from apps.cli.output import CommandError, json_option, print_json, print_table
+from apps.connection import JsonObject, resource
 from apps.rest import render
 from drivers.registry import optical_switch
 from hydra.errors import HydraError

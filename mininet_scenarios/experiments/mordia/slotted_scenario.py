@@ -10,12 +10,9 @@ From these a formula gives the worth of a duty cycle D: D · (one on the circuit
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Final
-
-import httpx
+from typing import Final
 
 from hydra.policy import Transition
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
@@ -105,7 +102,7 @@ def shared(
     with stage.process(policy) as process, ControllerClient(process.base_url) as controller:
         _set_aside(controller)
         mbps, retransmits = _both(stage, length.seconds(slot_s), LEAD_S)
-        schedule = _schedule(process.base_url)
+        schedule = controller.schedule()
     week = schedule["week"]
     if week is None or len(week["slots"]) != len(PAIRS):
         raise ScenarioError(f"slots of {slot_s:g} s: no week of two slots, but {schedule}")
@@ -136,10 +133,3 @@ def _both(stage: Stage, seconds: int, lead_s: float) -> tuple[float, int]:
 def _set_aside(controller: ControllerClient) -> None:
     """Leave rack 1 a single optical port."""
     controller.set_aside("r1", "hyt-r1-p2", "two pairs are to share the other one")
-
-
-def _schedule(url: str) -> Mapping[str, Any]:
-    answer = httpx.get(f"{url}/v1/schedule", trust_env=False)
-    answer.raise_for_status()
-    schedule: Mapping[str, Any] = answer.json()
-    return schedule

@@ -12,7 +12,7 @@ import pytest
 from drivers.registry import tor_switch
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import VlanId
-from hydra.roles import AddressFlush, CounterReader, PortVlans
+from hydra.roles import CounterReader, PortVlans
 from mininet_scenarios.emulators.faults import FaultKind
 from tests.conformance.tor.candidate import TorDeviation
 
@@ -42,7 +42,6 @@ def test_what_it_can_do_is_what_it_declares(bench, tor):
     assert tor.name == bench.rack.name
     assert tor.capabilities == bench.entry.capabilities
     assert isinstance(tor, CounterReader) == tor.capabilities.counters
-    assert isinstance(tor, AddressFlush) == tor.capabilities.flush
 
 
 # --- VLANs --------------------------------------------------------------------------------------

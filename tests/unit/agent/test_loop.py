@@ -16,7 +16,7 @@ from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.demand.backlog import ConnectionKey, Sending
 from hydra.forwarding.class_table import TcpConnection
-from hydra.policy import AgentPolicy
+from hydra.policy import AgentPolicy, Policy, Sharing
 from tests.unit.cli import DEMO
 from tests.unit.rest.fake_service import FakeService
 
@@ -44,7 +44,7 @@ class Sockets:
 @pytest.fixture
 def service():
     service = FakeService(load_configuration(DEMO).fabric)
-    service.agents.policy = FAST
+    service.for_agents.now = Policy(agents=FAST)
     return service
 
 
@@ -100,7 +100,7 @@ def test_a_new_setup_is_fetched(service, server):
     sockets.send("10.0.2.1", 5 * MB)
     with running(server.url, sockets):
         until(lambda: waiting_mb(service) == [5.0])
-        service.agents.policy = replace(FAST, report_above_mb=10.0)
+        service.for_agents.now = Policy(agents=replace(FAST, report_above_mb=10.0))
         until(lambda: waiting_mb(service) == [0.0])
 
 
@@ -111,10 +111,10 @@ def test_it_tells_elephants_where_somebody_wants_to_know(service, server):
     with running(server.url, sockets):
         until(lambda: waiting_mb(service) == [50.0])
         assert service.agents.elephants(server_h11) == set()
-        service.agents.elephants_wanted = True
+        service.for_agents.now = Policy(agents=FAST, sharing=Sharing.ON_DEMAND)
         flow = TcpConnection(ip_address("10.0.2.1"), 40000, 5201)
         until(lambda: service.agents.elephants(server_h11) == {flow})
-        service.agents.elephants_wanted = False
+        service.for_agents.now = Policy(agents=FAST)
         until(lambda: service.agents.elephants(server_h11) == set())
 
 

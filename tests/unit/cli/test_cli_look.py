@@ -4,9 +4,11 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from math import dist
 from pathlib import Path
 
+import networkx as nx
 import pytest
 from lxml import etree
 
@@ -84,6 +86,29 @@ def test_dot_of_one_way_circuits_is_a_directed_graph(call, service):
     assert '"r1" -> "r2" [label="p1, 12.5 of 100 Mb/s"' in text
     assert '"r3" -> "r1" [label="p1, 100 Mb/s"' in text
     assert "--" not in text
+
+
+def read_back(form, text):
+    if form == "graphml":
+        graph = nx.parse_graphml(text, force_multigraph=True)
+        del graph.graph["node_default"], graph.graph["edge_default"]
+        return graph
+    return nx.node_link_graph(json.loads(text), edges="edges")
+
+
+@pytest.mark.parametrize("form", ["graphml", "node-link"])
+@pytest.mark.parametrize("one_way", [False, True])
+def test_networkx_reads_the_topology_back(call, service, form, one_way):
+    path = relay_path()
+    duplex = NetworkState(3, Topology(frozenset(path.circuits), (path,)), {path: VlanId(7)})
+    service.network = ring_state() if one_way else duplex
+    graph = read_back(form, call("topology", "--format", form).stdout)
+    whole = service.network.topology.to_networkx(replace(service.fabric, one_way=one_way))
+    for rack in whole:
+        del whole.nodes[rack]["spine"]  # which the API does not tell
+    assert nx.utils.graphs_equal(graph, whole)
+    assert graph.is_directed() == one_way
+    assert graph.number_of_edges() == len(service.network.topology.circuits) > 1
 
 
 def test_one_way_circuits_in_tables_lead_from_rack_to_rack(call, service):

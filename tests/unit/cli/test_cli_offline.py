@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
+import networkx as nx
 import pytest
 import yaml
 
@@ -275,6 +276,53 @@ def test_a_plan_of_one_way_circuits_starts_from_what_stands(run, tmp_path):
     broken["circuits"] = broken["circuits"][1:]
     now.write_text(json.dumps(broken))
     assert "sends and has no light" in run(*again).stderr
+
+
+# --- graphs ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fabric", [DEMO, ONE_WAY])
+def test_a_plan_is_read_back_by_networkx(run, tmp_path, fabric):
+    demand = ("--demand", "r1:r2=80", "--demand", "r2:r3=150", "--demand", "r3:r1=20")
+    for name in ("plan.graphml", "plan.json"):
+        result = run("plan", "--fabric", str(fabric), *demand, "--graph", str(tmp_path / name))
+        assert result.exit_code == 0, result.output
+    graph = nx.read_graphml(tmp_path / "plan.graphml", force_multigraph=True)
+    del graph.graph["node_default"], graph.graph["edge_default"]
+    document = json.loads((tmp_path / "plan.json").read_text())
+    assert nx.utils.graphs_equal(graph, nx.node_link_graph(document, edges="edges"))
+    assert graph.is_directed() == (fabric == ONE_WAY)
+    assert dict(graph.nodes(data="spine")) == dict.fromkeys(("r1", "r2", "r3", "r4"), False)
+    plan = json.loads(run("plan", "--fabric", str(fabric), *demand, "--json").stdout)
+    planned = [
+        (c["plane"], c["a"]["rack"], c["a"]["port"], c["b"]["rack"], c["b"]["port"], c["rate_mbps"])
+        for c in plan["circuits"]
+    ]
+    edges = [tuple(edge.values()) for _, _, edge in graph.edges(data=True)]
+    assert sorted(edges) == sorted(planned) != []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("--graph", "{here}/plan.gexf"), 2, "plan.gexf must end in .graphml or .json"),
+        (("--graph", "{here}/no-such-folder/plan.json"), 1, "plan.json can't be written: No such"),
+        (("--graph", "{here}/plan.json", "--compare"), 2, "--graph is of one plan"),
+        (("--graph", "{here}/plan.json", "--algorithm", "tms"), 1, "tms plans one-way light paths"),
+    ],
+)
+def test_graphs_that_can_not_be_written(run, tmp_path, arguments, code, words):
+    given = [text.format(here=tmp_path) for text in arguments]
+    result = run("plan", "--fabric", str(DEMO), "--demand", "r1:r2=80", *given)
+    assert result.exit_code == code
+    assert words in " ".join(result.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_graph_is_of_a_plan_from_files(run, tmp_path):
+    result = run("plan", "--demand", "r1:r2=80", "--graph", str(tmp_path / "plan.json"))
+    assert result.exit_code == 2
+    assert "--graph plans from files: add --fabric" in result.stderr
 
 
 def test_what_can_not_stand_beside_one_way_circuits_is_not_compared(run):

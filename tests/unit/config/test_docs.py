@@ -1,12 +1,12 @@
 """docs/configuration.md holds every key of the file, and the policy's true defaults."""
 
 import re
+import runpy
 
 import pytest
 from pydantic import BaseModel
 
 from hydra.config import schema
-from hydra.config.schema import PolicySection
 
 from .conftest import CONFIGS
 
@@ -31,16 +31,6 @@ def test_every_key_is_described(section):
     assert keys(section) - described == set()
 
 
-def test_the_defaults_are_the_true_ones():
-    stated = dict(re.findall(r"^\| `([a-z_.]+)` \| (\S+) \|", TEXT, re.MULTILINE))
-    flat = {}
-    for name, value in PolicySection().model_dump().items():
-        if isinstance(value, dict):
-            flat |= {f"{name}.{key}": inner for key, inner in value.items()}
-        else:
-            flat[name] = value
-    actual = {
-        name: f"{value:g}" if isinstance(value, float | int) else value
-        for name, value in flat.items()
-    }
-    assert stated == actual
+def test_the_table_of_the_policy_is_made_of_its_classes():
+    script = runpy.run_path(str(CONFIGS.parent / "scripts" / "policy_table.py"))
+    assert script["page"](TEXT) == TEXT, "run python scripts/policy_table.py"

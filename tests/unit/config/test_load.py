@@ -1,14 +1,12 @@
 """Files that can be used, and what comes of them."""
 
 import copy
-from dataclasses import fields
 from ipaddress import IPv4Interface
 
 import pytest
 import yaml
 
 from apps.process.configuration import load_configuration
-from hydra.config import schema
 from hydra.errors import ConfigError
 from hydra.model import Addressing
 from hydra.policy import (
@@ -134,18 +132,6 @@ def test_every_setting_arrives(demo, load_data):
         sharing=Sharing.SLOTTED,
         slots=SlotPolicy(0.5, 5.0),
     )
-
-
-@pytest.mark.parametrize(
-    ("section", "settings"),
-    [
-        (schema.PolicySection, Policy),
-        (schema.DrainSection, DrainPolicy),
-        (schema.TimeoutsSection, Timeouts),
-    ],
-)
-def test_every_policy_field_can_be_set(section, settings):
-    assert list(section.model_fields) == [field.name for field in fields(settings)]
 
 
 def test_optional_sections_have_the_defaults_of_the_core(demo, load_data):

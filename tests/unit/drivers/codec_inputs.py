@@ -8,6 +8,7 @@ from pathlib import Path
 
 from drivers.codecs import iscli, scpi, terminal, tl1, tl1_calient, tl1_glimmerglass, tl1_polatis
 from drivers.codecs.openflow import messages
+from tests.unit.drivers import device_side
 
 CORPUS = Path(__file__).parent / "corpus"
 PROMPTS = ("agent>", ">")
@@ -127,7 +128,7 @@ CODECS = [
     Codec(
         "iscli",
         _decode_iscli,
-        lambda event: iscli.format_event(event, ISCLI_NAME),
+        lambda event: device_side.iscli_event(event, ISCLI_NAME),
         (
             lambda text: iscli.parse_memberships(text.splitlines()),
             lambda text: iscli.parse_links(text.splitlines()),
@@ -153,7 +154,7 @@ CODECS = [
     Codec(
         "tl1",
         _decode_tl1,
-        tl1.format_event,
+        device_side.tl1_event,
         (
             tl1.parse_alarm,
             tl1.parse_pairs,
@@ -182,7 +183,6 @@ CODECS = [
             scpi.parse_connections,
             scpi.parse_faults,
             scpi.parse_identity,
-            scpi.parse_peer,
             scpi.parse_port_states,
             scpi.parse_powers,
             scpi.parse_powers_if_any,

@@ -10,7 +10,8 @@ import time
 import pytest
 
 from drivers.codecs import scpi
-from drivers.transports.tcp import TcpLineTransport, parse_endpoint
+from drivers.transports.lines import LineTransport
+from drivers.transports.tcp import TcpStream, parse_endpoint
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
 
 
@@ -51,9 +52,13 @@ class Peer:
         assert not self._thread.is_alive(), "not all scripted replies were used"
 
 
-def transport(address: str, timeout_s: float = 1.0) -> TcpLineTransport:
-    return TcpLineTransport(
-        "p1", address, decoder=scpi.ReplyDecoder, decode_error=scpi.ScpiError, timeout_s=timeout_s
+def transport(address: str, timeout_s: float = 1.0) -> LineTransport:
+    return LineTransport(
+        "p1",
+        TcpStream("p1", address),
+        decoder=scpi.ReplyDecoder,
+        decode_error=scpi.ScpiError,
+        timeout_s=timeout_s,
     )
 
 

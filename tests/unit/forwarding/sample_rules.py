@@ -4,7 +4,13 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 
 from hydra.forwarding.class_table import TcpConnection, class_rules
-from hydra.forwarding.rules import FlowRule, divert_rule, emulated_rules
+from hydra.forwarding.rules import (
+    BY_UPLINK,
+    FlowRule,
+    circuit_rules,
+    divert_rule,
+    emulated_rules,
+)
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import Fabric, NetworkState, RackId, Server, VlanId
 from hydra.sharing.policing import Aggregate, Tally, aggregate_rules, electrical_rule, tally_rules
@@ -16,6 +22,12 @@ from tests.unit.core.fabrics import (
     single_homed,
     state_of,
 )
+
+
+def circuit_rule(destination: RackId, vlan: VlanId, epoch: int) -> FlowRule:
+    """``destination`` is reached on ``vlan`` through the optical uplink."""
+    (rule,) = circuit_rules(BY_UPLINK, destination, [(vlan,)], epoch)
+    return rule
 
 
 def every_rule(fabric: Fabric) -> Iterator[FlowRule]:

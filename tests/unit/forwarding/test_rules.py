@@ -22,20 +22,18 @@ from hydra.forwarding.pipeline import (
 from hydra.forwarding.rules import (
     BY_UPLINK,
     account_rules,
-    circuit_rule,
     circuit_rules,
     divert_rule,
     emulated_rules,
     match_key,
     own_rack_rules,
     rack_metadata,
-    rack_of_metadata,
     uplink_exceptions,
 )
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId, VlanId
 from tests.unit.core.fabrics import parallel_paths, path_of, small_fabric, state_of
-from tests.unit.forwarding.sample_rules import every_rule
+from tests.unit.forwarding.sample_rules import circuit_rule, every_rule
 
 FABRIC = small_fabric(racks=3, planes=2, servers=2)
 SUBSTRATE = substrate_of(FABRIC)
@@ -183,7 +181,6 @@ def test_both_ends_number_several_paths_alike():
 
 def test_a_rack_and_its_metadata():
     assert [rack_metadata(rack.id) for rack in FABRIC.racks] == [1, 2, 3]
-    assert all(rack_of_metadata(rack_metadata(rack.id)) == rack.id for rack in FABRIC.racks)
 
 
 def test_emulated_rules_of_successive_epochs_are_about_other_racks():

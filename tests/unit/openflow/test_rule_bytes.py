@@ -28,10 +28,10 @@ from drivers.codecs.openflow.statistics import (
     decode_port_stats,
 )
 from hydra.forwarding.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, Port, RuleKind
-from hydra.forwarding.rules import FlowRule, Install, Remove, RemoveByCookie, circuit_rule
+from hydra.forwarding.rules import FlowRule, Install, Remove, RemoveByCookie
 from hydra.model import RackId, VlanId
 from tests.unit.core.fabrics import small_fabric
-from tests.unit.forwarding.sample_rules import every_rule
+from tests.unit.forwarding.sample_rules import circuit_rule, every_rule
 from tests.unit.openflow.ryu_reference import DATAPATH, flow_mod, normal, parse, serialised, split
 
 RULES = list(every_rule(small_fabric(racks=3)))

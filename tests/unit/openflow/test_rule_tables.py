@@ -7,10 +7,11 @@ import pytest
 from drivers.codecs.openflow.rule_tables import decode_rules, foreign, intended_table, rule_drift
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
 from drivers.codecs.openflow.statistics import MalformedReplyError
-from hydra.forwarding.rules import Install, circuit_rule, emulated_rules
+from hydra.forwarding.rules import Install, emulated_rules
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId, VlanId
 from tests.unit.core.fabrics import small_fabric
+from tests.unit.forwarding.sample_rules import circuit_rule
 
 FABRIC = small_fabric(racks=3, planes=1)
 PORTS = SwitchPorts(host=4, optical=5, electrical=6)

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from hydra.model import NetworkState, VlanId
 from hydra.reconfiguration.plan import (
-    describe,
     diff,
     hold,
     pair_of,
@@ -162,27 +161,6 @@ def test_a_port_without_a_path_carries_the_parking_vlan_alone():
     trunks = port_trunks(FABRIC, state)
     assert trunks[unused.a] == PortVlans(frozenset({PARKING_VLAN}))
     assert trunks[path.circuits[0].a] == PortVlans(frozenset({VlanId(100)}))
-
-
-def test_a_dry_run_in_words():
-    old = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
-    new = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
-    assert list(describe(FABRIC, diff(FABRIC, old, new, order_of(FABRIC)))) == [
-        "disconnect p1 r1:o1.1 - r2:o1.1",
-        "connect p1 r1:o1.1 - r3:o1.1",
-        "retag r1:o1.1 to 101",
-        "retag r2:o1.1 to 4000",
-        "retag r3:o1.1 to 101",
-        "move r1 - r2 to electrical",
-        "move r1 - r3 to 1 hop(s) on VLAN 101",
-    ]
-
-
-def test_a_dry_run_of_nothing():
-    state = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
-    assert list(describe(FABRIC, diff(FABRIC, state, state, order_of(FABRIC)))) == [
-        "nothing to change"
-    ]
 
 
 def test_ports_to_retag_are_counted():

@@ -86,7 +86,8 @@ class FakeService:
         self._book = ReservationBook(fabric)
         self._reconfigurations: list[Reconfiguration] = []
         self.network = NetworkState()
-        self.agents = AgentDesk(fabric, CurrentPolicy(Policy()), lambda: self.network)
+        self.for_agents = CurrentPolicy(Policy())
+        self.agents = AgentDesk(fabric, self.for_agents, lambda: self.network)
         self.events = EventLog("run", capacity=50)
         self.missing: list[str] = []
         self.shared = Sharing.BY_DEMAND

@@ -20,10 +20,11 @@ from topology_fabrics import (
     path,
     topology_of,
 )
+from topology_reference import matching_bound
 
 from hydra.model import EMPTY_TOPOLOGY, PlaneId, PortId, RackId
 from topology.algorithms import ENTRIES, Product, algorithm
-from topology.bounds import matching_bound, served_share_bound
+from topology.bounds import served_share_bound
 from topology.multihop import plan_hydra_bfs
 from topology.plan_checks import check_result, slots_share
 from topology.problem import Budget, Reserved

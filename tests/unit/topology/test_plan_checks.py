@@ -17,11 +17,12 @@ from topology_fabrics import (
     path,
     topology_of,
 )
+from topology_reference import matching_bound
 
 from hydra.errors import PlanError
 from hydra.model import EMPTY_TOPOLOGY, PlaneId, PortId, RackId, Topology
 from topology.algorithms import ENTRIES, Product
-from topology.bounds import matching_bound, served_share_bound
+from topology.bounds import served_share_bound
 from topology.plan_checks import check_matching, check_result, check_slots, slots_share
 from topology.problem import Budget, Lightpath, PlanResult, Reserved, Slot, Timing
 
@@ -177,17 +178,6 @@ def test_bounds_of_small_cases():
     assert served_share_bound(two, np.zeros((3, 3))) == 1.0
     assert served_share_bound(full(3, 0), demand) == 0.0
     assert served_share_bound(full(1, 1), [[0.0]]) == 1.0
-
-
-def test_matching_bounds():
-    triangle = np.ones((3, 3)) - np.eye(3)
-    assert matching_bound(triangle) == pytest.approx(1.5)
-    assert matching_bound(triangle, degree=2) == pytest.approx(3.0)
-    assert matching_bound(np.diag([5.0, 5.0])) == 0.0
-    with pytest.raises(PlanError, match="a square matrix"):
-        matching_bound(np.ones((2, 3)))
-    with pytest.raises(PlanError, match="not all finite"):
-        matching_bound([[0, np.inf], [0, 0]])
 
 
 @given(st.data())

@@ -7,12 +7,32 @@ from itertools import pairwise
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse import coo_array
 from topology_fabrics import circuit
 
 from hydra.model import Circuit, Path
 from topology.problem import Budget, FabricArrays
 
 CRUMB = 1e-6
+
+
+def matching_bound(weight: NDArray[np.float64], degree: int = 1) -> float:
+    """At least the weight of any subgraph whose nodes have ``degree`` edges: a linear programme.
+
+    An edge weighs the larger of its two entries. Exact on bipartite graphs.
+    """
+    edges = np.triu(np.maximum(weight, weight.T), k=1)
+    src, dst = np.nonzero(edges > 0)
+    if not src.size:
+        return 0.0
+    number = np.tile(np.arange(src.size), 2)
+    ones = np.ones(2 * src.size)
+    at_node = coo_array((ones, (np.concatenate([src, dst]), number)), shape=(len(edges), src.size))
+    limits = np.full(len(edges), degree)
+    solved = linprog(-edges[src, dst], A_ub=at_node.tocsr(), b_ub=limits, bounds=(0, 1))
+    assert solved.status == 0
+    return -float(solved.fun)
 
 
 class Reference:

@@ -1,0 +1,50 @@
+"""Circuits as a graph of networkx, and as text that other tools read.
+
+networkx takes a tenth of a second to load: only import this where a graph is wanted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import networkx as nx
+
+
+def circuit_graph(
+    racks: Iterable[Any], circuits: Iterable[Mapping[str, Any]], *, one_way: bool, **about: Any
+) -> nx.MultiGraph:
+    """A graph of racks (names, or names with attributes) and of circuits as the REST API has them.
+
+    Keys of edges are unique; ``about`` is of the whole. Directed if ``one_way``.
+    """
+    graph = nx.MultiDiGraph(**about) if one_way else nx.MultiGraph(**about)
+    graph.add_nodes_from(racks)
+    for one in circuits:
+        plane, a, b = one["plane"], one["a"], one["b"]
+        graph.add_edge(
+            a["rack"],
+            b["rack"],
+            key=f"{plane}:{a['rack']}:{a['port']}",
+            plane=plane,
+            **{f"a_{name}": value for name, value in a.items()},
+            **{f"b_{name}": value for name, value in b.items()},
+            rate_mbps=one["rate_mbps"],
+        )
+    return graph
+
+
+def _node_link(graph: nx.MultiGraph) -> str:
+    return json.dumps(nx.node_link_data(graph, edges="edges"), indent=2)
+
+
+def _graphml(graph: nx.MultiGraph) -> str:
+    return "\n".join(nx.generate_graphml(graph, named_key_ids=True))
+
+
+FORMATS: Final[Mapping[str, Callable[[nx.MultiGraph], str]]] = {
+    "graphml": _graphml,
+    "node-link": _node_link,
+}
+"""The text of a graph, by the format's name: GraphML, or the JSON of networkx."""

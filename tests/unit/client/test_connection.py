@@ -1,0 +1,100 @@
+"""The connection that clients share: who is asked how often, and what each failure is."""
+
+import socket
+
+import pytest
+
+from apps.connection import BadUrl, ClientError, Connection, NoAnswer, Refusal, TooLate, resource
+from apps.process.configuration import load_configuration
+from apps.rest.app import create_app
+from apps.rest.server import RestServer
+from tests.unit.cli import DEMO
+from tests.unit.rest.fake_service import FakeService
+
+
+@pytest.fixture(scope="module")
+def url():
+    server = RestServer(create_app(FakeService(load_configuration(DEMO).fabric)), "127.0.0.1", 0)
+    server.start()
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        yield listener
+
+
+def at(listener):
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def callers(listener):
+    """How many have connected."""
+    count = 0
+    while True:
+        try:
+            listener.accept()[0].close()
+        except BlockingIOError:
+            return count
+        count += 1
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_silence_is_told_from_nobody_there_and_each_attempt_calls_once(listener, attempts):
+    with (
+        Connection(at(listener), timeout_s=0.1, attempts=attempts) as connection,
+        pytest.raises(TooLate),
+    ):
+        connection.request("GET", "/v1/topology")
+    assert callers(listener) == attempts
+
+
+def test_nobody_there(listener):
+    url = at(listener)
+    listener.close()
+    with Connection(url) as connection, pytest.raises(NoAnswer, match="refused") as caught:
+        connection.request("GET", "/v1/topology")
+    assert not isinstance(caught.value, TooLate)
+
+
+def test_a_refusal_is_in_words_and_lists_all_errors(url):
+    body = {"src": "r1", "dst": "", "bandwidth_mbps": -1}
+    with Connection(url) as connection, pytest.raises(Refusal) as caught:
+        connection.json("POST", "/v1/reservations", body=body)
+    first, *more = str(caught.value).splitlines()
+    assert first.startswith(f"{caught.value.document['title']}: ")
+    assert [line.split(":")[0].strip() for line in more] == ["/dst", "/bandwidth_mbps"]
+    assert caught.value.response.status_code == 422
+
+
+def test_a_stream_is_refused_like_anything_else(url):
+    with Connection(url) as connection, pytest.raises(Refusal) as caught:
+        next(connection.follow(["no-such-kind"], None))
+    assert caught.value.response.status_code == 422
+
+
+def test_an_answer_without_a_document_is_no_controllers(url):
+    with Connection(url) as connection:
+        assert connection.request("GET", "/metrics").text.startswith("# HELP")
+        with pytest.raises(ClientError, match="200 OK, but not like a HydRA controller"):
+            connection.json("GET", "/metrics")
+
+
+def test_a_query_in_the_path_stays_and_one_beside_it_is_quoted(url):
+    with Connection(url) as connection:
+        for path, query in (
+            ("/v1/reservations?limit=0", ()),
+            ("/v1/reservations", [("limit", "0")]),
+        ):
+            with pytest.raises(Refusal, match="limit"):
+                connection.json("GET", path, query=query)
+    assert resource("/v1/reservations", "a/b?c") == "/v1/reservations/a%2Fb%3Fc"
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://host", "", "http://[::1"])
+def test_urls_that_are_none(url):
+    with pytest.raises(BadUrl, match=r"http|Invalid"), Connection(url) as connection:
+        connection.request("GET", "/v1/topology")
