@@ -56,7 +56,7 @@ class Estimate:
     constrained: NDArray[np.bool_]
     """Something on its way was full: it sends less than it wants. Otherwise it was measured."""
     odd: Ints
-    """Resources that can't be as they were said to be: traffic on them counts as measured."""
+    """Resources in use that can't be as they are said to be: traffic on them counts as measured."""
 
 
 def estimate(
@@ -102,7 +102,7 @@ def estimate(
     if traffic.most_mbps is not None:
         most = np.maximum(traffic.most_mbps, sent)
     _share(demand, constrained, ports, capacity, weight, most)
-    return Estimate(demand, constrained, np.flatnonzero(odd))
+    return Estimate(demand, constrained, np.unique(traffic.uses[odd[traffic.uses]]))
 
 
 def _share(

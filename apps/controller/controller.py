@@ -30,6 +30,7 @@ from apps.controller.runner import Runner
 from apps.controller.slots import Slots, WeekDraft
 from apps.controller.upkeep import Upkeep
 from apps.demand.agent_desk import AgentDesk
+from apps.demand.estimator import DemandEstimator
 from apps.demand.poller import StatsPoller
 from apps.demand.tor_counters import TorCounters
 from apps.openflow.fleet import Fleet
@@ -120,7 +121,7 @@ class Controller:
         self._devices = Devices(fabric, policy, self.metrics)
         self._planning = Planning(fabric, policy)
         self._planner = Planner(fabric, policy)
-        self._elephants = self._planning.elephant_watch()
+        self._estimator = DemandEstimator(fabric, policy)
         self._poller = StatsPoller(fabric, policy, self.fleet)
         self._tor_counters = TorCounters(fabric, policy, self._devices)
         self._ledger = Ledger(fabric, journal, self.metrics, traces)
@@ -485,17 +486,34 @@ class Controller:
         return self._ledger.state
 
     def demand(self) -> DemandReport:
-        rates, age_s, stale, ready = self._poller.rates()
+        age_s, stale, ready = self._poller.heard()
         source = DemandSource.MEASURED if ready else DemandSource.NONE
         with self.metrics.stage("estimate"):
-            backlog = self._agents.backlog_mbps(self._poller.counted)
-            estimated = self._planning.estimate(self._elephants.elephants(rates + backlog))
+            found = self._estimator.find(
+                self._poller.sent(),
+                self.port_rates_mbps(),
+                self._poller.received_mbps(),
+                self._agents.backlog(self._poller.counted),
+                self.state(),
+                time.monotonic(),
+                mice_apart=self._policy.sharing.elephants_only,
+            )
         troubles = {
+            **self._estimator.troubles(),
             **self._tor_counters.troubles(),
             **self._poller.troubles(),
             **self._agents.troubles(),
         }
-        return DemandReport(source, rates, estimated, age_s, stale, troubles, backlog)
+        return DemandReport(
+            source,
+            found.sent_mbps,
+            found.wanted_mbps,
+            age_s,
+            stale,
+            troubles,
+            found.backlog_mbps,
+            found.constrained,
+        )
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
         return {**self._poller.port_rates_mbps(), **self._tor_counters.rates_mbps()}

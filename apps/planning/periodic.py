@@ -10,6 +10,7 @@ from hydra.model import NetworkState, RackId
 from hydra.policy import Sharing
 from hydra.service import DemandReport, DemandSource, PlanRequest
 from hydra.sharing.turns import Turns
+from topology.estimator import cautious
 
 _FAINT_MBPS: Final = 0.01
 """Pairs with less have no traffic: averages fade, and never end."""
@@ -28,14 +29,16 @@ class PeriodicRequests:
         if seen.source is not DemandSource.MEASURED:
             return PlanRequest(only_if_it_pays=True)
         elephants = seen.estimated_mbps > 0
-        if sharing is Sharing.ON_DEMAND:
-            running = np.argwhere(np.triu(elephants | elephants.T, 1))
-            hold = frozenset((RackId(int(low)), RackId(int(high))) for low, high in running)
-            return PlanRequest(
-                seen.estimated_mbps, only_if_it_pays=True, hold=hold, mice_apart=True
-            )
         if not sharing.in_turn:
-            return PlanRequest(seen.estimated_mbps, only_if_it_pays=True)
+            on_demand = sharing is Sharing.ON_DEMAND
+            running = np.argwhere(np.triu(elephants | elephants.T, 1)) if on_demand else ()
+            return PlanRequest(
+                seen.estimated_mbps,
+                only_if_it_pays=True,
+                hold=frozenset((RackId(int(low)), RackId(int(high))) for low, high in running),
+                weights=cautious(seen.known_mbps, seen.estimated_mbps),
+                mice_apart=on_demand,
+            )
         wanting = elephants if sharing.elephants_only else seen.rate_mbps > _FAINT_MBPS
         if not wanting.any():
             return None
