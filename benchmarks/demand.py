@@ -82,7 +82,7 @@ class Ours:
         now_s = self._round * EPOCH_S
         self._round += 1
         share = np.divide(sent, by_rack[self._pair], out=np.zeros(len(sent)), where=sent > 0)
-        most = self._known.most_mbps(now_s)[self._pair]
+        most = self._known.most_mbps(by_rack, now_s)[self._pair]
         traffic = Traffic(
             self._sender,
             self._to,
@@ -97,9 +97,9 @@ class Ours:
         )
         self.wanted = np.zeros((n, n))
         np.add.at(self.wanted, self._pair, found.mbps)
-        constrained = np.zeros((n, n), dtype=bool)
-        np.logical_or.at(constrained, self._pair, found.constrained)
-        self._known.learn(by_rack, self.wanted, constrained, now_s)
+        clear = np.ones((n, n), dtype=bool)
+        np.logical_and.at(clear, self._pair, found.clear)
+        self._known.learn(self.wanted, clear, now_s)
         return cautious(by_rack, self.wanted)
 
     def _connections(self, case: Case) -> Floats | None:

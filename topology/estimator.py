@@ -20,6 +20,9 @@ from topology.demand import max_min_rates
 FULL: Final = 0.9
 """A resource is full from this part of its capacity on: TCP does not fill it to the last bit, and
 counters do not see all headers."""
+CLEAR: Final = 0.7
+"""Below this part of every capacity on its way traffic surely shows all that it wants: what fills
+a resource may fall below :data:`FULL` for a moment."""
 ODD: Final = 1.1
 """Nothing carries more than this part of its capacity: then the capacity is wrong, or the counter.
 """
@@ -55,6 +58,8 @@ class Estimate:
     mbps: Floats
     constrained: NDArray[np.bool_]
     """Something on its way was full: it sends less than it wants. Otherwise it was measured."""
+    clear: NDArray[np.bool_]
+    """Nothing on its way was anywhere near full."""
     odd: Ints
     """Resources in use that can't be as they are said to be: traffic on them counts as measured."""
 
@@ -102,7 +107,8 @@ def estimate(
     if traffic.most_mbps is not None:
         most = np.maximum(traffic.most_mbps, sent)
     _share(demand, constrained, ports, capacity, weight, most)
-    return Estimate(demand, constrained, np.unique(traffic.uses[odd[traffic.uses]]))
+    clear = (load_mbps < CLEAR * capacity_mbps)[traffic.uses].all(axis=1)
+    return Estimate(demand, constrained, clear, np.unique(traffic.uses[odd[traffic.uses]]))
 
 
 def _share(

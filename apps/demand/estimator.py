@@ -134,7 +134,7 @@ class DemandEstimator:
             backlog.mbps,
             len(self._rack_of) * racks,
         )[sent.source * racks + sent.to]
-        known = self._known.most_mbps(now_s)[pair] * sent.mbps / rates[pair]
+        known = self._known.most_mbps(rates, now_s)[pair] * sent.mbps / rates[pair]
         known[waiting[pair] > 0] = np.inf
         capacity = np.concatenate([self._capacity, ways.capacity_mbps, [np.inf]])
         found = estimate(
@@ -155,7 +155,9 @@ class DemandEstimator:
         np.add.at(wanted, pair, found.mbps)
         constrained = np.zeros((racks, racks), dtype=bool)
         np.logical_or.at(constrained, pair, found.constrained)
-        self._known.learn(rates, wanted, constrained | (waiting > 0), now_s)
+        clear = waiting == 0
+        np.logical_and.at(clear, pair, found.clear)
+        self._known.learn(wanted, clear, now_s)
         elephants = self._elephants.elephants(rates + waiting) > 0
         return Found(rates, waiting, np.where(elephants, wanted, 0.0), constrained & elephants)
 

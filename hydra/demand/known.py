@@ -26,20 +26,13 @@ class KnownDemand:
         self._mbps = np.full((self.racks, self.racks), np.inf)
         self._seen_s = np.full((self.racks, self.racks), -np.inf)
 
-    def most_mbps(self, now_s: float) -> DemandMatrix:
+    def most_mbps(self, sent_mbps: DemandMatrix, now_s: float) -> DemandMatrix:
         """What each pair wants at most, shape (N, N); infinite where nothing is known."""
         fresh = (now_s >= self._seen_s) & (now_s - self._seen_s <= self.memory_s)
-        return np.where(fresh, self._mbps, np.inf)
+        self._mbps[(sent_mbps > self._mbps) | ~fresh] = np.inf
+        return self._mbps.copy()
 
-    def learn(
-        self,
-        sent_mbps: DemandMatrix,
-        wanted_mbps: DemandMatrix,
-        constrained: NDArray[np.bool_],
-        now_s: float,
-    ) -> None:
-        """Take in what was measured, shapes (N, N), and drop what is no longer true."""
-        self._mbps[sent_mbps > self._mbps] = np.inf
-        measured = ~constrained
-        self._mbps[measured] = wanted_mbps[measured]
-        self._seen_s[measured] = now_s
+    def learn(self, wanted_mbps: DemandMatrix, clear: NDArray[np.bool_], now_s: float) -> None:
+        """Take in what pairs want that nothing was in the way of, shapes (N, N)."""
+        self._mbps[clear] = wanted_mbps[clear]
+        self._seen_s[clear] = now_s

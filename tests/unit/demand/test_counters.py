@@ -52,6 +52,18 @@ def test_later_rates_are_weighed_by_the_time_they_cover():
     assert demand.matrix()[0, 1] == pytest.approx(10 + weight * (30 - 10))
 
 
+def test_what_is_sent_away_server_by_server_on_average_and_now():
+    demand = meter(window_s=2.0)
+    demand.update(H21, totals(0, 0, 0), 0.0)
+    for second, mbit in enumerate((0, 10, 40)):
+        demand.update(H11, totals(7, mbit, 0), float(second))
+        demand.update(H21, totals(mbit / 2, 3, 0), 1.0 + second)
+    sent = demand.sent()
+    assert list(zip(sent.source, sent.to, strict=True)) == [(H11, 1), (H21, 0)]
+    assert sent.mbps[0] == pytest.approx(demand.matrix()[0, 1])
+    assert sent.latest_mbps == pytest.approx([30, 15])
+
+
 def test_a_steady_rate_is_the_rate_whatever_the_intervals():
     demand = meter()
     now_s = sent = 0.0

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from apps.demand.poller import StatsPoller
+from apps.demand.poller import Inlet, StatsPoller
 from apps.openflow.fleet import Fleet
 from apps.openflow.framework import PortInfo
 from drivers.codecs.openflow.messages import MULTIPART_PORT_STATS
@@ -190,4 +190,25 @@ def test_rules_that_count_no_rack_are_passed_over(fleet, start):
     Switch(fleet, SERVERS[0], lambda: foreign + counters())
     poller = start()
     until(lambda: poller.rates_mbps()[0, 1] > 0)
+    assert poller.troubles() == {}
+
+
+def test_servers_links_are_counted_where_they_receive(fleet, start):
+    """At their switch's port: what it sends there, and what it hears from the electrical network
+    where that has a port of its own."""
+    started_s = time.monotonic()
+
+    def ports():
+        return port_entry(1, int((time.monotonic() - started_s) * 30 * MBIT))
+
+    Switch(fleet, SERVERS[0], sends(80, to=1), ports=ports)
+    poller = start()
+    until(poller.received_mbps)
+    assert list(poller.received_mbps()) == [Inlet(0, electrical=False)]
+    assert poller.received_mbps()[Inlet(0, electrical=False)] == pytest.approx(30, rel=0.5)
+    assert poller.port_rates_mbps() == {}
+    until(lambda: len(poller.sent().mbps))
+    sent = poller.sent()
+    assert (sent.source.tolist(), sent.to.tolist()) == ([0], [1])
+    assert sent.latest_mbps == pytest.approx(80, rel=0.5)
     assert poller.troubles() == {}
