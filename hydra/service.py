@@ -99,6 +99,13 @@ class DemandReport:
     constrained: NDArray[np.bool_] | None = None
     """Elephants that something full holds back, shape (N, N): they send less than they want, so
     that their estimate is a guess. None: nothing is known of what was full."""
+    unsure: NDArray[np.bool_] | None = None
+    """Pairs whose readings are late, or too few yet, shape (N, N). None: none are."""
+
+    @property
+    def doubted(self) -> NDArray[np.bool_]:
+        """:attr:`unsure`, with what that is without a value."""
+        return np.zeros(self.rate_mbps.shape, dtype=bool) if self.unsure is None else self.unsure
 
     @property
     def known_mbps(self) -> DemandMatrix:

@@ -107,7 +107,8 @@ def estimate(
     if traffic.most_mbps is not None:
         most = np.maximum(traffic.most_mbps, sent)
     _share(demand, constrained, ports, capacity, weight, most)
-    clear = (load_mbps < CLEAR * capacity_mbps)[traffic.uses].all(axis=1)
+    near = ~(load_mbps < CLEAR * capacity_mbps)
+    clear = ~near[traffic.uses].any(axis=1)
     return Estimate(demand, constrained, clear, np.unique(traffic.uses[odd[traffic.uses]]))
 
 

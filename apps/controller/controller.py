@@ -83,7 +83,7 @@ from hydra.service import (
     ReservationPreview,
 )
 from hydra.sharing.slots import DUPLEX_ALONE, Schedule
-from hydra.worth import decide, judge, no_plan
+from hydra.worth import decide, doubting, judge, no_plan
 
 LOG = logging.getLogger("hydra.controller")
 _HOUSEKEEPING_S: Final = 0.25
@@ -513,6 +513,7 @@ class Controller:
             troubles,
             found.backlog_mbps,
             found.constrained,
+            self._poller.unsure(),
         )
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
@@ -645,6 +646,7 @@ class Controller:
         if not request.only_if_it_pays:
             report = replace(report, verdict=replace(report.verdict, pays=True, reason=TURN))
         decision = decide(report, self._policy.algorithm, largest, _PERIODIC, time.time())
+        decision = doubting(decision, self._fabric, seen)
         if decision.action is not Action.CHANGE:
             self._ledger.decide(decision)
         else:

@@ -30,6 +30,10 @@ _CLOCK_RATIO: Final = 1.5
 """Between two readings the controller's clock and the switch's may differ by this much.
 
 Rule ages have whole seconds on some switches, and an answer may wait for a while."""
+_FEW: Final = 3
+"""A rate that rests on fewer readings, so on a single interval, may be a burst's."""
+_ARRIVAL_S: Final = 60.0
+"""Switches that were not heard within this time of the first one are not waited for."""
 
 
 _PortT = TypeVar("_PortT")
@@ -78,7 +82,8 @@ class DemandMeter:
     _latest_mbps: NDArray[np.float32] = field(init=False)
     _heard_s: NDArray[np.float64] = field(init=False)
     _rule_age_s: NDArray[np.float64] = field(init=False)
-    _measured: NDArray[np.bool_] = field(init=False)
+    _readings: NDArray[np.intp] = field(init=False)
+    _began_s: float = field(init=False, default=math.inf)
     _rack: NDArray[np.intp] = field(init=False)
     _row_of_server: NDArray[np.intp] = field(init=False)
     _servers_in_row: NDArray[np.intp] = field(init=False)
@@ -94,7 +99,7 @@ class DemandMeter:
         self._latest_mbps = np.zeros(shape, dtype=np.float32)
         self._heard_s = np.full(shape[0], -math.inf)
         self._rule_age_s = np.full(shape[0], math.inf)
-        self._measured = np.zeros(shape[0], dtype=bool)
+        self._readings = np.zeros(shape[0], dtype=np.intp)
         self._rack = np.array([switch.rack for switch in self.sources], dtype=np.intp)
         rows = {s.name: row for row, switch in enumerate(self.sources) for s in switch.servers}
         self._row_of_server = np.array([rows[s.name] for s in self.fabric.servers], dtype=np.intp)
@@ -120,6 +125,7 @@ class DemandMeter:
             anomaly = self._weigh(source, totals, elapsed_s)
         self._bytes[source] = totals
         self._heard_s[source] = now_s
+        self._began_s = min(self._began_s, now_s)
         self._rule_age_s[source] = rule_age_s
         if anomaly is not None:
             self.anomalies[anomaly] += 1
@@ -141,11 +147,11 @@ class DemandMeter:
         rate = sent * (8 / _BITS_PER_MBIT / elapsed_s)
         implausible = rate > _IMPLAUSIBLE * self.fabric.server_rate_mbps
         known = ~(went_back | implausible)
-        weight = -math.expm1(-elapsed_s / self.window_s) if self._measured[source] else 1.0
+        weight = -math.expm1(-elapsed_s / self.window_s) if self._readings[source] else 1.0
         rates = self._rates_mbps[source]
         rates += np.where(known, weight * (rate - rates), 0.0)
         np.copyto(self._latest_mbps[source], rate, casting="same_kind", where=known)
-        self._measured[source] = True
+        self._readings[source] += 1
         if went_back.any():
             return Anomaly.COUNTER_WENT_BACK
         return Anomaly.IMPLAUSIBLE_RATE if implausible.any() else None
@@ -182,7 +188,22 @@ class DemandMeter:
     @property
     def ready(self) -> bool:
         """Whether any server has been read twice."""
-        return bool(self._measured.any())
+        return bool(self._readings.any())
+
+    def unsure(self, now_s: float, limit_s: float) -> NDArray[np.bool_]:
+        """Whose demand rests on readings that are too few or older than ``limit_s``, shape (N, N).
+
+        Of a switch that has just begun to be read, all; of others, whatever has a rate.
+        """
+        few = self._readings < _FEW - 1
+        late = now_s - self._heard_s > limit_s
+        arriving = (self._readings == 0) & (now_s - self._began_s <= _ARRIVAL_S)
+        rows = ((few | late)[:, None] & (self._rates_mbps > 0)) | arriving[:, None]
+        racks = len(self.fabric.racks)
+        found = np.zeros((racks, racks), dtype=bool)
+        np.logical_or.at(found, self._rack, rows)
+        np.fill_diagonal(found, False)
+        return found
 
     def stale(self, now_s: float, limit_s: float) -> Sequence[str]:
         """Servers, or racks, not heard for longer than ``limit_s``."""
