@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hydra.config.reload import Reload
 from hydra.decisions.decision import Decision, Verdict
 from hydra.decisions.explanation import Explanation
@@ -84,7 +87,8 @@ class DemandReport:
     rate_mbps: DemandMatrix
     """Exponentially weighted counter rates."""
     estimated_mbps: DemandMatrix
-    """What the same flows would take on an ideal switch (max-min fair; Helios, section 4.1)."""
+    """Of elephants: what they send with some head-room if nothing on their way was full, otherwise
+    their max-min fair share of an ideal switch (after Hedera, section 4.1); of mice 0."""
     age_s: float | None
     stale: tuple[str, ...]
     """Servers whose counters are late: their last known rates stand in."""
@@ -93,6 +97,23 @@ class DemandReport:
     backlog_mbps: DemandMatrix | None = None
     """What servers' agents have waiting, as a rate beside the counted one; None: nobody was asked.
     """
+    constrained: NDArray[np.bool_] | None = None
+    """Elephants that something full holds back, shape (N, N): they send less than they want, so
+    that their estimate is a guess. None: nothing is known of what was full."""
+    unsure: NDArray[np.bool_] | None = None
+    """Pairs whose readings are late, or too few yet, shape (N, N). None: none are."""
+
+    @property
+    def doubted(self) -> NDArray[np.bool_]:
+        """:attr:`unsure`, with what that is without a value."""
+        return np.zeros(self.rate_mbps.shape, dtype=bool) if self.unsure is None else self.unsure
+
+    @property
+    def known_mbps(self) -> DemandMatrix:
+        """What is sent, and what waits."""
+        if self.backlog_mbps is None:
+            return self.rate_mbps
+        return self.rate_mbps + self.backlog_mbps
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from apps.controller.slots import Slots
 from apps.controller.upkeep import Upkeep
 from apps.controller.withdrawals import Withdrawals
 from apps.demand.agent_desk import AgentDesk
+from apps.demand.estimator import DemandEstimator
 from apps.demand.poller import StatsPoller
 from apps.demand.tor_counters import TorCounters
 from apps.openflow.fleet import Fleet
@@ -146,8 +147,8 @@ class Controller:
             fabric,
             policy,
             metrics,
-            planning,
             planner,
+            DemandEstimator(fabric, at_start),
             poller,
             tor_counters,
             agents,

@@ -16,9 +16,10 @@ from apps.controller.patch_panels import PatchPanels
 from apps.controller.reach import Reach
 from apps.controller.slots import WeekDraft
 from apps.demand.agent_desk import AgentDesk
+from apps.demand.estimator import DemandEstimator
 from apps.demand.poller import StatsPoller
 from apps.demand.tor_counters import TorCounters
-from apps.planning.engine import PlannedChange, Planning
+from apps.planning.engine import PlannedChange
 from apps.planning.planner import Planner
 from apps.planning.rounds import Rounds, Standing
 from apps.process.metrics import Metrics
@@ -42,8 +43,8 @@ class Loop:
         fabric: Fabric,
         policy: CurrentPolicy,
         metrics: Metrics,
-        planning: Planning,
         planner: Planner,
+        estimator: DemandEstimator,
         poller: StatsPoller,
         tor_counters: TorCounters,
         agents: AgentDesk,
@@ -55,9 +56,8 @@ class Loop:
     ) -> None:
         self._policy = policy
         self._metrics = metrics
-        self._planning = planning
         self._planner = planner
-        self._elephants = planning.elephant_watch()
+        self._estimator = estimator
         self._rounds = Rounds(fabric, policy)
         self._poller = poller
         self._tor_counters = tor_counters
@@ -72,17 +72,35 @@ class Loop:
 
     def demand(self) -> DemandReport:
         """Demand as measured and estimated now."""
-        rates, age_s, stale, ready = self._poller.rates()
+        age_s, stale, ready = self._poller.heard()
         source = DemandSource.MEASURED if ready else DemandSource.NONE
         with self._metrics.stage("estimate"):
-            backlog = self._agents.backlog_mbps(self._poller.counted)
-            estimated = self._planning.estimate(self._elephants.elephants(rates + backlog))
+            found = self._estimator.find(
+                self._poller.sent(),
+                self.port_rates_mbps(),
+                self._poller.received_mbps(),
+                self._agents.backlog(self._poller.counted),
+                self._ledger.state,
+                time.monotonic(),
+                mice_apart=self._policy.now.sharing.elephants_only,
+            )
         troubles = {
+            **self._estimator.troubles(),
             **self._tor_counters.troubles(),
             **self._poller.troubles(),
             **self._agents.troubles(),
         }
-        return DemandReport(source, rates, estimated, age_s, stale, troubles, backlog)
+        return DemandReport(
+            source,
+            found.sent_mbps,
+            found.wanted_mbps,
+            age_s,
+            stale,
+            troubles,
+            found.backlog_mbps,
+            found.constrained,
+            self._poller.unsure(),
+        )
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
         """Mbps that each optical ToR port sends, as last polled; absent where unknown."""

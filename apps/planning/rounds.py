@@ -20,7 +20,7 @@ from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.plan import Pair, paths_by_pair
 from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, PlanReport, PlanRequest
-from hydra.worth import decide, judge, keep, no_plan
+from hydra.worth import decide, doubting, judge, keep, no_plan
 
 Propose = Callable[
     [NetworkState, PlanRequest, DemandMatrix, Sequence[Pin], Collection[PortId]], PlannedChange
@@ -81,6 +81,7 @@ class Rounds:
         if not request.only_if_it_pays:
             report = replace(report, verdict=replace(report.verdict, pays=True, reason=TURN))
         decision = decide(report, self._policy.now.algorithm, largest, trigger, unix_s)
+        decision = doubting(decision, self._fabric, seen)
         return Round(decision, report, request)
 
     def begun(self, state: NetworkState) -> None:

@@ -326,9 +326,14 @@ class MeasuredDemand(Document):
     src: str
     dst: str
     rate_mbps: float
-    estimated_mbps: float
+    estimated_mbps: float = Field(description="What an elephant wants; of mice 0.")
     backlog_mbps: float = Field(
         description="What servers' agents have waiting, as a rate beside the measured one."
+    )
+    constrained: bool = Field(
+        description="Whether something full holds an elephant back, so that the estimate is a "
+        "guess: the max-min fair share of an ideal switch. If not, it is what was measured, with "
+        "some head-room."
     )
 
 
