@@ -92,7 +92,7 @@ def estimate(
     odd = ~(load_mbps <= ODD * capacity_mbps)  # also where it is not known
     full = (load_mbps >= FULL * capacity_mbps) & ~odd
     doubted = odd[traffic.uses].any(axis=1)
-    constrained: NDArray[np.bool_] = full[traffic.uses].any(axis=1) & (sent > 0) & ~doubted
+    constrained = full[traffic.uses].any(axis=1) & (sent > 0) & ~doubted
     ports = np.stack([traffic.sender, len(out_mbps) + traffic.to], axis=1)
     capacity = np.concatenate([out_mbps, in_mbps])
     used = _sums(ports, sent, len(capacity))
@@ -108,7 +108,7 @@ def estimate(
         most = np.maximum(traffic.most_mbps, sent)
     _share(demand, constrained, ports, capacity, weight, most)
     near = ~(load_mbps < CLEAR * capacity_mbps)
-    clear = ~near[traffic.uses].any(axis=1)
+    clear: NDArray[np.bool_] = np.logical_not(near[traffic.uses].any(axis=1))
     return Estimate(demand, constrained, clear, np.unique(traffic.uses[odd[traffic.uses]]))
 
 
