@@ -43,7 +43,11 @@ from mininet_scenarios.stage.controller_client import ControllerClient, PairDema
 from mininet_scenarios.testbed.ovs import default_datapath
 from mininet_scenarios.testbed.shell import run
 
-pytestmark = [pytest.mark.ovs, pytest.mark.alone, pytest.mark.usefixtures("machine")]
+pytestmark = [
+    pytest.mark.ovs,
+    pytest.mark.alone("experiments are about rates and times"),
+    pytest.mark.usefixtures("machine"),
+]
 
 
 @pytest.fixture
