@@ -40,14 +40,24 @@ from mininet_scenarios.experiments.trace.scenario import Way
 from mininet_scenarios.reporting.narrator import ConsoleNarrator
 from mininet_scenarios.stage import building
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.stage.controller_process import ControllerProcess
 from mininet_scenarios.testbed.ovs import default_datapath
 from mininet_scenarios.testbed.shell import run
+
+from .warm import warm
 
 pytestmark = [
     pytest.mark.ovs,
     pytest.mark.alone("experiments are about rates and times"),
     pytest.mark.usefixtures("machine"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def warm_starts(monkeypatch):
+    """For controllers that experiments start."""
+    defaults = ControllerProcess.__init__.__kwdefaults__
+    monkeypatch.setitem(defaults, "launch", warm().launch)
 
 
 @pytest.fixture
