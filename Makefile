@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 PACKAGES := hydra topology drivers apps mininet_scenarios
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap demo test lint bench man site screenshots clean
+.PHONY: help bootstrap demo test check lint bench man site screenshots clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 12
@@ -25,6 +25,10 @@ test: lint  ## lint, then all tests, on real Open vSwitch and Mininet (root)
 	tests/own_network.sh -c "" || { echo "no networks of their own here: one at a time"; own=; }; \
 	set -x; $(PYTHON) -m pytest -m "ovs and not alone" $(ON_SWITCHES) $$own
 	$(PYTHON) -m pytest -m alone
+
+check: lint  ## lint and the unit tests of what has changed since main: for while you work
+	@tests=$$($(PYTHON) scripts/changed_tests.py) || exit; [ -n "$$tests" ] || exit 0; set -x; \
+	$(PYTHON) -m pytest -q -m "not ovs and not alone" -n 2 --dist loadfile $$tests || [ $$? = 5 ]
 
 lint: bootstrap  ## formatting, lint, types and the direction of imports
 	$(PYTHON) -m ruff format --check .
