@@ -28,7 +28,7 @@ test: lint  ## lint, then all tests, on real Open vSwitch and Mininet (root)
 
 check: lint  ## lint and the unit tests of what has changed since main: for while you work
 	@tests=$$($(PYTHON) scripts/changed_tests.py) || exit; [ -n "$$tests" ] || exit 0; set -x; \
-	$(PYTHON) -m pytest -q -m "not ovs and not alone" -n 2 --dist loadfile $$tests || [ $$? = 5 ]
+	$(PYTHON) -m pytest -q -m "not ovs and not alone" -n $(AT_A_TIME) --dist loadfile $$tests || [ $$? = 5 ]
 
 lint: bootstrap  ## formatting, lint, types and the direction of imports
 	$(PYTHON) -m ruff format --check .
