@@ -384,7 +384,10 @@ async def _on_hydra(request: Request, error: Exception) -> Response:
 
 
 async def _on_unexpected(request: Request, _error: Exception) -> Response:
-    """The server logs the traceback; the client learns nothing of the inside."""
-    return problem_response(
-        INTERNAL, "unexpected error; the controller's log has the details", request.url.path
-    )
+    """The server logs the traceback; the client learns nothing of the inside.
+
+    The HTTP server closes the connection after a defect; a client that is not told would lose its
+    next request.
+    """
+    detail = "unexpected error; the controller's log has the details"
+    return problem_response(INTERNAL, detail, request.url.path, headers={"Connection": "close"})

@@ -20,6 +20,8 @@ from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.streams import UdpResult
 from mininet_scenarios.testbed import Testbed
 
+from .warm import warm
+
 CONFIGS = Path(__file__).parents[2] / "configs"
 DEMO_CONFIG = CONFIGS / "demo.yaml"
 on_each_substrate = pytest.mark.parametrize(
@@ -145,5 +147,8 @@ def live(
     config = directory / "fabric.yaml"
     config.write_text(yaml.safe_dump(document, sort_keys=False))
     stage = Stage(testbed, testbed.fabric, document, directory)
-    with ControllerProcess(config) as process, ControllerClient(process.base_url) as client:
+    with (
+        ControllerProcess(config, launch=warm().launch) as process,
+        ControllerClient(process.base_url) as client,
+    ):
         yield Live(testbed, process, client, stage, dropped_frames(testbed))

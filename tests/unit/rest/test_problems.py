@@ -204,6 +204,7 @@ def test_a_defect_is_logged_and_not_shown(client, service, caplog, method, path,
         answer = client.request(method, path, json={} if method == "POST" else None)
         wait_until(lambda: "secret" in caplog.text)  # logged after the answer is on its way
     check_problem(answer, 500, "internal")
+    assert answer.headers["connection"] == "close"  # as the server does, whatever comes next on it
     assert "secret" not in answer.text
     assert "Traceback" not in answer.text
     service.fails_with = None
