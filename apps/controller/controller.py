@@ -113,7 +113,7 @@ class Controller:
         )
         people = [plane.id for plane in fabric.planes if devices.worked_by_people(plane.id)]
         care = DeviceCare(fabric, policy, ledger, switches, people)
-        recovery = Recovery(fabric, ledger, switches, care)
+        recovery = self._recovery = Recovery(fabric, ledger, switches, care)
         reach = self._reach = Reach(
             fabric, fleet, devices, ledger, quarantine, panels, switches, care, recovery
         )
@@ -247,7 +247,7 @@ class Controller:
         policy, duty = self._policy, self._conductor.duty
         self._resume_by_s = time.monotonic() + _RESUME_S
         self._resumed = False
-        duty("upkeep", self._upkeep.look_after, lambda: _UPKEEP_S, at_once=True)
+        duty("upkeep", self._look_after, lambda: _UPKEEP_S, at_once=True)
         duty("people", self._withdrawals.hear_people, lambda: _UPKEEP_S)
         duty(
             "upkeep",  # agents fall silent, too
@@ -260,6 +260,12 @@ class Controller:
         duty("bookings", self._bookings.keep_time, lambda: 0.0 if self._resumed else None)
         duty("policing", self._upkeep.hold_reserved, lambda: 0.0)
         duty("slots", self._slots.keep_time, lambda: 0.0)
+
+    def _look_after(self) -> None:
+        recovered = self._recovery.done
+        self._upkeep.look_after()
+        if self._recovery.done and not recovered:  # fibres may have been cut meanwhile
+            self._withdrawals.of_dead_circuits()
 
     def _resume(self) -> None:
         """Before it, there may be no switches for reservations to begin or end with."""
@@ -285,6 +291,8 @@ class Controller:
         self._switches.renewed(datapath)
         self._mastership.forget(datapath)
         self._conductor.put(lambda: self._upkeep.synchronise(self._switches.late() & {datapath}))
+        if datapath in self._fabric.rack_by_tor_datapath:  # it can tell carrier again
+            self._conductor.put(self._withdrawals.of_dead_circuits)
 
     def _port_changed(self, datapath: DatapathId, port: PortInfo) -> None:
         self._conductor.put(self._upkeep.follow_uplinks)

@@ -197,6 +197,8 @@ class Upkeep:
         Of a one-way circuit whose sender is dark, too, but not its ports: another one should light
         that.
         """
+        if not self._recovery.done:
+            return frozenset(), "the devices have not been read yet"
         dead = self._switches.dead_circuits()
         unlit = [one for one in dead if any(map(self._switches.is_dark, one.receivers))]
         ends = {end for circuit in unlit for end in circuit.ends}
