@@ -152,8 +152,6 @@ def test_a_fibre_cut_while_the_controller_is_away_is_not_used_after_its_start(ne
         assert network.everyone_reaches_everyone()
     finally:
         subprocess.run(["ip", "link", "set", "dev", cut, "up"], check=True)
-    for port in network.get("/v1/quarantine")["ports"]:
-        network.api("DELETE", f"/v1/quarantine/{port['rack']}/{port['port']}")
 
 
 def kept_path(network, reservation):
