@@ -14,14 +14,15 @@ bootstrap:  ## install what is missing: Debian packages, .venv, the project (roo
 demo: bootstrap  ## the main job on an emulated fabric: HydRA's Fig. 9 (root, a few minutes)
 	$(PYTHON) -m mininet_scenarios.demo
 
-# Without Open vSwitch: more at a time than there are processors, because many wait for devices that
-# do not answer. With it: two at a time, each with a network and an Open vSwitch of its own, where the
-# machine allows that. Then, one by one, those that look at what the machine can do.
+# More at a time than there are processors: tests wait for devices, for packets, for time to pass.
+# Those with Open vSwitch each have a network and an Open vSwitch of their own, where the machine
+# allows that. Those that look at what the machine can do come last, one by one.
 AT_A_TIME := 4
+NETWORKS := 3
 ON_SWITCHES := tests/integration tests/conformance
 test: lint  ## lint, then all tests, on real Open vSwitch and Mininet (root)
 	$(PYTHON) -m pytest -m "not ovs and not alone" -n $(AT_A_TIME) --dist loadfile
-	@set -f; own="--dist loadfile --tx 2*popen//python=tests/own_network.sh"; \
+	@set -f; own="--dist loadfile --tx $(NETWORKS)*popen//python=tests/own_network.sh"; \
 	tests/own_network.sh -c "" || { echo "no networks of their own here: one at a time"; own=; }; \
 	set -x; $(PYTHON) -m pytest -m "ovs and not alone" $(ON_SWITCHES) $$own
 	$(PYTHON) -m pytest -m alone

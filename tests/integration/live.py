@@ -15,7 +15,7 @@ import yaml
 
 from hydra.model import Fabric
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
-from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.stage.controller_process import ControllerProcess, launch
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.streams import UdpResult
 from mininet_scenarios.testbed import Testbed
@@ -137,8 +137,13 @@ def live(
     directory: Path,
     policy: Mapping[str, Any] | None = None,
     changes: Mapping[str, Any] | None = None,
+    *,
+    cold: bool = False,
 ) -> Iterator[Live]:
-    """A controller with an empty journal and these changes to the shipped file, and its policy."""
+    """A controller with an empty journal and these changes to the shipped file, and its policy.
+
+    ``cold`` where what its process is started with matters: it is then not forked off another.
+    """
     directory.mkdir(exist_ok=True)
     document = yaml.safe_load((CONFIGS / f"{testbed.fabric.name}.yaml").read_text())
     document |= changes or {}
@@ -148,7 +153,7 @@ def live(
     config.write_text(yaml.safe_dump(document, sort_keys=False))
     stage = Stage(testbed, testbed.fabric, document, directory)
     with (
-        ControllerProcess(config, launch=warm().launch) as process,
+        ControllerProcess(config, launch=launch if cold else warm().launch) as process,
         ControllerClient(process.base_url) as client,
     ):
         yield Live(testbed, process, client, stage, dropped_frames(testbed))
