@@ -175,7 +175,7 @@ def test_killed_while_a_ring_turns(network):
 
 
 def test_counters_bring_a_ring(demo_testbed, tmp_path):
-    """Nobody asks: three streams go round, each more than its server's electrical uplink carries."""
+    """Nobody asks: three streams go round, each more than an electrical uplink carries."""
     with live(demo_testbed, tmp_path, PERIODIC) as network:
         streams = [("h11", "h21"), ("h21", "h31"), ("h31", "h11")]
         running = [
