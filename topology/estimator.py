@@ -108,7 +108,7 @@ def estimate(
         most = np.maximum(traffic.most_mbps, sent)
     _share(demand, constrained, ports, capacity, weight, most)
     near = ~(load_mbps < CLEAR * capacity_mbps)
-    clear: NDArray[np.bool_] = np.logical_not(near[traffic.uses].any(axis=1))
+    clear = np.logical_not(near[traffic.uses].any(axis=1))
     return Estimate(demand, constrained, clear, np.unique(traffic.uses[odd[traffic.uses]]))
 
 

@@ -79,7 +79,7 @@ def test_three_directions_on_circuits_and_three_electrical(network):
     assert network.everyone_reaches_everyone()
 
 
-@pytest.mark.alone("not one datagram may be lost, and a busy machine sends in bursts")
+@pytest.mark.alone
 def test_a_ring_turns_round_under_load_and_nothing_is_lost(network):
     """A stream of the ring that turns, at 64 % of the electrical rate, and one beside it."""
     ring(network, THERE, "p1")
@@ -175,7 +175,7 @@ def test_killed_while_a_ring_turns(network):
 
 
 def test_counters_bring_a_ring(demo_testbed, tmp_path):
-    """Nobody asks: three streams go round, each more than a server's electrical uplink carries."""
+    """Nobody asks: three streams go round, each more than an electrical uplink carries."""
     with live(demo_testbed, tmp_path, PERIODIC) as network:
         streams = [("h11", "h21"), ("h21", "h31"), ("h31", "h11")]
         running = [
