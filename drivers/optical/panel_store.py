@@ -85,7 +85,7 @@ class PanelStore:
         connect: Collection[CrossConnect],
         unix_s: float,
     ) -> Task:
-        """Enter a task; the one that asks for the same already, if it is still pending.
+        """Enter a task, or find the pending one that asks for the same.
 
         Raises PendingError if a pending task is about one of the ports.
         """
