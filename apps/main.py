@@ -124,7 +124,7 @@ def _openflow_tls(settings: ControllerSettings) -> OpenFlowTls | None:
 
 
 class HydRA(OpenFlowApp):
-    """What ryu-manager finds in this file."""
+    """The application that ryu-manager finds in this file."""
 
     def compose(self, post: Post) -> Application:
         # Here, since Ryu sets its own log up before it loads its applications.

@@ -56,7 +56,7 @@ from hydra.reconfiguration.switches import Switches
 LOG = logging.getLogger("hydra.controller")
 _UPKEEP_S: Final = 2.0
 _RESUME_S: Final = 10.0
-"""Reservations wait this long after a start for switches that are still missing."""
+"""Longest wait of reservations after a start, for switches that are missing."""
 
 
 class Controller:
@@ -71,8 +71,8 @@ class Controller:
         traces: Traces | None = None,
         give_up: Callable[[HydraError], None] = LOG.critical,
     ) -> None:
-        """``read_file`` reads the configuration file again; ``give_up`` ends the process: this
-        controller is one too many.
+        """``read_file`` reads the configuration file again; ``give_up`` ends the process, where
+        another controller is at work.
         """
         fabric, at_start = loaded.fabric, loaded.policy
         policy = self._policy = CurrentPolicy(at_start)
@@ -238,7 +238,7 @@ class Controller:
         self._ledger.close()
 
     def alive(self) -> bool:
-        """True if somebody decides and acts."""
+        """True if the conductor's thread runs."""
         return self._conductor.alive
 
     # -- the conductor's duties -------------------------------------------------------------------
@@ -268,7 +268,7 @@ class Controller:
             self._withdrawals.of_dead_circuits()
 
     def _resume(self) -> None:
-        """Before it, there may be no switches for reservations to begin or end with."""
+        """Resume reservations once all switches are there, or ``_RESUME_S`` after the start."""
         if not self._reach.not_ready() or time.monotonic() > self._resume_by_s:
             self._resumed = True
             self._bookings.resume()

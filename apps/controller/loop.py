@@ -152,7 +152,7 @@ class Loop:
         )
 
     def draft_week(self, night_s: float) -> WeekDraft | None:
-        """A schedule for what is wanted now; None if nobody wants anything. Raises PlanError."""
+        """A schedule for the demand of now; None if there is no demand. Raises PlanError."""
         seen = self.demand()
         if seen.source is DemandSource.NONE or not seen.estimated_mbps.any():
             return None
@@ -172,7 +172,7 @@ class Loop:
     # -- decide and reconfigure -------------------------------------------------------------------
 
     def periodic(self) -> None:
-        """One round of monitor, plan, and reconfigure if it pays."""
+        """A round of monitor, plan, and reconfigure if it pays."""
         seen = self.demand()
         done = self._rounds.periodic(
             self._standing(),
@@ -193,7 +193,7 @@ class Loop:
             self._rounds.begun(self._ledger.state)
 
     def reconfigure(self, request: PlanRequest, trigger: str) -> Reconfiguration:
-        """Queue a reconfiguration; the ledger says what becomes of it. Raises what plan does."""
+        """Queue a reconfiguration; the ledger has its outcome. Raises what :meth:`plan` raises."""
         self.plan(request)  # an impossible request is refused to its face
         entry = self._ledger.enter(trigger)
         self._enqueue(lambda: self._reconfigure(entry, request))

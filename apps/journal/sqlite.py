@@ -39,9 +39,9 @@ class SqliteJournal:
     """A :class:`hydra.journal.Journal`. ``":memory:"`` as the path keeps nothing (tests).
 
     ``read_only`` looks into the file of a controller that may be running, and changes nothing.
-    A file of an earlier schema is copied to ``PATH.schema-N`` and then upgraded; where it is only
-    looked into, what is seen is as it was at that moment. Entries older than ``kept_days`` go when
-    a new one comes; None: only their number counts.
+    A file of an earlier schema is copied to ``PATH.schema-N`` and then upgraded; read-only, its
+    content is shown as it was at that moment. Entries older than ``kept_days`` go when a new one
+    comes; None: only their number counts.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class SqliteJournal:
         return version
 
     def _upgrade(self, db: sqlite3.Connection, version: int) -> None:
-        """From any earlier schema to the present one, and into our hands, in one transaction."""
+        """Upgrade any earlier schema to the present one, and own the file, in one transaction."""
         with db:  # commits, or rolls back
             db.execute("BEGIN IMMEDIATE")
             if version < SCHEMA_VERSION:
@@ -129,7 +129,7 @@ class SqliteJournal:
                 raise self._error("write", error) from error
 
     def _forget_old(self, kind: Kind, unix_s: float | None) -> None:
-        """After a record of the kind was appended."""
+        """Delete old records of a kind, after one was appended."""
         self._db.execute(
             "DELETE FROM records WHERE kind = ?1 AND id <= "
             "(SELECT id FROM records WHERE kind = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
@@ -156,7 +156,7 @@ class SqliteJournal:
 
 
 def copy_journal(source: Path, target: Path) -> None:
-    """The journal as it is at one moment; a controller may be writing. Raises JournalError."""
+    """Copy a journal as it is at one moment; a controller may be writing. Raises JournalError."""
     try:
         with (
             closing(_connect(_to_read(source), uri=True)) as before,
@@ -205,7 +205,7 @@ def _make(db: sqlite3.Connection, change: Change) -> None:
 
 
 def _earlier(db: sqlite3.Connection) -> Iterator[Change]:
-    """All that the tables of an earlier schema hold; they go. A new file has none."""
+    """Records in the tables of an earlier schema, which are dropped; a new file has none."""
     found = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
     def rows(table: str, columns: str) -> list[tuple[Any, ...]]:

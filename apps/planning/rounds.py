@@ -1,4 +1,4 @@
-"""One round, by whichever clock: a request is planned for, judged and decided.
+"""A round, by whichever clock: a request is planned for, judged and decided.
 
 The controller runs rounds on the network, a rehearsal on a demand that is played to it.
 """
@@ -30,11 +30,11 @@ Propose = Callable[
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a round begins with."""
+    """The network as a round finds it."""
 
     state: NetworkState
     outage_s: float
-    """For which a change is expected to keep what moves off circuits."""
+    """Seconds for which a change is expected to keep moved pairs off circuits."""
     age_s: Callable[[Circuit], float]
     pins: tuple[Pin, ...] = ()
     blocked: frozenset[PortId] = field(default_factory=frozenset)
@@ -85,7 +85,7 @@ class Rounds:
         return Round(decision, report, request)
 
     def begun(self, state: NetworkState) -> None:
-        """A round is over: the circuits of ``state`` stand until the next."""
+        """Note that a round is over: the circuits of ``state`` stand until the next."""
         self._requests.begun(self._policy.now.sharing, state)
 
     def plan(
@@ -121,10 +121,10 @@ class Rounds:
         )
 
     def _held(self, standing: Standing, pairs: Collection[Pair]) -> list[Pin]:
-        """Pins that keep the standing paths of these pairs, which nobody reserved.
+        """Pins that keep the standing paths of these pairs, if they have no reservation.
 
-        At most as many as a pair may have now: the policy can have become stricter. All of those
-        over one-way circuits stay.
+        A pair keeps at most as many paths as it may have now: the policy can have become stricter.
+        Over one-way circuits it keeps all.
         """
         most = None if self._fabric.one_way else self._policy.now.paths_per_pair
         reserved = {(pin.src, pin.dst) for pin in standing.pins}

@@ -84,7 +84,7 @@ class PanelStore:
         connect: Collection[CrossConnect],
         unix_s: float,
     ) -> Task | None:
-        """Enter a task; the one that asks for the same already, if it is still pending.
+        """Enter a task, or find the pending one that asks for the same.
 
         None where nothing is left to do: somebody has just said that it is done.
 

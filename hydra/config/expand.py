@@ -338,7 +338,7 @@ def _read_login(entry: LoginSection | None, path: Path, reader: _Reader) -> Logi
 
 
 def _read_vswitch(entry: VSwitchEntry, path: Path, reader: _Reader) -> VSwitch:
-    """A single uplink stands for both; which of the keys belong there is checked elsewhere."""
+    """A vswitch; a single uplink stands for both. The checks find keys that don't belong."""
     uplink = None
     if entry.uplink_port is not None:
         uplink = reader.text(entry.uplink_port, (*path, "uplink_port"))
@@ -430,7 +430,7 @@ class _WiringExpander:
         self._expansion.ports.append(Located(port, path, at))
 
     def _number_ports(self) -> None:
-        """Ports are numbered by rack, then plane, then order in the file."""
+        """Number ports by rack, then plane, then order in the file."""
         ports = self._expansion.ports
         ports.sort(key=lambda located: (located.value.rack, located.value.plane))
         ports[:] = [

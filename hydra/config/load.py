@@ -28,7 +28,7 @@ class Loaded:
     source: str
     """Name of the file."""
     warnings: tuple[Problem, ...] = ()
-    """What works, but is more often a slip than a plan."""
+    """Findings that work, but are more often a slip than a plan."""
 
 
 def load(
@@ -39,9 +39,9 @@ def load(
     algorithms: Mapping[str, checks.Objection],
     sparing: Collection[str] = (),
 ) -> Loaded:
-    """Read and check ``path``; the arguments hold the names that it may use, for drivers what they
-    check of a device, and for algorithms why one can't plan for a fabric. ``sparing`` are those
-    that respect ``policy.disturbance_mbps``.
+    """Read and check ``path``. The mappings hold the names that it may use: drivers with their
+    checks of a device, algorithms with their objection to a fabric. ``sparing`` are those that
+    respect ``policy.disturbance_mbps``.
 
     Raises ConfigError with every problem found, each with its path and line in the file.
     """

@@ -1,4 +1,4 @@
-"""Collects what is wrong, once per place in the file however many racks a pattern stands for."""
+"""Collects problems, once per place in the file however many racks a pattern stands for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 class Located(NamedTuple, Generic[_T]):
-    """A value, where the file says it, and in words which of its instances this is."""
+    """A value, its place in the file, and in words which instance of that place it is."""
 
     value: _T
     path: Path

@@ -50,7 +50,7 @@ def _listed(value: object) -> object:
 Text = Annotated[str, Field(min_length=1)]
 Texts = Annotated[list[Text], Field(min_length=1)]
 Names = Annotated[Texts, BeforeValidator(_listed)]
-"""One pattern, or a list of them."""
+"""A pattern, or a list of them."""
 Whole = Annotated[int | str, PlainValidator(_whole)]
 
 
@@ -129,7 +129,7 @@ class WiringEntry(_Section):
     ingress: Whole
     egress: Whole
     rate_mbps: Positive | None = None
-    """Of the ToR port, where it is not the plane's."""
+    """Rate of the ToR port, where it is not the plane's."""
 
 
 class ElectricalSection(_Section):
@@ -255,7 +255,7 @@ class SchemaProblem:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What could be read. ``broken`` sections hold their default and must not be judged further."""
+    """A file as far as it could be read. ``broken`` sections hold defaults: do not judge them."""
 
     document: Document
     broken: frozenset[str]
