@@ -30,7 +30,7 @@ _NO_VLANS: Final = VlanRange(VlanId(0), VlanId(0))
 _LINUX_NAME_LENGTH: Final = 15
 _LINUX_NAME = re.compile(r"[^\s/:]+")
 _LINUX_TOR_DRIVERS: Final = "ovs-"
-_VLAN_RANGE = re.compile(r"\s*([0-9]+)\s*-\s*([0-9]+)\s*")
+_VLAN_RANGE = re.compile(r"\s*([0-9]{1,18})\s*-\s*([0-9]{1,18})\s*")
 
 
 # --- single sections ------------------------------------------------------------------------
