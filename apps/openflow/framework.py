@@ -9,6 +9,7 @@ native sockets. This module provides both. Ryu's own sockets are green explicitl
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import logging
 import os
 import signal
@@ -49,6 +50,9 @@ from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.framework")
 _HANDSHAKE_S = 10.0
+STOP_S = 80.0
+"""From SIGINT or SIGTERM on: then the process ends anyhow, with the traceback of each thread. The
+unit of systemd gives it 90."""
 _STOPPING_LOOK_S = 0.01
 
 
@@ -71,10 +75,13 @@ def run_manager(arguments: list[str]) -> None:
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         """Only in the main green thread: others swallow it, and the hub would lose what it does."""
-        if eventlet.getcurrent() is main:
-            raise KeyboardInterrupt
         impatient = bool(signals)
         signals.append(number)
+        if not impatient:
+            # A thread of C: it needs neither the hub nor the interpreter's lock.
+            faulthandler.dump_traceback_later(STOP_S, exit=True)
+        if eventlet.getcurrent() is main:
+            raise KeyboardInterrupt
         eventlet.hubs.get_hub().schedule_call_global(0, leave if impatient else end)
 
     def end() -> None:

@@ -16,9 +16,10 @@ from apps.rest.problems import (
     UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
+from apps.rest.reading import BodyRoute
 from apps.rest.webhook_delivery import Delivery
 
-router = APIRouter(prefix="/v1/webhooks", tags=["events"])
+router = APIRouter(prefix="/v1/webhooks", tags=["events"], route_class=BodyRoute)
 _BODY_PROBLEMS = (MALFORMED, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST)
 
 
