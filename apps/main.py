@@ -10,6 +10,7 @@ import os
 import signal
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 from apps.controller.controller import Controller
 from apps.openflow.framework import (
@@ -22,6 +23,7 @@ from apps.openflow.framework import (
 )
 from apps.process import logs
 from apps.process.configuration import load_configuration
+from apps.process.doors import reserve_descriptors
 from apps.process.garbage import spare_what_stays
 from apps.process.single_instance import check_port, journal_held
 from apps.process.supervision import Heart
@@ -29,7 +31,7 @@ from apps.process.tracing import traces
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog
 from apps.rest.rate import Limiter
-from apps.rest.server import RestServer, Tls
+from apps.rest.server import MOST_CONNECTIONS, RestServer, Tls
 from apps.rest.tokens import TokenFile
 from apps.rest.webhook_delivery import Webhooks
 from hydra.config import Loaded
@@ -39,6 +41,9 @@ from hydra.policy import ControllerSettings
 
 CONFIG_VARIABLE = "HYDRA_CONFIG"
 LOG = logging.getLogger("hydra")
+_SPARE_CONNECTIONS: Final = 64
+_OTHER_DESCRIPTORS: Final = 256
+"""The journal, logs, pipes, webhooks."""
 
 
 def configuration_path() -> Path:
@@ -57,6 +62,19 @@ class HydraApplication:
 
     def __init__(self, loaded: Loaded, post: Post) -> None:
         settings = loaded.controller
+        fabric = loaded.fabric
+        # A switch that comes back may do so before its old connection has ended.
+        switches = len(fabric.servers) + len(fabric.racks)
+        self.openflow_connections = 2 * switches + _SPARE_CONNECTIONS
+        connections = settings.connections or MOST_CONNECTIONS + len(fabric.servers)
+        reserve_descriptors(
+            self.openflow_connections
+            + connections
+            + 2 * (len(fabric.racks) + len(fabric.planes))
+            + _OTHER_DESCRIPTORS,
+            f"for {switches} switches, {len(fabric.racks) + len(fabric.planes)} devices and "
+            f"{connections} connections to REST",
+        )
         self.openflow_address = (settings.openflow_host, settings.openflow_port)
         self.openflow_tls = _openflow_tls(settings)
         self._alone = ExitStack()
@@ -86,7 +104,14 @@ class HydraApplication:
         if settings.tls_certificate is not None and settings.tls_key is not None:
             tls = Tls(settings.tls_certificate, settings.tls_key)
         self._heart = Heart(post, self._controller.alive)
-        self._rest = RestServer(app, settings.rest_host, settings.rest_port, tls)
+        self._rest = RestServer(
+            app,
+            settings.rest_host,
+            settings.rest_port,
+            tls,
+            connections,
+            settings.connections_per_address or max(1, connections // 2),
+        )
 
     @property
     def events(self) -> SwitchEvents:

@@ -201,6 +201,10 @@ class ControllerSettings:
     """PEM: who has to have issued the switches' certificates."""
     requests_per_s: float = 100.0
     """Of each caller of REST, over 5 s."""
+    connections: int | None = None
+    """To REST at a time; None: 512 and one for each server."""
+    connections_per_address: int | None = None
+    """None: half of them. An IPv6 network of 64 bits counts as one address."""
     audit_log: str | None = None
     """A file; None: the controller's log."""
     journal_days: float = 90.0

@@ -151,6 +151,8 @@ class ControllerSection(_Section):
     openflow_key: Text | None = None
     openflow_authority: Text | None = None
     requests_per_s: Positive = _CONTROLLER.requests_per_s
+    connections: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    connections_per_address: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     audit_log: Text | None = None
     journal_days: Positive = _CONTROLLER.journal_days
 

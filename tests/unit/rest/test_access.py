@@ -369,22 +369,6 @@ def test_an_audit_log_that_cannot_be(tmp_path):
         AuditLog(str(tmp_path / "file" / "audit"))
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("tls")
-    key, pem = directory / "key.pem", directory / "cert.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-            *("-nodes", "-days", "1", "-subj", "/CN=hydra", "-keyout", key, "-out", pem),
-            *("-addext", "subjectAltName=IP:127.0.0.1"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return str(pem), str(key)
-
-
 def test_tls(fabric, certificate):
     server = RestServer(create_app(FakeService(fabric)), "127.0.0.1", 0, Tls(*certificate))
     server.start()
