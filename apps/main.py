@@ -99,6 +99,7 @@ class HydraApplication:
             AuditLog(settings.audit_log),
             self._controller.metrics.registry,
             self._webhooks,
+            settings.hosts,
         )
         tls = None
         if settings.tls_certificate is not None and settings.tls_key is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -201,6 +202,8 @@ class ControllerSettings:
     """PEM: who has to have issued the switches' certificates."""
     requests_per_s: float = 100.0
     """Of each caller of REST, over 5 s."""
+    hosts: Sequence[str] = ()
+    """Names under which people reach REST, beside the machine's own and addresses."""
     connections: int | None = None
     """To REST at a time; None: 512 and one for each server."""
     connections_per_address: int | None = None

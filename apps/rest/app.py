@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import Event
 from typing import Any, Final
 
@@ -40,6 +41,7 @@ from apps.rest.routes import (
     topology,
     webhooks,
 )
+from apps.rest.sites import Sites
 from apps.rest.tokens import TokenFile
 from apps.rest.webhook_delivery import Webhooks
 from hydra.journal import Journal
@@ -122,13 +124,15 @@ def create_app(
     audit: AuditLog | None = None,
     registry: CollectorRegistry | None = None,
     hooks: Webhooks | None = None,
+    hosts: Sequence[str] = (),
 ) -> FastAPI:
     """The API in front of ``service``; serve it with :class:`apps.rest.server.RestServer`.
 
     Without ``tokens``, everybody who reaches it may do everything. /metrics shows what is in
     ``registry``, and the state of the service. Without ``hooks``, webhooks can be made but are sent
-    nothing. /openapi.json describes the API, and /docs shows that to people. FastAPI's own pages
-    load their scripts from elsewhere, and a controller's network need not reach the Internet.
+    nothing. ``hosts`` are names that it goes by. /openapi.json describes the API, and /docs shows
+    that to people. FastAPI's own pages load their scripts from elsewhere, and a controller's
+    network need not reach the Internet.
     """
     app = _Api(
         asks_for_tokens=tokens is not None,
@@ -152,7 +156,12 @@ def create_app(
     problems.install(app, routes)
     app.add_middleware(BodyGuard)
     app.add_middleware(
-        Guard, routes=routes, tokens=tokens, limiter=limiter, audit=audit or AuditLog(None)
+        Guard,
+        routes=routes,
+        tokens=tokens,
+        limiter=limiter,
+        audit=audit or AuditLog(None),
+        sites=Sites(hosts, any_host=tokens is not None),
     )
     app.add_middleware(HeadAsGet)
     return app

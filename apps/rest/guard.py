@@ -17,12 +17,14 @@ from apps.rest.access import PUBLIC, UNRECORDED, roles
 from apps.rest.context import CALLER
 from apps.rest.problems import (
     FORBIDDEN,
+    FOREIGN_SITE,
     TOO_MANY_REQUESTS,
     UNAUTHENTICATED,
     ProblemType,
     problem_response,
 )
 from apps.rest.rate import Limiter
+from apps.rest.sites import Sites
 from apps.rest.tokens import TokenFile
 from hydra.access import LOCAL, Caller, identify
 from hydra.errors import HydraError
@@ -83,8 +85,10 @@ class Guard:
         tokens: TokenFile | None,
         limiter: Limiter | None,
         audit: AuditLog,
+        sites: Sites,
     ) -> None:
         self._app = app
+        self._sites = sites
         self._routes = routes
         self._tokens = tokens
         self._limiter = limiter
@@ -125,6 +129,9 @@ class Guard:
     def _refusal(
         self, scope: Scope, caller: Caller | None
     ) -> tuple[ProblemType, str, dict[str, str]] | None:
+        objection = self._sites.objection(scope)
+        if objection is not None:
+            return FOREIGN_SITE, objection, {}
         path = self._route(scope)
         if (scope["method"], path) in PUBLIC:
             return None

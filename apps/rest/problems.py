@@ -61,6 +61,13 @@ UNAUTHENTICATED: Final = ProblemType(
 FORBIDDEN: Final = ProblemType(
     "forbidden", 403, "Your role may not do this", "The token's role does not allow the request."
 )
+FOREIGN_SITE: Final = ProblemType(
+    "foreign-site",
+    403,
+    "The request is not for this controller, or from another site's page",
+    "Host is no name of the controller (see controller.hosts), or a browser sent it from a page of "
+    "another site.",
+)
 UNKNOWN_NAME: Final = ProblemType(
     "unknown-name",
     404,
@@ -200,6 +207,7 @@ CATALOGUE: Final[tuple[ProblemType, ...]] = (
     MALFORMED,
     UNAUTHENTICATED,
     FORBIDDEN,
+    FOREIGN_SITE,
     UNKNOWN_NAME,
     NOT_FOUND,
     METHOD_NOT_ALLOWED,

@@ -4,7 +4,6 @@ import json
 import logging
 import re
 import ssl
-import subprocess
 import time
 
 import httpx

@@ -133,6 +133,7 @@ CASES = [
     Case(404, "not-found", RESERVATIONS + "/", method="GET"),
     Case(415, "unsupported-media-type", PLAN, "{}", headers={"Content-Type": "text/plain"}),
     Case(415, "unsupported-media-type", PLAN, "{}", headers={}),
+    Case(403, "foreign-site", PLAN, {}, headers={"Host": "evil.example"}),
     Case(413, "body-too-large", RESERVATIONS, " " * BODY_LIMIT_BYTES + "{}"),
 ]
 
