@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from threading import Event
 from typing import Any, Final
@@ -13,7 +14,7 @@ from apps.process.metrics import ServiceCollector
 from apps.rest import problems
 from apps.rest.access import PUBLIC
 from apps.rest.guard import AuditLog, Guard
-from apps.rest.middleware import BodyGuard, HeadAsGet
+from apps.rest.middleware import BodyGuard, Departures, HeadAsGet
 from apps.rest.rate import Limiter
 from apps.rest.routes import (
     agents,
@@ -147,13 +148,14 @@ def create_app(
     app.state.tokens = tokens
     app.state.webhooks = hooks or Webhooks(service.fabric, service.events, Journal(":memory:"))
     app.state.closing = Event()
-    app.state.subscribers = 0
+    app.state.subscribers = Counter()
     app.state.registry = registry or CollectorRegistry()
     app.state.registry.register(ServiceCollector(lambda: app.state.service))
     for router in _ROUTERS:
         app.include_router(router)
     routes = [route for router in _ROUTERS for route in router.routes] + list(app.router.routes)
     problems.install(app, routes)
+    app.add_middleware(Departures)
     app.add_middleware(BodyGuard)
     app.add_middleware(
         Guard,

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from apps.rest.access import PUBLIC, UNRECORDED, roles
-from apps.rest.context import CALLER
+from apps.rest.context import CALLER, STANDING
 from apps.rest.problems import (
     FORBIDDEN,
     FOREIGN_SITE,
@@ -109,7 +109,8 @@ class Guard:
         outcome = _Outcome(send, record)
         if refusal is None:
             try:
-                await self._app({**scope, CALLER: caller or LOCAL}, receive, outcome)
+                known = {CALLER: caller or LOCAL, STANDING: lambda: self._stands(scope, caller)}
+                await self._app({**scope, **known}, receive, outcome)
             except Exception:
                 outcome.note(status.HTTP_500_INTERNAL_SERVER_ERROR)
                 raise
@@ -117,6 +118,11 @@ class Guard:
             problem, detail, headers = refusal
             response = problem_response(problem, detail, scope["path"], headers=headers)
             await response(scope, receive, outcome)
+
+    def _stands(self, scope: Scope, caller: Caller | None) -> bool:
+        """Whether ``caller`` has the token and the role that it came with still."""
+        now = self._identify(scope)
+        return caller is None or (now is not None and now.role is caller.role)
 
     def _identify(self, scope: Scope) -> Caller | None:
         if self._tokens is None:

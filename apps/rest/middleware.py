@@ -1,10 +1,12 @@
-"""What happens to every request before routing: HEAD becomes GET, bodies are bounded."""
+"""What happens to every request around routing: HEAD becomes GET, bodies are bounded."""
 
 from __future__ import annotations
 
+import logging
 from email.message import Message as EmailMessage
 from typing import Final
 
+from anyio import BrokenResourceError
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,6 +19,7 @@ from apps.rest.problems import (
 )
 from hydra.model import Fabric
 
+LOG = logging.getLogger("hydra.rest")
 BODY_LIMIT_BYTES: Final = 64 * 1024
 _ENTRY_BYTES: Final = 128
 """A pair with its bandwidths, indented, without the two names."""
@@ -51,6 +54,19 @@ class HeadAsGet:
         if scope["type"] == "http" and scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
         await self._app(scope, receive, send)
+
+
+class Departures:
+    """A client that leaves while events are sent to it is no error."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except* BrokenResourceError:
+            LOG.debug("a client left before it had read all of %s", scope["path"])
 
 
 class BodyGuard:

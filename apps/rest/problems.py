@@ -236,6 +236,10 @@ CATALOGUE: Final[tuple[ProblemType, ...]] = (
 class BusyError(HydraError):
     """There are as many clients of this kind as there may be."""
 
+    def __init__(self, message: str, retry_s: int) -> None:
+        self.retry_s = retry_s
+        super().__init__(f"{message}: try again in {retry_s} s")
+
 
 _REFUSALS: Final[Mapping[type[AdmissionError], ProblemType]] = {
     QuotaExceeded: QUOTA_EXCEEDED,
@@ -397,7 +401,8 @@ async def _on_hydra(request: Request, error: Exception) -> Response:
         return problem_response(kind, str(error), path, alternatives=alternatives)
     for one in type(error).__mro__:
         if (problem := _BY_ERROR.get(one)) is not None:
-            return problem_response(problem, str(error), path)
+            headers = {"Retry-After": str(error.retry_s)} if isinstance(error, BusyError) else {}
+            return problem_response(problem, str(error), path, headers=headers)
     raise error
 
 
