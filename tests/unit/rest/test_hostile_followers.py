@@ -99,7 +99,7 @@ def narrow(service, monkeypatch):
 
 
 def test_who_leaves_with_unread_events_is_one_line_at_debug(service, narrow, caplog):
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "hydra.rest")
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         connection.connect(("127.0.0.1", narrow.port))
