@@ -25,7 +25,7 @@ from apps.process import logs
 from apps.process.configuration import load_configuration
 from apps.process.doors import reserve_descriptors
 from apps.process.garbage import spare_what_stays
-from apps.process.single_instance import check_port, journal_held
+from apps.process.single_instance import check_port, check_private, journal_held
 from apps.process.supervision import Heart
 from apps.process.tracing import traces
 from apps.rest.app import create_app
@@ -79,6 +79,7 @@ class HydraApplication:
         self.openflow_tls = _openflow_tls(settings)
         self._alone = ExitStack()
         self._alone.enter_context(journal_held(settings.journal))
+        check_private(settings.journal)
         check_port("controller.openflow", *self.openflow_address)
         check_port("controller.rest", settings.rest_host, settings.rest_port)
         journal = Journal(settings.journal, kept_days=settings.journal_days)

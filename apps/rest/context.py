@@ -11,7 +11,7 @@ from fastapi import Depends, Request
 from apps.rest.tenant import TenantService
 from apps.rest.tokens import TokenFile
 from apps.rest.webhook_delivery import Webhooks
-from hydra.access import LOCAL, Caller
+from hydra.access import LOCAL, Caller, Role
 from hydra.service import ControllerService, ReservationService
 
 
@@ -28,6 +28,11 @@ async def _closing(request: Request) -> Event:
 async def _caller(request: Request) -> Caller:
     caller: Caller = request.scope.get(CALLER, LOCAL)
     return caller
+
+
+async def _known(request: Request) -> bool:
+    caller = await _caller(request)
+    return caller.role in {Role.OPERATOR, Role.VIEWER}
 
 
 async def _standing(request: Request) -> Callable[[], bool]:
@@ -71,3 +76,5 @@ Tokens = Annotated[TokenFile | None, Depends(_tokens)]
 Hooks = Annotated[Webhooks, Depends(_webhooks)]
 Asking = Annotated[Caller, Depends(_caller)]
 Standing = Annotated[Callable[[], bool], Depends(_standing)]
+Known = Annotated[bool, Depends(_known)]
+"""Whether the one who asks may know of devices and their addresses."""

@@ -26,7 +26,7 @@ from apps.rest.problems import (
 from apps.rest.rate import Limiter
 from apps.rest.sites import Sites
 from apps.rest.tokens import TokenFile
-from hydra.access import LOCAL, Caller, identify
+from hydra.access import LOCAL, NOBODY, Caller, identify
 from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.audit")
@@ -109,7 +109,7 @@ class Guard:
         outcome = _Outcome(send, record)
         if refusal is None:
             try:
-                known = {CALLER: caller or LOCAL, STANDING: lambda: self._stands(scope, caller)}
+                known = {CALLER: caller or NOBODY, STANDING: lambda: self._stands(scope, caller)}
                 await self._app({**scope, **known}, receive, outcome)
             except Exception:
                 outcome.note(status.HTTP_500_INTERNAL_SERVER_ERROR)
