@@ -33,6 +33,7 @@ from apps.rest.guard import AuditLog
 from apps.rest.rate import Limiter
 from apps.rest.server import MOST_CONNECTIONS, RestServer, Tls
 from apps.rest.tokens import TokenFile
+from apps.rest.webhook_addresses import Reach
 from apps.rest.webhook_delivery import Webhooks
 from hydra.config import Loaded
 from hydra.errors import HydraError
@@ -92,7 +93,9 @@ class HydraApplication:
             self._traces,
             give_up,
         )
-        self._webhooks = Webhooks(loaded.fabric, self._controller.events, journal)
+        self._webhooks = Webhooks(
+            loaded.fabric, self._controller.events, journal, Reach(settings.webhook_networks)
+        )
         app = create_app(
             self._controller,
             None if settings.tokens is None else TokenFile(Path(settings.tokens)),

@@ -204,6 +204,8 @@ class ControllerSettings:
     """Of each caller of REST, over 5 s."""
     hosts: Sequence[str] = ()
     """Names under which people reach REST, beside the machine's own and addresses."""
+    webhook_networks: Sequence[str] = ()
+    """Where webhooks may lead beside public addresses: IP prefixes."""
     connections: int | None = None
     """To REST at a time; None: 512 and one for each server."""
     connections_per_address: int | None = None

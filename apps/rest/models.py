@@ -233,12 +233,18 @@ class TaskBody(Body):
     note: str = Field(default="", max_length=1000, description="Why it could not be done.")
 
 
+_LABEL: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_PORT: Final = (
+    "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+)
+
+
 class WebhookBody(Body):
     """Where to post events, and which."""
 
     url: str = Field(
         max_length=2000,
-        pattern=r"^https?://[a-z0-9.-]{1,253}(:[1-9][0-9]{0,4})?(/[!-~]*)?$",
+        pattern=rf"^https?://({_LABEL}\.){{0,126}}{_LABEL}(:{_PORT})?(/[!-~]*)?$",
         description="http or https, a name or an IPv4 address, no user and password.",
     )
     kinds: Annotated[list[Annotated[EventKind, Field(strict=False)]], Field(fail_fast=True)] = (

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Match, Route
 
 from apps.rest import models, render
 from apps.rest.reading import MOST_ERRORS, InvalidBody, MalformedBody
+from apps.rest.webhook_addresses import RefusedAddress
 from apps.rest.webhook_delivery import TooManyWebhooks
 from hydra.demand.agent_protocol import ForeignServer, TooOften, WrongReport
 from hydra.errors import (
@@ -257,6 +258,7 @@ _BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {
     ForeignServer: FORBIDDEN,
     TooOften: TOO_MANY_REQUESTS,
     WrongReport: INVALID_REQUEST,
+    RefusedAddress: INVALID_REQUEST,
     TooManyWebhooks: TOO_MANY_WEBHOOKS,
     JournalError: JOURNAL_FAILED,
     DeviceUnavailable: DEVICE_UNAVAILABLE,

@@ -10,7 +10,7 @@ from typing import Final
 
 from hydra.config.attachment import check_known, check_parking
 from hydra.config.devices import PlaneCheck, RackCheck, parse_endpoint
-from hydra.config.expand import LAST_VLAN, Expansion
+from hydra.config.expand import LAST_VLAN, Expansion, read_network
 from hydra.config.problems import ProblemLog
 from hydra.config.schema import (
     ControllerSection,
@@ -65,6 +65,8 @@ def check_controller(
             "{} is taken by OpenFlow: give REST a port of its own",
             document.controller.rest,
         )
+    for index, text in enumerate(document.controller.webhook_networks):
+        read_network(text, ("controller", "webhook_networks", index), log)
     _check_security(document.controller, rest[0], log, warnings)
     return openflow, rest
 

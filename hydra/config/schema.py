@@ -152,6 +152,7 @@ class ControllerSection(_Section):
     openflow_authority: Text | None = None
     requests_per_s: Positive = _CONTROLLER.requests_per_s
     hosts: Annotated[list[Text], Field(max_length=_MOST_LISTED)] = []
+    webhook_networks: Annotated[list[Text], Field(max_length=_MOST_LISTED)] = []
     connections: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     connections_per_address: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     audit_log: Text | None = None
