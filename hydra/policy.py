@@ -8,6 +8,7 @@ in docs/configuration.md, by ``scripts/policy_table.py``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Annotated, Any, Final, get_args, get_type_hints
@@ -289,6 +290,14 @@ class ControllerSettings:
     """PEM: the authority that has to have issued the switches' certificates."""
     requests_per_s: float = 100.0
     """Limit for each caller of REST, over 5 s."""
+    hosts: Sequence[str] = ()
+    """Names under which people reach REST, beside the machine's own and addresses."""
+    webhook_networks: Sequence[str] = ()
+    """IP prefixes to which webhooks may lead, beside public addresses."""
+    connections: int | None = None
+    """Connections to REST at a time; None: 512 and one for each server."""
+    connections_per_address: int | None = None
+    """Connections of one address; None: half of them. An IPv6 network of 64 bits counts as one."""
     audit_log: str | None = None
     """A file; None: the controller's log."""
     journal_days: float = 90.0

@@ -87,8 +87,8 @@ class DemandReport:
     rate_mbps: DemandMatrix
     """Exponentially weighted counter rates."""
     estimated_mbps: DemandMatrix
-    """Mbps that elephants want: what they send with some head-room if nothing on their way was full,
-    otherwise their max-min fair share of an ideal switch (after Hedera, section 4.1); 0 for mice."""
+    """Mbps that elephants want: what they send and some head-room if nothing on their way was full,
+    else their max-min fair share of an ideal switch (after Hedera, section 4.1); 0 for mice."""
     age_s: float | None
     stale: tuple[str, ...]
     """Servers whose counters are late: their last known rates stand in."""

@@ -7,6 +7,7 @@ opened for writing; each transaction checks that the generation is still its own
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 import time
@@ -71,11 +72,13 @@ class SqliteJournal:
     def _open(self) -> sqlite3.Connection:
         if self.name != ":memory:":
             Path(self.name).parent.mkdir(parents=True, exist_ok=True)
+            _own(self.name)  # SQLite gives its write-ahead log the same mode
         db = _connect(self.name)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
         version = self._version(db)
         if 0 < version < SCHEMA_VERSION:
+            _own(f"{self.name}.schema-{version}")
             with closing(_connect(f"{self.name}.schema-{version}")) as copy:
                 db.backup(copy)
         self._upgrade(db, version)
@@ -181,6 +184,11 @@ def set_aside(path: Path) -> Path | None:
 
 def _to_read(path: str | Path) -> str:
     return f"{Path(path).absolute().as_uri()}?mode=ro"
+
+
+def _own(path: str) -> None:
+    """Make the file, if it is not there, for nobody else to read: it holds webhooks' keys."""
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def _connect(database: str | Path, *, uri: bool = False) -> sqlite3.Connection:

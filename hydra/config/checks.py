@@ -10,7 +10,7 @@ from typing import Final
 
 from hydra.config.attachment import check_known, check_parking
 from hydra.config.devices import PlaneCheck, RackCheck, parse_endpoint
-from hydra.config.expand import LAST_VLAN, Expansion
+from hydra.config.expand import LAST_VLAN, Expansion, read_network
 from hydra.config.problems import ProblemLog
 from hydra.config.schema import ControllerSection, Document
 from hydra.config.source import Path
@@ -26,7 +26,7 @@ _NO_VLANS: Final = VlanRange(VlanId(0), VlanId(0))
 _LINUX_NAME_LENGTH: Final = 15
 _LINUX_NAME = re.compile(r"[^\s/:]+")
 _LINUX_TOR_DRIVERS: Final = "ovs-"
-_VLAN_RANGE = re.compile(r"\s*([0-9]+)\s*-\s*([0-9]+)\s*")
+_VLAN_RANGE = re.compile(r"\s*([0-9]{1,18})\s*-\s*([0-9]{1,18})\s*")
 
 
 # --- single sections ------------------------------------------------------------------------
@@ -61,6 +61,8 @@ def check_controller(
             "{} is taken by OpenFlow: give REST a port of its own",
             document.controller.rest,
         )
+    for index, text in enumerate(document.controller.webhook_networks):
+        read_network(text, ("controller", "webhook_networks", index), log)
     _check_security(document.controller, rest[0], log, warnings)
     return openflow, rest
 

@@ -9,10 +9,10 @@ from typing import NoReturn
 
 from hydra.config import addresses, attachment, checks
 from hydra.config.devices import PlaneCheck, RackCheck
-from hydra.config.expand import Expansion, expand
+from hydra.config.expand import Expansion, expand, too_large
 from hydra.config.problems import ProblemLog
 from hydra.config.schema import Document, parse_document
-from hydra.config.source import YamlDocument, YamlError, parse_yaml
+from hydra.config.source import YamlDocument, YamlError, parse_yaml, read_text
 from hydra.errors import ConfigError, Problem
 from hydra.model import Addressing, Fabric, SubstrateKind, VlanId, VlanRange
 from hydra.policy import ControllerSettings, Policy
@@ -58,12 +58,17 @@ def load(
     parsed = parse_document(yaml.data)
     for problem in parsed.problems:
         log.add(problem.path, problem.message)
+    if parsed.more:
+        log.count_more(parsed.more)
+        raise ConfigError(source, log.problems(yaml))
     document, broken = parsed.document, parsed.broken
     checks.check_drivers(document, optical_drivers, tor_drivers, log)
     if "policy" not in broken:
         checks.check_policy(document.policy, algorithms, log, warnings)
         checks.warn_of_disturbance(document.policy, sparing, warnings)
     openflow, rest = checks.check_controller(document, log, warnings)
+    if too_large(document, log):
+        raise ConfigError(source, log.problems(yaml))
     expansion = expand(document, broken, log)
     addressing, vlans, parking = _check_fabric(document, broken, expansion, log, warnings)
     checks.check_transition(document.policy.transition, expansion, log)
@@ -88,7 +93,7 @@ def load(
 
 def _read(path: Path, source: str) -> YamlDocument:
     try:
-        return parse_yaml(path.read_text(encoding="utf-8"))
+        return parse_yaml(read_text(path))
     except OSError as error:
         _refuse(source, f"can't be read: {error.strerror or error}")
     except UnicodeDecodeError as error:
