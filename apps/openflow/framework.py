@@ -68,7 +68,7 @@ def run_manager(arguments: list[str]) -> None:
     """Ryu's own ``ryu-manager`` main, in a prepared process; SIGINT and SIGTERM end it.
 
     Raises KeyboardInterrupt if that happens before Ryu's main loop runs, and the HydraError that
-    was given to :func:`give_up`.
+    was given to :func:`give_up`; also HydraError if Ryu's listener ends by itself.
     """
     from ryu.cmd import manager  # parses flags at import
 
@@ -106,6 +106,10 @@ def run_manager(arguments: list[str]) -> None:
     manager.main(args=arguments, prog="ryu-manager")
     if _given_up:
         raise _given_up[0]
+    if not signals:
+        raise HydraError(
+            "OpenFlow's listener has ended by itself, the log says why: start it again"
+        )
 
 
 _given_up: list[HydraError] = []
