@@ -232,6 +232,11 @@ class Switchboard:
             for watcher in self._port_watchers:
                 watcher(identity, port)
 
+    def _asked_of(self, connection: SwitchConnection, xid: int) -> Pending | None:
+        """None if nobody waits for this answer, or not on this connection; call with the lock."""
+        pending = self._pending.get(xid)
+        return pending if pending is not None and pending.connection is connection else None
+
     def barrier_replied(self, connection: SwitchConnection, xid: int) -> None:
         self._resolve(connection, xid)
 
@@ -239,14 +244,14 @@ class Switchboard:
         self, connection: SwitchConnection, xid: int, kind: FailureKind, error: str
     ) -> None:
         with self._lock:
-            pending = self._pending.get(xid)
-            if pending is not None and pending.connection is connection and not pending.failure:
+            pending = self._asked_of(connection, xid)
+            if pending is not None and pending.failure is None:
                 pending.failure = self._failure(pending.datapath, kind, error)
 
     def role_replied(self, connection: SwitchConnection, xid: int, generation: int) -> None:
         with self._lock:
-            pending = self._pending.get(xid)
-            if pending is not None and pending.connection is connection:
+            pending = self._asked_of(connection, xid)
+            if pending is not None:
                 pending.body += generation.to_bytes(8, "big")
         self._resolve(connection, xid)
 
@@ -254,8 +259,8 @@ class Switchboard:
         self, connection: SwitchConnection, xid: int, body: bytes, *, more: bool
     ) -> None:
         with self._lock:
-            pending = self._pending.get(xid)
-            if pending is not None and pending.connection is connection:
+            pending = self._asked_of(connection, xid)
+            if pending is not None:
                 if len(pending.body) + len(body) > MAX_MULTIPART_BYTES:
                     error = f"statistics of more than {MAX_MULTIPART_BYTES >> 20} MiB"
                     pending.failure = self._failure(pending.datapath, FailureKind.MALFORMED, error)
@@ -266,8 +271,8 @@ class Switchboard:
 
     def _resolve(self, connection: SwitchConnection, xid: int) -> None:
         with self._lock:
-            pending = self._pending.get(xid)
-            if pending is None or pending.connection is not connection:
+            pending = self._asked_of(connection, xid)
+            if pending is None:
                 return
             del self._pending[xid]
         if not pending.future.cancelled():

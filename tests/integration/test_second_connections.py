@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import struct
 import subprocess
 import threading
 import time
@@ -14,54 +13,15 @@ from pathlib import Path
 import pytest
 
 from apps.openflow.framework import ECHO_S
+from tests.unit.openflow.stranger import Stranger
 
 from .live import Live, live, wait_until
 
 pytestmark = pytest.mark.ovs
 BACK_S = ECHO_S + 10.0
 """Open vSwitch tries again after 8 s at most."""
-_HELLO, _ECHO_REQUEST, _ECHO_REPLY, _FEATURES_REQUEST, _FEATURES_REPLY = 0, 2, 3, 5, 6
-_MULTIPART_REQUEST, _MULTIPART_REPLY, _BARRIER_REQUEST, _BARRIER_REPLY = 18, 19, 20, 21
 _HANDSHAKE_BYTES = 300
 """At least so many a bridge sends before it is a switch to its controller."""
-
-
-class Stranger:
-    """Says that it is a switch with this datapath id, and agrees to everything."""
-
-    def __init__(self, address: tuple[str, int], datapath: int, auxiliary: int = 0) -> None:
-        self._features = struct.pack("!QIBBHII", datapath, 0, 254, auxiliary, 0, 0, 0)
-        self._socket = socket.create_connection(address, timeout=10)
-        self.name = "{}:{}".format(*self._socket.getsockname())
-        self.ended = threading.Event()
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        self._socket.settimeout(None)
-        with suppress(OSError), self._socket.makefile("rb") as messages:
-            self._say(_HELLO, 1, b"")
-            while head := messages.read(8):
-                _, kind, length, xid = struct.unpack("!BBHI", head)
-                body = messages.read(length - 8)
-                if kind == _ECHO_REQUEST:
-                    self._say(_ECHO_REPLY, xid, body)
-                elif kind == _FEATURES_REQUEST:
-                    self._say(_FEATURES_REPLY, xid, self._features)
-                elif kind == _MULTIPART_REQUEST:
-                    self._say(_MULTIPART_REPLY, xid, body[:2] + bytes(6))
-                elif kind == _BARRIER_REQUEST:
-                    self._say(_BARRIER_REPLY, xid, b"")
-        self.ended.set()
-
-    def _say(self, kind: int, xid: int, body: bytes) -> None:
-        self._socket.sendall(struct.pack("!BBHI", 4, kind, 8 + len(body), xid) + body)
-
-    def leave(self) -> None:
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
-        self._socket.close()
 
 
 class Way:
