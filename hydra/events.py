@@ -31,7 +31,7 @@ class EventKind(Enum):
     SCHEDULE = "schedule"
     """A week of slots begins; when each of its circuits stands is known ahead."""
     ALARM = "alarm"
-    """An alarm of a device began, ended, or came and went."""
+    """An alarm of a device began, ended, or came and went; or of a switch's second connection."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,7 @@ class Controller:
             withdrawals.hear_people,
         )
         fleet.watch(self._switch_connected, self._port_changed)
+        fleet.watch_rivals(ledger.tell_alarm)
 
     # -- life -------------------------------------------------------------------------------------
 

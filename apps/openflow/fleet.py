@@ -112,7 +112,7 @@ class Fleet(Switchboard):
                 if self._switches.get(datapath) is not switch:
                     continue
                 switch.staged = staged
-                self._pending[staged.xid] = Pending(datapath, staged.future)
+                self._pending[staged.xid] = Pending(datapath, switch.connection, staged.future)
             self._send(switch.connection, bundle)
 
     def _takes_bundles(self, datapath: DatapathId) -> bool:
@@ -237,7 +237,7 @@ class Fleet(Switchboard):
                 if switch is None:
                     continue
                 xid, future = self._next_xid(), Future[Answer]()
-                self._pending[xid] = Pending(question.switch, future)
+                self._pending[xid] = Pending(question.switch, switch.connection, future)
                 asked[question] = future
                 if question.table is None:
                     message = encode_port_stats_request(xid)

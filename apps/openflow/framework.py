@@ -56,6 +56,9 @@ LOG.addFilter(Sparing(lambda record: "switch" in str(record.msg)))
 # A wrong message is a traceback there.
 logging.getLogger("ryu.ofproto.ofproto_parser").addFilter(Sparing())
 HANDSHAKE_S = 10.0
+ECHO_S = 2.0
+"""How long a connection may take to answer an echo before it counts as dead."""
+_ECHO_LOOKS = 20
 _UNANSWERED_ECHOES = 4
 """A switch that leaves so many unanswered, 15 s apart, is gone."""
 STOP_S = 80.0
@@ -75,7 +78,7 @@ def run_manager(arguments: list[str]) -> None:
     """Ryu's own ``ryu-manager`` main, in a prepared process; SIGINT and SIGTERM end it.
 
     Raises KeyboardInterrupt if that happens before Ryu's main loop runs, and the HydraError that
-    was given to :func:`give_up`.
+    was given to :func:`give_up`; also HydraError if Ryu's listener ends by itself.
     """
     from ryu.cmd import manager  # parses flags at import
 
@@ -116,6 +119,10 @@ def run_manager(arguments: list[str]) -> None:
     manager.main(args=arguments, prog="ryu-manager")
     if _given_up:
         raise _given_up[0]
+    if not signals:
+        raise HydraError(
+            "OpenFlow's listener has ended by itself, the log says why: start it again"
+        )
 
 
 _given_up: list[HydraError] = []
@@ -147,7 +154,16 @@ class PortInfo:
 class SwitchConnection(Protocol):
     """One OpenFlow connection; used in the hub's thread only."""
 
+    @property
+    def address(self) -> str:
+        """Of the other end, with its port."""
+
     def send(self, message: bytes) -> None: ...
+
+    def ask(self, tell: Callable[[bool], None]) -> None:
+        """Send an echo request; ``tell``, within ECHO_S and a little, whether it was answered."""
+
+    def close(self) -> None: ...
 
 
 class SwitchEvents(Protocol):
@@ -159,17 +175,25 @@ class SwitchEvents(Protocol):
 
     def switch_disconnected(self, datapath: int, connection: SwitchConnection) -> None: ...
 
-    def port_changed(self, datapath: int, port: PortInfo, *, deleted: bool) -> None: ...
+    def port_changed(
+        self, datapath: int, connection: SwitchConnection, port: PortInfo, *, deleted: bool
+    ) -> None: ...
 
-    def barrier_replied(self, datapath: int, xid: int) -> None: ...
+    def barrier_replied(self, connection: SwitchConnection, xid: int) -> None: ...
 
-    def error_replied(self, datapath: int, xid: int, kind: FailureKind, error: str) -> None: ...
+    def error_replied(
+        self, connection: SwitchConnection, xid: int, kind: FailureKind, error: str
+    ) -> None: ...
 
-    def statistics_replied(self, datapath: int, xid: int, body: bytes, *, more: bool) -> None: ...
+    def statistics_replied(
+        self, connection: SwitchConnection, xid: int, body: bytes, *, more: bool
+    ) -> None: ...
 
-    def role_replied(self, datapath: int, xid: int, generation: int) -> None: ...
+    def role_replied(self, connection: SwitchConnection, xid: int, generation: int) -> None: ...
 
-    def packet_received(self, datapath: int, frame: bytes) -> None: ...
+    def packet_received(
+        self, datapath: int, connection: SwitchConnection, frame: bytes
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,13 +342,54 @@ def hub_trampoline(descriptor: int) -> None:
 class _DatapathConnection:
     """A Ryu datapath as a :class:`SwitchConnection`."""
 
-    __slots__ = ("_datapath",)
+    __slots__ = ("_datapath", "_unanswered")
 
     def __init__(self, datapath: Any) -> None:
         self._datapath = datapath
+        self._unanswered: set[int] = set()
+
+    @property
+    def address(self) -> str:
+        host, port = self._datapath.address[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def send(self, message: bytes) -> None:
         self._datapath.send(message)
+
+    def ask(self, tell: Callable[[bool], None]) -> None:
+        hub.spawn(self._ask, tell)
+
+    def _ask(self, tell: Callable[[bool], None]) -> None:
+        request = ofproto_v1_3_parser.OFPEchoRequest(self._datapath)
+        xid = self._datapath.set_xid(request)
+        self._unanswered.add(xid)
+        hub.spawn(self._datapath.send_msg, request)  # it waits while a dead peer's queue is full
+        # Many short waits: the hub reads between them, so that a pause of its own counts as one.
+        for _ in range(_ECHO_LOOKS):
+            if xid not in self._unanswered:
+                break
+            hub.sleep(ECHO_S / _ECHO_LOOKS)
+        tell(xid not in self._unanswered)
+        self._unanswered.discard(xid)
+
+    def answered(self, xid: int) -> None:
+        """Note the answer to an echo request."""
+        self._unanswered.discard(xid)
+
+    def close(self) -> None:
+        self._datapath.set_state(DEAD_DISPATCHER)
+        descriptor = self._datapath.socket.fileno()
+        # Ryu's own close leaves the other half open, and a TLS socket's forgets its TLS.
+        with (
+            contextlib.suppress(OSError),
+            socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as plain,
+        ):
+            plain.shutdown(socket.SHUT_RDWR)
+
+
+def _connection_of(datapath: Any) -> Any:
+    """Its :class:`_DatapathConnection`; before the handshake None, which was asked nothing."""
+    return getattr(datapath, "hydra_connection", None)
 
 
 _NOT_MASTER = (
@@ -366,7 +431,8 @@ def _hand_over_statistics(events: SwitchEvents) -> None:
         if kind not in _RAW_KINDS:
             return ryu_parser(datapath, version, msg_type, msg_len, xid, buf)
         more = bool(flags & ofproto_v1_3.OFPMPF_REPLY_MORE)
-        events.statistics_replied(datapath.id, xid, bytes(buf[16:msg_len]), more=more)
+        connection = _connection_of(datapath)
+        events.statistics_replied(connection, xid, bytes(buf[16:msg_len]), more=more)
         return None
 
     parsers[ofproto_v1_3.OFPT_MULTIPART_REPLY] = parse
@@ -386,7 +452,8 @@ def _hand_over_packets(events: SwitchEvents) -> None:
     ) -> None:
         (match_length,) = _PACKET_IN_MATCH.unpack_from(buf, _PACKET_IN_MATCH_AT + 2)
         frame_at = _PACKET_IN_MATCH_AT + (match_length + 7) // 8 * 8 + 2
-        events.packet_received(datapath.id, bytes(buf[frame_at:msg_len]))
+        connection = _connection_of(datapath)
+        events.packet_received(datapath.id, connection, bytes(buf[frame_at:msg_len]))
 
     parsers[ofproto_v1_3.OFPT_PACKET_IN] = parse
 
@@ -450,43 +517,56 @@ class OpenFlowApp(app_manager.RyuApp):
     def close(self) -> None:
         self.wind_up()
 
+    @set_ev_cls(ofp_event.EventOFPSwitchFeatures, CONFIG_DISPATCHER)
+    def _features(self, event: Any) -> None:
+        datapath = event.msg.datapath
+        datapath.hydra_connection = _DatapathConnection(datapath)
+        datapath.hydra_auxiliary = event.msg.auxiliary_id
+
     @set_ev_cls(ofp_event.EventOFPStateChange, [MAIN_DISPATCHER, DEAD_DISPATCHER])
     def _state_changed(self, event: Any) -> None:
         datapath = event.datapath
         if datapath.id is None:
             return
-        if event.state == MAIN_DISPATCHER:
-            connection = _DatapathConnection(datapath)
-            datapath.hydra_connection = connection
+        connection = datapath.hydra_connection
+        if event.state == DEAD_DISPATCHER:
+            self._events.switch_disconnected(datapath.id, connection)
+        elif datapath.hydra_auxiliary:
+            connection.close()  # everything is said on the main connection
+        else:
             self._server.settle(datapath.address)
             ports = {number: _port_info(port) for number, port in datapath.ports.items()}
             self._events.switch_connected(datapath.id, connection, ports)
-        elif getattr(datapath, "hydra_connection", None) is not None:
-            self._events.switch_disconnected(datapath.id, datapath.hydra_connection)
+
+    @set_ev_cls(ofp_event.EventOFPEchoReply, MAIN_DISPATCHER)
+    def _echo_reply(self, event: Any) -> None:
+        event.msg.datapath.hydra_connection.answered(event.msg.xid)
 
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
     def _port_status(self, event: Any) -> None:
         message = event.msg
-        deleted = message.reason == ofproto_v1_3.OFPPR_DELETE
-        self._events.port_changed(message.datapath.id, _port_info(message.desc), deleted=deleted)
+        datapath, deleted = message.datapath, message.reason == ofproto_v1_3.OFPPR_DELETE
+        self._events.port_changed(
+            datapath.id, datapath.hydra_connection, _port_info(message.desc), deleted=deleted
+        )
 
     @set_ev_cls(ofp_event.EventOFPBarrierReply, MAIN_DISPATCHER)
     def _barrier_reply(self, event: Any) -> None:
-        self._events.barrier_replied(event.msg.datapath.id, event.msg.xid)
+        self._events.barrier_replied(event.msg.datapath.hydra_connection, event.msg.xid)
 
     @set_ev_cls(ofp_event.EventOFPRoleReply, MAIN_DISPATCHER)
     def _role_reply(self, event: Any) -> None:
         message = event.msg
-        self._events.role_replied(message.datapath.id, message.xid, message.generation_id)
+        connection = message.datapath.hydra_connection
+        self._events.role_replied(connection, message.xid, message.generation_id)
 
-    @set_ev_cls(ofp_event.EventOFPErrorMsg, [CONFIG_DISPATCHER, MAIN_DISPATCHER])
+    @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
     def _error(self, event: Any) -> None:
         message = event.msg
-        if message.datapath.id is not None:
-            of_type, code = message.type, getattr(message, "code", None)
-            kind, text = FailureKind.REFUSED, f"OpenFlow error type {of_type}, code {code}"
-            if (of_type, code) in _NOT_MASTER:
-                kind, text = FailureKind.TAKEN_OVER, TAKEN_OVER
-            elif (of_type, code) in _NO_EXPERIMENTERS:
-                kind, text = FailureKind.NO_BUNDLES, NO_BUNDLES
-            self._events.error_replied(message.datapath.id, message.xid, kind, text)
+        of_type, code = message.type, getattr(message, "code", None)
+        kind, text = FailureKind.REFUSED, f"OpenFlow error type {of_type}, code {code}"
+        if (of_type, code) in _NOT_MASTER:
+            kind, text = FailureKind.TAKEN_OVER, TAKEN_OVER
+        elif (of_type, code) in _NO_EXPERIMENTERS:
+            kind, text = FailureKind.NO_BUNDLES, NO_BUNDLES
+        self._events.error_replied(message.datapath.hydra_connection, message.xid, kind, text)

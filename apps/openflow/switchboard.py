@@ -3,29 +3,41 @@
 Events arrive in the OpenFlow hub's thread and never block there; calls come from native threads,
 hand bytes to the hub and wait on futures. One lock guards the tables and is held for a few
 dictionary operations only.
+
+A switch has one connection. A newcomer with a datapath id that is connected waits while the older
+connection is asked for an echo: if that answers, the newcomer is closed, else the older one.
+What is asked on a connection is answered on that connection or not at all.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from apps.openflow.framework import PortInfo, Post, SwitchConnection
+from apps.openflow.framework import ECHO_S, PortInfo, Post, SwitchConnection
 from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
 from drivers.codecs.openflow.rules import SwitchPorts, encode_packet_out
+from hydra.events import DeviceAlarm
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import parse_probe
 from hydra.forwarding.rules import RuleChange
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric
+from hydra.roles import Alarm, Severity
 
+LOG = logging.getLogger("hydra.switchboard")
 _FIRST_XID = 0x4000_0000
 _XIDS = 0x4000_0000
 _STEP = "openflow"
+_RIVAL = "second-connection"
+_ANEW_S = 60.0
+"""Between two alarms about the same switch for the same cause."""
 Answer = bytes | Failure
 """The body of a reply, or what stood in its way."""
 
@@ -54,6 +66,7 @@ class Pending:
     """A request under way: resolved by its barrier, its last statistics part, or a lost switch."""
 
     datapath: DatapathId
+    connection: SwitchConnection
     future: Future[Answer]
     body: bytearray = field(default_factory=bytearray)
     failure: Failure | None = None
@@ -78,12 +91,16 @@ class Switchboard:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._switches: dict[DatapathId, ConnectedSwitch] = {}
+        self._newcomers: dict[DatapathId, list[ConnectedSwitch]] = {}
+        """Those that wait until the connection in use has answered an echo, or has not."""
         self._pending: dict[int, Pending] = {}
         self._probes: dict[int, Future[None]] = {}
         self._xids = itertools.count()
         self._watchers: list[Callable[[DatapathId], None]] = []
         self._probe_watcher: Callable[[int], None] | None = None
         self._port_watchers: list[Callable[[DatapathId, PortInfo], None]] = []
+        self._tell_of_rival: Callable[[DeviceAlarm], None] = lambda _alarm: None
+        self._quiet_until_s: dict[tuple[DatapathId, str], float] = {}
 
     def watch(
         self,
@@ -98,6 +115,10 @@ class Switchboard:
         """Be told, in the hub's thread, the nonce of every probe that nobody else waits for."""
         self._probe_watcher = heard
 
+    def watch_rivals(self, tell: Callable[[DeviceAlarm], None]) -> None:
+        """Be told, in the hub's thread, where a second connection had a known datapath id."""
+        self._tell_of_rival = tell
+
     # -- events: the hub's thread ---------------------------------------------------------------
 
     def switch_connected(
@@ -105,15 +126,54 @@ class Switchboard:
     ) -> None:
         identity = DatapathId(datapath)
         names = {port.name: port for port in ports.values()}
+        self._enter(identity, ConnectedSwitch(connection, self._numbers(identity, names), names))
+
+    def _enter(self, datapath: DatapathId, newcomer: ConnectedSwitch) -> None:
         with self._changed:
-            lost = self._forget(identity)
-            self._switches[identity] = ConnectedSwitch(
-                connection, self._numbers(identity, names), names
-            )
-            self._changed.notify_all()
-        self._lose(lost)
-        for watcher in self._watchers:
-            watcher(identity)
+            older = self._switches.get(datapath)
+            if older is None:
+                self._switches[datapath] = newcomer
+                self._changed.notify_all()
+            else:
+                waiting = self._newcomers.setdefault(datapath, [])
+                waiting.append(newcomer)
+        if older is None:
+            for watcher in self._watchers:
+                watcher(datapath)
+        elif len(waiting) == 1:
+            older.connection.ask(lambda alive: self._settle(datapath, older, alive))
+
+    def _settle(self, datapath: DatapathId, older: ConnectedSwitch, alive: bool) -> None:
+        """End the wait of the newcomers for the older connection's answer."""
+        with self._lock:
+            if self._switches.get(datapath) is not older:
+                return  # it has ended meanwhile, and they were let in
+            newcomers = self._newcomers.get(datapath)
+            if alive or not newcomers:
+                self._newcomers.pop(datapath, None)
+        if not newcomers:
+            return
+        of, by = older.connection.address, newcomers[0].connection.address
+        if alive:
+            text = f"refused a second connection, from {by}: the one from {of} answers"
+            self._warn(datapath, "refused", text)
+            for newcomer in newcomers:
+                newcomer.connection.close()
+        else:
+            text = f"no answer from {of} within {ECHO_S:g} s: a new connection, from {by}, is used"
+            self._warn(datapath, "replaced", text)
+            self._remove(datapath)
+            older.connection.close()
+
+    def _warn(self, datapath: DatapathId, cause: str, text: str) -> None:
+        now_s = time.monotonic()
+        quiet = {one: until for one, until in self._quiet_until_s.items() if until > now_s}
+        self._quiet_until_s = quiet
+        if (datapath, cause) not in quiet:
+            quiet[datapath, cause] = now_s + _ANEW_S
+            LOG.warning("%s: %s", self._name(datapath), text)
+            alarm = Alarm(Severity.MAJOR, None, _RIVAL, text)
+            self._tell_of_rival(DeviceAlarm(self._name(datapath), alarm))
 
     def _numbers(self, datapath: DatapathId, names: Mapping[str, PortInfo]) -> SwitchPorts:
         def number(name: str) -> int:
@@ -131,23 +191,35 @@ class Switchboard:
 
     def switch_disconnected(self, datapath: int, connection: SwitchConnection) -> None:
         identity = DatapathId(datapath)
-        with self._changed:
+        with self._lock:
             switch = self._switches.get(identity)
-            if switch is None or switch.connection is not connection:
-                return  # an old connection, already replaced
-            del self._switches[identity]
-            lost = self._forget(identity)
+            used = switch is not None and switch.connection is connection
+            if not used and identity in self._newcomers:
+                waiting = self._newcomers[identity]
+                waiting[:] = [one for one in waiting if one.connection is not connection]
+        if used:
+            self._remove(identity)
+
+    def _remove(self, datapath: DatapathId) -> None:
+        """Drop the connection in use; a newcomer that waits for its end takes its place."""
+        with self._changed:
+            connection = self._switches.pop(datapath).connection
+            xids = [xid for xid, one in self._pending.items() if one.connection is connection]
+            lost = [self._pending.pop(xid) for xid in xids]
+            newcomers = self._newcomers.pop(datapath, ())
             self._changed.notify_all()
         self._lose(lost)
+        for newcomer in newcomers:
+            self._enter(datapath, newcomer)
 
-    def _forget(self, datapath: DatapathId) -> list[Pending]:
-        xids = [xid for xid, pending in self._pending.items() if pending.datapath == datapath]
-        return [self._pending.pop(xid) for xid in xids]
-
-    def port_changed(self, datapath: int, port: PortInfo, *, deleted: bool) -> None:
+    def port_changed(
+        self, datapath: int, connection: SwitchConnection, port: PortInfo, *, deleted: bool
+    ) -> None:
         identity = DatapathId(datapath)
         with self._changed:
-            switch = self._switches.get(identity)
+            used = self._switches.get(identity)
+            known = [*self._newcomers.get(identity, ()), *([] if used is None else [used])]
+            switch = next((one for one in known if one.connection is connection), None)
             if switch is None:
                 return
             if deleted:
@@ -156,51 +228,64 @@ class Switchboard:
                 switch.names[port.name] = port
             switch.ports = self._numbers(identity, switch.names)
             self._changed.notify_all()
-        for watcher in self._port_watchers:
-            watcher(identity, port)
+        if switch is used:
+            for watcher in self._port_watchers:
+                watcher(identity, port)
 
-    def barrier_replied(self, datapath: int, xid: int) -> None:
-        self._resolve(datapath, xid)
+    def _asked_of(self, connection: SwitchConnection, xid: int) -> Pending | None:
+        """None if nobody waits for this answer, or not on this connection; call with the lock."""
+        pending = self._pending.get(xid)
+        return pending if pending is not None and pending.connection is connection else None
 
-    def error_replied(self, datapath: int, xid: int, kind: FailureKind, error: str) -> None:
+    def barrier_replied(self, connection: SwitchConnection, xid: int) -> None:
+        self._resolve(connection, xid)
+
+    def error_replied(
+        self, connection: SwitchConnection, xid: int, kind: FailureKind, error: str
+    ) -> None:
         with self._lock:
-            pending = self._pending.get(xid)
-            if pending is not None and pending.datapath == datapath and pending.failure is None:
+            pending = self._asked_of(connection, xid)
+            if pending is not None and pending.failure is None:
                 pending.failure = self._failure(pending.datapath, kind, error)
 
-    def role_replied(self, datapath: int, xid: int, generation: int) -> None:
+    def role_replied(self, connection: SwitchConnection, xid: int, generation: int) -> None:
         with self._lock:
-            pending = self._pending.get(xid)
-            if pending is not None and pending.datapath == datapath:
+            pending = self._asked_of(connection, xid)
+            if pending is not None:
                 pending.body += generation.to_bytes(8, "big")
-        self._resolve(datapath, xid)
+        self._resolve(connection, xid)
 
-    def statistics_replied(self, datapath: int, xid: int, body: bytes, *, more: bool) -> None:
+    def statistics_replied(
+        self, connection: SwitchConnection, xid: int, body: bytes, *, more: bool
+    ) -> None:
         with self._lock:
-            pending = self._pending.get(xid)
-            if pending is not None and pending.datapath == datapath:
+            pending = self._asked_of(connection, xid)
+            if pending is not None:
                 if len(pending.body) + len(body) > MAX_MULTIPART_BYTES:
                     error = f"statistics of more than {MAX_MULTIPART_BYTES >> 20} MiB"
                     pending.failure = self._failure(pending.datapath, FailureKind.MALFORMED, error)
                 else:
                     pending.body += body
         if not more:
-            self._resolve(datapath, xid)
+            self._resolve(connection, xid)
 
-    def _resolve(self, datapath: int, xid: int) -> None:
+    def _resolve(self, connection: SwitchConnection, xid: int) -> None:
         with self._lock:
-            pending = self._pending.get(xid)
-            if pending is None or pending.datapath != datapath:
+            pending = self._asked_of(connection, xid)
+            if pending is None:
                 return
             del self._pending[xid]
         if not pending.future.cancelled():
             pending.future.set_result(pending.failure or bytes(pending.body))
 
-    def packet_received(self, _datapath: int, frame: bytes) -> None:
+    def packet_received(self, datapath: int, connection: SwitchConnection, frame: bytes) -> None:
         probe = parse_probe(frame)
         if probe is None:
             return
         with self._lock:
+            switch = self._switches.get(DatapathId(datapath))
+            if switch is None or switch.connection is not connection:
+                return
             future = self._probes.pop(probe.nonce, None)
         if future is not None:
             future.set_result(None)
@@ -330,7 +415,7 @@ class Switchboard:
                 if self._switches.get(datapath) is not switch:
                     asked[datapath] = self._failure(datapath, away, "disconnected")
                     continue
-                self._pending[xid] = Pending(datapath, future)
+                self._pending[xid] = Pending(datapath, switch.connection, future)
             asked[datapath] = Asked(xid, future)
             self._send(switch.connection, message)
         return asked

@@ -28,7 +28,8 @@ class SharedSwitch:
         self.master = None
 
     def serve(self, fleet):
-        fleet.switch_connected(V1, _Connection(self, fleet), {1: PortInfo(1, "host", True)})
+        self.connection = _Connection(self, fleet)
+        fleet.switch_connected(V1, self.connection, {1: PortInfo(1, "host", True)})
 
 
 class _Connection:
@@ -39,10 +40,10 @@ class _Connection:
         xid, role, told = struct.unpack("!4xIIxxxxQ", message)
         if role == ROLE_MASTER:
             if self.switch.generation != NO_GENERATION and told < self.switch.generation:
-                self.fleet.error_replied(V1, xid, FailureKind.TAKEN_OVER, TAKEN_OVER)
+                self.fleet.error_replied(self, xid, FailureKind.TAKEN_OVER, TAKEN_OVER)
             else:
                 self.switch.generation, self.switch.master = told, self.fleet
-        self.fleet.role_replied(V1, xid, self.switch.generation)
+        self.fleet.role_replied(self, xid, self.switch.generation)
 
 
 @contextmanager
@@ -103,6 +104,7 @@ def test_its_own_switch_comes_back_without_delay():
     switch = SharedSwitch()
     with commanding(switch) as (mastership, fleet):
         mastership.forget(V1)
+        fleet.switch_disconnected(V1, switch.connection)
         switch.serve(fleet)
         started = time.monotonic()
         mastership.take([V1])

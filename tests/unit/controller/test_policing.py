@@ -68,7 +68,7 @@ class Vswitch:
             elif kind == TYPE_EXPERIMENTER:
                 self.log.append("rules")
             elif kind == TYPE_BARRIER_REQUEST:
-                self.fleet.barrier_replied(self.datapath, xid)
+                self.fleet.barrier_replied(self, xid)
             elif kind == TYPE_MULTIPART_REQUEST:
                 self.answer(xid, struct.unpack_from("!H", part, 8)[0])
 
@@ -76,7 +76,7 @@ class Vswitch:
         exists = number in self.meters
         if not self.takes_meters or (command == 0 and exists) or (command == 1 and not exists):
             self.fleet.error_replied(
-                self.datapath, xid, FailureKind.REFUSED, "OpenFlow error type 12, code 1"
+                self, xid, FailureKind.REFUSED, "OpenFlow error type 12, code 1"
             )
         elif command == 2:
             self.log.append("remove")
@@ -94,7 +94,7 @@ class Vswitch:
                 struct.pack("!IHxxxxxxIQQIIQQ", n, 56, 2, 9, one.bytes_in, 1, 0, 1, one.dropped)
                 for n, one in self.meters.items()
             )
-        self.fleet.statistics_replied(self.datapath, xid, body, more=False)
+        self.fleet.statistics_replied(self, xid, body, more=False)
 
 
 def flow_entry(cookie, count_bytes):

@@ -24,8 +24,12 @@ class Wire:
         self.frames = []
         self.broken = set()
         """Names of servers that receive nothing."""
+        self.ports = {}
         for server in FABRIC.servers:
-            self.fleet.switch_connected(server.vswitch.datapath_id, Port(self), VSWITCH_PORTS)
+            self.ports[server.name] = Port(self)
+            self.fleet.switch_connected(
+                server.vswitch.datapath_id, self.ports[server.name], VSWITCH_PORTS
+            )
         self.able = {server.vswitch.datapath_id for server in FABRIC.servers}
         self.moving = ()
         self.lost = []
@@ -58,7 +62,8 @@ class Port:
             assert parse_probe(frame) is not None
             self.wire.frames.append((source.name, target.name))
             if target.name not in self.wire.broken:
-                self.wire.fleet.packet_received(target.vswitch.datapath_id, frame)
+                port = self.wire.ports[target.name]
+                self.wire.fleet.packet_received(target.vswitch.datapath_id, port, frame)
 
 
 @pytest.fixture

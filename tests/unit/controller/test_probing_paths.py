@@ -34,7 +34,8 @@ class Network:
             switch = server.vswitch
             names = (switch.host_port, switch.optical_port, switch.electrical_port)
             ports = {n: PortInfo(n, name, up=True) for n, name in enumerate(names, start=1)}
-            self.fleet.switch_connected(switch.datapath_id, Port(self, server.name), ports)
+            self.port = Port(self, server.name)
+            self.fleet.switch_connected(switch.datapath_id, self.port, ports)
         self.runner = Runner(
             FABRIC, CurrentPolicy(Policy()), self.fleet, None, None, None, Metrics(), None, None
         )
@@ -49,7 +50,7 @@ class Network:
         return outcome.value, time.monotonic() - started
 
     def arrives(self, frame):
-        self.fleet.packet_received(0, frame)
+        self.fleet.packet_received(H21.vswitch.datapath_id, self.port, frame)
 
 
 class Port:

@@ -61,8 +61,8 @@ class Switch:
                 body = self.body()
             if body is not None:
                 xid = struct.unpack_from("!I", one, 4)[0]
-                self.fleet.statistics_replied(self.datapath, xid, body, more=True)
-                self.fleet.statistics_replied(self.datapath, xid, b"", more=False)
+                self.fleet.statistics_replied(self, xid, body, more=True)
+                self.fleet.statistics_replied(self, xid, b"", more=False)
 
 
 @pytest.fixture

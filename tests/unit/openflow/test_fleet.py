@@ -48,12 +48,20 @@ VSWITCH_PORTS = port_table("host", "optical", "electrical")
 
 
 class Switch:
-    """A connection that keeps what it is sent and answers as ``answer`` says."""
+    """A connection that keeps what it is sent and answers as ``answer`` says, but no echo."""
+
+    address = "192.0.2.1:6653"
 
     def __init__(self, fleet, datapath, answer=None, ports=VSWITCH_PORTS):
         self.fleet, self.datapath, self.answer = fleet, datapath, answer
         self.sent = []
         fleet.switch_connected(datapath, self, ports)
+
+    def ask(self, tell):
+        tell(False)
+
+    def close(self):
+        self.disconnect()
 
     def send(self, message):
         self.sent += split(message)
@@ -81,12 +89,12 @@ NO_ANSWER = unknown("no answer within 0.02 s: outcome unknown")
 
 
 def agrees(switch, xid):
-    switch.fleet.barrier_replied(switch.datapath, xid)
+    switch.fleet.barrier_replied(switch, xid)
 
 
 def refuses(switch, xid):
-    switch.fleet.error_replied(switch.datapath, xid, REFUSED, "OpenFlow error type 4, code 2")
-    switch.fleet.error_replied(switch.datapath, xid, REFUSED, "another one")
+    switch.fleet.error_replied(switch, xid, REFUSED, "OpenFlow error type 4, code 2")
+    switch.fleet.error_replied(switch, xid, REFUSED, "another one")
     agrees(switch, xid)
 
 
@@ -98,7 +106,7 @@ def replies_with(*parts):
     def answer(switch, xid):
         for number, part in enumerate(parts, start=1):
             more = number < len(parts)
-            switch.fleet.statistics_replied(switch.datapath, xid, part, more=more)
+            switch.fleet.statistics_replied(switch, xid, part, more=more)
 
     return answer
 
@@ -176,9 +184,7 @@ def test_what_is_staged_takes_the_place_of_what_was(fleet):
 def test_a_bundle_that_waited_too_long_is_sent_again(fleet):
     def refuses_the_first_commit(switch, xid):
         if kinds(switch.sent)[2:] == [COMMITTED, BARRIER]:
-            switch.fleet.error_replied(
-                switch.datapath, xid, REFUSED, "OpenFlow error type 17, code 2"
-            )
+            switch.fleet.error_replied(switch, xid, REFUSED, "OpenFlow error type 17, code 2")
         commits_only(switch, xid)
 
     switch = Switch(fleet, V1, refuses_the_first_commit)
@@ -199,7 +205,7 @@ def test_a_switch_without_bundles_changes_rule_by_rule(fleet, caplog):
             message[1] == TYPE_EXPERIMENTER and message[4:8] == xid.to_bytes(4, "big")
             for message in switch.sent
         ):
-            switch.fleet.error_replied(switch.datapath, xid, FailureKind.NO_BUNDLES, NO_BUNDLES)
+            switch.fleet.error_replied(switch, xid, FailureKind.NO_BUNDLES, NO_BUNDLES)
         commits_only(switch, xid)  # fmt: skip
 
     switch = Switch(fleet, V1, knows_no_experimenters)
@@ -237,7 +243,7 @@ def test_a_bundle_with_old_port_numbers_is_not_committed(fleet):
     switch = Switch(fleet, V1, commits_only)
     fleet.stage({V1: CHANGES})
     fleet.port_changed(
-        V1, PortInfo(44, FABRIC.servers[0].vswitch.electrical_port, True), deleted=False
+        V1, switch, PortInfo(44, FABRIC.servers[0].vswitch.electrical_port, True), deleted=False
     )
     assert fleet.apply({V1: CHANGES}, 1.0) == {V1: None}
     assert kinds(switch.sent[2:]) == WHOLE
@@ -264,10 +270,10 @@ def test_a_switch_that_reconnects_leaves_the_old_outcome_unknown(fleet):
 
 def test_no_answer_in_time_leaves_the_outcome_unknown(fleet):
     xids = []
-    Switch(fleet, V1, lambda _switch, xid: xids.append(xid))
+    switch = Switch(fleet, V1, lambda _switch, xid: xids.append(xid))
     assert fleet.apply({V1: CHANGES}, 0.02) == {V1: NO_ANSWER}
-    fleet.barrier_replied(V1, xids[0])  # too late: nobody waits, and nothing breaks
-    fleet.error_replied(V1, xids[0], REFUSED, "late")
+    fleet.barrier_replied(switch, xids[0])  # too late: nobody waits, and nothing breaks
+    fleet.error_replied(switch, xids[0], REFUSED, "late")
 
 
 def test_a_switch_that_was_never_there_is_not_connected(fleet):
@@ -282,8 +288,8 @@ def test_each_switch_has_its_own_outcome(fleet):
 
 
 def test_another_switchs_answer_is_not_taken(fleet):
-    Switch(fleet, V2)
-    Switch(fleet, V1, lambda switch, xid: fleet.barrier_replied(V2, xid))
+    other = Switch(fleet, V2)
+    Switch(fleet, V1, lambda _switch, xid: fleet.barrier_replied(other, xid))
     assert fleet.apply({V1: CHANGES}, 0.02) == {V1: NO_ANSWER}
 
 
@@ -304,11 +310,11 @@ def test_rules_carry_the_switchs_own_port_numbers(fleet):
 
 def test_missing_ports_are_named(fleet):
     assert fleet.missing_ports(V1) == ()
-    Switch(fleet, V1, ports=port_table("host"))
+    switch = Switch(fleet, V1, ports=port_table("host"))
     assert fleet.missing_ports(V1) == ("optical", "electrical")
-    fleet.port_changed(V1, PortInfo(9, "optical", True), deleted=False)
+    fleet.port_changed(V1, switch, PortInfo(9, "optical", True), deleted=False)
     assert fleet.missing_ports(V1) == ("electrical",)
-    fleet.port_changed(V1, PortInfo(9, "optical", True), deleted=True)
+    fleet.port_changed(V1, switch, PortInfo(9, "optical", True), deleted=True)
     assert fleet.missing_ports(V1) == ("optical", "electrical")
 
 
@@ -318,9 +324,9 @@ def test_those_who_watch_are_told(fleet):
         seen.append,
         lambda datapath, port: seen.append((datapath, port.name, port.up)),
     )
-    Switch(fleet, V1)
-    fleet.port_changed(V1, PortInfo(5, "optical", False), deleted=False)
-    fleet.port_changed(V2, PortInfo(5, "optical", False), deleted=False)  # not connected
+    switch = Switch(fleet, V1)
+    fleet.port_changed(V1, switch, PortInfo(5, "optical", False), deleted=False)
+    fleet.port_changed(V2, switch, PortInfo(5, "optical", False), deleted=False)  # not connected
     assert seen == [V1, (V1, "optical", False)]
     assert fleet.port(V1, "optical") == PortInfo(5, "optical", False)
     assert fleet.port(V1, "other") is None
@@ -360,7 +366,7 @@ def test_an_answer_that_was_given_up_is_passed_over(fleet):
     (future,) = fleet.ask_for_counters([RULES1]).values()
     fleet.give_up([future])
     xid = struct.unpack_from("!I", switch.sent[0], 4)[0]
-    fleet.statistics_replied(V1, xid, flow_entry(1, 2, 3), more=False)
+    fleet.statistics_replied(switch, xid, flow_entry(1, 2, 3), more=False)
     assert not future.done()
 
 
@@ -369,8 +375,8 @@ def test_a_reply_without_end_is_refused(fleet):
     (future,) = fleet.ask_for_counters([RULES1]).values()
     xid = struct.unpack_from("!I", switch.sent[0], 4)[0]
     for _ in range(5):
-        fleet.statistics_replied(V1, xid, bytes(15 << 20), more=True)
-    fleet.statistics_replied(V1, xid, b"", more=False)
+        fleet.statistics_replied(switch, xid, bytes(15 << 20), more=True)
+    fleet.statistics_replied(switch, xid, b"", more=False)
     failure = future.result(0)
     assert failure.kind is FailureKind.MALFORMED
     assert str(failure) == "statistics of more than 64 MiB"
@@ -410,12 +416,12 @@ def test_ports_that_stay_down_or_unknown_are_named(fleet):
 
 
 def test_a_port_that_comes_up_ends_the_wait(fleet):
-    Switch(fleet, TOR1, ports=port_table("o1", up=False))
+    tor = Switch(fleet, TOR1, ports=port_table("o1", up=False))
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(fleet.await_ports_up, TOR1, ["o1"], 30.0)
         time.sleep(0.05)
         assert not waiting.done()
-        fleet.port_changed(TOR1, PortInfo(4, "o1", True), deleted=False)
+        fleet.port_changed(TOR1, tor, PortInfo(4, "o1", True), deleted=False)
         assert waiting.result(timeout=5.0) == ()
 
 
@@ -439,13 +445,14 @@ def test_a_frame_for_a_port_that_is_missing_is_not_sent(fleet):
 
 def test_a_probe_is_known_by_its_nonce(fleet):
     first, second = fleet.expect_probe(1), fleet.expect_probe(2)
-    fleet.packet_received(V2, probe(H11.mac, H21.mac, VlanId(100), 2))
-    fleet.packet_received(V2, probe(H11.mac, H21.mac, VlanId(100), 2))
-    fleet.packet_received(V2, b"anything else")
+    switch = Switch(fleet, V2)
+    fleet.packet_received(V2, switch, probe(H11.mac, H21.mac, VlanId(100), 2))
+    fleet.packet_received(V2, switch, probe(H11.mac, H21.mac, VlanId(100), 2))
+    fleet.packet_received(V2, switch, b"anything else")
     assert second.done()
     assert not first.done()
     fleet.forget_probe(1)
-    fleet.packet_received(V2, probe(H11.mac, H21.mac, VlanId(100), 1))
+    fleet.packet_received(V2, switch, probe(H11.mac, H21.mac, VlanId(100), 1))
     assert not first.done()
 
 
@@ -486,7 +493,7 @@ def tells_generations(generation):
     def answer(switch, xid):
         role, told = struct.unpack("!IxxxxQ", switch.sent[-1][8:])
         known = told if role == 2 else generation
-        switch.fleet.role_replied(switch.datapath, xid, known)
+        switch.fleet.role_replied(switch, xid, known)
 
     return answer
 

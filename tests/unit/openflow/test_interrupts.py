@@ -1,4 +1,4 @@
-"""A signal ends the manager whatever its green threads are doing."""
+"""A signal ends the manager whatever its green threads are doing; nothing else ends it quietly."""
 
 from __future__ import annotations
 
@@ -93,3 +93,32 @@ def test_a_busy_green_thread_does_not_swallow_it(tmp_path, number):
     assert process.returncode == 0, complaints
     assert "closed" in said
     assert "Traceback" not in complaints
+
+
+DEAF = """
+from ryu.base import app_manager
+from ryu.controller import controller, ofp_event
+
+class Listener:
+    def __init__(self, *_arguments):
+        pass
+
+    def serve_forever(self):
+        raise OSError("the listener is gone")
+
+controller.StreamServer = Listener
+
+class Deaf(app_manager.RyuApp):
+    def close(self):
+        print("closed", flush=True)
+"""
+
+
+def test_the_end_of_the_listener_is_a_failure(tmp_path):
+    app = tmp_path / "deaf.py"
+    app.write_text(DEAF)
+    manager = Path(sys.executable).with_name("ryu-manager")
+    ended = subprocess.run([manager, app], check=False, capture_output=True, text=True, timeout=20)
+    assert ended.returncode == 1
+    assert "closed" in ended.stdout
+    assert "has ended by itself" in ended.stderr

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from apps.controller.announcer import Announcer, reachable_on
+from apps.controller.announcer import Announcer
 from apps.controller.devices import Devices
 from apps.demand.poller import StatsPoller
 from apps.openflow.fleet import Fleet, Question
@@ -20,6 +20,7 @@ from hydra.forwarding.pipeline import RuleKind, Table, cookie, server_port, wire
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId
 from hydra.policy import Policy, Timeouts
+from hydra.reconfiguration.switches import reachable_on
 from tests.unit.core.fabrics import openflow_only, path_of, small_fabric, state_of
 from tests.unit.openflow.ryu_reference import split
 
@@ -46,7 +47,7 @@ class Tor:
             octets = int((time.monotonic() - self.started_s) * self.mbps * MBIT)
             body = self.ports(octets) if kind == 4 else self.rules(octets)
             xid = struct.unpack_from("!I", one, 4)[0]
-            self.fleet.statistics_replied(self.datapath, xid, body, more=False)
+            self.fleet.statistics_replied(self, xid, body, more=False)
 
     def rules(self, octets):
         subject = cookie(RuleKind.ACCOUNT_V4, 0, 2)

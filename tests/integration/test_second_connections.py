@@ -1,0 +1,174 @@
+"""Strangers with a switch's datapath id, and a switch with two ways to its controller."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from apps.openflow.framework import ECHO_S
+from tests.unit.openflow.stranger import Stranger
+
+from .live import Live, live, wait_until
+
+pytestmark = pytest.mark.ovs
+BACK_S = ECHO_S + 10.0
+"""Open vSwitch tries again after 8 s at most."""
+_HANDSHAKE_BYTES = 300
+"""At least so many a bridge sends before it is a switch to its controller."""
+
+
+class Way:
+    """Another way to the controller, which may go silent without telling its ends."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+        self._silent = threading.Event()
+        self.carried_bytes = 0
+        """To the controller, so far."""
+        self._sockets = [socket.create_server(("127.0.0.1", 0))]
+        self.target = f"tcp:127.0.0.1:{self._sockets[0].getsockname()[1]}"
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._sockets[0].accept()
+                far = socket.create_connection(self._address)
+                self._sockets += [near, far]
+                for one, other in ((near, far), (far, near)):
+                    carrier = threading.Thread(target=self._carry, args=(one, other, far))
+                    self._threads.append(carrier)
+                    carrier.start()
+
+    def _carry(self, one: socket.socket, other: socket.socket, far: socket.socket) -> None:
+        with suppress(OSError):
+            while data := one.recv(65536):
+                if not self._silent.is_set():
+                    other.sendall(data)
+                    self.carried_bytes += len(data) if far is other else 0
+            if not self._silent.is_set():
+                other.shutdown(socket.SHUT_WR)
+
+    def fall_silent(self) -> None:
+        """Carry nothing any more, not even that a connection has ended."""
+        self._silent.set()
+
+    def close(self) -> None:
+        for one in self._sockets:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        for one in self._sockets:
+            one.close()
+
+
+@pytest.fixture
+def network(demo_testbed, tmp_path: Path) -> Iterator[Live]:
+    with live(demo_testbed, tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def switch(network: Live):
+    return network.fabric.server_by_name["h11"].vswitch
+
+
+@pytest.fixture
+def address(network: Live) -> tuple[str, int]:
+    return network.process.settings.openflow_host, network.process.settings.openflow_port
+
+
+def target_of(bridge: str) -> str:
+    asked = ["ovs-vsctl", "get-controller", bridge]
+    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@contextmanager
+def targets(bridge: str, *wanted: str) -> Iterator[None]:
+    before = target_of(bridge)
+    subprocess.run(["ovs-vsctl", "set-controller", bridge, *wanted], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["ovs-vsctl", "set-controller", bridge, before], check=True)
+
+
+def rules_through_the_controller(network: Live) -> None:
+    """Changes that h11's vswitch has a part in are confirmed, and frames follow them."""
+    for plane in ("p1", "p2"):
+        network.change("r1", "r2", plane)
+        assert network.planes_between("r1", "r2") == (plane,)
+        assert network.reaches("h11", "h21")
+    assert network.get("/v1/drift")["items"] == []
+
+
+def log_lines(network: Live, about: str) -> list[str]:
+    return [line for line in network.process.log.read_text().splitlines() if about in line]
+
+
+def is_connected(network: Live, bridge: str) -> bool:
+    (found,) = [one for one in network.get("/v1/devices")["devices"] if one["name"] == bridge]
+    return bool(found["connected"])
+
+
+def test_strangers_come_and_go_and_the_switch_stays(network, switch, address):
+    rules_through_the_controller(network)
+    first = Stranger(address, switch.datapath_id)
+    assert first.ended.wait(ECHO_S), "the real switch answers, so the other one has to go"
+    first.leave()
+    for _ in range(3):
+        Stranger(address, switch.datapath_id).leave()
+    rules_through_the_controller(network)
+    assert is_connected(network, switch.bridge)
+    (line,) = log_lines(network, "refused a second connection")
+    assert first.name in line
+    assert not log_lines(network, "is used")
+
+
+def test_a_switch_whose_old_connection_hangs_is_back_within_seconds(network, switch, address):
+    way = Way(address)
+    straight = target_of(switch.bridge)
+    try:
+        with targets(switch.bridge, way.target):
+            wait_until(lambda: way.carried_bytes > _HANDSHAKE_BYTES, BACK_S)
+            wait_until(lambda: network.api("GET", "/readyz").is_success, BACK_S)
+            assert not log_lines(network, "is used")
+            way.fall_silent()
+            with targets(switch.bridge, straight):
+                began_s = time.monotonic()
+                wait_until(lambda: log_lines(network, "is used"), BACK_S)
+                assert time.monotonic() - began_s < ECHO_S + 4.0
+                rules_through_the_controller(network)
+    finally:
+        way.close()
+
+
+def test_a_switch_with_two_ways_works_and_goes_on_over_the_other_one(network, switch, address):
+    way = Way(address)
+    try:
+        with targets(switch.bridge, target_of(switch.bridge), way.target):
+            wait_until(lambda: log_lines(network, "refused a second connection"))
+            rules_through_the_controller(network)
+        with targets(switch.bridge, way.target):
+            wait_until(lambda: is_connected(network, switch.bridge), BACK_S)
+            rules_through_the_controller(network)
+        assert not log_lines(network, "is used"), "no connection that answered was given up"
+    finally:
+        way.close()
+
+
+def test_an_auxiliary_connection_is_not_another_switch(network, switch, address):
+    auxiliary = Stranger(address, switch.datapath_id, auxiliary=1)
+    assert auxiliary.ended.wait(ECHO_S), "its switch says everything on the main connection"
+    auxiliary.leave()
+    rules_through_the_controller(network)
+    assert not log_lines(network, "second connection")

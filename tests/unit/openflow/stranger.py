@@ -1,0 +1,61 @@
+"""A switch that speaks just enough OpenFlow 1.3 to be taken for one."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import threading
+from contextlib import suppress
+
+_HELLO, _ECHO_REQUEST, _ECHO_REPLY, _FEATURES_REQUEST, _FEATURES_REPLY = 0, 2, 3, 5, 6
+_MULTIPART_REQUEST, _MULTIPART_REPLY, _BARRIER_REQUEST, _BARRIER_REPLY = 18, 19, 20, 21
+
+
+class Stranger:
+    """Says that it is a switch with this datapath id, and agrees to everything."""
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        datapath: int,
+        auxiliary: int = 0,
+        trust: ssl.SSLContext | None = None,
+    ) -> None:
+        self.answers_echoes = True
+        self._features = struct.pack("!QIBBHII", datapath, 0, 254, auxiliary, 0, 0, 0)
+        self._socket = socket.create_connection(address, timeout=10)
+        if trust is not None:
+            self._socket = trust.wrap_socket(self._socket, server_hostname=address[0])
+        self.name = "{}:{}".format(*self._socket.getsockname())
+        self.is_switch = threading.Event()
+        self.ended = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        self._socket.settimeout(None)
+        with suppress(OSError), self._socket.makefile("rb") as messages:
+            self._say(_HELLO, 1, b"")
+            while head := messages.read(8):
+                _, kind, length, xid = struct.unpack("!BBHI", head)
+                body = messages.read(length - 8)
+                if kind == _ECHO_REQUEST and self.answers_echoes:
+                    self._say(_ECHO_REPLY, xid, body)
+                elif kind == _FEATURES_REQUEST:
+                    self._say(_FEATURES_REPLY, xid, self._features)
+                elif kind == _MULTIPART_REQUEST:
+                    self._say(_MULTIPART_REPLY, xid, body[:2] + bytes(6))
+                    self.is_switch.set()
+                elif kind == _BARRIER_REQUEST:
+                    self._say(_BARRIER_REPLY, xid, b"")
+        self.ended.set()
+
+    def _say(self, kind: int, xid: int, body: bytes) -> None:
+        self._socket.sendall(struct.pack("!BBHI", 4, kind, 8 + len(body), xid) + body)
+
+    def leave(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._socket.close()

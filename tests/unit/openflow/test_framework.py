@@ -1,0 +1,117 @@
+"""Connections to the framework itself, on plain sockets and on TLS."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from apps.openflow.framework import ECHO_S
+
+from .stranger import Stranger
+
+APP = """
+from apps.openflow import framework
+from apps.openflow.fleet import Fleet
+from tests.unit.core.fabrics import small_fabric
+
+class Application:
+    openflow_address = ("127.0.0.1", PORT)
+    openflow_tls = TLS
+    openflow_connections = 100
+
+    def __init__(self, post):
+        self.events = Fleet(small_fabric(racks=2, planes=1, servers=1), post)
+
+    def start(self):
+        pass
+
+    def stop(self):
+        pass
+
+class App(framework.OpenFlowApp):
+    def compose(self, post):
+        return Application(post)
+"""
+DATAPATH = 77
+
+
+@pytest.fixture(params=["plain", "TLS"])
+def trust(request, tmp_path) -> ssl.SSLContext | None:
+    """A switch's side, with a certificate of its own."""
+    if request.param == "plain":
+        return None
+    hydra = Path(sys.executable).with_name("hydra")
+    for arguments in (
+        ["create"],
+        ["issue", "controller", "--host", "127.0.0.1"],
+        ["issue", "switches", "--use", "client"],
+    ):
+        command = [hydra, "ca", *arguments, "--dir", str(tmp_path)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    context.load_cert_chain(tmp_path / "switches.pem", tmp_path / "switches.key")
+    return context
+
+
+@pytest.fixture
+def connect(trust, tmp_path):
+    """Connects one more with the same datapath id to a framework that runs."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = "127.0.0.1", free.getsockname()[1]
+    files = [str(tmp_path / name) for name in ("controller.pem", "controller.key", "ca.pem")]
+    tls = "None" if trust is None else f"framework.OpenFlowTls(*{files})"
+    app = tmp_path / "app.py"
+    app.write_text(APP.replace("PORT", str(address[1])).replace("TLS\n", f"{tls}\n"))
+    log = tmp_path / "log"
+    made = []
+
+    def one_more() -> Stranger:
+        end_s = time.monotonic() + 20
+        while True:
+            try:
+                made.append(Stranger(address, DATAPATH, trust=trust))
+            except ConnectionRefusedError:
+                assert time.monotonic() < end_s
+                time.sleep(0.05)
+            else:
+                assert made[-1].is_switch.wait(10)
+                return made[-1]
+
+    manager = Path(sys.executable).with_name("ryu-manager")
+    with log.open("w") as output, subprocess.Popen([manager, app], stderr=output) as process:
+        try:
+            yield one_more
+        finally:
+            for one in made:
+                one.leave()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+    assert "Traceback" not in log.read_text()
+    assert "Error in the datapath" not in log.read_text()
+
+
+def test_one_that_answers_stays_and_the_newcomer_is_closed(connect):
+    switch = connect()
+    newcomer = connect()
+    assert newcomer.ended.wait(ECHO_S)
+    assert not switch.ended.is_set()
+
+
+def test_one_that_answers_no_more_is_closed_in_time_and_the_newcomer_stays(connect):
+    switch = connect()
+    switch.answers_echoes = False
+    began_s = time.monotonic()
+    newcomer = connect()
+    assert switch.ended.wait(ECHO_S + 2)
+    assert time.monotonic() - began_s >= ECHO_S
+    assert not newcomer.ended.is_set()
+    third = connect()
+    assert third.ended.wait(ECHO_S)
+    assert not newcomer.ended.is_set()
