@@ -1,4 +1,4 @@
-"""Relays, switches that pass on what others send: their rules before, during and after a move.
+"""Relays, switches that pass on others' frames: their rules before, during and after a move.
 
 Where ToRs learn there are none. Elsewhere a relay's rules for an old path go before any mirror
 moves, so that a late frame ends there and not in the dark; those for a new path are pushed while
