@@ -188,7 +188,7 @@ def _staged_retagging(
     target: NetworkState,
     in_use: frozenset[VlanId],
 ) -> tuple[PortsToTag, PortsToTag, PortsToTag]:
-    """(first, between, last) retagging, with no VLAN of ``in_use`` on a port without light."""
+    """(untag first, retag, tag last), with no VLAN of ``in_use`` on a port without light."""
     dark = {
         end
         for circuit in current.topology.circuits ^ target.topology.circuits

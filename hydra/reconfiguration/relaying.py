@@ -43,7 +43,7 @@ def abandoned(substrate: Substrate, target: NetworkState, result: NetworkState) 
 
 
 def _only_in(state: NetworkState, other: NetworkState) -> list[Path]:
-    """Paths of ``state`` that ``other`` lacks, or has with another VLAN-ID."""
+    """Paths that ``other`` lacks, or has with another VLAN-ID; a pair may keep other paths."""
     return [path for path, vlan in state.vlans.items() if other.vlans.get(path) != vlan]
 
 
