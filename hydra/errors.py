@@ -71,7 +71,7 @@ class AdmissionError(HydraError):
     ) -> None:
         self.alternatives = tuple(alternatives)
         self.in_public = message if in_public is None else in_public
-        """The message without what is known of others' reservations."""
+        """The message without anything about others' reservations."""
         super().__init__(message)
 
     def discreet(self) -> AdmissionError:

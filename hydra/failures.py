@@ -24,7 +24,7 @@ class FailureKind(Enum):
     NO_BUNDLES = "no-bundles"
     """A switch that can't change its tables at once."""
     NOT_READY = "not-ready"
-    """A switch that was given nothing, since what it holds is not known."""
+    """A switch that was given no rules, since those that it holds are not known."""
     BUSY = "busy"
     """Frames were still seen when the time to drain was up."""
     HELD_UP = "held-up"

@@ -63,7 +63,7 @@ class Journal(Protocol):
 
     @property
     def name(self) -> str:
-        """Its place, for messages."""
+        """The journal's place, for messages."""
         ...
 
     def write(self, changes: Iterable[Change]) -> None:

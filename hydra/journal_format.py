@@ -1,7 +1,7 @@
 """Network states and paths as JSON-able records, by names rather than positions.
 
-Names survive a configuration that was reordered or shrunk; what no longer exists is left out on
-reading, together with everything that relied on it.
+Names survive a configuration that was reordered or shrunk; parts that no longer exist are left out
+on reading, together with everything that relied on them.
 """
 
 from __future__ import annotations

@@ -250,7 +250,7 @@ class ReservationService(Protocol):
     def events(self) -> EventLog: ...
 
     def reserve(self, request: ReservationRequest) -> Reservation:
-        """Admit and queue; a request with a retry key that came before returns what it did then.
+        """Admit and queue; a request whose retry key came before returns its reservation again.
 
         Raises AdmissionError, UnknownName, DeviceUnavailable, KeyReused.
         """
@@ -361,7 +361,7 @@ class ControllerService(ReservationService, Protocol):
     def reload(self, *, dry_run: bool = False) -> Reload:
         """Read the configuration file again and apply keys that touch no traffic, or say which.
 
-        Raises ConfigError if it can't be used, and then goes on with what it has;
+        Raises ConfigError if it can't be used, and goes on with the present policy then;
         DeviceUnavailable if changes under way take too long.
         """
 
@@ -369,12 +369,12 @@ class ControllerService(ReservationService, Protocol):
         """Tasks given to people at an optical switch, oldest first. Raises UnknownName."""
 
     def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
-        """A person says what became of a task. Raises UnknownName, LifecycleError."""
+        """Settle a task, as a person says. Raises UnknownName, LifecycleError."""
 
     def quarantine(self) -> Sequence[QuarantinedPort]: ...
 
     def set_aside(self, rack: str, tor_port: str, reason: str) -> QuarantinedPort:
-        """Leave a port out of planning until it is cleared; what stands there stays.
+        """Leave a port out of planning until it is cleared; a circuit there stays.
 
         Raises UnknownName, JournalError.
         """

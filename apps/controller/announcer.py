@@ -30,7 +30,7 @@ class Announcer:
         self._interval_s = interval_s
         self._stop = threading.Event()
         self._running = threading.Lock()
-        """Held while a round is sent, and by whoever suspends the rounds."""
+        """Held while a round is sent, and while rounds are suspended."""
         self._thread = threading.Thread(target=self._repeat, name="announcer", daemon=True)
 
     def start(self) -> None:

@@ -112,7 +112,7 @@ class Bookings:
     def _reserve(
         self, requests: Sequence[ReservationRequest], group: str | None, *, all_or_nothing: bool
     ) -> tuple[tuple[Reservation, ...], tuple[Refusal, ...]]:
-        """Reservations admitted and requests refused; all admitted are in the journal, or none.
+        """Reservations admitted and requests refused; the journal has all admitted ones, or none.
 
         Paths are checked while the ledger's lock is free, and then all is decided again, until the
         decision rests on what was checked. Admissions take turns: one whose check takes long would
@@ -361,7 +361,7 @@ class Bookings:
         return target
 
     def _try_to_place(self, ids: Sequence[str]) -> str:
-        """Move the network to where the reservations have their paths; returns what went wrong."""
+        """Move the network to where the reservations have their paths; returns why that failed."""
         try:
             return self._move_to(self._target(self._ledger.pins()), ids)
         except HydraError as error:

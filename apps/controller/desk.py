@@ -142,7 +142,7 @@ class Desk:
         return done
 
     def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
-        """A person says what became of a task. Raises UnknownName, LifecycleError."""
+        """Settle a task, as a person says. Raises UnknownName, LifecycleError."""
         settled = self._panels.settle(device, task_id, state, note)
         self._conductor.put(self._hear_people)
         return settled

@@ -54,7 +54,7 @@ _ResultT = TypeVar("_ResultT")
 
 @dataclass(slots=True)
 class _Slot(Generic[_DeviceT]):
-    """A driver, used by one thread at a time, with what is known of its device."""
+    """A driver, used by one thread at a time, with the condition of its device."""
 
     device: _DeviceT
     metrics: Metrics
@@ -86,7 +86,7 @@ class _Slot(Generic[_DeviceT]):
         self.device.close()
 
     def look_for_alarms(self, tell: Callable[[DeviceAlarm], None]) -> None:
-        """Ask a device that is connected, and not in use, for its alarms; tell what is new."""
+        """Ask a device that is connected, and not in use, for its alarms; tell news of them."""
         device = self.device
         if not isinstance(device, AlarmSource) or not self.lock.acquire(blocking=False):
             return
@@ -284,7 +284,7 @@ class Devices:
         return self._planes[plane].problem
 
     def tor_problem(self, rack: RackId) -> Failure | None:
-        """The failure by which a ToR can't be used now; None if it only speaks OpenFlow."""
+        """The failure by which a ToR can't be used now; None, too, if it only speaks OpenFlow."""
         slot = self._tors.get(rack)
         return None if slot is None else slot.problem
 

@@ -67,7 +67,7 @@ class PatchPanels:
         return self._devices.tasks(self._plane(device))
 
     def settle(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
-        """A person says what became of a task. Raises UnknownName, LifecycleError."""
+        """Settle a task, as a person says. Raises UnknownName, LifecycleError."""
         return self._devices.settle_task(self._plane(device), task_id, state, note)
 
     def _plane(self, name: str) -> PlaneId:
@@ -127,7 +127,7 @@ class PatchPanels:
         return told
 
     def ready(self) -> frozenset[Path]:
-        """Paths that were wished for and wait for nobody any more; each is told once."""
+        """Paths that were wished for and wait for nobody any more; each is returned once."""
         ready = frozenset(path for path in self._wishes if not self.awaited(path))
         self._wishes -= ready
         return ready

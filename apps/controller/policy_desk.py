@@ -47,7 +47,7 @@ class PolicyDesk:
     def reload(self, *, dry_run: bool = False) -> Reload:
         """Read the configuration file again and apply keys that touch no traffic, or say which.
 
-        Raises ConfigError if it can't be used, and then goes on with what it has;
+        Raises ConfigError if it can't be used, and goes on with the present policy then;
         DeviceUnavailable if changes under way take too long.
         """
         file = self._read_file()

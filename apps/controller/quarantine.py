@@ -27,7 +27,7 @@ class Quarantine:
         self._entries: dict[PortId, Quarantined] = {}
 
     def load(self) -> None:
-        """Take over what the journal remembers. Raises JournalError if it can't be read."""
+        """Take over the journal's records. Raises JournalError if it can't be read."""
         read = [
             read_quarantine(self._fabric, port)
             for record in self._journal.records(Kind.QUARANTINE)

@@ -57,9 +57,9 @@ class Slots:
         plan: Callable[[float], WeekDraft | None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``plan`` makes a week with nights of so many seconds for what is wanted now.
+        """``plan`` makes a week for the demand of now, with nights of so many seconds.
 
-        It returns None if nobody wants anything, and raises PlanError.
+        It returns None if there is no demand, and raises PlanError.
         """
         self._policy = policy
         self._fabric = fabric

@@ -34,7 +34,7 @@ _LONGEST_WAIT_S: Final = 60.0
 
 
 class Retries:
-    """Ever longer waits between attempts at what stays away.
+    """Ever longer waits between attempts at devices and switches that stay away.
 
     An attempt at a device that swallows packets takes its whole time-out, and the conductor waits.
     """
@@ -100,7 +100,7 @@ class Upkeep:
     # -- the clock --------------------------------------------------------------------------------
 
     def look_after(self) -> None:
-        """Recover once at the start; afterwards open again what was lost, and tidy up."""
+        """Recover once at the start; afterwards reopen devices that were lost, and tidy up."""
         if not self.in_command:
             self._take_command()
         if not self.in_command:
@@ -138,7 +138,7 @@ class Upkeep:
     def make_certain(self, plan: Plan) -> None:
         """Mend what an earlier change left uncertain, before circuits are set up there.
 
-        Raises DeviceUnavailable where a device does not say what it has.
+        Raises DeviceUnavailable if the state of a device can't be read.
         """
         care, devices, fabric = self._care, self._devices, self._fabric
         self._mend(
@@ -181,11 +181,11 @@ class Upkeep:
         self._runner.run(self._switches.follow_uplinks())
 
     def tidy_relays(self) -> None:
-        """Relay what the present state needs, and nothing that was before it."""
+        """Leave relays with the rules that the present state needs, and none of an earlier one."""
         self._runner.run(self._switches.tidy_relays())
 
     def hold_reserved(self) -> None:
-        """Have switches keep to what reservations hold now."""
+        """Have switches keep to the bandwidth that reservations hold now."""
         ready = self._switches.ready()
         self._switches.doubt(self._policing.hold(self._ledger.state, self._ledger.active(), ready))
 
@@ -218,7 +218,7 @@ class Upkeep:
         self._recovery.begin_anew(execution)
 
     def take_over(self, execution: Execution) -> None:
-        """Take over from a reconfiguration what is uncertain now."""
+        """Note what a reconfiguration left uncertain."""
         self._care.learn(execution)
         self._switches.learn(execution)
         waiting = self._panels.waiting(execution)

@@ -70,7 +70,7 @@ class Withdrawals:
         self._bookings.rejoin(before - directions(self._ledger.state))
 
     def hear_people(self) -> None:
-        """Go on with what waited for people, and around what they could not do."""
+        """Bring up paths that waited for people, and others in place of those that failed."""
         settled = self._panels.settled()
         if not settled:
             return

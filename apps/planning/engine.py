@@ -374,14 +374,14 @@ class Planning:
         return self._allocate(current, topology)
 
     def without_circuits(self, current: NetworkState, lost: Collection[Circuit]) -> NetworkState:
-        """``current`` less these circuits, every path over them, and what only those used."""
+        """``current`` less these circuits, paths over them, and circuits that only those used."""
         return self.reduced(current, lost, ())
 
     def reduced(
         self, current: NetworkState, lost: Collection[Circuit], lost_paths: Collection[Path]
     ) -> NetworkState:
-        """``current`` less these circuits, every path over them, ``lost_paths``, and what only
-        those used.
+        """``current`` less these circuits, every path over them, ``lost_paths``, and circuits that
+        only those used.
         """
         paths = tuple(
             path
@@ -401,8 +401,8 @@ class Planning:
     def joined(
         self, current: NetworkState, wished: Collection[Path], blocked: Collection[PortId]
     ) -> NetworkState:
-        """``current`` with those of the ``wished`` paths that fit beside what stands: on ports that
-        are free and not ``blocked``, of pairs that may have one more.
+        """``current`` with the ``wished`` paths that fit beside standing ones: on ports that are
+        free and not ``blocked``, of pairs that may have one more.
         """
         paths = list(current.topology.paths)
         user = {half: c for c in current.topology.circuits for half in c.halves}
@@ -441,7 +441,7 @@ class Planning:
         Raises PlanError if any check fails: nothing has moved then.
         """
         plan = diff(self._fabric, current, target, self.order_of)
-        # What stands may stay, though the policy has become stricter since.
+        # Standing paths may stay, though the policy has become stricter since.
         most = max([self._paths_per_pair, *map(len, paths_by_pair(current).values())])
         problems = [
             *check_topology(

@@ -1,6 +1,6 @@
 """The controller's side of its planning process: starts it, asks it, replaces it.
 
-Whoever asks waits without holding Python's lock, so the OpenFlow hub and REST run on.
+A thread that asks waits without holding Python's lock, so the OpenFlow hub and REST run on.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Planner:
     """
 
     def __init__(self, fabric: Fabric, policy: Policy) -> None:
-        # Now, and once: a fabric caches what it is asked for, also while other threads run.
+        # Pickled now, and once: later, other threads may be filling the fabric's caches.
         self._setup = pickle.dumps(Setup(fabric, policy))
         self._budget_s = policy.planning_budget_ms / 1000
         self._patience_s = self._budget_s + policy.planning_grace_ms / 1000
@@ -178,7 +178,7 @@ class Planner:
         self._thread.start()
 
     def close(self) -> None:
-        """End the process; what was asked of it is refused."""
+        """End the process; requests that it has not answered are refused."""
         self._closing.set()
         process = self._process
         if process is not None:

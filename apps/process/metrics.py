@@ -179,7 +179,7 @@ class Metrics:
 
     @contextmanager
     def exchange(self, device: str) -> Iterator[None]:
-        """Time an exchange with ``device``; what it raises counts as its error."""
+        """Time an exchange with ``device``; exceptions count as its errors."""
         errors = self._device_errors.labels(device)
         with self._devices.labels(device).time(), errors.count_exceptions():
             yield

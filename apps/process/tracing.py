@@ -23,7 +23,7 @@ class Traces(Protocol):
     def reconfigured(self, ended: Reconfiguration) -> None: ...
 
     def close(self) -> None:
-        """Send what is left, for a few seconds at most."""
+        """Send the remaining traces, for a few seconds at most."""
 
 
 class NoTraces:

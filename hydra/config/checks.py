@@ -272,7 +272,7 @@ def check_devices(
 
 
 def check_transition(transition: Transition, expansion: Expansion, log: ProblemLog) -> None:
-    """Check that mirrors which are not emulated on this machine move only hitless."""
+    """Check that mirrors which are not emulated on this machine move only without loss."""
     if transition is Transition.HITLESS:
         return
     for plane, _, _ in expansion.planes:
@@ -303,7 +303,7 @@ def _add_all(problems: Iterable[Problem], path: Path, at: str, log: ProblemLog) 
 
 
 def check_interface_names(document: Document, expansion: Expansion, log: ProblemLog) -> None:
-    """Check that interfaces of Linux have at most 15 characters, and differ within one server."""
+    """Check that names of Linux interfaces have at most 15 characters, and differ in one server."""
     for server, path, at in expansion.servers:
         names: dict[str, str] = {}
         vswitch = server.vswitch
@@ -385,7 +385,7 @@ def _tor_ports(expansion: Expansion) -> Iterator[tuple[RackId, str, Path, str]]:
 
 
 def warn_unwired(expansion: Expansion, warnings: ProblemLog) -> None:
-    """Warn of racks and planes without wiring: they work, but are often a slip and no plan."""
+    """Warn of racks and planes without wiring: they work, but are more often slips than plans."""
     racks = {port.rack for port, _, _ in expansion.ports}
     planes = {port.plane for port, _, _ in expansion.ports}
     for rack, path, at in expansion.racks:

@@ -17,7 +17,7 @@ _MOST_DECISIONS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Facts about two racks, and what they come to in words."""
+    """Facts about two racks, and the explanation that they give, in words."""
 
     a: RackId
     b: RackId

@@ -73,7 +73,7 @@ class Audit:
         )
 
     def mend_rules(self, seen: Seen) -> Steps:
-        """Bring the tables that differ to the present state, and remove what others added."""
+        """Bring the tables that differ to the present state, and remove rules that others added."""
         wrong = {datapath: found for datapath, found in seen.rules.items() if found.items}
         if not wrong:
             return
@@ -85,7 +85,7 @@ class Audit:
                 LOG.error("foreign rules stay on switch %#x: %s", datapath, failure)
 
     def clear_away(self) -> Steps:
-        """Give ports the VLANs of the present state, and take down what belongs to no circuit."""
+        """Give ports the VLANs of the present state, and take down cross-connects of no circuit."""
         actual: Actual
         actual, _ = yield from self._care.read()
         state = self._memory.state

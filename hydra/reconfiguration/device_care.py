@@ -151,7 +151,7 @@ class DeviceCare:
         commands = tuple(
             MoveMirrors(plane, move)
             for plane, move in sorted(moves.items())
-            if plane not in self._by_people  # what waits for a person may be brought up yet
+            if plane not in self._by_people  # a move that waits for a person may come yet
         )
         outcomes = (yield Batch("move", commands)) if commands else ()
         for command, outcome in zip(commands, outcomes, strict=True):

@@ -9,7 +9,7 @@ from hydra.reconfiguration.commands import Outcome, ReadPortPackets
 
 
 class Drain:
-    """Circuits that are being drained, and what is known of them so far."""
+    """Circuits that are being drained, and the readings of them so far."""
 
     def __init__(self, fabric: Fabric, circuits: Iterable[Circuit], reads: int) -> None:
         """``reads``: the number of equal readings in a row that show that a circuit is empty."""

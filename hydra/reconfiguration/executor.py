@@ -6,7 +6,7 @@
    devices in parallel; then **gate** each new path: carrier at both ToRs, probes both ways. A VLAN
    that other pairs use leaves a port before the port goes dark, and joins one that has light: a
    ToR that forgets an address floods, and frames flooded into the dark are frames lost.
-3. **Activate** what passed by removing its divert rules. What failed stays electrical.
+3. **Activate** paths that passed, by removing their divert rules. Others stay electrical.
 
 The executor decides; it does nothing itself. It yields batches of commands and is sent their
 outcomes (see :mod:`hydra.reconfiguration.commands`).

@@ -26,7 +26,7 @@ from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
 
 Pair = tuple[RackId, RackId]
-"""Two racks, lower first: what moves in one direction is diverted in both."""
+"""Two racks, lower first: traffic that moves in one direction is diverted in both."""
 
 PortsToTag = Mapping[RackId, Mapping[str, PortVlans]]
 """By rack and name, the VLAN membership that ToR ports are to have."""
@@ -188,7 +188,7 @@ def _staged_retagging(
     target: NetworkState,
     in_use: frozenset[VlanId],
 ) -> tuple[PortsToTag, PortsToTag, PortsToTag]:
-    """(first, between, last) retagging, with no VLAN of ``in_use`` on a port without light."""
+    """(untag first, retag, tag last), with no VLAN of ``in_use`` on a port without light."""
     dark = {
         end
         for circuit in current.topology.circuits ^ target.topology.circuits

@@ -1,6 +1,6 @@
 """The state that the network is really in after a start: the journal's, held against the devices'.
 
-Of the state that the journal remembers, only what every device confirms is kept. The rest of its
+Only the part of the journal's state that every device confirms is kept. The rest of its
 paths go electrical, and whatever else stands on our ports is taken down.
 """
 

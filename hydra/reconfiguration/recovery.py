@@ -104,7 +104,7 @@ class Recovery:
             owned = tuple(switches.owned)
             (connected,) = yield Batch("connect", (AwaitSwitches(owned, CONNECT_S),))
             yield from self.bring(connected.value)
-        # From here on, a path that was remembered may end: whoever recovers next has to know.
+        # From here on, a remembered path may end: the next recovery has to know.
         yield Batch("intent", (Record(INTENDED, intent),))
         self._recorded = True
         if found.mirrors or found.retag:

@@ -1,4 +1,4 @@
-"""Relays, switches that pass on what others send: their rules before, during and after a move.
+"""Relays, switches that pass on others' frames: their rules before, during and after a move.
 
 Where ToRs learn there are none. Elsewhere a relay's rules for an old path go before any mirror
 moves, so that a late frame ends there and not in the dark; those for a new path are pushed while
@@ -43,7 +43,7 @@ def abandoned(substrate: Substrate, target: NetworkState, result: NetworkState) 
 
 
 def _only_in(state: NetworkState, other: NetworkState) -> list[Path]:
-    """Paths of ``state`` that ``other`` lacks, or has with another VLAN-ID."""
+    """Paths that ``other`` lacks, or has with another VLAN-ID; a pair may keep other paths."""
     return [path for path, vlan in state.vlans.items() if other.vlans.get(path) != vlan]
 
 

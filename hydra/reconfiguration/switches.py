@@ -1,4 +1,4 @@
-"""The rules of all switches: which hold those of the present state, and how others get them.
+"""The rules of all switches: which switches hold the present state's, and how others get them.
 
 Courses yield commands and are sent outcomes, as the executor does.
 """

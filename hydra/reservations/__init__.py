@@ -1,1 +1,1 @@
-"""Reservations: what is asked for, whether it fits, and what is promised when."""
+"""Reservations: requests, admission, and the calendar of promises."""

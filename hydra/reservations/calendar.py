@@ -203,7 +203,7 @@ def _drop(index: dict[_KeyT, Timetable[Booking]], key: _KeyT, booking_id: str) -
 
 
 class Window:
-    """A stretch of time, and what fits into all of it."""
+    """A stretch of time, and the paths that fit into all of it."""
 
     def __init__(
         self, calendar: Calendar, start_unix_s: float, end_unix_s: float, limits: AdmissionLimits

@@ -10,7 +10,7 @@ from hydra.reservations.calendar import AdmissionLimits, Booking, Calendar
 from hydra.reservations.reservation import Reservation
 
 Lower = Sequence[tuple[Reservation, Booking]]
-"""Reservations that may have to give way, with what is booked for them."""
+"""Reservations that may have to give way, with their bookings."""
 
 
 def lower_ranks(

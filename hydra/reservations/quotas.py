@@ -16,7 +16,7 @@ class Quota:
     """A tenant's limits; None: no limit but the fabric's."""
 
     max_reservations: int | None = None
-    """Number of reservations that are not over, whenever they begin."""
+    """The most reservations that are not over, whenever they begin."""
     max_mbps: float | None = None
     """The sum of their bandwidths at any moment."""
     max_priority: int = 0

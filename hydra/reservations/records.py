@@ -1,6 +1,6 @@
 """Reservations as JSON-able records, by names (as :mod:`hydra.journal_format`).
 
-A journal outlives the configuration: what a record names may be gone by now, or be elsewhere.
+A journal outlives the configuration: things that a record names may be gone by now, or elsewhere.
 """
 
 from __future__ import annotations

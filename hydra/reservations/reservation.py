@@ -46,7 +46,7 @@ class ServiceClass(Enum):
     GUARANTEED = "guaranteed"
     """Circuits of its own: nothing else is put on them."""
     SHARED = "shared"
-    """Its bandwidth, on circuits that others may use, too."""
+    """Bandwidth on circuits that others may use, too."""
     BEST_EFFORT = "best-effort"
     """A path while there is one to spare; no bandwidth, and everybody else comes first."""
 

@@ -38,7 +38,7 @@ class Timetable(Generic[_TimedT]):
         self._starts: list[tuple[float, str]] = []
         """(start, id) of the entries that end, sorted."""
         self._longest_s = 0.0
-        """No less than any entry that ends lasts."""
+        """Upper bound on the time that an entry with an end lasts, in s."""
         self._endless: dict[str, _TimedT] = {}
 
     def __len__(self) -> int:

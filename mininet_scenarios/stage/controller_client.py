@@ -148,7 +148,7 @@ class ControllerClient:
         return Route()
 
     def reconfigurations(self) -> Sequence[ReconfigurationRecord]:
-        """All that the controller remembers, newest first."""
+        """Reconfigurations that the controller remembers, newest first."""
         items = self._connection.json("GET", "/v1/reconfigurations")["reconfigurations"]
         return [ReconfigurationRecord.from_json(item) for item in items]
 
