@@ -97,7 +97,13 @@ def load(
         fabric=fabric,
         policy=policy,
         controller=ControllerSettings(
-            *openflow, *rest, **document.controller.model_dump(exclude={"openflow", "rest"})
+            *openflow,
+            *rest,
+            **{
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in document.controller
+                if key not in {"openflow", "rest"}
+            },
         ),
         source=source,
         warnings=warnings.problems(yaml),
