@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hydra.config import addresses, attachment, checks
 from hydra.config.devices import PlaneCheck, RackCheck
@@ -80,11 +80,18 @@ def load(
     checks.check_slots(document.policy, fabric, log)
     if log:
         raise ConfigError(source, log.problems(yaml))
+    settings: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in document.controller
+        if key not in {"openflow", "rest"}
+    }
     return Loaded(
         fabric=fabric,
         policy=document.policy,
         controller=ControllerSettings(
-            *openflow, *rest, **document.controller.model_dump(exclude={"openflow", "rest"})
+            *openflow,
+            *rest,
+            **settings,
         ),
         source=source,
         warnings=warnings.problems(yaml),

@@ -73,6 +73,8 @@ def test_every_setting_arrives(demo, load_data):
         "openflow_authority": "/ca.pem",
         "requests_per_s": 7.0,
         "audit_log": "/audit.jsonl",
+        "connections": 900,
+        "connections_per_address": 90,
     }
     listening = {"openflow": "[::]:6700", "rest": "ctl.example:80", "journal": "/j.db"}
     demo["controller"] = {**listening, **secured}
@@ -284,3 +286,13 @@ def test_a_certificate_needs_its_key(demo, load_data, key):
     demo["controller"][key] = "c.pem"
     with pytest.raises(ConfigError, match="go together"):
         load_data(demo)
+
+
+def test_names_and_networks_of_the_controller(demo, load_data, problems_of):
+    demo["controller"] |= {"hosts": ["hydra.example"], "webhook_networks": ["10.0.0.0/8"]}
+    loaded = load_data(demo)
+    assert loaded.controller.hosts == ("hydra.example",)
+    assert loaded.controller.webhook_networks == ("10.0.0.0/8",)
+    demo["controller"]["webhook_networks"] = ["inside"]
+    (problem,) = problems_of(demo)
+    assert problem.path == "controller.webhook_networks[0]"
