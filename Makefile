@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 PACKAGES := hydra topology drivers apps mininet_scenarios
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap demo test lint bench man site screenshots clean
+.PHONY: help bootstrap demo test check lint bench man site screenshots clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## */\t/' | expand -t 12
@@ -14,19 +14,22 @@ bootstrap:  ## install what is missing: Debian packages, .venv, the project (roo
 demo: bootstrap  ## the main job on an emulated fabric: HydRA's Fig. 9 (root, a few minutes)
 	$(PYTHON) -m mininet_scenarios.demo
 
-# Those with Open vSwitch: two at a time, each with a network and an Open vSwitch of its own, where
-# the machine allows that; then, one by one, those that look at what the machine can do. What fails
-# beside others, where seconds are short, has one more try alone, and is told of either way.
-BESIDE := not ovs and not alone
-NETWORKS := ovs and not alone
-ALONE_AGAIN = [ $$? = 1 ] && echo "failed beside others, so once more, alone:" && \
-	$(PYTHON) -m pytest --last-failed --last-failed-no-failures none
+# More at a time than there are processors: tests wait for devices, for packets, for time to pass.
+# Those with Open vSwitch each have a network and an Open vSwitch of their own, where the machine
+# allows that. Those that look at what the machine can do come last, one by one.
+AT_A_TIME := 4
+NETWORKS := 3
+ON_SWITCHES := tests/integration tests/conformance
 test: lint  ## lint, then all tests, on real Open vSwitch and Mininet (root)
-	$(PYTHON) -m pytest -m "$(BESIDE)" -n 3 --dist loadfile || { $(ALONE_AGAIN) -m "$(BESIDE)"; }
-	@set -f; own="--dist loadfile --tx 2*popen//python=tests/own_network.sh"; \
+	$(PYTHON) -m pytest -m "not ovs and not alone" -n $(AT_A_TIME) --dist loadfile
+	@set -f; own="--dist loadfile --tx $(NETWORKS)*popen//python=tests/own_network.sh"; \
 	tests/own_network.sh -c "" || { echo "no networks of their own here: one at a time"; own=; }; \
-	set -x; $(PYTHON) -m pytest -m "$(NETWORKS)" $$own || { $(ALONE_AGAIN) -m "$(NETWORKS)"; }
+	set -x; $(PYTHON) -m pytest -m "ovs and not alone" $(ON_SWITCHES) $$own
 	$(PYTHON) -m pytest -m alone
+
+check: lint  ## lint and the unit tests of what has changed since main: for while you work
+	@tests=$$($(PYTHON) scripts/changed_tests.py) || exit; [ -n "$$tests" ] || exit 0; set -x; \
+	$(PYTHON) -m pytest -q -m "not ovs and not alone" -n $(AT_A_TIME) --dist loadfile $$tests || [ $$? = 5 ]
 
 lint: bootstrap  ## formatting, lint, types and the direction of imports
 	$(PYTHON) -m ruff format --check .

@@ -59,7 +59,7 @@ class HydraClient:
         token: str | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """``tls``: whom to trust; None for the system's authorities."""
+        """``tls``: the authorities to trust; None for the system's."""
         self._connection = Connection(url, token, tls, attempts=_ATTEMPTS)
 
     def __enter__(self) -> Self:
@@ -109,7 +109,7 @@ class HydraClient:
     def preview(
         self, src: str, dst: str, bandwidth_mbps: float, **times: float
     ) -> models.ReservationPreview:
-        """What :meth:`reserve` would do."""
+        """The outcome of :meth:`reserve`, without its effect."""
         entry = {"src": src, "dst": dst, "bandwidth_mbps": bandwidth_mbps}
         body = models.ReservationBody.model_validate({**entry, **times, "dry_run": True})
         return self._make("/v1/reservations", body, models.ReservationPreview, 0)
@@ -155,16 +155,16 @@ class HydraClient:
         return self._read("PATCH", path, models.Reservation, body=content)
 
     def delivery(self, reservation_id: str) -> models.Delivery:
-        """What it gets beside what it was promised, by counters."""
+        """Rates that a reservation gets, by counters, beside those that it was promised."""
         path = f"{resource('/v1/reservations', reservation_id)}/delivery"
         return self._read("GET", path, models.Delivery)
 
     def deliveries(self) -> list[models.Delivery]:
-        """The same of all that have, or are getting, circuits now."""
+        """Deliveries of all that have, or are getting, circuits now."""
         return self._read("GET", "/v1/deliveries", models.Deliveries).deliveries
 
     def reservations(self, *states: ReservationState) -> Iterator[models.Reservation]:
-        """Oldest first, page by page; all of them, or those in these states."""
+        """All reservations, or those in these states; oldest first, page by page."""
         query = [("state", state.value) for state in states]
         after: list[tuple[str, str]] = []
         while True:
@@ -179,7 +179,7 @@ class HydraClient:
         return self._read("POST", path, models.Reservation, wait_s=wait_s)
 
     def release(self, reservation_id: str, wait_s: int = 0) -> models.Reservation:
-        """Give it back; harmless where it is over."""
+        """Give a reservation back; harmless where it is over."""
         path = resource("/v1/reservations", reservation_id)
         return self._read("DELETE", path, models.Reservation, wait_s=wait_s)
 
@@ -200,7 +200,7 @@ class HydraClient:
         duration_s: float | None = None,
         wait_s: int = WAIT_S,
     ) -> Iterator[models.Reservation]:
-        """Active in the ``with`` block, released at its end. Raises NotActive if it is not up."""
+        """A reservation, active in the ``with`` block, released at its end. Raises NotActive."""
         reservation = self.reserve(src, dst, bandwidth_mbps, duration_s=duration_s, wait_s=wait_s)
         try:
             if reservation.state is not ReservationState.ACTIVE:
@@ -227,7 +227,7 @@ class HydraClient:
     def events(
         self, *kinds: EventKind, last_id: str | None = None
     ) -> Iterator[tuple[str, models.Event | models.Gap]]:
-        """(id, event) as they happen, after ``last_id``; ends when the connection does."""
+        """(id, event) pairs as they happen, after ``last_id``; ends when the connection does."""
         with _refusals():
             for event in self._connection.follow([kind.value for kind in kinds], last_id):
                 document = models.Gap if event.event == "gap" else models.Event
@@ -255,7 +255,7 @@ class HydraClient:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """With the API's own documents."""
+    """Raise refusals with the API's own documents."""
     try:
         yield
     except Refusal as refusal:

@@ -18,7 +18,7 @@ WAIT_S: Final = 60
 """Longest wait for an outcome that the API grants."""
 TIMEOUT_S: Final = 30.0
 SILENCE_S: Final = 60.0
-"""A stream of events is silent for at most 15 s: then the server says that it lives."""
+"""Silence of an event stream that means a lost connection: signs of life come every 15 s."""
 _FIRST_PAUSE_S: Final = 0.2
 
 JsonObject = dict[str, Any]
@@ -26,7 +26,7 @@ Query = Sequence[tuple[str, str]]
 
 
 class ClientError(HydraError):
-    """The controller could not be asked, or its answer not be understood."""
+    """A controller that can't be asked, or an answer that can't be understood."""
 
 
 class BadUrl(ClientError):
@@ -34,15 +34,15 @@ class BadUrl(ClientError):
 
 
 class NoAnswer(ClientError):
-    """Nothing answers, or not to the end."""
+    """No answer, or none to its end."""
 
 
 class TooLate(NoAnswer):
-    """Something may be there, and does not answer in time."""
+    """No answer in time, though something may be there."""
 
 
 class Refusal(ClientError):
-    """The controller said no, by a problem document (RFC 9457)."""
+    """A refusal by the controller, with its problem document (RFC 9457)."""
 
     def __init__(self, response: httpx.Response, document: JsonObject) -> None:
         self.response = response
@@ -66,7 +66,7 @@ class Connection:
         timeout_s: float = TIMEOUT_S,
         attempts: int = 1,
     ) -> None:
-        """``tls``: whom to trust; None for the system's authorities. Where the connection fails,
+        """``tls``: the authorities to trust; None for the system's. Where the connection fails,
         each request is made up to ``attempts`` times.
         """
         self._url = url
@@ -100,7 +100,7 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         wait_s: int = 0,
     ) -> httpx.Response:
-        """The answer; with ``wait_s``, once there is an outcome or that is over.
+        """The response; with ``wait_s``, once there is an outcome or so many seconds are over.
 
         Raises ClientError: Refusal where the controller refuses.
         """

@@ -18,6 +18,7 @@ _MAIN = str(Path(__file__).with_name("main.py"))
 
 def _serve(arguments: list[str]) -> int:
     share_one_arena()
+    os.umask(0o077)  # the journal, its log and its copies hold webhooks' keys
     logging.getLogger("ryu").setLevel(logging.WARNING)
     try:
         framework.run_manager(arguments)

@@ -10,6 +10,7 @@ import os
 import signal
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 from apps.controller.controller import Controller
 from apps.journal.sqlite import SqliteJournal
@@ -23,15 +24,17 @@ from apps.openflow.framework import (
 )
 from apps.process import logs
 from apps.process.configuration import load_configuration
+from apps.process.doors import reserve_descriptors
 from apps.process.garbage import spare_what_stays
-from apps.process.single_instance import check_port, journal_held
+from apps.process.single_instance import check_port, check_private, journal_held
 from apps.process.supervision import Heart
 from apps.process.tracing import traces
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog
 from apps.rest.rate import Limiter
-from apps.rest.server import RestServer, Tls
+from apps.rest.server import MOST_CONNECTIONS, RestServer, Tls
 from apps.rest.tokens import TokenFile
+from apps.rest.webhook_addresses import Reach
 from apps.rest.webhook_delivery import Webhooks
 from hydra.config import Loaded
 from hydra.errors import HydraError
@@ -39,6 +42,9 @@ from hydra.policy import ControllerSettings
 
 CONFIG_VARIABLE = "HYDRA_CONFIG"
 LOG = logging.getLogger("hydra")
+_SPARE_CONNECTIONS: Final = 64
+_OTHER_DESCRIPTORS: Final = 256
+"""The journal, logs, pipes, webhooks."""
 
 
 def configuration_path() -> Path:
@@ -57,10 +63,24 @@ class HydraApplication:
 
     def __init__(self, loaded: Loaded, post: Post) -> None:
         settings = loaded.controller
+        fabric = loaded.fabric
+        # A switch that comes back may do so before its old connection has ended.
+        switches = len(fabric.servers) + len(fabric.racks)
+        self.openflow_connections = 2 * switches + _SPARE_CONNECTIONS
+        connections = settings.connections or MOST_CONNECTIONS + len(fabric.servers)
+        reserve_descriptors(
+            self.openflow_connections
+            + connections
+            + 2 * (len(fabric.racks) + len(fabric.planes))
+            + _OTHER_DESCRIPTORS,
+            f"for {switches} switches, {len(fabric.racks) + len(fabric.planes)} devices and "
+            f"{connections} connections to REST",
+        )
         self.openflow_address = (settings.openflow_host, settings.openflow_port)
         self.openflow_tls = _openflow_tls(settings)
         self._alone = ExitStack()
         self._alone.enter_context(journal_held(settings.journal))
+        check_private(settings.journal)
         check_port("controller.openflow", *self.openflow_address)
         check_port("controller.rest", settings.rest_host, settings.rest_port)
         journal = SqliteJournal(settings.journal, kept_days=settings.journal_days)
@@ -74,7 +94,9 @@ class HydraApplication:
             give_up,
         )
         desk = self._controller.desk
-        self._webhooks = Webhooks(loaded.fabric, desk.events, journal)
+        self._webhooks = Webhooks(
+            loaded.fabric, desk.events, journal, Reach(settings.webhook_networks)
+        )
         app = create_app(
             desk,
             None if settings.tokens is None else TokenFile(Path(settings.tokens)),
@@ -82,12 +104,20 @@ class HydraApplication:
             AuditLog(settings.audit_log),
             self._controller.metrics.registry,
             self._webhooks,
+            settings.hosts,
         )
         tls = None
         if settings.tls_certificate is not None and settings.tls_key is not None:
             tls = Tls(settings.tls_certificate, settings.tls_key)
         self._heart = Heart(post, self._controller.alive)
-        self._rest = RestServer(app, settings.rest_host, settings.rest_port, tls)
+        self._rest = RestServer(
+            app,
+            settings.rest_host,
+            settings.rest_port,
+            tls,
+            connections,
+            settings.connections_per_address or max(1, connections // 2),
+        )
 
     @property
     def events(self) -> SwitchEvents:
@@ -124,7 +154,7 @@ def _openflow_tls(settings: ControllerSettings) -> OpenFlowTls | None:
 
 
 class HydRA(OpenFlowApp):
-    """What ryu-manager finds in this file."""
+    """The application that ryu-manager finds in this file."""
 
     def compose(self, post: Post) -> Application:
         # Here, since Ryu sets its own log up before it loads its applications.

@@ -23,6 +23,7 @@ _REPORT_S: Final = 1.0
 class _Polling:
     openflow_address = ("127.0.0.1", OPENFLOW_PORT)
     openflow_tls = None
+    openflow_connections = 100_000
 
     def __init__(self, fabric: Fabric, interval_s: float, post: Post) -> None:
         policy = Policy(poll_interval_s=interval_s, timeouts=Timeouts(vswitch_s=10.0))

@@ -19,6 +19,7 @@ from hydra.policy import Policy
 class _Probing:
     openflow_address = ("127.0.0.1", OPENFLOW_PORT)
     openflow_tls = None
+    openflow_connections = 100_000
 
     def __init__(self, fabric: Fabric, interval_s: float, post: Post) -> None:
         self._fleet = Fleet(fabric, post)

@@ -92,7 +92,7 @@ def fill(
 
 
 def filled_ledger(fabric: Fabric, journal: str, span_s: float) -> Ledger:
-    """With ``RESERVATIONS`` that begin within ``span_s``, in the journal, too."""
+    """A ledger and journal with ``RESERVATIONS`` that begin within ``span_s``."""
     ledger = Ledger(fabric, SqliteJournal(journal))
     ledger.load()
     held: list[Reservation] = []

@@ -55,6 +55,10 @@ LOCAL: Final = Caller("local", Role.OPERATOR)
 """Whoever reaches a controller without tokens: it listens on loopback only."""
 
 
+NOBODY: Final = Caller("", Role.AGENT)
+"""Whoever sends no valid token: only what is public is answered."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredToken:
     """A token without its secret."""

@@ -15,7 +15,7 @@ class HydraError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with a configuration file.
+    """A problem of a configuration file.
 
     ``path`` locates it inside the file, e.g. ``racks[2].prefixes[0]``; it is empty for the file as
     a whole. ``line`` counts from 1 and is None where unknown.
@@ -53,7 +53,7 @@ class UnknownName(HydraError):
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """What could be had instead of a reservation that was refused."""
+    """An alternative to a reservation that was refused."""
 
     bandwidth_mbps: float
     start_unix_s: float | None
@@ -84,7 +84,7 @@ class QuotaExceeded(AdmissionError):
 
 
 class NotHitless(AdmissionError):
-    """What can't be changed without an interruption."""
+    """A change that can't be made without an interruption."""
 
 
 class LifecycleError(HydraError):
@@ -92,7 +92,7 @@ class LifecycleError(HydraError):
 
 
 class KeyReused(HydraError):
-    """An idempotency key came again with another request."""
+    """An idempotency key that came again with another request."""
 
 
 class Changed(HydraError):

@@ -1,4 +1,4 @@
-"""What did not happen, as a value: which step, what it was about, of which kind, and in words."""
+"""Failures as values: the step, its subject, the kind, and the reason in words."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class FailureKind(Enum):
     """Labels of metrics and words of the API; code decides by them and never by a sentence."""
 
     NOT_CONNECTED = "not-connected"
-    """It can't be reached; nothing was written."""
+    """Not reached; nothing was written."""
     REFUSED = "refused"
     """Known not to have taken effect."""
     MALFORMED = "malformed"
-    """The answer is none that the protocol knows."""
+    """Answered in a way that the protocol does not know."""
     UNKNOWN = "unknown"
     """Sent, and no answer: may or may not have taken effect."""
     AWAITS_PEOPLE = "awaits-people"
@@ -37,10 +37,10 @@ class FailureKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """As text it is its reason."""
+    """A failure of a step; its text is the reason."""
 
     step: str
-    """Of a reconfiguration, or what else was being done."""
+    """A step of a reconfiguration, or another activity."""
     subject: str
     """The name of a switch, device, port, circuit or path."""
     kind: FailureKind

@@ -1,4 +1,4 @@
-"""The journal: what was intended and what came of it, and all that is promised, before it counts.
+"""The journal: intents and what came of them, and all promises, before they count.
 
 A protocol, since the core opens no files. :mod:`apps.journal.sqlite` implements it;
 ``tests/conformance/test_journal.py`` holds every implementation to the same contract.
@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from hydra.errors import HydraError
 
 Record = Mapping[str, Any]
-"""What JSON can hold."""
+"""A JSON object."""
 
 
 class Kind(StrEnum):
@@ -31,7 +31,7 @@ class Kind(StrEnum):
 
 
 KEPT: Final[Mapping[Kind, int]] = {Kind.ENTRY: 10_000, Kind.DECISION: 200}
-"""How many of the records that are appended stay: the newest of each kind."""
+"""Number of the appended records that stay: the newest of each kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Change:
     key: str | None
     """None: it is appended, after all others of its kind, which has to be in ``KEPT``."""
     record: Record | None
-    """None: the one with this key is deleted, if there is one."""
+    """None: the record with this key is deleted, if there is one."""
 
 
 def entry(unix_s: float, what: str, details: Record) -> Change:
@@ -63,7 +63,7 @@ class Journal(Protocol):
 
     @property
     def name(self) -> str:
-        """Where it is, for messages."""
+        """Its place, for messages."""
         ...
 
     def write(self, changes: Iterable[Change]) -> None:
@@ -74,12 +74,12 @@ class Journal(Protocol):
         ...
 
     def records(self, kind: Kind, newest: int | None = None) -> list[dict[str, Any]]:
-        """All records of a kind, or the last so many, in the order of their first writing.
+        """All records of a kind, or the ``newest`` of them, in the order of their first writing.
 
         Raises JournalError.
         """
         ...
 
     def close(self) -> None:
-        """Optional, and repeatable; afterwards the others raise JournalError."""
+        """Close; optional, and repeatable. The other methods raise JournalError afterwards."""
         ...

@@ -24,7 +24,7 @@ _NETWORK: Final = "network"
 
 
 def save_state(fabric: Fabric, state: NetworkState, unix_s: float, what: str) -> list[Change]:
-    """The network is meant to be in ``state`` from now on, and ``what`` says why."""
+    """Changes that make ``state`` the network's from now on; ``what`` says why."""
     record = state_record(fabric, state)
     return [
         Change(Kind.STATE, _NETWORK, {"fabric": fabric.name, "state": record}),
@@ -33,7 +33,7 @@ def save_state(fabric: Fabric, state: NetworkState, unix_s: float, what: str) ->
 
 
 def saved_state(fabric: Fabric, journal: Journal) -> NetworkState | None:
-    """The last that was saved; None if there is none.
+    """The state that was saved last; None if there is none.
 
     Raises JournalError, also for the journal of another fabric.
     """
@@ -63,7 +63,7 @@ def state_record(fabric: Fabric, state: NetworkState) -> dict[str, Any]:
 
 
 def path_record(fabric: Fabric, path: Path) -> dict[str, Any]:
-    """Its two racks and its circuits, in hop order."""
+    """A path's two racks and its circuits, in hop order."""
     return {
         "src": fabric.racks[path.src].name,
         "dst": fabric.racks[path.dst].name,
@@ -72,7 +72,7 @@ def path_record(fabric: Fabric, path: Path) -> dict[str, Any]:
 
 
 def circuit_record(fabric: Fabric, circuit: Circuit) -> list[list[str]]:
-    """Its two ends, each a rack and a ToR port by name; of a one-way circuit, the sender first."""
+    """A circuit's ends, each a rack and a ToR port by name; if it is one-way, the sender first."""
     ends = (fabric.ports[circuit.a], fabric.ports[circuit.b])
     return [[fabric.racks[end.rack].name, end.tor_port] for end in ends]
 
@@ -94,7 +94,7 @@ def read_state(fabric: Fabric, record: Mapping[str, Any]) -> NetworkState:
 
 
 def read_circuits(fabric: Fabric, entries: Iterable[list[list[str]]]) -> frozenset[Circuit]:
-    """Those that :func:`circuit_record` wrote and that ``fabric`` still has the ports of."""
+    """Circuits that :func:`circuit_record` wrote and that ``fabric`` still has the ports of."""
     read = (_read_circuit(fabric, entry) for entry in entries)
     return frozenset(circuit for circuit in read if circuit is not None)
 

@@ -36,7 +36,7 @@ class ReservationState(Enum):
     """Admitted, and gone again unless it is committed in time."""
     COMMITTED = "committed"
     SCHEDULED = "scheduled"
-    """Its start lies ahead."""
+    """Admitted, to start later."""
     ACTIVATING = "activating"
     ACTIVE = "active"
     RELEASING = "releasing"

@@ -29,7 +29,7 @@ MacAddress = NewType("MacAddress", str)
 
 
 class Addressing(Enum):
-    """How destination racks are told apart (stated by ``hydra check``)."""
+    """The way in which destination racks are told apart (stated by ``hydra check``)."""
 
     ONE_SUBNET = "one-subnet"
     """Servers share one L2 subnet; rack prefixes only classify."""
@@ -38,7 +38,7 @@ class Addressing(Enum):
 
 
 class SubstrateKind(Enum):
-    """How circuits are told apart and servers attached (:mod:`hydra.forwarding.substrate`)."""
+    """The way circuits are told apart and servers attached (:mod:`hydra.forwarding.substrate`)."""
 
     DUAL_HOMED_VLAN = "dual-homed-vlan"
     """Servers tag; one uplink to the ToR, another to the electrical network."""
@@ -56,9 +56,9 @@ class VSwitch:
     bridge: str
     host_port: str
     optical_port: str
-    """Towards the ToR."""
+    """The port towards the ToR."""
     electrical_port: str
-    """Towards the electrical network: the same port where the server has a single uplink."""
+    """The port towards the electrical network: the same one if the server has a single uplink."""
 
     @property
     def ports(self) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who logs in at a device; the secret itself stays where it is kept until it is needed."""
+    """A user of a device; the secret itself stays where it is kept until it is needed."""
 
     username: str
     password_env: str | None = None
@@ -103,11 +103,11 @@ class Tor:
     """Carries the rack's own traffic, untagged at the servers; 0 where ports have no VLANs."""
     login: Login | None = None
     options: Mapping[str, object] = field(default_factory=dict)
-    """What only its driver understands."""
+    """Options that only its driver understands."""
     electrical_port: str | None = None
-    """Towards the electrical network, where servers have no uplink of their own there."""
+    """The port towards the electrical network, where servers have no uplink of their own there."""
     most_vlans: int = 4094
-    """How many it can hold."""
+    """Number of VLANs that it can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +118,12 @@ class Rack:
     tor: Tor
     servers: tuple[Server, ...]
     spine: bool = False
-    """A switch that paths may run through, and none begins or ends at: it has no servers."""
+    """True for a switch that paths may run through, and none ends at: it has no servers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """One optical circuit switch of the array."""
+    """An optical circuit switch of the array."""
 
     id: PlaneId
     name: str
@@ -135,7 +135,7 @@ class Plane:
     rate_mbps: float
     login: Login | None = None
     options: Mapping[str, object] = field(default_factory=dict)
-    """What only its driver understands."""
+    """Options that only its driver understands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +196,8 @@ class Circuit:
 class OneWayCircuit(Circuit):
     """A light path from the transmitter of ToR port ``a`` to the receiver of ``b``, on one plane.
 
-    The transmitter of ``b`` may feed a third port. Only where ToRs don't learn, and always in
-    rings (:mod:`hydra.rings`).
+    The transmitter of ``b`` may feed a third port. Such circuits are only where ToRs don't learn,
+    and always in rings (:mod:`hydra.rings`).
     """
 
     def __post_init__(self) -> None:
@@ -232,8 +232,8 @@ class CrossConnect(NamedTuple):
 class Path:
     """Circuits that join two racks, in hop order from ``src`` to ``dst``.
 
-    Used in both directions, and ``src < dst``: a learning ToR sends back where it heard from.
-    One of one-way circuits leads from ``src`` to ``dst`` alone, whichever number is lower.
+    Used in both directions, with ``src < dst``: a learning ToR sends back where it heard from. A
+    path of one-way circuits leads from ``src`` to ``dst`` alone, whichever number is lower.
     """
 
     src: RackId
@@ -254,7 +254,7 @@ class Path:
 
     @property
     def directions(self) -> tuple[tuple[RackId, RackId], ...]:
-        """(from, to) of what it carries."""
+        """(from, to) of its traffic."""
         there = (self.src, self.dst)
         return (there,) if self.one_way else (there, (self.dst, self.src))
 
@@ -337,11 +337,11 @@ class Fabric:
     """The only VLAN of an optical port without a circuit (an empty trunk would carry all); 0 where
     ports have no VLANs."""
     electrical_rate_mbps: float
-    """Of one uplink to the electrical network: a server's, or a rack's where its servers share."""
+    """Rate of an uplink to the electrical network: a server's, or a rack's if its servers share."""
     server_rate_mbps: float
     substrate: SubstrateKind = SubstrateKind.DUAL_HOMED_VLAN
     one_way: bool = False
-    """Whether its circuits are :class:`OneWayCircuit`; if not, they are duplex."""
+    """True if its circuits are :class:`OneWayCircuit`; if not, they are duplex."""
 
     @cached_property
     def servers(self) -> tuple[Server, ...]:
@@ -357,7 +357,7 @@ class Fabric:
 
     @cached_property
     def server_by_datapath(self) -> Mapping[DatapathId, Server]:
-        """Of the servers with a vswitch of ours."""
+        """Servers with a vswitch of ours, by its datapath id."""
         return {s.vswitch.datapath_id: s for s in self.servers if s.vswitch is not None}
 
     @cached_property
@@ -374,7 +374,7 @@ class Fabric:
 
     @cached_property
     def port_by_name(self) -> Mapping[tuple[str, str], OpticalPort]:
-        """By the names of rack and ToR port."""
+        """Optical ports by the names of rack and ToR port."""
         return {(self.racks[port.rack].name, port.tor_port): port for port in self.ports}
 
     def ports_of(self, rack: RackId) -> tuple[OpticalPort, ...]:
@@ -407,9 +407,9 @@ class Fabric:
         return Circuit(plane, min(sender, receiver), max(sender, receiver))
 
     def paths_per_pair(self, allowed: int) -> int:
-        """How many paths a pair of racks may have where ``allowed`` is the policy's number.
+        """The number of paths that a pair of racks may have where ``allowed`` is the policy's.
 
-        One-way circuits are for one pair each: as many as there are from the one to the other.
+        A one-way circuit serves one pair: there may be as many paths as there are circuits.
         """
         return max(1, len(self.ports)) if self.one_way else allowed
 

@@ -23,5 +23,5 @@ def rack_of(fabric: Fabric, name: str) -> RackId:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint to append to "no such name": `` - did you mean 'r1'?``, or nothing."""
-    close = get_close_matches(name, list(known), n=3, cutoff=0.5)
+    close = get_close_matches(name, list(known), n=3, cutoff=0.5) if len(name) <= 64 else []
     return f": did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -8,6 +8,7 @@ in docs/configuration.md, by ``scripts/policy_table.py``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Annotated, Any, Final, get_args, get_type_hints
@@ -28,7 +29,7 @@ class Taken(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Null:
-    """Where a key may be null: the meaning of that."""
+    """The meaning of null, for a key that may be null."""
 
     meaning: str
 
@@ -47,10 +48,10 @@ class Mode(Enum):
 
 
 class Transition(Enum):
-    """How traffic is led through a change of the topology."""
+    """The way in which traffic is led through a change of the topology."""
 
     HITLESS = "hitless"
-    """What moves is diverted and drained first, and comes back once its new path is proven."""
+    """Pairs that move are diverted and drained first, and return once their new path is proven."""
     AS_PUBLISHED = "as-published"
     """Experiments only: mirrors move under the traffic, as in the papers' prototypes."""
 
@@ -71,12 +72,12 @@ class Sharing(Enum):
 
     @property
     def elephants_only(self) -> bool:
-        """Whether mice stay on the electrical network, also of pairs with a circuit."""
+        """True if mice stay on the electrical network, also of pairs with a circuit."""
         return self in {Sharing.DIFFERENTIATED, Sharing.ON_DEMAND}
 
     @property
     def in_turn(self) -> bool:
-        """Whether circuits are shared by time."""
+        """True if circuits are shared by time."""
         return self in {Sharing.UNDIFFERENTIATED, Sharing.DIFFERENTIATED}
 
 
@@ -251,7 +252,7 @@ class PolicyKey:
 
     name: str
     type: Any
-    """Its values' type, with limits: ``Annotated[float, Gt(0), …] | None``."""
+    """The type of its values, with limits: ``Annotated[float, Gt(0), …] | None``."""
     default: Any
     taken: Taken
     null: Null | None
@@ -270,7 +271,7 @@ def policy_keys(section: type[Any] = Policy) -> list[PolicyKey]:
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """Where the controller listens and keeps its state."""
+    """Addresses that the controller listens at, and files that it keeps its state in."""
 
     openflow_host: str = "127.0.0.1"
     openflow_port: int = 6653
@@ -286,10 +287,18 @@ class ControllerSettings:
     """PEM, with the chain; None: OpenFlow is not encrypted."""
     openflow_key: str | None = None
     openflow_authority: str | None = None
-    """PEM: who has to have issued the switches' certificates."""
+    """PEM: the authority that has to have issued the switches' certificates."""
     requests_per_s: float = 100.0
-    """Of each caller of REST, over 5 s."""
+    """Limit for each caller of REST, over 5 s."""
+    hosts: Sequence[str] = ()
+    """Names under which people reach REST, beside the machine's own and addresses."""
+    webhook_networks: Sequence[str] = ()
+    """IP prefixes to which webhooks may lead, beside public addresses."""
+    connections: int | None = None
+    """Connections to REST at a time; None: 512 and one for each server."""
+    connections_per_address: int | None = None
+    """Connections of one address; None: half of them. An IPv6 network of 64 bits counts as one."""
     audit_log: str | None = None
     """A file; None: the controller's log."""
     journal_days: float = 90.0
-    """How long entries of the journal stay; what is intended and promised stays anyway."""
+    """Days that entries of the journal stay; what is intended and promised stays anyway."""

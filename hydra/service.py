@@ -1,4 +1,4 @@
-"""What the controller offers to whoever asks: REST, the command line, tests.
+"""The controller's services to whoever asks: REST, the command line, tests.
 
 The methods of :class:`ControllerService` are thread-safe. Apart from the reads they only *queue*
 work: reconfigurations are carried out one after the other, never interleaved.
@@ -10,6 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hydra.config.reload import Reload
 from hydra.decisions.decision import Decision, Verdict
@@ -32,12 +35,12 @@ from hydra.sharing.slots import Schedule
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What a topology is wanted for, and what may be touched to get it.
+    """The demand that a topology is wanted for, and the parts that may be touched to get it.
 
     ``demand`` is None for the measured one. ``racks`` and ``planes`` are None for all; otherwise
     circuits outside them stay as they are (partial reconfiguration, HydRA section III.B).
-    ``use_planes`` is where circuits may be afterwards, None for everywhere: what may be touched and
-    lies elsewhere is torn down (to empty a plane for maintenance, or to force a change).
+    ``use_planes`` is where circuits may be afterwards, None for everywhere: circuits that may be
+    touched and lie elsewhere are torn down (to empty a plane for maintenance, to force a change).
     """
 
     demand: DemandMatrix | None = None
@@ -49,7 +52,7 @@ class PlanRequest:
     hold: frozenset[tuple[RackId, RackId]] = frozenset()
     """Rack pairs, lower first, whose paths stay where they are."""
     weights: DemandMatrix | None = None
-    """What to plan for instead of ``demand``, in no unit; gain and cost are told of ``demand``."""
+    """Weights to plan for in place of ``demand``, no unit; gain and cost are told of ``demand``."""
     mice_apart: bool = False
     """Circuits are for elephants alone: a pair with a path has the electrical network besides."""
 
@@ -84,20 +87,38 @@ class DemandReport:
     rate_mbps: DemandMatrix
     """Exponentially weighted counter rates."""
     estimated_mbps: DemandMatrix
-    """What the same flows would take on an ideal switch (max-min fair; Helios, section 4.1)."""
+    """Mbps that elephants want: what they send and some head-room if nothing on their way was full,
+    else their max-min fair share of an ideal switch (after Hedera, section 4.1); 0 for mice."""
     age_s: float | None
     stale: tuple[str, ...]
     """Servers whose counters are late: their last known rates stand in."""
     troubles: Mapping[str, int] = field(default_factory=dict)
     """Readings and reports that did not come or could not be used since the start, by cause."""
     backlog_mbps: DemandMatrix | None = None
-    """What servers' agents have waiting, as a rate beside the counted one; None: nobody was asked.
-    """
+    """Traffic that servers' agents have waiting, as a rate beside the counted one; None: nobody was
+    asked."""
+    constrained: NDArray[np.bool_] | None = None
+    """Elephants that something full holds back, shape (N, N): they send less than they want, so
+    that their estimate is a guess. None: nothing is known of what was full."""
+    unsure: NDArray[np.bool_] | None = None
+    """Pairs whose readings are late, or too few yet, shape (N, N). None: none are."""
+
+    @property
+    def doubted(self) -> NDArray[np.bool_]:
+        """:attr:`unsure`, with False everywhere if that is None."""
+        return np.zeros(self.rate_mbps.shape, dtype=bool) if self.unsure is None else self.unsure
+
+    @property
+    def known_mbps(self) -> DemandMatrix:
+        """Traffic that is sent and that waits, Mbps of shape (N, N)."""
+        if self.backlog_mbps is None:
+            return self.rate_mbps
+        return self.rate_mbps + self.backlog_mbps
 
 
 @dataclass(frozen=True, slots=True)
 class StepTiming:
-    """One step of a reconfiguration; times in ms from the reconfiguration's start."""
+    """A step of a reconfiguration; times in ms from the reconfiguration's start."""
 
     step: str
     device: str | None
@@ -120,7 +141,7 @@ class Reconfiguration:
     id: str
     state: ReconfigurationState
     trigger: str
-    """Who asked: ``operator``, ``reservation …``, ``periodic``, ``start-up``."""
+    """The cause: ``operator``, ``reservation …``, ``periodic``, ``start-up``."""
     epoch: int
     created_unix_s: float
     timeline: tuple[StepTiming, ...] = ()
@@ -135,9 +156,9 @@ class Reconfiguration:
     unconfirmed: tuple[str, ...] = ()
     """Devices that did not confirm a step, by name."""
     reason: str = ""
-    """Why it was refused or failed, or what a decision rested on."""
+    """The reason why it was refused or failed, or that of the decision."""
     started_unix_s: float | None = None
-    """When it was planned and its first step began: what the timeline counts from."""
+    """The moment at which it was planned and its first step began; the timeline counts from it."""
 
     @property
     def is_over(self) -> bool:
@@ -153,7 +174,7 @@ class DeviceStatus:
     connected: bool
     detail: str = ""
     alarms: tuple[Alarm, ...] = ()
-    """What the device complained of when it was last asked."""
+    """Alarms of the device when it was last asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +183,12 @@ class QuarantinedPort:
 
     entry: Quarantined
     on_trial: bool
-    """Its time is up: it may be planned with, and the next circuit there decides."""
+    """True if its time is up: it may be planned with, and the next circuit there decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriftReport:
-    """How devices and vswitches differ from what the controller wants of them."""
+    """Differences of devices and vswitches from what the controller wants of them."""
 
     items: tuple[Drift, ...]
     silent: tuple[str, ...]
@@ -178,14 +199,14 @@ class DriftReport:
 class Reconciliation:
     found: DriftReport
     left: DriftReport
-    """What could not be mended."""
+    """Differences that could not be mended."""
     reconfigurations: tuple[str, ...]
-    """Ids of those that it took."""
+    """Ids of the reconfigurations that it took."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationPreview:
-    """What a reservation would become, and the circuits that its start would change."""
+    """A reservation as it would become, and the circuits that its start would change."""
 
     reservation: Reservation
     connect: frozenset[Circuit]
@@ -194,11 +215,11 @@ class ReservationPreview:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What a reservation gets, as counted at its ends."""
+    """Rates that a reservation gets, as counted at its ends."""
 
     reservation: Reservation
     there_mbps: float | None
-    """From ``src`` to ``dst``; None: not known, or not yet."""
+    """Rate from ``src`` to ``dst``; None: not known, or not yet."""
     back_mbps: float | None
     unheld: tuple[str, ...]
     """Servers that share its circuits, and whose vswitches can't hold them to their part."""
@@ -212,7 +233,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """What became of reservations that were asked for as one."""
+    """The outcome of reservations that were asked for as one."""
 
     group: str
     admitted: tuple[Reservation, ...]
@@ -220,7 +241,7 @@ class GroupOutcome:
 
 
 class ReservationService(Protocol):
-    """What tenants may use of the controller."""
+    """The part of the controller that tenants may use."""
 
     @property
     def fabric(self) -> Fabric: ...
@@ -229,7 +250,7 @@ class ReservationService(Protocol):
     def events(self) -> EventLog: ...
 
     def reserve(self, request: ReservationRequest) -> Reservation:
-        """Admit and queue; a request with a retry key that came before gives what it gave then.
+        """Admit and queue; a request with a retry key that came before returns what it did then.
 
         Raises AdmissionError, UnknownName, DeviceUnavailable, KeyReused.
         """
@@ -258,24 +279,24 @@ class ReservationService(Protocol):
         """
 
     def group(self, group: str) -> Sequence[Reservation]:
-        """Raises UnknownName."""
+        """Reservations of a group. Raises UnknownName."""
 
     def reservations(self) -> Sequence[Reservation]: ...
 
     def reservation(self, reservation_id: str) -> Reservation:
-        """Raises UnknownName."""
+        """A reservation by its id. Raises UnknownName."""
 
     def delivery(self, reservation_id: str) -> Delivery:
-        """What it gets beside what it was promised. Raises UnknownName."""
+        """Rates that a reservation gets beside those it was promised. Raises UnknownName."""
 
     def deliveries(self) -> Sequence[Delivery]:
-        """The same of all that have, or are getting, circuits."""
+        """Deliveries of all that have, or are getting, circuits."""
 
     def usage(self, owner: str) -> Usage:
-        """What a tenant has, to be held against its quota."""
+        """Usage of a tenant, to be held against its quota."""
 
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
-        """Raises UnknownName, LifecycleError, and Changed if it is not as it was ``seen``."""
+        """Let go. Raises UnknownName, LifecycleError, Changed if it is not as it was ``seen``."""
 
 
 class ControllerService(ReservationService, Protocol):
@@ -299,16 +320,16 @@ class ControllerService(ReservationService, Protocol):
         """Queue a reconfiguration; poll :meth:`reconfiguration` for its end."""
 
     def reconfigurations(self) -> Sequence[Reconfiguration]:
-        """Newest first; bounded history."""
+        """Reconfigurations, as far as they are remembered; newest first."""
 
     def reconfiguration(self, reconfiguration_id: str) -> Reconfiguration:
-        """Raises UnknownName."""
+        """A reconfiguration by its id. Raises UnknownName."""
 
     def decisions(self) -> Sequence[Decision]:
-        """Whether to change, as decided lately; newest first."""
+        """Decisions to change or to keep, as far as they are remembered; newest first."""
 
     def explain(self, a: RackId, b: RackId) -> Explanation:
-        """Why these two racks are joined as they are."""
+        """The reasons why two racks are joined as they are."""
 
     def devices(self) -> Collection[DeviceStatus]: ...
 
@@ -335,17 +356,17 @@ class ControllerService(ReservationService, Protocol):
         """
 
     def schedule(self) -> Schedule:
-        """Where the slotted mode is."""
+        """The schedule of the slotted mode, and its present slot."""
 
     def reload(self, *, dry_run: bool = False) -> Reload:
-        """Read the configuration file again and apply what touches no traffic, or only say what.
+        """Read the configuration file again and apply keys that touch no traffic, or say which.
 
         Raises ConfigError if it can't be used, and then goes on with what it has;
         DeviceUnavailable if changes under way take too long.
         """
 
     def tasks(self, device: str) -> Sequence[Task]:
-        """What people were asked to do at an optical switch, oldest first. Raises UnknownName."""
+        """Tasks given to people at an optical switch, oldest first. Raises UnknownName."""
 
     def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
         """A person says what became of a task. Raises UnknownName, LifecycleError."""
@@ -359,7 +380,7 @@ class ControllerService(ReservationService, Protocol):
         """
 
     def clear_quarantine(self, rack: str, tor_port: str) -> QuarantinedPort:
-        """Returns what it was. Raises UnknownName."""
+        """Free a port; returns its former entry. Raises UnknownName, JournalError."""
 
     def not_ready(self) -> Sequence[str]:
-        """What is still missing before the controller can do its job; empty when ready."""
+        """Reasons why the controller can't do its job yet; empty when ready."""

@@ -5,11 +5,19 @@ The decision follows from it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
 from hydra.decisions.decision import Action, Decision, Proposal, SeenDemand, Verdict
-from hydra.model import Circuit
+from hydra.model import Circuit, Fabric
 from hydra.policy import Policy
-from hydra.service import PlanReport
+from hydra.service import DemandReport, PlanReport
 from hydra.sharing.slots import Week
+
+_NAMED: Final = 5
+"""Racks in a reason."""
 
 
 def judge(
@@ -76,6 +84,19 @@ def decide(
         demand,
         proposal,
     )
+
+
+def doubting(decision: Decision, fabric: Fabric, seen: DemandReport) -> Decision:
+    """The decision, with the racks named whose demand it could not rest on."""
+    racks = [fabric.racks[rack].name for rack in np.flatnonzero(seen.doubted.any(axis=1))]
+    if not racks:
+        return decision
+    more = f" and {len(racks) - _NAMED} other racks" if len(racks) > _NAMED else ""
+    reason = (
+        f"{decision.reason}; readings of {', '.join(racks[:_NAMED])}{more} are late or too few: "
+        "their paths stay, and they get no others"
+    )
+    return replace(decision, reason=reason)
 
 
 def decide_week(

@@ -288,7 +288,7 @@ class Kills:
             customer.forget_what_is_over()
 
     def _found(self) -> dict[str, Reservation]:
-        """What the journal holds."""
+        """Reservations in the journal, by identifier."""
         path = self._process.settings.journal
         with closing(SqliteJournal(path, read_only=True)) as journal:
             records = journal.records(Kind.RESERVATION)

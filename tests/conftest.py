@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -31,6 +32,22 @@ def pytest_configure(config: pytest.Config) -> None:
         stack = ExitStack()
         stack.enter_context(testbed_lock())
         config.add_cleanup(stack.close)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where only those marked ``alone`` are wanted, don't import hundreds of files for a few."""
+    if config.option.markexpr != "alone" or collection_path.suffix != ".py":
+        return None
+    return None if "mark.alone" in collection_path.read_text() else True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Who wants the machine for itself says why: it costs everybody that time."""
+    for item in items:
+        mark = item.get_closest_marker("alone")
+        if mark is not None and not (mark.args and mark.args[0]):
+            raise pytest.UsageError(f'{item.nodeid}: say why, as in mark.alone("measures a rate")')
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -133,14 +133,14 @@ def served_mbps(
     electrical_in = _capacities(electrical_in_mbps, "electrical_in_mbps", n)
     circuits = sorted({circuit for path in topology.paths for circuit in path.circuits})
     rates = np.array([fabric.rate_of(circuit) for circuit in circuits])
-    routes = _routes(fabric, topology)
+    route_of = routes(fabric, topology)
     electrical = 2 * len(circuits)
     capacity = np.concatenate([np.repeat(rates, 2), electrical_out, electrical_in, [np.inf]])
     src, dst = np.nonzero(wanted)
     pairs = list(zip(src.tolist(), dst.tolist(), strict=True))
-    taken = [routes.get(p) or [(electrical + p[0], electrical + n + p[1])] for p in pairs]
+    taken = [route_of.get(p) or [(electrical + p[0], electrical + n + p[1])] for p in pairs]
     count = np.array([len(ways) for ways in taken], dtype=np.intp)
-    longest = max([2, *(len(way) for ways in routes.values() for way in ways)])
+    longest = max([2, *(len(way) for ways in route_of.values() for way in ways)])
     uses = np.full((int(count.sum()), longest), len(capacity) - 1)
     for flow, way in enumerate(chain.from_iterable(taken)):
         uses[flow, : len(way)] = way
@@ -151,57 +151,65 @@ def served_mbps(
 
 
 def max_min_rates(
-    uses: NDArray[np.intp], capacity: NDArray[np.float64], wanted: NDArray[np.float64]
+    uses: NDArray[np.intp],
+    capacity: NDArray[np.float64],
+    wanted: NDArray[np.float64],
+    weight: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Max-min fair rates of F flows over R resources; units as in ``capacity``.
 
     ``uses`` has shape (F, L): the resources of each flow, each at most once; a resource of
     infinite capacity fills the rows of flows that use fewer. ``capacity`` has shape (R,),
-    ``wanted`` (F,) caps each flow. Every flow must be bounded by one or the other.
+    ``wanted`` (F,) caps each flow. Every flow must be bounded by one or the other. Flows share
+    evenly by ``weight``, shape (F,), all positive; without one, alike.
 
     Progressive filling, but all bottlenecks at once: a resource is one if its equal share is the
     smallest of those that its flows meet, and then those flows are done (Bertsekas and Gallager,
     Data Networks, section 6.5.2, gives the sequential form).
     """
-    rates = np.zeros(len(wanted))
+    weight = np.ones(len(wanted)) if weight is None else weight
+    level = np.zeros(len(wanted))
     left = capacity.astype(np.float64)
     active = np.arange(len(wanted))
+    used, heavy, most = uses, weight, wanted / weight
+    width = uses.shape[1]
     while active.size:
-        used = uses[active]
         flat = used.ravel()
-        share = left / np.maximum(np.bincount(flat, minlength=len(left)), 1)
-        level = np.minimum(wanted[active], share[used].min(axis=1))
+        sharing = np.bincount(flat, np.repeat(heavy, width), len(left))
+        share = np.divide(left, sharing, out=np.full(len(left), np.inf), where=sharing > 0)
+        now = np.minimum(most, share[used].min(axis=1))
         lowest = np.full(len(left), np.inf)
-        np.minimum.at(lowest, flat, np.repeat(level, used.shape[1]))
+        np.minimum.at(lowest, flat, np.repeat(now, width))
         bottleneck = lowest >= share * (1 - _SHARE_TOLERANCE)
-        done = (level >= wanted[active]) | bottleneck[used].any(axis=1)
-        rates[active[done]] = level[done]
-        taken = np.repeat(level[done], used.shape[1])
-        left -= np.bincount(used[done].ravel(), weights=taken, minlength=len(left))
+        done = (now >= most) | bottleneck[used].any(axis=1)
+        level[active[done]] = now[done]
+        taken = np.repeat(now[done] * heavy[done], width)
+        left -= np.bincount(used[done].ravel(), taken, len(left))
         np.maximum(left, 0, out=left)
-        active = active[~done]
+        active, used, heavy, most = active[~done], used[~done], heavy[~done], most[~done]
+    rates: NDArray[np.float64] = level * weight
     return rates
 
 
-def _routes(
+def routes(
     fabric: FabricArrays, topology: Topology
 ) -> dict[tuple[int, int], list[tuple[int, ...]]]:
-    """Directed circuits of each (from, to), path by path: 2i from end a to end b of circuit i,
-    2i + 1 back.
+    """Directed circuits of each (from, to), path by path: 2i from end a to end b of the i-th
+    circuit that paths use, in order, 2i + 1 back. Raises PlanError for a broken path.
     """
     circuits = sorted({circuit for path in topology.paths for circuit in path.circuits})
     index_of = {circuit: index for index, circuit in enumerate(circuits)}
-    routes: dict[tuple[int, int], list[tuple[int, ...]]] = {}
+    found: dict[tuple[int, int], list[tuple[int, ...]]] = {}
     for path in topology.paths:
         forward = []
         for rack, circuit in zip(fabric.racks_along(path), path.circuits, strict=False):
             backwards = rack != RackId(int(fabric.port_rack[circuit.a]))
             forward.append(2 * index_of[circuit] + backwards)
-        routes.setdefault((path.src, path.dst), []).append(tuple(forward))
+        found.setdefault((path.src, path.dst), []).append(tuple(forward))
         if not path.one_way:
             back = tuple(link ^ 1 for link in forward)
-            routes.setdefault((path.dst, path.src), []).append(back)
-    return routes
+            found.setdefault((path.dst, path.src), []).append(back)
+    return found
 
 
 def _capacities(values: ArrayLike, name: str, n: int | None = None) -> NDArray[np.float64]:

@@ -72,8 +72,8 @@ def trusted() -> ssl.SSLContext:
 class ControllerClient:
     """A connection to one controller; use as a context manager.
 
-    Methods raise UnreachableError where nothing answers, CommandError where the controller refuses,
-    and UsageError for a URL that is none.
+    Methods raise UnreachableError if nothing answers, CommandError if the controller refuses, and
+    UsageError for a URL that is none.
     """
 
     def __init__(self, url: str) -> None:
@@ -91,7 +91,7 @@ class ControllerClient:
         return self._ask("GET", path)
 
     def get_text(self, path: str) -> str:
-        """What is at ``path`` as it is, a refusal too."""
+        """The response at ``path`` unparsed, also a refusal."""
         with self._in_words():
             try:
                 return self._connection.request("GET", path).text
@@ -109,7 +109,7 @@ class ControllerClient:
         return document
 
     def get_readiness(self) -> list[str]:
-        """What the controller waits for; empty when it is ready."""
+        """Names of what the controller waits for; empty when it is ready."""
         with self._in_words():
             try:
                 self._connection.json("GET", "/readyz")
@@ -148,7 +148,7 @@ class ControllerClient:
 
     @contextmanager
     def _in_words(self, timeout_s: float = TIMEOUT_S) -> Iterator[None]:
-        """What goes wrong on the way, as an end of the command."""
+        """Errors of the connection become ends of the command, in words."""
         try:
             yield
         except BadUrl as error:

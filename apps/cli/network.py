@@ -223,8 +223,8 @@ def topology(form: str, url: str, as_json: bool) -> None:
 def demand(url: str, as_json: bool) -> None:
     """Show the rack-to-rack demand as the controller sees it.
 
-    `estimated` is what the same flows would take if nothing but the servers' uplinks held them
-    back.
+    What nothing held back wants what it sends, with some head-room: it was measured. What met
+    something full is constrained: its estimate is its share of the servers' links. Mice have none.
     """
     with ControllerClient(url) as client:
         document = client.get("/v1/demand")
@@ -240,9 +240,18 @@ def demand(url: str, as_json: bool) -> None:
     entries = sorted(document["entries"], key=lambda entry: -float(entry["rate_mbps"]))
     print_table(
         "Demand",
-        ("from", "to", "Mb/s>", "estimated Mb/s>"),
-        ((e["src"], e["dst"], mbps(e["rate_mbps"]), mbps(e["estimated_mbps"])) for e in entries),
+        ("from", "to", "Mb/s>", "estimated Mb/s>", ""),
+        (
+            (e["src"], e["dst"], mbps(e["rate_mbps"]), mbps(e["estimated_mbps"]), _known(e))
+            for e in entries
+        ),
     )
+
+
+def _known(entry: JsonObject) -> str:
+    if not entry["estimated_mbps"]:
+        return "mice"
+    return "constrained" if entry["constrained"] else "measured"
 
 
 @click.command(

@@ -43,7 +43,7 @@ class Announcer:
 
     @property
     def suspended(self) -> threading.Lock:
-        """``with announcer.suspended:`` no periodic announcement is sent."""
+        """The lock under which no periodic announcement is sent: ``with announcer.suspended:``."""
         return self._running
 
     def announce(self, servers: Announced) -> None:

@@ -21,7 +21,7 @@ TRIGGER: Final = "reconcile"
 
 
 class Auditor:
-    """Its methods run in the conductor's thread: no reconfiguration is under way meanwhile."""
+    """Methods run in the conductor's thread: no reconfiguration is under way meanwhile."""
 
     def __init__(
         self,
@@ -43,11 +43,11 @@ class Auditor:
         self._reported: tuple[Drift, ...] = ()
 
     def look(self) -> DriftReport:
-        """Read everything; changes nothing."""
+        """Differences on all devices and switches, read now; changes nothing."""
         return _report(self._runner.run(self._audit.look()))
 
     def audit(self) -> None:
-        """The periodic look: mend or report, as the policy says. What was told is not repeated."""
+        """Look, then mend or report as the policy says; unchanged findings are not logged again."""
         found = self.look()
         if found.items and found.items != self._reported:
             for item in found.items:
@@ -57,7 +57,7 @@ class Auditor:
             self._reported = self.mend().left.items
 
     def mend(self) -> Reconciliation:
-        """Put right what differs.
+        """Mend what differs.
 
         Rules at once. A circuit that is not as it should be is withdrawn, so that its pairs go
         electrical; what stands in its place is cleared away; then it is set up again, by the same

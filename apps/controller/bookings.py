@@ -29,9 +29,9 @@ from hydra.service import GroupOutcome, Refusal, ReservationPreview
 LOG = logging.getLogger("hydra.bookings")
 _PLACEMENT_ATTEMPTS: Final = 3
 _CHECKS: Final = 3
-"""So often it is found out whether paths can be built, before a client is told to ask again."""
+"""Checks of whether paths can be built, before a client is told to ask again."""
 _Basis = tuple[NetworkState, tuple[Pin, ...], frozenset[PortId]]
-"""What paths to come rest on: what stands, what is promised, and ports that are out of use."""
+"""The basis of paths to come: the state that stands, the pins promised, and ports out of use."""
 
 
 class Bookings:
@@ -86,7 +86,7 @@ class Bookings:
         return GroupOutcome(admitted[0].group or group, admitted, refused)
 
     def preview(self, request: ReservationRequest) -> ReservationPreview:
-        """What :meth:`reserve` would do, without doing it; raises what it would raise.
+        """The outcome of :meth:`reserve`, without its effect; raises what that raises.
 
         Raises DeviceUnavailable if the planner does not say in time what else would move.
         """
@@ -112,11 +112,11 @@ class Bookings:
     def _reserve(
         self, requests: Sequence[ReservationRequest], group: str | None, *, all_or_nothing: bool
     ) -> tuple[tuple[Reservation, ...], tuple[Refusal, ...]]:
-        """What is admitted, and what is not. All of it is entered in the journal, or nothing.
+        """Reservations admitted and requests refused; all admitted are in the journal, or none.
 
-        Whether paths can be built is found out while the ledger's lock is free. So all is decided
-        again afterwards, until that rests on what has been checked. Admissions take turns: those
-        that are checked for longer would else never be done.
+        Paths are checked while the ledger's lock is free, and then all is decided again, until the
+        decision rests on what was checked. Admissions take turns: one whose check takes long would
+        otherwise be overtaken again and again.
         """
         with self._turn:
             if known := self._ledger.admitted_before(requests[0]):
@@ -145,7 +145,7 @@ class Bookings:
     def _draft(
         self, requests: Sequence[ReservationRequest], group: str | None, *, all_or_nothing: bool
     ) -> tuple[tuple[Reservation, ...], tuple[Refusal, ...], _Basis]:
-        """Enter them in the ledger's book, in a trial; what is refused; what all of it rests on."""
+        """Enter them in the ledger's book, in a trial; returns them, refusals, and the basis."""
         limits = self._limits()
         admitted: list[Reservation] = []
         refused: list[Refusal] = []
@@ -189,7 +189,7 @@ class Bookings:
         )
 
     def _with_devices(self, error: AdmissionError) -> HydraError:
-        """A refusal that a device may be to blame for names the device."""
+        """The refusal, or DeviceUnavailable if optical switches that are down may be its cause."""
         down = [] if isinstance(error, QuotaExceeded) else self._reach.down_planes()
         return DeviceUnavailable("; ".join(down), str(error)) if down else error
 
@@ -228,7 +228,7 @@ class Bookings:
         return reservation
 
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
-        """Raises UnknownName, LifecycleError, and Changed if it is not as it was ``seen``."""
+        """Let go. Raises UnknownName, LifecycleError, Changed if it is not as it was ``seen``."""
         reservation = self._ledger.let_go(reservation_id, seen)
         if reservation.state is ReservationState.RELEASING:
             self._enqueue(lambda: self._release(reservation))
@@ -249,7 +249,7 @@ class Bookings:
         self._place(holding)
 
     def rejoin(self, lost: Collection[tuple[RackId, RackId]]) -> None:
-        """Give those, as (from, to), that lost a path which nobody reserved another one, where
+        """Give rack pairs, as (from, to), another path for an unreserved one that they lost, where
         there is room.
         """
         if self._fabric.one_way:
@@ -269,7 +269,7 @@ class Bookings:
         self._ledger.keep_standing()
 
     def _rejoin_rings(self, lost: Collection[tuple[RackId, RackId]]) -> None:
-        """All of them in one move: they share rings."""
+        """Rejoin all of them in one move, since they share rings."""
         state = self._ledger.state
         missing = set(lost) - directions(state)
         if missing:
@@ -278,7 +278,7 @@ class Bookings:
         self._ledger.keep_standing()
 
     def join(self, paths: Collection[Path], why: str) -> None:
-        """Bring up paths that were planned before, and nobody reserved, where they still fit."""
+        """Bring up paths that were planned earlier and are not reserved, where they still fit."""
         target = self._planning.joined(self._ledger.state, paths, self._reach.blocked_ports())
         if self._mover.go(target, "people", why) is not None:
             self._ledger.keep_standing()
@@ -295,7 +295,7 @@ class Bookings:
             self._place(due)
 
     def _activate(self, ids: Sequence[str]) -> None:
-        """Those of them that are to begin now."""
+        """Place the reservations among ``ids`` that are to begin now."""
         reservations = [self._ledger.reservation(reservation_id) for reservation_id in ids]
         self._place([r.id for r in reservations if r.state is ReservationState.ACTIVATING])
 
@@ -319,9 +319,9 @@ class Bookings:
             self._ledger.change(reservation.id, ReservationState.FAILED, why or "no path came up")
 
     def _not_placed(self, ids: Sequence[str]) -> list[Reservation]:
-        """Those of them that should have a path now, and whose path does not stand.
+        """Reservations that hold capacity, but are activating, or whose path does not stand.
 
-        Those whose path people are at work on have to wait, and nothing is to be done for them.
+        A reservation whose path people are at work on is left out: it has to wait.
         """
         standing = self._ledger.state.vlans
         return [
@@ -336,7 +336,7 @@ class Bookings:
         ]
 
     def _avoid_blocked(self, reservations: Sequence[Reservation], tried: Sequence[str]) -> None:
-        """Book those anew whose path is out of use by now; ``tried`` is what has failed so far."""
+        """Book anew pairs with a path at blocked ports; ``tried`` says what has failed so far."""
         limits = self._limits()
         blocked = {
             reservation.pair
@@ -418,5 +418,5 @@ class Bookings:
 
 
 def _none_fits(reasons: Iterable[str]) -> str:
-    """What several have in common is told once."""
+    """The message of a refusal; a reason that several have in common is told once."""
     return "none of them fits: " + "; ".join(dict.fromkeys(reasons))

@@ -16,7 +16,7 @@ LOG = logging.getLogger("hydra.classifier")
 
 
 class Classifier:
-    """Its methods run in the conductor's thread.
+    """Methods run in the conductor's thread.
 
     Circuits that all traffic may use need no rules. Otherwise a switch that steers holds one that
     keeps everybody off them, and one for each elephant of its servers.
@@ -35,7 +35,7 @@ class Classifier:
             for rack in fabric.racks
             for switch in substrate.steering(rack.id)
         }
-        """Of each switch with a class table."""
+        """Servers of each switch with a class table."""
         self._switch_of = {
             server.name: datapath for datapath, some in self._servers.items() for server in some
         }
@@ -43,10 +43,10 @@ class Classifier:
         self._elephants = elephants
         self._policy = policy
         self._wanted: dict[DatapathId, frozenset[FlowRule]] = {}
-        """As decided last: agents report at any time, and tables change in this thread only."""
+        """Rules as decided last: agents report at any time, tables change in this thread only."""
 
     def rules_for(self, datapath: DatapathId) -> frozenset[FlowRule]:
-        """What a switch is to hold in its class table, beside the rules that are always there."""
+        """Rules that a switch is to hold in its class table, beside those that are always there."""
         if datapath not in self._wanted:
             self._wanted[datapath] = self._rules_now(datapath)
         return self._wanted[datapath]
@@ -59,19 +59,19 @@ class Classifier:
 
     @property
     def switches(self) -> Collection[DatapathId]:
-        """Those that have a class table of ours."""
+        """Switches that have a class table of ours."""
         return self._servers.keys()
 
     def switch_of(self, server: Server) -> DatapathId:
-        """The one that classes what a server sends."""
+        """The switch that classes a server's traffic."""
         return self._switch_of[server.name]
 
     def bring(
         self, datapaths: Iterable[DatapathId], ready: Collection[DatapathId]
     ) -> frozenset[DatapathId]:
-        """Take agents' reports over, and have those switches that are ready hold what follows.
+        """Adopt agents' reports, and have the switches that are ready hold the rules that follow.
 
-        Returns those that did not confirm it: what they hold is not known.
+        Returns the switches that did not confirm: their rules are not known.
         """
         changes: dict[DatapathId, list[RuleChange]] = {}
         for datapath in datapaths:

@@ -1,4 +1,4 @@
-"""One thread that decides and acts: jobs in the order in which they come, and duties when due.
+"""The thread that decides and acts: jobs in the order in which they come, and duties when due.
 
 Reconfigurations, reservations, start-up and switch synchronisation are jobs of one queue, so they
 are never interleaved.
@@ -39,7 +39,7 @@ class Conductor:
     def __init__(
         self, metrics: Metrics, nap_s: Callable[[float], float] = lambda most_s: most_s
     ) -> None:
-        """``nap_s`` gives the seconds, at most so many, until something needs an exact moment."""
+        """``nap_s``: seconds until something needs an exact moment, at most its argument."""
         self._metrics = metrics
         self.nap_s = nap_s
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -49,10 +49,10 @@ class Conductor:
     def duty(
         self, stage: str, action: Job, every_s: Callable[[], float | None], *, at_once: bool = False
     ) -> None:
-        """Do this each time that so many seconds have passed; not while that is None.
+        """Do ``action`` every ``every_s()`` seconds, and not while that is None.
 
-        Duties that are due at the same time come in the order in which they were given. Where one
-        ends later than the next is due, that one is left out, and its time begins anew.
+        Duties that are due at the same time run in the order in which they were given. A turn that
+        falls due while the last one still runs is left out, and the interval begins anew.
         """
         first_s = float("-inf") if at_once else time.monotonic()
         self._duties.append(_Duty(stage, action, every_s, first_s))
@@ -68,7 +68,7 @@ class Conductor:
 
     @property
     def alive(self) -> bool:
-        """True if somebody decides and acts."""
+        """True if the conductor's thread runs."""
         return self._thread.is_alive()
 
     def put(self, job: Job) -> None:
@@ -122,7 +122,7 @@ class Conductor:
         duty.last_s = due_s if ended_s - due_s < every_s else ended_s
 
     def _safely(self, job: Job, stage: str) -> None:
-        """No job may end the conductor: what goes wrong is logged, the next one runs."""
+        """Do a job; its errors are logged, so that none ends the conductor."""
         try:
             with self._metrics.stage(stage):
                 job()

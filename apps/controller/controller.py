@@ -33,6 +33,7 @@ from apps.controller.slots import Slots
 from apps.controller.upkeep import Upkeep
 from apps.controller.withdrawals import Withdrawals
 from apps.demand.agent_desk import AgentDesk
+from apps.demand.estimator import DemandEstimator
 from apps.demand.poller import StatsPoller
 from apps.demand.tor_counters import TorCounters
 from apps.openflow.fleet import Fleet
@@ -55,7 +56,7 @@ from hydra.reconfiguration.switches import Switches
 LOG = logging.getLogger("hydra.controller")
 _UPKEEP_S: Final = 2.0
 _RESUME_S: Final = 10.0
-"""Reservations wait this long after a start for switches that are still missing."""
+"""Longest wait of reservations after a start, for switches that are missing."""
 
 
 class Controller:
@@ -70,8 +71,8 @@ class Controller:
         traces: Traces | None = None,
         give_up: Callable[[HydraError], None] = LOG.critical,
     ) -> None:
-        """``read_file`` reads the configuration file again; ``give_up`` ends the process: this
-        controller is one too many.
+        """``read_file`` reads the configuration file again; ``give_up`` ends the process, where
+        another controller is at work.
         """
         fabric, at_start = loaded.fabric, loaded.policy
         policy = self._policy = CurrentPolicy(at_start)
@@ -112,7 +113,7 @@ class Controller:
         )
         people = [plane.id for plane in fabric.planes if devices.worked_by_people(plane.id)]
         care = DeviceCare(fabric, policy, ledger, switches, people)
-        recovery = Recovery(fabric, ledger, switches, care)
+        recovery = self._recovery = Recovery(fabric, ledger, switches, care)
         reach = self._reach = Reach(
             fabric, fleet, devices, ledger, quarantine, panels, switches, care, recovery
         )
@@ -146,8 +147,8 @@ class Controller:
             fabric,
             policy,
             metrics,
-            planning,
             planner,
+            DemandEstimator(fabric, at_start),
             poller,
             tor_counters,
             agents,
@@ -238,7 +239,7 @@ class Controller:
         self._ledger.close()
 
     def alive(self) -> bool:
-        """True if somebody decides and acts."""
+        """True if the conductor's thread runs."""
         return self._conductor.alive
 
     # -- the conductor's duties -------------------------------------------------------------------
@@ -247,7 +248,7 @@ class Controller:
         policy, duty = self._policy, self._conductor.duty
         self._resume_by_s = time.monotonic() + _RESUME_S
         self._resumed = False
-        duty("upkeep", self._upkeep.look_after, lambda: _UPKEEP_S, at_once=True)
+        duty("upkeep", self._look_after, lambda: _UPKEEP_S, at_once=True)
         duty("people", self._withdrawals.hear_people, lambda: _UPKEEP_S)
         duty(
             "upkeep",  # agents fall silent, too
@@ -261,8 +262,14 @@ class Controller:
         duty("policing", self._upkeep.hold_reserved, lambda: 0.0)
         duty("slots", self._slots.keep_time, lambda: 0.0)
 
+    def _look_after(self) -> None:
+        recovered = self._recovery.done
+        self._upkeep.look_after()
+        if self._recovery.done and not recovered:  # fibres may have been cut meanwhile
+            self._withdrawals.of_dead_circuits()
+
     def _resume(self) -> None:
-        """Before it, there may be no switches for reservations to begin or end with."""
+        """Resume reservations once all switches are there, or ``_RESUME_S`` after the start."""
         if not self._reach.not_ready() or time.monotonic() > self._resume_by_s:
             self._resumed = True
             self._bookings.resume()
@@ -285,6 +292,8 @@ class Controller:
         self._switches.renewed(datapath)
         self._mastership.forget(datapath)
         self._conductor.put(lambda: self._upkeep.synchronise(self._switches.late() & {datapath}))
+        if datapath in self._fabric.rack_by_tor_datapath:  # it can tell carrier again
+            self._conductor.put(self._withdrawals.of_dead_circuits)
 
     def _port_changed(self, datapath: DatapathId, port: PortInfo) -> None:
         self._conductor.put(self._upkeep.follow_uplinks)

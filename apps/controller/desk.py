@@ -1,4 +1,4 @@
-"""The desk: which room answers what REST asks of the controller."""
+"""The desk: takes what REST asks of the controller to the room that answers it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hydra.service import Delivery, DriftReport, QuarantinedPort, Reconciliation
 class Desk:
     """Implements :class:`hydra.service.ControllerService`, for any thread.
 
-    A question that one room answers goes straight there; those that take several are methods.
+    A question that one room answers goes straight there; questions that take several are methods.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Desk:
         return self._ledger.state
 
     def explain(self, a: RackId, b: RackId) -> Explanation:
-        """Why these two racks are joined as they are."""
+        """The reasons why two racks are joined as they are."""
         seen = self.demand()
         builders = {
             circuit: Builder(one.id, one.trigger)
@@ -117,7 +117,7 @@ class Desk:
         return explain(evidence, a, b)
 
     def delivery(self, reservation_id: str) -> Delivery:
-        """Raises UnknownName."""
+        """Rates that a reservation gets. Raises UnknownName."""
         return self._policing.delivery(self._ledger.reservation(reservation_id))
 
     def deliveries(self) -> Sequence[Delivery]:
@@ -155,7 +155,7 @@ class Desk:
         return _seen_now(self._quarantine.set_aside(rack, tor_port, reason))
 
     def clear_quarantine(self, rack: str, tor_port: str) -> QuarantinedPort:
-        """Returns what it was. Raises UnknownName."""
+        """Free a port; returns its former entry. Raises UnknownName, JournalError."""
         return _seen_now(self._quarantine.clear(rack, tor_port))
 
 

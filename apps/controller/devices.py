@@ -46,7 +46,7 @@ _READERS: Final = 32
 _STEP: Final = "device"
 _KEEP_S: Final = 2.0
 _ALARMS_S: Final = 5.0
-"""Between two looks for alarms."""
+"""Seconds between two looks for alarms."""
 
 _DeviceT = TypeVar("_DeviceT", OpticalSwitch, TorSwitch)
 _ResultT = TypeVar("_ResultT")
@@ -60,7 +60,7 @@ class _Slot(Generic[_DeviceT]):
     metrics: Metrics
     lock: threading.Lock = field(default_factory=threading.Lock)
     problem: Failure | None = field(init=False)
-    """Why the device can't be used now; None if its last exchange went well."""
+    """The reason why the device can't be used now; None if its last exchange went well."""
     alarms: tuple[Alarm, ...] = ()
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class _Slot(Generic[_DeviceT]):
         self.problem = Failure(_STEP, name, kind, "not contacted yet")
 
     def use(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT:
-        """Open if need be, act, and remember how the device is."""
+        """Open the device if need be, act, and note whether that went well. Raises DeviceError."""
         with self.lock:
             try:
                 with self.metrics.exchange(self.device.name):
@@ -103,7 +103,7 @@ class _Slot(Generic[_DeviceT]):
             self.lock.release()
 
     def peek(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT | None:
-        """Ask a device that is connected and not in use; None: it is not. Raises DeviceError."""
+        """Ask a device; None if it is not connected, or is in use. Raises DeviceError."""
         if not self.lock.acquire(blocking=False):
             return None
         try:
@@ -145,7 +145,7 @@ def _counters(tor: TorSwitch, ports: Collection[str]) -> Mapping[str, PortCounte
 
 
 def _in_the_way(panel: OpticalSwitch, connect: Collection[CrossConnect]) -> frozenset[CrossConnect]:
-    """What people left plugged at these ports, which no circuit uses."""
+    """Cross-connects that are plugged at the ports of ``connect``, and not part of it."""
     ingress, egress = {c.ingress for c in connect}, {c.egress for c in connect}
     return frozenset(
         c
@@ -164,7 +164,7 @@ class Devices:
         metrics: Metrics | None = None,
         tell_alarm: Callable[[DeviceAlarm], None] = lambda _alarm: None,
     ) -> None:
-        """``tell_alarm`` hears what is new of alarms, in a reader's thread."""
+        """``tell_alarm`` hears news of alarms, in a reader's thread."""
         self._fabric = fabric
         metrics = metrics or Metrics()
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
@@ -209,7 +209,7 @@ class Devices:
                 slot.keep()
 
     def _watch(self) -> None:
-        """Alarms of the optical switches that have any."""
+        """Look for alarms at the optical switches that have them."""
         slots = [slot for slot in self._planes.values() if slot.device.capabilities.alarms]
         while slots and not self._closing.wait(_ALARMS_S):
             for slot in slots:
@@ -224,7 +224,7 @@ class Devices:
         disconnect: Collection[CrossConnect],
         connect: Collection[CrossConnect],
     ) -> None:
-        """Raises AwaitsPeople at once where the mirrors are people's hands."""
+        """Change cross-connects. Raises AwaitsPeople at once where people plug them."""
         slot = self._planes[plane]
         board = slot.device
         if not isinstance(board, TaskBoard):
@@ -245,46 +245,46 @@ class Devices:
         self._tors[rack].use(lambda device: device.set_vlans(wanted))
 
     def link_up(self, rack: RackId, ports: Collection[str]) -> Mapping[str, bool]:
-        """Raises DeviceUnavailable, too, for a ToR that only speaks OpenFlow and does not now."""
+        """Carrier by port. Raises DeviceUnavailable, too, for a ToR that only speaks OpenFlow."""
         slot = self._tors.get(rack)
         if slot is None:
             raise DeviceUnavailable(self._fabric.racks[rack].name, "not connected by OpenFlow")
         return slot.use(lambda device: device.link_up(ports))
 
     def counters_age_s(self, rack: RackId) -> float | None:
-        """How old a ToR's port counters may be; None where its driver has none."""
+        """Greatest age of a ToR's port counters, in s; None if its driver has none."""
         slot = self._tors.get(rack)
         if slot is None or not slot.device.capabilities.counters:
             return None
         return slot.device.capabilities.counters_age_s
 
     def counters(self, rack: RackId) -> Mapping[str, PortCounters] | None:
-        """Of a ToR's optical ports; None while it is away, or in use."""
+        """Counters of a ToR's optical ports; None if it has none, is away, or in use."""
         ports = [port.tor_port for port in self._fabric.ports_of(rack)]
         return self._tors[rack].peek(lambda tor: _counters(tor, ports))
 
     def tasks(self, plane: PlaneId) -> tuple[Task, ...]:
-        """What people were asked to do; nothing, for a device that needs none."""
+        """Tasks given to people; none for a device that needs no people."""
         device = self._planes[plane].device
         return device.tasks() if isinstance(device, TaskBoard) else ()
 
     def settle_task(self, plane: PlaneId, task_id: int, state: TaskState, note: str) -> Task:
-        """Raises UnknownName, LifecycleError."""
+        """Settle a task of people. Raises UnknownName, LifecycleError."""
         device = self._planes[plane].device
         if not isinstance(device, TaskBoard):
             raise UnknownName(f"{device.name} has no tasks: it is worked without people")
         return device.settle(task_id, state, note)
 
     def worked_by_people(self, plane: PlaneId) -> bool:
-        """Whether changes of a plane are tasks."""
+        """True if changes of a plane are tasks for people."""
         return isinstance(self._planes[plane].device, TaskBoard)
 
     def plane_problem(self, plane: PlaneId) -> Failure | None:
-        """Why a plane can't be used now; None if its last command went well."""
+        """The failure by which a plane can't be used now; None if its last exchange went well."""
         return self._planes[plane].problem
 
     def tor_problem(self, rack: RackId) -> Failure | None:
-        """None, too, for a ToR that has no session of its own beside OpenFlow."""
+        """The failure by which a ToR can't be used now; None if it only speaks OpenFlow."""
         slot = self._tors.get(rack)
         return None if slot is None else slot.problem
 

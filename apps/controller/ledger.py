@@ -1,4 +1,4 @@
-"""What the controller knows and has decided: state, reservations, history; and their journal."""
+"""The controller's knowledge and decisions: state, reservations, history; and their journal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _HISTORY: Final = 200
 _KEPT_RESERVATIONS: Final = 1000
 _TRY_AGAIN_S: Final = 1.0
 _OUTAGE_S: Final = 60.0
-"""A failure so long after the one before is another one, to be told of."""
+"""A failure this long after an earlier one is another outage, and is logged."""
 
 _NOT_BEGUN: Final = frozenset({ReservationState.HELD, ReservationState.SCHEDULED})
 _ENDED_BY_OTHERS: Final = frozenset(
@@ -48,9 +48,9 @@ _ENDED_BY_OTHERS: Final = frozenset(
 
 
 class Ledger:
-    """Thread-safe; every promise, and every intent, is in the journal first, or is not made.
+    """Thread-safe; a promise or an intent is in the journal first, or is not made.
 
-    What has happened is so whether it can be written or not: it is written late (a full disk).
+    An event that has happened stands even if it can't be written yet (a full disk).
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Ledger:
         self.events = EventLog(uuid.uuid4().hex[:8])
 
     def load(self) -> None:
-        """Take over what the journal remembers. Raises HydraError if it can't be used."""
+        """Take over the journal's records. Raises HydraError if it can't be used."""
         remembered = saved_state(self._fabric, self._journal)
         with self._lock:
             if remembered is not None:
@@ -95,7 +95,7 @@ class Ledger:
             self._load_decisions()
 
     def _load_reservations(self) -> None:
-        """What has become of them by reading them is written before anybody is told."""
+        """Read reservations; those that change by being read are written before anybody is told."""
         records = self._journal.records(Kind.RESERVATION)
         read = (read_reservation(self._fabric, record) for record in records)
         self._book = ReservationBook(self._fabric, read)
@@ -117,7 +117,7 @@ class Ledger:
                 LOG.warning("a decision of another release is left out: %r", error)
 
     def _resume(self) -> None:
-        """Take up what the end of the last run cut off."""
+        """Fail or begin the reservations that the end of the last run cut off."""
         for reservation in self._book:
             if reservation.is_booked and reservation.booked is None:
                 reason = "it had no path yet when the controller ended"
@@ -142,12 +142,12 @@ class Ledger:
             return self._unsettled
 
     def unsettle(self, paths: Collection[Path]) -> None:
-        """A change that may have ended these paths broke off."""
+        """Note that a change broke off which may have ended these paths."""
         with self._lock:
             self._unsettled |= frozenset(paths)
 
     def settle(self, state: NetworkState) -> None:
-        """The network is in ``state`` from now on."""
+        """Note that the network is in ``state`` from now on."""
         now_s = time.monotonic()
         with self._lock:
             before, self._state = self._state.topology.circuits, state
@@ -163,7 +163,7 @@ class Ledger:
         return self.state, () if moving is None else moving.plan.affected
 
     def foretell(self, circuits: Collection[Circuit], reason: str) -> None:
-        """These circuits are about to be taken down."""
+        """Publish that these circuits are about to be taken down."""
         self._tell(EventKind.CIRCUIT_MOVING, circuits, reason)
 
     def _tell(self, kind: EventKind, circuits: Collection[Circuit], reason: str = "") -> None:
@@ -175,7 +175,7 @@ class Ledger:
                 )
 
     def tell_alarm(self, alarm: DeviceAlarm) -> None:
-        """A device has news of an alarm."""
+        """Publish news of a device's alarm."""
         self.events.publish(EventKind.ALARM, time.time(), alarm=alarm)
 
     def _tell_of(self, reservations: Iterable[Reservation]) -> None:
@@ -207,13 +207,13 @@ class Ledger:
 
     @property
     def behind(self) -> bool:
-        """Whether something that has happened could not be written yet."""
+        """True if something that has happened could not be written yet."""
         with self._lock:
             late = self._late_records or self._late_deletions or self._late_state
             return bool(late)
 
     def catch_up(self) -> None:
-        """Write what is late, if it is time for another attempt."""
+        """Write late records and the late state, if another attempt is due."""
         with self._lock:
             if not self.behind or time.monotonic() < self._next_try_s:
                 return
@@ -225,7 +225,7 @@ class Ledger:
 
     @contextmanager
     def _attempt(self) -> Iterator[None]:
-        """To write; the first failure of many is told, and the next attempt of its own is later."""
+        """Context of a write: logs an outage's first failure, and puts off the next attempt."""
         try:
             yield
         except JournalError as error:
@@ -239,7 +239,7 @@ class Ledger:
     def _write_records(
         self, records: Mapping[str, Record], deletions: Collection[str] = ()
     ) -> None:
-        """Write reservations, and all that are late. Raises JournalError."""
+        """Write reservations, and all late records. Raises JournalError."""
         self._late_deletions |= frozenset(deletions)
         everything: dict[str, Record | None] = {**self._late_records, **records}
         for reservation_id in self._late_deletions:
@@ -255,25 +255,25 @@ class Ledger:
     def _write_in_time(
         self, records: Mapping[str, Record], deletions: Collection[str] = ()
     ) -> None:
-        """What has happened: now, or as soon as that can be."""
+        """Write records of what has happened: now, or as soon as the journal can be written."""
         try:
             self._write_records(records, deletions)
         except JournalError:
             self._late_records |= records
 
     def age_s(self, circuit: Circuit) -> float:
-        """How long ago a circuit came up; long, if it was there before."""
+        """Seconds since a circuit came up; many, if it was there before the start."""
         with self._lock:
             return time.monotonic() - self._born_s.get(circuit, 0.0)
 
     def keep_standing(self) -> None:
-        """All present paths that no reservation brought up were asked for in their own right."""
+        """Count all present paths without a reservation as asked for in their own right."""
         with self._lock:
             self._keep_standing()
             self._note_paths()
 
     def _note_paths(self) -> None:
-        """A change for one pair may give another's path a new VLAN."""
+        """Note reservations' paths: a change for one pair may give another's path a new VLAN."""
         before = {reservation.id: reservation for reservation in self._book.active()}
         promised = {reservation.booked for reservation in before.values()}
         for path, vlan in self._state.vlans.items():
@@ -331,7 +331,7 @@ class Ledger:
         )
 
     def refuse(self, entry: Reconfiguration, reason: str) -> None:
-        """It can't be begun; one that has, or was refused before, stays as it is."""
+        """Mark a queued reconfiguration as refused; one that has begun or ended stays as it is."""
         if self.reconfiguration(entry.id).state is not ReconfigurationState.QUEUED:
             return
         LOG.warning("refused: %s", reason, extra={"reconfiguration": entry.id})
@@ -349,9 +349,9 @@ class Ledger:
                 raise UnknownName(f"no reconfiguration {reconfiguration_id!r}") from None
 
     def decide(self, decision: Decision) -> None:
-        """Remember what was decided, and why; over a restart, too, if the journal can be written.
+        """Remember a decision; over a restart, too, if the journal can be written.
 
-        Nothing rests on it: what it leads to is journalled apart.
+        Nothing rests on it: the change that it leads to is journalled apart.
         """
         with self._lock:
             self._decisions.appendleft(decision)
@@ -369,7 +369,7 @@ class Ledger:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Whatever is added meanwhile and not kept is gone at the end, and was seen by nobody."""
+        """Hold the lock; reservations added in it and not kept are gone at its end, unseen."""
         with self._lock:
             try:
                 yield
@@ -388,14 +388,14 @@ class Ledger:
         group: str | None = None,
         notice_s: float = NOTICE_S,
     ) -> Reservation:
-        """Enter, not yet in the journal: to be done, and kept, in a :meth:`trial`."""
+        """Enter a reservation in the book alone; use it, and :meth:`keep`, in a :meth:`trial`."""
         with self._lock:
             return self._book.add(
                 uuid.uuid4().hex[:12], request, time.time(), limits, group, notice_s
             )
 
     def admitted_before(self, request: ReservationRequest) -> tuple[Reservation, ...]:
-        """What this very request brought about when it came before. Raises KeyReused."""
+        """Reservations that this very request brought about before. Raises KeyReused."""
         if request.retry is None:
             return ()
         with self._lock:
@@ -407,7 +407,7 @@ class Ledger:
             raise Changed(f"reservation {seen.id} has changed meanwhile: read it again")
 
     def keep(self, reservations: Collection[Reservation]) -> None:
-        """Write them to the journal, and what gave way to them, all or none.
+        """Write reservations to the journal, and those that gave way to them, all or none.
 
         From now on they survive a restart. Raises JournalError.
         """
@@ -420,12 +420,12 @@ class Ledger:
             self._tell_of(reservations)
 
     def _note(self, reservations: Collection[Reservation]) -> None:
-        """Where their paths are now."""
+        """Write and publish where the reservations' paths are now."""
         self._write_in_time(self._by_id(reservations))
         self._tell_of(reservations)
 
     def change(self, reservation_id: str, state: ReservationState, reason: str = "") -> Reservation:
-        """What became of it, unless its owner or somebody of higher rank has ended it by now."""
+        """Enter a state, unless the owner, or a reservation of higher rank, has ended it by now."""
         with self._lock:
             before = self._book.get(reservation_id)
             if (
@@ -439,7 +439,7 @@ class Ledger:
             return reservation
 
     def let_go(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
-        """Its owner wants it no longer: it is cancelled, or releasing once it has begun.
+        """Cancel a reservation for its owner; one that has begun is releasing.
 
         Raises UnknownName, Changed, LifecycleError, JournalError.
         """
@@ -454,7 +454,7 @@ class Ledger:
 
     @contextmanager
     def _or_as_it_was(self, reservation_id: str) -> Iterator[None]:
-        """Where the journal can't be written, nothing has changed."""
+        """Put the reservation back as it was if the journal can't be written."""
         before = self._book.get(reservation_id)
         try:
             yield
@@ -463,7 +463,7 @@ class Ledger:
             raise
 
     def _records(self, reservation: Reservation) -> tuple[dict[str, Record], tuple[str, ...]]:
-        """What to write of it, and which old ones to delete."""
+        """(records to write for a reservation, by id; ids of old ones to delete)."""
         forgotten = self._book.prune(_KEPT_RESERVATIONS)
         known = reservation.id not in forgotten
         return self._by_id([reservation] if known else []), forgotten
@@ -472,7 +472,7 @@ class Ledger:
         return {one.id: reservation_record(self._fabric, one) for one in reservations}
 
     def commit(self, reservation_id: str, seen: Reservation | None) -> Reservation:
-        """Raises UnknownName, Changed, LifecycleError if it is not held, and JournalError."""
+        """Commit a held reservation. Raises UnknownName, Changed, LifecycleError, JournalError."""
         with self._lock:
             self._check_unchanged(seen)
             with self._or_as_it_was(reservation_id):
@@ -489,7 +489,7 @@ class Ledger:
         limits: AdmissionLimits,
         seen: Reservation | None,
     ) -> Reservation:
-        """Raises what :meth:`ReservationBook.modify` raises, Changed, and JournalError."""
+        """Change one. Raises what :meth:`ReservationBook.modify` raises, Changed, JournalError."""
         with self._lock:
             self._check_unchanged(seen)
             old = self._book.get(reservation_id)
@@ -511,9 +511,9 @@ class Ledger:
             return True
 
     def reroute(self, pair: Pair, limits: AdmissionLimits, tried: Sequence[str] = ()) -> None:
-        """Book the pair's reservations around what is blocked; those that can't be so fail.
+        """Book the pair's reservations around blocked ports; those that find no path fail.
 
-        They are told what was ``tried`` before, in words.
+        Their reason begins with what was ``tried`` before, in words.
         """
         with self._lock:
             changed, refused = self._book.reroute(pair, time.time(), limits)
@@ -531,19 +531,19 @@ class Ledger:
             return self._book.pinned(leaving_out)
 
     def active(self) -> tuple[Reservation, ...]:
-        """Those that have, or are getting, circuits."""
+        """Reservations that have, or are getting, circuits."""
         with self._lock:
             return self._book.active()
 
     def standing_paths(self) -> tuple[Path, ...]:
-        """Paths that stand, and that no reservation has."""
+        """Paths that stand, of pairs without a reservation."""
         with self._lock:
             reserved = {reservation.pair for reservation in self._book.active()}
             paths = self._state.topology.paths
             return tuple(path for path in paths if pair_of(path) not in reserved)
 
     def wanted(self, pair: Pair) -> bool:
-        """Whether the pair's path was asked for, in its own right or by a reservation."""
+        """True if the pair's path was asked for, in its own right or by a reservation."""
         with self._lock:
             return pair in self._standing or any(r.pair == pair for r in self._book.active())
 
@@ -552,7 +552,7 @@ class Ledger:
             return self._book.due(time.time())
 
     def group(self, group: str) -> tuple[Reservation, ...]:
-        """Raises UnknownName."""
+        """Reservations of a group. Raises UnknownName."""
         with self._lock:
             return self._book.members(group)
 

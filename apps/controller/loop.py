@@ -16,9 +16,10 @@ from apps.controller.patch_panels import PatchPanels
 from apps.controller.reach import Reach
 from apps.controller.slots import WeekDraft
 from apps.demand.agent_desk import AgentDesk
+from apps.demand.estimator import DemandEstimator
 from apps.demand.poller import StatsPoller
 from apps.demand.tor_counters import TorCounters
-from apps.planning.engine import PlannedChange, Planning
+from apps.planning.engine import PlannedChange
 from apps.planning.planner import Planner
 from apps.planning.rounds import Rounds, Standing
 from apps.process.metrics import Metrics
@@ -42,8 +43,8 @@ class Loop:
         fabric: Fabric,
         policy: CurrentPolicy,
         metrics: Metrics,
-        planning: Planning,
         planner: Planner,
+        estimator: DemandEstimator,
         poller: StatsPoller,
         tor_counters: TorCounters,
         agents: AgentDesk,
@@ -55,9 +56,8 @@ class Loop:
     ) -> None:
         self._policy = policy
         self._metrics = metrics
-        self._planning = planning
         self._planner = planner
-        self._elephants = planning.elephant_watch()
+        self._estimator = estimator
         self._rounds = Rounds(fabric, policy)
         self._poller = poller
         self._tor_counters = tor_counters
@@ -72,17 +72,35 @@ class Loop:
 
     def demand(self) -> DemandReport:
         """Demand as measured and estimated now."""
-        rates, age_s, stale, ready = self._poller.rates()
+        age_s, stale, ready = self._poller.heard()
         source = DemandSource.MEASURED if ready else DemandSource.NONE
         with self._metrics.stage("estimate"):
-            backlog = self._agents.backlog_mbps(self._poller.counted)
-            estimated = self._planning.estimate(self._elephants.elephants(rates + backlog))
+            found = self._estimator.find(
+                self._poller.sent(),
+                self.port_rates_mbps(),
+                self._poller.received_mbps(),
+                self._agents.backlog(self._poller.counted),
+                self._ledger.state,
+                time.monotonic(),
+                mice_apart=self._policy.now.sharing.elephants_only,
+            )
         troubles = {
+            **self._estimator.troubles(),
             **self._tor_counters.troubles(),
             **self._poller.troubles(),
             **self._agents.troubles(),
         }
-        return DemandReport(source, rates, estimated, age_s, stale, troubles, backlog)
+        return DemandReport(
+            source,
+            found.sent_mbps,
+            found.wanted_mbps,
+            age_s,
+            stale,
+            troubles,
+            found.backlog_mbps,
+            found.constrained,
+            self._poller.unsure(),
+        )
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
         """Mbps that each optical ToR port sends, as last polled; absent where unknown."""
@@ -134,7 +152,7 @@ class Loop:
         )
 
     def draft_week(self, night_s: float) -> WeekDraft | None:
-        """A schedule for what is wanted now; None if nobody wants anything. Raises PlanError."""
+        """A schedule for the demand of now; None if there is no demand. Raises PlanError."""
         seen = self.demand()
         if seen.source is DemandSource.NONE or not seen.estimated_mbps.any():
             return None
@@ -154,7 +172,7 @@ class Loop:
     # -- decide and reconfigure -------------------------------------------------------------------
 
     def periodic(self) -> None:
-        """One round of monitor, plan, and reconfigure if it pays."""
+        """A round of monitor, plan, and reconfigure if it pays."""
         seen = self.demand()
         done = self._rounds.periodic(
             self._standing(),
@@ -175,7 +193,7 @@ class Loop:
             self._rounds.begun(self._ledger.state)
 
     def reconfigure(self, request: PlanRequest, trigger: str) -> Reconfiguration:
-        """Queue a reconfiguration; the ledger says what becomes of it. Raises what plan does."""
+        """Queue a reconfiguration; the ledger has its outcome. Raises what :meth:`plan` raises."""
         self.plan(request)  # an impossible request is refused to its face
         entry = self._ledger.enter(trigger)
         self._enqueue(lambda: self._reconfigure(entry, request))

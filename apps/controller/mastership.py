@@ -1,8 +1,8 @@
-"""Who commands the switches: a controller takes them over from a dead one, never from a living one.
+"""Command of the switches: a controller takes them from a dead one, never from a living one.
 
 OpenFlow has no lock. It has a number, the generation, that only grows: whoever names the highest is
-the switch's master, and each controller may ask for it (OpenFlow 1.3.5, section 6.3.6). So a master
-that is alive counts on, and who comes anew looks for a moment whether somebody counts.
+the switch's master, and each controller may ask for it (OpenFlow 1.3.5, section 6.3.6). So a living
+master keeps raising it, and a newcomer watches for a moment whether it grows.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from hydra.model import DatapathId
 
 LOG = logging.getLogger("hydra.mastership")
 NO_GENERATION: Final = 2**64 - 1
-"""What a switch says that never had a master."""
+"""Generation that a switch reports which never had a master."""
 _COUNT_S: Final = 0.5
 _LOOK_S: Final = 3 * _COUNT_S
 _AHEAD: Final = 1 << 16
-"""By so much a newcomer exceeds the last master, which counts on in vain if it was only stopped."""
+"""Lead of a newcomer over the last master, which counts on in vain if it was only stopped."""
 _COUNTED: Final = 32
-"""Switches that a master keeps counting at: one that a newcomer hears from is enough."""
+"""Number of switches at which a master counts: it is enough that a newcomer sees one of them."""
 
 
 class Mastership:
     """Thread-safe. ``names`` are the switches that hold this controller's rules.
 
-    ``counts``: nothing but the generation keeps two controllers apart.
+    ``counts`` is true where nothing but the generation keeps two controllers apart.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class Mastership:
         self._counts = counts
         self._lock = threading.Lock()
         self._generations: dict[DatapathId, int] = {}
-        """Of the switches that know this controller as their master."""
+        """Generations at the switches that know this controller as their master."""
         self._last: dict[DatapathId, int] = {}
-        """The last that this controller named, on whatever connection."""
+        """The last generation that this controller named at each switch, on whatever connection."""
         self._closing = threading.Event()
         self._counter = threading.Thread(target=self._count, name="mastership", daemon=True)
 
     def start(self) -> None:
-        """Begin to count, where this controller does."""
+        """Begin to count, if ``counts``."""
         if self._counts:
             self._counter.start()
 
@@ -60,15 +60,15 @@ class Mastership:
             self._counter.join()
 
     def forget(self, datapath: DatapathId) -> None:
-        """It connected anew, or said that it has another master."""
+        """Drop a switch that connected anew, or said that it has another master."""
         with self._lock:
             self._generations.pop(datapath, None)
 
     def take(self, datapaths: Collection[DatapathId]) -> None:
-        """Become the master of those that don't know this controller yet.
+        """Become the master of the switches that don't know this controller yet.
 
-        Where this controller counts, it looks first whether another one does, and leaves all as it
-        is if so: raises HeldElsewhere. What else stands in the way is logged.
+        Where this controller counts, it first watches whether another one does: if so, it raises
+        HeldElsewhere and changes nothing. Other failures are logged.
         """
         with self._lock:
             new = [datapath for datapath in datapaths if datapath not in self._generations]

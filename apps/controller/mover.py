@@ -56,7 +56,7 @@ class Mover:
 
     @property
     def outage_s(self) -> float:
-        """How long a reconfiguration keeps the pairs it moves off circuits, as measured."""
+        """Seconds that a reconfiguration keeps the pairs it moves off circuits, as measured."""
         return self._outage_s
 
     def move(
@@ -76,9 +76,9 @@ class Mover:
             return self._move(entry, plan)
 
     def go(self, target: NetworkState, trigger: str, reason: str) -> Reconfiguration | None:
-        """Enter and :meth:`move`, unless the network is there already; the entry, if there is one.
+        """Enter and :meth:`move`; returns the entry, or None if the network is there already.
 
-        What stands in the way is told by the entry and the log. Raises JournalError.
+        The entry and the log tell why a move fails. Raises JournalError.
         """
         if target == self._ledger.state:
             return None
@@ -143,9 +143,9 @@ class Mover:
         return execution
 
     def _abandon(self, entry: Reconfiguration, execution: Execution, error: Exception) -> None:
-        """It ended half-way (a journal that can't be written, a defect): find out where it stands.
+        """Give up half-way (a journal that can't be written, a defect), and start over.
 
-        What was diverted stays so, and works, until the devices have been read again.
+        Diverted pairs stay so, and work, until the devices have been read again.
         """
         LOG.error("breaks off: %s", error)
         self._ledger.update(entry.id, state=ReconfigurationState.FAILED, reason=str(error))
@@ -190,7 +190,7 @@ class Mover:
 
 
 def outage_of(execution: Execution) -> float | None:
-    """How long it kept the pairs that it moved off circuits; None if it moved none to the end."""
+    """Seconds for which it kept moved pairs off circuits; None if it moved none to the end."""
     began = [s.started_s for s in execution.steps if s.name in ("divert", "move")]
     ended = [s.finished_s for s in execution.steps if s.name == "activate"]
     return ended[0] - min(began) if began and ended else None
@@ -210,7 +210,7 @@ def _timeline(execution: Execution, started_s: float) -> tuple[StepTiming, ...]:
 
 
 class _DrainSilence:
-    """No announcements while circuits drain: their counters have to stand still."""
+    """Suspends announcements while circuits drain, whose counters have to stand still."""
 
     def __init__(self, announcer: Announcer) -> None:
         self._lock = announcer.suspended

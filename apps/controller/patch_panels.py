@@ -1,8 +1,8 @@
-"""Patch panels in the controller's hands: what people were asked, and what waits for them.
+"""Patch panels as the controller sees them: tasks given to people, and paths that wait for them.
 
-A change of a panel is asked for and not waited for. What it was to bring does not count as there,
-its ports are left to the people, and everything else goes on. Once they say that it is done, what
-waited is brought up by a change of its own, which finds the patches plugged.
+A change of a panel is asked for and not waited for. Its circuits do not count as set up, its ports
+are left to the people, and everything else goes on. Once they say that it is done, the paths that
+waited are brought up by a change of their own, which finds the patches plugged.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Settled:
     plane: PlaneId
     task: Task
     told: str
-    """What became of it, in words."""
+    """The task's outcome, in words."""
 
 
 class PatchPanels:
-    """Its methods under *what is asked* are for any thread, the others for the conductor's."""
+    """Methods under *what is asked* are for any thread, the others for the conductor's."""
 
     def __init__(self, fabric: Fabric, devices: Devices) -> None:
         self._fabric = fabric
@@ -44,14 +44,14 @@ class PatchPanels:
             for number in (port.ingress, port.egress)
         }
         self._pending: Mapping[tuple[PlaneId, int], Task] = {}
-        """By panel and number; replaced as a whole, never changed."""
+        """Tasks by panel and number; replaced as a whole, never changed."""
         self._settled: list[Settled] = []
         self._wishes: frozenset[Path] = frozenset()
 
     # -- what is asked ----------------------------------------------------------------------------
 
     def ports(self) -> frozenset[PortId]:
-        """Those that people are at work on."""
+        """Ports that people are at work on."""
         return frozenset(
             port
             for (plane, _), task in self._pending.items()
@@ -59,7 +59,7 @@ class PatchPanels:
         )
 
     def awaited(self, path: Path | None) -> bool:
-        """Whether people were asked for a part of it, and have not said what became of that."""
+        """True if people were asked for a part of the path, and have not said what became of it."""
         return path is not None and any(map(self._awaits, path.circuits))
 
     def tasks(self, device: str) -> Sequence[Task]:
@@ -77,7 +77,7 @@ class PatchPanels:
         return plane.id
 
     def described(self, status: DeviceStatus) -> DeviceStatus:
-        """With what people are asked there, and which racks wait for it."""
+        """The status with the tasks that people have there, and the racks that wait for them."""
         plane = self._fabric.plane_by_name.get(status.name)
         said = [
             f"task {number} waits for a person{self._for_whom(panel, task)}"
@@ -104,9 +104,9 @@ class PatchPanels:
         )
 
     def wish(self, execution: Execution, *, alone: bool) -> None:
-        """Remember what a plan could not bring up because of people.
+        """Remember the paths that a plan could not bring up because of people.
 
-        ``alone``: it was for all racks and planes, so what earlier plans wanted is over.
+        ``alone``: the plan was for all racks and planes, so wishes of earlier ones are over.
         """
         waiting = self.waiting(execution)
         earlier = frozenset() if alone else self._wishes
@@ -121,7 +121,7 @@ class PatchPanels:
         )
 
     def settled(self) -> list[Settled]:
-        """What people have said since the last call."""
+        """Tasks that people have settled since the last call."""
         self._look()
         told, self._settled = self._settled, []
         return told
@@ -173,7 +173,7 @@ class PatchPanels:
                     yield self._port_at[plane, number]
 
     def _for_whom(self, plane: PlaneId, task: Task) -> str:
-        """`` (r1 - r2, r1 - r3)``: the racks that it joins."""
+        """The racks that a task joins: `` (r1 - r2, r1 - r3)``."""
         pairs = {
             tuple(
                 sorted(

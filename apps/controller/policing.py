@@ -1,8 +1,8 @@
 """Keeps reserved bandwidth in the data plane: meters at the senders, counters at the ends.
 
-The conductor says what is to be held (:meth:`Policing.hold`). A thread reads the counters once a
-second, gives out anew what reservations leave (:mod:`apps.controller.shares`), and notes what they
-get.
+The conductor says which reservations are to be held (:meth:`Policing.hold`). A thread reads the
+counters once a second, shares out anew the bandwidth that reservations leave
+(:mod:`apps.controller.shares`), and notes the rates that reservations get.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ at most."""
 _WORTH_TELLING: Final = 0.02
 """Relative change of a rate below which a meter is left as it is."""
 _HELD_BACK: Final = 0.002
-"""Of what an aggregate sent: who loses less than this would hardly send more."""
+"""Part of an aggregate's bytes: one that loses less would hardly send more."""
 _PATIENCE_S: Final = 1.0
 
 _KeyT = TypeVar("_KeyT", Aggregate, Tally)
@@ -64,7 +64,7 @@ _KeyT = TypeVar("_KeyT", Aggregate, Tally)
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """What one vswitch holds for reservations, beside the rules that it always has."""
+    """Meters and tallies of one vswitch, by number, and the aggregates kept off its circuits."""
 
     meters: Mapping[Aggregate, int] = field(default_factory=dict)
     tallies: Mapping[Tally, int] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """Who has to do with what."""
+    """Flows by reservation and by tally; names of senders by link."""
 
     by_reservation: Mapping[str, Sequence[Flow]] = field(default_factory=dict)
     by_tally: Mapping[Tally, Sequence[Flow]] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class _Rates:
         readings.append((now_s, total_bytes))
 
     def mbps(self, tally: Tally) -> float | None:
-        """None until it has been read twice."""
+        """None until the tally has been read twice."""
         readings = self._readings.get(tally)
         if readings is None or len(readings) < 2:
             return None
@@ -119,7 +119,7 @@ class _Rates:
 
 
 _Metered = tuple[float, Mapping[DatapathId, Mapping[int, MeterCounters]]]
-"""When meters were read, and what they said."""
+"""The time of a reading, in s, and the meters' counters by vswitch and number."""
 
 
 class Policing:
@@ -146,7 +146,7 @@ class Policing:
         self._clock = clock
         self._held: tuple[tuple[Path, ...], tuple[Reservation, ...]] = ((), ())
         self._cleared: set[DatapathId] = set()
-        """Freed of the meters of an earlier controller since they were synchronised."""
+        """Vswitches freed of an earlier controller's meters since they were synchronised."""
         self._lock = threading.Lock()
         self._holdings = Holdings()
         self._shared = _Shared()
@@ -176,8 +176,8 @@ class Policing:
     ) -> frozenset[DatapathId]:
         """Have the ``ready`` vswitches keep to what these reservations hold in ``state``.
 
-        Returns those that did not confirm it, and have to be synchronised. Others get theirs when
-        they are.
+        Returns the vswitches that did not confirm it, and have to be synchronised. Others get their
+        meters and rules when they are synchronised.
         """
         held = state.topology.paths, tuple(reservations)
         if held == self._held:
@@ -198,7 +198,7 @@ class Policing:
     def _adopt(
         self, wanted: Holdings
     ) -> tuple[Mapping[DatapathId, _Table], Mapping[DatapathId, _Table]]:
-        """The tables before and after; numbers stay with what they were given to."""
+        """The tables before and after; meters and tallies that stay keep their numbers."""
         before = self._tables
         after = {dp: _numbered(table, before.get(dp, _Table())) for dp, table in self._sort(wanted)}
         with self._lock:
@@ -209,7 +209,7 @@ class Policing:
         return before, after
 
     def _sort(self, wanted: Holdings) -> Iterable[tuple[DatapathId, _Table]]:
-        """What each vswitch is to hold, its numbers yet to be given."""
+        """The table of each vswitch, its numbers yet to be given."""
         aggregates: dict[DatapathId, list[Aggregate]] = {}
         tallies: dict[DatapathId, list[Tally]] = {}
         electrical: dict[DatapathId, list[Aggregate]] = {}
@@ -251,7 +251,7 @@ class Policing:
     def _change_meters(
         self, changes: Mapping[DatapathId, Sequence[MeterChange]]
     ) -> frozenset[DatapathId]:
-        """Returns the vswitches that did not confirm: until they are prepared, they have none."""
+        """Returns vswitches that did not confirm: they meter nothing until they are prepared."""
         wanted = {
             datapath: some
             for datapath, some in changes.items()
@@ -279,7 +279,7 @@ class Policing:
         self._change_meters({dp: self._new_meters(dp, none, self._tables) for dp in datapaths})
 
     def rules_for(self, datapath: DatapathId) -> Iterator[FlowRule]:
-        """What a vswitch is to hold for reservations."""
+        """Rules that a vswitch is to hold for reservations."""
         return self._rules(datapath, self._tables)
 
     def _rules(
@@ -307,9 +307,9 @@ class Policing:
             pass
 
     def turn(self, pause: Callable[[], bool]) -> bool:
-        """Read what is sent during ``pause``, and give out anew what is left; unless that says no.
+        """Read counters around ``pause()``, and share out anew what is left; False if that says no.
 
-        Meters are read at both ends: some begin anew when they are changed.
+        Meters are read before and after it: some begin anew when they are changed.
         """
         with self._lock:
             tables, metering = self._tables, self._metering()
@@ -322,7 +322,7 @@ class Policing:
         return True
 
     def _metering(self) -> list[DatapathId]:
-        """Vswitches whose server meets others."""
+        """Vswitches of servers that share circuits with other aggregates."""
         routes = self._holdings.routes
         senders = {aggregate.sender for aggregate, links in routes.items() if links}
         datapaths = {self._switch_of[name] for name in senders}
@@ -359,7 +359,7 @@ class Policing:
             self._rates.note(tally, now_s, totals[number])
 
     def _pace(self, tables: Mapping[DatapathId, _Table], before: _Metered, after: _Metered) -> None:
-        """Give out anew what reservations leave: first to those that get less than before."""
+        """Share out anew what reservations leave: meters that are lowered come first."""
         with self._lock:
             if tables is not self._tables:
                 return
@@ -392,12 +392,12 @@ class Policing:
     # -- any thread -------------------------------------------------------------------------------
 
     def delivery(self, reservation: Reservation) -> Delivery:
-        """What ``reservation`` gets, as last read."""
+        """Rates that ``reservation`` gets, as last read."""
         (one,) = self.deliveries([reservation])
         return one
 
     def deliveries(self, reservations: Iterable[Reservation]) -> tuple[Delivery, ...]:
-        """What each of them gets, as last read."""
+        """Rates that each of them gets, as last read."""
         with self._lock:
             return tuple(map(self._delivery, reservations))
 
@@ -411,7 +411,7 @@ class Policing:
         )
 
     def _delivered_mbps(self, flows: Iterable[Flow]) -> float | None:
-        """None: not known yet. What counts for several reservations is theirs in proportion."""
+        """Mbps, None if not known yet. A tally of several reservations is divided in proportion."""
         total_mbps = None
         for flow in flows:
             for tally in flow.tallies:
@@ -443,7 +443,7 @@ def _burst(aggregate: Aggregate) -> Burst:
 def _offers(
     tables: Mapping[DatapathId, _Table], before: _Metered, after: _Metered
 ) -> Iterator[tuple[Aggregate, Offer]]:
-    """What aggregates sent between two readings of their meters."""
+    """Offers of aggregates, from two readings of their meters."""
     (began_s, first), (ended_s, last) = before, after
     for datapath in first.keys() & last.keys():
         for aggregate, number in tables[datapath].meters.items():
@@ -465,7 +465,7 @@ def _numbered(table: _Table, before: _Table) -> _Table:
 
 
 def _numbers(wanted: Iterable[_KeyT], before: Mapping[_KeyT, int]) -> dict[_KeyT, int]:
-    """Old numbers for what had one, the lowest free ones for what is new."""
+    """Numbers by key: the old one where there was one, else the lowest that is free."""
     taken = set(before.values())
     free = (number for number in count(1) if number not in taken)
     return {key: before[key] if key in before else next(free) for key in wanted}

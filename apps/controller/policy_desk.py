@@ -21,7 +21,7 @@ LOG = logging.getLogger("hydra.controller")
 
 
 class PolicyDesk:
-    """Rooms read the policy when they act; class tables alone are brought to it here."""
+    """Changes the policy. Rooms read it when they act; class tables alone are updated here."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class PolicyDesk:
     # -- any thread -------------------------------------------------------------------------------
 
     def reload(self, *, dry_run: bool = False) -> Reload:
-        """Read the configuration file again and apply what touches no traffic, or only say what.
+        """Read the configuration file again and apply keys that touch no traffic, or say which.
 
         Raises ConfigError if it can't be used, and then goes on with what it has;
         DeviceUnavailable if changes under way take too long.
@@ -56,7 +56,7 @@ class PolicyDesk:
         return self._conductor.ask(lambda: self._take_over(file))
 
     def reload_soon(self) -> None:
-        """For a signal handler, which can't wait: the log says what came of it."""
+        """Reload without waiting, for a signal handler: the log says what came of it."""
         self._conductor.put(lambda: _log(self._take_over(self._read_file())))
 
     def amend(self, changes: Mapping[str, object]) -> None:

@@ -90,7 +90,7 @@ class Prober:
         return min(max(left_s, self._tick_s), _REFRESH_S)
 
     def tick(self, now_s: float) -> None:
-        """Take in what was heard, and send what is due."""
+        """Take in the probes that were heard, and send those that are due."""
         self._refresh(now_s)
         heard = 0
         while self._heard:
@@ -159,7 +159,7 @@ class Prober:
             self._metrics.probes(sent=sent)
 
     def _frame(self, src: Server, dst: Server, vlan: VlanId, port: int) -> tuple[bytes, bytes]:
-        """A packet-out, before and after the nonce."""
+        """The bytes of a packet-out before and after the nonce."""
         key = (src.name, dst.name, vlan, port)
         known = self._frames.get(key)
         if known is None:

@@ -49,7 +49,7 @@ class Quarantine:
             self._try_to_save()
 
     def passed(self, ports: Collection[PortId]) -> None:
-        """Circuits at these ports passed the gate: those that were on trial are free."""
+        """Free the ports among these that were on trial: their circuits passed the gate."""
         now_s = time.time()
         with self._lock:
             over = [
@@ -84,8 +84,8 @@ class Quarantine:
         return entry
 
     def clear(self, rack: str, tor_port: str) -> Quarantined:
-        """Free a port now. Raises UnknownName if there is no such port or it is not in here, and
-        JournalError if the journal can't be written: the port stays in quarantine then.
+        """Free a port now. Raises UnknownName if there is no such port or it is not in quarantine,
+        and JournalError if the journal can't be written: the port stays in quarantine then.
         """
         port = self._fabric.port_by_name.get((rack, tor_port))
         with self._lock:
@@ -102,7 +102,7 @@ class Quarantine:
         return entry
 
     def entries(self) -> Sequence[Quarantined]:
-        """In the order of the ports."""
+        """Entries in the order of the ports."""
         with self._lock:
             return [self._entries[port] for port in sorted(self._entries)]
 
@@ -117,7 +117,7 @@ class Quarantine:
         self._journal.write([Change(Kind.QUARANTINE, "ports", {"ports": ports})])
 
     def _try_to_save(self) -> None:
-        """What failed stays out of planning even where it can't be written down."""
+        """Save. Ports that failed stay out of planning even if they can't be written down."""
         try:
             self._save()
         except JournalError as error:

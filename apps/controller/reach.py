@@ -1,4 +1,4 @@
-"""What the controller can reach now, and what is still missing: read-only, for any thread."""
+"""The parts that the controller can reach now, and those missing: read-only, for any thread."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Reach:
     # -- switches ---------------------------------------------------------------------------------
 
     def ready_switches(self) -> frozenset[DatapathId]:
-        """Connected, and holding exactly the rules that they should."""
+        """Switches that are connected and hold exactly the rules that they should."""
         return self._switches.ready()
 
     def why_not_ready(self, datapath: DatapathId) -> str:
@@ -71,7 +71,7 @@ class Reach:
         return self.ready_switches() - dead
 
     def conditions(self) -> Conditions:
-        """What a reconfiguration has to know of the network."""
+        """The network's condition, as a reconfiguration has to know it."""
         return Conditions(self.ready_switches(), self._switches.dead_uplinks, self._care.closed)
 
     def announced(self) -> Announced:
@@ -103,7 +103,7 @@ class Reach:
         return frozenset(planes), frozenset(racks | self._care.uncertain_racks)
 
     def within_reach(self, request: PlanRequest) -> PlanRequest:
-        """The request less what can't be commanded: circuits there stay as they are.
+        """The request less planes and racks out of command: circuits there stay as they are.
 
         Raises DeviceUnavailable if only such planes were asked for.
         """
@@ -153,7 +153,7 @@ class Reach:
         return what if self._kind(owned) == "vswitch" else f"{', '.join(dead)}: {what}"
 
     def not_ready(self) -> Sequence[str]:
-        """What is still missing before the controller can do its job; empty when ready."""
+        """Reasons why the controller can't do its job yet; empty when ready."""
         missing = [] if self._recovery.done else ["devices have not been read yet"]
         if self._switches.spares_relays:
             missing.append("relays of an earlier state are still there")

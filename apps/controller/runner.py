@@ -54,7 +54,7 @@ from hydra.roles import PortVlans
 LOG = logging.getLogger("hydra.runner")
 _ResultT = TypeVar("_ResultT")
 _PROBE_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)
-"""Of the time for a path: how long each attempt waits before the next."""
+"""Parts of a path's time-out: the wait of each attempt before the next."""
 
 
 class Runner:
@@ -110,7 +110,7 @@ class Runner:
     def run(
         self, course: Course[_ResultT], on_batch: Callable[[Batch], None] = lambda _batch: None
     ) -> _ResultT:
-        """Carry out the batches that ``course`` yields; what it returns at its end."""
+        """Carry out the batches that ``course`` yields; returns the course's result."""
         try:
             batch = next(course)
             while True:
@@ -248,7 +248,7 @@ class Runner:
         }
 
     def _await_ports_up(self, command: AwaitPortsUp) -> tuple[str, ...]:
-        """Told by the ToR's OpenFlow connection where there is one, asked of its driver if not."""
+        """Ports without carrier when time is up, by the ToR's OpenFlow connection or driver."""
         rack, ports, timeout_s = command.rack, command.ports, command.timeout_s
         datapath = self._tor_datapath(rack)
         if datapath is not None:
@@ -264,7 +264,7 @@ class Runner:
     def _probe(self, command: ProbePath) -> tuple[str, ...]:
         """Probe each direction; returns those in which nothing came through.
 
-        A probe that a full queue drops is soon repeated; one that is only late counts, too.
+        A probe that a full queue drops is soon repeated; one that is only late still counts.
         """
         a, b = command.ends
         missing = {(a, b)} if command.path.one_way else {(a, b), (b, a)}
@@ -296,7 +296,7 @@ def _heard(
     missing: set[tuple[Server, Server]],
     timeout_s: float,
 ) -> set[tuple[Server, Server]]:
-    """The directions in which something has come through: all of them, or the time is up."""
+    """Directions in which a probe has come through, once all have or the time is up."""
     heard: set[tuple[Server, Server]] = set()
     deadline_s = time.monotonic() + timeout_s
     while not missing <= heard and (left_s := deadline_s - time.monotonic()) > 0:

@@ -1,8 +1,8 @@
-"""How much each sender may put on circuits that reservations are on.
+"""The rate that each sender may put on circuits that reservations are on.
 
-What is reserved comes first, and is there at once for whoever has it. The rest is shared max-min
+Reserved bandwidth comes first, and is there at once for whoever has it. The rest is shared max-min
 fairly by what senders offer, best effort and beyond what they reserved alike; a small part is kept
-for those that offer nothing yet, so that they can begin.
+for senders that offer nothing yet, so that they can begin.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from hydra.sharing.policing import Aggregate, Flow, Holdings, Link
 from topology.demand import max_min_rates
 
 _GROWTH: Final = 1.1
-"""What an aggregate sent that was not held back is expected to grow by at most."""
+"""Largest growth that is expected of an aggregate that was not held back, as a factor."""
 _BEYOND: Final = 1.25
-"""The same of one that was, and has what it reserved: what it sends beyond that may have come late
-and all at once."""
+"""The same for an aggregate that was held back and has its reserved rate: the excess may have come
+late and all at once."""
 _FOR_BEGINNERS: Final = 0.05
 _UNBOUNDED: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What an aggregate sent lately."""
+    """The rate that an aggregate sent lately."""
 
     mbps: float
     held_back: bool
-    """Its meter dropped some of that: it would send more."""
+    """True if its meter dropped some of that: the aggregate would send more."""
 
 
 IDLE: Final = Offer(0.0, held_back=False)
@@ -62,7 +62,7 @@ def _wanted_mbps(aggregate: Aggregate, offer: Offer) -> float:
 def _give_reserved(
     flow: Flow, wanted: Mapping[Aggregate, float], rates: dict[Aggregate, float]
 ) -> None:
-    """Among those that may send it: to whoever wants it, and what is over to all of them."""
+    """Divide a flow's rate among its aggregates: by what they want, and the surplus evenly."""
     members = [aggregate for aggregate in flow.aggregates if aggregate in wanted]
     if not members:
         return
@@ -101,7 +101,7 @@ def _even_parts(
     left: np.ndarray[tuple[int], np.dtype[np.float64]],
     given: np.ndarray[tuple[int], np.dtype[np.float64]],
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """What nobody wanted, evenly."""
+    """Even parts of the rate that nobody wanted, one for each row of ``uses``."""
     users = np.bincount(uses.ravel(), minlength=len(left))
     taken = np.bincount(uses.ravel(), weights=np.repeat(given, uses.shape[1]), minlength=len(left))
     with np.errstate(invalid="ignore"):

@@ -32,9 +32,9 @@ LOG = logging.getLogger("hydra.slots")
 TRIGGER: Final = "slotted"
 _FEW: Final = 3
 _MANY: Final = 15
-"""Nights that say what the next ones will take."""
+"""Fewest and most past nights by which the next one's length is estimated."""
 _LOOK_S: Final = 1.0
-"""How often a demand is looked for while there is none."""
+"""Seconds between two looks for a demand, while there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class WeekDraft:
 
 
 class Slots:
-    """What is not said to be for any thread is for the conductor's."""
+    """Methods are for the conductor's thread, unless they are said to be for any."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Slots:
         self._looked_ahead = False
         self._index = 0
         self._night_s = 0.0
-        """Of the slot that is on."""
+        """Night of the present slot, in s."""
         self._began_s = self._due_s = 0.0
         self._began_unix_s = 0.0
         self._duty = DutyCycle()
@@ -98,8 +98,8 @@ class Slots:
     # -- the clock --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raises PlanError if slots of the present length leave no day after the last changes, and
-        where circuits are one-way.
+        """Raises PlanError if slots leave no day after nights as long as the last ones, or if
+        circuits are one-way.
         """
         if self._fabric.one_way:
             raise PlanError(DUPLEX_ALONE)
@@ -111,7 +111,7 @@ class Slots:
             raise PlanError(problem)
 
     def _follow(self) -> None:
-        """Begin now, or end: what stands then stays."""
+        """Begin or end slots, as the policy says; the circuits of the last slot stay."""
         wanted = self._policy.now.slotted
         if wanted == self._active:
             return
@@ -120,7 +120,7 @@ class Slots:
         self._forget()
 
     def patience_s(self, most_s: float) -> float:
-        """How long until the next slot is due, at most ``most_s``."""
+        """Seconds until the next slot is due, at most ``most_s``."""
         return max(0.0, min(most_s, self._due_s - self._clock())) if self._active else most_s
 
     def keep_time(self) -> None:
@@ -175,7 +175,7 @@ class Slots:
 
     @property
     def _expected_night_s(self) -> float:
-        """One night that took long makes no longer ones."""
+        """Median length of the last nights, so that a long one makes the next no longer."""
         if len(self._nights_s) >= _FEW:
             return median(self._nights_s)
         return min(self._mover.outage_s, FIRST_OUTAGE_S)
@@ -192,7 +192,7 @@ class Slots:
         self._stand(self._mover.move(entry, week.slots[0].state))
 
     def _turn(self, week: Week, index: int) -> None:
-        """To another slot of the same week."""
+        """Change to another slot of the same week."""
         plan = week.change_to(index, self._ledger.state)
         with self._lock:
             self._duty.count(self._night_s, self._clock() - self._began_s)
@@ -213,7 +213,7 @@ class Slots:
         self._wait(week.slots[index].length_s)
 
     def _stand(self, execution: Execution) -> None:
-        """The night is over."""
+        """Note that the night is over, and how long it was."""
         self._night_s = outage_of(execution) or 0.0
         if self._night_s:
             with self._lock:

@@ -1,7 +1,7 @@
-"""Keeps switches and devices as the ledger says: when which course of the core is due.
+"""Keeps switches and devices as the ledger says, by courses of the core that it starts when due.
 
-What is done, and in which order, is :mod:`hydra.reconfiguration.recovery`, `switches` and
-`device_care` there; this room has the clock, and the courses carried out.
+The steps and their order are in :mod:`hydra.reconfiguration.recovery`, `switches` and
+`device_care` there; this room has the clock, and has the courses carried out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Retries:
         self._waits: dict[object, tuple[float, float]] = {}
 
     def due(self, some: Iterable[_KeyT]) -> list[_KeyT]:
-        """Those that may be tried now."""
+        """Items that may be tried now."""
         now_s = self._clock()
         return [one for one in some if now_s >= self._waits.get(one, (0.0, 0.0))[0]]
 
@@ -59,7 +59,7 @@ class Retries:
 
 
 class Upkeep:
-    """Its methods run in the conductor's thread."""
+    """Methods run in the conductor's thread."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Upkeep:
         recovery: Recovery,
         give_up: Callable[[HydraError], None],
     ) -> None:
-        """``give_up`` ends the controller: it is one too many."""
+        """``give_up`` ends the process, where another controller is at work."""
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
         self._fleet = fleet
@@ -93,7 +93,7 @@ class Upkeep:
         self._recovery = recovery
         self._give_up = give_up
         self.in_command = False
-        """No other controller is at work: devices and switches may be touched."""
+        """True once no other controller is at work: devices and switches may be touched."""
         self._spares_relays_until_s = 0.0
         self._retries = Retries()
 
@@ -153,7 +153,7 @@ class Upkeep:
             raise DeviceUnavailable(", ".join(names), "what it has is not known yet: ask again")
 
     def _take_command(self) -> None:
-        """Before anything is touched, a switch has to say that nobody else commands it."""
+        """Set :attr:`in_command` once nobody else commands the switches; touch nothing before."""
         if self._substrate.retags:
             self.in_command = True  # the claims on ToRs have seen to that
             return
@@ -194,9 +194,11 @@ class Upkeep:
     def dead_circuits(self) -> tuple[frozenset[Circuit], str]:
         """Circuits in use that have lost their light, and where; their ports are quarantined.
 
-        Of a one-way circuit whose sender is dark, too, but not its ports: another one should light
-        that.
+        The ports of a one-way circuit of which the sender alone is dark are not: another circuit
+        should light that.
         """
+        if not self._recovery.done:
+            return frozenset(), "the devices have not been read yet"
         dead = self._switches.dead_circuits()
         unlit = [one for one in dead if any(map(self._switches.is_dark, one.receivers))]
         ends = {end for circuit in unlit for end in circuit.ends}
@@ -212,11 +214,11 @@ class Upkeep:
     # -- reconfigurations -------------------------------------------------------------------------
 
     def start_over(self, execution: Execution) -> None:
-        """A reconfiguration broke off: the devices are read again before anything else."""
+        """Have the devices read again before anything else, since a reconfiguration broke off."""
         self._recovery.begin_anew(execution)
 
     def take_over(self, execution: Execution) -> None:
-        """Learn from a reconfiguration what is uncertain now."""
+        """Take over from a reconfiguration what is uncertain now."""
         self._care.learn(execution)
         self._switches.learn(execution)
         waiting = self._panels.waiting(execution)

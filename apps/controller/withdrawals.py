@@ -1,6 +1,6 @@
 """Circuits that are lost: their pairs go electrical at once, and elsewhere if they can.
 
-And what people at patch panels have said, which brings circuits and takes them.
+People's answers at patch panels are followed here, too: they bring circuits and take them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOG = logging.getLogger("hydra.controller")
 
 
 class Withdrawals:
-    """Its methods run in the conductor's thread."""
+    """Methods run in the conductor's thread."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class Withdrawals:
         self._bookings = bookings
 
     def of_dead_circuits(self) -> None:
-        """Circuits lost their light."""
+        """Withdraw the circuits that have lost their light."""
         dead, reason = self._upkeep.dead_circuits()
         if dead:
             self._withdraw(dead, (), reason)
 
     def of_lost_paths(self, lost: Sequence[LostPath]) -> None:
-        """Nothing comes through some paths, although there may be light."""
+        """Withdraw paths through which nothing comes, although there may be light."""
         state = self._ledger.state
         standing = [one for one in lost if state.vlans.get(one.path) == one.vlan]
         if standing:

@@ -21,10 +21,15 @@ from hydra.demand.agent_protocol import (
     TooOften,
     WrongReport,
 )
-from hydra.demand.reported_backlog import BacklogReports, ReportedBacklog, believed_mbps
+from hydra.demand.reported_backlog import (
+    BacklogReports,
+    Believed,
+    ReportedBacklog,
+    believed_mbps,
+)
 from hydra.errors import UnknownName
 from hydra.forwarding.class_table import TcpConnection
-from hydra.model import DemandMatrix, Fabric, NetworkState, RackId, Server
+from hydra.model import Fabric, NetworkState, RackId, Server
 from hydra.names import did_you_mean
 from hydra.policy import CurrentPolicy, Policy
 
@@ -178,25 +183,21 @@ class AgentDesk:
 
     # -- what the controller asks ---------------------------------------------------------------
 
-    def backlog_mbps(self, counted: Counted) -> DemandMatrix:
-        """What waits, and is believed, as a rate from rack to rack, beside what is counted."""
-        racks = len(self._fabric.racks)
-        demand = np.zeros((racks, racks))
+    def backlog(self, counted: Counted) -> Believed:
+        """What waits, as far as it is believed, as a rate beside what is counted."""
         now_s = self._clock()
         with self._lock:
             reported = self._book.in_force(now_s)
-        if reported.server.size:
-            seen_mbps, sending_mbps = counted(reported.server, reported.rack)
-            self._doubt(reported, seen_mbps, now_s)
-            added = believed_mbps(
-                reported,
-                seen_mbps,
-                sending_mbps,
-                self._fabric.server_rate_mbps,
-                self._policy.now.agents,
-            )
-            np.add.at(demand, (self._rack_of[reported.server], reported.rack), added)
-        return demand
+        seen_mbps, sending_mbps = counted(reported.server, reported.rack)
+        self._doubt(reported, seen_mbps, now_s)
+        added_mbps = believed_mbps(
+            reported,
+            seen_mbps,
+            sending_mbps,
+            self._fabric.server_rate_mbps,
+            self._policy.now.agents,
+        )
+        return Believed(reported.server, reported.rack, added_mbps)
 
     def _doubt(
         self, reported: ReportedBacklog, seen_mbps: NDArray[np.float64], now_s: float

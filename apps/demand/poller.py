@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from apps.openflow.fleet import Fleet, Question
 from apps.openflow.switchboard import Answer
 from drivers.codecs.openflow.statistics import FlowCounters, MalformedReplyError, decode_flow_stats
-from hydra.demand.counters import Anomaly, DemandMeter, PortMeter
+from hydra.demand.counters import Anomaly, DemandMeter, PortMeter, Sent
 from hydra.demand.polling import PollSchedule
 from hydra.failures import Failure
 from hydra.forwarding.pipeline import COOKIE_SUBJECT_MASK, Table
-from hydra.model import DatapathId, DemandMatrix, Fabric, OpticalPort, PortId
+from hydra.model import DatapathId, DemandMatrix, Fabric, PortId
 from hydra.policy import Policy
 
 LOG = logging.getLogger("hydra.poller")
@@ -35,6 +35,23 @@ _TICK_S: Final = 0.005
 _NO_ANSWER: Final = "no answer"
 _FAILED: Final = "request failed"
 _MALFORMED: Final = "malformed reply"
+
+
+class Inlet(NamedTuple):
+    """A link on which a server receives."""
+
+    server: int
+    """Its place in the fabric."""
+    electrical: bool
+    """Its uplink to the electrical network; if not, the link behind its switch."""
+
+
+class _Counter(NamedTuple):
+    port: PortId | Inlet
+    name: str
+    """The switch's name of it."""
+    received: bool
+    """Of what the switch receives there; if not, of what it sends."""
 
 
 class _Answer(NamedTuple):
@@ -54,18 +71,16 @@ class StatsPoller:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._interval_s = policy.poll_interval_s
+        self._stale_s = _STALE_INTERVALS * max(self._interval_s, 0.1)
         self._fleet = fleet
         self._clock = clock
         self._racks = len(fabric.racks)
         self._meter = DemandMeter(fabric, policy.demand_window_s)
-        self._ports = PortMeter()
+        self._ports = PortMeter[PortId | Inlet]()
         self._source_of = {
             switch.datapath: index for index, switch in enumerate(self._meter.sources)
         }
-        self._ports_of: dict[DatapathId, tuple[OpticalPort, ...]] = {
-            datapath: fabric.ports_of(rack.id)
-            for datapath, rack in fabric.rack_by_tor_datapath.items()
-        }
+        self._ports_of = _counters(fabric)
         self._names = {
             **{switch.datapath: switch.name for switch in self._meter.sources},
             **{dp: rack.name for dp, rack in fabric.rack_by_tor_datapath.items()},
@@ -169,17 +184,17 @@ class StatsPoller:
         return set() if anomaly is None else {anomaly}
 
     def _count_ports(
-        self, switch: DatapathId, ports: tuple[OpticalPort, ...], body: bytes, heard_s: float
+        self, switch: DatapathId, ports: tuple[_Counter, ...], body: bytes, heard_s: float
     ) -> set[Anomaly]:
         counters = self._fleet.ports_by_name(switch, body)
         anomalies = set()
         with self._lock:
-            for port in ports:
-                if port.tor_port in counters:
-                    sent = counters[port.tor_port].tx_bytes
-                    anomalies.add(self._ports.update(port.id, sent, heard_s))
+            for port, name, received in ports:
+                if name in counters:
+                    octets = counters[name].rx_bytes if received else counters[name].tx_bytes
+                    anomalies.add(self._ports.update(port, octets, heard_s))
                 else:
-                    self._ports.forget(port.id)
+                    self._ports.forget(port)
         return {anomaly for anomaly in anomalies if anomaly is not None}
 
     def _bytes_per_rack(self, columns: FlowCounters) -> NDArray[np.uint64]:
@@ -202,8 +217,8 @@ class StatsPoller:
         if question.table is not None:
             return
         with self._lock:
-            for port in self._ports_of[question.switch]:
-                self._ports.forget(port.id)
+            for counter in self._ports_of[question.switch]:
+                self._ports.forget(counter.port)
 
     def _log_once(self, cause: str, switch: DatapathId, detail: str) -> None:
         if cause not in self._logged:
@@ -230,7 +245,19 @@ class StatsPoller:
     def port_rates_mbps(self) -> Mapping[PortId, float]:
         """Mbps that each optical ToR port sends; ports not heard of are absent."""
         with self._lock:
-            return self._ports.rates_mbps()
+            rates = self._ports.rates_mbps()
+        return {port: mbps for port, mbps in rates.items() if not isinstance(port, Inlet)}
+
+    def received_mbps(self) -> Mapping[Inlet, float]:
+        """Mbps that servers receive; links not heard of are absent."""
+        with self._lock:
+            rates = self._ports.rates_mbps()
+        return {port: mbps for port, mbps in rates.items() if isinstance(port, Inlet)}
+
+    def sent(self) -> Sent:
+        """Server by server, as far as they are counted apart."""
+        with self._lock:
+            return self._meter.sent()
 
     def counted(
         self, server: NDArray[np.intp], rack: NDArray[np.intp]
@@ -239,9 +266,39 @@ class StatsPoller:
         with self._lock:
             return self._meter.counted(server, rack)
 
-    def rates(self) -> tuple[DemandMatrix, float | None, tuple[str, ...], bool]:
-        """(Mbps matrix, age in s of the newest reading, stale servers, any rate measured)."""
+    def heard(self) -> tuple[float | None, tuple[str, ...], bool]:
+        """(Age in s of the newest reading, stale servers, whether any rate was measured)."""
         now_s = self._clock()
         with self._lock:
-            stale = tuple(self._meter.stale(now_s, _STALE_INTERVALS * max(self._interval_s, 0.1)))
-            return self._meter.matrix(), self._meter.age_s(now_s), stale, self._meter.ready
+            stale = tuple(self._meter.stale(now_s, self._stale_s))
+            return self._meter.age_s(now_s), stale, self._meter.ready
+
+    def unsure(self) -> NDArray[np.bool_]:
+        """As :meth:`hydra.demand.counters.DemandMeter.unsure`."""
+        with self._lock:
+            return self._meter.unsure(self._clock(), self._stale_s)
+
+    def rates_mbps(self) -> DemandMatrix:
+        """From rack to rack, averaged."""
+        with self._lock:
+            return self._meter.matrix()
+
+
+def _counters(fabric: Fabric) -> dict[DatapathId, tuple[_Counter, ...]]:
+    """Which ports of which switch are counted, and for what."""
+    found: dict[DatapathId, list[_Counter]] = {
+        datapath: [_Counter(port.id, port.tor_port, False) for port in fabric.ports_of(rack.id)]
+        for datapath, rack in fabric.rack_by_tor_datapath.items()
+    }
+    for place, server in enumerate(fabric.servers):
+        vswitch, tor = server.vswitch, fabric.racks[server.rack].tor.datapath_id
+        if vswitch is not None:
+            ports = [_Counter(Inlet(place, electrical=False), vswitch.host_port, received=False)]
+            if vswitch.electrical_port != vswitch.optical_port:
+                inlet = Inlet(place, electrical=True)
+                ports.append(_Counter(inlet, vswitch.electrical_port, received=True))
+            found[vswitch.datapath_id] = ports
+        elif tor is not None:
+            inlet = Inlet(place, electrical=False)
+            found[tor].append(_Counter(inlet, server.tor_port, received=False))
+    return {datapath: tuple(ports) for datapath, ports in found.items()}

@@ -56,7 +56,7 @@ class TorCounters:
         self._racks = tuple(ages_s)
         self._interval_s = max([policy.poll_interval_s, *ages_s.values()])
         self._enabled = bool(ages_s) and policy.poll_interval_s > 0
-        self._ports = PortMeter()
+        self._ports = PortMeter[PortId]()
         self._heard_s: dict[RackId, float] = {}
         self._failures: Counter[str] = Counter()
         self._lock = threading.Lock()

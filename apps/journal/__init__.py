@@ -1,1 +1,1 @@
-"""Where a controller's journal is kept; :mod:`hydra.journal` says what is asked of it."""
+"""Stores of a controller's journal; :mod:`hydra.journal` says what is asked of them."""

@@ -7,6 +7,7 @@ opened for writing; each transaction checks that the generation is still its own
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 import time
@@ -39,9 +40,9 @@ class SqliteJournal:
     """A :class:`hydra.journal.Journal`. ``":memory:"`` as the path keeps nothing (tests).
 
     ``read_only`` looks into the file of a controller that may be running, and changes nothing.
-    A file of an earlier schema is copied to ``PATH.schema-N`` and then upgraded; where it is only
-    looked into, what is seen is as it was at that moment. Entries older than ``kept_days`` go when
-    a new one comes; None: only their number counts.
+    A file of an earlier schema is copied to ``PATH.schema-N`` and then upgraded; read-only, its
+    content is shown as it was at that moment. Entries older than ``kept_days`` go when a new one
+    comes; None: only their number counts.
     """
 
     def __init__(
@@ -71,11 +72,13 @@ class SqliteJournal:
     def _open(self) -> sqlite3.Connection:
         if self.name != ":memory:":
             Path(self.name).parent.mkdir(parents=True, exist_ok=True)
+            _own(self.name)  # SQLite gives its write-ahead log the same mode
         db = _connect(self.name)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
         version = self._version(db)
         if 0 < version < SCHEMA_VERSION:
+            _own(f"{self.name}.schema-{version}")
             with closing(_connect(f"{self.name}.schema-{version}")) as copy:
                 db.backup(copy)
         self._upgrade(db, version)
@@ -99,7 +102,7 @@ class SqliteJournal:
         return version
 
     def _upgrade(self, db: sqlite3.Connection, version: int) -> None:
-        """From any earlier schema to the present one, and into our hands, in one transaction."""
+        """Upgrade any earlier schema to the present one, and own the file, in one transaction."""
         with db:  # commits, or rolls back
             db.execute("BEGIN IMMEDIATE")
             if version < SCHEMA_VERSION:
@@ -129,7 +132,7 @@ class SqliteJournal:
                 raise self._error("write", error) from error
 
     def _forget_old(self, kind: Kind, unix_s: float | None) -> None:
-        """After a record of the kind was appended."""
+        """Delete old records of a kind, after one was appended."""
         self._db.execute(
             "DELETE FROM records WHERE kind = ?1 AND id <= "
             "(SELECT id FROM records WHERE kind = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
@@ -156,7 +159,7 @@ class SqliteJournal:
 
 
 def copy_journal(source: Path, target: Path) -> None:
-    """The journal as it is at one moment; a controller may be writing. Raises JournalError."""
+    """Copy a journal as it is at one moment; a controller may be writing. Raises JournalError."""
     try:
         with (
             closing(_connect(_to_read(source), uri=True)) as before,
@@ -183,6 +186,11 @@ def _to_read(path: str | Path) -> str:
     return f"{Path(path).absolute().as_uri()}?mode=ro"
 
 
+def _own(path: str) -> None:
+    """Make the file, if it is not there, for nobody else to read: it holds webhooks' keys."""
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+
+
 def _connect(database: str | Path, *, uri: bool = False) -> sqlite3.Connection:
     return sqlite3.connect(database, uri=uri, check_same_thread=False, isolation_level=None)
 
@@ -205,7 +213,7 @@ def _make(db: sqlite3.Connection, change: Change) -> None:
 
 
 def _earlier(db: sqlite3.Connection) -> Iterator[Change]:
-    """All that the tables of an earlier schema hold; they go. A new file has none."""
+    """Records in the tables of an earlier schema, which are dropped; a new file has none."""
     found = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
     def rows(table: str, columns: str) -> list[tuple[Any, ...]]:

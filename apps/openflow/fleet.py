@@ -1,4 +1,4 @@
-"""What switches that speak OpenFlow are told and asked, as blocking calls for worker threads."""
+"""Commands and questions to OpenFlow switches, as blocking calls for worker threads."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ from hydra.model import DatapathId
 
 LOG = logging.getLogger("hydra.fleet")
 _BUNDLE, _STAGED_BUNDLE = 1, 2
-"""A connection has one bundle at a time that is sent from open to commit in one piece, and one that
-waits: all of a kind may have the same id, and are encoded by what was compiled for it."""
+"""Ids of bundles. A connection has at most one that is sent from open to commit in one piece, and
+one that waits, so all of a kind may share an id, and the encoding that was compiled for it."""
 
 
 class Question(NamedTuple):
-    """Whose counters, and of what."""
+    """A question for counters: of the rules in a table of a switch, or of its ports."""
 
     switch: DatapathId
     table: int | None
-    """None: those of its ports."""
+    """None for its ports."""
 
 
 class Fleet(Switchboard):
@@ -71,9 +71,9 @@ class Fleet(Switchboard):
     ) -> dict[DatapathId, Failure | None]:
         """Change tables on many switches at once, one atomic bundle each.
 
-        Of what was staged (:meth:`stage`), only the commit is sent. A switch that knows no bundles
-        changes rule by rule. Returns, per switch, None once an error-free barrier confirmed the
-        change, else what stood in the way.
+        Of changes that were staged (:meth:`stage`), only the commit is sent. A switch that knows no
+        bundles changes rule by rule. Returns, by switch, None once an error-free barrier confirmed
+        the change, else the failure.
         """
 
         def encode(datapath: DatapathId, ports: SwitchPorts, xid: int) -> bytes:
@@ -96,9 +96,9 @@ class Fleet(Switchboard):
         return _failures(results)
 
     def stage(self, changes: Mapping[DatapathId, Sequence[RuleChange]]) -> None:
-        """Send what :meth:`apply` is to change when it is given the same sequences.
+        """Send the changes that :meth:`apply`, given the same sequences, is to make.
 
-        Tables stay as they are. Returns at once; what is staged already is thrown away.
+        Tables stay as they are. Returns at once; changes that were staged before are thrown away.
         """
         for datapath, some in changes.items():
             with self._lock:
@@ -121,7 +121,7 @@ class Fleet(Switchboard):
             return switch is None or switch.takes_bundles
 
     def _remember_without_bundles(self, datapaths: Iterable[DatapathId]) -> None:
-        """Until they connect again: they may come back with other software."""
+        """Remember it until they connect again: they may come back with other software."""
         for datapath in datapaths:
             with self._lock:
                 switch = self._switches.get(datapath)
@@ -144,7 +144,7 @@ class Fleet(Switchboard):
     def _commit_staged(
         self, changes: Mapping[DatapathId, Sequence[RuleChange]]
     ) -> dict[DatapathId, Asked]:
-        """Commit those of these changes that were staged."""
+        """Commit the ones among these changes that were staged."""
         committed: dict[DatapathId, Asked] = {}
         for datapath, some in changes.items():
             with self._lock:
@@ -164,9 +164,9 @@ class Fleet(Switchboard):
     def change_meters(
         self, changes: Mapping[DatapathId, Sequence[MeterChange]], timeout_s: float
     ) -> dict[DatapathId, Failure | None]:
-        """Change meters on many switches at once; returns what stood in the way, as :meth:`apply`.
+        """Change meters on many switches at once; returns failures as :meth:`apply` does.
 
-        What comes before a change that a switch refuses stays.
+        Changes before one that a switch refuses stay made.
         """
         return _failures(
             self._request(
@@ -179,7 +179,7 @@ class Fleet(Switchboard):
         )
 
     def set_meters(self, changes: Mapping[DatapathId, Sequence[MeterChange]]) -> None:
-        """The same, without waiting for an answer."""
+        """Change meters as :meth:`change_meters` does, without waiting for an answer."""
         self.send_messages(
             {
                 datapath: encode_meter_changes(some, self._next_xid())
@@ -190,8 +190,8 @@ class Fleet(Switchboard):
     def generations(
         self, datapaths: Collection[DatapathId], timeout_s: float
     ) -> dict[DatapathId, int | Failure]:
-        """The generation that each switch knows (OpenFlow 1.3.5, section 6.3.6), or what stood in
-        the way of an answer.
+        """The generation that each switch knows (OpenFlow 1.3.5, section 6.3.6), or the failure to
+        answer.
         """
         answers = self._request(
             datapaths,
@@ -208,8 +208,8 @@ class Fleet(Switchboard):
     ) -> dict[DatapathId, Failure | None]:
         """Fence off a controller that had these switches before, by a generation beyond its own.
 
-        Whoever was a switch's master can't change its rules any more. Returns what stood in the
-        way, as :meth:`apply`.
+        A switch's earlier master can't change its rules any more. Returns failures as
+        :meth:`apply` does.
         """
         return _failures(
             self._request(
@@ -226,8 +226,8 @@ class Fleet(Switchboard):
 
         Returns at once. Each future becomes the body of the reply, for
         :func:`drivers.codecs.openflow.statistics.decode_flow_stats` or :meth:`ports_by_name`; or
-        what stood in the way. Switches that are not connected are left out. :meth:`give_up`
-        one that is late.
+        the failure. Switches that are not connected are left out. :meth:`give_up` a future that
+        is late.
         """
         asked: dict[Question, Future[Answer]] = {}
         sending: list[tuple[SwitchConnection, bytes]] = []
@@ -302,7 +302,7 @@ class Fleet(Switchboard):
     def meter_counters(
         self, datapaths: Collection[DatapathId], timeout_s: float
     ) -> dict[DatapathId, dict[int, MeterCounters]]:
-        """Of all meters, by number; switches that do not answer properly are left out."""
+        """Counters of all meters, by number; switches that do not answer properly are left out."""
         results = self._request(
             datapaths, lambda _dp, _ports, xid: encode_meter_stats_request(xid), timeout_s
         )

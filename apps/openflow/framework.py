@@ -9,6 +9,7 @@ native sockets. This module provides both. Ryu's own sockets are green explicitl
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import logging
 import os
 import signal
@@ -45,15 +46,24 @@ with warnings.catch_warnings():
     from ryu.lib import hub
     from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 
+from apps.process.doors import RETRY_S, Door, Sparing
 from drivers.codecs.openflow.rules import NO_BUNDLES, TAKEN_OVER
 from hydra.errors import HydraError
 from hydra.failures import FailureKind
 
 LOG = logging.getLogger("hydra.framework")
-_HANDSHAKE_S = 10.0
+LOG.addFilter(Sparing(lambda record: "switch" in str(record.msg)))
+# A wrong message is a traceback there.
+logging.getLogger("ryu.ofproto.ofproto_parser").addFilter(Sparing())
+HANDSHAKE_S = 10.0
 ECHO_S = 2.0
-"""How long a connection may take to answer an echo before it counts as dead."""
+"""How long a connection may take to answer an echo when another one claims to be its switch."""
 _ECHO_LOOKS = 20
+_UNANSWERED_ECHOES = 4
+"""A switch that leaves so many unanswered, 15 s apart, is gone."""
+STOP_S = 80.0
+"""From SIGINT or SIGTERM on: then the process ends anyhow, with the traceback of each thread. The
+unit of systemd gives it 90."""
 _STOPPING_LOOK_S = 0.01
 
 
@@ -76,10 +86,13 @@ def run_manager(arguments: list[str]) -> None:
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         """Only in the main green thread: others swallow it, and the hub would lose what it does."""
-        if eventlet.getcurrent() is main:
-            raise KeyboardInterrupt
         impatient = bool(signals)
         signals.append(number)
+        if not impatient:
+            # A thread of C: it needs neither the hub nor the interpreter's lock.
+            faulthandler.dump_traceback_later(STOP_S, exit=True)
+        if eventlet.getcurrent() is main:
+            raise KeyboardInterrupt
         eventlet.hubs.get_hub().schedule_call_global(0, leave if impatient else end)
 
     def end() -> None:
@@ -200,6 +213,10 @@ class Application(Protocol):
     def openflow_address(self) -> tuple[str, int]: ...
 
     @property
+    def openflow_connections(self) -> int:
+        """As many as there may be at a time."""
+
+    @property
     def openflow_tls(self) -> OpenFlowTls | None:
         """None: OpenFlow is not encrypted, and whoever reaches the address may be a switch."""
 
@@ -211,31 +228,77 @@ class Application(Protocol):
     def stop(self) -> None: ...
 
 
-def _tls_server(tls: OpenFlowTls) -> Callable[..., Any]:
-    """Stands in for Ryu's ``StreamServer``.
-
-    Ryu's own reads its TLS settings for the first connection only, and wraps sockets that block.
-    """
+def _context(tls: OpenFlowTls) -> Any:
     context = green_ssl.SSLContext(green_ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = green_ssl.TLSVersion.TLSv1_2
     context.verify_mode = green_ssl.CERT_REQUIRED
     context.load_cert_chain(tls.certificate, tls.key)
     context.load_verify_locations(tls.authority)
+    return context
 
-    def server(address: tuple[str, int], handle: Callable[[Any, Any], None]) -> Any:
-        def encrypted(sock: Any, peer: Any) -> None:
+
+class _SwitchServer:
+    """Stands in for Ryu's ``StreamServer``.
+
+    Ryu's own ends with the process's descriptors, keeps whoever says nothing, reads its TLS
+    settings for the first connection only, and wraps sockets that block.
+    """
+
+    def __init__(
+        self,
+        door: Door,
+        context: Any,
+        address: tuple[str, int],
+        handle: Callable[[Any, Any], None],
+    ) -> None:
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self.server = eventlet.listen(address, family=family, reuse_port=False)
+        self._door = door
+        self._context = context
+        self._handle = handle
+        self._unsettled: dict[Any, Any] = {}
+        """Connections that have not completed the handshake, by their other end."""
+
+    def serve_forever(self) -> None:
+        while True:
             try:
-                with eventlet.Timeout(_HANDSHAKE_S):
-                    connection = context.wrap_socket(sock, server_side=True)
-            except (OSError, eventlet.Timeout) as error:
-                LOG.warning("%s is not let in as a switch: %s", peer[0], error)
-                sock.close()
-                return
-            handle(connection, peer)
+                connection, peer = self.server.accept()
+            except OSError as error:
+                self._door.failed(error)
+                hub.sleep(RETRY_S)
+                continue
+            if self._door.enter(peer[0]):
+                hub.spawn(self._serve, connection, peer)
+            else:
+                connection.close()
 
-        return hub.StreamServer(address, encrypted)
+    def settle(self, peer: Any) -> None:
+        """Note that a switch has completed its handshake."""
+        self._unsettled.pop(peer, None)
 
-    return server
+    def _serve(self, connection: Any, peer: Any) -> None:
+        self._unsettled[peer] = connection
+        timer = hub.spawn_after(HANDSHAKE_S, self._look, peer)
+        try:
+            if self._context is not None:
+                with eventlet.Timeout(HANDSHAKE_S):
+                    connection = self._context.wrap_socket(connection, server_side=True)
+                self._unsettled[peer] = connection
+            self._handle(connection, peer)
+        except (OSError, eventlet.Timeout) as error:
+            LOG.warning("%s is not let in as a switch: %s", peer[0], error)
+        finally:
+            hub.kill(timer)
+            connection.close()
+            self._unsettled.pop(peer, None)
+            self._door.leave(peer[0])
+
+    def _look(self, peer: Any) -> None:
+        connection = self._unsettled.get(peer)
+        if connection is not None:
+            LOG.warning("%s has not become a switch within %s s", peer[0], HANDSHAKE_S)
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 Post = Callable[[Callable[[], None]], None]
@@ -420,8 +483,17 @@ class OpenFlowApp(app_manager.RyuApp):
         host, port = self._application.openflow_address
         cfg.CONF.set_override("ofp_listen_host", host)
         cfg.CONF.set_override("ofp_tcp_listen_port", port)
-        if self._application.openflow_tls is not None:
-            ryu_controller.StreamServer = _tls_server(self._application.openflow_tls)
+        cfg.CONF.set_override("maximum_unreplied_echo_requests", _UNANSWERED_ECHOES)
+        tls = self._application.openflow_tls
+        context = None if tls is None else _context(tls)
+        most = self._application.openflow_connections
+        door = Door("OpenFlow", most, most, "the switches of the fabric")
+
+        def server(address: tuple[str, int], handle: Callable[[Any, Any], None]) -> _SwitchServer:
+            self._server = _SwitchServer(door, context, address, handle)
+            return self._server
+
+        ryu_controller.StreamServer = server
         _hand_over_statistics(self._events)
         _hand_over_packets(self._events)
 
@@ -462,6 +534,7 @@ class OpenFlowApp(app_manager.RyuApp):
         elif datapath.hydra_auxiliary:
             connection.close()  # everything is said on the main connection
         else:
+            self._server.settle(datapath.address)
             ports = {number: _port_info(port) for number, port in datapath.ports.items()}
             self._events.switch_connected(datapath.id, connection, ports)
 

@@ -42,9 +42,9 @@ from topology.problem import Budget, FabricArrays, PlanResult, Reserved, Timing
 from topology.weeks import week_states
 
 SCHEDULER: Final = "tms-duplex"
-"""What plans the schedules of slotted sharing."""
+"""The algorithm that plans the schedules of slotted sharing."""
 _FAINT_MBPS: Final = 1e-3
-"""A demand that is served last and keeps out nobody."""
+"""A demand that is served last and keeps nobody out."""
 
 
 def _never() -> bool:
@@ -53,7 +53,7 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """What a change would lead to, and what it would be worth."""
+    """The state that a change would lead to, and what it would be worth."""
 
     target: NetworkState
     disconnect_first: frozenset[Circuit]
@@ -62,7 +62,7 @@ class PlannedChange:
     served_now_mbps: float
     served_then_mbps: float
     disturbed_mbps: float
-    """Of what is served now, what moves."""
+    """Mbps that are served now, on paths that move."""
 
     def steps(self, fabric: Fabric, current: NetworkState) -> Plan:
         """The plan from ``current``, which the proposal was made for."""
@@ -97,19 +97,19 @@ class Planning:
         )
 
     def elephant_watch(self) -> ElephantWatch:
-        """One that begins without elephants."""
+        """A watch that begins without elephants."""
         return ElephantWatch(self._policy.elephant_mbps, self._policy.elephant_release)
 
     def estimate(self, elephants_mbps: DemandMatrix) -> DemandMatrix:
-        """What the flows behind these rates, of elephants alone, would take on an ideal switch."""
+        """Mbps that the flows behind these elephants' rates would take on an ideal switch."""
         return estimate_maxmin(elephants_mbps, self._rack_mbps, self._rack_mbps, 0.0)
 
     def served(
         self, topology: Topology, demand: DemandMatrix, *, mice_apart: bool = False
     ) -> DemandMatrix:
-        """What each pair would get of ``demand`` under ``topology``.
+        """Mbps, shape (N, N), that each pair would get of ``demand`` under ``topology``.
 
-        ``mice_apart``: pairs with a path use the electrical network, too, for what is no elephant.
+        ``mice_apart``: pairs with a path use the electrical network, too, for all but elephants.
         """
         electrical = self._electrical_mbps
         served = served_mbps(self._arrays, topology, demand, electrical, electrical)
@@ -142,7 +142,7 @@ class Planning:
         *,
         expired: Callable[[], bool] = _never,
     ) -> PlannedChange:
-        """:meth:`for_demand`, checked, and what it is worth. Raises PlanError, UnknownName."""
+        """The state of :meth:`for_demand`, and its worth. Raises PlanError, UnknownName."""
         wanted = demand if request.weights is None else request.weights
         target = self.for_demand(current, request, wanted, pins, blocked, expired=expired)
         plan = self.diff(current, target)
@@ -255,7 +255,7 @@ class Planning:
         reserved: Reserved,
         budget: Budget,
     ) -> PlanResult:
-        """What the algorithm makes of it, checked. Raises PlanError, UnknownName."""
+        """The algorithm's result, checked. Raises PlanError, UnknownName."""
         result = algorithm(chosen)(self._arrays, demand, current, reserved, budget)
         problems = check_result(self._arrays, demand, current, reserved, budget, result)
         if problems:
@@ -315,7 +315,7 @@ class Planning:
         blocked: Collection[PortId],
         expired: Callable[[], bool] = _never,
     ) -> Topology | None:
-        """A topology with what is reserved and kept, and as many of the other pairs as it takes."""
+        """A topology with the reserved and kept paths, and as many wanted pairs as find room."""
         demand = np.zeros((len(self._fabric.racks),) * 2)
         for low, high in wanted:
             demand[low, high] = _FAINT_MBPS
@@ -338,7 +338,7 @@ class Planning:
     def rejoined(
         self, current: NetworkState, pair: Pair, pins: Sequence[Pin], blocked: Collection[PortId]
     ) -> NetworkState:
-        """The state in which ``pair``, which nobody reserved, has a path again; all others stay.
+        """The state in which ``pair``, which has no reservation, has a path again; all others stay.
 
         Raises AdmissionError if there is no room for one.
         """
@@ -357,8 +357,8 @@ class Planning:
         wanted: Collection[tuple[RackId, RackId]],
         blocked: Collection[PortId],
     ) -> NetworkState:
-        """The state in which as many as can be of these, as (from, to), have a one-way path; all
-        that stands stays.
+        """The state in which as many as possible of these pairs, as (from, to), have a one-way
+        path; all paths that stand stay.
         """
         demand = np.zeros((len(self._fabric.racks),) * 2)
         for ends in wanted:
@@ -458,7 +458,7 @@ class Planning:
 
 
 def _on_rings(paths: Sequence[Path]) -> Topology:
-    """These paths, sorted as they are, and the circuits that they need, as far as all are lit."""
+    """A topology of these paths, in their order, and their circuits, in so far as all are lit."""
     circuits = whole_rings(circuit for path in paths for circuit in path.circuits)
     return Topology(circuits, tuple(path for path in paths if circuits.issuperset(path.circuits)))
 
@@ -468,7 +468,7 @@ def _touches(path: Path, ports: Collection[PortId]) -> bool:
 
 
 def _reserved(pins: Sequence[Pin], current: NetworkState, blocked: Collection[PortId]) -> Reserved:
-    """What has to stay: the reserved paths, except those yet to be built on ports out of use.
+    """Paths that have to stay: the reserved ones, except those yet to be built on blocked ports.
 
     A port that is out of use goes on serving the circuit that stands on it: a switch that can't
     be commanded holds its mirrors.

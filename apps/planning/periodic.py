@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hydra.model import NetworkState, RackId
 from hydra.policy import Sharing
 from hydra.service import DemandReport, DemandSource, PlanRequest
 from hydra.sharing.turns import Turns
+from topology.estimator import cautious
 
 _FAINT_MBPS: Final = 0.01
 """Pairs with less have no traffic: averages fade, and never end."""
@@ -24,26 +26,40 @@ class PeriodicRequests:
         self._turns = Turns(one_way)
 
     def request(self, sharing: Sharing, seen: DemandReport) -> PlanRequest | None:
-        """None: nobody wants a circuit, and what stands may stay."""
+        """None: nobody wants a circuit, and what stands may stay.
+
+        Where readings are late or too few, paths stay as they are, and no others are wanted.
+        """
         if seen.source is not DemandSource.MEASURED:
             return PlanRequest(only_if_it_pays=True)
-        elephants = seen.estimated_mbps > 0
-        if sharing is Sharing.ON_DEMAND:
-            running = np.argwhere(np.triu(elephants | elephants.T, 1))
-            hold = frozenset((RackId(int(low)), RackId(int(high))) for low, high in running)
-            return PlanRequest(
-                seen.estimated_mbps, only_if_it_pays=True, hold=hold, mice_apart=True
-            )
+        sure = ~seen.doubted
+        estimated = seen.estimated_mbps * sure
+        elephants = estimated > 0
         if not sharing.in_turn:
-            return PlanRequest(seen.estimated_mbps, only_if_it_pays=True)
-        wanting = elephants if sharing.elephants_only else seen.rate_mbps > _FAINT_MBPS
+            on_demand = sharing is Sharing.ON_DEMAND
+            return PlanRequest(
+                estimated,
+                only_if_it_pays=True,
+                hold=_pairs(~sure | elephants if on_demand else ~sure),
+                weights=cautious(seen.known_mbps, estimated),
+                mice_apart=on_demand,
+            )
+        wanting = elephants if sharing.elephants_only else (seen.rate_mbps > _FAINT_MBPS) & sure
         if not wanting.any():
             return None
-        demand = np.where(elephants, seen.estimated_mbps, seen.rate_mbps * wanting)
+        demand = np.where(elephants, estimated, seen.rate_mbps * wanting)
         weights = self._turns.demand(wanting)
-        return PlanRequest(demand, weights=weights, mice_apart=sharing.elephants_only)
+        return PlanRequest(
+            demand, hold=_pairs(~sure), weights=weights, mice_apart=sharing.elephants_only
+        )
 
     def begun(self, sharing: Sharing, state: NetworkState) -> None:
         """A round is over: these circuits stand until the next."""
         if sharing.in_turn:
             self._turns.serve({path.directions[0] for path in state.topology.paths})
+
+
+def _pairs(directed: NDArray[np.bool_]) -> frozenset[tuple[RackId, RackId]]:
+    """Rack pairs, lower first, of which either direction is set; shape (N, N)."""
+    found = np.argwhere(np.triu(directed | directed.T, 1))
+    return frozenset((RackId(int(low)), RackId(int(high))) for low, high in found)

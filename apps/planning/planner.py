@@ -34,11 +34,11 @@ from hydra.sharing.slots import Week
 
 LOG = logging.getLogger("hydra.planner")
 _START_S: Final = 60.0
-"""For loading libraries and a first plan."""
+"""Time to load libraries and to make a first plan."""
 _LOOK_S: Final = 0.5
-"""How often an idle planner is looked after."""
+"""Seconds between two looks at an idle planner."""
 _LONGEST_PAUSE_S: Final = 30.0
-"""Between attempts to start one that does not start."""
+"""Longest pause between attempts to start a process that does not start."""
 _ROOT: Final = str(Path(__file__).parents[2])
 
 _AnswerT = TypeVar("_AnswerT")
@@ -46,7 +46,7 @@ _AnswerT = TypeVar("_AnswerT")
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the process is told first."""
+    """The first message to the process."""
 
     fabric: Fabric
     policy: Policy
@@ -54,7 +54,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A method of :class:`apps.planning.engine.Planning`, and its time."""
+    """A call of a method of :class:`apps.planning.engine.Planning`, and its time."""
 
     method: str
     arguments: tuple[Any, ...]
@@ -71,7 +71,7 @@ class Answer:
 
 @dataclass(order=True, slots=True)
 class _Call:
-    """In the queue; the conductor's calls come first, and equal ones in turn."""
+    """An entry of the queue; the conductor's calls come first, and equal ones in turn."""
 
     rank: int
     number: int
@@ -85,7 +85,7 @@ class _Died(Exception):
 
 
 class _Process:
-    """One process, from its start to its end; used in one thread only."""
+    """A planning process, from its start to its end; used in one thread only."""
 
     def __init__(self) -> None:
         """Raises _Died if it can't be started."""
@@ -169,7 +169,7 @@ class Planner:
 
     @property
     def pid(self) -> int | None:
-        """Of the process; None while there is none."""
+        """The process's identifier; None while there is none."""
         process = self._process
         return None if process is None else process.pid
 
@@ -199,7 +199,7 @@ class Planner:
     ) -> PlannedChange:
         """:meth:`apps.planning.engine.Planning.propose`. Raises PlanError, UnknownName.
 
-        What is ``urgent`` goes before what is not; that is refused if its turn does not come.
+        Urgent requests go before others; one that is not is refused if its turn does not come.
         """
         arguments = (current, request, demand, tuple(pins), frozenset(blocked))
         return self._ask(PlannedChange, "propose", arguments, urgent=urgent)
@@ -214,7 +214,7 @@ class Planner:
         slots: SlotPolicy,
         night_s: float,
     ) -> Week:
-        """As :meth:`apps.planning.engine.Planning.week`, before what is not urgent.
+        """As :meth:`apps.planning.engine.Planning.week`, before requests that are not urgent.
 
         Raises PlanError.
         """
@@ -239,7 +239,7 @@ class Planner:
     def _ask(
         self, kind: type[_AnswerT], method: str, arguments: tuple[Any, ...], *, urgent: bool
     ) -> _AnswerT:
-        """What a method of that name returns, which is of this ``kind``."""
+        """The result of a method of that name, which has to be of this ``kind``."""
         value = self._queue(method, arguments, urgent=urgent)
         if not isinstance(value, kind):
             raise PlanError(f"a defect in the planner ({method} gave {value!r})")
@@ -295,7 +295,7 @@ class Planner:
         return self._process
 
     def _start_process(self) -> _Process:
-        """Raises _Died."""
+        """A process that is set up. Raises _Died."""
         process = self._process = _Process()
         if self._closing.is_set():
             process.kill()
@@ -324,7 +324,7 @@ class Planner:
             future.set_result(answer.value)
 
     def _answer(self, request: Request) -> Answer:
-        """Raises PlanError if there is no answer."""
+        """The process's answer. Raises PlanError if there is none."""
         asked_s = time.monotonic()
         try:
             process = self._living() or self._start_process()

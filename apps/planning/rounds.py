@@ -1,4 +1,4 @@
-"""One round, by whichever clock: a request is planned for, judged and decided.
+"""A round, by whichever clock: a request is planned for, judged and decided.
 
 The controller runs rounds on the network, a rehearsal on a demand that is played to it.
 """
@@ -20,7 +20,7 @@ from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.plan import Pair, paths_by_pair
 from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, PlanReport, PlanRequest
-from hydra.worth import decide, judge, keep, no_plan
+from hydra.worth import decide, doubting, judge, keep, no_plan
 
 Propose = Callable[
     [NetworkState, PlanRequest, DemandMatrix, Sequence[Pin], Collection[PortId]], PlannedChange
@@ -30,11 +30,11 @@ Propose = Callable[
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a round begins with."""
+    """The network as a round finds it."""
 
     state: NetworkState
     outage_s: float
-    """For which a change is expected to keep what moves off circuits."""
+    """Seconds for which a change is expected to keep moved pairs off circuits."""
     age_s: Callable[[Circuit], float]
     pins: tuple[Pin, ...] = ()
     blocked: frozenset[PortId] = field(default_factory=frozenset)
@@ -81,10 +81,11 @@ class Rounds:
         if not request.only_if_it_pays:
             report = replace(report, verdict=replace(report.verdict, pays=True, reason=TURN))
         decision = decide(report, self._policy.now.algorithm, largest, trigger, unix_s)
+        decision = doubting(decision, self._fabric, seen)
         return Round(decision, report, request)
 
     def begun(self, state: NetworkState) -> None:
-        """A round is over: the circuits of ``state`` stand until the next."""
+        """Note that a round is over: the circuits of ``state`` stand until the next."""
         self._requests.begun(self._policy.now.sharing, state)
 
     def plan(
@@ -120,10 +121,10 @@ class Rounds:
         )
 
     def _held(self, standing: Standing, pairs: Collection[Pair]) -> list[Pin]:
-        """Pins that keep the standing paths of these pairs, which nobody reserved.
+        """Pins that keep the standing paths of these pairs, if they have no reservation.
 
-        At most as many as a pair may have now: the policy can have become stricter. All of those
-        over one-way circuits stay.
+        A pair keeps at most as many paths as it may have now: the policy can have become stricter.
+        Over one-way circuits it keeps all.
         """
         most = None if self._fabric.one_way else self._policy.now.paths_per_pair
         reserved = {(pin.src, pin.dst) for pin in standing.pins}

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, NoReturn
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from hydra.config.problems import ProblemLog
-from hydra.config.source import YamlError, parse_yaml
+from hydra.config.source import YamlError, parse_yaml, read_text
 from hydra.errors import ConfigError, Problem, UnknownName
 from hydra.names import did_you_mean
 
@@ -130,11 +130,13 @@ def read_prices(name: str) -> PriceFile:
     if name in SHIPPED or not (path.exists() or path.suffix or len(path.parts) > 1):
         return parse_prices(shipped_text(name), name)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except OSError as error:
         _refuse(name, f"can't be read: {error.strerror or error}")
     except UnicodeDecodeError as error:
         _refuse(name, f"is not UTF-8 text: {error.reason} at byte {error.start}")
+    except YamlError as error:
+        _refuse(name, str(error))
     return parse_prices(text, name)
 
 

@@ -1,4 +1,4 @@
-"""What the C library is told about memory before threads begin.
+"""Memory settings of the C library, made before threads begin.
 
 glibc gives threads up to eight arenas a core, and never moves free memory from one to another.
 Which thread answers which request is chance, so each arena grows to the most that any moment asked

@@ -1,7 +1,7 @@
-"""Full garbage collections that pass over what is there to stay.
+"""Full garbage collections that pass over objects which are there to stay.
 
-One looks at every object there is, and stops every thread meanwhile: OpenFlow's keep-alives, too,
-for a tenth of a second or more where thousands of reservations are remembered.
+A full collection looks at every object, and stops every thread meanwhile: OpenFlow's keep-alives,
+too, for a tenth of a second or more where thousands of reservations are remembered.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import gc
 from typing import Any, Final
 
 _MANY: Final = 50_000
-"""Objects that outlived a full collection. A few among them belong to requests under way, and would
-not be collected if they ended in a cycle: so many to one, that does not matter."""
+"""Objects that outlive a full collection, from which on they are passed over. A few among them
+belong to requests under way, and are not collected if they end in a cycle: among so many, that does
+not matter."""
 
 
 def spare_what_stays() -> None:
-    """What is there now, and later what piles up, is not looked at again."""
+    """Exempt the objects that are there now, and those that pile up later, from collections."""
     gc.collect()
     gc.freeze()
     if _spare_survivors not in gc.callbacks:

@@ -27,7 +27,7 @@ _RECONFIGURATION: ContextVar[str] = ContextVar("reconfiguration", default="")
 
 @contextmanager
 def about(reconfiguration_id: str) -> Iterator[None]:
-    """Whatever is logged inside belongs to this reconfiguration.
+    """Context in which whatever is logged belongs to this reconfiguration.
 
     Threads that work for it must be given this context: ``contextvars.copy_context().run``.
     """
@@ -39,9 +39,9 @@ def about(reconfiguration_id: str) -> Iterator[None]:
 
 
 def set_up(log_format: str, level: str, stream: TextIO | None = None) -> None:
-    """Log to ``stream`` (standard error) like this, and no other way.
+    """Log to ``stream``, or standard error, in this format and from this level on; nowhere else.
 
-    Raises HydraError for a format or a level that there is not.
+    Raises HydraError for an unknown format or level.
     """
     _check("log format", log_format, FORMATS, FORMAT_VARIABLE)
     _check("log level", level, LEVELS, LEVEL_VARIABLE)
@@ -83,7 +83,7 @@ def _json() -> logging.Formatter:
 
 
 def _add_context(record: logging.LogRecord) -> bool:
-    """The reconfiguration that a record is about, unless it says so itself."""
+    """Add the reconfiguration that a record is about, unless it says so itself."""
     about_id = getattr(record, "reconfiguration", "") or _RECONFIGURATION.get()
     if about_id:
         record.reconfiguration = about_id

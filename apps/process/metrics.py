@@ -1,8 +1,8 @@
-"""What the controller measures of itself, for Prometheus.
+"""The controller's measurements of itself, for Prometheus.
 
 Names and units follow https://prometheus.io/docs/practices/naming/: base units (seconds, bytes),
-counters end in ``_total``. What can be read at any time is not kept here but read when Prometheus
-asks: see :class:`ServiceCollector`.
+counters end in ``_total``. Values that can be read at any time are not kept here but read when
+Prometheus asks: see :class:`ServiceCollector`.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Metrics:
         self._journal_failures.inc()
 
     def reconfigured(self, ended: Reconfiguration) -> None:
-        """A reconfiguration came to its end."""
+        """Count a reconfiguration that has ended."""
         # "reservation 3f…" would be a time series for each reservation.
         trigger = ended.trigger.split(" ", 1)[0]
         self._reconfigurations.labels(trigger, ended.state.value).inc()
@@ -185,7 +185,7 @@ class Metrics:
             yield
 
     def planned(self, demand_mbps: float, now_mbps: float, then_mbps: float) -> None:
-        """What a plan found: the demand, and what is served of it now and would be then."""
+        """Note a plan's demand, and the rates of it that are served now and would be then."""
         for what, mbps in (("demand", demand_mbps), ("now", now_mbps), ("then", then_mbps)):
             self._served.labels(what).set(mbps * _BYTES_PER_MBIT)
 
@@ -329,7 +329,7 @@ def _reservations(service: ControllerService) -> Metric:
 
 
 def _schedule(schedule: Schedule) -> Iterable[Metric]:
-    """Nothing of a week where there is none."""
+    """The length of a night; of the week, only if there is one."""
     yield GaugeMetricFamily(
         "hydra_night_seconds", "What a change of circuits takes.", value=schedule.night.total_s
     )

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import socket
+import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -42,6 +43,17 @@ def journal_held(journal: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def check_private(journal: str) -> None:
+    """Raise HydraError if somebody else may read the journal, or write to it."""
+    for file in (Path(journal), Path(f"{journal}-wal")):
+        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else 0
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise HydraError(
+                f"{file} can be read by others (mode {mode:o}), and holds the keys of webhooks: "
+                f"chmod 600 {file}, and make those webhooks anew whose keys may be known"
+            )
 
 
 def check_port(key: str, host: str, port: int) -> None:

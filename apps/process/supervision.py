@@ -34,7 +34,7 @@ def notify(message: str, environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def watchdog_s(environment: Mapping[str, str] = os.environ) -> float | None:
-    """How long the service manager waits for a sign of life; None if it does not."""
+    """Seconds that the service manager waits for a sign of life; None if it waits for none."""
     micros = environment.get("WATCHDOG_USEC", "")
     process = environment.get("WATCHDOG_PID", str(os.getpid()))
     if not micros.isdecimal() or int(micros) == 0 or process != str(os.getpid()):

@@ -1,4 +1,4 @@
-"""Whether reconfigurations are traced, and by what: nothing is imported where they are not.
+"""Traces of reconfigurations, where a collector is named: nothing is imported where none is.
 
 The settings are those of OpenTelemetry itself: ``OTEL_EXPORTER_OTLP_ENDPOINT`` names a collector,
 and the other variables of its specification hold, too.
@@ -18,7 +18,7 @@ _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_E
 
 
 class Traces(Protocol):
-    """Takes note of what is over; never waits for the collector."""
+    """Takes note of reconfigurations that are over; never waits for the collector."""
 
     def reconfigured(self, ended: Reconfiguration) -> None: ...
 
@@ -27,7 +27,7 @@ class Traces(Protocol):
 
 
 class NoTraces:
-    """Where no collector is named."""
+    """Traces of nothing, where no collector is named."""
 
     def reconfigured(self, ended: Reconfiguration) -> None:
         pass
@@ -37,7 +37,7 @@ class NoTraces:
 
 
 def traces(fabric: str, environment: Mapping[str, str] = os.environ) -> Traces:
-    """As the environment says. HydraError if it names a collector that nothing here can send to."""
+    """Traces as the environment asks for them. Raises HydraError if nothing here can send them."""
     chosen = next((name for name in _ENDPOINTS if environment.get(name)), None)
     if chosen is None or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return NoTraces()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from threading import Event
 from typing import Any, Final
 
@@ -12,7 +14,7 @@ from apps.process.metrics import ServiceCollector
 from apps.rest import problems
 from apps.rest.access import PUBLIC
 from apps.rest.guard import AuditLog, Guard
-from apps.rest.middleware import BodyGuard, HeadAsGet
+from apps.rest.middleware import BodyGuard, Departures, HeadAsGet
 from apps.rest.rate import Limiter
 from apps.rest.routes import (
     agents,
@@ -40,6 +42,7 @@ from apps.rest.routes import (
     topology,
     webhooks,
 )
+from apps.rest.sites import Sites
 from apps.rest.tokens import TokenFile
 from apps.rest.webhook_delivery import Webhooks
 from hydra.service import ControllerService
@@ -121,13 +124,15 @@ def create_app(
     audit: AuditLog | None = None,
     registry: CollectorRegistry | None = None,
     hooks: Webhooks | None = None,
+    hosts: Sequence[str] = (),
 ) -> FastAPI:
     """The API in front of ``service``; serve it with :class:`apps.rest.server.RestServer`.
 
     Without ``tokens``, everybody who reaches it may do everything. /metrics shows what is in
     ``registry``, and the state of the service. Without ``hooks``, webhooks can be made but are sent
-    nothing. /openapi.json describes the API, and /docs shows that to people. FastAPI's own pages
-    load their scripts from elsewhere, and a controller's network need not reach the Internet.
+    nothing. ``hosts`` are names that it goes by. /openapi.json describes the API, and /docs shows
+    that to people. FastAPI's own pages load their scripts from elsewhere, and a controller's
+    network need not reach the Internet.
     """
     app = _Api(
         asks_for_tokens=tokens is not None,
@@ -142,16 +147,22 @@ def create_app(
     app.state.tokens = tokens
     app.state.webhooks = hooks or Webhooks(service.fabric, service.events)
     app.state.closing = Event()
-    app.state.subscribers = 0
+    app.state.subscribers = Counter()
     app.state.registry = registry or CollectorRegistry()
     app.state.registry.register(ServiceCollector(lambda: app.state.service))
     for router in _ROUTERS:
         app.include_router(router)
     routes = [route for router in _ROUTERS for route in router.routes] + list(app.router.routes)
     problems.install(app, routes)
+    app.add_middleware(Departures)
     app.add_middleware(BodyGuard)
     app.add_middleware(
-        Guard, routes=routes, tokens=tokens, limiter=limiter, audit=audit or AuditLog(None)
+        Guard,
+        routes=routes,
+        tokens=tokens,
+        limiter=limiter,
+        audit=audit or AuditLog(None),
+        sites=Sites(hosts, any_host=tokens is not None),
     )
     app.add_middleware(HeadAsGet)
     return app

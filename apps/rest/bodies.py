@@ -9,6 +9,7 @@ import numpy as np
 from apps.rest import models
 from apps.rest.conditional import retry_key
 from apps.rest.problems import INVALID_REQUEST, UNKNOWN_NAME, EntriesError, json_pointer
+from apps.rest.reading import MOST_ERRORS
 from hydra.errors import AdmissionError
 from hydra.model import DemandMatrix, Fabric, PlaneId, RackId
 from hydra.names import did_you_mean
@@ -109,13 +110,15 @@ class _Reader:
         self._fabric = fabric
         self._unknown: list[models.ErrorDetail] = []
         self._invalid: list[models.ErrorDetail] = []
+        self._unknown_count = self._wrong_count = 0
 
     def finish(self) -> None:
         """Names that do not exist are a 404, unless something else is wrong, too."""
-        if self._invalid:
-            raise EntriesError(INVALID_REQUEST, self._invalid + self._unknown)
-        if self._unknown:
-            raise EntriesError(UNKNOWN_NAME, self._unknown)
+        told = (self._invalid + self._unknown)[:MOST_ERRORS]
+        if self._wrong_count:
+            raise EntriesError(INVALID_REQUEST, told, self._wrong_count + self._unknown_count)
+        if self._unknown_count:
+            raise EntriesError(UNKNOWN_NAME, told, self._unknown_count)
 
     def planes(self, field: str, names: Sequence[str] | None) -> frozenset[PlaneId] | None:
         known = self._fabric.plane_by_name
@@ -217,9 +220,13 @@ class _Reader:
     ) -> bool:
         if name in known:
             return True
-        detail = f"no {kind} {name!r} in fabric {self._fabric.name}{did_you_mean(name, known)}"
-        self._unknown.append(models.ErrorDetail(pointer=json_pointer(*at), detail=detail))
+        self._unknown_count += 1
+        if len(self._unknown) < MOST_ERRORS:
+            detail = f"no {kind} {name!r} in fabric {self._fabric.name}{did_you_mean(name, known)}"
+            self._unknown.append(models.ErrorDetail(pointer=json_pointer(*at), detail=detail))
         return False
 
     def _wrong(self, pointer: str, detail: str) -> None:
-        self._invalid.append(models.ErrorDetail(pointer=pointer, detail=detail))
+        self._wrong_count += 1
+        if len(self._invalid) < MOST_ERRORS:
+            self._invalid.append(models.ErrorDetail(pointer=pointer, detail=detail))

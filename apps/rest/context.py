@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event
 from typing import Annotated, Final
 
@@ -10,7 +11,7 @@ from fastapi import Depends, Request
 from apps.rest.tenant import TenantService
 from apps.rest.tokens import TokenFile
 from apps.rest.webhook_delivery import Webhooks
-from hydra.access import LOCAL, Caller
+from hydra.access import LOCAL, Caller, Role
 from hydra.service import ControllerService, ReservationService
 
 
@@ -29,6 +30,16 @@ async def _caller(request: Request) -> Caller:
     return caller
 
 
+async def _known(request: Request) -> bool:
+    caller = await _caller(request)
+    return caller.role in {Role.OPERATOR, Role.VIEWER}
+
+
+async def _standing(request: Request) -> Callable[[], bool]:
+    standing: Callable[[], bool] = request.scope.get(STANDING, lambda: True)
+    return standing
+
+
 async def _reservation_service(request: Request) -> ReservationService:
     service: ControllerService = request.app.state.service
     caller = await _caller(request)
@@ -44,6 +55,9 @@ async def _tokens(request: Request) -> TokenFile | None:
 
 CALLER: Final = "hydra.caller"
 """Key in the ASGI scope of who asks, once that is known."""
+
+STANDING: Final = "hydra.standing"
+"""Key of a function: whether the caller is still who it was when it asked."""
 
 Service = Annotated[ControllerService, Depends(_service)]
 Reservations = Annotated[ReservationService, Depends(_reservation_service)]
@@ -61,3 +75,6 @@ Tokens = Annotated[TokenFile | None, Depends(_tokens)]
 
 Hooks = Annotated[Webhooks, Depends(_webhooks)]
 Asking = Annotated[Caller, Depends(_caller)]
+Standing = Annotated[Callable[[], bool], Depends(_standing)]
+Known = Annotated[bool, Depends(_known)]
+"""Whether the one who asks may know of devices and their addresses."""

@@ -14,17 +14,19 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from apps.rest.access import PUBLIC, UNRECORDED, roles
-from apps.rest.context import CALLER
+from apps.rest.context import CALLER, STANDING
 from apps.rest.problems import (
     FORBIDDEN,
+    FOREIGN_SITE,
     TOO_MANY_REQUESTS,
     UNAUTHENTICATED,
     ProblemType,
     problem_response,
 )
 from apps.rest.rate import Limiter
+from apps.rest.sites import Sites
 from apps.rest.tokens import TokenFile
-from hydra.access import LOCAL, Caller, identify
+from hydra.access import LOCAL, NOBODY, Caller, identify
 from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.audit")
@@ -83,8 +85,10 @@ class Guard:
         tokens: TokenFile | None,
         limiter: Limiter | None,
         audit: AuditLog,
+        sites: Sites,
     ) -> None:
         self._app = app
+        self._sites = sites
         self._routes = routes
         self._tokens = tokens
         self._limiter = limiter
@@ -105,7 +109,8 @@ class Guard:
         outcome = _Outcome(send, record)
         if refusal is None:
             try:
-                await self._app({**scope, CALLER: caller or LOCAL}, receive, outcome)
+                known = {CALLER: caller or NOBODY, STANDING: lambda: self._stands(scope, caller)}
+                await self._app({**scope, **known}, receive, outcome)
             except Exception:
                 outcome.note(status.HTTP_500_INTERNAL_SERVER_ERROR)
                 raise
@@ -113,6 +118,11 @@ class Guard:
             problem, detail, headers = refusal
             response = problem_response(problem, detail, scope["path"], headers=headers)
             await response(scope, receive, outcome)
+
+    def _stands(self, scope: Scope, caller: Caller | None) -> bool:
+        """Whether ``caller`` has the token and the role that it came with still."""
+        now = self._identify(scope)
+        return caller is None or (now is not None and now.role is caller.role)
 
     def _identify(self, scope: Scope) -> Caller | None:
         if self._tokens is None:
@@ -125,6 +135,9 @@ class Guard:
     def _refusal(
         self, scope: Scope, caller: Caller | None
     ) -> tuple[ProblemType, str, dict[str, str]] | None:
+        objection = self._sites.objection(scope)
+        if objection is not None:
+            return FOREIGN_SITE, objection, {}
         path = self._route(scope)
         if (scope["method"], path) in PUBLIC:
             return None

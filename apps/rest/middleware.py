@@ -1,26 +1,47 @@
-"""What happens to every request before routing: HEAD becomes GET, bodies are bounded."""
+"""What happens to every request around routing: HEAD becomes GET, bodies are bounded."""
 
 from __future__ import annotations
 
+import logging
 from email.message import Message as EmailMessage
 from typing import Final
 
+from anyio import BrokenResourceError
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from apps.rest.models import MOST_ENTRIES
 from apps.rest.problems import (
     BODY_TOO_LARGE,
     UNSUPPORTED_MEDIA_TYPE,
     ProblemType,
     problem_response,
 )
+from hydra.model import Fabric
 
-BODY_LIMIT_BYTES: Final = 16 * 1024 * 1024
-"""Three times a demand between all pairs of 320 racks, a pair at a time."""
-_DISCARD_LIMIT_BYTES: Final = 4 * BODY_LIMIT_BYTES
-"""A client that is still sending when we close may lose our answer, so a too large body is read
-to its end; but not without end."""
+LOG = logging.getLogger("hydra.rest")
+BODY_LIMIT_BYTES: Final = 64 * 1024
+_ENTRY_BYTES: Final = 128
+"""A pair with its bandwidths, indented, without the two names."""
+_DISCARD_LIMIT_BYTES: Final = 16 * 1024 * 1024
+"""A client that is still sending when we close may lose our answer, so what is too large is read
+on; but not without end."""
 _JSON: Final = "application/json"
+
+
+def body_limit(method: str, path: str, fabric: Fabric) -> int:
+    """Bytes that a body may have: for a plan, those of a demand between all pairs of racks, for a
+    group, those of as many entries as one may have, for a report, those of all racks.
+    """
+    if method == "PUT" and path.startswith("/v1/agents/"):
+        names, entries = list(fabric.rack_by_name), len(fabric.racks)
+    elif method == "POST" and path in {"/v1/plan", "/v1/reconfigurations"}:
+        names, entries = list(fabric.rack_by_name), len(fabric.racks) ** 2
+    elif (method, path) == ("POST", "/v1/groups"):
+        names, entries = [*fabric.rack_by_name, *fabric.server_by_name], MOST_ENTRIES
+    else:
+        return BODY_LIMIT_BYTES
+    return BODY_LIMIT_BYTES + entries * (_ENTRY_BYTES + 2 * max(map(len, names), default=0))
 
 
 class HeadAsGet:
@@ -35,11 +56,24 @@ class HeadAsGet:
         await self._app(scope, receive, send)
 
 
+class Departures:
+    """A client that leaves while events are sent to it is no error."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except* BrokenResourceError:
+            LOG.debug("a client left before it had read all of %s", scope["path"])
+
+
 class BodyGuard:
     """Takes bodies in whole, refuses too large ones and those that are not declared as JSON.
 
-    The latter also keeps other sites' pages from making a browser post here: for JSON it asks
-    first, and is told no.
+    The latter also keeps other sites' pages from making a browser post JSON here: it asks first,
+    and is told no.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -49,9 +83,11 @@ class BodyGuard:
         if scope["type"] != "http" or scope["method"] in {"GET", "HEAD", "OPTIONS"}:
             await self._app(scope, receive, send)
             return
-        body = await _read_body(receive)
+        fabric = scope["app"].state.service.fabric
+        limit = body_limit(scope["method"], scope["path"], fabric)
+        body = await _read_body(receive, limit)
         if body is None:
-            refusal = f"the body has more than {BODY_LIMIT_BYTES} bytes"
+            refusal = f"the body has more than {limit} bytes"
             await _refuse(BODY_TOO_LARGE, refusal, scope, receive, send)
         elif body and (declared := _media_type(scope)) != _JSON:
             refusal = f"the body is declared as {declared or 'nothing'}; send {_JSON}"
@@ -75,19 +111,21 @@ class _Replay:
         return message
 
 
-async def _read_body(receive: Receive) -> bytes | None:
+async def _read_body(receive: Receive, limit: int) -> bytes | None:
     """The whole body; None if it is too large. A client that hangs up ends it."""
     chunks: list[bytes] = []
     size = 0
     more = True
-    while more and size <= _DISCARD_LIMIT_BYTES:
+    while more and size <= limit + _DISCARD_LIMIT_BYTES:
         message = await receive()
         chunk = message.get("body", b"")
         size += len(chunk)
-        if size <= BODY_LIMIT_BYTES:
+        if size <= limit:
             chunks.append(chunk)
+        else:
+            chunks.clear()
         more = message.get("more_body", False)
-    return b"".join(chunks) if size <= BODY_LIMIT_BYTES else None
+    return b"".join(chunks) if size <= limit else None
 
 
 def _media_type(scope: Scope) -> str:
@@ -102,4 +140,6 @@ def _media_type(scope: Scope) -> str:
 async def _refuse(
     problem: ProblemType, detail: str, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    await problem_response(problem, detail, scope["path"])(scope, receive, send)
+    """The connection ends with the answer, since there may be more of the body to come."""
+    headers = {"Connection": "close"}
+    await problem_response(problem, detail, scope["path"], headers=headers)(scope, receive, send)

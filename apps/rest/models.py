@@ -24,6 +24,7 @@ LONGEST_HOLD_S: Final = 3600.0
 MOST_ENTRIES: Final = 10_000
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
+Names = Annotated[list[Name], Field(min_length=1, max_length=MOST_ENTRIES, fail_fast=True)]
 
 
 class Body(BaseModel):
@@ -130,7 +131,9 @@ class Repeat(Body):
 class GroupBody(Span):
     """A whole traffic matrix, such as that of a job, for the same time."""
 
-    entries: list[MatrixEntry] = Field(min_length=1, max_length=MOST_ENTRIES)
+    entries: Annotated[list[MatrixEntry], Field(fail_fast=True)] = Field(
+        min_length=1, max_length=MOST_ENTRIES
+    )
     priority: int = Field(
         default=0, ge=0, le=9, description="Those of lower priority give way, with notice."
     )
@@ -153,13 +156,16 @@ class DemandEntry(Body):
     mbps: float = Field(ge=0)
 
 
+_Row = Annotated[list[Annotated[float, Field(ge=0)]], Field(fail_fast=True)]
+
+
 class DemandMatrix(Body):
     """Demand between all pairs of racks, in a fraction of the space that entries take."""
 
-    racks: list[Name] | None = Field(
-        default=None, min_length=1, description="Of the rows and columns. Null: as in the topology."
+    racks: Names | None = Field(
+        default=None, description="Of the rows and columns. Null: as in the topology."
     )
-    mbps: list[list[Annotated[float, Field(ge=0)]]] = Field(
+    mbps: Annotated[list[_Row], Field(fail_fast=True)] = Field(
         description="From the row's rack to the column's; the diagonal is zero."
     )
 
@@ -167,21 +173,16 @@ class DemandMatrix(Body):
 class PlanBody(Body):
     """What a topology is wanted for, and what may be touched to get it."""
 
-    demand: list[DemandEntry] | None = Field(
+    demand: Annotated[list[DemandEntry], Field(fail_fast=True)] | None = Field(
         default=None, description="Null: the measured demand. Pairs left out have none."
     )
     demand_matrix: DemandMatrix | None = Field(
         default=None, description="Instead of `demand`. Racks left out have none."
     )
-    planes: list[Name] | None = Field(
-        default=None, min_length=1, description="Only these may change. Null: all."
-    )
-    racks: list[Name] | None = Field(
-        default=None, min_length=1, description="Only these may change. Null: all."
-    )
-    use_planes: list[Name] | None = Field(
+    planes: Names | None = Field(default=None, description="Only these may change. Null: all.")
+    racks: Names | None = Field(default=None, description="Only these may change. Null: all.")
+    use_planes: Names | None = Field(
         default=None,
-        min_length=1,
         description="Circuits that may change end up on these only. Null: on any.",
     )
     algorithm: Name | None = Field(default=None, description="Null: the configured one.")
@@ -216,16 +217,22 @@ class TaskBody(Body):
     note: str = Field(default="", max_length=1000, description="Why it could not be done.")
 
 
+_LABEL: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_PORT: Final = (
+    "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+)
+
+
 class WebhookBody(Body):
     """Where to post events, and which."""
 
     url: str = Field(
         max_length=2000,
-        pattern=r"^https?://[a-z0-9.-]{1,253}(:[1-9][0-9]{0,4})?(/[!-~]*)?$",
+        pattern=rf"^https?://({_LABEL}\.){{0,126}}{_LABEL}(:{_PORT})?(/[!-~]*)?$",
         description="http or https, a name or an IPv4 address, no user and password.",
     )
-    kinds: list[Annotated[EventKind, Field(strict=False)]] = Field(
-        default=[], max_length=10, description="Empty: all."
+    kinds: Annotated[list[Annotated[EventKind, Field(strict=False)]], Field(fail_fast=True)] = (
+        Field(default=[], max_length=10, description="Empty: all.")
     )
     tenant: Name | None = Field(
         default=None, description="Only what this tenant may see; null: everything."
@@ -326,9 +333,14 @@ class MeasuredDemand(Document):
     src: str
     dst: str
     rate_mbps: float
-    estimated_mbps: float
+    estimated_mbps: float = Field(description="What an elephant wants; of mice 0.")
     backlog_mbps: float = Field(
         description="What servers' agents have waiting, as a rate beside the measured one."
+    )
+    constrained: bool = Field(
+        description="Whether something full holds an elephant back, so that the estimate is a "
+        "guess: the max-min fair share of an ideal switch. If not, it is what was measured, with "
+        "some head-room."
     )
 
 

@@ -14,6 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
 
 from apps.rest import models, render
+from apps.rest.reading import MOST_ERRORS, InvalidBody, MalformedBody
+from apps.rest.webhook_addresses import RefusedAddress
 from apps.rest.webhook_delivery import TooManyWebhooks
 from hydra.demand.agent_protocol import ForeignServer, TooOften, WrongReport
 from hydra.errors import (
@@ -59,6 +61,13 @@ UNAUTHENTICATED: Final = ProblemType(
 )
 FORBIDDEN: Final = ProblemType(
     "forbidden", 403, "Your role may not do this", "The token's role does not allow the request."
+)
+FOREIGN_SITE: Final = ProblemType(
+    "foreign-site",
+    403,
+    "The request is not for this controller, or from another site's page",
+    "Host is no name of the controller (see controller.hosts), or a browser sent it from a page of "
+    "another site.",
 )
 UNKNOWN_NAME: Final = ProblemType(
     "unknown-name",
@@ -120,7 +129,10 @@ PRECONDITION_FAILED: Final = ProblemType(
     "It has another ETag than If-Match says: read it again.",
 )
 BODY_TOO_LARGE: Final = ProblemType(
-    "body-too-large", 413, "The body is too large", "Bodies may have up to 16 MiB."
+    "body-too-large",
+    413,
+    "The body is too large",
+    "Bodies have up to 64 KiB; a plan's and a group's more, by the size of the fabric.",
 )
 UNSUPPORTED_MEDIA_TYPE: Final = ProblemType(
     "unsupported-media-type",
@@ -196,6 +208,7 @@ CATALOGUE: Final[tuple[ProblemType, ...]] = (
     MALFORMED,
     UNAUTHENTICATED,
     FORBIDDEN,
+    FOREIGN_SITE,
     UNKNOWN_NAME,
     NOT_FOUND,
     METHOD_NOT_ALLOWED,
@@ -224,6 +237,10 @@ CATALOGUE: Final[tuple[ProblemType, ...]] = (
 class BusyError(HydraError):
     """There are as many clients of this kind as there may be."""
 
+    def __init__(self, message: str, retry_s: int) -> None:
+        self.retry_s = retry_s
+        super().__init__(f"{message}: try again in {retry_s} s")
+
 
 _REFUSALS: Final[Mapping[type[AdmissionError], ProblemType]] = {
     QuotaExceeded: QUOTA_EXCEEDED,
@@ -241,6 +258,7 @@ _BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {
     ForeignServer: FORBIDDEN,
     TooOften: TOO_MANY_REQUESTS,
     WrongReport: INVALID_REQUEST,
+    RefusedAddress: INVALID_REQUEST,
     TooManyWebhooks: TOO_MANY_WEBHOOKS,
     JournalError: JOURNAL_FAILED,
     DeviceUnavailable: DEVICE_UNAVAILABLE,
@@ -251,10 +269,15 @@ _BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {
 class EntriesError(HydraError):
     """A body of the right form whose entries make no sense for this fabric."""
 
-    def __init__(self, problem: ProblemType, errors: Sequence[models.ErrorDetail]) -> None:
+    def __init__(
+        self, problem: ProblemType, errors: Sequence[models.ErrorDetail], count: int
+    ) -> None:
+        """``errors`` are the first of ``count``."""
         self.problem = problem
         self.errors = tuple(errors)
-        super().__init__("; ".join(f"{e.pointer}: {e.detail}" for e in errors))
+        told = [f"{e.pointer}: {e.detail}" for e in errors]
+        more = [f"and {count - len(told)} more"] if count > len(told) else []
+        super().__init__("; ".join(told + more))
 
 
 def problem_response(
@@ -308,6 +331,7 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 
     app.add_exception_handler(HTTPException, on_http)
     app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(MalformedBody, _on_malformed)
     app.add_exception_handler(HydraError, _on_hydra)
     app.add_exception_handler(Exception, _on_unexpected)
 
@@ -343,15 +367,11 @@ def _allowed_methods(request: Request, routes: Sequence[BaseRoute]) -> list[str]
 async def _on_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101
     path = request.url.path
-    for item in error.errors():
-        if item["type"] == "json_invalid":
-            return problem_response(
-                MALFORMED, f"{item['ctx']['error']} at character {item['loc'][-1]}", path
-            )
-    errors = [_error_detail(item["loc"], item["msg"]) for item in error.errors()]
+    count = error.count if isinstance(error, InvalidBody) else len(error.errors())
+    errors = [_error_detail(item["loc"], item["msg"]) for item in error.errors()[:MOST_ERRORS]]
     first = errors[0]
     where = first.parameter if first.pointer is None else first.pointer or "the body"
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    more = f" (and {count - 1} more)" if count > 1 else ""
     return problem_response(INVALID_REQUEST, f"{where}: {first.detail}{more}", path, errors=errors)
 
 
@@ -363,8 +383,12 @@ def _error_detail(location: Sequence[str | int], message: str) -> models.ErrorDe
 
 
 def json_pointer(*steps: str | int) -> str:
-    """RFC 6901."""
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+    """RFC 6901; keys of more than a hundred characters are cut."""
+    return "".join("/" + str(step)[:100].replace("~", "~0").replace("/", "~1") for step in steps)
+
+
+async def _on_malformed(request: Request, error: Exception) -> Response:
+    return problem_response(MALFORMED, str(error), request.url.path)
 
 
 async def _on_hydra(request: Request, error: Exception) -> Response:
@@ -379,12 +403,16 @@ async def _on_hydra(request: Request, error: Exception) -> Response:
         return problem_response(kind, str(error), path, alternatives=alternatives)
     for one in type(error).__mro__:
         if (problem := _BY_ERROR.get(one)) is not None:
-            return problem_response(problem, str(error), path)
+            headers = {"Retry-After": str(error.retry_s)} if isinstance(error, BusyError) else {}
+            return problem_response(problem, str(error), path, headers=headers)
     raise error
 
 
 async def _on_unexpected(request: Request, _error: Exception) -> Response:
-    """The server logs the traceback; the client learns nothing of the inside."""
-    return problem_response(
-        INTERNAL, "unexpected error; the controller's log has the details", request.url.path
-    )
+    """The server logs the traceback; the client learns nothing of the inside.
+
+    The HTTP server closes the connection after a defect; a client that is not told would lose its
+    next request.
+    """
+    detail = "unexpected error; the controller's log has the details"
+    return problem_response(INTERNAL, detail, request.url.path, headers={"Connection": "close"})

@@ -128,6 +128,7 @@ def topology(
 def demand(fabric: Fabric, report: DemandReport) -> models.Demand:
     nobody = np.zeros_like(report.rate_mbps)
     backlog_mbps = nobody if report.backlog_mbps is None else report.backlog_mbps
+    held_back = nobody if report.constrained is None else report.constrained
     pairs = np.argwhere((report.rate_mbps > 0) | (report.estimated_mbps > 0))
     return models.Demand(
         source=report.source,
@@ -141,6 +142,7 @@ def demand(fabric: Fabric, report: DemandReport) -> models.Demand:
                 rate_mbps=float(report.rate_mbps[src, dst]),
                 estimated_mbps=float(report.estimated_mbps[src, dst]),
                 backlog_mbps=float(backlog_mbps[src, dst]),
+                constrained=bool(held_back[src, dst]),
             )
             for src, dst in pairs
         ],

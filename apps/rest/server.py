@@ -6,15 +6,20 @@ thread-safe :class:`~hydra.service.ControllerService`, and no signal handlers ar
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import socket
 import ssl
 from dataclasses import dataclass
 from threading import Event, Thread
-from typing import Final
+from typing import Any, Final
 
+import h11
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from apps.process.doors import OUT_OF_RESOURCES, Door, Sparing
 from hydra.errors import HydraError
 
 _BACKLOG: Final = 128
@@ -22,6 +27,14 @@ _START_TIMEOUT_S: Final = 10.0
 _GRACE_S: Final = 2
 """Seconds that requests under way get to finish."""
 _STOP_TIMEOUT_S: Final = 10.0
+_HEAD_S: Final = 10.0
+"""From the connection, or the answer before, to the end of a request's headers."""
+_BODY_S: Final = 60.0
+"""From there to the end of its body."""
+_UNSENT_S: Final = 30
+"""How long a client may take nothing of what was sent to it."""
+MOST_CONNECTIONS: Final = 512
+logging.getLogger("uvicorn.error").addFilter(Sparing(lambda record: record.levelno < logging.ERROR))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +58,17 @@ class Tls:
 class RestServer:
     """Can be started and stopped any number of times, from one thread."""
 
-    def __init__(self, app: FastAPI, host: str, port: int, tls: Tls | None = None) -> None:
+    def __init__(
+        self,
+        app: FastAPI,
+        host: str,
+        port: int,
+        tls: Tls | None = None,
+        connections: int = MOST_CONNECTIONS,
+        connections_per_address: int = MOST_CONNECTIONS // 2,
+    ) -> None:
         """``port`` 0 lets the system choose; :attr:`port` then tells which."""
+        self._door = Door("REST", connections, connections_per_address, "controller.connections…")
         self._tls = tls
         self._app = app
         self._host = host
@@ -73,7 +95,7 @@ class RestServer:
         if self._tls is not None:
             self._tls.check()
         self._app.state.closing.clear()
-        listener = _listen(self._host, self._wanted_port)
+        listener = _listen(self._host, self._wanted_port, self._door)
         server = _Server(_config(self._app, self._tls))
         thread = Thread(target=server.run, args=([listener],), name="rest", daemon=True)
         port = listener.getsockname()[1]
@@ -102,15 +124,101 @@ class _Server(uvicorn.Server):
         self.accepting = Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(_note_trouble)
         await super().startup(sockets)
         self.accepting.set()
+
+
+def _note_trouble(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """The door has said already that a connection could not be accepted; asyncio tries again."""
+    error = context.get("exception")
+    if not (isinstance(error, OSError) and error.errno in OUT_OF_RESOURCES):
+        loop.default_exception_handler(context)
+
+
+class _Protocol(H11Protocol):
+    """Ends connections whose request does not come: uvicorn itself waits for ever."""
+
+    _deadline: asyncio.TimerHandle | None = None
+    _awaited = ""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._await("")
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        states = {h11.IDLE: "head", h11.SEND_BODY: "body"}
+        self._await(states.get(self.conn.their_state, ""))
+
+    def _await(self, what: str) -> None:
+        if what == self._awaited:
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self._awaited = what
+        if what:
+            wait_s = _HEAD_S if what == "head" else _BODY_S
+            self._deadline = self.loop.call_later(wait_s, self.transport.abort)
+
+
+class _Connection(socket.socket):
+    """A connection that leaves the door when it is closed."""
+
+    door: Door | None = None
+    address = ""
+
+    def close(self) -> None:
+        super().close()
+        if self.door is not None:
+            self.door.leave(self.address)
+            self.door = None
+
+
+class _Listener(socket.socket):
+    """Hands over only connections that there is room for; the others are closed at once.
+
+    Here, and not in the protocol, since with TLS that begins after the handshake.
+    """
+
+    door: Door
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        while True:
+            try:
+                raw, peer = super().accept()
+            except OSError as error:
+                if error.errno in OUT_OF_RESOURCES:
+                    self.door.failed(error)
+                raise
+            if not self.door.enter(peer[0]):
+                raw.close()
+                continue
+            connection = _Connection(raw.family, raw.type, raw.proto, fileno=raw.detach())
+            connection.door, connection.address = self.door, peer[0]
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _UNSENT_S)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNSENT_S * 1000)
+            return connection, peer
 
 
 def _config(app: FastAPI, tls: Tls | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="asyncio",
-        http="h11",
+        http=_Protocol,
         ws="none",
         lifespan="off",
         access_log=False,
@@ -124,13 +232,14 @@ def _config(app: FastAPI, tls: Tls | None) -> uvicorn.Config:
     )
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, door: Door) -> socket.socket:
     """Bound here rather than by uvicorn, which would end its thread without a word."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listener = socket.socket(family, kind, protocol)
+        listener = _Listener(family, kind, protocol)
+        listener.door = door
     except OSError as error:
         raise _cannot_listen(host, port, error) from error
     try:

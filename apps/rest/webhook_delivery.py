@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import ssl
 import threading
 import time
 import uuid
@@ -24,6 +23,7 @@ from urllib.parse import quote
 import httpx
 
 from apps.rest import models, render
+from apps.rest.webhook_addresses import Reach, RefusedAddress, transport
 from hydra.access import LOCAL, Caller, Role
 from hydra.errors import HydraError, UnknownName
 from hydra.events import Event, EventKind, EventLog
@@ -78,7 +78,14 @@ class _Subscriber:
 class Webhooks:
     """Methods may be called from any thread. Without ``journal``, webhooks end with the process."""
 
-    def __init__(self, fabric: Fabric, events: EventLog, journal: Journal | None = None) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        events: EventLog,
+        journal: Journal | None = None,
+        reach: Reach | None = None,
+    ) -> None:
+        self._reach = reach or Reach()
         self._fabric = fabric
         self._events = events
         self._journal = journal
@@ -115,7 +122,8 @@ class Webhooks:
     # -- the resource -----------------------------------------------------------------------------
 
     def add(self, url: str, kinds: Collection[EventKind], tenant: str | None) -> Webhook:
-        """Raises TooManyWebhooks, and JournalError if it can't be kept."""
+        """Raises TooManyWebhooks, RefusedAddress, and JournalError if it can't be kept."""
+        self._reach.check_literal(httpx.URL(url).host)
         webhook = Webhook(
             id=uuid.uuid4().hex[:12],
             url=url,
@@ -135,7 +143,11 @@ class Webhooks:
     def change(
         self, webhook_id: str, url: str, kinds: Collection[EventKind], tenant: str | None
     ) -> Delivery:
-        """It goes on where it was, and at once. Raises UnknownName, JournalError."""
+        """It goes on where it was, and at once.
+
+        Raises UnknownName, RefusedAddress, JournalError.
+        """
+        self._reach.check_literal(httpx.URL(url).host)
         with self._lock:
             subscriber = self._get(webhook_id)
             webhook = replace(subscriber.webhook, url=url, kinds=frozenset(kinds), tenant=tenant)
@@ -198,10 +210,7 @@ class Webhooks:
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         async with httpx.AsyncClient(
-            timeout=_TIMEOUT_S,
-            verify=ssl.create_default_context(),
-            trust_env=False,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=MOST_WEBHOOKS),
+            timeout=_TIMEOUT_S, trust_env=False, transport=transport(self._reach, MOST_WEBHOOKS)
         ) as self._http:
             with self._events.listening(lambda: self._tell_loop(self._wake)):
                 self._adjust()
@@ -312,7 +321,7 @@ class Webhooks:
                 status = answer.status_code
         except TimeoutError:
             return self._failed(one, f"no answer within {_TIMEOUT_S:g} s")
-        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, RefusedAddress, OSError, ValueError) as error:
             return self._failed(one, str(error) or type(error).__name__)
         if httpx.codes.is_success(status):
             one.delivered += 1

@@ -30,10 +30,10 @@ class InUse:
 
 
 def read_in_use(fabric: Fabric, journal: Journal) -> InUse:
-    """What the journal says of circuits and VLANs.
+    """Circuits and VLANs in use by the journal.
 
-    A change that was begun and has not ended counts with what it started from and what it is to
-    end in. Raises JournalError if the journal is of another fabric or can't be read.
+    A change that was begun and has not ended counts with both its start and its end. Raises
+    JournalError if the journal is of another fabric or can't be read.
     """
     states = [saved_state(fabric, journal)]
     for last in journal.records(Kind.ENTRY, newest=1):

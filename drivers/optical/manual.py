@@ -133,6 +133,8 @@ class ManualPanel:
                 task = self._store.ask(change.removed, change.added, time.time())
         except PendingError as error:
             raise DeviceError(self._name, str(error)) from error
+        if task is None:
+            return
         try:
             task = self._await(task)
         except DeviceUnavailable as error:

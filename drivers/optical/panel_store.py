@@ -66,8 +66,7 @@ class PanelStore:
     def cross_connects(self) -> frozenset[CrossConnect]:
         """Cross-connects that are plugged, by people's word."""
         with self._open() as db:
-            rows = db.execute("SELECT ingress, egress FROM plugged").fetchall()
-        return frozenset(CrossConnect(ingress, egress) for ingress, egress in rows)
+            return _plugged(db)
 
     def tasks(self) -> tuple[Task, ...]:
         """All pending tasks and the latest settled ones, oldest first."""
@@ -84,14 +83,19 @@ class PanelStore:
         disconnect: Collection[CrossConnect],
         connect: Collection[CrossConnect],
         unix_s: float,
-    ) -> Task:
-        """Enter a task; the one that asks for the same already, if it is still pending.
+    ) -> Task | None:
+        """Enter a task, or find the pending one that asks for the same.
+
+        None where nothing is left to do: somebody has just said that it is done.
 
         Raises PendingError if a pending task is about one of the ports.
         """
         wanted = (tuple(sorted(disconnect)), tuple(sorted(connect)))
         ports = _ports(*wanted)
         with self._open() as db:
+            plugged = _plugged(db)
+            if plugged.issuperset(connect) and plugged.isdisjoint(disconnect):
+                return None
             for task in _tasks(db):
                 if task.state is not TaskState.PENDING:
                     continue
@@ -173,6 +177,12 @@ class PanelStore:
         for statement in _SCHEMA.split(";"):
             db.execute(statement)
         db.execute(f"PRAGMA user_version={_VERSION}")
+
+
+def _plugged(db: sqlite3.Connection) -> frozenset[CrossConnect]:
+    return frozenset(
+        CrossConnect(*row) for row in db.execute("SELECT ingress, egress FROM plugged")
+    )
 
 
 def _tasks(db: sqlite3.Connection) -> tuple[Task, ...]:

@@ -62,9 +62,9 @@ _COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "Interface": ("name", "link_state", "statistics"),
 }
 _NOT_REPLICATED: Final[Mapping[str, tuple[str, ...]]] = {"Interface": ("link_state", "statistics")}
-"""Fetched when asked for: replicated, statistics would fill an idle session every five seconds, and
-every change of carrier in the whole database would have to be read in the middle of a retagging."""
-"""Reserved by IEEE 802.1Q: no frame ever carries it."""
+"""Columns fetched when asked for: replicated, statistics would fill an idle session every five
+seconds, and every change of carrier in the whole database would have to be read in the middle of a
+retagging."""
 
 _RETRY: Final = (errno.EAGAIN, errno.EINPROGRESS)
 _Txn = ovs.db.idl.Transaction

@@ -1,4 +1,4 @@
-"""Checks of prefixes and addresses, and which addressing mode they make."""
+"""Checks of prefixes and addresses, and the addressing mode that they make."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_subnets(document: Document, log: ProblemLog) -> list[Network]:
 
 
 def check_prefixes(expansion: Expansion, subnets: Collection[Network], log: ProblemLog) -> None:
-    """Rack prefixes lie in the subnets and do not overlap.
+    """Check that rack prefixes lie in the subnets and do not overlap.
 
     Two prefixes overlap only if one holds the other, so one pass in sorted order finds them all.
     """
@@ -110,7 +110,7 @@ def _warn_missing_family(
 
 
 def check_addressing(expansion: Expansion, log: ProblemLog) -> Addressing:
-    """One subnet for all, or one per rack; the second is refused in this release.
+    """The addressing mode: one subnet for all, or one per rack, which this release refuses.
 
     It is one subnet where the network of every server's interface covers every rack's prefixes of
     its family: then servers send to each other's MAC address across racks.

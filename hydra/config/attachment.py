@@ -1,4 +1,4 @@
-"""How servers and ToRs are attached: which keys belong to which substrate."""
+"""The attachment of servers and ToRs: keys that belong to each substrate."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _OPENFLOW_TOR: Final = "openflow"
 
 
 def _check_attachment(document: Document, substrate: SubstrateKind, log: ProblemLog) -> None:
-    """Whether racks and servers have the ports that the substrate attaches them by."""
+    """Check that racks and servers have the ports that the substrate attaches them by."""
     tagging = substrate is not SubstrateKind.SINGLE_HOMED_OPENFLOW
     for index, rack in enumerate(document.racks):
         path: Path = ("racks", index)
@@ -94,7 +94,7 @@ def _check_uplinks(
 def _check_tor_driver(
     rack: RackEntry, substrate: SubstrateKind, path: Path, log: ProblemLog
 ) -> None:
-    """Rules or VLANs: a ToR is driven by the one or the other."""
+    """Check that a ToR is driven by rules or by VLANs, as the substrate wants."""
     by_rules = substrate is SubstrateKind.SINGLE_HOMED_OPENFLOW
     if (rack.tor.driver == _OPENFLOW_TOR) != by_rules:
         log.add(

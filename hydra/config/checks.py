@@ -1,4 +1,4 @@
-"""Checks that need more than one value: who is wired twice, what overlaps, what is too small."""
+"""Checks that need more than one value: double wiring, overlaps, ranges that are too small."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from hydra.config.attachment import check_known, check_parking
 from hydra.config.devices import PlaneCheck, RackCheck, parse_endpoint
-from hydra.config.expand import LAST_VLAN, Expansion
+from hydra.config.expand import LAST_VLAN, Expansion, read_network
 from hydra.config.problems import ProblemLog
 from hydra.config.schema import ControllerSection, Document
 from hydra.config.source import Path
@@ -26,7 +26,7 @@ _NO_VLANS: Final = VlanRange(VlanId(0), VlanId(0))
 _LINUX_NAME_LENGTH: Final = 15
 _LINUX_NAME = re.compile(r"[^\s/:]+")
 _LINUX_TOR_DRIVERS: Final = "ovs-"
-_VLAN_RANGE = re.compile(r"\s*([0-9]+)\s*-\s*([0-9]+)\s*")
+_VLAN_RANGE = re.compile(r"\s*([0-9]{1,18})\s*-\s*([0-9]{1,18})\s*")
 
 
 # --- single sections ------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def check_not_empty(document: Document, broken: frozenset[str], log: ProblemLog)
 
 
 def check_rack_kinds(document: Document, log: ProblemLog) -> None:
-    """Racks have prefixes and servers, spines have neither."""
+    """Check that racks have prefixes and servers, and spines neither."""
     for index, rack in enumerate(document.racks):
         for key, entries in (("prefixes", rack.prefixes), ("servers", rack.servers)):
             path: Path = ("racks", index, key)
@@ -61,6 +61,8 @@ def check_controller(
             "{} is taken by OpenFlow: give REST a port of its own",
             document.controller.rest,
         )
+    for index, text in enumerate(document.controller.webhook_networks):
+        read_network(text, ("controller", "webhook_networks", index), log)
     _check_security(document.controller, rest[0], log, warnings)
     return openflow, rest
 
@@ -68,7 +70,7 @@ def check_controller(
 def _check_security(
     section: ControllerSection, host: str, log: ProblemLog, warnings: ProblemLog
 ) -> None:
-    """REST leaves loopback only with tokens, and had better do so encrypted."""
+    """Check that REST leaves loopback only with tokens; warn if it does so unencrypted."""
     if (section.tls_certificate is None) != (section.tls_key is None):
         log.add(("controller",), "tls_certificate and tls_key go together: give both, or neither")
     openflow = (section.openflow_certificate, section.openflow_key, section.openflow_authority)
@@ -96,7 +98,7 @@ def _check_security(
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach ``host``; a name other than localhost counts as no."""
+    """True if only this machine can reach ``host``; of names, localhost alone counts."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -142,20 +144,20 @@ def check_policy(
 
 
 Objection = Callable[[Fabric], str | None]
-"""Why an algorithm can't plan for a fabric, in words; None where it can."""
+"""The reason why an algorithm can't plan for a fabric, in words; None if it can."""
 
 
 def check_algorithm(
     name: str, algorithms: Mapping[str, Objection], fabric: Fabric, log: ProblemLog
 ) -> None:
-    """Whether the algorithm can plan for the fabric, which needs a sound one to be asked."""
+    """Check that the algorithm can plan for the fabric, which has to be sound."""
     reason = algorithms[name](fabric)
     if reason is not None:
         log.add(("policy", "algorithm"), "{} can't plan for this fabric: {}", name, reason)
 
 
 def check_slots(policy: Policy, fabric: Fabric, log: ProblemLog) -> None:
-    """Whether slots hold a night and more, and weeks a slot, where policy asks for them."""
+    """Check that slots hold a night and more, and weeks a slot, if policy asks for them."""
     if policy.sharing is not Sharing.SLOTTED:
         return
     if fabric.one_way:
@@ -191,7 +193,7 @@ def check_drivers(
 
 
 def check_unique(expansion: Expansion, log: ProblemLog) -> None:
-    """Names, MAC addresses, datapath ids, IP addresses and device addresses occur once."""
+    """Check that names, MAC, IP and device addresses, and datapath ids occur once."""
     # Racks and servers share one space of names: a reservation joins any two of either.
     _unique("name {0!r}", _names(expansion), log)
     _unique("plane name {0!r}", ((v.name, (*p, "names"), at) for v, p, at in expansion.planes), log)
@@ -252,7 +254,7 @@ def check_devices(
     tor_drivers: Mapping[str, RackCheck],
     log: ProblemLog,
 ) -> None:
-    """What each driver says of its devices, and what Linux needs to know of its own."""
+    """Check what drivers ask of their devices, and that Linux ToRs have the name of a bridge."""
     for plane, path, at in expansion.planes:
         if (plane_check := optical_drivers.get(plane.driver)) is not None:
             _add_all(plane_check(plane), path, at, log)
@@ -270,7 +272,7 @@ def check_devices(
 
 
 def check_transition(transition: Transition, expansion: Expansion, log: ProblemLog) -> None:
-    """Only the hitless one may touch mirrors that are not emulated on this machine."""
+    """Check that mirrors which are not emulated on this machine move only hitless."""
     if transition is Transition.HITLESS:
         return
     for plane, _, _ in expansion.planes:
@@ -287,7 +289,7 @@ def check_transition(transition: Transition, expansion: Expansion, log: ProblemL
 
 
 def _is_emulated(address: str) -> bool:
-    """Whether a device at ``address`` can only be a process on this machine."""
+    """True if a device at ``address`` can only be a process on this machine."""
     endpoint = parse_endpoint(address.removeprefix("tcp:"))
     if endpoint is not None:
         return is_loopback(endpoint[0])
@@ -301,7 +303,7 @@ def _add_all(problems: Iterable[Problem], path: Path, at: str, log: ProblemLog) 
 
 
 def check_interface_names(document: Document, expansion: Expansion, log: ProblemLog) -> None:
-    """Names of Linux interfaces are at most 15 characters, and differ within one server."""
+    """Check that interfaces of Linux have at most 15 characters, and differ within one server."""
     for server, path, at in expansion.servers:
         names: dict[str, str] = {}
         vswitch = server.vswitch
@@ -351,7 +353,7 @@ def _check_linux_name(name: str, path: Path, at: str, log: ProblemLog) -> None:
 
 
 def check_wiring(expansion: Expansion, log: ProblemLog) -> None:
-    """No ToR port and no OCS port is plugged twice."""
+    """Check that no ToR port and no OCS port is plugged twice."""
     racks = [rack for rack, _, _ in expansion.racks]
 
     def device(rack: RackId) -> tuple[str, str]:
@@ -383,7 +385,7 @@ def _tor_ports(expansion: Expansion) -> Iterator[tuple[RackId, str, Path, str]]:
 
 
 def warn_unwired(expansion: Expansion, warnings: ProblemLog) -> None:
-    """Racks and planes without wiring work, but are more often a slip than a plan."""
+    """Warn of racks and planes without wiring: they work, but are often a slip and no plan."""
     racks = {port.rack for port, _, _ in expansion.ports}
     planes = {port.plane for port, _, _ in expansion.ports}
     for rack, path, at in expansion.racks:
@@ -447,7 +449,7 @@ def check_vlans(
 
 
 def _check_one_native_vlan(expansion: Expansion, log: ProblemLog) -> None:
-    """Racks whose native VLAN reaches the electrical network meet there in one and the same."""
+    """Check that racks whose native VLAN reaches the electrical network have one and the same."""
     first: Rack | None = None
     for rack, path, at in expansion.racks:
         if rack.spine or not rack.tor.native_vlan:
@@ -479,7 +481,7 @@ def _read_vlan_range(text: str, log: ProblemLog) -> VlanRange | None:
 
 
 def _check_vlan_count(circuits: VlanRange, expansion: Expansion, log: ProblemLog) -> None:
-    """At least three VLAN-IDs for each optical port of the best connected rack.
+    """Check that there are three VLAN-IDs for each optical port of the best connected rack.
 
     With every port in use for a direct path, one VLAN-ID per port is enough: rack pairs joined
     directly form a graph of that degree, and a graph of degree d splits into at most d forests, so

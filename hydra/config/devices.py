@@ -1,4 +1,4 @@
-"""What drivers check of the devices that a configuration gives them, before anything connects.
+"""Drivers' checks of the devices that a configuration gives them, before anything connects.
 
 A driver states its objections as :class:`~hydra.errors.Problem`, with ``path`` relative to the
 device: ``address``, ``login.password_env``, ``options.baud``.
@@ -34,19 +34,19 @@ def parse_endpoint(text: str) -> tuple[str, int] | None:
 
 
 def endpoint_problems(address: str) -> Iterator[Problem]:
-    """For devices on the network: the address is ``host:port``."""
+    """Problems of a device on the network: its address is ``host:port``."""
     if address and parse_endpoint(address) is None:
         yield Problem("address", f"{address!r} is not host:port")
 
 
 def no_login_problems(login: Login | None) -> Iterator[Problem]:
-    """For protocols that know no users."""
+    """Problems of a login where the protocol knows no users."""
     if login is not None:
         yield Problem("login", "this driver's protocol has no users: remove it")
 
 
 def login_problems(login: Login | None, *, keys: bool = False) -> Iterator[Problem]:
-    """For protocols that need a user, and one way to a secret; ``keys``: an SSH key will do."""
+    """Problems of a login that needs a user and one way to a secret; ``keys``: also an SSH key."""
     ways = "password_env or password_file" + (" or key_file" if keys else "")
     if login is None:
         yield Problem("login", f"is missing: this device wants a username, and {ways}")
@@ -59,13 +59,13 @@ def login_problems(login: Login | None, *, keys: bool = False) -> Iterator[Probl
 
 
 class NoOptions(BaseModel):
-    """For drivers that need to be told nothing more than an address."""
+    """Options of drivers that need to be told nothing more than an address."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 def option_problems(model: type[BaseModel], options: Mapping[str, object]) -> Iterator[Problem]:
-    """What ``model``, which forbids extra keys, finds wrong with a device's ``options``."""
+    """Problems that ``model``, which forbids extra keys, finds in a device's ``options``."""
     try:
         model.model_validate(dict(options))
     except ValidationError as error:

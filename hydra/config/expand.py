@@ -7,7 +7,7 @@ A value that can't be read is recorded as a problem and stood in for by a neutra
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import (
     IPv4Interface,
@@ -18,7 +18,14 @@ from ipaddress import (
 )
 from typing import Final
 
-from hydra.config.patterns import PatternError, Scope, expand_names, parse_template, suggest
+from hydra.config.patterns import (
+    PatternError,
+    Scope,
+    count_names,
+    expand_names,
+    parse_template,
+    suggest,
+)
 from hydra.config.problems import Located, ProblemLog
 from hydra.config.schema import (
     Document,
@@ -51,6 +58,7 @@ Network = IPv4Network | IPv6Network
 Interface = IPv4Interface | IPv6Interface
 
 LAST_VLAN: Final = 4094
+MOST: Final = {"racks": 4096, "planes": 4096, "servers": 65_536, "optical ports": 65_536}
 _RACK_SCOPE: Final = ("rack",)
 _SERVER_SCOPE: Final = ("rack", "server")
 _PLANE_SCOPE: Final = ("plane",)
@@ -71,6 +79,53 @@ class Expansion:
     ports: list[Located[OpticalPort]] = field(default_factory=list)
     prefixes: list[Located[tuple[RackId, Network]]] = field(default_factory=list)
     addresses: list[Located[tuple[RackId, Interface]]] = field(default_factory=list)
+
+
+def too_large(document: Document, log: ProblemLog) -> bool:
+    """Whether ``document`` describes more than :data:`MOST`, counted before any of it is made."""
+    return (
+        _exceeds("racks", ("racks",), (_count(rack.names) for rack in document.racks), log)
+        or _exceeds("planes", ("planes",), (_count(one.names) for one in document.planes), log)
+        or _exceeds("servers", ("racks",), _count_servers(document), log)
+        or _exceeds(
+            "optical ports",
+            ("wiring",),
+            (
+                sum(map(_count, entry.racks)) * sum(map(_count, entry.planes))
+                for entry in document.wiring
+            ),
+            log,
+        )
+    )
+
+
+def _exceeds(kind: str, path: Path, numbers: Iterable[int], log: ProblemLog) -> bool:
+    total = 0
+    for number in numbers:
+        total += number
+        if total > MOST[kind]:
+            log.add(path, "more than {} {}: a fabric has at most so many", MOST[kind], kind)
+            return True
+    return False
+
+
+def _count(pattern: str) -> int:
+    """How many names, at least one: what is wrong with a pattern is told when it is expanded."""
+    try:
+        return count_names(pattern)
+    except PatternError:
+        return 1
+
+
+def _count_servers(document: Document) -> Iterator[int]:
+    racks = (entry for entry in document.racks for _ in range(_count(entry.names)))
+    for number, rack in enumerate(racks, 1):
+        for servers in rack.servers:
+            try:
+                pattern = parse_template(servers.names, _RACK_SCOPE).render({"rack": number})
+            except PatternError:
+                pattern = ""
+            yield _count(pattern)
 
 
 def expand(document: Document, broken: frozenset[str], log: ProblemLog) -> Expansion:
@@ -338,7 +393,7 @@ def _read_login(entry: LoginSection | None, path: Path, reader: _Reader) -> Logi
 
 
 def _read_vswitch(entry: VSwitchEntry, path: Path, reader: _Reader) -> VSwitch:
-    """A single uplink stands for both; which of the keys belong there is checked elsewhere."""
+    """A vswitch; a single uplink stands for both. The checks find keys that don't belong."""
     uplink = None
     if entry.uplink_port is not None:
         uplink = reader.text(entry.uplink_port, (*path, "uplink_port"))
@@ -406,12 +461,13 @@ class _WiringExpander:
         found: list[str] = []
         for index, pattern in enumerate(patterns):
             where = (*path, index) if len(patterns) > 1 else path
-            for name in read_names(pattern, where, self._log):
-                if name in known:
-                    found.append(name)
-                else:
-                    hint = suggest(name, list(known))
-                    self._log.add(where, "there is no {} {!r}; {}", kind, name, hint)
+            names = read_names(pattern, where, self._log)
+            unknown = [name for name in names if name not in known]
+            # A hint for the first one: the others are counted.
+            hint = suggest(unknown[0], list(known)) if unknown else ""
+            for name in unknown:
+                self._log.add(where, "there is no {} {!r}; {}", kind, name, hint)
+            found.extend(name for name in names if name in known)
         return found
 
     def _add_port(self, entry: WiringEntry, rack: Rack, plane: Plane, path: Path) -> None:
@@ -430,7 +486,7 @@ class _WiringExpander:
         self._expansion.ports.append(Located(port, path, at))
 
     def _number_ports(self) -> None:
-        """Ports are numbered by rack, then plane, then order in the file."""
+        """Number ports by rack, then plane, then order in the file."""
         ports = self._expansion.ports
         ports.sort(key=lambda located: (located.value.rack, located.value.plane))
         ports[:] = [

@@ -9,10 +9,10 @@ from typing import NoReturn
 
 from hydra.config import addresses, attachment, checks
 from hydra.config.devices import PlaneCheck, RackCheck
-from hydra.config.expand import Expansion, expand
+from hydra.config.expand import Expansion, expand, too_large
 from hydra.config.problems import ProblemLog
 from hydra.config.schema import Document, parse_document
-from hydra.config.source import YamlDocument, YamlError, parse_yaml
+from hydra.config.source import YamlDocument, YamlError, parse_yaml, read_text
 from hydra.errors import ConfigError, Problem
 from hydra.model import Addressing, Fabric, SubstrateKind, VlanId, VlanRange
 from hydra.policy import ControllerSettings, Policy
@@ -28,7 +28,7 @@ class Loaded:
     source: str
     """Name of the file."""
     warnings: tuple[Problem, ...] = ()
-    """What works, but is more often a slip than a plan."""
+    """Findings that work, but are more often a slip than a plan."""
 
 
 def load(
@@ -39,9 +39,9 @@ def load(
     algorithms: Mapping[str, checks.Objection],
     sparing: Collection[str] = (),
 ) -> Loaded:
-    """Read and check ``path``; the arguments hold the names that it may use, for drivers what they
-    check of a device, and for algorithms why one can't plan for a fabric. ``sparing`` are those
-    that respect ``policy.disturbance_mbps``.
+    """Read and check ``path``. The mappings hold the names that it may use: drivers with their
+    checks of a device, algorithms with their objection to a fabric. ``sparing`` are those that
+    respect ``policy.disturbance_mbps``.
 
     Raises ConfigError with every problem found, each with its path and line in the file.
     """
@@ -58,12 +58,17 @@ def load(
     parsed = parse_document(yaml.data)
     for problem in parsed.problems:
         log.add(problem.path, problem.message)
+    if parsed.more:
+        log.count_more(parsed.more)
+        raise ConfigError(source, log.problems(yaml))
     document, broken = parsed.document, parsed.broken
     checks.check_drivers(document, optical_drivers, tor_drivers, log)
     if "policy" not in broken:
         checks.check_policy(document.policy, algorithms, log, warnings)
         checks.warn_of_disturbance(document.policy, sparing, warnings)
     openflow, rest = checks.check_controller(document, log, warnings)
+    if too_large(document, log):
+        raise ConfigError(source, log.problems(yaml))
     expansion = expand(document, broken, log)
     addressing, vlans, parking = _check_fabric(document, broken, expansion, log, warnings)
     checks.check_transition(document.policy.transition, expansion, log)
@@ -88,7 +93,7 @@ def load(
 
 def _read(path: Path, source: str) -> YamlDocument:
     try:
-        return parse_yaml(path.read_text(encoding="utf-8"))
+        return parse_yaml(read_text(path))
     except OSError as error:
         _refuse(source, f"can't be read: {error.strerror or error}")
     except UnicodeDecodeError as error:

@@ -16,11 +16,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
+from math import prod
 from typing import Final
 
 MAX_NAMES: Final = 65_536
 """Most names that one pattern may stand for: a slip such as ``[1-99999999]`` ends here."""
+MAX_NAME_LENGTH: Final = 255
+MAX_TEMPLATE_LENGTH: Final = 4096
 MAX_EXPRESSION_LENGTH: Final = 200
+_LONGEST_TYPO: Final = 64
+_MOST_COMPARED: Final = 1000
 _MOST_SUGGESTIONS: Final = 20
 
 Scope = Mapping[str, int]
@@ -28,7 +33,7 @@ Scope = Mapping[str, int]
 _Evaluator = Callable[[Scope], int]
 
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
-_NUMBER_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
+_NUMBER_RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 _FORMAT_SPEC = re.compile(r"0?[0-9]{0,2}[bdoxX]?")
 _OPERATORS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
     ast.Add: operator.add,
@@ -91,6 +96,8 @@ def parse_template(text: str, names: tuple[str, ...]) -> Template:
     An expression knows whole numbers, ``+ - * // %``, parentheses and ``names``; a format such as
     ``02x`` may follow a colon. Raises PatternError.
     """
+    if len(text) > MAX_TEMPLATE_LENGTH:
+        raise PatternError(f"template is longer than {MAX_TEMPLATE_LENGTH} characters")
     parts: list[str | _Hole] = []
     try:
         pieces = list(string.Formatter().parse(text))
@@ -159,52 +166,89 @@ def expand_names(pattern: str) -> tuple[str, ...]:
     ``r[1-3]`` is r1, r2, r3; ``[08-10]`` keeps the width; ``x[a,c,1-2]`` is a list. A pattern
     without brackets stands for itself. Raises PatternError.
     """
+    choices = _read_choices(pattern)
+    return tuple(
+        "".join(parts)
+        for parts in itertools.product(
+            *[[n for i in items for n in i.names()] for items in choices]
+        )
+    )
+
+
+def count_names(pattern: str) -> int:
+    """How many names :func:`expand_names` would make. Raises PatternError as that does."""
+    return _count(_read_choices(pattern))
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """Part of a bracket: a text, or a range of numbers of at least ``width`` digits."""
+
+    text: str
+    numbers: range | None = None
+    width: int = 0
+
+    def __len__(self) -> int:
+        return 1 if self.numbers is None else len(self.numbers)
+
+    def names(self) -> Sequence[str]:
+        if self.numbers is None:
+            return [self.text]
+        return [f"{number:0{self.width}d}" for number in self.numbers]
+
+
+def _count(choices: Sequence[Sequence[_Item]]) -> int:
+    return prod(sum(map(len, items)) for items in choices)
+
+
+def _read_choices(pattern: str) -> list[list[_Item]]:
+    """What may stand at each place of ``pattern``, counted before any name is made of it."""
     pieces = _BRACKETS.split(pattern)
     if any("[" in piece or "]" in piece for piece in pieces[::2]):
         raise PatternError(f"{pattern!r}: unbalanced brackets")
     choices = [
-        _expand_brackets(piece, pattern) if index % 2 else (piece,)
+        _read_brackets(piece, pattern) if index % 2 else [_Item(piece)]
         for index, piece in enumerate(pieces)
+        if index % 2 or piece
     ]
-    total = 1
-    for choice in choices:
-        total *= len(choice)
+    total = _count(choices)
     if total > MAX_NAMES:
         raise PatternError(f"{pattern!r} stands for {total} names; the most is {MAX_NAMES}")
-    return tuple("".join(parts) for parts in itertools.product(*choices))
+    if sum(max(len(item.text) for item in items) for items in choices) > MAX_NAME_LENGTH:
+        raise PatternError(
+            f"{pattern!r} stands for names of more than {MAX_NAME_LENGTH} characters"
+        )
+    return choices
 
 
-def _expand_brackets(inside: str, pattern: str) -> Sequence[str]:
-    names: list[str] = []
+def _read_brackets(inside: str, pattern: str) -> list[_Item]:
+    items: list[_Item] = []
     for item in (item.strip() for item in inside.split(",")):
         if not item:
             raise PatternError(f"{pattern!r}: empty item in brackets")
         numbers = _NUMBER_RANGE.fullmatch(item)
         if numbers is None:
-            names.append(item)
-        else:
-            names.extend(_expand_range(numbers[1], numbers[2], pattern))
-    return names
-
-
-def _expand_range(first: str, last: str, pattern: str) -> Sequence[str]:
-    low, high = int(first), int(last)
-    if high < low:
-        raise PatternError(f"{pattern!r}: the range {first}-{last} runs backwards")
-    if high - low >= MAX_NAMES:
-        raise PatternError(
-            f"{pattern!r} stands for {high - low + 1} names; the most is {MAX_NAMES}"
-        )
-    width = len(first) if first.startswith("0") else 0
-    return [f"{number:0{width}d}" for number in range(low, high + 1)]
+            items.append(_Item(item))
+            continue
+        first, last = numbers.groups()
+        if int(last) < int(first):
+            raise PatternError(f"{pattern!r}: the range {first}-{last} runs backwards")
+        width = len(first) if first.startswith("0") else 0
+        items.append(_Item(last, range(int(first), int(last) + 1), width))
+    return items
 
 
 def suggest(word: str, known: Sequence[str]) -> str:
     """A hint for a word that is not in ``known``: the closest one, or else what there is."""
-    close = get_close_matches(word, known, n=1)
+    return _suggest(word, tuple(known[:_MOST_COMPARED]), len(known))
+
+
+@lru_cache(maxsize=256)
+def _suggest(word: str, known: tuple[str, ...], count: int) -> str:
+    close = get_close_matches(word, known, n=1) if len(word) <= _LONGEST_TYPO else []
     if close:
         return f"did you mean {close[0]!r}?"
     if not known:
         return "none is known"
-    more = ", …" if len(known) > _MOST_SUGGESTIONS else ""
+    more = ", …" if count > _MOST_SUGGESTIONS else ""
     return f"known: {', '.join(known[:_MOST_SUGGESTIONS])}{more}"

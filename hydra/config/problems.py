@@ -1,18 +1,20 @@
-"""Collects what is wrong, once per place in the file however many racks a pattern stands for."""
+"""Collects problems, once per place in the file however many racks a pattern stands for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from hydra.config.source import Path, YamlDocument
 from hydra.errors import Problem
 
 _T = TypeVar("_T")
 
+MOST_TOLD: Final = 100
+
 
 class Located(NamedTuple, Generic[_T]):
-    """A value, where the file says it, and in words which of its instances this is."""
+    """A value, its place in the file, and in words which instance of that place it is."""
 
     value: _T
     path: Path
@@ -31,21 +33,29 @@ class ProblemLog:
 
     def __init__(self) -> None:
         self._groups: dict[tuple[Path, str], _Group] = {}
+        self._untold = 0
 
     def __bool__(self) -> bool:
-        return bool(self._groups)
+        return bool(self._groups) or self._untold > 0
 
     def add(self, path: Path, text: str, *values: object, at: str = "") -> None:
         """Record ``text.format(*values)`` at ``path``, for the instance ``at``.
 
         Without values ``text`` is taken as it stands, braces and all. Problems with the same path
-        and ``text`` are one: the first is shown, the rest are counted.
+        and ``text`` are one: the first is shown, the rest are counted. So are all after the first
+        :data:`MOST_TOLD`.
         """
         group = self._groups.get((path, text))
-        if group is None:
-            self._groups[path, text] = _Group(text.format(*values) if values else text, at)
+        if group is None and len(self._groups) == MOST_TOLD:
+            self._untold += 1
+        elif group is None:
+            self._groups[path, text] = _Group(_cut(text.format(*values) if values else text), at)
         else:
             group.more += 1
+
+    def count_more(self, number: int) -> None:
+        """Record problems that nobody will be told of, beyond :data:`MOST_TOLD` others."""
+        self._untold += number
 
     def problems(self, document: YamlDocument) -> tuple[Problem, ...]:
         """Everything recorded, in the order of the file."""
@@ -53,7 +63,15 @@ class ProblemLog:
             Problem(format_path(path), _describe(group), document.line_of(path))
             for (path, _), group in self._groups.items()
         ]
-        return tuple(sorted(found, key=lambda problem: problem.line or 0))
+        found.sort(key=lambda problem: problem.line or 0)
+        if self._untold:
+            found.append(Problem("", f"and {self._untold} more problems: mend these first"))
+        return tuple(found)
+
+
+def _cut(message: str) -> str:
+    """``message`` without the middle of a long value."""
+    return message if len(message) <= 600 else f"{message[:300]} … {message[-200:]}"
 
 
 def _describe(group: _Group) -> str:

@@ -1,4 +1,4 @@
-"""What a changed configuration file changes in a controller that runs."""
+"""Changes that a new configuration file makes in a controller that runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """What a reload did."""
+    """Changes that a reload made, and those that it left."""
 
     applied: tuple[Change, ...]
     waiting: tuple[Change, ...]
@@ -35,7 +35,7 @@ class Reload:
 
 
 def reload(running: Loaded, policy: Policy, file: Loaded) -> tuple[Policy, Reload]:
-    """The policy to go on with, and what that changes.
+    """The policy to go on with, and the changes to it.
 
     ``running`` is what the controller was started with, ``policy`` what is in force now, ``file``
     what the file says.
@@ -52,9 +52,9 @@ def reload(running: Loaded, policy: Policy, file: Loaded) -> tuple[Policy, Reloa
 
 
 def amended(policy: Policy, changes: Mapping[str, object]) -> tuple[Policy, tuple[Change, ...]]:
-    """The policy with these values, by key of :data:`BY_REQUEST`, and what that changes.
+    """The policy with these values, by key of :data:`BY_REQUEST`, and the changes to it.
 
-    Of a section, such as ``drain``, a mapping gives some of the keys; the others stay.
+    A section, such as ``drain``, is a mapping with some of its keys; the others stay.
     Raises HydraError for any other key.
     """
     if others := sorted(changes.keys() - BY_REQUEST):
@@ -98,7 +98,7 @@ def _word(value: object) -> str:
 
 
 def _fabric_changes(running: Loaded, file: Loaded) -> Iterator[Change]:
-    """By part: a whole list of racks in words would say nothing."""
+    """Changes by part: a whole list of racks in words would say nothing."""
     for field in fields(running.fabric):
         if not field.init:
             continue

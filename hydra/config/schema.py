@@ -9,9 +9,10 @@ from __future__ import annotations
 import copy
 import reprlib
 import typing
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
+from itertools import islice
 from types import NoneType
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -26,14 +27,18 @@ from pydantic import (
     ValidationError,
     create_model,
 )
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from hydra.config.patterns import suggest
+from hydra.config.problems import MOST_TOLD
 from hydra.config.source import Path
 from hydra.model import SubstrateKind
 from hydra.policy import ControllerSettings, NotNegative, Policy, Positive, policy_keys
 
 _CONTROLLER: Final = ControllerSettings()
+_MOST_ERRORS: Final = 10_000
+_MOST_LISTED: Final = 1024
+"""Addresses, prefixes, subnets or patterns in one list."""
 
 
 def _whole(value: object) -> int | str:
@@ -48,9 +53,9 @@ def _listed(value: object) -> object:
 
 
 Text = Annotated[str, Field(min_length=1)]
-Texts = Annotated[list[Text], Field(min_length=1)]
+Texts = Annotated[list[Text], Field(min_length=1, max_length=_MOST_LISTED)]
 Names = Annotated[Texts, BeforeValidator(_listed)]
-"""One pattern, or a list of them."""
+"""A pattern, or a list of them."""
 Whole = Annotated[int | str, PlainValidator(_whole)]
 
 
@@ -98,14 +103,14 @@ class TorEntry(_Section):
     """Only where servers have a single uplink: the electrical network is behind the ToR."""
     most_vlans: Annotated[int, Field(ge=1, le=4094)] = 4094
     login: LoginSection | None = None
-    options: dict[str, Any] = {}
+    options: Annotated[dict[str, Any], Field(max_length=64)] = {}
     """Keys that the driver defines."""
 
 
 class RackEntry(_Section):
     names: Text
     kind: Literal["rack", "spine"] = "rack"
-    prefixes: list[Text] = []
+    prefixes: Annotated[list[Text], Field(max_length=_MOST_LISTED)] = []
     tor: TorEntry
     servers: list[ServerEntry] = []
 
@@ -118,7 +123,7 @@ class PlaneEntry(_Section):
     switching_ms: NotNegative
     rate_mbps: Positive
     login: LoginSection | None = None
-    options: dict[str, Any] = {}
+    options: Annotated[dict[str, Any], Field(max_length=64)] = {}
     """Keys that the driver defines."""
 
 
@@ -129,7 +134,7 @@ class WiringEntry(_Section):
     ingress: Whole
     egress: Whole
     rate_mbps: Positive | None = None
-    """Of the ToR port, where it is not the plane's."""
+    """Rate of the ToR port, where it is not the plane's."""
 
 
 class ElectricalSection(_Section):
@@ -154,6 +159,10 @@ class ControllerSection(_Section):
     openflow_key: Text | None = None
     openflow_authority: Text | None = None
     requests_per_s: Positive = _CONTROLLER.requests_per_s
+    hosts: Annotated[list[Text], Field(max_length=_MOST_LISTED)] = []
+    webhook_networks: Annotated[list[Text], Field(max_length=_MOST_LISTED)] = []
+    connections: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    connections_per_address: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     audit_log: Text | None = None
     journal_days: Positive = _CONTROLLER.journal_days
 
@@ -224,7 +233,7 @@ class Document(_Section):
     fabric: Text = "unnamed"
     substrate: Text = SubstrateKind.DUAL_HOMED_VLAN.value
     circuits: Literal["bidirectional", "unidirectional"] = "bidirectional"
-    subnets: list[Text] = Field(default_factory=list)
+    subnets: list[Text] = Field(default_factory=list, max_length=_MOST_LISTED)
     controller: ControllerSection = ControllerSection()
     racks: list[RackEntry] = Field(default_factory=list)
     planes: list[PlaneEntry] = Field(default_factory=list)
@@ -255,11 +264,14 @@ class SchemaProblem:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What could be read. ``broken`` sections hold their default and must not be judged further."""
+    """A file as far as it could be read. ``broken`` sections hold defaults: do not judge them."""
 
     document: Document
     broken: frozenset[str]
     problems: tuple[SchemaProblem, ...]
+    """At most :data:`~hydra.config.problems.MOST_TOLD`."""
+    more: int = 0
+    """Further problems; if there are any, nothing of the file is in ``document``."""
 
 
 def parse_document(data: Mapping[str, Any]) -> Parsed:
@@ -269,19 +281,42 @@ def parse_document(data: Mapping[str, Any]) -> Parsed:
     try:
         return Parsed(Document.model_validate(data), frozenset(missing), tuple(problems))
     except ValidationError as error:
-        errors = error.errors(include_url=False)
+        errors, count = _errors(error, data), error.error_count()
     broken = set(missing)
     cleaned = copy.deepcopy(dict(data))
     for item in errors:
         path = tuple(item["loc"])
-        problems.append(SchemaProblem(path, _message(dict(item))))
+        if len(problems) < MOST_TOLD:
+            problems.append(SchemaProblem(path, _message(dict(item))))
         if item["type"] == "extra_forbidden":
             _remove(cleaned, path)
         else:
             broken.add(str(path[0]))
     for name in broken:
         cleaned.pop(name, None)
+    more = len(missing) + count - len(problems)
+    if more:
+        return Parsed(Document(), frozenset(Document.model_fields), tuple(problems), more)
     return Parsed(Document.model_validate(cleaned), frozenset(broken), tuple(problems))
+
+
+def _errors(error: ValidationError, data: Mapping[str, Any]) -> Sequence[ErrorDetails]:
+    """The errors; where they are too many to list, those of an excerpt from ``data``."""
+    if error.error_count() <= _MOST_ERRORS:
+        return error.errors(include_url=False)
+    try:
+        Document.model_validate(_excerpt(data))
+    except ValidationError as some:
+        # What is missing may only be missing from the excerpt.
+        return [item for item in some.errors(include_url=False) if item["type"] != "missing"]
+    return ()
+
+
+def _excerpt(value: object) -> object:
+    """``value`` with some entries of each list and some keys of each mapping."""
+    if isinstance(value, Mapping):
+        return {key: _excerpt(inner) for key, inner in islice(value.items(), 100)}
+    return list(map(_excerpt, value[:3])) if isinstance(value, list) else value
 
 
 def _remove(data: dict[str, Any], path: Path) -> None:
@@ -296,6 +331,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "string_type": "must be text, got {input}: put it in quotes",
     "string_too_short": "must not be empty",
     "too_short": "needs at least one entry",
+    "too_long": "has {actual_length} entries; the most is {max_length}",
     "list_type": "must be a list, got {input}",
     "model_type": "must be a section with keys of its own, got {input}",
     "int_type": "must be a whole number, got {input}",

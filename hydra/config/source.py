@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 from typing import Any, Final
 
 import yaml
@@ -45,6 +48,15 @@ def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
 _IMPLICIT_RESOLVERS: Final = _resolvers()
 _STRING_TAG: Final = "tag:yaml.org,2002:str"
 _MERGE_TAG: Final = "tag:yaml.org,2002:merge"
+_TAGS: Final = frozenset({None, _STRING_TAG, "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
+_LONG_NUMBER: Final = re.compile(r"[-+]?[0-9]{40,}")
+
+MOST_BYTES: Final = 16 * 1024 * 1024
+MOST_VALUES: Final = 250_000
+"""Keys and values of a file, what an alias repeats counted as often as it is repeated. Ten thousand
+servers written out one by one are 220,000."""
+MOST_LEVELS: Final = 64
+LONGEST_TEXT: Final = 65_536
 
 
 class YamlError(Exception):
@@ -87,9 +99,30 @@ class YamlDocument:
         return int(line) + 1
 
 
+def read_text(path: FilePath) -> str:
+    """The text of a regular file of at most :data:`MOST_BYTES`.
+
+    Raises YamlError if it is something else, OSError, UnicodeDecodeError.
+    """
+    # Without O_NONBLOCK, opening a FIFO waits for somebody to write into it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise YamlError("is not a regular file: write the configuration into one", None)
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise YamlError(
+            f"has more than {MOST_BYTES} bytes: let patterns such as r[1-320] stand for what is "
+            "alike",
+            None,
+        )
+    return content.decode("utf-8")
+
+
 def parse_yaml(text: str) -> YamlDocument:
     """Read one YAML document safely: no tags beyond the plain ones. Raises YamlError."""
     try:
+        _check_extent(text)
         loader = _LOADER(text)
         loader.yaml_implicit_resolvers = _IMPLICIT_RESOLVERS
         root = loader.get_single_node()
@@ -105,6 +138,65 @@ def parse_yaml(text: str) -> YamlDocument:
     except (yaml.YAMLError, RecursionError) as error:
         raise YamlError(f"not YAML: {' '.join(str(error).split())}", None) from None
     return YamlDocument(data, root, problems)
+
+
+@dataclass(slots=True)
+class _Extent:
+    """How many values a node holds, itself included, and over how many levels."""
+
+    values: int = 1
+    levels: int = 1
+
+
+def _check_extent(text: str) -> None:
+    """Refuse what would take much to build, before any of it is built. Raises YamlError."""
+    loader = _LOADER(text)
+    anchored: dict[str, _Extent] = {}
+    within: list[tuple[str | None, _Extent]] = [(None, _Extent(0, 0))]
+    while loader.check_event():
+        event = loader.get_event()
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            _check_tag(event, line)
+            within.append((event.anchor, _Extent()))
+            anchor, node = None, _Extent(0, 0)
+        elif isinstance(event, yaml.ScalarEvent):
+            _check_tag(event, line)
+            _check_scalar(event, line)
+            anchor, node = event.anchor, _Extent()
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, node = within.pop()
+        elif isinstance(event, yaml.AliasEvent):
+            if any(event.anchor == around for around, _ in within):
+                raise YamlError(f"*{event.anchor} stands inside of what it repeats", line)
+            anchor, node = None, anchored.get(str(event.anchor), _Extent())
+        else:
+            continue
+        if anchor is not None:
+            anchored[anchor] = node
+        outer = within[-1][1]
+        outer.values += node.values
+        outer.levels = max(outer.levels, 1 + node.levels)
+        if len(within) - 1 + node.levels > MOST_LEVELS:
+            raise YamlError(f"values are nested more than {MOST_LEVELS} levels deep", line)
+        if sum(extent.values for _, extent in within) > MOST_VALUES:
+            raise YamlError(
+                f"more than {MOST_VALUES} keys and values, counting what aliases repeat: let "
+                "patterns such as r[1-320] stand for what is alike",
+                line,
+            )
+
+
+def _check_tag(event: yaml.ScalarEvent | yaml.CollectionStartEvent, line: int) -> None:
+    if event.tag not in _TAGS:
+        raise YamlError(f"the tag {str(event.tag)[:40]!r} is not known: remove it", line)
+
+
+def _check_scalar(event: yaml.ScalarEvent, line: int) -> None:
+    if len(event.value) > LONGEST_TEXT:
+        raise YamlError(f"a text of more than {LONGEST_TEXT} characters", line)
+    if event.implicit[0] and _LONG_NUMBER.fullmatch(event.value):
+        raise YamlError(f"a number of {len(event.value)} digits: quote it if it is text", line)
 
 
 def _key_problems(node: yaml.Node, path: Path, seen: set[int]) -> Iterator[KeyProblem]:

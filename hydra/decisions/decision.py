@@ -1,4 +1,4 @@
-"""What the controller decided about its topology, as data: what it saw, could do, and why it did.
+"""Decisions about the topology, as data: what the controller saw, could do, and why it did so.
 
 A decision weighs the network as it stands against one proposal (:mod:`hydra.worth` does), and
 remembers both, so that anybody can ask later why a circuit is where it is, or is not.
@@ -17,12 +17,12 @@ import numpy as np
 from hydra.model import Circuit, DemandMatrix, RackId
 
 _PAIRS: Final = 64
-"""Rack pairs that a decision remembers the demand of: the largest."""
+"""Number of rack pairs, those of the largest demand, that a decision remembers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a change pays: its gain in Mbps held against its measured cost."""
+    """The verdict on a change: its gain in Mbps held against its measured cost."""
 
     pays: bool
     reason: str
@@ -39,25 +39,25 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SeenDemand:
-    """What a decision knew of the traffic from one rack to another."""
+    """Traffic from one rack to another, as a decision knew it."""
 
     src: RackId
     dst: RackId
     rate_mbps: float
     """Measured."""
     estimated_mbps: float
-    """What was planned for."""
+    """The demand that was planned for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a decision could have changed to."""
+    """The topology that a decision could have changed to."""
 
     algorithm: str
     connect: frozenset[Circuit]
     disconnect: frozenset[Circuit]
     served_mbps: float
-    """With it. Without it, less the verdict's gain."""
+    """Mbps served with the proposal; without it, less the verdict's gain."""
     verdict: Verdict
 
 
@@ -70,13 +70,13 @@ class Decision:
     standing: frozenset[Circuit]
     """The circuits as they stood."""
     demand_mbps: float
-    """Of all pairs together, as planned for."""
+    """Demand of all pairs together, as planned for."""
     demand: tuple[SeenDemand, ...]
-    """The largest first; of the rest nothing is remembered."""
+    """The largest demands, in falling order; the rest is not remembered."""
     proposal: Proposal | None
     """None: there was no plan, or none better than what stands."""
     reconfiguration: str | None = None
-    """The one that it led to."""
+    """Id of the reconfiguration that it led to."""
 
     @property
     def words(self) -> str:
@@ -85,17 +85,17 @@ class Decision:
 
     @property
     def served_now_mbps(self) -> float | None:
-        """What the circuits as they stood would have carried; None if nothing was weighed."""
+        """Mbps that the circuits as they stood would have carried; None if nothing was weighed."""
         if self.proposal is None:
             return None
         return self.proposal.served_mbps - self.proposal.verdict.gain_mbps
 
     def seen(self, src: RackId, dst: RackId) -> SeenDemand | None:
-        """None: it was not among the largest."""
+        """The demand of a pair; None if it was not among the largest."""
         return next((one for one in self.demand if (one.src, one.dst) == (src, dst)), None)
 
     def concerns(self, circuits: Collection[Circuit]) -> bool:
-        """Whether its proposal sets up or takes down any of these."""
+        """True if the proposal sets up or takes down any of these."""
         if self.proposal is None:
             return False
         touched = self.proposal.connect | self.proposal.disconnect

@@ -1,4 +1,4 @@
-"""Why two racks are joined as they are: from what stands, what they want, and what was decided."""
+"""Reasons why two racks are joined as they are: what stands, what they want, what was decided."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Explanation:
     a: RackId
     b: RackId
     circuits: tuple[Circuit, ...]
-    """Those that stand between the two themselves."""
+    """Circuits that stand between the two themselves."""
     paths: Mapping[Path, VlanId]
-    """What their traffic takes; empty: the electrical network."""
+    """Paths that their traffic takes; none: it takes the electrical network."""
     users: tuple[Path, ...]
     """Every path that runs over one of ``circuits``."""
     demand: tuple[SeenDemand, SeenDemand]
-    """From a to b, and back, as it is now."""
+    """Demand from a to b, and back, as it is now."""
     reservations: tuple[str, ...]
-    """Active ones between the two."""
+    """Active reservations between the two."""
     decisions: tuple[Decision, ...]
-    """Those that would set up or take down a circuit between the two; newest first."""
+    """Decisions that would set up or take down a circuit between the two; newest first."""
     lines: tuple[str, ...]
 
 
@@ -46,7 +46,7 @@ class Builder:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What an explanation is drawn from."""
+    """Facts that an explanation is drawn from."""
 
     fabric: Fabric
     policy: Policy
@@ -57,11 +57,11 @@ class Evidence:
     decisions: Sequence[Decision]
     """Newest first."""
     builders: Mapping[Circuit, Builder] = field(default_factory=dict)
-    """Of circuits, as far as they are remembered."""
+    """Reconfigurations that set circuits up, as far as they are remembered."""
 
 
 def explain(evidence: Evidence, a: RackId, b: RackId) -> Explanation:
-    """Of two different racks."""
+    """The explanation for two different racks."""
     topology = evidence.state.topology
     ends = {a, b}
     circuits = tuple(sorted(_between(evidence.fabric, topology.circuits, ends)))
@@ -92,7 +92,7 @@ def explain(evidence: Evidence, a: RackId, b: RackId) -> Explanation:
 
 
 def _between(fabric: Fabric, circuits: Iterable[Circuit], ends: set[RackId]) -> list[Circuit]:
-    """Those of the circuits that join the two themselves, in whichever direction."""
+    """The circuits that join the two themselves, in whichever direction."""
     return [circuit for circuit in circuits if set(fabric.racks_of(circuit)) == ends]
 
 
@@ -180,7 +180,7 @@ class _Words:
             yield from self._what_they_light(circuits)
 
     def _what_they_light(self, circuits: Iterable[Circuit]) -> Iterator[str]:
-        """Of circuits without a demand: why the ring that they are in needs them."""
+        """Reasons why the ring of circuits without a demand needs them."""
         fabric = self.evidence.fabric
         following = {one.a: one for one in self.evidence.state.topology.circuits}
         for circuit in circuits:

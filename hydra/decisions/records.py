@@ -1,7 +1,7 @@
 """Decisions as JSON-able records, by names rather than positions (as :mod:`hydra.journal_format`).
 
-What a configuration no longer has is left out on reading: a decision is history, and the rest of it
-is still true.
+Parts that a configuration no longer has are left out on reading: a decision is history, and the
+rest of it is still true.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _circuits(fabric: Fabric, circuits: Iterable[Circuit]) -> list[list[list[str
 
 
 def read_decision(fabric: Fabric, record: Mapping[str, Any]) -> Decision:
-    """What :func:`decision_record` wrote, as far as ``fabric`` still has its parts."""
+    """The decision that :func:`decision_record` wrote, as far as ``fabric`` still has its parts."""
     racks = fabric.rack_by_name
     proposal = record["proposal"]
     return Decision(

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hydra.forwarding.substrate import Steering, substrate_of
-from hydra.model import DemandMatrix, Fabric, PortId
+from hydra.model import DemandMatrix, Fabric
 
 _BITS_PER_MBIT: Final = 1e6
 _COUNTER_MODULUS: Final = 2**64
@@ -30,6 +30,13 @@ _CLOCK_RATIO: Final = 1.5
 """Between two readings the controller's clock and the switch's may differ by this much.
 
 Rule ages have whole seconds on some switches, and an answer may wait for a while."""
+_FEW: Final = 3
+"""A rate that rests on fewer readings, so on a single interval, may be a burst's."""
+_ARRIVAL_S: Final = 60.0
+"""Switches that were not heard within this time of the first one are not waited for."""
+
+
+_PortT = TypeVar("_PortT")
 
 
 class Anomaly(Enum):
@@ -41,6 +48,19 @@ class Anomaly(Enum):
     CLOCK_WENT_BACK = "clock went back"
     CLOCKS_DISAGREE = "clocks disagree"
     """The controller's clock or the switch's has stepped."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sent:
+    """What switches that count see sent, an entry for each and a destination rack; shapes (F,)."""
+
+    source: NDArray[np.intp]
+    """The switch's place in :attr:`DemandMeter.sources`."""
+    to: NDArray[np.intp]
+    mbps: NDArray[np.float64]
+    """Averaged; above zero."""
+    latest_mbps: NDArray[np.float64]
+    """In the last interval alone: averages follow slowly what fills a link at once."""
 
 
 @dataclass(slots=True)
@@ -59,9 +79,11 @@ class DemandMeter:
     """Whose counters they are, row by row."""
     _bytes: NDArray[np.uint64] = field(init=False)
     _rates_mbps: NDArray[np.float64] = field(init=False)
+    _latest_mbps: NDArray[np.float32] = field(init=False)
     _heard_s: NDArray[np.float64] = field(init=False)
     _rule_age_s: NDArray[np.float64] = field(init=False)
-    _measured: NDArray[np.bool_] = field(init=False)
+    _readings: NDArray[np.intp] = field(init=False)
+    _began_s: float = field(init=False, default=math.inf)
     _rack: NDArray[np.intp] = field(init=False)
     _row_of_server: NDArray[np.intp] = field(init=False)
     _servers_in_row: NDArray[np.intp] = field(init=False)
@@ -74,9 +96,10 @@ class DemandMeter:
         shape = (len(self.sources), len(self.fabric.racks))
         self._bytes = np.zeros(shape, dtype=np.uint64)
         self._rates_mbps = np.zeros(shape)
+        self._latest_mbps = np.zeros(shape, dtype=np.float32)
         self._heard_s = np.full(shape[0], -math.inf)
         self._rule_age_s = np.full(shape[0], math.inf)
-        self._measured = np.zeros(shape[0], dtype=bool)
+        self._readings = np.zeros(shape[0], dtype=np.intp)
         self._rack = np.array([switch.rack for switch in self.sources], dtype=np.intp)
         rows = {s.name: row for row, switch in enumerate(self.sources) for s in switch.servers}
         self._row_of_server = np.array([rows[s.name] for s in self.fabric.servers], dtype=np.intp)
@@ -102,6 +125,7 @@ class DemandMeter:
             anomaly = self._weigh(source, totals, elapsed_s)
         self._bytes[source] = totals
         self._heard_s[source] = now_s
+        self._began_s = min(self._began_s, now_s)
         self._rule_age_s[source] = rule_age_s
         if anomaly is not None:
             self.anomalies[anomaly] += 1
@@ -123,10 +147,11 @@ class DemandMeter:
         rate = sent * (8 / _BITS_PER_MBIT / elapsed_s)
         implausible = rate > _IMPLAUSIBLE * self.fabric.server_rate_mbps
         known = ~(went_back | implausible)
-        weight = -math.expm1(-elapsed_s / self.window_s) if self._measured[source] else 1.0
+        weight = -math.expm1(-elapsed_s / self.window_s) if self._readings[source] else 1.0
         rates = self._rates_mbps[source]
         rates += np.where(known, weight * (rate - rates), 0.0)
-        self._measured[source] = True
+        np.copyto(self._latest_mbps[source], rate, casting="same_kind", where=known)
+        self._readings[source] += 1
         if went_back.any():
             return Anomaly.COUNTER_WENT_BACK
         return Anomaly.IMPLAUSIBLE_RATE if implausible.any() else None
@@ -138,6 +163,14 @@ class DemandMeter:
         np.add.at(demand, self._rack, self._rates_mbps)
         np.fill_diagonal(demand, 0.0)
         return demand
+
+    def sent(self) -> Sent:
+        """Everything that is not zero."""
+        source, to = np.nonzero(self._rates_mbps)
+        away = self._rack[source] != to
+        source, to = source[away], to[away]
+        latest = self._latest_mbps[source, to].astype(np.float64)
+        return Sent(source, to, self._rates_mbps[source, to], latest)
 
     def counted(
         self, server: NDArray[np.intp], rack: NDArray[np.intp]
@@ -155,7 +188,22 @@ class DemandMeter:
     @property
     def ready(self) -> bool:
         """Whether any server has been read twice."""
-        return bool(self._measured.any())
+        return bool(self._readings.any())
+
+    def unsure(self, now_s: float, limit_s: float) -> NDArray[np.bool_]:
+        """Whose demand rests on readings that are too few or older than ``limit_s``, shape (N, N).
+
+        Of a switch that has just begun to be read, all; of others, whatever has a rate.
+        """
+        few = self._readings < _FEW - 1
+        late = now_s - self._heard_s > limit_s
+        arriving = (self._readings == 0) & (now_s - self._began_s <= _ARRIVAL_S)
+        rows = ((few | late)[:, None] & (self._rates_mbps > 0)) | arriving[:, None]
+        racks = len(self.fabric.racks)
+        found = np.zeros((racks, racks), dtype=bool)
+        np.logical_or.at(found, self._rack, rows)
+        np.fill_diagonal(found, False)
+        return found
 
     def stale(self, now_s: float, limit_s: float) -> Sequence[str]:
         """Servers, or racks, not heard for longer than ``limit_s``."""
@@ -169,14 +217,14 @@ class DemandMeter:
 
 
 @dataclass(slots=True)
-class PortMeter:
-    """Sending rates of ToR ports from byte counters of 64 bits, over the last interval."""
+class PortMeter(Generic[_PortT]):
+    """Rates of ports from byte counters of 64 bits, over the last interval."""
 
     anomalies: Counter[Anomaly] = field(default_factory=Counter)
-    _last: dict[PortId, tuple[int, float]] = field(default_factory=dict)
-    _rates_mbps: dict[PortId, float] = field(default_factory=dict)
+    _last: dict[_PortT, tuple[int, float]] = field(default_factory=dict)
+    _rates_mbps: dict[_PortT, float] = field(default_factory=dict)
 
-    def update(self, port: PortId, sent_bytes: int, now_s: float) -> Anomaly | None:
+    def update(self, port: _PortT, sent_bytes: int, now_s: float) -> Anomaly | None:
         """Take one reading; returns what was wrong with it."""
         last_bytes, last_s = self._last.get(port, (sent_bytes, -math.inf))
         if now_s == last_s:
@@ -196,11 +244,11 @@ class PortMeter:
             self.anomalies[anomaly] += 1
         return anomaly
 
-    def forget(self, port: PortId) -> None:
+    def forget(self, port: _PortT) -> None:
         """Its switch did not answer: unknown, not zero."""
         self._last.pop(port, None)
         self._rates_mbps.pop(port, None)
 
-    def rates_mbps(self) -> Mapping[PortId, float]:
-        """Mbps sent by each port that has been read twice."""
+    def rates_mbps(self) -> Mapping[_PortT, float]:
+        """Mbps at each port that has been read twice."""
         return dict(self._rates_mbps)

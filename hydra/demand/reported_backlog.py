@@ -34,6 +34,17 @@ class ReportedBacklog:
     """When the server first said so, and has ever since."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Believed:
+    """Backlogs as far as they are believed: arrays of one length."""
+
+    server: NDArray[np.intp]
+    rack: NDArray[np.intp]
+    """Where it is to go."""
+    mbps: NDArray[np.float64]
+    """As a rate beside what is counted already."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Report:
     heard_s: float

@@ -1,7 +1,7 @@
-"""What was changed behind our back: found, and rules and devices put right.
+"""The audit: finds what was changed behind our back, and puts rules and devices right.
 
-Its courses yield commands and are sent outcomes, as the executor does. Circuits that are broken
-are for a reconfiguration to withdraw and to set up again.
+Courses yield commands and are sent outcomes, as the executor does. Broken circuits are left to a
+reconfiguration, which withdraws them and sets them up again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOG: Final = logging.getLogger("hydra.audit")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What devices and switches say."""
+    """Findings of a look at all devices and switches."""
 
     on_devices: tuple[Drift, ...]
     broken: frozenset[Circuit]
@@ -40,7 +40,7 @@ class Seen:
 
 
 class Audit:
-    """Its courses run while no reconfiguration is under way."""
+    """Courses that run while no reconfiguration is under way."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Audit:
         self._recovery = recovery
 
     def look(self) -> Course[Seen]:
-        """Read all devices, and the tables of switches that should be as the present state has."""
+        """Read all devices, and the tables of switches that should hold the present state."""
         actual, silent = yield from self._care.read()
         owned, state = self._switches.owned, self._memory.state
         ready = sorted(owned.keys() & self._switches.ready())

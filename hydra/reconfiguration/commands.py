@@ -27,8 +27,8 @@ class ApplyRules:
 
 @dataclass(frozen=True, slots=True)
 class StageRules:
-    """Send switches what a later :class:`ApplyRules` with the same tuples is to change, so that it
-    only has to say so; nothing changes, and nothing is lost where a switch does not take it.
+    """Send switches the changes of a later :class:`ApplyRules` with the same tuples, which then
+    only has to commit them; nothing changes yet, and nothing is lost if a switch does not take it.
     """
 
     changes: Mapping[DatapathId, tuple[RuleChange, ...]]
@@ -167,11 +167,11 @@ Command = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one command ended; times in seconds on the runner's monotonic clock."""
+    """The outcome of one command; times in seconds on the runner's monotonic clock."""
 
     value: Any = None
     failure: Failure | None = None
-    """None: it is confirmed."""
+    """None if it is confirmed."""
     started_s: float = 0.0
     finished_s: float = 0.0
 
@@ -190,5 +190,5 @@ class Batch:
 
 _ResultT = TypeVar("_ResultT")
 Course = Generator[Batch, Sequence[Outcome], _ResultT]
-"""Commands in, outcomes back, and what was found out at the end."""
+"""A generator that yields commands, is sent outcomes, and returns what was found out."""
 Steps = Course[None]

@@ -33,7 +33,7 @@ LOG: Final = logging.getLogger("hydra.device_care")
 def read_devices(
     fabric: Fabric, planes: Iterable[PlaneId], ports: Mapping[RackId, Collection[str]]
 ) -> Course[tuple[Actual, tuple[str, ...]]]:
-    """Mirrors of these planes and VLANs of these ports, read; and the names of the silent."""
+    """Mirrors of these planes and VLANs of these ports, as read; names of the silent devices."""
     mirrors = tuple(map(ReadMirrors, planes))
     vlans = tuple(ReadVlans(rack, tuple(names)) for rack, names in ports.items())
     if not (mirrors or vlans):
@@ -95,21 +95,21 @@ class DeviceCare:
         return wanted_vlans(self._fabric, self._memory.state, self.closed)
 
     def drain(self) -> Batch:
-        """Until what left by rules replaced now is gone: a barrier confirms tables only."""
+        """A pause until frames sent by replaced rules are gone: a barrier confirms tables only."""
         return Batch("drain", (Pause(self._policy.now.drain.bound_ms / 1000),))
 
     # -- courses ----------------------------------------------------------------------------------
 
     def read(self) -> Course[tuple[Actual, tuple[str, ...]]]:
-        """All devices; and the names of the silent."""
+        """The state of all devices, as read; names of the silent ones."""
         planes = (plane.id for plane in self._fabric.planes)
         return (yield from read_devices(self._fabric, planes, self.wanted_ports()))
 
     def mend(self, planes: Collection[PlaneId], racks: Collection[RackId]) -> Steps:
         """Bring these devices to the present state: VLANs first, lest one in use is in the dark.
 
-        A plane loses what stands on our ports and belongs to no circuit, unless the ToR at its end
-        is uncertain, whose VLANs may still lead there. People are not sent to unplug what is in
+        A plane loses cross-connects on our ports that belong to no circuit, unless the ToR at their
+        end is uncertain, whose VLANs may still lead there. People are not sent to unplug what is in
         nobody's way.
         """
         wanted = {rack: ports for rack, ports in self.wanted_ports().items() if rack in racks}
@@ -159,7 +159,7 @@ class DeviceCare:
                 self.uncertain_planes.add(command.plane)
 
     def open_ports(self, due: Callable[[RackId], bool] = lambda _rack: True) -> Steps:
-        """Let servers onto circuits again whose switch has been brought to the present state."""
+        """Let servers onto circuits again if their switch has been brought to the present state."""
         ready = self._switches.ready()
         servers: dict[RackId, list[Server]] = {}
         for server in map(self._fabric.server_by_name.__getitem__, sorted(self.closed)):

@@ -1,4 +1,4 @@
-"""When circuits are empty: their ports' counters, read again and again, stand still."""
+"""Draining: circuits are empty when their ports' counters, read again and again, stand still."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class Drain:
     """Circuits that are being drained, and what is known of them so far."""
 
     def __init__(self, fabric: Fabric, circuits: Iterable[Circuit], reads: int) -> None:
-        """``reads``: so many equal readings in a row show that a circuit is empty."""
+        """``reads``: the number of equal readings in a row that show that a circuit is empty."""
         self._fabric = fabric
         self._unchanged = dict.fromkeys(sorted(circuits), 0)
         self._last: dict[Circuit, int | None] = {}
         self._enough = reads - 1
 
     def commands(self) -> tuple[ReadPortPackets, ...]:
-        """One reading of the ports at both ends."""
+        """Commands for one reading of the ports at both ends."""
         ports: dict[RackId, set[str]] = {}
         for circuit in self._unchanged:
             for end in circuit.ends:
@@ -48,11 +48,11 @@ class Drain:
 
     @property
     def settled(self) -> bool:
-        """Whether all of them are empty."""
+        """True if all circuits are empty."""
         return all(count >= self._enough for count in self._unchanged.values())
 
     def busy(self) -> Collection[Circuit]:
-        """Those that were seen to carry frames. Of a ToR without counters, nothing is seen."""
+        """Circuits that still seem to carry frames. At a ToR without counters, nothing is seen."""
         return [
             circuit
             for circuit, count in self._unchanged.items()

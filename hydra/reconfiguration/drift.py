@@ -1,4 +1,4 @@
-"""How the network differs from what it is meant to be: mirrors, VLANs and rules.
+"""Drift: differences of the network from what it is meant to be, in mirrors, VLANs and rules.
 
 Devices that did not answer are given the benefit of the doubt: they differ in nothing.
 """
@@ -27,7 +27,7 @@ class DriftKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One thing on one device that is not as intended, in words."""
+    """A thing on a device that is not as intended, in words."""
 
     kind: DriftKind
     device: str
@@ -41,7 +41,7 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class RuleDrift:
-    """How a switch's tables differ from what they are to hold."""
+    """Differences of a switch's tables from what they are to hold."""
 
     items: tuple[Drift, ...]
     foreign: tuple[RuleChange, ...]
@@ -51,7 +51,7 @@ class RuleDrift:
 def standing_cross_connects(
     fabric: Fabric, state: NetworkState, plane: PlaneId
 ) -> frozenset[CrossConnect]:
-    """What ``state`` wants of one plane."""
+    """Cross-connects that ``state`` wants on one plane."""
     return frozenset(
         cross
         for circuit in state.topology.circuits
@@ -80,7 +80,7 @@ def broken_circuits(fabric: Fabric, state: NetworkState, actual: Actual) -> froz
 def device_drift(
     fabric: Fabric, state: NetworkState, actual: Actual, closed: Collection[str] = ()
 ) -> Iterator[Drift]:
-    """Differences on the optical switches and ToRs that answered; ``closed`` servers' ports are so.
+    """Differences on devices that answered; the ports of ``closed`` servers are to be closed.
 
     Cross-connects between ports that the configuration does not name are not ours to judge.
     """
@@ -108,7 +108,7 @@ def _shown(cross: CrossConnect) -> str:
 
 
 def describe_vlans(vlans: PortVlans | None) -> str:
-    """``100-199, native 10``"""
+    """VLANs in words: ``100-199, native 10``."""
     if vlans is None:
         return NOTHING
     runs: list[list[int]] = []

@@ -91,7 +91,7 @@ GATE: Final = frozenset({"carrier", "probe"})
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """When a step (or one device in it) ran, in seconds on the runner's clock."""
+    """The time in which a step (or one device in it) ran, in seconds on the runner's clock."""
 
     name: str
     device: str | None
@@ -102,10 +102,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What is known of the network when a plan starts."""
+    """The condition of the network when a plan starts."""
 
     connected: frozenset[DatapathId]
-    """Switches that hold what they should, and take rules."""
+    """Switches that hold the rules that they should, and take others."""
     dead_uplinks: frozenset[str]
     """Servers whose optical uplink is down: nothing of theirs is on a circuit."""
     closed: frozenset[str] = frozenset()
@@ -132,26 +132,26 @@ class Execution:
     state: ReconfigurationState = ReconfigurationState.QUEUED
     steps: list[Step] = field(default_factory=list)
     failures: dict[Circuit, Failure] = field(default_factory=dict)
-    """Circuits that are not made, and what each is given up for."""
+    """Circuits that are not made, each with the failure for which it is given up."""
     obstacles: list[Failure] = field(default_factory=list)
-    """What else keeps it from what was planned: switches, circuits that stay, paths."""
+    """Other failures that keep it from its plan: of switches, circuits that stay, paths."""
     silent: list[Failure] = field(default_factory=list)
-    """What devices did not confirm, by their names."""
+    """Failures of devices to confirm a step."""
     uncertain_planes: set[PlaneId] = field(default_factory=set)
     """Planes whose mirrors may differ from the resulting state."""
     asked_planes: set[PlaneId] = field(default_factory=set)
-    """Those of them whose people were asked: what was to move there may stand later."""
+    """Uncertain planes whose people were asked: their new cross-connects may stand later."""
     rules_pushed: int = 0
     ports_retagged: int = 0
     wanted: NetworkState = field(init=False)
-    """What was planned, whatever had to be given up since."""
+    """The target as it was planned, whatever had to be given up since."""
     result: NetworkState = field(init=False)
     """The state that the network is in; valid at any time."""
     _diverted: dict[Steering, set[RackId]] = field(default_factory=dict)
     """Switches that take the new rules, with the racks concerned."""
     _substrate: Substrate = field(init=False)
     _lost_paths: set[Path] = field(default_factory=set)
-    """Failed, although none of their circuits can be blamed."""
+    """Paths that failed, although none of their circuits can be blamed."""
     _retag_failed: bool = False
     _stuck: set[DatapathId] = field(default_factory=set)
     """Switches that missed a push: they stay diverted until they are synchronised."""
@@ -176,7 +176,7 @@ class Execution:
 
     @property
     def reason(self) -> str:
-        """Why the result is not what was planned, in words; empty where it is."""
+        """The reason why the result is not what was planned, in words; empty if it is."""
         told = map(str, self.failures.values())
         return "; ".join(map(str, self.obstacles)) or "; ".join(sorted(set(told)))
 
@@ -228,7 +228,7 @@ class Execution:
             self.steps.append(Step(name, None, started, finished, note))
 
     def _missed(self, step: str, device: str, cause: Failure, words: str = "") -> Failure:
-        """Note what a device did not confirm, in its own words or in these."""
+        """Note a step that a device did not confirm, in ``words`` or those of the cause."""
         failure = Failure(step, device, cause.kind, words or cause.reason)
         self.silent.append(failure)
         return failure
@@ -236,7 +236,7 @@ class Execution:
     # -- substep 3-1 ----------------------------------------------------------------------------
 
     def _steering(self, pairs: Collection[Pair]) -> dict[Steering, set[RackId]]:
-        """Each switch that steers these pairs, with the racks that it sends to among them."""
+        """Switches that steer these pairs, each with the racks among them that it sends to."""
         towards: dict[RackId, set[RackId]] = {}
         for low, high in pairs:
             towards.setdefault(low, set()).add(high)
@@ -292,7 +292,7 @@ class Execution:
                 self._missed("close", rack, outcome.failure)
 
     def _is_off_circuits(self, switch: Steering) -> bool:
-        """Whatever it sends, nothing of it gets onto a circuit."""
+        """True if nothing that the switch sends gets onto a circuit."""
         off = self.conditions.dead_uplinks | self.conditions.closed | self.closed
         return switch.name in off
 
@@ -302,7 +302,7 @@ class Execution:
         return pairs & paths_by_pair(self.plan.current).keys()
 
     def _go_undiverted(self) -> None:
-        """Experiments: what is pushed takes effect at once, whatever the mirrors do meanwhile."""
+        """Experiments: pushed rules take effect at once, whatever the mirrors do meanwhile."""
         for switch, racks in self._steering(self.plan.affected).items():
             if switch.datapath in self.conditions.connected:
                 self._diverted[switch] = set(racks)
@@ -311,7 +311,7 @@ class Execution:
                 self.silent.append(_away(switch))
 
     def _hold_for_silent(self, silent: Mapping[Steering, Failure]) -> None:
-        """A switch that can't confirm may still be sending: leave what it uses where it is."""
+        """Leave paths of switches that can't confirm where they are: they may still be sending."""
         held: set[Pair] = set()
         for switch, cause in silent.items():
             words = f"{switch.name} did not confirm its divert ({cause})"
@@ -330,9 +330,9 @@ class Execution:
     # -- drain ------------------------------------------------------------------------------------
 
     def _drain(self) -> Steps:
-        """Wait until the counters at both ends of what diverted pairs leave stand still.
+        """Wait until the counters at both ends of circuits that diverted pairs leave stand still.
 
-        Meanwhile the switches are sent the rules that they are to be given after it.
+        Meanwhile the switches are sent the rules that they are to be given afterwards.
 
         OpenFlow port counters lag by at most 12 ms in Open vSwitch, so three equal reads a few
         milliseconds apart show an empty circuit. A circuit that stays is waited for, too: its ports
@@ -396,7 +396,7 @@ class Execution:
         push = ApplyRules(self._rules_to_push())
         self.rules_pushed = sum(len(changes) for changes in push.changes.values())
         self.ports_retagged = self.plan.retagged_ports
-        # In the order of how soon each has sent what its device takes its time for.
+        # Commands that are soonest sent come first: their devices are at work meanwhile.
         commands: tuple[Command, ...] = (*mirrors, push, *retags)
         outcomes = yield Batch("move", commands)
         for command, outcome in zip(commands, outcomes, strict=True):
@@ -433,7 +433,7 @@ class Execution:
         return self.conditions.connected - self._stuck
 
     def _unrelay(self) -> Steps:
-        """Nothing is passed on along paths that are given up: what is late ends at a relay."""
+        """Stop relaying along paths that are given up: a late frame ends at a relay."""
         changes = only(leaving(self._substrate, self.plan), self._taking)
         if not changes:
             return
@@ -442,7 +442,7 @@ class Execution:
         self._note_relays(outcomes[0], changes)
 
     def _note_relays(self, outcome: Outcome, relays: Collection[DatapathId]) -> None:
-        """Those that did not take their changes get them when they are synchronised."""
+        """Note the relays that did not take their changes: they are synchronised later."""
         for datapath in relays:
             failure = self._deaf(outcome, datapath)
             if failure is not None:
@@ -450,14 +450,14 @@ class Execution:
                 self.silent.append(failure)
 
     def _deaf(self, outcome: Outcome, relay: DatapathId) -> Failure | None:
-        """Why a relay did not take its rules; None if it did."""
+        """The failure of a relay to take its rules; None if it took them."""
         name = self._substrate.owned()[relay]
         away = Failure("relay", name, FailureKind.NOT_READY, "not ready for rules")
         failure = _by_switch(outcome).get(relay, away)
         return failure and replace(failure, step="relay", subject=name)
 
     def _disconnect_first(self) -> Steps:
-        """Tear down what would close a loop once ports are retagged; if it may stand, retag none.
+        """Tear down circuits that would close a loop in retagging; if one may stand, retag none.
 
         The plan shrinks to giving these circuits up: taking tags away closes no loop.
         """
@@ -474,7 +474,7 @@ class Execution:
             self.obstacles.append(Failure("move", names, FailureKind.HELD_UP, reason))
 
     def _memberships_in(self, state: NetworkState, ports: PortsToTag) -> PortsToTag:
-        """What these ports, which were retagged already, are to have in ``state``."""
+        """VLANs that these ports, which were retagged already, are to have in ``state``."""
         trunks = port_trunks(self.fabric, state)
         return {
             rack: {
@@ -500,7 +500,7 @@ class Execution:
 
     def _rules_to_push(self) -> Mapping[DatapathId, tuple[RuleChange, ...]]:
         """Circuit rules of the affected pairs, and those of their relays, for every switch that
-        has confirmed so far. Of one plan, always the same tuples.
+        has confirmed so far. For one plan, they are always the same tuples.
         """
         if self._push is None or self._push.plan is not self.plan:
             self._push = _Push(self.plan, self._rules_of_plan())
@@ -576,7 +576,7 @@ class Execution:
                     self._fail(circuit, failure)
 
     def _settle_mirrors(self) -> Steps:
-        """A refused or unanswered move may still have happened: read the device."""
+        """Read devices whose move was refused or unanswered: it may still have happened."""
         planes = sorted(self.uncertain_planes)
         if not planes:
             return
@@ -616,8 +616,8 @@ class Execution:
         return f"{' - '.join(racks)} on {self.fabric.planes[circuit.plane].name}"
 
     def _serving(self) -> frozenset[Circuit]:
-        """Circuits under pairs that keep their path: in use, since those are not diverted. With
-        the rings that these are in.
+        """Circuits of pairs that keep their path: in use, since these are not diverted. With the
+        rings that they are in.
         """
         used = {
             circuit
@@ -757,7 +757,7 @@ class Execution:
                 self._fail_path(path, passed, replace(failure, step="probe", subject=names))
 
     def _fail_path(self, path: Path, others: Collection[Path], failure: Failure) -> None:
-        """Blame the circuits of ``path`` that no path which works uses; failing that, itself."""
+        """Give up the circuits of ``path`` that no working path uses; if none, the path alone."""
         good = {circuit for other in others if other != path for circuit in other.circuits}
         blamed = set(path.circuits) - good - self._serving()
         for circuit in blamed:
@@ -792,7 +792,7 @@ class Execution:
         yield from self._tidy()
 
     def _tidy(self) -> Steps:
-        """Untag what failed, relay it no more, and remove the last epoch's emulated rules."""
+        """Untag failed circuits, stop relaying them, and remove the last epoch's emulated rules."""
         given_up = self.plan.target.topology.circuits - self.result.topology.circuits
         self.uncertain_planes |= {circuit.plane for circuit in given_up | self.failures.keys()}
         untag = retagging(self.fabric, self.plan.target, self.result)
@@ -823,5 +823,5 @@ def _away(switch: Steering) -> Failure:
 
 
 def _by_switch(rules: Outcome) -> Mapping[DatapathId, Failure | None]:
-    """How each switch ended that was asked to change its tables; empty where none was."""
+    """The failure, or None, of each switch asked to change its tables; empty if none was."""
     return rules.value or {}

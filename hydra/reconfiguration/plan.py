@@ -1,4 +1,4 @@
-"""What has to change to get from one state of the network to another.
+"""The changes that lead from one state of the network to another.
 
 :func:`diff` is pure; its result prints as a dry run. Only what differs is touched: a path that
 keeps its circuits and its VLAN keeps its rules and counters.
@@ -69,7 +69,7 @@ class Plan:
 
     @property
     def memberships(self) -> PortsToTag:
-        """Where the retagging leads: the last word on every port that it touches."""
+        """The VLANs that the retagging leads to, on every port that it touches."""
         return merged(self.untag_first, self.retag, self.tag_last)
 
     @property
@@ -90,7 +90,7 @@ def paths_by_pair(state: NetworkState) -> dict[Pair, tuple[Path, ...]]:
 
 
 def directions(state: NetworkState) -> frozenset[tuple[RackId, RackId]]:
-    """(from, to) of what the paths of a state carry."""
+    """(from, to) of the traffic that a state's paths carry."""
     return frozenset(one for path in state.topology.paths for one in path.directions)
 
 
@@ -110,7 +110,7 @@ def changed_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair
 def _darkened_pairs(
     current: NetworkState, target: NetworkState, moved: Collection[Circuit]
 ) -> frozenset[Pair]:
-    """The pairs of which a path, though it stays, is in a ring of circuits that are ``moved``."""
+    """The pairs with a path that stays, but is in a ring with circuits that are ``moved``."""
     dark = {
         circuit
         for state in (current, target)
@@ -133,7 +133,7 @@ def moving_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair]
 def unsettled_paths(current: NetworkState, target: NetworkState) -> frozenset[Path]:
     """Paths of ``current`` that may be no more once a change to ``target`` has broken off.
 
-    Those that are to stay are among them, if their pair moves: one that no probe came through is
+    Paths that are to stay are among them, if their pair moves: a path that no probe came through is
     given up.
     """
     moving = moving_pairs(current, target)
@@ -158,7 +158,7 @@ def mirror_moves(
 
 
 def merged(*stages: PortsToTag) -> PortsToTag:
-    """What holds once all ``stages`` have been carried out in turn."""
+    """Memberships of ports once all ``stages`` have been carried out in turn."""
     result: dict[RackId, dict[str, PortVlans]] = {}
     for stage in stages:
         for rack, ports in stage.items():
@@ -188,7 +188,7 @@ def _staged_retagging(
     target: NetworkState,
     in_use: frozenset[VlanId],
 ) -> tuple[PortsToTag, PortsToTag, PortsToTag]:
-    """From ``current`` to ``target`` with no VLAN of ``in_use`` on a port without light."""
+    """(first, between, last) retagging, with no VLAN of ``in_use`` on a port without light."""
     dark = {
         end
         for circuit in current.topology.circuits ^ target.topology.circuits
@@ -209,7 +209,7 @@ def _staged_retagging(
 
 
 OrderOf = Callable[[NetworkState, NetworkState], tuple[frozenset[Circuit], frozenset[Circuit]]]
-"""Finds which circuits must go before, and which come after, the retagging between two states."""
+"""Finds circuits that must go before, and those that come after, retagging between two states."""
 
 
 def diff(fabric: Fabric, current: NetworkState, target: NetworkState, order_of: OrderOf) -> Plan:
@@ -240,8 +240,8 @@ def diff(fabric: Fabric, current: NetworkState, target: NetworkState, order_of: 
 def hold(plan: Plan, pairs: Collection[Pair], circuits: Collection[Circuit]) -> NetworkState:
     """The nearest target that leaves these pairs' present paths and these circuits alone.
 
-    Used when a server can't confirm its divert, or a circuit does not drain: what they use must
-    not move, and what was to take its ports can't come up.
+    Used when a server can't confirm its divert, or a circuit does not drain: circuits that they use
+    must not move, and circuits that were to take their ports can't come up.
     """
     current, target = plan.current, plan.target
     untouchable = set(pairs) | {
@@ -276,8 +276,8 @@ def hold(plan: Plan, pairs: Collection[Pair], circuits: Collection[Circuit]) -> 
 def _held(
     current: NetworkState, pairs: Collection[Pair], circuits: Collection[Circuit]
 ) -> tuple[set[Path], set[Circuit]]:
-    """Paths and circuits that stay if these pairs and circuits do: the rings that they are in,
-    and all paths of whoever uses those.
+    """Paths and circuits that stay if these pairs and circuits do: with the rings that they are in,
+    and all paths of pairs that use those.
     """
     paths_of = paths_by_pair(current)
     staying = set(pairs)
@@ -297,8 +297,8 @@ def _held(
 def without(
     state: NetworkState, circuits: Collection[Circuit], paths: Collection[Path] = ()
 ) -> NetworkState:
-    """``state`` less these circuits, what is dark without them, every path over those, and these
-    ``paths``.
+    """``state`` without these circuits, circuits that are dark then, every path over one of them,
+    and these ``paths``.
     """
     standing = whole_rings(state.topology.circuits - set(circuits))
     left = tuple(

@@ -1,4 +1,4 @@
-"""What the network is really in after a start: the journal's word held against the devices'.
+"""The state that the network is really in after a start: the journal's, held against the devices'.
 
 Of the state that the journal remembers, only what every device confirms is kept. The rest of its
 paths go electrical, and whatever else stands on our ports is taken down.
@@ -28,7 +28,7 @@ from hydra.roles import PortVlans
 
 @dataclass(frozen=True, slots=True)
 class Actual:
-    """What was read from the devices; those that did not answer are absent."""
+    """The state as read from the devices; those that did not answer are absent."""
 
     mirrors: Mapping[PlaneId, frozenset[CrossConnect]]
     vlans: Mapping[RackId, Mapping[str, PortVlans]]
@@ -38,9 +38,9 @@ class Actual:
 class Reconciled:
     state: NetworkState
     mirrors: Mapping[PlaneId, MirrorMove]
-    """Cross-connects on our ports that belong to no circuit of ``state``."""
+    """Moves that take down cross-connects on our ports which belong to no circuit of ``state``."""
     retag: Mapping[RackId, Mapping[str, PortVlans]]
-    """Ports whose VLANs differ from what ``state`` wants."""
+    """VLANs that ``state`` wants on ports that have others."""
     dropped: frozenset[Circuit]
 
 
@@ -51,7 +51,7 @@ def reconcile(
     unsettled: Collection[Path] = frozenset(),
     closed: Collection[str] = (),
 ) -> Reconciled:
-    """The part of ``remembered`` that is real, and what to mend.
+    """The part of ``remembered`` that is real, and the differences to mend.
 
     ``unsettled`` paths may have ended when a change broke off: relays may know them no more.
     The ports of ``closed`` servers stay as they are.
@@ -132,7 +132,7 @@ def wanted_vlans(
 ) -> dict[RackId, dict[str, PortVlans]]:
     """VLAN membership of every ToR port that the configuration names, and that has one.
 
-    Servers of which the port is ``closed`` have none of circuits.
+    Ports of ``closed`` servers have no VLANs of circuits.
     """
     substrate = substrate_of(fabric)
     wanted = {rack.id: substrate.fixed_ports(rack.id) for rack in fabric.racks}
@@ -158,7 +158,7 @@ def servers_closed(fabric: Fabric, actual: Actual) -> frozenset[str]:
 def wrong_vlans(
     fabric: Fabric, state: NetworkState, actual: Actual, closed: Collection[str] = ()
 ) -> dict[RackId, dict[str, PortVlans]]:
-    """What the ports of ToRs that answered are to have, where they have something else."""
+    """VLANs that ports of ToRs which answered are to have, where they have others."""
     wrong: dict[RackId, dict[str, PortVlans]] = {}
     for rack, ports in wanted_vlans(fabric, state, closed).items():
         if rack not in actual.vlans:

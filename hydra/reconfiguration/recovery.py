@@ -1,8 +1,8 @@
-"""From a start, or from a change that broke off, to a network that is as remembered.
+"""Recovery: from a start, or a change that broke off, to a network that is as remembered.
 
-HydRA's controller is stateless (section III.C): the devices say what there is. The journal says
-what it was meant for. What both agree on is kept (:mod:`hydra.reconfiguration.reconcile`), switches
-are brought to that, and whatever else stands on our ports is taken down.
+HydRA's controller is stateless (section III.C): the devices say what there is, and the journal what
+it was meant for. Circuits on which both agree are kept (:mod:`hydra.reconfiguration.reconcile`),
+switches are brought to those, and whatever else stands on our ports is taken down.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from hydra.reconfiguration.switches import Memory, Switches, reachable_on
 
 LOG: Final = logging.getLogger("hydra.recovery")
 CONNECT_S: Final = 5.0
-"""For switches to connect where something has to be taken down that they may be using."""
+"""Time for switches to connect, before circuits that they may be using are taken down."""
 
 
 def interrupted(
     fabric: Fabric, state: NetworkState, last: tuple[str, Mapping[str, Any]] | None
 ) -> frozenset[Path]:
-    """Paths of ``state`` that a change has ended, or may have, which was not saved.
+    """Paths of ``state`` that a change which was not saved has ended, or may have.
 
     ``last`` is the journal's last entry: what was recorded, and its details. Raises what
     :func:`~hydra.journal_format.read_state` raises.
@@ -50,7 +50,7 @@ def interrupted(
 
 
 class Recovery:
-    """Its courses yield commands and are sent outcomes, as the executor does."""
+    """Courses yield commands and are sent outcomes, as the executor does."""
 
     def __init__(
         self,
@@ -70,14 +70,14 @@ class Recovery:
         """True if the devices have been read since the start, and since a change broke off."""
 
     def begin_anew(self, execution: Execution) -> None:
-        """A reconfiguration broke off: the devices are to be read before anything else."""
+        """Have the devices read before anything else, since a reconfiguration broke off."""
         self._memory.unsettle(unsettled_paths(execution.plan.current, execution.plan.target))
         self._switches.settled = self.done = False
 
     def run(self) -> Steps:
-        """Find out what the network is in, and mend what differs from it.
+        """Find out the state that the network is in, and mend what differs from it.
 
-        What a journal that can't be written raises ends it; it may be run again.
+        An error of the journal ends it; it may be run again.
         """
         memory, switches, care = self._memory, self._switches, self._care
         actual, _ = yield from care.read()
@@ -117,7 +117,7 @@ class Recovery:
         yield from self.bring(switches.late())
 
     def bring(self, datapaths: Collection[DatapathId]) -> Steps:
-        """Synchronise switches, let their servers onto circuits, and say where these are."""
+        """Synchronise switches, let their servers onto circuits, and announce these."""
         yield from self._switches.synchronise(datapaths)
         yield from self._care.open_ports()
         if self._switches.settled:

@@ -1,4 +1,4 @@
-"""Switches along a path that pass on what others send: their rules before, during and after a move.
+"""Relays, switches that pass on what others send: their rules before, during and after a move.
 
 Where ToRs learn there are none. Elsewhere a relay's rules for an old path go before any mirror
 moves, so that a late frame ends there and not in the dark; those for a new path are pushed while
@@ -27,23 +27,23 @@ RelayChanges = dict[DatapathId, list[RuleChange]]
 
 
 def leaving(substrate: Substrate, plan: Plan) -> RelayChanges:
-    """What relays hold for paths that go, to be removed."""
+    """Removals of the rules that relays hold for paths that go."""
     return _changes(substrate, plan.current, _only_in(plan.current, plan.target), Remove)
 
 
 def joining(substrate: Substrate, plan: Plan) -> RelayChanges:
-    """What relays of new paths need."""
+    """Rules that relays of new paths need."""
     return _changes(substrate, plan.target, _only_in(plan.target, plan.current), Install)
 
 
 def abandoned(substrate: Substrate, target: NetworkState, result: NetworkState) -> RelayChanges:
-    """What relays hold for paths of ``target`` that did not make it into ``result``."""
+    """Removals of the rules that relays hold for paths of ``target`` that ``result`` lacks."""
     lost = sorted(set(target.topology.paths) - set(result.topology.paths))
     return _changes(substrate, target, lost, Remove)
 
 
 def _only_in(state: NetworkState, other: NetworkState) -> list[Path]:
-    """A pair with several paths may change one and keep the others, with all their relays hold."""
+    """Paths of ``state`` that ``other`` lacks, or has with another VLAN-ID."""
     return [path for path, vlan in state.vlans.items() if other.vlans.get(path) != vlan]
 
 
@@ -52,7 +52,7 @@ def unrelayed(
 ) -> Iterator[tuple[Path, Failure]]:
     """New paths that a relay does not serve, and why.
 
-    ``deaf`` says why a switch did not take its rules; None if it did.
+    ``deaf`` gives the failure of a switch to take its rules; None if it took them.
     """
     names = substrate.owned()
     for path in _only_in(plan.target, plan.current):
@@ -65,7 +65,7 @@ def unrelayed(
 
 
 def wipe(*, spare_relays: bool) -> list[RuleChange]:
-    """Removes every rule of ours; or all but those of relays, which others may still count on."""
+    """Remove every rule of ours; or all but those of relays, which others may still count on."""
     if not spare_relays:
         return [RemoveByCookie(COOKIE_TAG, COOKIE_TAG_MASK)]
     return [
@@ -76,7 +76,7 @@ def wipe(*, spare_relays: bool) -> list[RuleChange]:
 
 
 def relays_as_in(rules: Iterable[FlowRule]) -> list[RuleChange]:
-    """Leaves a switch with those relay rules that are among ``rules``, and no others."""
+    """Leave a switch with the relay rules that are among ``rules``, and no others."""
     kind = RuleKind.TOR_RELAY
     return [
         RemoveByCookie(cookie(kind), COOKIE_KIND_MASK),

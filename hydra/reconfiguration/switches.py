@@ -1,6 +1,6 @@
 """The rules of all switches: which hold those of the present state, and how others get them.
 
-Its courses yield commands and are sent outcomes, as the executor does.
+Courses yield commands and are sent outcomes, as the executor does.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Memory(Protocol):
         """Paths that a change which broke off may have ended."""
 
     def settle(self, state: NetworkState) -> None:
-        """The network is in ``state`` from now on."""
+        """Note that the network is in ``state`` from now on."""
 
     def unsettle(self, paths: Collection[Path]) -> None:
-        """A change that may have ended these paths broke off."""
+        """Note that a change broke off which may have ended these paths."""
 
 
 class SeenPort(Protocol):
@@ -56,7 +56,7 @@ class Connections(Protocol):
     def connected(self) -> frozenset[DatapathId]: ...
 
     def port(self, datapath: DatapathId, name: str) -> SeenPort | None:
-        """None where it is not known."""
+        """A port by name; None if it is not known."""
 
 
 def reachable_on(fabric: Fabric, state: NetworkState) -> Announced:
@@ -69,7 +69,7 @@ def reachable_on(fabric: Fabric, state: NetworkState) -> Announced:
 
 
 class Switches:
-    """Courses run one at a time; :meth:`renewed` and all that only asks may come from any thread.
+    """Courses run one at a time; :meth:`renewed` and methods that only ask are for any thread.
 
     Single operations of sets are atomic, which is all that is asked of them here.
     """
@@ -82,7 +82,7 @@ class Switches:
         connections: Connections,
         added_rules: Callable[[DatapathId], Iterable[FlowRule]] = lambda _datapath: (),
     ) -> None:
-        """``added_rules`` are those that a switch holds beside the substrate's."""
+        """``added_rules``: rules that a switch holds beside the substrate's."""
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
         self._policy = policy
@@ -112,11 +112,11 @@ class Switches:
     # -- what there is ----------------------------------------------------------------------------
 
     def ready(self) -> frozenset[DatapathId]:
-        """Connected, and holding exactly the rules that they should."""
+        """Switches that are connected and hold exactly the rules that they should."""
         return frozenset(self._synchronised) & self._connections.connected()
 
     def late(self) -> frozenset[DatapathId]:
-        """Connected, known, and yet to be brought to the present state."""
+        """Switches that are connected, known, and yet to be brought to the present state."""
         return frozenset(
             datapath
             for datapath in self._connections.connected() - frozenset(self._synchronised)
@@ -136,7 +136,7 @@ class Switches:
         return [*rules, *self._added_rules(datapath)]
 
     def _uplink_down(self, server: Server) -> bool:
-        """True if it is known to be down at either end; a switch that is silent says nothing."""
+        """True if an uplink is known to be down at either end; a silent switch says nothing."""
         vswitch, tor = server.vswitch, self._fabric.racks[server.rack].tor.datapath_id
         here = there = None
         if vswitch is not None:
@@ -146,7 +146,7 @@ class Switches:
         return any(port is not None and not port.up for port in (here, there))
 
     def is_dark(self, end: PortId) -> bool:
-        """True if it is known to have no carrier; a ToR that is silent says nothing."""
+        """True if a port is known to have no carrier; a silent ToR says nothing."""
         port = self._fabric.ports[end]
         tor = self._fabric.racks[port.rack].tor.datapath_id
         seen = None if tor is None else self._connections.port(tor, port.tor_port)
@@ -160,12 +160,12 @@ class Switches:
     # -- what is heard ----------------------------------------------------------------------------
 
     def renewed(self, datapath: DatapathId) -> None:
-        """It has connected anew, with whatever rules it holds."""
+        """Note that a switch has connected anew, with whatever rules it holds."""
         self._renewed.add(datapath)
         self._synchronised.discard(datapath)
 
     def doubt(self, datapaths: Iterable[DatapathId]) -> None:
-        """They did not confirm something, and are to be synchronised."""
+        """Have switches that did not confirm something synchronised."""
         self._synchronised.difference_update(datapaths)
 
     def learn(self, execution: Execution) -> None:
@@ -215,7 +215,7 @@ class Switches:
         return [*wipe(spare_relays=self.spares_relays), *map(Install, self.rules(datapath))]
 
     def _note_uplinks(self) -> bool:
-        """True if others are dead than before."""
+        """Note the uplinks that are down; True if they are others than before."""
         dead = frozenset(
             server.name for server in self._fabric.servers if self._uplink_down(server)
         )
@@ -236,9 +236,9 @@ class Switches:
             yield Batch("announce", (Announce(tuple(servers)),))
 
     def tidy_relays(self) -> Steps:
-        """Relay what the present state needs, and nothing that was before it.
+        """Leave relays with the rules that the present state needs, and none of an earlier one.
 
-        Before anything moves: what is left of another state could take a new path for its own.
+        This comes before anything moves: an old rule could take a new path for its own.
         """
         if not self.spares_relays or not self.settled:
             return

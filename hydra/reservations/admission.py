@@ -1,4 +1,4 @@
-"""Whether a reservation fits into the calendar; if not, why, and what would."""
+"""Admission: a reservation's place in the calendar; if there is none, why, and what would fit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hydra.reservations.calendar import (
 
 _LATER_STARTS_TRIED: Final = 24
 _NAMED: Final = 4
-"""Reservations, and ports, that a refusal names before it only counts them."""
+"""Number of reservations, and of ports, that a refusal names before it only counts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Ask:
     """Infinite: until released."""
     servers: frozenset[str]
     exclusive: bool = False
-    """It is to have circuits of its own."""
+    """True if it is to have circuits of its own."""
 
     @property
     def need(self) -> Need:
@@ -89,7 +89,7 @@ def admit_most(
 
 
 def takes(calendar: Calendar, ask: Ask, path: Path, limits: AdmissionLimits) -> bool:
-    """Whether ``ask`` fits on this very path."""
+    """True if ``ask`` fits on this very path."""
     window = calendar.window(ask.start_unix_s, ask.end_unix_s, replace(limits, standing=()))
     return _servers_have_room(window, calendar, ask) and window.takes(path, ask.need)
 
@@ -118,7 +118,7 @@ def fastest_circuit_mbps(fabric: Fabric, src: RackId, dst: RackId) -> float:
 
 
 def beyond_any_circuit(fabric: Fabric, src: RackId, dst: RackId, mbps: float) -> str | None:
-    """Why no circuit could ever carry so much between two racks; None if one could."""
+    """The reason why no circuit could ever carry so much between two racks; None if one could."""
     limit_mbps = fastest_circuit_mbps(fabric, src, dst)
     if mbps <= limit_mbps + ROUNDING_MBPS:
         return None
@@ -173,7 +173,7 @@ def _lower_rate(window: Window, calendar: Calendar, ask: Ask) -> Alternative | N
 
 
 def _later_start(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Alternative | None:
-    """The first end of a booking from which on all of it fits, among the next few."""
+    """The first of the next few ends of bookings from which on all of ``ask`` fits."""
     ports = {port.id for rack in ask.pair for port in calendar.fabric.ports_of(rack)}
     length_s = ask.end_unix_s - ask.start_unix_s
     ends = calendar.ends_after(ask.start_unix_s, ports, ask.servers, _LATER_STARTS_TRIED)

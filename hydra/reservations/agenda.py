@@ -1,4 +1,4 @@
-"""When which reservation has to be looked at, so that nobody has to look at all of them."""
+"""The moments at which reservations have to be looked at, so that nobody looks at all of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MOST_OUTDATED: Final = 1000
 
 
 class Agenda:
-    """One moment each: the next at which something is to become of it. No clock of its own."""
+    """The next moment at which something is to become of each name. Has no clock of its own."""
 
     def __init__(self) -> None:
         self._moment_of: dict[str, float] = {}
@@ -18,7 +18,7 @@ class Agenda:
         self._reached: dict[str, None] = {}
 
     def note(self, name: str, moment: float | None) -> None:
-        """In place of what was noted of it; None: nothing."""
+        """Note a moment in place of the name's earlier one; None for no moment."""
         if self._moment_of.get(name) == moment:
             return
         self.drop(name)
@@ -35,9 +35,9 @@ class Agenda:
         self._reached.pop(name, None)
 
     def reached(self, now: float) -> tuple[str, ...]:
-        """Those whose moment has come, the earliest first; they stay until they are noted anew.
+        """Names whose moment has come, the earliest first; they stay until they are noted anew.
 
-        Where a clock was set back, some are among them whose moment lies ahead again.
+        If the clock was set back, the moments of some of them lie ahead again.
         """
         while self._moments and self._moments[0][0] <= now:
             moment, name = heapq.heappop(self._moments)

@@ -1,4 +1,4 @@
-"""The set of all reservations, with the calendar of what is promised when.
+"""The set of all reservations, with the calendar of their bookings.
 
 It knows names, limits and states, and nothing of devices or clocks: identifiers and the time are
 arguments.
@@ -35,7 +35,7 @@ from hydra.reservations.reservation import (
 )
 
 NOTICE_S: Final = 60.0
-"""How long those that give way keep their circuits, where nothing else is said."""
+"""Seconds for which reservations that give way keep their circuits, unless said otherwise."""
 _NO_LIMITS: Final = AdmissionLimits()
 
 
@@ -48,12 +48,12 @@ class ReservationBook:
         self._calendar = Calendar(fabric)
         self._by_key: dict[tuple[str | None, str], list[str]] = {}
         self._booked_by: dict[str, set[str]] = {}
-        """Ids of what is booked, by owner."""
+        """Ids of booked reservations, by owner."""
         self._displaced: dict[str, list[Reservation]] = {}
-        """What gave way, as it was, by the id of the new one that is not settled yet."""
+        """Reservations that gave way, as they were, by the id of the unsettled new one."""
         self._agenda = Agenda()
         self._active: dict[str, None] = {}
-        """Ids of those that have, or are getting, circuits."""
+        """Ids of reservations that have, or are getting, circuits."""
         self._over: set[str] = set()
         for reservation in reservations:
             self._insert(reservation)
@@ -68,7 +68,7 @@ class ReservationBook:
         return reservation_id in self._by_id
 
     def get(self, reservation_id: str) -> Reservation:
-        """Raises UnknownName."""
+        """The reservation with this id. Raises UnknownName."""
         try:
             return self._by_id[reservation_id]
         except KeyError:
@@ -77,7 +77,7 @@ class ReservationBook:
     # --- admission ------------------------------------------------------------------------------
 
     def check(self, request: ReservationRequest) -> tuple[RackId, RackId]:
-        """As :func:`hydra.reservations.requests.check`."""
+        """The racks of a request, as by :func:`hydra.reservations.requests.check`."""
         return check(self._fabric, request)
 
     def add(
@@ -94,9 +94,9 @@ class ReservationBook:
         It is ``held`` if it asks for that, else ``scheduled``, or ``activating`` if it is to start
         now. ``limits.blocked`` counts only for the latter: by another time things may be mended.
         ``now`` is in Unix seconds.
-        Where it does not fit beside reservations of lower priority, those give way: what has its
-        circuits keeps them for ``notice_s``, and this one begins then (see :meth:`displaced`). What
-        is only held makes nobody give way.
+        Where it does not fit beside reservations of lower priority, those give way: one that has
+        circuits keeps them for ``notice_s``, and the new one begins then (see :meth:`displaced`).
+        A reservation that is only held makes nobody give way.
         Raises UnknownName, and AdmissionError with alternatives; the book is unchanged then.
         """
         src, dst = check(self._fabric, request)
@@ -154,7 +154,7 @@ class ReservationBook:
         now: float,
         notice_s: float,
     ) -> tuple[Ask, Path, list[Reservation]]:
-        """What is granted of ``ask``, where, and what gives way to it. Raises AdmissionError."""
+        """The granted ask, its path, and the reservations that give way. Raises AdmissionError."""
         try:
             mbps, path = admit_most(self._calendar, ask, request.least_mbps, limits)
         except AdmissionError:
@@ -185,7 +185,7 @@ class ReservationBook:
     # --- giving way -----------------------------------------------------------------------------
 
     def _give_way(self, one: Reservation, other: Reservation) -> None:
-        """What has circuits keeps them until ``other`` begins; what has none ends now."""
+        """End ``one``: when ``other`` begins, if it has circuits; otherwise now."""
         reason = (
             f"gives way to a reservation of priority {other.priority}"
             if one.rank >= 0
@@ -201,21 +201,21 @@ class ReservationBook:
             self.transition(one.id, ReservationState.PREEMPTED, reason)
 
     def displaced(self, reservation_id: str) -> tuple[Reservation, ...]:
-        """What gave way to a new reservation, as it is now; until that is settled or removed."""
+        """Reservations, as they are now, that gave way to a new one which is still unsettled."""
         return tuple(self._by_id[one.id] for one in self._displaced.get(reservation_id, ()))
 
     def settle(self, reservation_id: str) -> None:
-        """A new reservation is here to stay."""
+        """Note that a new reservation is here to stay."""
         self._displaced.pop(reservation_id, None)
 
     def unsettled(self) -> tuple[str, ...]:
-        """Ids of new ones that are neither settled nor removed, oldest first."""
+        """Ids of new reservations that are neither settled nor removed, oldest first."""
         return tuple(self._displaced)
 
     def _allowed_mbps(
         self, request: ReservationRequest, start_unix_s: float, end_unix_s: float | None
     ) -> float:
-        """The most that quota and circuits allow at any time. Raises QuotaExceeded."""
+        """The most Mbps that quota and circuits allow at any time. Raises QuotaExceeded."""
         src, dst = rack_of(self._fabric, request.src), rack_of(self._fabric, request.dst)
         limit_mbps = max(request.least_mbps, fastest_circuit_mbps(self._fabric, src, dst))
         if request.owner is None or request.quota is None:
@@ -236,7 +236,7 @@ class ReservationBook:
         self._put(reservation)
 
     def _put(self, reservation: Reservation) -> Reservation:
-        """Keep the calendar true to the reservation."""
+        """Enter a reservation as it is now, and keep the calendar true to it."""
         self._by_id[reservation.id] = reservation
         if reservation.state in FINAL_STATES:
             self._over.add(reservation.id)
@@ -254,7 +254,7 @@ class ReservationBook:
         return reservation
 
     def put_back(self, reservation: Reservation) -> None:
-        """As it was: what became of it could not be kept."""
+        """Put a reservation back as it was: its change could not be kept."""
         self._unbook(reservation)
         self._put(reservation)
 
@@ -268,7 +268,7 @@ class ReservationBook:
                 del self._booked_by[reservation.owner]
 
     def _stretch_overdue(self, now: float) -> None:
-        """What is past its end has its circuits until it has let go of them."""
+        """Book reservations past their end up to now: they have circuits until they let go."""
         for reservation_id in self._agenda.reached(now):
             reservation, booking = self._by_id[reservation_id], self._calendar.get(reservation_id)
             if booking is None or not reservation.holds_capacity:
@@ -277,7 +277,7 @@ class ReservationBook:
                 self._calendar.add(replace(booking, end_unix_s=math.nextafter(now, math.inf)))
 
     def remove(self, reservation_id: str) -> None:
-        """As if it had never been asked for: what gave way to it need not."""
+        """Remove it as if it had never been asked for; those that gave way to it come back."""
         self._forget(self.get(reservation_id))
         for one in self._displaced.pop(reservation_id, ()):
             self._put(one)
@@ -346,14 +346,14 @@ class ReservationBook:
         return self._put(new)
 
     def begin(self, reservation_id: str, now: float) -> Reservation:
-        """On from ``committed``: to ``scheduled``, or to ``activating`` if its time has come."""
+        """Move on from ``committed``: to ``scheduled``, or ``activating`` if its time has come."""
         starts = self.get(reservation_id).starts_unix_s
         return self.transition(reservation_id, _begun(starts, now))
 
     def place(self, path: Path, vlan: VlanId | None) -> tuple[Reservation, ...]:
         """Give this path to all reservations that hold capacity between its racks; returns them.
 
-        All, because a pair with reservations has one path.
+        They are all, because a pair with reservations has one path.
         """
         return tuple(
             self._put(replace(r, path=path, booked=path, vlan=vlan))
@@ -369,8 +369,8 @@ class ReservationBook:
     ) -> tuple[tuple[Reservation, ...], dict[str, AdmissionError]]:
         """Book the pair's reservations anew, around ``limits.blocked``, the present ones first.
 
-        Returns those whose booking changed, and why others, by id, have no path now: they are not
-        in the calendar any more, and must be failed.
+        Returns the reservations whose booking changed, and, by id, why others have no path now:
+        those are not in the calendar any more, and must be failed.
         """
         mine = [self._by_id[booking.id] for booking in self._calendar.of_pair(pair)]
         mine.sort(key=lambda r: (not r.holds_capacity, r.starts_unix_s))
@@ -406,16 +406,16 @@ class ReservationBook:
     # --- questions ------------------------------------------------------------------------------
 
     def active(self) -> tuple[Reservation, ...]:
-        """Those that have, or are getting, circuits: ``activating`` and ``active``."""
+        """Reservations that have, or are getting, circuits: ``activating`` and ``active``."""
         return tuple(self._by_id[reservation_id] for reservation_id in self._active)
 
     def on(self, circuit: Circuit) -> tuple[Reservation, ...]:
-        """Those that have, or are getting, this circuit now."""
+        """Reservations that have, or are getting, this circuit now."""
         booked = (self._by_id[booking.id] for booking in self._calendar.of_circuit(circuit))
         return tuple(reservation for reservation in booked if reservation.holds_capacity)
 
     def members(self, group: str) -> tuple[Reservation, ...]:
-        """Raises UnknownName if no reservation belongs to ``group``."""
+        """Reservations of ``group``. Raises UnknownName if there are none."""
         members = tuple(r for r in self._by_id.values() if r.group == group)
         if not members:
             raise UnknownName(f"no group {group!r}")
@@ -426,12 +426,12 @@ class ReservationBook:
         return [booking for i in ids if (booking := self._calendar.get(i)) is not None]
 
     def usage(self, owner: str, now: float) -> Usage:
-        """What a tenant has, to be held against its quota."""
+        """Usage of a tenant, to be held against its quota."""
         mine = self._bookings_of(owner)
         return Usage(len(mine), peak_mbps(mine, now, math.inf))
 
     def admitted_before(self, owner: str | None, retry: RetryKey) -> tuple[Reservation, ...]:
-        """What the same request with the same key brought about; empty if it is new.
+        """Reservations that the same request with the same key made; none if it is new.
 
         Raises KeyReused if the key came with another request.
         """
@@ -444,11 +444,11 @@ class ReservationBook:
         return known
 
     def expired(self, now: float) -> tuple[str, ...]:
-        """Ids of those past their end, or held for too long; ``now`` in Unix seconds."""
+        """Ids of reservations past their end, or held for too long; ``now`` in Unix seconds."""
         return tuple(r.id for r in self._reached(now) if _is_over(r, now))
 
     def due(self, now: float) -> tuple[str, ...]:
-        """Ids of the scheduled ones whose time has come."""
+        """Ids of scheduled reservations whose time has come."""
         return tuple(
             r.id
             for r in self._reached(now)
@@ -459,7 +459,7 @@ class ReservationBook:
         return (self._by_id[reservation_id] for reservation_id in self._agenda.reached(now))
 
     def pinned(self, leaving_out: frozenset[str] = frozenset()) -> tuple[Pin, ...]:
-        """What the planner must keep or make now, one pin per rack pair, sorted by pair."""
+        """Pins that the planner must keep or make now, one per rack pair, sorted by pair."""
         by_pair: dict[tuple[RackId, RackId], list[Reservation]] = {}
         for reservation in self.active():
             if reservation.id not in leaving_out:
@@ -473,7 +473,7 @@ def _begun(starts_unix_s: float, now: float) -> ReservationState:
 
 
 def _next_moment(reservation: Reservation) -> float | None:
-    """When something is to become of it by itself."""
+    """The Unix time at which something is to become of it by itself; None if there is none."""
     moments = [reservation.expires_unix_s, reservation.held_until_unix_s]
     if reservation.state is ReservationState.SCHEDULED:
         moments.append(reservation.starts_unix_s)

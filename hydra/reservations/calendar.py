@@ -1,4 +1,4 @@
-"""What is promised when: bookings of paths over time, and where another one fits.
+"""The calendar of promises: bookings of paths over time, and where another one fits.
 
 The rule of admission. A booking has one path, for its whole time. A path of at most ``max_hops``
 circuits fits if, at every moment of that time,
@@ -46,7 +46,7 @@ class Booking:
     servers: frozenset[str] = frozenset()
     """Servers whose uplink carries it; none where whole racks were named."""
     exclusive: bool = False
-    """No other booking is to have one of its circuits."""
+    """True if no other booking is to have one of its circuits."""
 
     def overlaps(self, start_unix_s: float, end_unix_s: float) -> bool:
         return self.start_unix_s < end_unix_s and start_unix_s < self.end_unix_s
@@ -54,7 +54,7 @@ class Booking:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a booking asks of circuits."""
+    """Requirements of a booking on circuits."""
 
     mbps: float
     exclusive: bool = False
@@ -62,7 +62,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
-    """What admission rests on besides the calendar."""
+    """Limits of admission besides the calendar."""
 
     max_hops: int = 3
     blocked: frozenset[PortId] = frozenset()
@@ -109,7 +109,7 @@ class Calendar:
         return self._bookings.get(booking_id)
 
     def add(self, booking: Booking) -> None:
-        """Enter it, whether it fits or not; replaces one of the same id."""
+        """Enter a booking, whether it fits or not; replaces one of the same id."""
         if (old := self._bookings.get(booking.id)) is not None:
             self._take_out(old)
         self._bookings.add(booking)
@@ -122,7 +122,7 @@ class Calendar:
             self._by_server.setdefault(server, Timetable()).add(booking)
 
     def remove(self, booking_id: str) -> None:
-        """Does nothing if there is no such booking."""
+        """Remove a booking; does nothing if there is none."""
         booking = self._bookings.get(booking_id)
         if booking is not None:
             self._take_out(booking)
@@ -147,30 +147,30 @@ class Calendar:
         return tuple(self._by_circuit.get(circuit, ()))
 
     def meeting(self, start_unix_s: float, end_unix_s: float) -> list[Booking]:
-        """All at any moment of [start, end)."""
+        """Bookings at any moment of [start, end)."""
         return self._bookings.meeting(start_unix_s, end_unix_s)
 
     def pair_meets(self, pair: Pair, start_unix_s: float, end_unix_s: float) -> list[Booking]:
-        """Those of ``pair`` at any moment of [start, end)."""
+        """Bookings of ``pair`` at any moment of [start, end)."""
         table = self._by_pair.get(pair)
         return [] if table is None else table.meeting(start_unix_s, end_unix_s)
 
     def server_meets(self, server: str, start_unix_s: float, end_unix_s: float) -> list[Booking]:
-        """Those on a server's uplink at any moment of [start, end)."""
+        """Bookings on a server's uplink at any moment of [start, end)."""
         table = self._by_server.get(server)
         return [] if table is None else table.meeting(start_unix_s, end_unix_s)
 
     def circuit_meets(
         self, circuit: Circuit, start_unix_s: float, end_unix_s: float
     ) -> list[Booking]:
-        """Those on ``circuit`` at any moment of [start, end)."""
+        """Bookings on ``circuit`` at any moment of [start, end)."""
         table = self._by_circuit.get(circuit)
         return [] if table is None else table.meeting(start_unix_s, end_unix_s)
 
     def ends_after(
         self, unix_s: float, ports: Iterable[PortId], servers: Iterable[str], most: int
     ) -> list[float]:
-        """The next moments, so many at most, at which something ends at these ports or servers."""
+        """The next moments, ``most`` at most, at which a booking ends at these ports or servers."""
         tables = [self._by_circuit[circuit] for port in ports for circuit in self.circuits_at(port)]
         tables += [self._by_server[server] for server in servers if server in self._by_server]
         ends: list[float] = []
@@ -188,7 +188,7 @@ class Calendar:
         return self._circuits_at.get(port, ())
 
     def window(self, start_unix_s: float, end_unix_s: float, limits: AdmissionLimits) -> Window:
-        """What [start, end) looks like; valid until the calendar changes."""
+        """The calendar over [start, end); valid until the calendar changes."""
         return Window(self, start_unix_s, end_unix_s, limits)
 
 
@@ -225,7 +225,7 @@ class Window:
     # --- what is taken --------------------------------------------------------------------------
 
     def bookings(self, circuit: Circuit) -> list[Booking]:
-        """Those on ``circuit`` at any moment of the window."""
+        """Bookings on ``circuit`` at any moment of the window."""
         return self._calendar.circuit_meets(circuit, self.start_unix_s, self.end_unix_s)
 
     def users(self, port: PortId) -> frozenset[Circuit]:
@@ -240,7 +240,7 @@ class Window:
         return known
 
     def load_mbps(self, circuit: Circuit) -> float:
-        """The most that is booked on ``circuit`` at any moment; infinite if nothing else may be."""
+        """The most Mbps booked on ``circuit`` at any moment; infinite if nothing else may be."""
         load = self._loads.get(circuit)
         if load is None:
             booked = self.bookings(circuit)
@@ -253,7 +253,7 @@ class Window:
         return self._fabric.rate_of(circuit) - self.load_mbps(circuit)
 
     def server_mbps(self, server: str) -> float:
-        """The most that is booked on a server's uplink at any moment."""
+        """The most Mbps booked on a server's uplink at any moment."""
         start, end = self.start_unix_s, self.end_unix_s
         return peak_mbps(self._calendar.server_meets(server, start, end), start, end)
 
@@ -264,7 +264,7 @@ class Window:
         )
 
     def booked_paths(self, pair: Pair) -> frozenset[Path]:
-        """Those of :meth:`pair_paths` that are promised to somebody."""
+        """Paths of :meth:`pair_paths` that are promised to somebody."""
         start, end = self.start_unix_s, self.end_unix_s
         return frozenset(b.path for b in self._calendar.pair_meets(pair, start, end))
 
@@ -273,7 +273,7 @@ class Window:
     def find(self, pair: Pair, need: Need) -> Path | None:
         """A path with as few circuits as possible that fits, by the rule above; None: none does.
 
-        Of several that stand, one; the others go when it is reserved.
+        If several paths of the pair stand, it is one of them; the others go when it is reserved.
         """
         if len(self.booked_paths(pair)) > 1:
             return None
@@ -284,7 +284,7 @@ class Window:
         return self._search(pair, need)
 
     def takes(self, path: Path, need: Need) -> bool:
-        """Whether this very path fits."""
+        """True if this very path fits."""
         pair = path.src, path.dst
         return (
             self.booked_paths(pair) <= {path}
@@ -305,7 +305,7 @@ class Window:
         """Breadth first over racks.
 
         One way of reaching a rack is enough. Leaving it by the port by which it was entered is
-        never needed: on that port's plane, whoever came before could have gone there directly. For
+        never needed: on that port's plane, the rack before could have gone on directly. For
         the same reason new circuits of a plane are tried from one rack only, the first.
         """
         src, dst = pair

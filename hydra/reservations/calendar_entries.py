@@ -1,4 +1,4 @@
-"""How reservations stand in the calendar, and in what the planner has to keep."""
+"""Reservations as entries of the calendar, and as pins of the planner."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hydra.reservations.reservation import Pin, Reservation, ServiceClass
 
 
 def servers_among(fabric: Fabric, *names: str) -> frozenset[str]:
-    """Those of the names that are no racks'."""
+    """The names that are not a rack's."""
     return frozenset(name for name in names if name not in fabric.rack_by_name)
 
 
 def ask_of(fabric: Fabric, reservation: Reservation, now: float) -> Ask:
-    """For what is left of a reservation's time: at least this moment."""
+    """The ask for what is left of a reservation's time: at least this moment."""
     start = max(reservation.starts_unix_s, now)
     end = math.inf if reservation.expires_unix_s is None else reservation.expires_unix_s
     return Ask(
@@ -33,12 +33,12 @@ def ask_of(fabric: Fabric, reservation: Reservation, now: float) -> Ask:
 
 
 def booking_of(fabric: Fabric, reservation: Reservation, path: Path) -> Booking:
-    """What ``reservation`` takes of ``path``, for all of its time."""
+    """The booking of ``path`` by ``reservation``, for all of its time."""
     return ask_of(fabric, reservation, reservation.starts_unix_s).booking(reservation.id, path)
 
 
 def pin_of(fabric: Fabric, pair: tuple[RackId, RackId], reservations: Sequence[Reservation]) -> Pin:
-    """What ``pair``'s reservations want of the planner."""
+    """The pin by which ``pair``'s reservations bind the planner."""
     path = next((r.booked for r in reservations if r.booked is not None), None)
     mbps = math.fsum(r.promised_mbps for r in reservations)
     if path is not None and any(r.service is ServiceClass.GUARANTEED for r in reservations):

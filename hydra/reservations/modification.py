@@ -1,7 +1,7 @@
 """Changes of reservations that are promised already, without an interruption.
 
 A change is hitless where the path stays: another rate, another end of its time, another server of
-the same rack. What has no circuits yet may also get another path.
+the same rack. A reservation that has no circuits yet may also get another path.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _IMPOSSIBLE: Final = "hitless modification not possible"
 
 @dataclass(frozen=True, slots=True)
 class Modification:
-    """What is to be different; None: as it is."""
+    """Values to be changed; None for those that stay."""
 
     bandwidth_mbps: float | None = None
     src: str | None = None
     dst: str | None = None
     end_unix_s: float | None = None
     quota: Quota | None = None
-    """Of the owner, as it is now."""
+    """The owner's quota, as it is now."""
 
 
 def modified(fabric: Fabric, old: Reservation, change: Modification, now: float) -> Reservation:
     """``old`` as it would be, whether it fits or not.
 
-    Raises UnknownName, AdmissionError, and LifecycleError for what is over or about to be.
+    Raises UnknownName, AdmissionError, and LifecycleError for one that is over or about to be.
     """
     if not old.is_booked:
         raise LifecycleError(f"reservation {old.id} is {old.state.value}: nothing can be changed")
@@ -88,7 +88,7 @@ def place_again(
 
 
 def _not_on_its_path(calendar: Calendar, new: Reservation, ask: Ask) -> NotHitless:
-    """Says what there is on the path, in all of the time."""
+    """The refusal, with what the path has left for all of the time."""
     window = calendar.window(ask.start_unix_s, ask.end_unix_s, AdmissionLimits())
     circuits = () if new.booked is None else new.booked.circuits
     spare_mbps = min((window.spare_mbps(circuit) for circuit in circuits), default=0.0)

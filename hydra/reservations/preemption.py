@@ -1,4 +1,4 @@
-"""Who gives way to a reservation that does not fit beside all that is promised."""
+"""Preemption: reservations that give way to one that does not fit beside them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Lower = Sequence[tuple[Reservation, Booking]]
 def lower_ranks(
     calendar: Calendar, reservations: Mapping[str, Reservation], ask: Ask, rank: int
 ) -> Lower:
-    """What is of lower rank at the same time as ``ask``, the lowest and latest last."""
+    """Reservations of lower rank at the time of ``ask``, the lowest and latest last."""
     lower = [
         (reservation, booking)
         for booking in calendar.meeting(ask.start_unix_s, ask.end_unix_s)
@@ -31,8 +31,8 @@ def make_room(
 ) -> tuple[Path, list[Reservation]]:
     """The path that ``ask`` has if some of ``lower`` give way, and as few of them as it takes.
 
-    Who comes first is let back in first. The calendar is as before. Raises AdmissionError if that
-    would not do.
+    Those that come first in ``lower`` are let back in first. The calendar is as before. Raises
+    AdmissionError if that would not do.
     """
     for _, booking in lower:
         calendar.remove(booking.id)

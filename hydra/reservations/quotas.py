@@ -1,4 +1,4 @@
-"""How much one tenant may have at a time."""
+"""Limits on what one tenant may have at a time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hydra.reservations.calendar import ROUNDING_MBPS, Booking, peak_mbps
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """None: no limit but the fabric's."""
+    """A tenant's limits; None: no limit but the fabric's."""
 
     max_reservations: int | None = None
-    """Those that are not over, whenever they begin."""
+    """Number of reservations that are not over, whenever they begin."""
     max_mbps: float | None = None
     """The sum of their bandwidths at any moment."""
     max_priority: int = 0
-    """Others with less than theirs may have to give way."""
+    """The highest that it may ask for: others of lower priority may have to give way."""
 
 
 NO_QUOTA: Final = Quota()

@@ -42,10 +42,10 @@ def reservation_record(fabric: Fabric, reservation: Reservation) -> dict[str, An
 def read_reservation(fabric: Fabric, record: Mapping[str, Any]) -> Reservation:
     """The reservation that :func:`reservation_record` wrote, or an earlier release.
 
-    One that is booked has failed, with the reason, where ``fabric`` has no more what it was booked
-    on. Paths that are gone, and all paths where circuits are one-way by now, are left out.
-    Raises HydraError for a record that nobody wrote so, for a reservation of duplex circuits that
-    is not over where they are one-way, and for positions of another wiring.
+    A booked reservation has failed, with the reason, if ``fabric`` has lost a part that it was
+    booked on. Paths that are gone, and all paths where circuits are one-way by now, are left out.
+    Raises HydraError for a malformed record, for positions of another wiring, and for a reservation
+    of duplex circuits that is not over where circuits are one-way.
     """
     try:
         fields = _by_names(fabric, record) if _by_position(record) else dict(record)
@@ -77,7 +77,7 @@ def read_reservation(fabric: Fabric, record: Mapping[str, Any]) -> Reservation:
 
 
 def out_of_date(record: Mapping[str, Any], reservation: Reservation) -> bool:
-    """Whether the record that ``reservation`` was read from has to be written anew."""
+    """True if the record that ``reservation`` was read from has to be written anew."""
     return _by_position(record) or record["state"] != reservation.state.value
 
 
@@ -86,7 +86,7 @@ def _by_position(record: Mapping[str, Any]) -> bool:
 
 
 def _loss(fabric: Fabric, fields: Mapping[str, Any]) -> str:
-    """What ``fabric`` has lost of what a reservation is booked on; empty if it has all of it."""
+    """The part that ``fabric`` has lost of a reservation's booking, in words; empty if none."""
     for end in _ENDS:
         name, rack = fields[end], fields[f"{end}_rack"]
         if rack not in fabric.rack_by_name:
@@ -109,7 +109,7 @@ def _loss(fabric: Fabric, fields: Mapping[str, Any]) -> str:
 
 
 def _by_names(fabric: Fabric, record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record of an earlier release, which wrote positions, by the names that these have now.
+    """A record of an earlier release with names in place of its positions.
 
     Raises HydraError where positions don't fit ``fabric``, unless the reservation is over: then its
     paths are left out.
@@ -139,7 +139,7 @@ def _by_names(fabric: Fabric, record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _path_of_positions(fabric: Fabric, entry: Mapping[str, Any]) -> Path | None:
-    """None where the circuits don't lead from the one rack to the other, each on its plane."""
+    """The path; None if its circuits don't lead from rack to rack, each on its plane."""
     circuits = tuple(
         Circuit(PlaneId(plane), PortId(a), PortId(b)) for plane, a, b in entry["circuits"]
     )

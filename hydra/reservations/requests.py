@@ -1,4 +1,4 @@
-"""Whether a request for a reservation makes sense at all, whatever else is promised."""
+"""Checks of a request for a reservation by itself, whatever else is promised."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _check_numbers(request: ReservationRequest) -> None:
 
 
 def times(request: ReservationRequest, now: float) -> tuple[float, float | None]:
-    """When it starts, and when it ends (None: when it is released). Raises AdmissionError."""
+    """(start, end) in Unix seconds; the end is None until released. Raises AdmissionError."""
     start = now if request.start_unix_s is None else request.start_unix_s
     if start < now:
         raise AdmissionError(

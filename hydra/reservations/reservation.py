@@ -1,6 +1,6 @@
-"""Reservations: a bandwidth between two racks, for a time, on a path of its own choosing.
+"""Reservations: a bandwidth between two racks, for a time, on a path that the controller chooses.
 
-What is asked for and what became of it; :mod:`hydra.reservations.book` keeps them,
+Requests, and what became of them; :mod:`hydra.reservations.book` keeps them,
 :mod:`hydra.reservations.records` writes them down.
 
 A reservation holds its bandwidth in both directions, because a circuit is bidirectional and the
@@ -34,10 +34,10 @@ LATEST_UNIX_S: Final = 253_402_300_799.0
 """The last second of the year 9999: beyond it, points in time can't be written down."""
 
 PRIORITIES: Final = range(10)
-"""Only what has a higher one makes others give way."""
+"""Priorities: a reservation makes only those of lower ones give way."""
 
 GONE: Final = RackId(2**31)
-"""The rack of a reservation that is over, where the fabric has it no more; nobody's position."""
+"""The rack of a reservation that is over, if the fabric has lost it; the position of no rack."""
 
 
 class ServiceClass(Enum):
@@ -53,16 +53,16 @@ class ServiceClass(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RetryKey:
-    """What makes a repeated request known again (the Idempotency-Key of HTTP)."""
+    """The key by which a repeated request is known again (the Idempotency-Key of HTTP)."""
 
     key: str
     digest: str
-    """Of the whole request: the same key with another request is a mistake."""
+    """Digest of the whole request: the same key with another request is a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationRequest:
-    """What an application asks for.
+    """A request of an application.
 
     Nothing is checked before :func:`hydra.reservations.requests.check`.
     """
@@ -81,9 +81,9 @@ class ReservationRequest:
     hold_s: float | None = None
     """Not None: only held, and gone after this long unless it is committed."""
     owner: str | None = None
-    """The tenant that it belongs to."""
+    """The tenant that the reservation belongs to."""
     quota: Quota | None = None
-    """Of the owner, as it is now."""
+    """The owner's quota, as it is now."""
     retry: RetryKey | None = None
     minimum_mbps: float | None = None
     """The least that will do, where less than ``bandwidth_mbps`` is welcome, too."""
@@ -92,12 +92,12 @@ class ReservationRequest:
 
     @property
     def most_mbps(self) -> float:
-        """What is to be set aside for it."""
+        """Mbps to be set aside for it, if they fit."""
         return 0.0 if self.service is ServiceClass.BEST_EFFORT else self.bandwidth_mbps
 
     @property
     def least_mbps(self) -> float:
-        """What has to be set aside for it."""
+        """Mbps that have to be set aside for it."""
         return self.most_mbps if self.minimum_mbps is None else self.minimum_mbps
 
     @property
@@ -124,7 +124,7 @@ class Reservation:
     booked: Path | None = None
     """The path that the calendar has for it; None only in journals of earlier releases."""
     held_until_unix_s: float | None = None
-    """When it goes unless it is committed by then; None once it is, or if it never was held."""
+    """The moment at which it goes unless committed; None once it is, or if it was never held."""
     group: str | None = None
     """Reservations that were asked for as one have the same group."""
     owner: str | None = None
@@ -133,24 +133,24 @@ class Reservation:
     """None until there is one; the last one when it is over."""
     vlan: VlanId | None = None
     wanted_mbps: float | None = None
-    """What was asked for, if ``bandwidth_mbps`` might be less; None: just that."""
+    """Bandwidth that was asked for, if ``bandwidth_mbps`` might be less; None: just that."""
     minimum_mbps: float | None = None
     """The least that will do, should it need another path; None: what it has."""
     priority: int = 0
     preempted_by: str | None = None
-    """Id of what it gives way to, at ``expires_unix_s``, or has."""
+    """Id of the reservation to which it gives way at ``expires_unix_s``, or has given way."""
     reason: str = ""
     """Why it is in this state, in words."""
     service: ServiceClass = ServiceClass.SHARED
 
     @property
     def pair(self) -> tuple[RackId, RackId]:
-        """Its two racks in the order that :class:`Path` uses."""
+        """The two racks in the order that :class:`Path` uses."""
         return rack_pair(self.src_rack, self.dst_rack)
 
     @property
     def rank(self) -> int:
-        """What has a lower one gives way."""
+        """Reservations of lower rank give way."""
         return _rank(self.service, self.priority)
 
     @property
@@ -172,7 +172,7 @@ def _rank(service: ServiceClass, priority: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """What the planner must keep, or make, for one rack pair: its path and the bandwidth."""
+    """The path and the bandwidth that the planner must keep, or make, for one rack pair."""
 
     src: RackId
     dst: RackId

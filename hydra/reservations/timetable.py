@@ -1,7 +1,7 @@
-"""What occupies one thing, by time: what meets a window is found without looking at the rest.
+"""Entries that occupy one thing, by time: those in a window are found without looking at the rest.
 
-What begins before a window can only reach into it if it lasts long enough, so nobody looks further
-back than the longest has lasted. What has no end is kept apart.
+An entry that begins before a window reaches into it only if it lasts long enough, so the search
+goes no further back than the longest lasts. Entries without an end are kept apart.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 
 class Timed(Protocol):
-    """From one moment until, and without, another; the latter may be infinite."""
+    """An entry, from its start until, and without, its end; the latter may be infinite."""
 
     @property
     def id(self) -> str: ...
@@ -27,18 +27,18 @@ class Timed(Protocol):
 
 _TimedT = TypeVar("_TimedT", bound=Timed)
 _FEW: Final = 16
-"""So many are looked at sooner than searched."""
+"""Number of entries up to which looking at all is sooner done than searching."""
 
 
 class Timetable(Generic[_TimedT]):
-    """Iterates in the order in which they came."""
+    """Entries by id; iterates in the order in which they came."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, _TimedT] = {}
         self._starts: list[tuple[float, str]] = []
-        """Of those that end, sorted."""
+        """(start, id) of the entries that end, sorted."""
         self._longest_s = 0.0
-        """No less than any of them lasts."""
+        """No less than any entry that ends lasts."""
         self._endless: dict[str, _TimedT] = {}
 
     def __len__(self) -> int:
@@ -51,7 +51,7 @@ class Timetable(Generic[_TimedT]):
         return self._by_id.get(one_id)
 
     def add(self, one: _TimedT) -> None:
-        """There is none of the same id."""
+        """Add an entry; there is none of the same id."""
         self._by_id[one.id] = one
         if isfinite(one.end_unix_s):
             insort(self._starts, (one.start_unix_s, one.id))
@@ -60,7 +60,7 @@ class Timetable(Generic[_TimedT]):
             self._endless[one.id] = one
 
     def remove(self, one_id: str) -> None:
-        """Raises KeyError if it is not there."""
+        """Remove an entry. Raises KeyError if it is not there."""
         one = self._by_id.pop(one_id)
         if isfinite(one.end_unix_s):
             del self._starts[bisect_left(self._starts, (one.start_unix_s, one_id))]
@@ -68,7 +68,7 @@ class Timetable(Generic[_TimedT]):
             del self._endless[one_id]
 
     def meeting(self, start_unix_s: float, end_unix_s: float) -> list[_TimedT]:
-        """Those that occupy it at any moment of [start, end), in no order; empty where that is."""
+        """Entries at any moment of [start, end), in no order; none where that is empty."""
         if start_unix_s >= end_unix_s:
             return []
         if len(self._by_id) <= _FEW:
@@ -85,7 +85,7 @@ class Timetable(Generic[_TimedT]):
         return found
 
     def ending_after(self, unix_s: float) -> Iterator[_TimedT]:
-        """Those that end, later than that, by their beginning."""
+        """Entries that end, but later than ``unix_s``, by their beginning."""
         first = bisect_left(self._starts, (unix_s - self._longest_s, ""))
         for place in range(first, len(self._starts)):
             one = self._by_id[self._starts[place][1]]

@@ -20,8 +20,8 @@ from lxml import etree
 
 from drivers.transports.netconf import NETCONF_NS, NetconfTransport
 from drivers.transports.ssh import SshOptions
-from hydra.errors import DeviceUnavailable, OutcomeUnknown
 from hydra.model import Login
+from mininet_scenarios.emulators.netconf_relay import Relay
 
 YANG: Final = Path(__file__).parent / "yang"
 MODULES: Final = (
@@ -37,8 +37,7 @@ _YUMA_MODULES: Final = Path("/usr/share/yuma/modules")
 _SUBSYSTEM: Final = "/usr/sbin/netconf-subsystem"
 _NEEDS: Final = ("/usr/sbin/netconfd", _SUBSYSTEM, "/usr/sbin/sshd", "/usr/bin/ssh-keygen")
 _START_S: Final = 20.0
-_ANSWER_S: Final = 5.0
-_ATTEMPTS: Final = 4
+_ANSWER_S: Final = 10.0
 _STOP_S: Final = 5.0
 _POLL_S: Final = 0.02
 
@@ -59,6 +58,7 @@ class Netconfd:
         self._port = _free_port()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._client: NetconfTransport | None = None
+        self._relay: Relay | None = None
         self.address = f"127.0.0.1:{self._port}"
         self.login = Login("root", key_file=str(directory / "user"))
 
@@ -103,6 +103,7 @@ class Netconfd:
             f"--log={self._directory / 'netconfd.log'}",
         )
         self._wait_for(self._socket.exists)
+        self._relay = Relay(self._door, self._socket)
         self._spawn("/usr/sbin/sshd", "-D", "-e", "-f", str(self._directory / "sshd_config"))
         self._wait_for(self._accepts)
 
@@ -115,29 +116,20 @@ class Netconfd:
         for process in reversed(self._processes):
             _end(process)
         self._processes.clear()
+        if self._relay is not None:
+            self._relay.close()
+            self._relay = None
         self._socket.unlink(missing_ok=True)
 
     def write(self, config: str) -> None:
-        """Merge these XML elements into the configuration, as an experimenter beside the driver.
-
-        Now and then netconfd leaves a request of a new session unanswered: another session asks.
-        """
+        """Merge these XML elements into the configuration, as an experimenter beside the driver."""
+        if self._client is None:
+            options = SshOptions(host_key=self.host_key)
+            self._client = NetconfTransport(
+                "netconfd", self.address, self.login, options, timeout_s=_ANSWER_S
+            )
         root = etree.fromstring(f'<config xmlns="{NETCONF_NS}">{config}</config>')
-        for attempt in range(1, _ATTEMPTS + 1):
-            if self._client is None:
-                options = SshOptions(host_key=self.host_key)
-                self._client = NetconfTransport(
-                    "netconfd", self.address, self.login, options, timeout_s=_ANSWER_S
-                )
-            try:
-                self._client.edit(root, lambda: None)
-            except (DeviceUnavailable, OutcomeUnknown):
-                self._client.close()
-                self._client = None
-                if attempt == _ATTEMPTS:
-                    raise
-            else:
-                return
+        self._client.edit(root, lambda: None)
 
     def become_polatis(self, size: int, dbm: float = -3.5) -> None:
         """Present itself as ``size`` ports on each side, all enabled, and ``dbm`` at each."""
@@ -184,6 +176,11 @@ class Netconfd:
     def _socket(self) -> Path:
         return self._directory / "ncx.sock"
 
+    @property
+    def _door(self) -> Path:
+        """Where sshd's sessions knock."""
+        return self._directory / "relay.sock"
+
     def _sshd_config(self) -> str:
         lines = (
             f"Port {self._port}",
@@ -195,7 +192,9 @@ class Netconfd:
             f"UsePAM {'yes' if _root_is_locked() else 'no'}",
             "StrictModes no",
             "PidFile none",
-            f'Subsystem netconf "{_SUBSYSTEM} --ncxserver-sockname={self._port}@{self._socket}"',
+            # Not the outermost shell: bash would read the user's ~/.bashrc before each session.
+            "SetEnv SHLVL=1",
+            f'Subsystem netconf "{_SUBSYSTEM} --ncxserver-sockname={self._port}@{self._door}"',
         )
         return "".join(f"{line}\n" for line in lines)
 

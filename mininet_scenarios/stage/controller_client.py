@@ -63,7 +63,7 @@ class TimelineStep:
 
 @dataclass(frozen=True, slots=True)
 class ReconfigurationRecord:
-    """What the controller says of one reconfiguration."""
+    """A reconfiguration, as the controller describes it."""
 
     id: str
     state: str
@@ -74,7 +74,7 @@ class ReconfigurationRecord:
     ports_retagged: int
     reason: str
     started_unix_s: float | None = None
-    """What the timeline counts from."""
+    """The moment that the timeline counts from."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -106,13 +106,13 @@ class ReconfigurationRecord:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A path as far as a scenario cares, in hop order; without planes it is the electrical one."""
+    """A path as far as a scenario cares, in hop order; without planes, the electrical network."""
 
     planes: tuple[str, ...] = ()
     relays: tuple[str, ...] = ()
     """Racks on the way, without its ends."""
     vlan: int | None = field(default=None, compare=False)
-    """What its frames are tagged with; None where they are not."""
+    """The VLAN-ID of its frames; None where they have none."""
 
     def __str__(self) -> str:
         if not self.planes:
@@ -124,7 +124,7 @@ class Route:
 class ControllerClient:
     """Talks to one controller; a context manager that closes its connections.
 
-    Methods raise ClientError where it refuses or is not there.
+    Methods raise ClientError if the controller refuses or is not there.
     """
 
     def __init__(self, base_url: str, token: str | None = None) -> None:
@@ -138,7 +138,7 @@ class ControllerClient:
         self._connection.close()
 
     def path_between(self, a: str, b: str) -> Route:
-        """The path between two racks, whichever is its first end."""
+        """The path between two racks, in whichever order they are given."""
         for path in self._connection.json("GET", "/v1/topology")["paths"]:
             if {path["src"], path["dst"]} == {a, b}:
                 hops = path["hops"]
@@ -148,7 +148,7 @@ class ControllerClient:
         return Route()
 
     def reconfigurations(self) -> Sequence[ReconfigurationRecord]:
-        """Newest first."""
+        """All that the controller remembers, newest first."""
         items = self._connection.json("GET", "/v1/reconfigurations")["reconfigurations"]
         return [ReconfigurationRecord.from_json(item) for item in items]
 
@@ -217,7 +217,7 @@ class ControllerClient:
         self._connection.json("PATCH", "/v1/policy", body=changes)
 
     def most_measured_mbps(self) -> float:
-        """What the counters say of the pair of racks that sends most; 0 where nobody does."""
+        """Mbps, by the counters, of the pair of racks that sends most; 0 if none sends."""
         entries = self._connection.json("GET", "/v1/demand")["entries"]
         return max((float(entry["rate_mbps"]) for entry in entries), default=0.0)
 
@@ -226,16 +226,16 @@ class ControllerClient:
         return self._connection.json("GET", "/v1/schedule")
 
     def metrics(self) -> str:
-        """What Prometheus reads."""
+        """The metrics, as Prometheus reads them."""
         return self._connection.request("GET", "/metrics").text
 
     def changes_done(self) -> frozenset[str]:
-        """The reconfigurations that were carried out, by their identifiers."""
+        """Identifiers of the reconfigurations that were carried out."""
         done = ReconfigurationState.DONE.value
         return frozenset(one.id for one in self.reconfigurations() if one.state == done)
 
     def circuits_per_plane(self) -> Counter[str]:
-        """How many circuits the controller says are up, by plane."""
+        """Number of circuits that the controller says are up, by plane."""
         return Counter(
             str(one["plane"]) for one in self._connection.json("GET", "/v1/topology")["circuits"]
         )

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Self
+from typing import BinaryIO, Final, Protocol, Self
 
 import apps
 from apps.process.configuration import load_configuration
@@ -28,6 +29,30 @@ class ControllerProcessError(HydraError):
     """The controller did not start, ended by itself, or did not get ready in time."""
 
 
+class Launched(Protocol):
+    """What is used of :class:`subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | None: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def terminate(self) -> None: ...
+
+
+def launch(config: Path, log: BinaryIO) -> Launched:
+    """Start ``ryu-manager`` in a process group of its own, its output into ``log``."""
+    return subprocess.Popen(
+        [str(_ryu_manager()), str(Path(apps.__file__).with_name("main.py"))],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env=member_environment({"HYDRA_CONFIG": str(config), "PYTHONUNBUFFERED": "1"}),
+        start_new_session=True,  # Ctrl-C is for the scenario, which then ends this
+    )
+
+
 class ControllerProcess:
     """A controller for one configuration file; it is ready when the block begins, and ends with it.
 
@@ -41,12 +66,14 @@ class ControllerProcess:
         *,
         log: Path | None = None,
         ready_timeout_s: float = _READY_TIMEOUT_S,
+        launch: Callable[[Path, BinaryIO], Launched] = launch,
     ) -> None:
         self.config = config.resolve()
         self.log = log or Path(f"{self.config.with_suffix('')}-controller.log")
         self.settings = load_configuration(self.config).controller
         self._ready_timeout_s = ready_timeout_s
-        self._process: subprocess.Popen[bytes] | None = None
+        self._launch = launch
+        self._process: Launched | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -79,14 +106,7 @@ class ControllerProcess:
             raise ControllerProcessError(f"the controller for {self.config} runs already")
         Path(self.settings.journal).parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [str(_ryu_manager()), str(Path(apps.__file__).with_name("main.py"))],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=member_environment({"HYDRA_CONFIG": str(self.config), "PYTHONUNBUFFERED": "1"}),
-                start_new_session=True,  # Ctrl-C is for the scenario, which then ends this
-            )
+            self._process = self._launch(self.config, log)
         try:
             self._wait_until_ready(self._process)
         except BaseException:
@@ -130,14 +150,14 @@ class ControllerProcess:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(lines[-_LOG_TAIL_LINES:])
 
-    def _reap(self, process: subprocess.Popen[bytes]) -> int:
+    def _reap(self, process: Launched) -> int:
         """End everything left of its process group, and forget the process."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         self._process = None
         return process.wait()
 
-    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+    def _wait_until_ready(self, process: Launched) -> None:
         deadline = time.monotonic() + self._ready_timeout_s
         while not self._is_ready():
             if process.poll() is not None:

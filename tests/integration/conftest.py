@@ -13,9 +13,16 @@ from hydra.config import Loaded
 from mininet_scenarios.stage.controller_process import ControllerProcess
 from mininet_scenarios.testbed import Testbed, open_vswitch, testbed_lock
 
+from .warm import warm
+
 REPOSITORY = Path(__file__).parents[2]
 CONFIGS = REPOSITORY / "configs"
 DEMO_CONFIG = CONFIGS / "demo.yaml"
+
+
+def pytest_sessionfinish() -> None:
+    if warm.cache_info().currsize:
+        warm().close()
 
 
 @pytest.fixture(scope="session")

@@ -15,10 +15,12 @@ import yaml
 
 from hydra.model import Fabric
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
-from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.stage.controller_process import ControllerProcess, launch
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.streams import UdpResult
 from mininet_scenarios.testbed import Testbed
+
+from .warm import warm
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 DEMO_CONFIG = CONFIGS / "demo.yaml"
@@ -135,8 +137,13 @@ def live(
     directory: Path,
     policy: Mapping[str, Any] | None = None,
     changes: Mapping[str, Any] | None = None,
+    *,
+    cold: bool = False,
 ) -> Iterator[Live]:
-    """A controller with an empty journal and these changes to the shipped file, and its policy."""
+    """A controller with an empty journal and these changes to the shipped file, and its policy.
+
+    ``cold`` where what its process is started with matters: it is then not forked off another.
+    """
     directory.mkdir(exist_ok=True)
     document = yaml.safe_load((CONFIGS / f"{testbed.fabric.name}.yaml").read_text())
     document |= changes or {}
@@ -145,5 +152,8 @@ def live(
     config = directory / "fabric.yaml"
     config.write_text(yaml.safe_dump(document, sort_keys=False))
     stage = Stage(testbed, testbed.fabric, document, directory)
-    with ControllerProcess(config) as process, ControllerClient(process.base_url) as client:
+    with (
+        ControllerProcess(config, launch=launch if cold else warm().launch) as process,
+        ControllerClient(process.base_url) as client,
+    ):
         yield Live(testbed, process, client, stage, dropped_frames(testbed))

@@ -50,6 +50,15 @@ def test_all_pairs_before_and_with_a_circuit(network):
     assert network.everyone_reaches_everyone()
 
 
+def test_a_dry_run_changes_nothing(network):
+    before = network.get("/v1/reconfigurations")["reconfigurations"]
+    demand = [{"src": "r1", "dst": "r4", "mbps": 50}]
+    answer = network.api("POST", "/v1/plan", json={"demand": demand})
+    assert answer.status_code == 200
+    assert network.get("/v1/topology")["circuits"] == []
+    assert network.get("/v1/reconfigurations")["reconfigurations"] == before
+
+
 def test_own_rack_traffic_never_touches_the_electrical_network(network):
     either = f"{ANY_ECHO} or (vlan and {ANY_ECHO})"
     with ExitStack() as stack:

@@ -106,7 +106,7 @@ def today(network):
 
 
 def test_a_clock_that_is_set_moves_nothing(demo_testbed, tmp_path, clock):
-    with live(demo_testbed, tmp_path, {"poll_interval_s": 0.5}) as network:
+    with live(demo_testbed, tmp_path, {"poll_interval_s": 0.5}, cold=True) as network:
         kept = network.reserve("r3", "r4", **FOR_EVER)
         with paced_stream(
             network.stage, "h31", "h41", pps=300, payload_bytes=200, count=3000

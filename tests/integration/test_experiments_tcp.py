@@ -40,10 +40,24 @@ from mininet_scenarios.experiments.trace.scenario import Way
 from mininet_scenarios.reporting.narrator import ConsoleNarrator
 from mininet_scenarios.stage import building
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
+from mininet_scenarios.stage.controller_process import ControllerProcess
 from mininet_scenarios.testbed.ovs import default_datapath
 from mininet_scenarios.testbed.shell import run
 
-pytestmark = [pytest.mark.ovs, pytest.mark.alone, pytest.mark.usefixtures("machine")]
+from .warm import warm
+
+pytestmark = [
+    pytest.mark.ovs,
+    pytest.mark.usefixtures("machine"),
+]
+rates = pytest.mark.alone("compares rates or times with what the network could do")
+
+
+@pytest.fixture(autouse=True)
+def warm_starts(monkeypatch):
+    """For controllers that experiments start."""
+    defaults = ControllerProcess.__init__.__kwdefaults__
+    monkeypatch.setitem(defaults, "launch", warm().launch)
 
 
 @pytest.fixture
@@ -63,6 +77,7 @@ def test_elephants_take_the_direct_link_and_mice_do_not(tmp_path, narrator):
     assert 0.3 * elephants < run.second_uplink_bytes < 1.2 * elephants
 
 
+@rates
 def test_a_window_of_a_trace_is_over_sooner_with_circuits(tmp_path, narrator):
     played = trace_scenario.excerpt(SAMPLE, trace.RACKS, 1.5, 1)
     stages = [(Way.ELECTRICAL, Way.HITLESS), (Way.FULL_BISECTION,)]
@@ -78,6 +93,7 @@ def test_a_window_of_a_trace_is_over_sooner_with_circuits(tmp_path, narrator):
     assert circuits.last_s < alone.last_s
 
 
+@rates
 def test_tcp_uses_a_circuit_while_it_is_there(tmp_path, narrator):
     plan = Fig5Plan(half_s=1.5, circuits=1, alone_s=1.5)
     with building.stage_of(building.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
@@ -107,6 +123,7 @@ def test_one_controller_goes_on_where_a_reload_is_enough(tmp_path, narrator):
         assert not third.running
 
 
+@rates
 def test_the_pipeline_carries_what_plain_forwarding_does(tmp_path, narrator):
     length = table2_scenario.Length(optical=2.0, electrical=2.0, unlimited=1.0, rounds=1)
     with table2_scenario.stage_of(20.0, tmp_path / "stage", narrator) as stage:
@@ -125,6 +142,7 @@ def test_the_pipeline_carries_what_plain_forwarding_does(tmp_path, narrator):
     assert rules.count("actions=") == 2  # the last transfer was a plain one
 
 
+@rates
 def test_machines_migrate_sooner_with_circuits_than_packets_alone_could(tmp_path, narrator):
     scale = cthrough.Scale(rate=1 / 50, part=1 / 32)
     case = fig6.helped("40:1", 300.0, 1.0, Transition.HITLESS)
@@ -135,6 +153,7 @@ def test_machines_migrate_sooner_with_circuits_than_packets_alone_could(tmp_path
     assert run.seconds < fig6_scenario.PAPER_ELECTRICAL_S  # 60 in the paper
 
 
+@rates
 def test_what_is_sorted_gets_circuits_in_turn(tmp_path, narrator):
     scale = cthrough.Scale(rate=1 / 80, part=1 / 32)
     case = fig8.helped("40:1", 100.0, 1.0, Transition.HITLESS)
@@ -158,6 +177,7 @@ def test_ranks_get_circuits_in_turn(tmp_path, narrator):
     assert run.dark_frames == 0
 
 
+@rates
 def test_circuits_follow_flows_that_shift(tmp_path, narrator):
     case = stability.Case("PStride", 2.0, Transition.HITLESS, "EDC")
     setting = Setting(False, 1, tmp_path, Rates(2000))

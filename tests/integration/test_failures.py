@@ -140,6 +140,20 @@ def test_what_nobody_reserved_stays_on_an_ocs_that_died(network):
         ocs.wait_until_ready()
 
 
+def test_a_fibre_cut_while_the_controller_is_away_is_not_used_after_its_start(network):
+    reservation = network.reserve("r1", "r2")
+    assert kept_path(network, reservation) == ("p1",)
+    assert network.process.stop() == 0
+    cut = "hyc-p1-1"
+    subprocess.run(["ip", "link", "set", "dev", cut, "down"], check=True)
+    try:
+        network.process.start()
+        wait_until(lambda: network.client.path_between("r1", "r2").planes == ("p2",), 1.0)
+        assert network.everyone_reaches_everyone()
+    finally:
+        subprocess.run(["ip", "link", "set", "dev", cut, "up"], check=True)
+
+
 def kept_path(network, reservation):
     """The planes that a reservation says it is on."""
     found = network.get(f"/v1/reservations/{reservation['id']}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -22,11 +23,17 @@ PERIODIC = {
 }
 
 
-def hot_pair(network, seconds):
-    """6 Mb/s from rack 1 to rack 2 over the electrical network: an elephant."""
+def stream(network, to, mbps, seconds):
+    """From the first server of rack 1, datagrams of 750 bytes."""
+    pps = mbps * 1e6 / 8 / 750
     return paced_stream(
-        network.stage, "h11", "h21", pps=1000, payload_bytes=750, count=int(seconds * 1000)
+        network.stage, "h11", to, pps=pps, payload_bytes=750, count=int(seconds * pps)
     )
+
+
+def hot_pair(network, seconds):
+    """More than an uplink to the electrical network carries."""
+    return stream(network, "h21", 10.5, seconds)
 
 
 def test_counters_bring_a_circuit(demo_testbed, tmp_path):
@@ -38,6 +45,34 @@ def test_counters_bring_a_circuit(demo_testbed, tmp_path):
         assert first.reason.startswith("gains ")
         assert any(" change: gains " in words for words in decisions(network))
         assert network.lost_but_in_queues(udp.finish(30)) == 0
+
+
+def test_the_larger_of_two_elephants_keeps_the_only_circuit(demo_testbed, tmp_path):
+    """Together they fill their server's uplink; on a circuit each is told from the other."""
+    policy = {**PERIODIC, "algorithm": "hydra-bfs"}
+    with live(demo_testbed, tmp_path, policy) as network, ExitStack() as streams:
+        for rack in ("r1", "r2", "r3", "r4"):
+            path = f"/v1/quarantine/{rack}/hyt-{rack}-p2"
+            assert network.api("PUT", path, json={"reason": "one plane"}).is_success
+        streams.enter_context(stream(network, "h31", 1.5, 25))
+        large = streams.enter_context(stream(network, "h21", 8, 20))
+        wait_until(lambda: network.planes_between("r1", "r2") == ("p1",))
+        settled = len(network.client.reconfigurations())
+        wait_until(lambda: network.client.reconfigurations()[0].state == "done")
+        wait_until(lambda: pair_to(network, "r2")["rate_mbps"] > 7)
+        assert not pair_to(network, "r2")["constrained"]
+        assert pair_to(network, "r2")["estimated_mbps"] == pytest.approx(8.8, rel=0.1)
+        large.finish(30)
+        assert network.planes_between("r1", "r2") == ("p1",)
+        assert len(network.client.reconfigurations()) == settled
+
+
+def test_what_the_electrical_network_carries_moves_nothing(demo_testbed, tmp_path):
+    with live(demo_testbed, tmp_path, PERIODIC) as network, stream(network, "h21", 6, 6) as udp:
+        wait_until(lambda: "r2" in {one["dst"] for one in demand(network)})
+        wait_until(lambda: pair_to(network, "r2")["estimated_mbps"] == pytest.approx(6.6, rel=0.1))
+        assert network.lost_but_in_queues(udp.finish(30)) == 0
+        assert network.client.reconfigurations() == []
 
 
 def test_without_polling_nothing_moves(demo_testbed, tmp_path):
@@ -83,6 +118,14 @@ def test_a_reservation_expires(demo_testbed, tmp_path):
         wait_until(lambda: network.get(path)["state"] == "expired")
         wait_until(lambda: network.get("/v1/topology")["circuits"] == [])
         assert reservation["expires_unix_s"] <= time.time()
+
+
+def demand(network):
+    return network.get("/v1/demand")["entries"]
+
+
+def pair_to(network, rack):
+    return next(one for one in demand(network) if (one["src"], one["dst"]) == ("r1", rack))
 
 
 def decisions(network):

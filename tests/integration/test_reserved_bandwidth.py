@@ -9,7 +9,7 @@ import pytest
 from .live import wait_until
 from .reserved import RESERVED_MBPS, kept_against_greedy_tcp, ofctl, release, slow
 
-pytestmark = [pytest.mark.ovs, pytest.mark.alone]
+pytestmark = [pytest.mark.ovs, pytest.mark.alone("measures the rates of streams that compete")]
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,11 @@ from collections.abc import Callable, Coroutine
 from ipaddress import ip_address
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from pydantic import AfterValidator, Field
-from starlette.exceptions import HTTPException
 
-from apps.rest.context import Asking, Service
+from apps.rest.context import CALLER, Service
 from apps.rest.models import Body, Document, Name
 from apps.rest.problems import (
     BODY_TOO_LARGE,
@@ -24,7 +22,8 @@ from apps.rest.problems import (
     UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
-from hydra.access import Role
+from apps.rest.reading import BodyRoute, MalformedBody
+from hydra.access import LOCAL, Caller, Role
 from hydra.demand.agent_protocol import AgentTrouble, ForeignServer
 from hydra.demand.backlog import MOST_ELEPHANTS
 from hydra.forwarding import class_table
@@ -89,7 +88,7 @@ class BacklogBody(Body):
     backlog_mb: dict[Name, Annotated[float, Field(ge=0, le=_MOST_MB)]] = Field(
         max_length=_MOST_RACKS, description="By destination rack, in 10^6 bytes."
     )
-    elephants: list[Connection] = Field(
+    elephants: Annotated[list[Connection], Field(fail_fast=True)] = Field(
         default=[],
         max_length=MOST_ELEPHANTS,
         description="Connections that may use circuits where those are for elephants.",
@@ -101,20 +100,21 @@ class AgentOrders(Document):
     optical: list[str] = Field(description="Racks that this server's rack has circuits to.")
 
 
-class _CountingRoute(APIRoute):
-    """Reports that can't be read are counted, and refused as everywhere."""
+class _CountingRoute(BodyRoute):
+    """Reports that can't be read are counted, and refused as everywhere; others' are not read."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
         async def counting(request: Request) -> Response:
+            _check_owner(request)
             try:
                 return await handle(request)
             except RequestValidationError as error:
                 _note_malformed(request, str(error.errors()[0]["msg"]))
                 raise
-            except HTTPException as error:  # not even text
-                _note_malformed(request, error.detail)
+            except MalformedBody as error:
+                _note_malformed(request, str(error))
                 raise
 
         return counting
@@ -125,15 +125,16 @@ def _note_malformed(request: Request, detail: str) -> None:
     service.agents.note(AgentTrouble.MALFORMED, str(request.path_params.get("server")), detail)
 
 
-async def _own_server(server: str, caller: Asking, service: Service) -> str:
+def _check_owner(request: Request) -> None:
     """Raises ForeignServer: before anything else is looked at."""
+    caller: Caller = request.scope.get(CALLER, LOCAL)
+    server = request.path_params.get("server")
     if caller.role is Role.AGENT and caller.name != server:
-        service.agents.note(AgentTrouble.FOREIGN, caller.name, server)
+        service: ControllerService = request.app.state.service
+        service.agents.note(AgentTrouble.FOREIGN, caller.name, str(server))
         raise ForeignServer(f"the token of {caller.name} is not good for {server}")
-    return server
 
 
-_OwnServer = Annotated[str, Depends(_own_server)]
 _IDENTITY_PROBLEMS: Final = (FORBIDDEN, UNKNOWN_NAME)
 router = APIRouter(prefix="/v1/agents", tags=["agents"], route_class=_CountingRoute)
 
@@ -152,7 +153,7 @@ def list_agents(service: Service) -> Agents:
 
 
 @router.get("/{server}", responses=responses(*_IDENTITY_PROBLEMS))
-def get_setup(server: _OwnServer, service: Service) -> AgentSetup:
+def get_setup(server: str, service: Service) -> AgentSetup:
     """How to tell racks apart, and when to report."""
     setup = service.agents.setup(server)
     return AgentSetup(
@@ -183,7 +184,7 @@ def get_setup(server: _OwnServer, service: Service) -> AgentSetup:
         TOO_MANY_REQUESTS,
     ),
 )
-def put_backlog(server: _OwnServer, body: BacklogBody, service: Service) -> AgentOrders:
+def put_backlog(server: str, body: BacklogBody, service: Service) -> AgentOrders:
     """Report. Where the counters see no such traffic, it moves nothing."""
     elephants = frozenset(
         class_table.TcpConnection(ip_address(one.address), one.src_port, one.dst_port)

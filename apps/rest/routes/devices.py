@@ -18,9 +18,10 @@ from apps.rest.problems import (
     UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
+from apps.rest.reading import BodyRoute
 from hydra.roles import TaskState
 
-router = APIRouter()
+router = APIRouter(route_class=BodyRoute)
 
 
 @router.get("/v1/devices", tags=["operations"])

@@ -13,8 +13,9 @@ from apps.rest.problems import (
     UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
+from apps.rest.reading import BodyRoute
 
-router = APIRouter(prefix="/v1", tags=["maintenance"])
+router = APIRouter(prefix="/v1", tags=["maintenance"], route_class=BodyRoute)
 
 
 @router.get("/drift", responses=responses(DEVICE_UNAVAILABLE))

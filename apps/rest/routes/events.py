@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Annotated, Final
@@ -11,27 +12,35 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from apps.rest import models, render
-from apps.rest.context import Asking, Closing, Reservations
+from apps.rest.context import Asking, Closing, Reservations, Standing
 from apps.rest.problems import INVALID_REQUEST, TOO_MANY_SUBSCRIBERS, BusyError, responses
+from hydra.access import LOCAL
 from hydra.events import EventKind, EventLog
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
 MOST_SUBSCRIBERS: Final = 200
+MOST_PER_CALLER: Final = 20
+"""Where callers are told apart."""
+_RETRY_S: Final = 30
 _LOOK_UP_S: Final = 0.5
 """How often a subscriber that nothing happens for looks whether the server closes."""
 
 
-async def _seat(request: Request) -> AsyncIterator[None]:
+async def _seat(request: Request, caller: Asking) -> AsyncIterator[None]:
     """A place among the subscribers; raises BusyError if there is none."""
-    state = request.app.state
-    if state.subscribers >= MOST_SUBSCRIBERS:
-        raise BusyError(f"{MOST_SUBSCRIBERS} subscribers follow the events already: try later")
-    state.subscribers += 1
+    seats: Counter[str] = request.app.state.subscribers
+    if seats.total() >= MOST_SUBSCRIBERS:
+        raise BusyError(f"{MOST_SUBSCRIBERS} subscribers follow the events already", _RETRY_S)
+    if caller != LOCAL and seats[caller.name] >= MOST_PER_CALLER:
+        raise BusyError(f"{caller.name} follows the events {MOST_PER_CALLER} times", _RETRY_S)
+    seats[caller.name] += 1
     try:
         yield
     finally:
-        state.subscribers -= 1
+        seats[caller.name] -= 1
+        if not seats[caller.name]:
+            del seats[caller.name]
 
 
 @router.get(
@@ -44,6 +53,7 @@ async def follow_events(
     service: Reservations,
     closing: Closing,
     caller: Asking,
+    standing: Standing,
     kind: Annotated[Sequence[EventKind], Query(description="Only these; may be repeated.")] = (),
     last_event_id: Annotated[
         str | None, Header(description="Begin after this event; without it, with the next one.")
@@ -52,7 +62,8 @@ async def follow_events(
     """Server-sent events: circuits up, down, about to move, and reservations in a new state.
 
     Each is named after its kind, and its data is an ``Event``. Where some are no longer there to
-    be told, an event ``gap`` says so: read the resources again.
+    be told, an event ``gap`` says so: read the resources again. The stream ends with the token, or
+    with its role.
     """
     log = service.events
     number = _place(log, last_event_id)
@@ -69,12 +80,14 @@ async def follow_events(
             loop.call_soon_threadsafe(news.set)
 
     with log.listening(wake):
-        while not closing.is_set():
+        while not closing.is_set() and standing():
             news.clear()
             events, missed = log.after(number)
             if missed:
                 yield _gap(log, events[0].number - 1, missed)
             for event in events:
+                if not standing():
+                    return
                 number = event.number
                 document = render.event(service.fabric, event, caller)
                 if document is not None and (not kind or event.kind in kind):

@@ -25,12 +25,13 @@ from apps.rest.problems import (
     UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
+from apps.rest.reading import BodyRoute
 from apps.rest.routes.reservations import release
 from hydra.lifecycle import ReservationState
 from hydra.reservations.reservation import FINAL_STATES, Reservation
 from hydra.service import ReservationService
 
-router = APIRouter(prefix="/v1/groups", tags=["reservations"])
+router = APIRouter(prefix="/v1/groups", tags=["reservations"], route_class=BodyRoute)
 
 
 @router.post(

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from apps.rest import models
-from apps.rest.context import Service
+from apps.rest.context import Known, Service
 from apps.rest.problems import (
     NOT_READY,
     problem_response,
@@ -28,9 +28,11 @@ async def health() -> models.Health:
     response_model=models.Readiness,
     responses=responses(NOT_READY),
 )
-def readiness(request: Request, service: Service) -> models.Readiness | JSONResponse:
-    """Whether the controller can do its job; if not, what is missing."""
+def readiness(request: Request, service: Service, known: Known) -> models.Readiness | JSONResponse:
+    """Whether it can do its job; if not, operators and viewers learn what is missing."""
     missing = service.not_ready()
+    if missing and not known:
+        return problem_response(NOT_READY, "not ready", request.url.path)
     if missing:
         detail = "waiting for " + ", ".join(missing)
         return problem_response(NOT_READY, detail, request.url.path, missing=missing)

@@ -21,9 +21,10 @@ from apps.rest.problems import (
     UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
+from apps.rest.reading import BodyRoute
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", route_class=BodyRoute)
 _PLAN_PROBLEMS: Final = responses(
     MALFORMED,
     UNKNOWN_NAME,

@@ -30,13 +30,14 @@ from apps.rest.problems import (
     UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
+from apps.rest.reading import BodyRoute
 from hydra.errors import LifecycleError
 from hydra.lifecycle import ReservationState
 from hydra.names import rack_of
 from hydra.reservations.reservation import BOOKED_STATES, FINAL_STATES, Reservation
 from hydra.service import ReservationService
 
-router = APIRouter(prefix="/v1/reservations", tags=["reservations"])
+router = APIRouter(prefix="/v1/reservations", tags=["reservations"], route_class=BodyRoute)
 
 _UNDER_WAY: Final = BOOKED_STATES - {ReservationState.HELD}
 

@@ -16,9 +16,10 @@ from apps.rest.problems import (
     UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
+from apps.rest.reading import BodyRoute
 from hydra.policy import Sharing
 
-router = APIRouter(prefix="/v1/sharing", tags=["planning"])
+router = APIRouter(prefix="/v1/sharing", tags=["planning"], route_class=BodyRoute)
 
 
 class SharingBody(Body):

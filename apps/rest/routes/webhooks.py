@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from fastapi import APIRouter, Response, status
 
 from apps.rest import models
-from apps.rest.context import Hooks
+from apps.rest.context import Asking, Hooks
 from apps.rest.problems import (
     BODY_TOO_LARGE,
     INVALID_REQUEST,
@@ -16,9 +18,11 @@ from apps.rest.problems import (
     UNSUPPORTED_MEDIA_TYPE,
     responses,
 )
+from apps.rest.reading import BodyRoute
 from apps.rest.webhook_delivery import Delivery
+from hydra.access import Caller, Role
 
-router = APIRouter(prefix="/v1/webhooks", tags=["events"])
+router = APIRouter(prefix="/v1/webhooks", tags=["events"], route_class=BodyRoute)
 _BODY_PROBLEMS = (MALFORMED, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST)
 
 
@@ -38,14 +42,15 @@ def create_webhook(
 
 
 @router.get("")
-def list_webhooks(hooks: Hooks) -> models.Webhooks:
-    return models.Webhooks(webhooks=[_webhook(one) for one in hooks.all()])
+def list_webhooks(hooks: Hooks, caller: Asking) -> models.Webhooks:
+    """Viewers see of an address only whose it is: the rest may be a secret."""
+    return models.Webhooks(webhooks=[_shown(one, caller) for one in hooks.all()])
 
 
 @router.get("/{webhook_id}", responses=responses(UNKNOWN_NAME))
-def get_webhook(webhook_id: str, hooks: Hooks) -> models.Webhook:
+def get_webhook(webhook_id: str, hooks: Hooks, caller: Asking) -> models.Webhook:
     """Where it posts to, and how that goes."""
-    return _webhook(hooks.one(webhook_id))
+    return _shown(hooks.one(webhook_id), caller)
 
 
 @router.put("/{webhook_id}", responses=responses(*_BODY_PROBLEMS, UNKNOWN_NAME, JOURNAL_FAILED))
@@ -58,6 +63,14 @@ def change_webhook(webhook_id: str, body: models.WebhookBody, hooks: Hooks) -> m
 def delete_webhook(webhook_id: str, hooks: Hooks) -> models.Webhook:
     """Answers with what it was."""
     return _webhook(hooks.remove(webhook_id))
+
+
+def _shown(one: Delivery, caller: Caller) -> models.Webhook:
+    whole = _webhook(one)
+    if caller.role is Role.OPERATOR:
+        return whole
+    address = urlsplit(whole.url)
+    return whole.model_copy(update={"url": f"{address.scheme}://{address.netloc}/…"})
 
 
 def _webhook(one: Delivery) -> models.Webhook:

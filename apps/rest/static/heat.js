@@ -23,11 +23,16 @@ export function update(canvas, topology, demand) {
   const index = new Map(topology.racks.map((rack, place) => [rack, place]));
   const many = topology.racks.length;
   const rates = new Float64Array(many * many);
-  for (const entry of demand.entries) rates[index.get(entry.src) * many + index.get(entry.dst)] = entry.rate_mbps;
+  const entries = new Map();
+  for (const entry of demand.entries) {
+    const at = index.get(entry.src) * many + index.get(entry.dst);
+    rates[at] = entry.rate_mbps;
+    entries.set(at, entry);
+  }
   const paths = new Set(topology.paths.flatMap(({ src, dst, one_way }) => (one_way ? [`${src} ${dst}`] : [`${src} ${dst}`, `${dst} ${src}`])));
   const most = demand.entries.reduce((top, entry) => Math.max(top, entry.rate_mbps), 0);
-  const busy = demand.entries.map((entry) => index.get(entry.src) * many + index.get(entry.dst)).sort((a, b) => rates[a] - rates[b]);
-  shown = { racks: topology.racks, many, rates, paths, most, busy };
+  const busy = [...entries.keys()].sort((a, b) => rates[a] - rates[b]);
+  shown = { racks: topology.racks, many, rates, entries, paths, most, busy };
   by("heat-most").textContent = `${mbps(most)} Mb/s`;
   draw(canvas);
   say();
@@ -35,7 +40,7 @@ export function update(canvas, topology, demand) {
 
 export function draw(canvas) {
   if (shown === null) return;
-  const { racks, many, rates, paths, most, busy } = shown;
+  const { racks, many, rates, entries, paths, most, busy } = shown;
   const image = new ImageData(many, many);
   for (let place = 0; place < many * many; place += 1) {
     image.data.set([...shade(share(rates[place], most)), 255], 4 * place);
@@ -53,7 +58,18 @@ export function draw(canvas) {
       pen.fillRect(edge + ((at % many) + 0.5) * size - LEAST_PX / 2, edge + (Math.floor(at / many) + 0.5) * size - LEAST_PX / 2, LEAST_PX, LEAST_PX);
     }
   }
+  // A pair that something full holds back has a corner cut off: it wants more than is shown.
   if (size >= 6) {
+    pen.fillStyle = colour("--bad");
+    for (const [at, entry] of entries) {
+      if (!entry.constrained) continue;
+      const [right, top] = [edge + ((at % many) + 1) * size, edge + Math.floor(at / many) * size];
+      pen.beginPath();
+      pen.moveTo(right - size / 3, top);
+      pen.lineTo(right, top);
+      pen.lineTo(right, top + size / 3);
+      pen.fill();
+    }
     pen.strokeStyle = "#fff";
     pen.lineWidth = 2;
     for (let at = 0; at < many * many; at += 1) {
@@ -93,12 +109,18 @@ function scale() {
   }
 }
 
+function wish(entry) {
+  if (!entry?.estimated_mbps) return "";
+  const how = entry.constrained ? "constrained, wants perhaps" : "measured, wants";
+  return `; ${how} ${mbps(entry.estimated_mbps)} Mb/s`;
+}
+
 function say() {
   if (cell === null || shown === null) return;
   const [src, dst] = [shown.racks[cell[0]], shown.racks[cell[1]]];
-  const rate = shown.rates[cell[0] * shown.many + cell[1]];
+  const at = cell[0] * shown.many + cell[1];
   const way = shown.paths.has(`${src} ${dst}`) ? "by circuits" : "electrically";
-  by("heat-cell").textContent = `${src} to ${dst}: ${mbps(rate)} Mb/s, ${way}`;
+  by("heat-cell").textContent = `${src} to ${dst}: ${mbps(shown.rates[at])} Mb/s, ${way}${wish(shown.entries.get(at))}`;
 }
 
 export function listen(canvas) {

@@ -102,7 +102,7 @@ function render() {
   const ready = el("span", { className: missing.length ? "bad" : "good" }, missing.length ? "✗ not ready" : "✓ ready");
   by("summary").replaceChildren(ready, ` · epoch ${topology.epoch} · ${count(topology.racks.length, "rack")} · ${count(topology.planes.length, "plane")} · ${count(topology.circuits.length, "circuit")} · ${count(topology.paths.length, "path")}`);
   by("summary").title = missing.join("\n");
-  by("demand-summary").textContent = demand.source === "none" ? "No demand has been measured yet." : `${mbps(total)} Mb/s measured${demand.stale.length ? `; counters are late from ${count(demand.stale.length, "server")}` : ""}.${topology.racks.length <= FRAMED_RACKS ? " Framed pairs have a path of circuits." : ""}`;
+  by("demand-summary").textContent = demand.source === "none" ? "No demand has been measured yet." : `${mbps(total)} Mb/s measured${demand.stale.length ? `; counters are late from ${count(demand.stale.length, "server")}` : ""}.${topology.racks.length <= FRAMED_RACKS ? " Framed pairs have a path of circuits; those with a corner cut off are held back by something full." : ""}`;
   renderFabric();
   heat.update(by("heat"), topology, demand);
   renderReconfigurations();

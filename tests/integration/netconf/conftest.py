@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
 from lxml import etree
 from ncclient import manager
+from ncclient.operations import RPCError
 
 from mininet_scenarios.emulators.netconfd import Netconfd
 
@@ -25,8 +27,12 @@ class Stranger:
             hostkey_verify=False, allow_agent=False, look_for_keys=False, timeout=5,
         )  # fmt: skip
 
-    def sessions(self) -> list[str]:
-        """Identifiers of all sessions but this one."""
+    def end_other_sessions(self) -> None:
+        for number in self._other_sessions():
+            with contextlib.suppress(RPCError):  # it has ended by itself meanwhile
+                self.session.kill_session(number)
+
+    def _other_sessions(self) -> list[str]:
         root = etree.Element(f"{{{MONITORING}}}netconf-state")
         etree.SubElement(root, f"{{{MONITORING}}}sessions")
         data = self.session.get(filter=("subtree", root)).data_ele

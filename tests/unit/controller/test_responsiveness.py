@@ -21,7 +21,6 @@ import yaml
 
 from tests.unit.planning.test_planner import ROOT, gone, planner_of, wait_until
 
-pytestmark = pytest.mark.alone
 SLOW_S = 2.0
 PROMPT_S = 0.5
 _OFP = struct.Struct("!BBHI")
@@ -123,6 +122,7 @@ class Switch:
         self._socket.close()
 
 
+@pytest.mark.alone("bounds how soon REST and OpenFlow answer")
 def test_nobody_waits_for_a_plan(controller):
     assert controller.plan().status_code == 200, controller.log.read_text()
     switch = Switch(controller.openflow)

@@ -1,7 +1,10 @@
+import numpy as np
 import pytest
 
 from hydra.policy import Policy
-from hydra.worth import judge
+from hydra.service import DemandReport, DemandSource
+from hydra.worth import doubting, judge, keep
+from tests.unit.core.fabrics import small_fabric
 
 POLICY = Policy(
     gain_horizon_s=10.0, gain_factor=2.0, minimum_gain_mbps=5.0, minimum_circuit_life_s=5.0
@@ -62,3 +65,23 @@ def test_a_limit_that_is_just_met_is_met(on_the_edge):
 
 def test_a_change_that_tears_nothing_down_has_no_young_circuit():
     assert verdict(youngest_circuit_s=float("inf")).pays
+
+
+@pytest.mark.parametrize(
+    ("racks", "named"),
+    [
+        ([], ""),
+        ([1, 3], "; readings of r2, r4 are late or too few: "),
+        (range(8), "; readings of r1, r2, r3, r4, r5 and 3 other racks are late or too few: "),
+    ],
+)
+def test_a_decision_names_what_it_could_not_rest_on(racks, named):
+    unsure = np.zeros((8, 8), dtype=bool)
+    for rack in racks:
+        unsure[rack, (rack + 1) % 8] = True
+    nothing = np.zeros((8, 8))
+    seen = DemandReport(DemandSource.MEASURED, nothing, nothing, 0.5, (), unsure=unsure)
+    decision = keep("nobody wants a circuit", frozenset(), (), "periodic", 0.0)
+    told = doubting(decision, small_fabric(racks=8), seen).reason
+    more = "their paths stay, and they get no others" if named else ""
+    assert told == "nobody wants a circuit" + named + more

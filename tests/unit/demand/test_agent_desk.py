@@ -48,9 +48,9 @@ def counting(mbps):
 def test_a_confirmed_backlog_is_demand(desk):
     orders = desk.hear(FIRST, {R2: 10.0})
     assert orders.optical == ()
-    demand = desk.backlog_mbps(counting(5.0))
-    assert demand[0, 1] == pytest.approx(min(80, FABRIC.server_rate_mbps - 5))
-    assert np.count_nonzero(demand) == 1
+    backlog = desk.backlog(counting(5.0))
+    assert (backlog.server, backlog.rack) == (0, 1)
+    assert backlog.mbps == pytest.approx(min(80, FABRIC.server_rate_mbps - 5))
 
 
 def test_a_rack_that_several_paths_lead_to_is_named_once(clock, policy):
@@ -64,7 +64,7 @@ def test_a_lie_moves_nothing_and_is_counted_once(desk, clock, caplog):
     for _ in range(80):
         clock.now_s += 0.5
         desk.hear(FIRST, {R2: 1e6})
-        assert not desk.backlog_mbps(counting(0.0)).any()
+        assert not desk.backlog(counting(0.0)).mbps.any()
     assert desk.troubles() == {AgentTrouble.UNCONFIRMED.value: 1}
     assert len(caplog.records) == 1
     assert f"{FIRST}: backlog without traffic (for {R2})" in caplog.text
@@ -82,9 +82,9 @@ def test_what_no_honest_agent_says(desk, clock, caplog, rack, trouble):
             desk.hear(FIRST, {R3: 20.0, rack: 5.0})
     assert desk.troubles() == {trouble.value: 3}
     assert len(caplog.records) == 1
-    demand = desk.backlog_mbps(counting(5.0))
-    assert demand[0, 1] > 0, "the good report before still counts"
-    assert demand[0, 2] == 0
+    backlog = desk.backlog(counting(5.0))
+    assert backlog.rack.tolist() == [1], "the good report before still counts, and no other"
+    assert backlog.mbps[0] > 0
 
 
 def test_a_flood_is_refused(desk, clock, caplog):
@@ -111,7 +111,7 @@ def test_one_that_flooded_is_heard_again(desk, clock):
 def test_what_is_stale_does_not_count(desk, clock):
     desk.hear(SECOND, {R1: 10.0})
     clock.now_s += 15.1
-    assert not desk.backlog_mbps(counting(5.0)).any()
+    assert not desk.backlog(counting(5.0)).mbps.any()
     assert desk.agents()[0].stale
 
 

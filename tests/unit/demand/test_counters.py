@@ -52,6 +52,18 @@ def test_later_rates_are_weighed_by_the_time_they_cover():
     assert demand.matrix()[0, 1] == pytest.approx(10 + weight * (30 - 10))
 
 
+def test_what_is_sent_away_server_by_server_on_average_and_now():
+    demand = meter(window_s=2.0)
+    demand.update(H21, totals(0, 0, 0), 0.0)
+    for second, mbit in enumerate((0, 10, 40)):
+        demand.update(H11, totals(7, mbit, 0), float(second))
+        demand.update(H21, totals(mbit / 2, 3, 0), 1.0 + second)
+    sent = demand.sent()
+    assert list(zip(sent.source, sent.to, strict=True)) == [(H11, 1), (H21, 0)]
+    assert sent.mbps[0] == pytest.approx(demand.matrix()[0, 1])
+    assert sent.latest_mbps == pytest.approx([30, 15])
+
+
 def test_a_steady_rate_is_the_rate_whatever_the_intervals():
     demand = meter()
     now_s = sent = 0.0
@@ -155,6 +167,35 @@ def test_a_silent_server_keeps_its_rates_and_is_named():
     assert demand.matrix()[0, 1] == pytest.approx(9)
     assert demand.stale(6.0, limit_s=2.0) == ["h11", "h21", "h22", "h31", "h32"]
     assert demand.stale(1.5, limit_s=2.0) == ["h21", "h22", "h31", "h32"]
+
+
+def test_demand_is_unsure_until_it_has_been_read_a_few_times():
+    demand = meter()
+    demand.update(H11, totals(0, 0, 0), 0.0)
+    assert demand.unsure(0.0, 3.0).sum() == 6, "nobody knows yet what anybody sends"
+    demand.update(H11, totals(0, 10, 0), 1.0)
+    for server in range(1, 6):
+        for second in range(3):
+            demand.update(server, totals(0, 0, 0), float(second))
+    assert np.argwhere(demand.unsure(2.0, 3.0)).tolist() == [[0, 1]]
+    demand.update(H11, totals(0, 20, 0), 2.0)
+    assert not demand.unsure(2.0, 3.0).any()
+
+
+def test_demand_is_unsure_where_it_rests_on_late_readings():
+    demand = meter()
+    for server in range(6):
+        for second in range(3):
+            demand.update(server, totals(0, 10 * second if server == H11 else 0, 0), float(second))
+    assert np.argwhere(demand.unsure(5.1, 3.0)).tolist() == [[0, 1]]
+
+
+def test_a_switch_that_never_came_is_not_waited_for_forever():
+    demand = meter()
+    for second in range(3):
+        demand.update(H11, totals(0, 0, 0), float(second))
+    assert demand.unsure(60.0, 100.0).any()
+    assert not demand.unsure(60.1, 100.0).any()
 
 
 def test_the_age_is_the_newest_readings():

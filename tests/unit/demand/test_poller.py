@@ -9,15 +9,16 @@ from itertools import pairwise
 
 import pytest
 
-from apps.demand.poller import StatsPoller
+from apps.demand.poller import Inlet, StatsPoller
 from apps.openflow.fleet import Fleet
 from apps.openflow.framework import PortInfo
+from drivers.codecs.openflow.messages import MULTIPART_PORT_STATS
 from hydra.forwarding.pipeline import RuleKind, cookie
 from hydra.policy import Policy, Timeouts
 from tests.unit.core.fabrics import small_fabric
 from tests.unit.openflow.ryu_reference import split
 
-pytestmark = pytest.mark.alone  # polled 25 times a second: a busy machine misses moments
+pytestmark = pytest.mark.alone("polls 25 times a second: a busy machine misses moments")
 FABRIC = small_fabric(racks=3, planes=1, servers=1)
 INTERVAL_S = 0.04
 POLICY = Policy(poll_interval_s=INTERVAL_S, demand_window_s=0.001, timeouts=Timeouts(vswitch_s=1))
@@ -38,15 +39,26 @@ def port_entry(number, tx_bytes):
 class Switch:
     """Answers what ``body`` says, in two parts, from another thread's point of view at once."""
 
-    def __init__(self, fleet: Fleet, datapath, body: Callable[[], bytes | None], port="host"):
+    def __init__(
+        self,
+        fleet: Fleet,
+        datapath,
+        body: Callable[[], bytes | None],
+        port="host",
+        ports: Callable[[], bytes] = bytes,
+    ):
         self.fleet, self.datapath, self.body = fleet, datapath, body
+        self.port, self.ports = port, ports
         self.asked_s = []
         fleet.switch_connected(datapath, self, {1: PortInfo(1, port, True)})
 
     def send(self, message):
         for one in split(message):
-            self.asked_s.append(time.monotonic())
-            body = self.body()
+            if self.port == "host" and struct.unpack_from("!H", one, 8)[0] == MULTIPART_PORT_STATS:
+                body = self.ports()
+            else:
+                self.asked_s.append(time.monotonic())
+                body = self.body()
             if body is not None:
                 xid = struct.unpack_from("!I", one, 4)[0]
                 self.fleet.statistics_replied(self, xid, body, more=True)
@@ -89,8 +101,9 @@ def test_counters_become_rates(fleet, start):
     Switch(fleet, SERVERS[0], sends(80, to=1))
     Switch(fleet, SERVERS[2], sends(20, to=0))
     poller = start()
-    until(lambda: poller.rates()[3] and poller.rates()[0][2, 0] > 0)
-    rates, age_s, stale, ready = poller.rates()
+    until(lambda: poller.heard()[2] and poller.rates_mbps()[2, 0] > 0)
+    rates = poller.rates_mbps()
+    age_s, stale, ready = poller.heard()
     assert rates[0, 1] == pytest.approx(80, rel=0.5)
     assert rates[2, 0] == pytest.approx(20, rel=0.5)
     assert age_s < 10 * INTERVAL_S
@@ -112,11 +125,11 @@ def test_a_silent_switch_is_stale_not_zero_and_delays_nobody(fleet, start, caplo
     hung = Switch(fleet, SERVERS[0], lambda: None if silent.is_set() else counters())
     other = Switch(fleet, SERVERS[1], sends(10, to=0))
     poller = start()
-    until(lambda: poller.rates()[0][0, 1] > 0)
+    until(lambda: poller.rates_mbps()[0, 1] > 0)
     silent.set()
     asked = len(other.asked_s)
     until(lambda: poller.troubles().get("no answer", 0) > 2 and len(other.asked_s) > asked + 3)
-    rates, _, stale, _ = poller.rates()
+    rates, (_, stale, _) = poller.rates_mbps(), poller.heard()
     assert "h11" in stale
     assert rates[0, 1] > 10
     assert len(hung.asked_s) < len(other.asked_s)
@@ -130,7 +143,7 @@ def test_a_switch_that_restarts_moves_no_rate(fleet, start, caplog):
     counters, restarted = sends(50, to=1), threading.Event()
     Switch(fleet, SERVERS[0], lambda: flow_entry(1, 5) if restarted.is_set() else counters())
     poller = start()
-    until(lambda: poller.rates()[0][0, 1] > 0)
+    until(lambda: poller.rates_mbps()[0, 1] > 0)
     restarted.set()
     until(poller.troubles)
     assert poller.troubles() == {"counter went back": 1}
@@ -142,8 +155,8 @@ def test_garbage_is_counted_and_ends_nothing(fleet, start, caplog, body):
     Switch(fleet, SERVERS[0], lambda: body)
     Switch(fleet, SERVERS[1], sends(10, to=0))
     poller = start()
-    until(lambda: poller.troubles().get("malformed reply", 0) > 2 and poller.rates()[0][1, 0] > 0)
-    assert not poller.rates()[0][0].any()
+    until(lambda: poller.troubles().get("malformed reply", 0) > 2 and poller.rates_mbps()[1, 0] > 0)
+    assert not poller.rates_mbps()[0].any()
     assert caplog.text.count("malformed reply") == 1
 
 
@@ -176,5 +189,26 @@ def test_rules_that_count_no_rack_are_passed_over(fleet, start):
     foreign = struct.pack("!H22xQQQHHxxxx", 56, cookie(RuleKind.ACCOUNT_V4, 0, 99), 1, 7, 1, 4)
     Switch(fleet, SERVERS[0], lambda: foreign + counters())
     poller = start()
-    until(lambda: poller.rates()[0][0, 1] > 0)
+    until(lambda: poller.rates_mbps()[0, 1] > 0)
+    assert poller.troubles() == {}
+
+
+def test_servers_links_are_counted_where_they_receive(fleet, start):
+    """At their switch's port: what it sends there, and what it hears from the electrical network
+    where that has a port of its own."""
+    started_s = time.monotonic()
+
+    def ports():
+        return port_entry(1, int((time.monotonic() - started_s) * 30 * MBIT))
+
+    Switch(fleet, SERVERS[0], sends(80, to=1), ports=ports)
+    poller = start()
+    until(poller.received_mbps)
+    assert list(poller.received_mbps()) == [Inlet(0, electrical=False)]
+    assert poller.received_mbps()[Inlet(0, electrical=False)] == pytest.approx(30, rel=0.5)
+    assert poller.port_rates_mbps() == {}
+    until(lambda: len(poller.sent().mbps))
+    sent = poller.sent()
+    assert (sent.source.tolist(), sent.to.tolist()) == ([0], [1])
+    assert sent.latest_mbps == pytest.approx(80, rel=0.5)
     assert poller.troubles() == {}

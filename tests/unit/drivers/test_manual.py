@@ -119,6 +119,23 @@ def test_a_restart_forgets_nothing(path):
     assert store.cross_connects() == {FIRST}
 
 
+def test_what_is_confirmed_meanwhile_is_not_asked_again(path, monkeypatch):
+    """Somebody confirms between the look at what is plugged and the question."""
+    driver, store = panel(path, timeout_s=0.1), PanelStore(str(path))
+    with pytest.raises(OutcomeUnknown):
+        driver.change([], [FIRST])
+    ask = PanelStore.ask
+
+    def confirmed_first(*arguments):
+        store.settle(1, DONE, "", time.time())
+        return ask(*arguments)
+
+    monkeypatch.setattr(PanelStore, "ask", confirmed_first)
+    driver.change([], [FIRST])
+    assert [task.id for task in store.tasks()] == [1]
+    assert store.cross_connects() == {FIRST}
+
+
 def test_who_only_asks_waits_for_nobody(path):
     driver = panel(path, timeout_s=600)
     assert driver.ask([FIRST], []) is None  # it is not plugged

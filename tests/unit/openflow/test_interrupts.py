@@ -32,6 +32,46 @@ class Busy(app_manager.RyuApp):
 """
 
 
+STUCK = """
+import threading
+from apps.openflow import framework
+from ryu.base import app_manager
+from ryu.lib import hub
+
+framework.STOP_S = 1.0
+
+class Stuck(app_manager.RyuApp):
+    def start(self):
+        super().start()
+        hub.spawn(print, "started", flush=True)  # once the main loop runs
+
+    def close(self):
+        print("closing", flush=True)
+        threading.Event().wait()
+"""
+
+
+def test_what_never_ends_is_ended(tmp_path):
+    app = tmp_path / "stuck.py"
+    app.write_text(STUCK)
+    manager = Path(sys.executable).with_name("ryu-manager")
+    process = subprocess.Popen(
+        [manager, "--ofp-tcp-listen-port", "0", app],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert "started" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        _, complaints = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 1
+    assert "Timeout (0:00:01)!" in complaints
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_busy_green_thread_does_not_swallow_it(tmp_path, number):
     app = tmp_path / "busy.py"

@@ -92,10 +92,10 @@ def test_a_racks_demand_and_its_ports_rates_are_measured(fleet):
     poller.start()
     try:
         deadline_s = time.monotonic() + 10
-        while not (poller.rates()[3] and poller.port_rates_mbps()):
+        while not (poller.heard()[2] and poller.port_rates_mbps()):
             assert time.monotonic() < deadline_s
             time.sleep(0.01)
-        rates, _, stale, _ = poller.rates()
+        rates, (_, stale, _) = poller.rates_mbps(), poller.heard()
     finally:
         poller.stop()
     assert rates[0, 1] == pytest.approx(40, rel=0.5)

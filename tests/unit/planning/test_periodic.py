@@ -129,3 +129,21 @@ def test_without_a_measurement_nothing_is_made_up():
         request = PeriodicRequests().request(sharing, nothing)
         assert request.demand is None
         assert request.only_if_it_pays
+
+
+@pytest.mark.parametrize("sharing", [one for one in Sharing if one is not Sharing.SLOTTED])
+def test_what_rests_on_few_or_late_readings_moves_no_circuit(sharing):
+    """One port a rack: whoever is doubted neither loses its circuit nor takes another's."""
+    planning = Planning(FABRIC, POLICY)
+    state = step(PeriodicRequests(), Sharing.BY_DEMAND, seen((0, 1, 50.0)), NetworkState())
+    before = paths_by_pair(state)
+    assert set(before) == {(0, 1)}
+    rounds = PeriodicRequests()
+    few = seen((2, 3, 5.0), (0, 3, 90.0), (0, 2, 90.0))
+    doubted = np.zeros((4, 4), dtype=bool)
+    doubted[1, 0] = doubted[0, 3] = doubted[0, 2] = True
+    after = step(rounds, sharing, replace(few, unsure=doubted), state, planning)
+    assert paths_by_pair(after)[0, 1] == before[0, 1]
+    assert not {(0, 2), (0, 3)} & set(paths_by_pair(after))
+    sure = paths_by_pair(step(rounds, sharing, replace(few, unsure=~doubted & False), state))
+    assert (0, 3) in sure, "the same readings, once they are enough"

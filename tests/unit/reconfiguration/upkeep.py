@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import TypeVar
 
 from hydra.model import DatapathId, Fabric, NetworkState, Path, PlaneId
 from hydra.policy import CurrentPolicy, DrainPolicy, Policy
@@ -13,9 +14,9 @@ from hydra.reconfiguration.commands import (
     AwaitSwitches,
     Batch,
     Command,
+    Course,
     Outcome,
     SaveState,
-    Steps,
 )
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Conditions, Execution
@@ -23,6 +24,7 @@ from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.switches import SeenPort, Switches
 from tests.unit.reconfiguration.simulation import LONGEST_DELAY_S, LONGEST_LAG_S, Network
 
+_ResultT = TypeVar("_ResultT")
 POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
 
 
@@ -100,14 +102,15 @@ class SimulatedUpkeep:
         upkeep.run(upkeep.recovery.bring(network.names.keys()))
         return upkeep
 
-    def run(self, steps: Steps) -> None:
-        """Carry out a course."""
+    def run(self, course: Course[_ResultT]) -> _ResultT:
+        """Carry out a course; what it returns."""
         try:
-            batch = next(steps)
+            batch = next(course)
             while True:
-                batch = steps.send(self.perform(batch))
-        except StopIteration:
-            return
+                batch = course.send(self.perform(batch))
+        except StopIteration as end:
+            result: _ResultT = end.value
+            return result
 
     def perform(self, batch: Batch) -> list[Outcome]:
         self.steps.append(batch.step)

@@ -1,3 +1,4 @@
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,3 +59,20 @@ def client(shared_app, service) -> Iterator[httpx.Client]:
     app.state.service = service
     with httpx.Client(base_url=running.url, timeout=15, trust_env=False) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory) -> tuple[str, str]:
+    """For 127.0.0.1: certificate and key."""
+    directory = tmp_path_factory.mktemp("tls")
+    key, pem = directory / "key.pem", directory / "cert.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-days", "1", "-subj", "/CN=hydra", "-keyout", key, "-out", pem),
+            *("-addext", "subjectAltName=IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return str(pem), str(key)

@@ -197,7 +197,7 @@ class FakeService:
         rate[0, 1], rate[2, 3] = 12.5, 3.0
         troubles = {"no answer": 3}
         return DemandReport(
-            DemandSource.MEASURED, rate, rate * 2, 0.5, ("h42",), troubles, rate / 10
+            DemandSource.MEASURED, rate, rate * 2, 0.5, ("h42",), troubles, rate / 10, rate > 10
         )
 
     def plan(self, request) -> PlanReport:

@@ -4,7 +4,6 @@ import json
 import logging
 import re
 import ssl
-import subprocess
 import time
 
 import httpx
@@ -369,22 +368,6 @@ def test_an_audit_log_that_cannot_be(tmp_path):
         AuditLog(str(tmp_path / "file" / "audit"))
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("tls")
-    key, pem = directory / "key.pem", directory / "cert.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-            *("-nodes", "-days", "1", "-subj", "/CN=hydra", "-keyout", key, "-out", pem),
-            *("-addext", "subjectAltName=IP:127.0.0.1"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return str(pem), str(key)
-
-
 def test_tls(fabric, certificate):
     server = RestServer(create_app(FakeService(fabric)), "127.0.0.1", 0, Tls(*certificate))
     server.start()
@@ -407,3 +390,25 @@ def test_a_certificate_that_can_not_be_used(fabric, certificate, tmp_path):
         server = RestServer(create_app(FakeService(fabric)), "127.0.0.1", 0, broken)
         with pytest.raises(HydraError, match=r"check controller\.tls_certificate"):
             server.start()
+
+
+def test_what_is_missing_is_for_those_who_may_see_devices(ask, service):
+    service.missing = ["switch 127.0.0.1:6640 of rack r1"]
+    for name in (None, "tina", "h11"):
+        answer = ask(name, "GET", "/readyz")
+        assert answer.status_code == 503
+        assert "r1" not in answer.text
+        assert "missing" not in answer.json()
+    for name in ("vera", "olaf"):
+        assert ask(name, "GET", "/readyz").json()["missing"] == service.missing
+
+
+def test_viewers_see_no_secrets_of_webhooks(ask):
+    url = "https://batch.example:8443/hooks/s3cret?token=s3cret"
+    created = ask("olaf", "POST", "/v1/webhooks", json={"url": url}).json()
+    for path in ("/v1/webhooks", f"/v1/webhooks/{created['id']}"):
+        seen = ask("vera", "GET", path).text
+        assert "https://batch.example:8443/…" in seen
+        assert "s3cret" not in seen
+        assert "s3cret" in ask("olaf", "GET", path).text
+    assert created["secret"] not in ask("olaf", "GET", "/v1/webhooks").text

@@ -112,7 +112,7 @@ def test_an_agent_may_do_nothing_else(ask, method, path):
         (b'{"backlog_mb": {"r2": null}}', 422),
         (b'{"backlog_mb": {"": 1}}', 422),
         (b'{"backlog_mb": {}, "more": 1}', 422),
-        (json.dumps({"backlog_mb": {f"r{n}": 1 for n in range(10_001)}}).encode(), 422),
+        (b'{"backlog_mb": {"r2": 1, "r2": 2}}', 400),
     ],
 )
 def test_garbage_is_counted_and_moves_nothing(ask, service, content, status):

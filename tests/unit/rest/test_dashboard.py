@@ -91,7 +91,9 @@ def test_one_way_circuits_are_shown_by_their_direction(server, service, page):
     page.locator("#heat").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    expect(page.locator("#heat-cell")).to_have_text("r1 to r2: 12.5 Mb/s, by circuits")
+    expect(page.locator("#heat-cell")).to_have_text(
+        "r1 to r2: 12.5 Mb/s, by circuits; constrained, wants perhaps 25 Mb/s"
+    )
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowDown")
     expect(page.locator("#heat-cell")).to_have_text("r2 to r1: 0 Mb/s, electrically")
@@ -160,7 +162,9 @@ def test_the_heat_map_is_walked_with_the_keyboard(server, network, page):
     page.keyboard.press("ArrowRight")
     expect(page.locator("#heat-cell")).to_have_text("r1 to r1: 0 Mb/s, electrically")
     page.keyboard.press("ArrowRight")
-    expect(page.locator("#heat-cell")).to_have_text("r1 to r2: 12.5 Mb/s, by circuits")
+    expect(page.locator("#heat-cell")).to_have_text(
+        "r1 to r2: 12.5 Mb/s, by circuits; constrained, wants perhaps 25 Mb/s"
+    )
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowUp")

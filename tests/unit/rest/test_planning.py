@@ -90,6 +90,7 @@ def test_demand_lists_the_pairs_that_have_some(client):
                 "rate_mbps": 12.5,
                 "estimated_mbps": 25.0,
                 "backlog_mbps": 1.25,
+                "constrained": True,
             },
             {
                 "src": "r3",
@@ -97,6 +98,7 @@ def test_demand_lists_the_pairs_that_have_some(client):
                 "rate_mbps": 3.0,
                 "estimated_mbps": 6.0,
                 "backlog_mbps": 0.3,
+                "constrained": False,
             },
         ],
     }

@@ -3,6 +3,7 @@
 import base64
 import json
 import logging
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +18,7 @@ from standardwebhooks import WebhookVerificationError
 from apps.journal.sqlite import SqliteJournal
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
+from apps.rest.webhook_addresses import Reach, RefusedAddress
 from apps.rest.webhook_delivery import Webhooks
 from hydra.errors import HydraError
 from hydra.events import EventKind
@@ -24,6 +26,8 @@ from hydra.reservations.reservation import ReservationRequest
 from hydra.webhooks import Webhook, make_secret, pause_s, signed_headers
 
 from .fake_service import relay_path
+
+HERE = Reach(["127.0.0.0/8"])
 
 
 class Receiver:
@@ -87,7 +91,7 @@ def hooks(service, journal, monkeypatch):
     monkeypatch.setattr(
         "apps.rest.webhook_delivery.pause_s", lambda failures, _chance: 0.01 * failures
     )
-    running = Webhooks(service.fabric, service.events, journal)
+    running = Webhooks(service.fabric, service.events, journal, HERE)
     running.start()
     yield running
     running.stop()
@@ -226,7 +230,7 @@ def test_a_restart_keeps_them_and_says_that_something_may_be_lost(
     gone = hooks.add(receiver.url, [], None)
     hooks.remove(gone.id)
     hooks.stop()
-    again = Webhooks(service.fabric, service.events, journal)
+    again = Webhooks(service.fabric, service.events, journal, HERE)
     again.start()
     try:
         wait_for(lambda: receiver.accepted)
@@ -274,7 +278,10 @@ def test_create_read_change_delete(api, receiver, service, caplog):
 
 @pytest.mark.parametrize(
     "url",
-    ["ftp://a", "http://", "http://u:p@a/", "a", "http://a:0/", "http://a b/", "http://a/\n"],
+    [
+        *("ftp://a", "http://", "http://u:p@a/", "a", "http://a:0/", "http://a b/", "http://a/\n"),
+        *("http://a:99999/", "http://a..b/", "http://.a/", "http://-a/", f"http://{'a' * 64}/"),
+    ],
 )
 def test_addresses_that_are_none(api, url):
     refused = api.post("/v1/webhooks", json={"url": url})
@@ -283,9 +290,17 @@ def test_addresses_that_are_none(api, url):
     assert api.get("/v1/webhooks").json() == {"webhooks": []}
 
 
+@pytest.mark.parametrize("url", ["http://10.0.0.1:8080/x", "http://169.254.169.254/latest"])
+def test_addresses_inside_are_refused_at_once(api, url):
+    refused = api.post("/v1/webhooks", json={"url": url})
+    assert refused.status_code == 422
+    assert "controller.webhook_networks" in refused.json()["detail"]
+    assert api.get("/v1/webhooks").json() == {"webhooks": []}
+
+
 def test_there_are_only_so_many(api, monkeypatch):
     monkeypatch.setattr("apps.rest.webhook_delivery.MOST_WEBHOOKS", 1)
-    body = {"url": "http://127.0.0.1:9/"}
+    body = {"url": "http://a.example:9/"}
     assert api.post("/v1/webhooks", json=body).status_code == 201
     assert api.post("/v1/webhooks", json=body).json()["type"] == "/problems/too-many-webhooks"
 
@@ -318,3 +333,76 @@ def test_pauses_grow_to_five_minutes(failures, chance):
     pause = pause_s(failures, chance)
     full = min(300.0, 2.0 ** min(failures - 1, 30))
     assert full / 2 <= pause <= full
+
+
+@pytest.mark.parametrize(
+    ("address", "allowed"),
+    [
+        ("127.0.0.1", False),
+        ("10.0.0.1", False),
+        ("192.168.1.1", False),
+        ("172.16.0.1", False),
+        ("100.64.0.1", False),
+        ("169.254.169.254", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("255.255.255.255", False),
+        ("::1", False),
+        ("::ffff:127.0.0.1", False),
+        ("fe80::1%eth0", False),
+        ("fd00::1", False),
+        ("ff02::1", False),
+        ("1.1.1.1", True),
+        ("2606:4700::1111", True),
+        ("10.1.2.3", True),
+        ("::ffff:10.1.2.3", True),
+        ("fd01::1", True),
+    ],
+)
+def test_where_webhooks_may_lead(address, allowed):
+    reach = Reach(["10.1.0.0/16", "fd01::/16"])
+    if allowed:
+        reach.check("a.example", address)
+    else:
+        with pytest.raises(RefusedAddress, match=r"webhook_networks"):
+            reach.check("a.example", address)
+
+
+@pytest.mark.parametrize("name", ["localhost", "rebound.example"])
+def test_a_name_that_leads_inside_is_refused_at_the_connection(
+    service, journal, receiver, monkeypatch, name
+):
+    """Also one that was public when the webhook was made."""
+    resolve = socket.getaddrinfo
+
+    def resolved(host, *arguments, **more):
+        return resolve("127.0.0.1" if host == "rebound.example" else host, *arguments, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    hooks = Webhooks(service.fabric, service.events, journal)
+    hooks.start()
+    try:
+        port = receiver.url.rpartition(":")[2]
+        webhook = hooks.add(f"http://{name}:{port}", [], None)
+        happen(service)
+        wait_for(lambda: "webhook_networks" in hooks.one(webhook.id).problem)
+    finally:
+        hooks.stop()
+    assert receiver.accepted == []
+
+
+def test_one_of_an_earlier_release_with_an_impossible_port_goes_on_failing(
+    service, journal, receiver, monkeypatch
+):
+    monkeypatch.setattr("apps.rest.webhook_delivery.pause_s", lambda *_: 0.01)
+    old = Webhook("w", "http://127.0.0.1:99999/", make_secret(b"x" * 32), frozenset(), None, 1.0)
+    journal.save_webhook(old.id, old.to_record())
+    hooks = Webhooks(service.fabric, service.events, journal, HERE)
+    hooks.start()
+    try:
+        wait_for(lambda: hooks.one("w").problem)
+        hooks.change("w", receiver.url, [], None)
+        happen(service)
+        wait_for(lambda: receiver.accepted)
+    finally:
+        hooks.stop()

@@ -1,0 +1,293 @@
+"""From counters, agents and the network as it stands to what traffic needs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apps.demand.poller import Inlet
+from hydra.demand.counters import Sent
+from hydra.demand.elephants import ElephantWatch
+from hydra.demand.known import KnownDemand
+from hydra.demand.reported_backlog import Believed
+from hydra.forwarding.substrate import substrate_of
+from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, Topology
+from hydra.policy import Policy
+from topology.demand import routes
+from topology.estimator import Traffic, estimate
+from topology.problem import FabricArrays
+
+LOG = logging.getLogger("hydra.demand")
+_MEMORY_S: Final = 60.0
+_IN_EARNEST: Final = 0.1
+"""A server that receives this part of what the busiest in its rack does counts as a receiver."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """All shapes (N, N), Mbps."""
+
+    sent_mbps: DemandMatrix
+    backlog_mbps: DemandMatrix
+    wanted_mbps: DemandMatrix
+    """Of elephants; mice have 0."""
+    constrained: NDArray[np.bool_]
+    """Something on the way was full: what is wanted is a guess, and at least what is sent."""
+
+
+class _Places:
+    """Where the resources stand in one array: first what senders have, then racks, then circuits.
+
+    A rack's inlets are those of its fullest server: which server there traffic ends at is not
+    counted.
+    """
+
+    def __init__(self, sources: int, racks: int) -> None:
+        self.link, self.uplink, self.out, self.into, self.inlet, self.downlink, self.circuits = (
+            int(place) for place in np.cumsum([0, sources, sources, racks, racks, racks, racks])
+        )
+
+
+class DemandEstimator:
+    """Remembers who is an elephant, and what pairs wanted when nothing held them back.
+
+    Thread-safe.
+    """
+
+    def __init__(self, fabric: Fabric, policy: Policy) -> None:
+        self._fabric = fabric
+        self._arrays = FabricArrays.of(fabric)
+        substrate = substrate_of(fabric)
+        steering = [s for rack in fabric.racks for s in substrate.steering(rack.id)]
+        self._rack_of = np.array([switch.rack for switch in steering], dtype=np.intp)
+        servers = np.array([len(switch.servers) for switch in steering], dtype=np.float64)
+        row = {s.name: place for place, switch in enumerate(steering) for s in switch.servers}
+        self._source_of = np.array([row[s.name] for s in fabric.servers], dtype=np.intp)
+        self._rack_of_server = np.array([s.rack for s in fabric.servers], dtype=np.intp)
+        self._names = [switch.name for switch in steering]
+        self._link_mbps = servers * fabric.server_rate_mbps
+        self._servers = np.array([len(rack.servers) for rack in fabric.racks], dtype=np.float64)
+        electrical = np.array([substrate.electrical_mbps(rack) for rack in fabric.racks])
+        self._capacity = np.concatenate(
+            [
+                self._link_mbps,
+                servers * fabric.electrical_rate_mbps,
+                electrical,
+                electrical,
+                np.full(len(fabric.racks), fabric.server_rate_mbps),
+                np.full(len(fabric.racks), fabric.electrical_rate_mbps),
+            ]
+        )
+        self._at = _Places(len(steering), len(fabric.racks))
+        self._elephants = ElephantWatch(policy.elephant_mbps, policy.elephant_release)
+        self._known = KnownDemand(len(fabric.racks), _MEMORY_S)
+        self._troubles: Counter[str] = Counter()
+        self._odd: frozenset[tuple[str, str]] = frozenset()
+        self._ways: tuple[Topology, _Ways] | None = None
+        self._lock = threading.Lock()
+
+    def find(
+        self,
+        sent: Sent,
+        ports_mbps: Mapping[PortId, float],
+        received_mbps: Mapping[Inlet, float],
+        backlog: Believed,
+        state: NetworkState,
+        now_s: float,
+        *,
+        mice_apart: bool,
+    ) -> Found:
+        """``mice_apart``: what is no elephant stays electrical, also of pairs with a path."""
+        with self._lock:
+            return self._find(
+                sent, ports_mbps, received_mbps, backlog, state, now_s, mice_apart=mice_apart
+            )
+
+    def _find(
+        self,
+        sent: Sent,
+        ports_mbps: Mapping[PortId, float],
+        received_mbps: Mapping[Inlet, float],
+        backlog: Believed,
+        state: NetworkState,
+        now_s: float,
+        *,
+        mice_apart: bool,
+    ) -> Found:
+        racks = len(self._servers)
+        pair = self._rack_of[sent.source], sent.to
+        rates, waiting = np.zeros((racks, racks)), np.zeros((racks, racks))
+        np.add.at(rates, pair, sent.mbps)
+        np.add.at(waiting, (self._rack_of_server[backlog.server], backlog.rack), backlog.mbps)
+        ways = self._ways_of(state.topology)
+        into = self._into(received_mbps)
+        load, uses = self._loads(sent, pair, ways, ports_mbps, into, mice_apart=mice_apart)
+        more = np.bincount(
+            self._source_of[backlog.server] * racks + backlog.rack,
+            backlog.mbps,
+            len(self._rack_of) * racks,
+        )[sent.source * racks + sent.to]
+        known = self._known.most_mbps(rates, now_s)[pair] * sent.mbps / rates[pair]
+        known[waiting[pair] > 0] = np.inf
+        capacity = np.concatenate([self._capacity, ways.capacity_mbps, [np.inf]])
+        found = estimate(
+            Traffic(
+                sent.source,
+                sent.to,
+                sent.mbps + more,
+                uses,
+                most_mbps=np.where(more > 0, sent.mbps + more, known),
+            ),
+            load,
+            capacity,
+            self._link_mbps,
+            self._fabric.server_rate_mbps * self._receiving(into[0]),
+        )
+        self._tell(found.odd, load, capacity, ways)
+        wanted = np.zeros((racks, racks))
+        np.add.at(wanted, pair, found.mbps)
+        constrained = np.zeros((racks, racks), dtype=bool)
+        np.logical_or.at(constrained, pair, found.constrained)
+        clear = waiting == 0
+        np.logical_and.at(clear, pair, found.clear)
+        self._known.learn(wanted, clear, now_s)
+        elephants = self._elephants.elephants(rates + waiting) > 0
+        return Found(rates, waiting, np.where(elephants, wanted, 0.0), constrained & elephants)
+
+    def troubles(self) -> Mapping[str, int]:
+        """What could not be as it is configured or counted since the start, by cause."""
+        with self._lock:
+            return dict(self._troubles)
+
+    # -- what traffic meets on its way ------------------------------------------------------------
+
+    def _ways_of(self, topology: Topology) -> _Ways:
+        if self._ways is None or self._ways[0] is not topology:
+            self._ways = topology, _Ways(self._arrays, topology, self._at.circuits)
+        return self._ways[1]
+
+    def _into(self, received_mbps: Mapping[Inlet, float]) -> NDArray[np.float64]:
+        """What each server receives, shape (2, servers): in all, electrically; NaN if unknown."""
+        into = np.full((2, len(self._rack_of_server)), np.nan)
+        for (server, electrical), mbps in received_mbps.items():
+            into[int(electrical), server] = mbps
+        return into
+
+    def _loads(
+        self,
+        sent: Sent,
+        pair: tuple[NDArray[np.intp], NDArray[np.intp]],
+        ways: _Ways,
+        ports_mbps: Mapping[PortId, float],
+        into: NDArray[np.float64],
+        *,
+        mice_apart: bool,
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        """What each resource carries now, and what each entry of ``sent`` uses."""
+        at, last = self._at, self._at.circuits + len(ways.capacity_mbps)
+        way = ways.of_pair[pair]
+        electrical = way < 0
+        now = sent.latest_mbps
+        by_packets = np.where(electrical, now, 0.0)
+        load = np.zeros(last + 1)
+        np.add.at(load, at.link + sent.source, now)
+        for place, where in ((at.uplink, sent.source), (at.out, pair[0]), (at.into, pair[1])):
+            np.add.at(load, place + where, by_packets)
+        # Counters see what comes to a full queue, not what leaves it.
+        queues = slice(at.uplink, at.inlet)
+        load[queues] = np.minimum(load[queues], self._capacity[queues])
+        for place, mbps in zip((at.inlet, at.downlink), np.nan_to_num(into), strict=True):
+            np.maximum.at(load, place + self._rack_of_server, mbps)
+        load[at.circuits : last] = [ports_mbps.get(port, np.nan) for port in ways.senders]
+        uses = np.full((len(now), 6 + ways.listed.shape[1]), last)
+        uses[:, 0], uses[:, 1] = at.link + sent.source, at.inlet + sent.to
+        shared = np.flatnonzero(electrical | mice_apart)
+        for column, (place, where) in enumerate(
+            (
+                (at.uplink, sent.source),
+                (at.out, pair[0]),
+                (at.into, pair[1]),
+                (at.downlink, pair[1]),
+            ),
+            start=2,
+        ):
+            uses[shared, column] = place + where[shared]
+        uses[~electrical, 6:] = ways.listed[way[~electrical]]
+        return load, uses
+
+    def _receiving(self, into: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How many servers of each rack receive in earnest; all, where that is not counted."""
+        most = np.zeros(len(self._servers))
+        np.fmax.at(most, self._rack_of_server, into)
+        earnest = into >= _IN_EARNEST * most[self._rack_of_server]
+        unknown = np.bincount(self._rack_of_server, np.isnan(into), len(most)) > 0
+        count = np.bincount(self._rack_of_server, earnest & (into > 0), len(most))
+        return np.where(unknown | (count == 0), self._servers, count)
+
+    # -- what can't be ----------------------------------------------------------------------------
+
+    def _tell(
+        self,
+        odd: Collection[int],
+        load: NDArray[np.float64],
+        capacity: NDArray[np.float64],
+        ways: _Ways,
+    ) -> None:
+        """Count each case once for as long as it lasts; log the first of each cause."""
+        found = {
+            self._name(place, ways, missing=bool(np.isnan(load[place]))): place for place in odd
+        }
+        for cause, name in sorted(found.keys() - self._odd):
+            self._troubles[cause] += 1
+            if self._troubles[cause] == 1:
+                place = found[cause, name]
+                LOG.warning(
+                    "demand: %s (%s: %.1f of %.1f Mbps); its traffic counts as measured, and "
+                    "further cases are only counted",
+                    cause,
+                    name,
+                    load[place],
+                    capacity[place],
+                )
+        self._odd = frozenset(found)
+
+    def _name(self, place: int, ways: _Ways, *, missing: bool) -> tuple[str, str]:
+        at, fabric = self._at, self._fabric
+        if place >= at.circuits:
+            port = fabric.ports[ways.senders[place - at.circuits]]
+            name = f"{fabric.racks[port.rack].name} {port.tor_port}"
+            return "no counter of a circuit" if missing else "circuit above its rate", name
+        if place < at.uplink:
+            return "server above server_rate_mbps", self._names[place]
+        what = "server_rate_mbps" if place < at.downlink else "electrical rate"
+        rack = (place - at.inlet) % len(self._servers)
+        return f"server receives above its {what}", fabric.racks[rack].name
+
+
+class _Ways:
+    """The circuits that pairs take in one topology."""
+
+    def __init__(self, fabric: FabricArrays, topology: Topology, first: int) -> None:
+        circuits = sorted({circuit for path in topology.paths for circuit in path.circuits})
+        self.senders: list[PortId] = [end for circuit in circuits for end in circuit.ends]
+        """Of each circuit in one direction: the port whose counter tells what it carries."""
+        rates = np.array([fabric.rate_of(circuit) for circuit in circuits], dtype=np.float64)
+        self.capacity_mbps = np.repeat(rates, 2)
+        found = {
+            pair: sorted({link for way in ways for link in way})
+            for pair, ways in routes(fabric, topology).items()
+        }
+        self.of_pair = np.full((fabric.n_racks, fabric.n_racks), -1)
+        widest = max(map(len, found.values()), default=0)
+        self.listed = np.full((len(found), widest), first + len(self.senders))
+        """The circuits of each pair with a path, all of its paths together."""
+        for number, (pair, links) in enumerate(found.items()):
+            self.of_pair[pair] = number
+            self.listed[number, : len(links)] = [first + link for link in links]

@@ -1,0 +1,102 @@
+"""Request bodies: parsed and validated beside the event loop, and a wrong one costs little.
+
+Large ones are read in threads of their own: not in the event loop, and not in the threads that
+routes run in, so that nobody else's request waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter, ValidationError
+
+MOST_KEYS: Final = 10_000
+"""Of one JSON object."""
+MOST_ERRORS: Final = 20
+"""That a client is told of; the others are counted."""
+_SMALL_BYTES: Final = 4096
+_READERS: Final = ThreadPoolExecutor(2, "bodies")
+
+
+class MalformedBody(Exception):
+    """A body that is not JSON, or ambiguous; the message says where."""
+
+
+class InvalidBody(RequestValidationError):
+    """Holds the first errors of :attr:`count`."""
+
+    def __init__(self, errors: Sequence[Any], count: int) -> None:
+        self.count = count
+        super().__init__(errors)
+
+
+class BodyRoute(APIRoute):
+    """A route that gets its body as a model already, from :func:`read`."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        if self.body_field is None:
+            return handle
+        annotation: Any = self.body_field.field_info.annotation
+        model: TypeAdapter[Any] = TypeAdapter(annotation)
+
+        async def reading(request: Request) -> Response:
+            body = await request.body()
+            if not body:
+                return await handle(request)
+            if len(body) <= _SMALL_BYTES:
+                value = read(body, model)
+            else:
+                loop = asyncio.get_running_loop()
+                value = await loop.run_in_executor(_READERS, read, body, model)
+            return await handle(_Read(request, body, value))
+
+        return reading
+
+
+class _Read(Request):
+    """A request whose body has been read: what is valid once is not validated again."""
+
+    def __init__(self, request: Request, body: bytes, value: object) -> None:
+        super().__init__(request.scope, request.receive)
+        self._body = body
+        self._json = value
+
+
+def read(body: bytes, model: TypeAdapter[Any]) -> object:
+    """``body`` as ``model``. Raises MalformedBody, InvalidBody."""
+    try:
+        data = json.loads(body, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        raise MalformedBody(f"{error.msg} at character {error.pos}") from None
+    except UnicodeDecodeError as error:
+        raise MalformedBody(f"{error.reason} at byte {error.start}") from None
+    except RecursionError:
+        raise MalformedBody("values are nested too deep") from None
+    except ValueError:
+        raise MalformedBody("a number has too many digits") from None
+    try:
+        return model.validate_python(data)
+    except ValidationError as error:
+        told = error.errors(include_url=False, include_input=False)[:MOST_ERRORS]
+        raise InvalidBody(
+            [{**item, "loc": ("body", *item["loc"])} for item in told], error.error_count()
+        ) from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MOST_KEYS:
+        raise MalformedBody(f"an object has {len(pairs)} keys; the most is {MOST_KEYS}")
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise MalformedBody(f"the key {twice[:100]!r} stands twice in one object")
+    return found

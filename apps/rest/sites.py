@@ -1,0 +1,69 @@
+"""Which pages of the Web may have a browser ask here.
+
+A browser lets a page send requests to any address, and a name of the page's own site may be made to
+lead here (DNS rebinding). Clients that are no browsers are not concerned.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_OWN_SITES = frozenset({"same-origin", "none"})
+"""Of Sec-Fetch-Site; ``none`` is a person at the browser."""
+
+
+class Sites:
+    """Judges requests by Host, Origin and Sec-Fetch-Site."""
+
+    def __init__(self, hosts: Iterable[str] = (), *, any_host: bool = False) -> None:
+        """``hosts`` are names of the controller beside the machine's own and all addresses.
+
+        With ``any_host`` other names will do as well: where tokens are asked for, a page has none
+        to send, whatever its site is called.
+        """
+        self._named = frozenset(host.lower().rstrip(".") for host in hosts)
+        self._own = self._named | {"localhost", socket.gethostname().lower()}
+        self._any_host = any_host and not self._named
+
+    def objection(self, scope: Scope) -> str | None:
+        """Why the request is not for us, or from a page that is not ours; None if all is well."""
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not self._any_host and host and not self._is_ours(host):
+            return (
+                f"{host[:100]!r} is not a name of this controller: use its address, or add the "
+                "name to controller.hosts"
+            )
+        if scope["method"] in _READING:
+            return None
+        origin = headers.get("origin")
+        if origin is not None:
+            where = urlsplit(origin).netloc.lower()
+            if where and (where == host.lower() or _name(where) in self._named):
+                return None
+            return f"a page of {origin[:100]!r} may not change anything here"
+        site = headers.get("sec-fetch-site", "none")
+        return None if site in _OWN_SITES else f"a page of another site ({site[:20]}) sent it"
+
+    def _is_ours(self, host: str) -> bool:
+        name = _name(host)
+        try:
+            ip_address(name)
+        except ValueError:
+            return name in self._own or name.endswith(".localhost")
+        return True  # no name that could be made to lead elsewhere
+
+
+def _name(host: str) -> str:
+    """Without the port, and without the brackets of an IPv6 address."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""

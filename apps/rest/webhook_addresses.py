@@ -1,0 +1,102 @@
+"""Where webhooks may lead: what a name stands for is looked at when a connection is made.
+
+An operator's webhook makes the controller send requests from where it stands, which reaches more
+than the operator may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+import httpcore
+import httpx
+
+from hydra.errors import HydraError
+
+
+class RefusedAddress(HydraError):
+    """A webhook would lead where none may."""
+
+
+class Reach:
+    """Public addresses, and the networks that the configuration lists."""
+
+    def __init__(self, networks: Iterable[str] = ()) -> None:
+        self._networks: list[IPv4Network | IPv6Network] = [ip_network(one) for one in networks]
+
+    def check(self, host: str, address: str) -> None:
+        """Raises RefusedAddress unless webhooks may lead to ``address``, which is ``host``'s."""
+        found = ip_address(address.partition("%")[0])
+        if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
+            found = found.ipv4_mapped
+        if found.is_global and not found.is_multicast:
+            return
+        if any(found.version == one.version and found in one for one in self._networks):
+            return
+        name = "" if host == address else f"{host} is "
+        raise RefusedAddress(
+            f"{name}{address}, which is no public address: list its network at "
+            "controller.webhook_networks to have events sent there"
+        )
+
+    def check_literal(self, host: str) -> None:
+        """Raises RefusedAddress for an address; a name is looked at with each connection."""
+        try:
+            ip_address(host)
+        except ValueError:
+            return
+        self.check(host, host)
+
+
+class _Backend(httpcore.AsyncNetworkBackend):
+    """Connects to the very address that was looked at."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._inner = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Raises RefusedAddress if one of the host's addresses is out of reach, OSError."""
+        if port > 65_535:
+            raise OSError(f"there is no port {port}")
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+        for address in addresses:
+            self._reach.check(host, address)
+        for last, address in enumerate(addresses, 1 - len(addresses)):
+            try:
+                return await self._inner.connect_tcp(
+                    address, port, timeout, local_address, socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if last == 0:
+                    raise
+        raise OSError(f"{host} has no address")
+
+    async def sleep(self, seconds: float) -> None:
+        await self._inner.sleep(seconds)
+
+
+def transport(reach: Reach, most_kept: int) -> httpx.AsyncHTTPTransport:
+    """For a client that goes nowhere else; keeps up to ``most_kept`` connections open."""
+    made = httpx.AsyncHTTPTransport()
+    # httpx has no argument for what httpcore takes here.
+    made._pool = httpcore.AsyncConnectionPool(
+        ssl_context=ssl.create_default_context(),
+        max_connections=None,
+        max_keepalive_connections=most_kept,
+        network_backend=_Backend(reach),
+    )
+    return made

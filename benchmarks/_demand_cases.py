@@ -1,0 +1,280 @@
+"""Made-up traffic whose offered load is known, and a fluid network that carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks._demands import RATE_MBPS, full_fabric
+from hydra.model import DemandMatrix, Topology
+from topology.demand import max_min_rates, routes
+from topology.problem import FabricArrays
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+MOST_FLOWS: Final = 20_000
+_UNEVEN: Final = 0.1
+"""Standard deviation of the logarithm of what one TCP connection gets, beside its fair share."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flows:
+    """Traffic between servers, shapes (F,); ``src`` and ``dst`` number them across the fabric."""
+
+    src: Ints
+    dst: Ints
+    offered_mbps: Floats
+    """Infinite: TCP connections that take all they get."""
+    connections: Floats
+    swing: Floats
+    """By how much of its mean the rate of an on/off source differs from reading to reading."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    kind: str
+    fabric: FabricArrays
+    servers: int
+    """In each rack; each has a link of ``RATE_MBPS``."""
+    electrical_mbps: float
+    shared: bool
+    """Whether the servers of a rack share one electrical uplink; if not, each has its own."""
+    agents: bool
+    """Whether agents tell how many connections there are."""
+    algorithm: str
+    flows: Flows
+
+    @property
+    def electrical_rack_mbps(self) -> Floats:
+        each = self.electrical_mbps * (1 if self.shared else self.servers)
+        return np.full(self.fabric.n_racks, each)
+
+    def by_racks(self, mbps: Floats) -> DemandMatrix:
+        demand = np.zeros((self.fabric.n_racks,) * 2)
+        racks = self.flows.src // self.servers, self.flows.dst // self.servers
+        np.add.at(demand, racks, mbps)
+        return demand
+
+    def truth(self) -> Floats:
+        """What each flow would take on an ideal switch, where servers' links alone are limits."""
+        links = self.fabric.n_racks * self.servers
+        uses = np.stack([self.flows.src, links + self.flows.dst], axis=1)
+        capacity = np.full(2 * links, RATE_MBPS)
+        flows = self.flows
+        return max_min_rates(uses, capacity, flows.offered_mbps, flows.connections)
+
+
+class Network:
+    """The resources of a case under one topology, and which of them each flow takes."""
+
+    def __init__(self, case: Case, topology: Topology) -> None:
+        fabric, flows = case.fabric, case.flows
+        n, links = fabric.n_racks, fabric.n_racks * case.servers
+        uplinks = n if case.shared else links
+        circuits = sorted({c for path in topology.paths for c in path.circuits})
+        rates = np.repeat(np.array([fabric.rate_of(c) for c in circuits]), 2)
+        ends = 2 * links + 2 * uplinks
+        self.capacity = np.concatenate(
+            [
+                np.full(2 * links, RATE_MBPS),
+                np.full(2 * uplinks, case.electrical_mbps),
+                rates,
+                [np.inf],
+            ]
+        )
+        way_of = routes(fabric, topology)
+        longest = max([2, *(len(ways[0]) for ways in way_of.values())])
+        racks = flows.src // case.servers, flows.dst // case.servers
+        place = 1 if not case.shared else case.servers
+        self.uses = np.full((len(flows.src), 2 + longest), len(self.capacity) - 1)
+        self.uses[:, 0], self.uses[:, 1] = flows.src, links + flows.dst
+        self.uses[:, 2] = 2 * links + flows.src // place
+        self.uses[:, 3] = 2 * links + uplinks + flows.dst // place
+        table = np.full((n, n), -1)
+        listed = np.full((len(way_of) + 1, longest), len(self.capacity) - 1)
+        for number, (pair, ways) in enumerate(way_of.items()):
+            table[pair] = number
+            listed[number, : len(ways[0])] = [ends + link for link in ways[0]]
+        taken = table[racks]
+        self.uses[taken >= 0, 2:] = listed[taken[taken >= 0]]
+
+    def carried(self, flows: Flows, random: np.random.Generator) -> Floats:
+        """What each flow gets now, Mbps: max-min fair, but for TCP's and on/off sources' moods."""
+        greedy = np.isinf(flows.offered_mbps)
+        uneven = random.lognormal(0.0, _UNEVEN / np.sqrt(flows.connections))
+        weight = np.where(greedy, flows.connections * uneven, flows.connections)
+        mood = 1 + flows.swing * random.uniform(-1, 1, len(flows.swing))
+        wanted = np.where(greedy, np.inf, flows.offered_mbps * mood)
+        return max_min_rates(self.uses, self.capacity, wanted, weight)
+
+    def load(self, mbps: Floats) -> Floats:
+        """What port counters see of each resource."""
+        flat = np.repeat(mbps, self.uses.shape[1])
+        return np.bincount(self.uses.ravel(), flat, len(self.capacity))
+
+
+# --- workloads ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a workload is laid out on."""
+
+    racks: int
+    servers: int
+    planes: int
+    random: np.random.Generator
+
+    @property
+    def total(self) -> int:
+        return self.racks * self.servers
+
+    @property
+    def rack_mbps(self) -> float:
+        """What a rack's circuits and its servers' links can take."""
+        return RATE_MBPS * min(self.planes, self.servers)
+
+    def pairs(self, each: int) -> tuple[Ints, Ints]:
+        """Racks and their partners, ``each`` for every rack."""
+        each = min(each, self.racks - 1)
+        src = np.repeat(np.arange(self.racks), each)
+        step = [self.random.choice(self.racks - 1, each, replace=False) for _ in range(self.racks)]
+        return src, (src + 1 + np.concatenate(step)) % self.racks
+
+    def servers_of(self, racks: Ints) -> Ints:
+        return racks * self.servers + self.random.integers(0, self.servers, len(racks))
+
+
+def _flows(src: Ints, dst: Ints, mbps: Floats | float, many: Floats | float = 1.0) -> Flows:
+    shape = src.shape
+    return Flows(
+        src,
+        dst,
+        np.broadcast_to(np.asarray(mbps, dtype=np.float64), shape),
+        np.broadcast_to(np.asarray(many, dtype=np.float64), shape),
+        np.zeros(shape),
+    )
+
+
+def _paced(site: Site, racks: tuple[Ints, Ints], weight: Floats) -> Flows:
+    """Rates in these proportions, the busiest rack at a random load; no server above its link."""
+    src, dst = map(site.servers_of, racks)
+    busiest = max(np.bincount(end, weight).max() for end in racks)
+    mbps = weight * site.random.uniform(0.3, 1.0) * site.rack_mbps / busiest
+    out, into = np.bincount(src, mbps, site.total), np.bincount(dst, mbps, site.total)
+    too_much = max(out.max(), into.max()) / RATE_MBPS
+    return _flows(src, dst, mbps / max(1.0, too_much))
+
+
+def constant(site: Site) -> Flows:
+    racks = site.pairs(int(site.random.integers(1, 1 + min(2 * site.planes, site.racks))))
+    return _paced(site, racks, site.random.lognormal(0.0, 1.0, len(racks[0])))
+
+
+def on_off(site: Site) -> Flows:
+    flows = constant(site)
+    return replace(flows, swing=site.random.uniform(0.0, 0.5, len(flows.src)))
+
+
+def gravity(site: Site) -> Flows:
+    weight = site.random.lognormal(0.0, 1.5, (2, site.racks))
+    src, dst = site.pairs(max(1, min(site.racks - 1, MOST_FLOWS // site.racks)))
+    return _paced(site, (src, dst), weight[0][src] * weight[1][dst])
+
+
+def greedy(site: Site) -> Flows:
+    src, dst = site.pairs(int(site.random.integers(1, 1 + min(site.planes + 2, site.racks))))
+    many = np.round(2 ** site.random.uniform(0, 6, len(src)))
+    return _flows(site.servers_of(src), site.servers_of(dst), np.inf, many)
+
+
+def _between(senders: Ints, receivers: Ints) -> tuple[Ints, Ints]:
+    src, dst = np.meshgrid(senders, receivers, indexing="ij")
+    return src.ravel(), dst.ravel()
+
+
+def _jobs(site: Site, lay: Callable[[int], tuple[Ints, Ints]]) -> Flows:
+    """As many as there are servers for, and flows are allowed."""
+    src, dst = zip(*(lay(n) for n in range(max(1, site.racks // 8))), strict=True)
+    return _flows(np.concatenate(src)[:MOST_FLOWS], np.concatenate(dst)[:MOST_FLOWS], np.inf)
+
+
+def shuffle(site: Site) -> Flows:
+    def lay(_: int) -> tuple[Ints, Ints]:
+        size = int(site.random.integers(2, 1 + min(32, site.total)))
+        members = site.random.choice(site.total, size, replace=False)
+        return _between(members, members)
+
+    return _jobs(site, lay)
+
+
+def incast(site: Site) -> Flows:
+    def lay(_: int) -> tuple[Ints, Ints]:
+        size = int(site.random.integers(2, 1 + min(64, site.total - 1)))
+        members = site.random.choice(site.total, size + 1, replace=False)
+        return _between(members[1:], members[:1])
+
+    return _jobs(site, lay)
+
+
+def coflows(site: Site) -> Flows:
+    """Mappers in some racks, reducers in others; some flows are held back by their disks."""
+
+    def lay(_: int) -> tuple[Ints, Ints]:
+        sizes = site.random.integers(1, 1 + min(16, max(1, site.total // 2)), 2)
+        members = site.random.choice(site.total, int(sizes.sum()), replace=False)
+        return _between(members[: sizes[0]], members[sizes[0] :])
+
+    flows = _jobs(site, lay)
+    slow = site.random.random(len(flows.src)) < 0.3
+    disk_mbps = site.random.uniform(0.01, 0.3, len(flows.src)) * RATE_MBPS
+    return replace(flows, offered_mbps=np.where(slow, disk_mbps, np.inf))
+
+
+WORKLOADS: Final[dict[str, Callable[[Site], Flows]]] = {
+    "constant rate": constant,
+    "greedy TCP": greedy,
+    "on/off": on_off,
+    "shuffles": shuffle,
+    "incast": incast,
+    "coflows": coflows,
+    "gravity": gravity,
+}
+MIXED: Final = "two of these"
+
+
+def draw(seed: int) -> tuple[Case, np.random.Generator]:
+    """Case number ``seed``, and the generator that goes on from there."""
+    random = np.random.default_rng(seed)
+    racks = round(4 * 80 ** random.random())
+    planes = round(32 ** random.random())
+    servers = int(2 ** random.integers(1, 6))
+    site = Site(racks, servers, planes, random)
+    kind = str(random.choice([*WORKLOADS, MIXED]))
+    names = random.choice(list(WORKLOADS), 2, replace=False) if kind == MIXED else [kind]
+    parts = [WORKLOADS[str(name)](site) for name in names]
+    joined = Flows(
+        *(
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("src", "dst", "offered_mbps", "connections", "swing")
+        )
+    )
+    away = joined.src // servers != joined.dst // servers
+    flows = Flows(*(getattr(joined, name)[away] for name in Flows.__slots__))
+    shared = bool(random.random() < 0.5)
+    electrical_mbps = random.uniform(0.05, 0.15) * site.rack_mbps / (1 if shared else servers)
+    case = Case(
+        kind,
+        full_fabric(racks, planes),
+        servers,
+        electrical_mbps,
+        shared,
+        bool(random.random() < 0.25),
+        str(random.choice(["hydra-bfs+", "hydra-bfs", "edmonds"], p=[0.6, 0.2, 0.2])),
+        flows,
+    )
+    return case, random

@@ -1,0 +1,157 @@
+"""Controllers that are forked off a process which has imported all that ``ryu-manager`` imports.
+
+The imports are most of a start. How users start it is for ``test_launch``,
+``test_controller_process``, the demo, the tutorial and the experiments to test.
+
+``python -m tests.integration.warm FD`` is that process; it ends, with its controllers, when the
+other end of the socket FD is closed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+import select
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+import apps
+from mininet_scenarios.testbed.shell import MEMBER_VARIABLE, member_environment
+
+_STATUS = struct.Struct("!i")
+_MAX_ORDER = 65536
+_NO_MEMBER = b"0"
+
+
+class Warm:
+    """Starts the process at first use."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, MEMBER_VARIABLE: _NO_MEMBER.decode(), "PYTHONUNBUFFERED": "1"},
+            )
+
+    def launch(self, config: Path, log: BinaryIO) -> Forked:
+        """As ``controller_process.launch``."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            order = json.dumps(member_environment({"HYDRA_CONFIG": str(config)})).encode()
+            socket.send_fds(self._socket, [order], [log.fileno(), theirs.fileno()])
+        return Forked(ours)
+
+    def close(self) -> None:
+        self._socket.close()
+        self._process.wait(10)
+
+
+class Forked:
+    """Like :class:`subprocess.Popen`, for a grandchild."""
+
+    def __init__(self, reports: socket.socket) -> None:
+        self._reports = reports
+        self.returncode: int | None = None
+        self.pid = self._report()
+
+    def poll(self) -> int | None:
+        if self.returncode is None and select.select([self._reports], [], [], 0)[0]:
+            self.wait()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._reports], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("controller", timeout or 0.0)
+            self.returncode = self._report()
+            self._reports.close()
+        return self.returncode
+
+    def terminate(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGTERM)
+
+    def _report(self) -> int:
+        (value,) = _STATUS.unpack(self._reports.recv(_STATUS.size))
+        return int(value)
+
+
+@functools.cache
+def warm() -> Warm:
+    """One for the session, which closes it."""
+    return Warm()
+
+
+def _serve(orders: socket.socket) -> None:
+    """Returns in the controllers, which then run as ``ryu-manager``; never in this process."""
+    children: dict[int, tuple[int, socket.socket]] = {}
+    with selectors.DefaultSelector() as selector:
+        selector.register(orders, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fd != orders.fileno():
+                    pid, reports = children.pop(key.fd)
+                    selector.unregister(key.fd)
+                    os.close(key.fd)
+                    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                    with reports:
+                        _tell(reports, code)
+                    continue
+                order, descriptors, _, _ = socket.recv_fds(orders, _MAX_ORDER, 2)
+                if not order:
+                    for pid, _ in children.values():
+                        os.killpg(pid, signal.SIGKILL)
+                    os._exit(0)
+                log, reporting = descriptors
+                if (pid := os.fork()) == 0:
+                    os.close(reporting)
+                    orders.close()
+                    _become_controller(json.loads(order), log)
+                    return
+                os.close(log)
+                reports = socket.socket(fileno=reporting)
+                watched = os.pidfd_open(pid)
+                children[watched] = pid, reports
+                selector.register(watched, selectors.EVENT_READ)
+                _tell(reports, pid)
+
+
+def _tell(reports: socket.socket, value: int) -> None:
+    try:
+        reports.send(_STATUS.pack(value))
+    except OSError:
+        return  # nobody asks any more
+
+
+def _become_controller(environment: dict[str, str], log: int) -> None:
+    os.setsid()
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    # Where the kernel looks for it, so that the testbed finds its members.
+    libc = ctypes.CDLL(None)
+    libc.getenv.restype = ctypes.c_void_p
+    ctypes.memset(libc.getenv(MEMBER_VARIABLE.encode()), ord("1"), 1)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["ryu-manager", str(Path(apps.__file__).with_name("main.py"))]
+
+
+if __name__ == "__main__":
+    from apps.launcher import ryu_manager
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the session, which then ends this
+    _serve(socket.socket(fileno=int(sys.argv[1])))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    ryu_manager()

@@ -1,0 +1,104 @@
+"""Jobs in turn, duties when due, answers for others; nothing that goes wrong ends it."""
+
+import threading
+
+import pytest
+
+from apps.controller import conductor as room
+from apps.controller.conductor import Conductor
+from apps.process.metrics import Metrics
+from hydra.errors import DeviceUnavailable, HydraError
+
+
+class Clock:
+    """Time that passes only while a duty or a job takes some."""
+
+    def __init__(self):
+        self.now_s = 100.0
+
+    def monotonic(self):
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(room, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def conductor():
+    conductor = Conductor(Metrics())
+    yield conductor
+    conductor.stop()
+
+
+def turns(conductor, clock, times):
+    """The duties that are done at these times."""
+    for now_s in times:
+        clock.now_s = now_s
+        for duty in conductor._duties:
+            conductor._do_if_due(duty)
+
+
+def test_a_duty_comes_once_a_period_and_at_once_if_asked(conductor, clock):
+    done = []
+    conductor.duty("a", lambda: done.append(("a", clock.now_s)), lambda: 2.0, at_once=True)
+    conductor.duty("b", lambda: done.append(("b", clock.now_s)), lambda: 2.0)
+    turns(conductor, clock, (100.0, 101.0, 102.0, 103.9, 104.1, 105.0))
+    assert done == [("a", 100.0), ("a", 102.0), ("b", 102.0), ("a", 104.1), ("b", 104.1)]
+
+
+def test_one_that_takes_longer_than_its_period_leaves_time_for_others(conductor, clock):
+    done = []
+
+    def slow():
+        done.append(clock.now_s)
+        clock.now_s += 5.0
+
+    conductor.duty("slow", slow, lambda: 2.0, at_once=True)
+    turns(conductor, clock, (100.0,))
+    turns(conductor, clock, (105.0, 106.9, 107.0))
+    assert done == [100.0, 107.0]
+
+
+def test_one_that_is_off_begins_a_period_after_it_is_on(conductor, clock):
+    done, period = [], [None]
+    conductor.duty("a", lambda: done.append(clock.now_s), lambda: period[0])
+    turns(conductor, clock, (100.0, 110.0))
+    period[0] = 5.0
+    turns(conductor, clock, (112.0, 114.9, 115.0))
+    assert done == [115.0]
+
+
+def test_what_goes_wrong_is_logged_and_counted_and_the_next_job_runs(conductor, caplog):
+    over = threading.Event()
+
+    def fails():
+        raise HydraError("the disk is full")
+
+    def is_wrong():
+        raise ZeroDivisionError
+
+    conductor.put(fails)
+    conductor.put(is_wrong)
+    conductor.put(over.set)
+    conductor.start()
+    assert over.wait(10)
+    assert conductor.alive
+    assert "the disk is full" in caplog.text
+    assert "failed unexpectedly" in caplog.text
+
+
+def test_an_answer_and_an_error_reach_who_asked(conductor):
+    conductor.start()
+    assert conductor.ask(lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        conductor.ask(lambda: 1 // 0)
+
+
+def test_who_asks_is_told_when_changes_take_too_long(conductor, monkeypatch):
+    monkeypatch.setattr(room, "_PATIENCE_S", 0.05)
+    with pytest.raises(DeviceUnavailable, match=r"busy with other changes for 0\.05 s: ask again"):
+        conductor.ask(lambda: 7)  # it has not been started

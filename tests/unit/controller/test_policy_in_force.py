@@ -1,0 +1,203 @@
+"""Every key that a reload applies, through a reload of a controller, to where it takes effect.
+
+The controller is the shipped one, with all of its rooms; the simulated network stands in for
+devices and switches.
+"""
+
+import random
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from apps.controller.controller import Controller
+from apps.journal.sqlite import SqliteJournal
+from apps.planning.engine import PlannedChange
+from apps.planning.rounds import Standing
+from apps.process.configuration import load_configuration
+from hydra.config import Loaded
+from hydra.config.reload import AT_ONCE
+from hydra.errors import PlanError
+from hydra.model import NetworkState, PortId
+from hydra.policy import (
+    AgentPolicy,
+    ControllerSettings,
+    DrainPolicy,
+    Mode,
+    OnDrift,
+    OnSilence,
+    Policy,
+    Sharing,
+    SlotPolicy,
+    Transition,
+)
+from hydra.reconfiguration.commands import Pause
+from hydra.service import PlanRequest
+from tests.unit.core.fabrics import path_of, state_of
+from tests.unit.reconfiguration.simulation import Network
+
+FABRIC = load_configuration(Path(__file__).parents[3] / "configs" / "demo.yaml").fabric
+RACKS = len(FABRIC.racks)
+EMPTY = NetworkState()
+JOINED = state_of(FABRIC, EMPTY, path_of(FABRIC, 0, 1))
+OTHERWISE = state_of(FABRIC, JOINED, path_of(FABRIC, 1, 2))
+POLICY = Policy(
+    mode=Mode.PERIODIC,
+    minimum_circuit_life_s=0.0,
+    drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0),
+    audit_interval_s=30.0,
+    on_drift=OnDrift.REPORT,
+)
+FIRST = FABRIC.servers[0]
+
+
+class Stage:
+    """A controller whose courses run on a simulated network; its file can be changed."""
+
+    def __init__(self):
+        self.file = self.loaded = Loaded(FABRIC, POLICY, ControllerSettings(), "fabric.yaml")
+        self.network = Network(FABRIC, EMPTY, random.Random(1))
+        self.batches = []
+        self.controller = Controller(
+            self.loaded, SqliteJournal(":memory:"), lambda job: job(), lambda: self.file
+        )
+        rooms = self.controller
+        rooms._runner.close()
+        rooms._runner.run = self.run
+        rooms.fleet.connected = lambda: frozenset(self.network.names)
+        rooms._switches.settled = True
+        rooms._upkeep.synchronise(self.network.names.keys())
+        rooms._give_duties()
+        self.batches.clear()
+
+    def run(self, course, on_batch=lambda _batch: None):
+        try:
+            batch = next(course)
+            while True:
+                on_batch(batch)
+                self.batches.append(batch)
+                batch = course.send(self.network.perform(batch, lambda _command: None))
+        except StopIteration as end:
+            return end.value
+
+    def move(self, target):
+        """Reconfigure; the steps that this took."""
+        rooms = self.controller
+        self.batches.clear()
+        rooms._auditor._mover.move(rooms._ledger.enter("test"), target)
+        return [batch.step for batch in self.batches]
+
+    def verdict(self):
+        """Of a change that takes a young circuit away."""
+        standing = Standing(JOINED, 0.1, lambda _circuit: 1.0)
+        nothing = frozenset()
+        change = PlannedChange(OTHERWISE, nothing, nothing, 10.0, 40.0, 50.0)
+        report = self.controller._loop._rounds.plan(
+            standing, PlanRequest(), np.zeros((RACKS, RACKS)), lambda *_asked: change
+        )
+        return report.verdict
+
+    def every_s(self, stage):
+        """The time between two turns of a duty."""
+        (duty,) = [one for one in self.controller._conductor._duties if one.stage == stage]
+        return duty.every_s()
+
+    def quarantined_s(self):
+        room = self.controller._quarantine
+        room.put([PortId(0)], "no light")
+        until_s = room.entries()[0].until_unix_s
+        return None if until_s is None else round(until_s - time.time())
+
+    def pauses_ms(self):
+        self.move(JOINED)
+        self.move(EMPTY)
+        pauses = [c for b in self.batches for c in b.commands if isinstance(c, Pause)]
+        return {round(pause.seconds * 1000) for pause in pauses}
+
+    def after_drift(self):
+        """Rules that differ after an audit."""
+        datapath = next(iter(self.network.names))
+        table = self.network.tables[datapath]
+        key = next(iter(table))
+        del table[key]
+        self.controller._auditor.audit()
+        return key in table
+
+    def after_silence(self):
+        """What is closed after a path was to go whose vswitch had fallen silent."""
+        self.move(JOINED)
+        self.network.connected.discard(FIRST.vswitch.datapath_id)
+        self.move(EMPTY)
+        return set(self.network.closed)
+
+    def slots_fit(self):
+        try:
+            self.controller._slots.check()
+        except PlanError:
+            return False
+        return True
+
+    def classes(self):
+        setup = self.controller.desk.agents.setup(FIRST.name)
+        rules = self.controller._classifier.rules_for(FIRST.vswitch.datapath_id)
+        return setup.elephant_mb, len(rules)
+
+
+EFFECTS = {
+    "mode": (Mode.ON_REQUEST, lambda s: s.every_s("periodic"), 10.0, None),
+    "epoch_s": (7.5, lambda s: s.every_s("periodic"), 10.0, 7.5),
+    "sharing": (Sharing.ON_DEMAND, Stage.classes, (None, 0), (10.0, 1)),
+    "gain_horizon_s": (5.0, lambda s: s.verdict().gain_mbit, 300.0, 150.0),
+    "gain_factor": (1000.0, lambda s: s.verdict().pays, True, False),
+    "minimum_gain_mbps": (31.0, lambda s: s.verdict().pays, True, False),
+    "minimum_circuit_life_s": (2.0, lambda s: s.verdict().pays, True, False),
+    "audit_interval_s": (5.0, lambda s: s.every_s("audit"), 30.0, 5.0),
+    "on_drift": (OnDrift.MEND, Stage.after_drift, False, True),
+    "on_silent_vswitch": (OnSilence.CLOSE, Stage.after_silence, set(), {FIRST.name}),
+    "quarantine_s": (None, Stage.quarantined_s, 60, None),
+    "drain": (replace(POLICY.drain, interval_ms=25.0), Stage.pauses_ms, {12}, {25}),
+    "agents": (
+        AgentPolicy(report_above_mb=2.0),
+        lambda s: s.controller.desk.agents.setup(FIRST.name).report_above_mb,
+        AgentPolicy().report_above_mb,
+        2.0,
+    ),
+    "slots": (SlotPolicy(slot_s=0.2), Stage.slots_fit, True, False),
+    "transition": (
+        Transition.AS_PUBLISHED,
+        lambda s: "divert" in s.move(JOINED),
+        True,
+        False,
+    ),
+}
+"""By key: another value, what shows it, and what that shows before and after."""
+
+
+@pytest.fixture
+def stage():
+    stage = Stage()
+    stage.controller._conductor.start()
+    yield stage
+    stage.controller._conductor.stop()
+
+
+def test_no_key_is_left_out():
+    assert EFFECTS.keys() == AT_ONCE
+
+
+@pytest.mark.parametrize("key", sorted(EFFECTS))
+def test_it_shows_what_was_in_the_file_at_the_start(stage, key):
+    _, shown, before, _ = EFFECTS[key]
+    assert shown(stage) == before
+
+
+@pytest.mark.parametrize("key", sorted(EFFECTS))
+def test_it_shows_what_the_file_says_after_a_reload(stage, key):
+    value, shown, _, after = EFFECTS[key]
+    stage.file = replace(stage.loaded, policy=replace(POLICY, **{key: value}))
+    done = stage.controller.policies.reload()
+    assert done.applied
+    assert not done.waiting
+    assert shown(stage) == after

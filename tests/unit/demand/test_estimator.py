@@ -1,0 +1,184 @@
+"""Demand of a small fabric: 10 Mb/s electrical uplinks, servers' links and circuits of 100 Mb/s."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from apps.demand.estimator import DemandEstimator
+from apps.demand.poller import Inlet
+from hydra.demand.counters import Sent
+from hydra.demand.reported_backlog import Believed
+from hydra.model import NetworkState
+from hydra.policy import Policy
+from tests.unit.core.fabrics import (
+    circuit_between,
+    openflow_only,
+    path_of,
+    single_homed,
+    small_fabric,
+    state_of,
+)
+from topology.estimator import HEADROOM
+
+FABRIC = small_fabric(racks=4, planes=1, servers=2)
+H11, H12, H21 = 0, 1, 2
+R1, R2, R3, R4 = range(4)
+NOBODY = Believed(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp), np.zeros(0))
+CIRCUIT = circuit_between(FABRIC, R1, R2)
+JOINED = state_of(FABRIC, NetworkState(), path_of(FABRIC, R1, R2, CIRCUIT))
+
+
+class Network:
+    """What a controller would see; ``find`` after ten more seconds."""
+
+    def __init__(self, fabric=FABRIC, **policy):
+        self.estimator = DemandEstimator(fabric, Policy(elephant_mbps=1.0, **policy))
+        self.now_s = 0.0
+
+    def find(self, *sent, state=None, ports=None, received=None, backlog=NOBODY, mice_apart=False):
+        """``sent`` are (source, rack, Mb/s), and Mb/s in the last interval if they differ."""
+        self.now_s += 10
+        table = np.array([(*one, one[2])[:4] for one in sent], dtype=float).reshape(-1, 4)
+        seen = Sent(*table[:, :2].T.astype(np.intp), *table[:, 2:].T)
+        return self.estimator.find(
+            seen,
+            ports or {},
+            received or {},
+            backlog,
+            state or NetworkState(),
+            self.now_s,
+            mice_apart=mice_apart,
+        )
+
+
+def test_a_full_uplink_hides_what_its_server_wants():
+    found = Network().find((H11, R2, 7.2), (H11, R3, 1.8), (H12, R4, 6.0))
+    assert found.wanted_mbps[R1, [R2, R3]] == pytest.approx([80.0, 20.0])
+    assert found.wanted_mbps[R1, R4] == pytest.approx(6 * HEADROOM), "another server, with room"
+    assert found.constrained[R1].tolist() == [False, True, True, False]
+    assert found.sent_mbps[R1].tolist() == [0.0, 7.2, 1.8, 6.0]
+
+
+def test_averages_may_lag_behind_what_fills_an_uplink():
+    found = Network().find((H11, R2, 3.0, 9.5))
+    assert found.constrained[R1, R2]
+    assert found.wanted_mbps[R1, R2] == pytest.approx(100.0)
+
+
+def test_a_pair_on_a_circuit_of_its_own_is_measured():
+    circuit_mbps = {CIRCUIT.a: 30.0, CIRCUIT.b: 0.0}
+    found = Network().find((H11, R2, 30.0), state=JOINED, ports=circuit_mbps)
+    assert not found.constrained.any()
+    assert found.wanted_mbps[R1, R2] == pytest.approx(30 * HEADROOM)
+
+
+def test_a_full_circuit_holds_back_both_servers_that_use_it():
+    sent = (H11, R2, 60.0), (H12, R2, 35.0)
+    found = Network().find(*sent, state=JOINED, ports={CIRCUIT.a: 95.0, CIRCUIT.b: 0.0})
+    assert found.constrained[R1, R2]
+    assert 150 < found.wanted_mbps[R1, R2] <= 200
+
+
+def test_what_a_pair_wanted_on_its_circuit_is_known_when_it_has_lost_it():
+    network = Network()
+    network.find((H11, R2, 30.0), state=JOINED, ports={CIRCUIT.a: 30.0, CIRCUIT.b: 0.0})
+    found = network.find((H11, R2, 9.5))
+    assert found.constrained[R1, R2]
+    assert found.wanted_mbps[R1, R2] == pytest.approx(30 * HEADROOM)
+    for _ in range(6):
+        found = network.find((H11, R2, 9.5))
+    assert found.wanted_mbps[R1, R2] == pytest.approx(100.0), "a minute later it may be more"
+
+
+def test_a_receiver_that_is_full_holds_back_its_senders():
+    """Many to one: no uplink is full, and of the rack's two downlinks only one."""
+    sent = (H11, R2, 5.0), (H12, R2, 5.0)
+    into_h21 = {Inlet(H21, electrical=True): 9.8, Inlet(H21, electrical=False): 9.8}
+    into_h22 = {Inlet(H21 + 1, electrical=True): 0.1, Inlet(H21 + 1, electrical=False): 0.1}
+    found = Network().find(*sent, received={**into_h21, **into_h22})
+    assert found.constrained[R1, R2]
+    assert found.wanted_mbps[R1, R2] == pytest.approx(100.0), "one server's link, not two"
+    assert not Network().find(*sent).constrained.any(), "where nobody counts it, nobody knows"
+
+
+@pytest.mark.parametrize("attach", [single_homed, openflow_only])
+def test_servers_that_share_their_racks_uplink(attach):
+    fabric = attach(FABRIC)
+    source = range(2) if attach is single_homed else (0, 0)
+    found = Network(fabric).find((source[0], R2, 6.0), (source[1], R3, 3.5))
+    assert found.constrained[R1, [R2, R3]].all()
+    assert (found.wanted_mbps[R1, [R2, R3]] > 50).all()
+
+
+def test_counters_before_a_full_queue_may_show_more_than_it_lets_through():
+    """Datagrams at thrice the uplink's rate beside TCP: no reading is in doubt."""
+    network = Network()
+    found = network.find((H11, R2, 30.0), (H11, R3, 1.5))
+    assert found.constrained[R1, [R2, R3]].all()
+    assert network.estimator.troubles() == {}
+
+
+def test_elephants_alone_have_a_demand():
+    found = Network().find((H11, R2, 9.0), (H11, R3, 0.5))
+    assert found.wanted_mbps[R1, R3] == 0
+    assert not found.constrained[R1, R3]
+    assert found.sent_mbps[R1, R3] == 0.5
+
+
+def test_what_waits_is_wanted_and_no_more():
+    backlog = Believed(np.array([H11]), np.array([R2]), np.array([40.0]))
+    found = Network().find((H11, R2, 6.0), (H11, R3, 3.5), backlog=backlog)
+    assert found.wanted_mbps[R1, [R2, R3]] == pytest.approx([46.0, 54.0])
+    assert found.backlog_mbps[R1, R2] == 40.0
+
+
+def test_where_mice_stay_electrical_a_pair_with_a_circuit_meets_both_networks():
+    sent = (H11, R2, 20.0), (H11, R3, 9.5)
+    ports = {CIRCUIT.a: 15.0, CIRCUIT.b: 0.0}
+    assert not Network().find(*sent, state=JOINED, ports=ports).constrained[R1, R2]
+    apart = Network().find(*sent, state=JOINED, ports=ports, mice_apart=True)
+    assert apart.constrained[R1, R2]
+
+
+@pytest.mark.parametrize(
+    ("ports", "cause"),
+    [
+        ({CIRCUIT.b: 0.0}, "no counter of a circuit"),
+        ({CIRCUIT.a: 140.0, CIRCUIT.b: 0.0}, "circuit above its rate"),
+    ],
+)
+def test_a_circuits_counter_that_tells_nothing(caplog, ports, cause):
+    network = Network()
+    for _ in range(3):
+        found = network.find((H11, R2, 90.0), state=JOINED, ports=ports)
+    assert found.wanted_mbps[R1, R2] == 90.0
+    assert network.estimator.troubles() == {cause: 1}, "once for as long as it lasts"
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "r1 o1.1" in caplog.text
+    network.find((H11, R2, 90.0), state=JOINED, ports={CIRCUIT.a: 90.0, CIRCUIT.b: 0.0})
+    network.find((H11, R2, 90.0), state=JOINED, ports=ports)
+    assert network.estimator.troubles() == {cause: 2}
+
+
+def test_a_server_faster_than_it_is_configured(caplog):
+    network = Network()
+    ports = {CIRCUIT.a: 80.0, CIRCUIT.b: 0.0}
+    found = network.find((H11, R2, 80.0), (H11, R3, 60.0), state=JOINED, ports=ports)
+    assert found.wanted_mbps[R1, [R2, R3]].tolist() == [80.0, 60.0]
+    assert network.estimator.troubles() == {"server above server_rate_mbps": 1}
+    assert "h11" in caplog.text
+
+
+def test_a_server_that_receives_more_than_it_can(caplog):
+    network = Network()
+    found = network.find((H11, R2, 5.0), received={Inlet(H21, electrical=False): 500.0})
+    assert found.wanted_mbps[R1, R2] == 5.0
+    assert network.estimator.troubles() == {"server receives above its server_rate_mbps": 1}
+    assert "r2" in caplog.text
+
+
+def test_nothing_sent_is_nothing_wanted():
+    found = Network().find()
+    assert not found.wanted_mbps.any()
+    assert not found.constrained.any()

@@ -1,0 +1,142 @@
+"""Connections to the OpenFlow port that are no switches: they end, and the port stays open."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+APP = """
+import resource
+from apps.openflow import framework
+
+framework.HANDSHAKE_S = 3.0
+
+class Events:
+    def __getattr__(self, name):
+        return lambda *_args, **_more: print(name, flush=True)
+
+class Application:
+    openflow_address = ("127.0.0.1", PORT)
+    openflow_tls = None
+    openflow_connections = MOST
+    events = Events()
+
+    def start(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, hard))
+        print("started", flush=True)
+
+    def stop(self):
+        pass
+
+class App(framework.OpenFlowApp):
+    def compose(self, post):
+        return Application()
+"""
+HELLO = struct.pack("!BBHI", 4, 0, 8, 1)
+
+
+@pytest.fixture
+def listening(tmp_path):
+    """Starts the framework; returns its port and the process."""
+    with contextlib.ExitStack() as processes:
+
+        def start(most: int, descriptors: int) -> tuple[int, subprocess.Popen]:
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                port = free.getsockname()[1]
+            text = APP.replace("PORT", str(port)).replace("MOST", str(most))
+            app = tmp_path / "app.py"
+            app.write_text(text.replace("DESCRIPTORS", str(descriptors)))
+            log = processes.enter_context((tmp_path / "log").open("w"))
+            process = processes.enter_context(
+                subprocess.Popen(
+                    [Path(sys.executable).with_name("ryu-manager"), app],
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                )
+            )
+            processes.callback(process.kill)
+            assert "started" in process.stdout.readline()
+            return port, process
+
+        yield start
+
+
+def connect(port: int) -> socket.socket:
+    end_s = time.monotonic() + 10
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=20)
+        except ConnectionRefusedError:
+            if time.monotonic() > end_s:
+                raise
+            time.sleep(0.05)
+
+
+def greeted(port: int) -> bool:
+    with connect(port) as connection:
+        try:
+            return connection.recv(8)[1:2] == b"\0"
+        except ConnectionResetError:
+            return False
+
+
+def end(process: subprocess.Popen) -> None:
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    ("most", "descriptors"), [(1000, 64), (20, 1000)], ids=["no descriptors left", "a full house"]
+)
+def test_silent_connections_do_not_end_it(listening, tmp_path, most, descriptors):
+    port, process = listening(most, descriptors)
+    assert greeted(port)
+    with contextlib.ExitStack() as silent:
+        for _ in range(200):
+            silent.enter_context(connect(port))
+        time.sleep(2)
+        assert process.poll() is None
+    end_s = time.monotonic() + 20
+    while not greeted(port):
+        assert time.monotonic() < end_s
+        time.sleep(0.1)
+    end(process)
+    assert len((tmp_path / "log").read_text().splitlines()) < 20
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", HELLO[:3], HELLO, struct.pack("!BBHI", 4, 10, 65535, 1) + bytes(1000)],
+    ids=["nothing", "half a message", "no more than hello", "half of a large one"],
+)
+def test_who_does_not_become_a_switch_is_let_go(listening, said):
+    port, process = listening(100, 1000)
+    with connect(port) as connection:
+        connection.sendall(said)
+        with contextlib.suppress(ConnectionResetError):
+            while connection.recv(4096):  # raises TimeoutError after 20 s
+                pass
+    end(process)
+
+
+def test_garbage_is_one_line_a_minute(listening, tmp_path):
+    port, process = listening(100, 1000)
+    for _ in range(5):
+        with connect(port) as connection:
+            connection.sendall(HELLO)
+            wrong = b"".join(struct.pack("!BBHI", 4, kind, 9, 1) + b"!" for kind in range(256))
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(wrong * 20)
+    assert greeted(port)
+    end(process)
+    assert len((tmp_path / "log").read_text()) < 20_000

@@ -1,0 +1,148 @@
+"""What traffic needs, from what of it got through, and from what was full on its way.
+
+Hedera (NSDI 2010, section 4.1), which Helios (SIGCOMM 2010, section 4.3.2) takes over, lets every
+flow want all it can get. Here only traffic does that met a full resource; what met none has shown
+what it wants.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hydra.errors import PlanError
+from hydra.model import DemandMatrix
+from topology.demand import max_min_rates
+
+FULL: Final = 0.9
+"""A resource is full from this part of its capacity on: TCP does not fill it to the last bit, and
+counters do not see all headers."""
+CLEAR: Final = 0.7
+"""Below this part of every capacity on its way traffic surely shows all that it wants: what fills
+a resource may fall below :data:`FULL` for a moment."""
+ODD: Final = 1.1
+"""Nothing carries more than this part of its capacity: then the capacity is wrong, or the counter.
+"""
+HEADROOM: Final = 1.05
+"""Traffic that nothing held back may want this many times what it sends: rates are averages."""
+_TOLERANCE: Final = 1e-9
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traffic:
+    """What was seen, an entry for each sender and destination rack; shapes (F,), if not told."""
+
+    sender: Ints
+    to: Ints
+    """The destination rack."""
+    mbps: Floats
+    """Averaged."""
+    uses: Ints
+    """Shape (F, L): the resources on its way, each once; one of infinite capacity fills up."""
+    connections: Floats | None = None
+    """How many; 0 where nobody knows."""
+    most_mbps: Floats | None = None
+    """What it can want at most; infinite where nobody knows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimate:
+    """Shapes as in :class:`Traffic`."""
+
+    mbps: Floats
+    constrained: NDArray[np.bool_]
+    """Something on its way was full: it sends less than it wants. Otherwise it was measured."""
+    clear: NDArray[np.bool_]
+    """Nothing on its way was anywhere near full."""
+    odd: Ints
+    """Resources in use that can't be as they are said to be: traffic on them counts as measured."""
+
+
+def estimate(
+    traffic: Traffic,
+    load_mbps: Floats,
+    capacity_mbps: Floats,
+    out_mbps: Floats,
+    in_mbps: Floats,
+) -> Estimate:
+    """Demand in Mbps, and which of it rests on a guess.
+
+    ``load_mbps`` and ``capacity_mbps`` have shape (R,): what counters say of each resource, NaN
+    where they say nothing. ``out_mbps`` are the links of the senders, ``in_mbps`` those of the
+    racks: the limits of an ideal switch.
+
+    Traffic that met nothing full wants what it sends, with some head-room. The rest gets its
+    max-min fair share of what that leaves of the ideal switch, by its number of connections, or
+    where that is unknown by what it sends: at one bottleneck TCP's shares show how many connections
+    there are. No estimate is below what is sent, and none above what its links carry, unless
+    that much is sent.
+
+    Raises PlanError for a negative rate.
+    """
+    sent = traffic.mbps
+    wrong = np.flatnonzero(~(sent >= 0))
+    if wrong.size:
+        raise PlanError(f"traffic {wrong[0]} sends {sent[wrong[0]]} Mbps: it can't be negative")
+    odd = ~(load_mbps <= ODD * capacity_mbps)  # also where it is not known
+    full = (load_mbps >= FULL * capacity_mbps) & ~odd
+    doubted = odd[traffic.uses].any(axis=1)
+    constrained = full[traffic.uses].any(axis=1) & (sent > 0) & ~doubted
+    ports = np.stack([traffic.sender, len(out_mbps) + traffic.to], axis=1)
+    capacity = np.concatenate([out_mbps, in_mbps])
+    used = _sums(ports, sent, len(capacity))
+    capacity = np.maximum(capacity, used)
+    spare = np.divide(capacity, used, out=np.full(len(capacity), np.inf), where=used > 0)
+    room = np.minimum(spare, HEADROOM)[ports].min(axis=1, initial=HEADROOM)
+    demand = np.where(constrained | doubted, sent, sent * room)
+    weight = sent
+    if traffic.connections is not None:
+        weight = np.where(traffic.connections > 0, traffic.connections, sent)
+    most = np.full(len(sent), np.inf)
+    if traffic.most_mbps is not None:
+        most = np.maximum(traffic.most_mbps, sent)
+    _share(demand, constrained, ports, capacity, weight, most)
+    near = ~(load_mbps < CLEAR * capacity_mbps)
+    clear = np.logical_not(near[traffic.uses].any(axis=1))
+    return Estimate(demand, constrained, clear, np.unique(traffic.uses[odd[traffic.uses]]))
+
+
+def _share(
+    demand: Floats,
+    constrained: NDArray[np.bool_],
+    ports: Ints,
+    capacity: Floats,
+    weight: Floats,
+    most: Floats,
+) -> None:
+    """Raise ``demand`` where it is ``constrained`` to its fair share of what the rest leaves."""
+    free = np.flatnonzero(constrained)
+    while free.size:
+        taken = demand.copy()
+        taken[free] = 0.0
+        left = np.maximum(capacity - _sums(ports, taken, len(capacity)), 0.0)
+        shares = max_min_rates(ports[free], left, most[free], weight[free])
+        enough = shares >= demand[free] * (1 - _TOLERANCE)
+        if enough.all():
+            demand[free] = np.maximum(shares, demand[free])
+            return
+        free = free[enough]  # the others send more than their share, and keep it
+
+
+def _sums(uses: Ints, mbps: Floats, count: int) -> Floats:
+    return np.bincount(uses.ravel(), np.repeat(mbps, uses.shape[1]), count).astype(np.float64)
+
+
+def cautious(sent: DemandMatrix, wanted: DemandMatrix) -> DemandMatrix:
+    """What to plan for, shape (N, N): between what each pair sends and what it may want.
+
+    The geometric mean: of two pairs that may want as much, the one that sends more is the surer
+    guess, and more of the rest shows once it has a circuit.
+    """
+    mean: DemandMatrix = np.sqrt(sent * wanted)
+    return mean
