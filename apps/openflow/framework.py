@@ -57,7 +57,7 @@ LOG.addFilter(Sparing(lambda record: "switch" in str(record.msg)))
 logging.getLogger("ryu.ofproto.ofproto_parser").addFilter(Sparing())
 HANDSHAKE_S = 10.0
 ECHO_S = 2.0
-"""How long a connection may take to answer an echo before it counts as dead."""
+"""How long a connection may take to answer an echo when another one claims to be its switch."""
 _ECHO_LOOKS = 20
 _UNANSWERED_ECHOES = 4
 """A switch that leaves so many unanswered, 15 s apart, is gone."""
