@@ -25,6 +25,8 @@ class Stranger:
         self.answers_echoes = True
         self._features = struct.pack("!QIBBHII", datapath, 0, 254, auxiliary, 0, 0, 0)
         self._socket = socket.create_connection(address, timeout=10)
+        # Nagle's algorithm would hold an answer back while the next stranger overtakes this one.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if trust is not None:
             self._socket = trust.wrap_socket(self._socket, server_hostname=address[0])
         self.name = "{}:{}".format(*self._socket.getsockname())
