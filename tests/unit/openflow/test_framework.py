@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import ssl
@@ -40,6 +41,8 @@ class App(framework.OpenFlowApp):
         return Application(post)
 """
 DATAPATH = 77
+ROOT = Path(__file__).parents[3]
+"""The application above imports from `tests`."""
 
 
 @pytest.fixture(params=["plain", "TLS"])
@@ -85,7 +88,12 @@ def connect(trust, tmp_path):
                 return made[-1]
 
     manager = Path(sys.executable).with_name("ryu-manager")
-    with log.open("w") as output, subprocess.Popen([manager, app], stderr=output) as process:
+    with (
+        log.open("w") as output,
+        subprocess.Popen(
+            [manager, app], stderr=output, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        ) as process,
+    ):
         try:
             yield one_more
         finally:
