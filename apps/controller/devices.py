@@ -126,6 +126,8 @@ class _Slot(Generic[_DeviceT]):
     def close(self) -> None:
         with self.lock:
             self.device.close()
+            kind = FailureKind.NOT_CONNECTED
+            self.problem = Failure(_STEP, self.device.name, kind, "the controller has ended")
 
 
 def _log_alarm(name: str, alarm: Alarm) -> None:

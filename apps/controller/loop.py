@@ -25,6 +25,7 @@ from apps.planning.rounds import Rounds, Standing
 from apps.process.metrics import Metrics
 from hydra.decisions.decision import Action, Decision, seen_demand
 from hydra.errors import HydraError, PlanError
+from hydra.forwarding.substrate import substrate_of
 from hydra.journal import JournalError
 from hydra.model import DemandMatrix, Fabric, NetworkState, PortId
 from hydra.policy import CurrentPolicy
@@ -54,6 +55,7 @@ class Loop:
         panels: PatchPanels,
         enqueue: Callable[[Callable[[], None]], None],
     ) -> None:
+        self._substrate = substrate_of(fabric)
         self._policy = policy
         self._metrics = metrics
         self._planner = planner
@@ -126,7 +128,10 @@ class Loop:
         request = self._reach.within_reach(request)
 
         propose = partial(self._propose, urgent)
-        return self._rounds.plan(self._standing(), request, demand, propose)
+        report = self._rounds.plan(self._standing(), request, demand, propose)
+        steering = self._substrate.steering
+        rules = sum(len(steering(a)) + len(steering(b)) for a, b in report.affected_pairs)
+        return replace(report, rules=rules)
 
     def _propose(
         self,

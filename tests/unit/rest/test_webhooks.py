@@ -22,6 +22,7 @@ from apps.rest.webhook_addresses import Reach, RefusedAddress
 from apps.rest.webhook_delivery import Webhooks
 from hydra.errors import HydraError
 from hydra.events import EventKind
+from hydra.journal import Change, Kind
 from hydra.reservations.reservation import ReservationRequest
 from hydra.webhooks import Webhook, make_secret, pause_s, signed_headers
 
@@ -396,7 +397,7 @@ def test_one_of_an_earlier_release_with_an_impossible_port_goes_on_failing(
 ):
     monkeypatch.setattr("apps.rest.webhook_delivery.pause_s", lambda *_: 0.01)
     old = Webhook("w", "http://127.0.0.1:99999/", make_secret(b"x" * 32), frozenset(), None, 1.0)
-    journal.save_webhook(old.id, old.to_record())
+    journal.write([Change(Kind.WEBHOOK, old.id, old.to_record())])
     hooks = Webhooks(service.fabric, service.events, journal, HERE)
     hooks.start()
     try:
