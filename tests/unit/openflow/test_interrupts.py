@@ -43,7 +43,7 @@ framework.STOP_S = 1.0
 class Stuck(app_manager.RyuApp):
     def start(self):
         super().start()
-        hub.spawn(print, "started", flush=True)  # once the main loop runs
+        hub.spawn_after(0.5, print, "started", flush=True)  # when the main loop runs for certain
 
     def close(self):
         print("closing", flush=True)
