@@ -43,7 +43,13 @@ framework.STOP_S = 1.0
 class Stuck(app_manager.RyuApp):
     def start(self):
         super().start()
-        hub.spawn_after(0.5, print, "started", flush=True)  # when the main loop runs for certain
+        return hub.spawn(self._serve)  # the main loop runs as long as this does
+
+    def _serve(self):
+        hub.sleep(0)
+        print("started", flush=True)
+        while True:
+            hub.sleep(1)
 
     def close(self):
         print("closing", flush=True)
