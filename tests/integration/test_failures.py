@@ -148,7 +148,8 @@ def test_a_fibre_cut_while_the_controller_is_away_is_not_used_after_its_start(ne
     subprocess.run(["ip", "link", "set", "dev", cut, "down"], check=True)
     try:
         network.process.start()
-        wait_until(lambda: network.client.path_between("r1", "r2").planes == ("p2",), 1.0)
+        wait_until(lambda: network.planes_between("r1", "r2") != ("p1",), 1.0)
+        wait_until(lambda: network.planes_between("r1", "r2") == ("p2",))
         assert network.everyone_reaches_everyone()
     finally:
         subprocess.run(["ip", "link", "set", "dev", cut, "up"], check=True)

@@ -150,9 +150,9 @@ def test_sockets_stay_the_systems_own(tmp_path):
     witness = tmp_path / "witness.py"
     witness.write_text(WITNESS)
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    # An application without threads ends by itself.
+    # An application without threads ends by itself, which is an error.
     done = run_to_its_end([str(COMMANDS / "ryu-manager"), str(witness)], environment)
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, "has ended by itself" in done.stderr) == (1, True)
     assert json.loads(done.stdout) == {
         "socket": "socket",
         "patched": [],
