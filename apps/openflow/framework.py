@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import http.server
 import logging
 import os
 import signal
 import socket
 import struct
+import sys
 import threading
 import warnings
 from collections import deque
@@ -29,6 +31,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import eventlet.wsgi
 
+    # It leaves a green copy of http.server in its package, for everybody from now on.
+    http.server = sys.modules["http.server"]
     if not hasattr(eventlet.wsgi, "ALREADY_HANDLED"):
         eventlet.wsgi.ALREADY_HANDLED = object()
 

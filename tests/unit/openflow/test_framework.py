@@ -105,6 +105,13 @@ def connect(trust, tmp_path):
     assert "Error in the datapath" not in log.read_text()
 
 
+def test_modules_of_the_system_stay_its_own():
+    """A green copy in a native thread of others ends in greenlets that no thread owns."""
+    program = "import http.server as own; import apps.openflow.framework; import http; "
+    program += "assert http.server is own"
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+
+
 def test_one_that_answers_stays_and_the_newcomer_is_closed(connect):
     switch = connect()
     newcomer = connect()

@@ -118,11 +118,6 @@ def test_a_rebound_name_opens_nothing(server, service, evil_page):
     assert service.reservations() == []
 
 
-def _serve(server, over):
-    while not over.is_set():
-        server.handle_request()
-
-
 def test_a_form_of_another_site_commits_nothing(server, client, service, evil_page):
     identity = httpx.post(server.url + PATH, json={**BODY, "hold_s": 60}).json()["id"]
     form = f'<form method="POST" action="{server.url}{PATH}/{identity}/commit"></form>'
@@ -138,14 +133,10 @@ def test_a_form_of_another_site_commits_nothing(server, client, service, evil_pa
             pass
 
     with http.server.HTTPServer(("127.0.0.1", 0), Evil) as evil:
-        evil.timeout, over = 0.05, threading.Event()
-        # Not serve_forever: where eventlet is loaded, its end waits for a lock of eventlet's.
-        serving = threading.Thread(target=lambda: _serve(evil, over))
-        serving.start()
+        threading.Thread(target=evil.serve_forever, daemon=True).start()
         evil_page.goto(f"http://evil.test:{evil.server_port}/")
         with evil_page.expect_navigation() as sent:
             evil_page.evaluate("document.forms[0].submit()")
-        over.set()
-        serving.join()
+        evil.shutdown()
     assert sent.value.status == 403
     assert service.reservation(identity).state is ReservationState.HELD
