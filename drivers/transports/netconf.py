@@ -363,7 +363,9 @@ class NetconfTransport:
         except OutcomeUnknown:
             raise
         except DeviceError:
-            # The end of the session undoes what was not confirmed (RFC 6241 section 8.4.1).
+            # Cancelled, the edit is undone once the device says so; the end of the session undoes
+            # it once the device notices that (RFC 6241 sections 8.4.4.1 and 8.4.1).
+            self._tidy(link, "cancel-commit", lambda m: m.cancel_commit(), deadline)
             link.close()
             raise
         if self._requests is not link:
