@@ -49,6 +49,8 @@ class Traffic:
     """How many; 0 where nobody knows."""
     most_mbps: Floats | None = None
     """What it can want at most; infinite where nobody knows."""
+    held_back: NDArray[np.bool_] | None = None
+    """Traffic that met something full a moment ago, on a way that has changed since."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +94,10 @@ def estimate(
     odd = ~(load_mbps <= ODD * capacity_mbps)  # also where it is not known
     full = (load_mbps >= FULL * capacity_mbps) & ~odd
     doubted = odd[traffic.uses].any(axis=1)
-    constrained = full[traffic.uses].any(axis=1) & (sent > 0) & ~doubted
+    met_full = full[traffic.uses].any(axis=1)
+    if traffic.held_back is not None:
+        met_full |= traffic.held_back
+    constrained = met_full & (sent > 0) & ~doubted
     ports = np.stack([traffic.sender, len(out_mbps) + traffic.to], axis=1)
     capacity = np.concatenate([out_mbps, in_mbps])
     used = _sums(ports, sent, len(capacity))

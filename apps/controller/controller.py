@@ -148,7 +148,7 @@ class Controller:
             policy,
             metrics,
             planner,
-            DemandEstimator(fabric, at_start),
+            DemandEstimator(fabric, policy),
             poller,
             tor_counters,
             agents,

@@ -84,7 +84,6 @@ class Loop:
                 self._agents.backlog(self._poller.counted),
                 self._ledger.state,
                 time.monotonic(),
-                mice_apart=self._policy.now.sharing.elephants_only,
             )
         troubles = {
             **self._estimator.troubles(),

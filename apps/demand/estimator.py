@@ -19,13 +19,15 @@ from hydra.demand.known import KnownDemand
 from hydra.demand.reported_backlog import Believed
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, Topology
-from hydra.policy import Policy
+from hydra.policy import CurrentPolicy
 from topology.demand import routes
 from topology.estimator import Traffic, estimate
 from topology.problem import FabricArrays
 
 LOG = logging.getLogger("hydra.demand")
 _MEMORY_S: Final = 60.0
+_SETTLED_POLLS: Final = 2
+"""Readings after a change of circuits of which the last began after it."""
 _IN_EARNEST: Final = 0.1
 """A server that receives this part of what the busiest in its rack does counts as a receiver."""
 
@@ -40,6 +42,14 @@ class Found:
     """Of elephants; mice have 0."""
     constrained: NDArray[np.bool_]
     """Something on the way was full: what is wanted is a guess, and at least what is sent."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    sent: Sent
+    ports_mbps: Mapping[PortId, float]
+    received_mbps: Mapping[Inlet, float]
+    backlog: Believed
 
 
 class _Places:
@@ -61,8 +71,9 @@ class DemandEstimator:
     Thread-safe.
     """
 
-    def __init__(self, fabric: Fabric, policy: Policy) -> None:
+    def __init__(self, fabric: Fabric, policy: CurrentPolicy) -> None:
         self._fabric = fabric
+        self._policy = policy
         self._arrays = FabricArrays.of(fabric)
         substrate = substrate_of(fabric)
         steering = [s for rack in fabric.racks for s in substrate.steering(rack.id)]
@@ -86,11 +97,16 @@ class DemandEstimator:
             ]
         )
         self._at = _Places(len(steering), len(fabric.racks))
-        self._elephants = ElephantWatch(policy.elephant_mbps, policy.elephant_release)
+        self._elephants = ElephantWatch(policy.now.elephant_mbps, policy.now.elephant_release)
         self._known = KnownDemand(len(fabric.racks), _MEMORY_S)
         self._troubles: Counter[str] = Counter()
         self._odd: frozenset[tuple[str, str]] = frozenset()
         self._ways: tuple[Topology, _Ways] | None = None
+        shape = len(fabric.racks), len(fabric.racks)
+        self._changed_s = np.full(shape, -np.inf)
+        """Time of the last change of circuits at either rack, or on the way between them."""
+        self._held_back = np.zeros(shape, dtype=bool)
+        """Pairs that something full held back when they were last looked at."""
         self._lock = threading.Lock()
 
     def find(
@@ -101,34 +117,21 @@ class DemandEstimator:
         backlog: Believed,
         state: NetworkState,
         now_s: float,
-        *,
-        mice_apart: bool,
     ) -> Found:
-        """``mice_apart``: what is no elephant stays electrical, also of pairs with a path."""
+        """Demand at ``now_s`` of the monotonic clock, on the network of ``state``."""
         with self._lock:
-            return self._find(
-                sent, ports_mbps, received_mbps, backlog, state, now_s, mice_apart=mice_apart
-            )
+            return self._find(_Seen(sent, ports_mbps, received_mbps, backlog), state, now_s)
 
-    def _find(
-        self,
-        sent: Sent,
-        ports_mbps: Mapping[PortId, float],
-        received_mbps: Mapping[Inlet, float],
-        backlog: Believed,
-        state: NetworkState,
-        now_s: float,
-        *,
-        mice_apart: bool,
-    ) -> Found:
+    def _find(self, seen: _Seen, state: NetworkState, now_s: float) -> Found:
+        sent, backlog = seen.sent, seen.backlog
         racks = len(self._servers)
         pair = self._rack_of[sent.source], sent.to
         rates, waiting = np.zeros((racks, racks)), np.zeros((racks, racks))
         np.add.at(rates, pair, sent.mbps)
         np.add.at(waiting, (self._rack_of_server[backlog.server], backlog.rack), backlog.mbps)
-        ways = self._ways_of(state.topology)
-        into = self._into(received_mbps)
-        load, uses = self._loads(sent, pair, ways, ports_mbps, into, mice_apart=mice_apart)
+        ways = self._ways_of(state.topology, now_s)
+        into = self._into(seen.received_mbps)
+        load, uses = self._loads(sent, pair, ways, seen.ports_mbps, into)
         more = np.bincount(
             self._source_of[backlog.server] * racks + backlog.rack,
             backlog.mbps,
@@ -144,6 +147,7 @@ class DemandEstimator:
                 sent.mbps + more,
                 uses,
                 most_mbps=np.where(more > 0, sent.mbps + more, known),
+                held_back=(self._held_back & (now_s - self._changed_s < self._hold_s))[pair],
             ),
             load,
             capacity,
@@ -155,7 +159,8 @@ class DemandEstimator:
         np.add.at(wanted, pair, found.mbps)
         constrained = np.zeros((racks, racks), dtype=bool)
         np.logical_or.at(constrained, pair, found.constrained)
-        clear = waiting == 0
+        self._held_back = constrained
+        clear = (waiting == 0) & (now_s - self._changed_s >= self._settled_s)
         np.logical_and.at(clear, pair, found.clear)
         self._known.learn(wanted, clear, now_s)
         elephants = self._elephants.elephants(rates + waiting) > 0
@@ -168,8 +173,26 @@ class DemandEstimator:
 
     # -- what traffic meets on its way ------------------------------------------------------------
 
-    def _ways_of(self, topology: Topology) -> _Ways:
+    @property
+    def _settled_s(self) -> float:
+        """Time after a change until counters are read that began after it."""
+        return _SETTLED_POLLS * self._policy.now.poll_interval_s
+
+    @property
+    def _hold_s(self) -> float:
+        """How long pairs that were held back before a change count as held back after it.
+
+        By slots, whoever is held back in one of them is so in the week.
+        """
+        policy = self._policy.now
+        return self._settled_s + (policy.slots.week_s if policy.slotted else 0.0)
+
+    def _ways_of(self, topology: Topology, now_s: float) -> _Ways:
         if self._ways is None or self._ways[0] is not topology:
+            if self._ways is not None:
+                for path in {*self._ways[0].paths} ^ {*topology.paths}:
+                    racks = self._arrays.racks_along(path)
+                    self._changed_s[racks, :] = self._changed_s[:, racks] = now_s
             self._ways = topology, _Ways(self._arrays, topology, self._at.circuits)
         return self._ways[1]
 
@@ -187,8 +210,6 @@ class DemandEstimator:
         ways: _Ways,
         ports_mbps: Mapping[PortId, float],
         into: NDArray[np.float64],
-        *,
-        mice_apart: bool,
     ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """What each resource carries now, and what each entry of ``sent`` uses."""
         at, last = self._at, self._at.circuits + len(ways.capacity_mbps)
@@ -208,7 +229,8 @@ class DemandEstimator:
         load[at.circuits : last] = [ports_mbps.get(port, np.nan) for port in ways.senders]
         uses = np.full((len(now), 6 + ways.listed.shape[1]), last)
         uses[:, 0], uses[:, 1] = at.link + sent.source, at.inlet + sent.to
-        shared = np.flatnonzero(electrical | mice_apart)
+        # Mice of pairs with a path may stay electrical.
+        shared = np.flatnonzero(electrical | self._policy.now.sharing.elephants_only)
         for column, (place, where) in enumerate(
             (
                 (at.uplink, sent.source),

@@ -10,7 +10,7 @@ from apps.demand.poller import Inlet
 from hydra.demand.counters import Sent
 from hydra.demand.reported_backlog import Believed
 from hydra.model import NetworkState
-from hydra.policy import Policy
+from hydra.policy import CurrentPolicy, Mode, Policy, Sharing, SlotPolicy
 from tests.unit.core.fabrics import (
     circuit_between,
     openflow_only,
@@ -33,12 +33,13 @@ class Network:
     """What a controller would see; ``find`` after ten more seconds."""
 
     def __init__(self, fabric=FABRIC, **policy):
-        self.estimator = DemandEstimator(fabric, Policy(elephant_mbps=1.0, **policy))
+        policy = CurrentPolicy(Policy(elephant_mbps=1.0, **policy))
+        self.estimator = DemandEstimator(fabric, policy)
         self.now_s = 0.0
 
-    def find(self, *sent, state=None, ports=None, received=None, backlog=NOBODY, mice_apart=False):
+    def find(self, *sent, state=None, ports=None, received=None, backlog=NOBODY, after_s=10.0):
         """``sent`` are (source, rack, Mb/s), and Mb/s in the last interval if they differ."""
-        self.now_s += 10
+        self.now_s += after_s
         table = np.array([(*one, one[2])[:4] for one in sent], dtype=float).reshape(-1, 4)
         seen = Sent(*table[:, :2].T.astype(np.intp), *table[:, 2:].T)
         return self.estimator.find(
@@ -48,8 +49,49 @@ class Network:
             backlog,
             state or NetworkState(),
             self.now_s,
-            mice_apart=mice_apart,
         )
+
+
+def test_a_pair_that_was_held_back_is_so_until_readings_began_after_the_change():
+    network = Network(poll_interval_s=1.0)
+    assert network.find((H11, R2, 9.5)).constrained[R1, R2]
+    straddling = {"state": JOINED, "ports": {CIRCUIT.a: 18.0, CIRCUIT.b: 0.0}, "after_s": 1.0}
+    found = network.find((H11, R2, 13.0, 18.0), **straddling)
+    assert found.constrained[R1, R2]
+    assert found.wanted_mbps[R1, R2] == pytest.approx(100.0)
+    whole = straddling | {"ports": {CIRCUIT.a: 30.0, CIRCUIT.b: 0.0}}
+    network.find((H11, R2, 20.0, 30.0), **whole)
+    found = network.find((H11, R2, 30.0), **whole)
+    assert not found.constrained[R1, R2], "its circuit has come, and it takes 30 of 100"
+    assert found.wanted_mbps[R1, R2] == pytest.approx(30 * HEADROOM)
+
+
+def test_racks_that_no_change_touches_are_seen_as_they_are():
+    network = Network()
+    assert network.find((H11, R2, 9.5), (2 * R3, R4, 9.5)).constrained[R3, R4]
+    ports = {CIRCUIT.a: 30.0, CIRCUIT.b: 0.0}
+    found = network.find((H11, R2, 30.0), (2 * R3, R4, 2.0), state=JOINED, ports=ports, after_s=1)
+    assert found.constrained[R1, R2]
+    assert not found.constrained[R3, R4]
+
+
+def test_nothing_is_learnt_of_readings_that_a_change_falls_into():
+    network = Network()
+    network.find((H11, R2, 9.5), state=JOINED, ports={CIRCUIT.a: 9.5, CIRCUIT.b: 0.0})
+    network.find((H11, R2, 2.0), after_s=1.0)  # TCP starts over
+    found = network.find((H11, R2, 2.0, 9.5), after_s=1.0)
+    assert found.wanted_mbps[R1, R2] > 9
+
+
+def test_a_pair_that_is_held_back_in_one_slot_is_so_in_the_week():
+    slotted = {"mode": Mode.PERIODIC, "sharing": Sharing.SLOTTED}
+    network = Network(**slotted, slots=SlotPolicy(slot_s=5.0, week_s=10.0))
+    ports = {CIRCUIT.a: 100.0, CIRCUIT.b: 0.0}
+    assert network.find((H11, R2, 100.0), state=JOINED, ports=ports).constrained[R1, R2]
+    network.find((H11, R2, 50.0, 8.0), after_s=2.5)
+    found = network.find((H11, R2, 40.0, 8.0), after_s=2.5)  # TCP does not fill the uplink now
+    assert found.constrained[R1, R2]
+    assert found.wanted_mbps[R1, R2] == pytest.approx(100.0)
 
 
 def test_a_full_uplink_hides_what_its_server_wants():
@@ -137,7 +179,7 @@ def test_where_mice_stay_electrical_a_pair_with_a_circuit_meets_both_networks():
     sent = (H11, R2, 20.0), (H11, R3, 9.5)
     ports = {CIRCUIT.a: 15.0, CIRCUIT.b: 0.0}
     assert not Network().find(*sent, state=JOINED, ports=ports).constrained[R1, R2]
-    apart = Network().find(*sent, state=JOINED, ports=ports, mice_apart=True)
+    apart = Network(sharing=Sharing.ON_DEMAND).find(*sent, state=JOINED, ports=ports)
     assert apart.constrained[R1, R2]
 
 
