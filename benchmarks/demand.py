@@ -36,7 +36,7 @@ from hydra.demand.known import KnownDemand
 from hydra.model import EMPTY_TOPOLOGY, DemandMatrix, Topology
 from topology.algorithms import algorithm
 from topology.demand import estimate_flows, max_min_rates, served_mbps
-from topology.estimator import Traffic, cautious, estimate
+from topology.estimator import Traffic, estimate, surety
 from topology.problem import Budget, Reserved
 
 CASES: Final = 10_000
@@ -100,7 +100,7 @@ class Ours:
         clear = np.ones((n, n), dtype=bool)
         np.logical_and.at(clear, self._pair, found.clear)
         self._known.learn(self.wanted, clear, now_s)
-        return cautious(by_rack, self.wanted)
+        return self.wanted * surety(by_rack, self.wanted)
 
     def _connections(self, case: Case) -> Floats | None:
         if not case.agents:

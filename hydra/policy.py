@@ -81,6 +81,21 @@ class Sharing(Enum):
         return self in {Sharing.UNDIFFERENTIATED, Sharing.DIFFERENTIATED}
 
 
+class Prediction(Enum):
+    """How the demand of the time to come is told from that of the time that was."""
+
+    LAST = "last"
+    """It stays as it is."""
+    EWMA = "ewma"
+    """It is what it was on the average."""
+    PEAK = "peak"
+    """Each pair wants what it wanted at its busiest."""
+    HOLT = "holt"
+    """It goes on to grow, or to shrink."""
+    SEASONAL = "seasonal"
+    """It repeats every ``season_s``."""
+
+
 class OnSilence(Enum):
     """What happens to a vswitch that forwards, and can't confirm that it has diverted."""
 
@@ -196,6 +211,11 @@ class Policy:
     """Rack pairs below this are mice and stay electrical (Helios: 15 Mb/s on 10G)."""
     elephant_release: Annotated[float, Interval(ge=0, le=1)] = 0.8
     """An elephant is one until it falls below this part of ``elephant_mbps`` (hysteresis)."""
+    prediction: Annotated[Prediction, Taken.AT_ONCE] = Prediction.LAST
+    """What is planned for: the demand as it is, or as it is
+    [foretold](algorithms.md#prediction) for the next ``gain_horizon_s``."""
+    season_s: Annotated[Positive, Taken.AT_ONCE] = 60.0
+    """After this time demand repeats, for the prediction ``seasonal``."""
     gain_horizon_s: Annotated[Positive, Taken.AT_ONCE] = 10.0
     """How long a measured demand is expected to last."""
     gain_factor: Annotated[NotNegative, Taken.AT_ONCE] = 2.0

@@ -102,6 +102,17 @@ class DemandReport:
     that their estimate is a guess. None: nothing is known of what was full."""
     unsure: NDArray[np.bool_] | None = None
     """Pairs whose readings are late, or too few yet, shape (N, N). None: none are."""
+    predicted_mbps: DemandMatrix | None = None
+    """Mean that is foretold for the time that a decision counts on; None: nothing is foretold."""
+    error_mbps: DemandMatrix | None = None
+    """Mean absolute error of that, pair by pair; None: not known yet."""
+    error_share: float | None = None
+    """Absolute errors of all pairs together, as a part of what they wanted; None: not known yet."""
+
+    @property
+    def planned_mbps(self) -> DemandMatrix:
+        """Demand that is planned for, Mbps of shape (N, N)."""
+        return self.estimated_mbps if self.predicted_mbps is None else self.predicted_mbps
 
     @property
     def doubted(self) -> NDArray[np.bool_]:

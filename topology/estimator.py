@@ -143,11 +143,13 @@ def _sums(uses: Ints, mbps: Floats, count: int) -> Floats:
     return np.bincount(uses.ravel(), np.repeat(mbps, uses.shape[1]), count).astype(np.float64)
 
 
-def cautious(sent: DemandMatrix, wanted: DemandMatrix) -> DemandMatrix:
-    """What to plan for, shape (N, N): between what each pair sends and what it may want.
+def surety(sent: DemandMatrix, wanted: DemandMatrix) -> DemandMatrix:
+    """Weight of each estimate in a plan, shape (N, N); 1 where nothing is wanted now.
 
-    The geometric mean: of two pairs that may want as much, the one that sends more is the surer
-    guess, and more of the rest shows once it has a circuit.
+    The demand times its weight is the geometric mean of what a pair sends and what it may want: of
+    two pairs that may want as much, the one that sends more is the surer guess, and more of the
+    rest shows once it has a circuit.
     """
-    mean: DemandMatrix = np.sqrt(sent * wanted)
-    return mean
+    share = np.divide(sent, wanted, out=np.ones_like(wanted), where=wanted > 0)
+    weight: DemandMatrix = np.sqrt(share)
+    return weight

@@ -237,12 +237,23 @@ def demand(url: str, as_json: bool) -> None:
         click.echo("counters are late from " + ", ".join(document["stale"]))
     for cause, cases in document["troubles"].items():
         click.echo(f"readings not used: {cause}, {cases} times")
+    error = document["prediction_error"]
+    known = "not measured yet" if error is None else f"{error:.0%} of what came"
+    click.echo(f"prediction: {document['prediction']}, error {known}")
     entries = sorted(document["entries"], key=lambda entry: -float(entry["rate_mbps"]))
     print_table(
         "Demand",
-        ("from", "to", "Mb/s>", "estimated Mb/s>", ""),
+        ("from", "to", "Mb/s>", "estimated Mb/s>", "", "planned for Mb/s>", "error Mb/s>"),
         (
-            (e["src"], e["dst"], mbps(e["rate_mbps"]), mbps(e["estimated_mbps"]), _known(e))
+            (
+                e["src"],
+                e["dst"],
+                mbps(e["rate_mbps"]),
+                mbps(e["estimated_mbps"]),
+                _known(e),
+                mbps(e["planned_mbps"]),
+                "" if e["error_mbps"] is None else mbps(e["error_mbps"]),
+            )
             for e in entries
         ),
     )

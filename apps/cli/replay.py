@@ -199,6 +199,7 @@ def _print(runs: Sequence[Run], lasts_s: float) -> None:
             "changes>",
             "circuits set up>",
             "cost GB>",
+            "prediction error>",
             "remark",
         ),
         (
@@ -210,6 +211,7 @@ def _print(runs: Sequence[Run], lasts_s: float) -> None:
                 run.changes,
                 run.circuits_set_up,
                 f"{run.cost_gb:.3f}",
+                "" if run.prediction_error is None else f"{100 * run.prediction_error:.0f} %",
                 run.refused,
             )
             for run in runs

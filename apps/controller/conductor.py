@@ -36,15 +36,12 @@ class _Duty:
 class Conductor:
     """:meth:`put`, :meth:`ask` and :attr:`alive` are for any thread."""
 
-    def __init__(
-        self, metrics: Metrics, nap_s: Callable[[float], float] = lambda most_s: most_s
-    ) -> None:
-        """``nap_s``: seconds until something needs an exact moment, at most its argument."""
+    def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self.nap_s = nap_s
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._duties: list[_Duty] = []
         self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
+        self._nap_s: Callable[[float], float] = lambda most_s: most_s
 
     def duty(
         self, stage: str, action: Job, every_s: Callable[[], float | None], *, at_once: bool = False
@@ -57,7 +54,10 @@ class Conductor:
         first_s = float("-inf") if at_once else time.monotonic()
         self._duties.append(_Duty(stage, action, every_s, first_s))
 
-    def start(self) -> None:
+    def start(self, nap_s: Callable[[float], float] | None = None) -> None:
+        """``nap_s``: seconds until something needs an exact moment, at most its argument."""
+        if nap_s is not None:
+            self._nap_s = nap_s
         self._thread.start()
 
     def stop(self) -> None:
@@ -102,7 +102,7 @@ class Conductor:
             for duty in self._duties:
                 self._do_if_due(duty)
             try:
-                job = self._jobs.get(timeout=self.nap_s(_LONGEST_NAP_S))
+                job = self._jobs.get(timeout=self._nap_s(_LONGEST_NAP_S))
             except queue.Empty:
                 continue
             if job is None:

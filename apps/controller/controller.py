@@ -159,7 +159,6 @@ class Controller:
             conductor.put,
         )
         slots = self._slots = Slots(fabric, policy, mover, ledger, loop.draft_week)
-        conductor.nap_s = slots.patience_s
         bookings = self._bookings = Bookings(
             fabric,
             planning,
@@ -217,7 +216,7 @@ class Controller:
         self._quarantine.load()
         self._planner.start()
         self._give_duties()
-        self._conductor.start()
+        self._conductor.start(self._slots.patience_s)
         self._announcer.start()
         self._poller.start()
         self._tor_counters.start()
@@ -256,6 +255,7 @@ class Controller:
             lambda: _UPKEEP_S if policy.now.sharing.elephants_only else None,
         )
         duty("bookings", self._resume, lambda: None if self._resumed else 0.0)
+        duty("prediction", self._loop.foretell, lambda: policy.now.poll_interval_s or None)
         duty("periodic", self._loop.periodic, self._epoch_s)
         duty("audit", self._audit, lambda: policy.now.audit_interval_s or None)
         duty("bookings", self._bookings.keep_time, lambda: 0.0 if self._resumed else None)

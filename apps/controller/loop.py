@@ -24,6 +24,7 @@ from apps.planning.planner import Planner
 from apps.planning.rounds import Rounds, Standing
 from apps.process.metrics import Metrics
 from hydra.decisions.decision import Action, Decision, seen_demand
+from hydra.demand.prediction import Forecast
 from hydra.errors import HydraError, PlanError
 from hydra.forwarding.substrate import substrate_of
 from hydra.journal import JournalError
@@ -37,7 +38,10 @@ _PERIODIC: Final = "periodic"
 
 
 class Loop:
-    """:meth:`periodic` and :meth:`draft_week` are for the conductor's thread; the rest for any."""
+    """:meth:`periodic`, :meth:`foretell` and :meth:`draft_week` are for the conductor's thread.
+
+    The rest is for any.
+    """
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class Loop:
         self._metrics = metrics
         self._planner = planner
         self._estimator = estimator
+        self._forecast = Forecast(policy)
         self._rounds = Rounds(fabric, policy)
         self._poller = poller
         self._tor_counters = tor_counters
@@ -101,7 +106,14 @@ class Loop:
             found.backlog_mbps,
             found.constrained,
             self._poller.unsure(),
+            *self._forecast.told(),
         )
+
+    def foretell(self) -> None:
+        """Take the demand of now into the prediction of what comes."""
+        seen = self.demand()
+        if seen.source is DemandSource.MEASURED:
+            self._forecast.see(seen.estimated_mbps, time.monotonic())
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
         """Mbps that each optical ToR port sends, as last polled; absent where unknown."""
@@ -117,7 +129,7 @@ class Loop:
             if self._poller.enabled:
                 how = "wait for two polls"
             raise PlanError(f"no demand has been measured yet: {how}, or give a demand")
-        return np.array(report.estimated_mbps, dtype=np.float64)
+        return np.array(report.planned_mbps, dtype=np.float64)
 
     # -- plan -------------------------------------------------------------------------------------
 
@@ -158,20 +170,20 @@ class Loop:
     def draft_week(self, night_s: float) -> WeekDraft | None:
         """A schedule for the demand of now; None if there is no demand. Raises PlanError."""
         seen = self.demand()
-        if seen.source is DemandSource.NONE or not seen.estimated_mbps.any():
+        if seen.source is DemandSource.NONE or not seen.planned_mbps.any():
             return None
         request = self._reach.within_reach(PlanRequest())
         with self._metrics.stage("plan"):
             week = self._planner.week(
                 self._ledger.state,
                 request,
-                seen.estimated_mbps,
+                seen.planned_mbps,
                 self._ledger.pins(),
                 self._reach.blocked_ports(),
                 self._policy.now.slots,
                 night_s,
             )
-        return WeekDraft(week, seen_demand(seen.rate_mbps, seen.estimated_mbps))
+        return WeekDraft(week, seen_demand(seen.rate_mbps, seen.planned_mbps))
 
     # -- decide and reconfigure -------------------------------------------------------------------
 
@@ -221,7 +233,7 @@ class Loop:
 
     def _decide(self, report: PlanReport, request: PlanRequest, trigger: str) -> Decision:
         seen = self.demand()
-        wanted = seen.estimated_mbps if request.demand is None else request.demand
+        wanted = seen.planned_mbps if request.demand is None else request.demand
         largest = seen_demand(seen.rate_mbps, wanted)
         algorithm = request.algorithm or self._policy.now.algorithm
         return decide(report, algorithm, largest, trigger, time.time())

@@ -16,6 +16,7 @@ from apps.planning.engine import SCHEDULER, PlannedChange, Planning
 from apps.planning.rounds import Rounds, Standing
 from hydra.decisions.decision import Action, Decision, SeenDemand, seen_demand
 from hydra.demand.elephants import ElephantWatch
+from hydra.demand.prediction import Forecast
 from hydra.errors import PlanError
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId, Topology
 from hydra.policy import CurrentPolicy, Policy, Sharing
@@ -40,12 +41,16 @@ class Rehearsal:
     """Schedule that is carried out if circuits are shared by slots."""
     _elephants: ElephantWatch = field(init=False)
     _rounds: Rounds = field(init=False)
+    _forecast: Forecast = field(init=False)
+    _rates_mbps: DemandMatrix = field(init=False)
+    _estimated_mbps: DemandMatrix = field(init=False)
     _born_s: dict[Circuit, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.planning = Planning(self.fabric, self.policy)
         self._elephants = self.planning.elephant_watch()
-        self._rounds = Rounds(self.fabric, CurrentPolicy(self.policy))
+        policy = CurrentPolicy(self.policy)
+        self._rounds, self._forecast = Rounds(self.fabric, policy), Forecast(policy)
 
     @property
     def period_s(self) -> float:
@@ -53,17 +58,44 @@ class Rehearsal:
         slotted = self.policy.sharing is Sharing.SLOTTED
         return self.policy.slots.week_s if slotted else self.policy.epoch_s
 
-    def step(self, now_s: float, rates_mbps: DemandMatrix) -> Decision:
+    @property
+    def prediction_error(self) -> float | None:
+        """Absolute errors of what was foretold, as a part of what came; None: not known."""
+        return self._forecast.told().error_share
+
+    def see(
+        self, now_s: float, rates_mbps: DemandMatrix, wanted_mbps: DemandMatrix | None = None
+    ) -> None:
+        """Take in a reading; :meth:`step` decides by the last one.
+
+        ``wanted_mbps`` is None where nobody knows: each elephant pair then wants its max-min fair
+        share of an ideal switch.
+        """
+        self._rates_mbps = rates_mbps
+        if wanted_mbps is None:
+            wanted_mbps = self.planning.estimate(self._elephants.elephants(rates_mbps))
+        self._estimated_mbps = wanted_mbps
+        self._forecast.see(self._estimated_mbps, now_s)
+
+    def step(self, now_s: float) -> Decision:
         """Make a round: decide, and change if that pays. Raises UnknownName for the algorithm."""
-        demand = self.planning.estimate(self._elephants.elephants(rates_mbps))
+        told = self._forecast.told()
+        seen = DemandReport(
+            DemandSource.MEASURED,
+            self._rates_mbps,
+            self._estimated_mbps,
+            0.0,
+            (),
+            predicted_mbps=told.predicted_mbps,
+        )
+        demand = seen.planned_mbps
         if self.policy.sharing is Sharing.SLOTTED:
-            return self._slotted(now_s, demand, seen_demand(rates_mbps, demand))
+            return self._slotted(now_s, demand, seen_demand(self._rates_mbps, demand))
         standing = Standing(
             self.state,
             self.outage_s,
             lambda circuit: now_s - self._born_s.get(circuit, -math.inf),
         )
-        seen = DemandReport(DemandSource.MEASURED, rates_mbps, demand, 0.0, ())
         done = self._rounds.periodic(
             standing,
             seen,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Final
 
 import yaml
@@ -17,7 +18,7 @@ from hydra.decisions.decision import Action, Decision
 from hydra.errors import PlanError
 from hydra.model import EMPTY_TOPOLOGY, DemandMatrix, Fabric
 from hydra.names import did_you_mean
-from hydra.policy import Policy, Sharing
+from hydra.policy import Policy
 
 KEYS: Final = (
     "algorithm",
@@ -29,6 +30,8 @@ KEYS: Final = (
     "epoch_s",
     "elephant_mbps",
     "elephant_release",
+    "prediction",
+    "season_s",
     "gain_horizon_s",
     "gain_factor",
     "minimum_gain_mbps",
@@ -72,6 +75,8 @@ class Run:
     cost_gb: float
     refused: str
     """Reason why the last attempt gave no plan; empty if it did."""
+    prediction_error: float | None
+    """Absolute errors of what was foretold, as a part of what came; None: not known."""
 
     @property
     def changes(self) -> int:
@@ -124,8 +129,10 @@ def replay(fabric: Fabric, base: Policy, trace: Trace, variant: Variant, outage_
     refused = ""
     for at_s, lasts_s, rates in _steps(trace, len(fabric.racks)):
         decision = None
+        if actor is not None:
+            actor.see(at_s, rates)
         if actor is not None and _is_due(moments, actor.period_s, at_s):
-            decision = actor.step(at_s, rates)
+            decision = actor.step(at_s)
             refused = decision.reason if decision.action is Action.NO_PLAN else ""
             if decision.action is Action.CHANGE and decision.proposal is not None:
                 cost_mbit += decision.proposal.verdict.cost_mbit
@@ -146,6 +153,7 @@ def replay(fabric: Fabric, base: Policy, trace: Trace, variant: Variant, outage_
         max(0.0, served_mbit - cost_mbit) / _MBIT_PER_GB,
         cost_mbit / _MBIT_PER_GB,
         refused,
+        None if actor is None else actor.prediction_error,
     )
 
 
@@ -161,7 +169,7 @@ def _is_due(moments: Sequence[Moment], period_s: float, at_s: float) -> bool:
 
 
 def _plain(value: object) -> object:
-    return value.value if isinstance(value, Sharing) else value
+    return value.value if isinstance(value, Enum) else value
 
 
 def document_of(run: Run) -> Mapping[str, object]:
@@ -177,6 +185,7 @@ def document_of(run: Run) -> Mapping[str, object]:
         "changes": run.changes,
         "circuits_set_up": run.circuits_set_up,
         "refused": run.refused or None,
+        "prediction_error": run.prediction_error,
         "moments": [
             {
                 "at_s": moment.at_s,

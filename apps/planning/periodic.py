@@ -11,7 +11,7 @@ from hydra.model import NetworkState, RackId
 from hydra.policy import Sharing
 from hydra.service import DemandReport, DemandSource, PlanRequest
 from hydra.sharing.turns import Turns
-from topology.estimator import cautious
+from topology.estimator import surety
 
 _FAINT_MBPS: Final = 0.01
 """Pairs with less have no traffic: averages fade, and never end."""
@@ -33,21 +33,21 @@ class PeriodicRequests:
         if seen.source is not DemandSource.MEASURED:
             return PlanRequest(only_if_it_pays=True)
         sure = ~seen.doubted
-        estimated = seen.estimated_mbps * sure
-        elephants = estimated > 0
+        planned = seen.planned_mbps * sure
+        elephants = planned > 0
         if not sharing.in_turn:
             on_demand = sharing is Sharing.ON_DEMAND
             return PlanRequest(
-                estimated,
+                planned,
                 only_if_it_pays=True,
                 hold=_pairs(~sure | elephants if on_demand else ~sure),
-                weights=cautious(seen.known_mbps, estimated),
+                weights=planned * surety(seen.known_mbps, seen.estimated_mbps),
                 mice_apart=on_demand,
             )
         wanting = elephants if sharing.elephants_only else (seen.rate_mbps > _FAINT_MBPS) & sure
         if not wanting.any():
             return None
-        demand = np.where(elephants, estimated, seen.rate_mbps * wanting)
+        demand = np.where(elephants, planned, seen.rate_mbps * wanting)
         weights = self._turns.demand(wanting)
         return PlanRequest(
             demand, hold=_pairs(~sure), weights=weights, mice_apart=sharing.elephants_only

@@ -291,6 +291,12 @@ def _demand(report: DemandReport, state: NetworkState) -> Iterable[Metric]:
         "What the same flows would take if only the servers' uplinks held them back.",
         value=float(report.estimated_mbps.sum()) * _BYTES_PER_MBIT,
     )
+    if report.error_share is not None:
+        yield GaugeMetricFamily(
+            "hydra_demand_prediction_error_ratio",
+            "Absolute errors of the demand that was foretold, as a part of what came.",
+            value=report.error_share,
+        )
     if report.age_s is not None:
         yield GaugeMetricFamily(
             "hydra_demand_age_seconds", "Age of the newest reading.", value=report.age_s

@@ -15,6 +15,7 @@ from hydra.decisions.decision import Action
 from hydra.events import EventKind
 from hydra.failures import FailureKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
+from hydra.policy import Prediction
 from hydra.reconfiguration.drift import DriftKind
 from hydra.reservations.reservation import LATEST_UNIX_S, ServiceClass
 from hydra.roles import Severity, TaskState
@@ -342,6 +343,12 @@ class MeasuredDemand(Document):
         "guess: the max-min fair share of an ideal switch. If not, it is what was measured, with "
         "some head-room."
     )
+    planned_mbps: float = Field(
+        description="Demand that is planned for: as estimated, or as `policy.prediction` has it."
+    )
+    error_mbps: float | None = Field(
+        description="Mean absolute error of what was foretold; null: not known yet."
+    )
 
 
 class Demand(Document):
@@ -351,6 +358,11 @@ class Demand(Document):
     troubles: dict[str, int] = Field(
         description="Readings and agents' reports that did not come or could not be used since the "
         "start, by cause."
+    )
+    prediction: Prediction
+    prediction_error: float | None = Field(
+        description="Absolute errors of what was foretold for all pairs, as a part of what they "
+        "then wanted; null: not known yet."
     )
     entries: list[MeasuredDemand] = Field(description="Rack pairs without demand are left out.")
 

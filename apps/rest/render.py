@@ -25,7 +25,7 @@ from hydra.model import (
     RackId,
     VlanId,
 )
-from hydra.policy import Policy
+from hydra.policy import Policy, Prediction
 from hydra.port_labels import wired_name, wired_to
 from hydra.reservations.reservation import GONE, Reservation
 from hydra.roles import Task
@@ -125,16 +125,20 @@ def topology(
     )
 
 
-def demand(fabric: Fabric, report: DemandReport) -> models.Demand:
+def demand(fabric: Fabric, report: DemandReport, prediction: Prediction) -> models.Demand:
     nobody = np.zeros_like(report.rate_mbps)
     backlog_mbps = nobody if report.backlog_mbps is None else report.backlog_mbps
     held_back = nobody if report.constrained is None else report.constrained
-    pairs = np.argwhere((report.rate_mbps > 0) | (report.estimated_mbps > 0))
+    error_mbps, planned_mbps = report.error_mbps, report.planned_mbps
+    wanted = (report.estimated_mbps > 0) | (planned_mbps > 0)
+    pairs = np.argwhere((report.rate_mbps > 0) | wanted)
     return models.Demand(
         source=report.source,
         age_s=report.age_s,
         stale=list(report.stale),
         troubles=dict(report.troubles),
+        prediction=prediction,
+        prediction_error=report.error_share,
         entries=[
             models.MeasuredDemand(
                 src=fabric.racks[src].name,
@@ -143,6 +147,8 @@ def demand(fabric: Fabric, report: DemandReport) -> models.Demand:
                 estimated_mbps=float(report.estimated_mbps[src, dst]),
                 backlog_mbps=float(backlog_mbps[src, dst]),
                 constrained=bool(held_back[src, dst]),
+                planned_mbps=float(planned_mbps[src, dst]),
+                error_mbps=None if error_mbps is None else float(error_mbps[src, dst]),
             )
             for src, dst in pairs
         ],

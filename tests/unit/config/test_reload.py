@@ -28,6 +28,8 @@ APPLIED = {
     "mode",
     "sharing",
     "epoch_s",
+    "prediction",
+    "season_s",
     "gain_horizon_s",
     "gain_factor",
     "minimum_gain_mbps",

@@ -29,6 +29,7 @@ from hydra.policy import (
     OnDrift,
     OnSilence,
     Policy,
+    Prediction,
     Sharing,
     SlotPolicy,
     Transition,
@@ -99,6 +100,20 @@ class Stage:
         )
         return report.verdict
 
+    def foretell(self, *demands_mbps, every_s=1.0):
+        """What is foretold of one pair after these demands; its last and what comes by default."""
+        forecast = self.controller._loop._forecast
+        for number, mbps in enumerate(demands_mbps or (30.0, 20.0)):
+            forecast.see(np.full((RACKS, RACKS), mbps), number * every_s)
+        predicted = forecast.told().predicted_mbps
+        return None if predicted is None else float(predicted[0, 1])
+
+    def seasonal(self):
+        """As foretold after 20 s of 10 Mb/s and of 50, twice."""
+        policy = replace(self.controller._policy.now, prediction=Prediction.SEASONAL)
+        self.controller._policy.now = replace(policy, gain_horizon_s=10.0)
+        return self.foretell(*([10.0] * 20 + [50.0] * 20) * 2)
+
     def every_s(self, stage):
         """The time between two turns of a duty."""
         (duty,) = [one for one in self.controller._conductor._duties if one.stage == stage]
@@ -149,6 +164,8 @@ EFFECTS = {
     "mode": (Mode.ON_REQUEST, lambda s: s.every_s("periodic"), 10.0, None),
     "epoch_s": (7.5, lambda s: s.every_s("periodic"), 10.0, 7.5),
     "sharing": (Sharing.ON_DEMAND, Stage.classes, (None, 0), (10.0, 1)),
+    "prediction": (Prediction.PEAK, Stage.foretell, None, 30.0),
+    "season_s": (40.0, lambda s: s.seasonal() < 20, False, True),
     "gain_horizon_s": (5.0, lambda s: s.verdict().gain_mbit, 300.0, 150.0),
     "gain_factor": (1000.0, lambda s: s.verdict().pays, True, False),
     "minimum_gain_mbps": (31.0, lambda s: s.verdict().pays, True, False),

@@ -229,7 +229,9 @@ def test_one_way_circuits_are_not_shared_by_slots(stage):
         slots.check()
     demand = demand_of((0, 1, 90.0))
     slotted = replace(POLICY, algorithm="helios")
-    decision = Rehearsal(fabric, slotted, outage_s=0.1).step(0.0, demand)
+    rehearsal = Rehearsal(fabric, slotted, outage_s=0.1)
+    rehearsal.see(0.0, demand)
+    decision = rehearsal.step(0.0)
     assert (decision.action, decision.proposal) == (Action.NO_PLAN, None)
     assert "unidirectional" in decision.words
 

@@ -29,7 +29,10 @@ def rates(**pairs):
 def evidence(*epochs, policy=POLICY, fabric=FABRIC):
     """After one round of the periodic mode a demand, the last of which goes on."""
     loop = Rehearsal(fabric, policy, outage_s=0.3)
-    decisions = [loop.step(60.0 * number, demand) for number, demand in enumerate(epochs)]
+    decisions = []
+    for number, demand in enumerate(epochs):
+        loop.see(60.0 * number, demand)
+        decisions.append(loop.step(60.0 * number))
     demand = epochs[-1] if epochs else rates()
     estimated = loop.planning.estimate(loop.planning.elephant_watch().elephants(demand))
     return Evidence(fabric, policy, loop.state, demand, estimated, (), decisions[::-1])

@@ -36,7 +36,8 @@ class Loop:
             self.totals += (np.asarray(sent_mbit(second)) * MBIT).astype(np.uint64)
             self.poll()
             if second % 2:
-                decisions.append(self.rehearsal.step(self.now_s, self.meter.matrix()))
+                self.rehearsal.see(self.now_s, self.meter.matrix())
+                decisions.append(self.rehearsal.step(self.now_s))
         return decisions
 
     def poll(self):
@@ -147,5 +148,7 @@ def test_counters_that_jump_to_and_fro_move_no_circuit(settled):
 
 
 def test_what_an_algorithm_can_not_plan_is_a_decision_too():
+    rehearsal = Rehearsal(FABRIC, Policy(algorithm="nonesuch"), 0.3)
+    rehearsal.see(0.0, np.zeros((4, 4)))
     with pytest.raises(UnknownName):
-        Rehearsal(FABRIC, Policy(algorithm="nonesuch"), 0.3).step(0.0, np.zeros((4, 4)))
+        rehearsal.step(0.0)

@@ -124,6 +124,7 @@ def test_numbers_carry_their_unit(description):
     }
     plain |= {"times", "priority", "max_priority", "src_port", "dst_port", "optical_share"}
     plain |= {"slot", "duty_cycle", "measured_duty_cycle", "confirmed_times", "reads"}
+    plain |= {"prediction_error"}
     for name, schema in description["components"]["schemas"].items():
         for field, kind in schema.get("properties", {}).items():
             kinds = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}

@@ -83,6 +83,8 @@ def test_demand_lists_the_pairs_that_have_some(client):
         "age_s": 0.5,
         "stale": ["h42"],
         "troubles": {"no answer": 3},
+        "prediction": "last",
+        "prediction_error": None,
         "entries": [
             {
                 "src": "r1",
@@ -91,6 +93,8 @@ def test_demand_lists_the_pairs_that_have_some(client):
                 "estimated_mbps": 25.0,
                 "backlog_mbps": 1.25,
                 "constrained": True,
+                "planned_mbps": 25.0,
+                "error_mbps": None,
             },
             {
                 "src": "r3",
@@ -99,6 +103,8 @@ def test_demand_lists_the_pairs_that_have_some(client):
                 "estimated_mbps": 6.0,
                 "backlog_mbps": 0.3,
                 "constrained": False,
+                "planned_mbps": 6.0,
+                "error_mbps": None,
             },
         ],
     }

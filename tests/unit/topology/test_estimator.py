@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hydra.errors import PlanError
-from topology.estimator import FULL, HEADROOM, ODD, Traffic, cautious, estimate
+from topology.estimator import FULL, HEADROOM, ODD, Traffic, estimate, surety
 
 LINK = 100.0
 
@@ -146,4 +146,5 @@ def test_the_order_is_of_no_matter(rows, load, random):
 
 def test_plans_are_made_for_something_between_what_is_sent_and_what_is_wanted():
     sent, wanted = np.array([[0.0, 4.0], [9.0, 0.0]]), np.array([[0.0, 100.0], [0.0, 0.0]])
-    assert cautious(sent, wanted).tolist() == [[0.0, 20.0], [0.0, 0.0]]
+    assert (wanted * surety(sent, wanted)).tolist() == [[0.0, 20.0], [0.0, 0.0]]
+    assert surety(sent, np.zeros((2, 2))).tolist() == [[1.0, 1.0], [1.0, 1.0]]

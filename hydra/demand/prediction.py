@@ -1,0 +1,272 @@
+"""Demand over the time for which circuits will stand, from the demand until now.
+
+Each predictor foretells the mean over a horizon, and its error is measured as that time passes.
+Sources: exponential smoothing with a trend is Holt's (1957); HydRA (section III.B.3) asks for a
+prediction and leaves the method open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+
+from hydra.model import DemandMatrix
+from hydra.policy import CurrentPolicy, Prediction
+
+_BUCKETS: Final = 8
+"""Parts of a horizon of which the peak is kept."""
+_PHASES: Final = 32
+"""Parts of a season of which the mean is kept."""
+_NEW_SEASON: Final = 0.5
+"""Weight of the last season against those before."""
+_NEW_CHECK: Final = 0.2
+"""Weight of the last error against those before."""
+
+
+class Predictor(Protocol):
+    """Demands have shape (N, N), in Mbps."""
+
+    def see(self, wanted_mbps: DemandMatrix, now_s: float, /) -> None:
+        """Take in the demand of now; times rise."""
+
+    def mean_mbps(self) -> DemandMatrix:
+        """Mean over the horizon, which begins at the last reading. There must have been one."""
+
+
+@dataclass(slots=True)
+class Last:
+    """Demand stays as it is."""
+
+    _wanted: DemandMatrix = field(init=False)
+
+    def see(self, wanted_mbps: DemandMatrix, _now_s: float, /) -> None:
+        self._wanted = wanted_mbps
+
+    def mean_mbps(self) -> DemandMatrix:
+        return self._wanted
+
+
+@dataclass(slots=True)
+class Ewma:
+    """Demand is what it was on the average, with exponentially fading weights."""
+
+    horizon_s: float
+    """Time constant."""
+    _mean: DemandMatrix = field(init=False)
+    _seen_s: float = field(init=False, default=-math.inf)
+
+    def see(self, wanted_mbps: DemandMatrix, now_s: float, /) -> None:
+        if math.isinf(self._seen_s):
+            self._mean = wanted_mbps
+        weight = -math.expm1((self._seen_s - now_s) / self.horizon_s)
+        self._mean = self._mean + weight * (wanted_mbps - self._mean)
+        self._seen_s = now_s
+
+    def mean_mbps(self) -> DemandMatrix:
+        return self._mean
+
+
+@dataclass(slots=True)
+class Peak:
+    """Each pair wants as much as at its busiest moment within the horizon before."""
+
+    horizon_s: float
+    _peaks: deque[tuple[float, DemandMatrix]] = field(init=False, default_factory=deque)
+    """Start of a part of the time, and the largest demands in it."""
+
+    def see(self, wanted_mbps: DemandMatrix, now_s: float, /) -> None:
+        while self._peaks and now_s - self._peaks[0][0] > self.horizon_s:
+            self._peaks.popleft()
+        if self._peaks and now_s - self._peaks[-1][0] < self.horizon_s / _BUCKETS:
+            since_s, peak = self._peaks[-1]
+            self._peaks[-1] = since_s, np.maximum(peak, wanted_mbps)
+        else:
+            self._peaks.append((now_s, wanted_mbps))
+
+    def mean_mbps(self) -> DemandMatrix:
+        found = self._peaks[0][1]
+        for _, peak in self._peaks:
+            found = np.maximum(found, peak)
+        return found
+
+
+@dataclass(slots=True)
+class Holt:
+    """Demand goes on to grow or to shrink as it did."""
+
+    horizon_s: float
+    """Time constant of the level and of its trend, too."""
+    _level: DemandMatrix = field(init=False)
+    _per_s: DemandMatrix = field(init=False)
+    _seen_s: float = field(init=False, default=-math.inf)
+
+    def see(self, wanted_mbps: DemandMatrix, now_s: float, /) -> None:
+        elapsed_s = now_s - self._seen_s
+        self._seen_s = now_s
+        if not math.isfinite(elapsed_s):
+            self._level, self._per_s = wanted_mbps, np.zeros_like(wanted_mbps)
+            return
+        weight = -math.expm1(-elapsed_s / self.horizon_s)
+        before = self._level
+        expected = before + self._per_s * elapsed_s
+        self._level = np.maximum(expected + weight * (wanted_mbps - expected), 0.0)
+        self._per_s = self._per_s + weight * ((self._level - before) / elapsed_s - self._per_s)
+
+    def mean_mbps(self) -> DemandMatrix:
+        return np.maximum(self._level + self._per_s * (self.horizon_s / 2), 0.0)
+
+
+@dataclass(slots=True)
+class Seasonal:
+    """Demand repeats every ``season_s``; where no season has been yet, it stays as it is."""
+
+    season_s: float
+    horizon_s: float
+    _means: dict[int, DemandMatrix] = field(init=False, default_factory=dict)
+    """By phase: the mean over past seasons."""
+    _phase: int = field(init=False, default=-1)
+    _sum: DemandMatrix = field(init=False)
+    _count: int = field(init=False, default=0)
+    _wanted: DemandMatrix = field(init=False)
+    _seen_s: float = field(init=False, default=0.0)
+
+    def see(self, wanted_mbps: DemandMatrix, now_s: float, /) -> None:
+        phase = self._phase_of(now_s)
+        if phase != self._phase:
+            self._close()
+            self._phase, self._sum, self._count = phase, np.zeros_like(wanted_mbps), 0
+        self._sum = self._sum + wanted_mbps
+        self._count += 1
+        self._wanted, self._seen_s = wanted_mbps, now_s
+
+    def mean_mbps(self) -> DemandMatrix:
+        step_s = self.season_s / _PHASES
+        steps = max(1, round(min(self.horizon_s, self.season_s) / step_s))
+        phases = [self._phase_of(self._seen_s + step * step_s) for step in range(1, steps + 1)]
+        total = np.zeros_like(self._wanted)
+        for phase in phases:
+            total += self._means.get(phase, self._wanted)
+        return total / steps
+
+    def _phase_of(self, at_s: float) -> int:
+        return int(at_s % self.season_s / self.season_s * _PHASES) % _PHASES
+
+    def _close(self) -> None:
+        """Take what was seen of a phase into its mean."""
+        if not self._count:
+            return
+        seen = self._sum / self._count
+        before = self._means.get(self._phase, seen)
+        self._means[self._phase] = before + _NEW_SEASON * (seen - before)
+
+
+@dataclass(slots=True)
+class ErrorWatch:
+    """What was foretold against what came, one horizon after the other."""
+
+    _foretold: DemandMatrix | None = field(init=False, default=None)
+    _since_s: float = field(init=False, default=0.0)
+    _until_s: float = field(init=False, default=0.0)
+    _came_mbit: DemandMatrix = field(init=False)
+    _last: DemandMatrix = field(init=False)
+    _last_s: float = field(init=False, default=0.0)
+    _missed: float = field(init=False, default=0.0)
+    _wanted: float = field(init=False, default=0.0)
+    error_mbps: DemandMatrix | None = field(init=False, default=None)
+    """Of each pair, shape (N, N): mean absolute error, the last checks first."""
+
+    @property
+    def share(self) -> float | None:
+        """Absolute errors of all pairs together, as a part of what they wanted; None: not known."""
+        return self._missed / self._wanted if self._wanted else None
+
+    def see(self, wanted_mbps: DemandMatrix, now_s: float) -> None:
+        """Take in the demand of now."""
+        if self._foretold is not None:
+            self._came_mbit = self._came_mbit + self._last * (now_s - self._last_s)
+            if now_s >= self._until_s and now_s > self._since_s:
+                self._check(self._foretold, self._came_mbit / (now_s - self._since_s))
+                self._foretold = None
+        self._last, self._last_s = wanted_mbps, now_s
+
+    def foretold(self, mean_mbps: DemandMatrix, horizon_s: float) -> None:
+        """Note a prediction made after the last reading, unless an older one is being checked."""
+        if self._foretold is None:
+            self._foretold, self._came_mbit = mean_mbps, np.zeros_like(mean_mbps)
+            self._since_s, self._until_s = self._last_s, self._last_s + horizon_s
+
+    def _check(self, foretold: DemandMatrix, came: DemandMatrix) -> None:
+        missed = np.abs(foretold - came)
+        before = self.error_mbps
+        self.error_mbps = missed if before is None else before + _NEW_CHECK * (missed - before)
+        self._missed += _NEW_CHECK * (float(missed.sum()) - self._missed)
+        self._wanted += _NEW_CHECK * (float(came.sum()) - self._wanted)
+
+
+class Told(NamedTuple):
+    """Fields as in :class:`hydra.service.DemandReport`."""
+
+    predicted_mbps: DemandMatrix | None = None
+    """None: demand stays as it is."""
+    error_mbps: DemandMatrix | None = None
+    error_share: float | None = None
+
+
+class Forecast:
+    """The policy's predictor, and its errors; both start anew when another is chosen."""
+
+    def __init__(self, policy: CurrentPolicy) -> None:
+        self._policy = policy
+        self._chosen: tuple[Prediction, float, float] | None = None
+        self._predictor: Predictor = Last()
+        self._errors = ErrorWatch()
+        self._told = Told()
+
+    @property
+    def horizon_s(self) -> float:
+        """Time for which a decision's circuits are expected to stand; of slots, their week."""
+        policy = self._policy.now
+        return policy.slots.week_s if policy.slotted else policy.gain_horizon_s
+
+    def see(self, wanted_mbps: DemandMatrix, now_s: float) -> None:
+        """Take in the demand of now, Mbps of shape (N, N); times rise."""
+        horizon_s = self.horizon_s
+        chosen = self._policy.now.prediction, horizon_s, self._policy.now.season_s
+        if chosen != self._chosen:
+            self._chosen, self._errors = chosen, ErrorWatch()
+            self._predictor = _predictor(*chosen)
+        self._predictor.see(wanted_mbps, now_s)
+        mean = self._predictor.mean_mbps()
+        self._errors.see(wanted_mbps, now_s)
+        self._errors.foretold(mean, horizon_s)
+        self._told = Told(
+            None if self._policy.now.prediction is Prediction.LAST else self._elephants(mean),
+            self._errors.error_mbps,
+            self._errors.share,
+        )
+
+    def _elephants(self, mean: DemandMatrix) -> DemandMatrix:
+        policy = self._policy.now
+        return np.where(mean >= policy.elephant_mbps * policy.elephant_release, mean, 0.0)
+
+    def told(self) -> Told:
+        """The prediction that follows from what was seen last; for any thread."""
+        return self._told
+
+
+def _predictor(kind: Prediction, horizon_s: float, season_s: float) -> Predictor:
+    match kind:
+        case Prediction.LAST:
+            return Last()
+        case Prediction.EWMA:
+            return Ewma(horizon_s)
+        case Prediction.PEAK:
+            return Peak(horizon_s)
+        case Prediction.HOLT:
+            return Holt(horizon_s)
+        case Prediction.SEASONAL:
+            return Seasonal(season_s, horizon_s)
