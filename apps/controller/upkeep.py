@@ -96,6 +96,8 @@ class Upkeep:
         """True once no other controller is at work: devices and switches may be touched."""
         self._spares_relays_until_s = 0.0
         self._retries = Retries()
+        """By the name of a device, or a switch's datapath."""
+        self._port_retries = Retries()
 
     # -- the clock --------------------------------------------------------------------------------
 
@@ -111,9 +113,13 @@ class Upkeep:
             return
         self._mend_devices()
         self.synchronise(self._retries.due(self._switches.late()))
-        self._runner.run(self._care.open_ports(lambda rack: bool(self._retries.due([rack]))))
+        self._open_ports()
         if time.monotonic() >= self._spares_relays_until_s:  # some switch has had its time
             self.tidy_relays()
+
+    def _open_ports(self) -> None:
+        racks = self._port_retries.due(self._care.closed_racks)
+        self._port_retries.note(racks, self._runner.run(self._care.open_ports(racks)))
 
     def _mend_devices(self) -> None:
         care, devices, fabric = self._care, self._devices, self._fabric

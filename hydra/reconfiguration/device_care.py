@@ -6,7 +6,7 @@ Its courses yield commands and are sent outcomes, as the executor does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from hydra.forwarding.substrate import substrate_of
@@ -158,12 +158,20 @@ class DeviceCare:
             if not outcome.confirmed:
                 self.uncertain_planes.add(command.plane)
 
-    def open_ports(self, due: Callable[[RackId], bool] = lambda _rack: True) -> Steps:
-        """Let servers onto circuits again if their switch has been brought to the present state."""
+    @property
+    def closed_racks(self) -> frozenset[RackId]:
+        """Racks with servers that :attr:`closed` names."""
+        return frozenset(self._fabric.server_by_name[name].rack for name in self.closed)
+
+    def open_ports(self, racks: Collection[RackId]) -> Course[frozenset[RackId]]:
+        """Let servers onto circuits again if their switch has been brought to the present state.
+
+        Returns the racks whose ToR did not confirm it.
+        """
         ready = self._switches.ready()
         servers: dict[RackId, list[Server]] = {}
         for server in map(self._fabric.server_by_name.__getitem__, sorted(self.closed)):
-            if self._switches.switch_of[server.name] in ready and due(server.rack):
+            if self._switches.switch_of[server.name] in ready and server.rack in racks:
                 servers.setdefault(server.rack, []).append(server)
         commands = tuple(
             SetVlans(
@@ -173,13 +181,16 @@ class DeviceCare:
             for rack, some in servers.items()
         )
         if not commands:
-            return
+            return frozenset()
+        failed = set()
         yield self.drain()  # a switch may still forward by the rules that were replaced
         outcomes = yield Batch("open", commands)
-        for some, outcome in zip(servers.values(), outcomes, strict=True):
+        for (rack, some), outcome in zip(servers.items(), outcomes, strict=True):
             names = ", ".join(server.name for server in some)
             if outcome.confirmed:
                 LOG.info("the ToR takes from %s for circuits again", names)
                 self.closed -= {server.name for server in some}
             else:
+                failed.add(rack)
                 LOG.error("the ToR takes nothing from %s for circuits: %s", names, outcome.failure)
+        return frozenset(failed)

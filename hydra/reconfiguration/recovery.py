@@ -119,7 +119,7 @@ class Recovery:
     def bring(self, datapaths: Collection[DatapathId]) -> Steps:
         """Synchronise switches, let their servers onto circuits, and announce these."""
         yield from self._switches.synchronise(datapaths)
-        yield from self._care.open_ports()
+        yield from self._care.open_ports(self._care.closed_racks)
         if self._switches.settled:
             servers = tuple(
                 entry

@@ -106,6 +106,33 @@ def test_it_recovers_first_and_brings_who_comes_later(stage):
     assert stage.reach.ready_switches() == stage.network.names.keys()
 
 
+def test_a_tor_that_refuses_to_open_a_port_is_asked_ever_more_rarely(stage, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(stage.upkeep, "_port_retries", Retries(clock))
+    stage.upkeep.look_after()
+    (server, *_) = FABRIC.servers
+    stage.core.care.closed = frozenset({server.name})
+    stage.network.closed.add(server.name)
+    stage.network.faults = Faults(tor=1.0)
+    run, asked_s = stage.network.perform, []
+
+    def perform(batch, *rest):
+        if batch.step == "open":
+            asked_s.append(clock.now_s)
+        return run(batch, *rest)
+
+    stage.network.perform = perform
+    while clock.now_s < 60:
+        stage.upkeep.look_after()
+        clock.now_s += 2.0
+    assert asked_s == [0, 2, 6, 14, 30]
+    stage.network.faults = Faults()
+    clock.now_s = 100.0
+    stage.upkeep.look_after()
+    assert not stage.core.care.closed
+    assert not stage.network.closed
+
+
 def test_a_plane_that_was_down_is_read_again_before_it_is_used(stage):
     stage.upkeep.look_after()
     stage.down[FIRST] = "no connection"
