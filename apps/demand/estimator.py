@@ -28,6 +28,8 @@ LOG = logging.getLogger("hydra.demand")
 _MEMORY_S: Final = 60.0
 _SETTLED_POLLS: Final = 2
 """Readings after a change of circuits of which the last began after it."""
+_LAG: Final = 3
+"""Time constants of the average after which it has followed a change by 95 %."""
 _IN_EARNEST: Final = 0.1
 """A server that receives this part of what the busiest in its rack does counts as a receiver."""
 
@@ -137,6 +139,9 @@ class DemandEstimator:
             backlog.mbps,
             len(self._rack_of) * racks,
         )[sent.source * racks + sent.to]
+        changed_s = now_s - self._changed_s
+        lagging = changed_s < self._settled_s + _LAG * self._policy.now.demand_window_s
+        mbps = np.where(lagging[pair], np.maximum(sent.mbps, sent.latest_mbps), sent.mbps)
         known = self._known.most_mbps(rates, now_s)[pair] * sent.mbps / rates[pair]
         known[waiting[pair] > 0] = np.inf
         capacity = np.concatenate([self._capacity, ways.capacity_mbps, [np.inf]])
@@ -144,10 +149,10 @@ class DemandEstimator:
             Traffic(
                 sent.source,
                 sent.to,
-                sent.mbps + more,
+                mbps + more,
                 uses,
-                most_mbps=np.where(more > 0, sent.mbps + more, known),
-                held_back=(self._held_back & (now_s - self._changed_s < self._hold_s))[pair],
+                most_mbps=np.where(more > 0, mbps + more, known),
+                held_back=(self._held_back & (changed_s < self._hold_s))[pair],
             ),
             load,
             capacity,
@@ -160,7 +165,7 @@ class DemandEstimator:
         constrained = np.zeros((racks, racks), dtype=bool)
         np.logical_or.at(constrained, pair, found.constrained)
         self._held_back = constrained
-        clear = (waiting == 0) & (now_s - self._changed_s >= self._settled_s)
+        clear = (waiting == 0) & (changed_s >= self._settled_s)
         np.logical_and.at(clear, pair, found.clear)
         self._known.learn(wanted, clear, now_s)
         elephants = self._elephants.elephants(rates + waiting) > 0

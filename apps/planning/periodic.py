@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hydra.model import NetworkState, RackId
+from hydra.model import DemandMatrix, NetworkState, RackId
 from hydra.policy import Sharing
 from hydra.service import DemandReport, DemandSource, PlanRequest
 from hydra.sharing.turns import Turns
@@ -41,7 +41,7 @@ class PeriodicRequests:
                 planned,
                 only_if_it_pays=True,
                 hold=_pairs(~sure | elephants if on_demand else ~sure),
-                weights=planned * surety(seen.known_mbps, seen.estimated_mbps),
+                weights=planned * _surety(seen),
                 mice_apart=on_demand,
             )
         wanting = elephants if sharing.elephants_only else (seen.rate_mbps > _FAINT_MBPS) & sure
@@ -57,6 +57,12 @@ class PeriodicRequests:
         """A round is over: these circuits stand until the next."""
         if sharing.in_turn:
             self._turns.serve({path.directions[0] for path in state.topology.paths})
+
+
+def _surety(seen: DemandReport) -> DemandMatrix:
+    """Weights of the estimates, 1 for what was measured."""
+    weight = surety(seen.known_mbps, seen.estimated_mbps)
+    return weight if seen.constrained is None else np.where(seen.constrained, weight, 1.0)
 
 
 def _pairs(directed: NDArray[np.bool_]) -> frozenset[tuple[RackId, RackId]]:

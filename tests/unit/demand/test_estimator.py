@@ -66,6 +66,18 @@ def test_a_pair_that_was_held_back_is_so_until_readings_began_after_the_change()
     assert found.wanted_mbps[R1, R2] == pytest.approx(30 * HEADROOM)
 
 
+def test_averages_lag_behind_a_circuit_that_has_come():
+    """The last reading counts if it is more, until the average has followed."""
+    network = Network(poll_interval_s=1.0, demand_window_s=3.0)
+    network.find((H11, R2, 6.0))
+    ports = {CIRCUIT.a: 40.0, CIRCUIT.b: 0.0}
+    found = network.find((H11, R2, 9.0, 40.0), state=JOINED, ports=ports, after_s=1.0)
+    assert found.wanted_mbps[R1, R2] == pytest.approx(40 * HEADROOM)
+    assert found.sent_mbps[R1, R2] == 9.0
+    found = network.find((H11, R2, 30.0, 40.0), state=JOINED, ports=ports, after_s=20.0)
+    assert found.wanted_mbps[R1, R2] == pytest.approx(30 * HEADROOM), "bursts do not count then"
+
+
 def test_racks_that_no_change_touches_are_seen_as_they_are():
     network = Network()
     assert network.find((H11, R2, 9.5), (2 * R3, R4, 9.5)).constrained[R3, R4]

@@ -1,0 +1,288 @@
+"""The loop that measures, against one that is told what traffic needs, on the emulated data plane.
+
+``python -m benchmarks.demand_live [--seconds N] [WORKLOAD…]`` (root). Each workload is played
+twice on the demo fabric with one of its planes at 20 Mb/s, the electrical network at 2. In one run
+the controller decides every second from its counters (in one workload from agents, too). In the
+other it is told the offered load by REST when traffic begins, and whenever that changes; of greedy
+TCP the offered load is the max-min share of an ideal switch. The same algorithm plans for both.
+Compared are the bytes that servers receive, and how soon the circuits join the same racks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from rich.console import Console
+
+from benchmarks._report import Result, report
+from mininet_scenarios.reporting.narrator import ConsoleNarrator
+from mininet_scenarios.stage import building
+from mininet_scenarios.stage.agents import agent_stage
+from mininet_scenarios.stage.controller_client import ControllerClient, OneWayDemand
+from mininet_scenarios.stage.stage import Stage, sent_bytes, tcp_transfer, udp_transfer
+from topology.demand import max_min_rates
+
+SCALE: Final = 0.2
+CIRCUIT_MBPS: Final = 20.0
+POLICY: Final = {
+    "poll_interval_s": 0.5,
+    "demand_window_s": 1.0,
+    "epoch_s": 1.0,
+    "elephant_mbps": 0.2,
+    "minimum_gain_mbps": 0.2,
+    "minimum_circuit_life_s": 0.0,
+    "algorithm": "hydra-bfs+",
+}
+SECONDS: Final = 60
+TARGET: Final = 97.0
+_PORT: Final = 5201
+_LOOK_S: Final = 0.05
+_DATAGRAM_BYTES: Final = 1200
+_SETTLE_S: Final = 3.0
+
+Joined = frozenset[tuple[str, str]]
+"""Pairs of racks with a path of circuits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    src: str
+    dst: str
+    mbps: float | None = None
+    """UDP at this rate; None: TCP that takes all it gets."""
+    connections: int = 1
+    begins: float = 0.0
+    """Part of the run."""
+    ends: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    streams: tuple[Stream, ...]
+    agents: bool = False
+
+
+WORKLOADS: Final[Mapping[str, Workload]] = {
+    "1:2": Workload((Stream("h11", "h21", 12), Stream("h12", "h31", 6))),
+    "1:5": Workload((Stream("h11", "h21", 3), Stream("h12", "h31", 15))),
+    "1:10": Workload((Stream("h11", "h21", 18), Stream("h12", "h31", 1.8))),
+    "1:50": Workload((Stream("h11", "h21", 0.36), Stream("h12", "h31", 18))),
+    "two rooms for three": Workload(
+        (Stream("h11", "h21", 16), Stream("h22", "h31", 9), Stream("h32", "h41", 12))
+    ),
+    "greedy beside paced": Workload((Stream("h11", "h21"), Stream("h12", "h31", 6))),
+    "many beside one": Workload((Stream("h11", "h21", connections=8), Stream("h11", "h31"))),
+    "one grows": Workload(
+        (
+            Stream("h11", "h21", 4),
+            Stream("h11", "h21", 14, begins=1 / 3),
+            Stream("h12", "h31", 10),
+        )
+    ),
+    "one shrinks": Workload(
+        (Stream("h11", "h21", 4), Stream("h11", "h21", 14, ends=1 / 3), Stream("h12", "h31", 10))
+    ),
+    "behind one full uplink": Workload((Stream("h11", "h21", 12), Stream("h11", "h31", 3))),
+    "behind one full uplink, agents": Workload(
+        (Stream("h11", "h21", connections=6), Stream("h11", "h31")), agents=True
+    ),
+    "incast": Workload((Stream("h11", "h21"), Stream("h31", "h21"), Stream("h41", "h22"))),
+    "shuffle": Workload(
+        tuple(
+            Stream(f"h{a}1", f"h{b}1", connections=1 + (a + b) % 3)
+            for a in range(1, 5)
+            for b in range(1, 5)
+            if a != b
+        )
+    ),
+}
+
+
+def offered(stage: Stage, streams: Sequence[Stream]) -> list[OneWayDemand]:
+    """Rates from rack to rack on an ideal switch, whose ports are the servers' links."""
+    place = {server.name: number for number, server in enumerate(stage.fabric.servers)}
+    uses = np.array([[place[one.src], len(place) + place[one.dst]] for one in streams])
+    rates = max_min_rates(
+        uses,
+        np.full(2 * len(place), stage.fabric.server_rate_mbps),
+        np.array([np.inf if one.mbps is None else one.mbps for one in streams]),
+        np.array([one.connections for one in streams], dtype=np.float64),
+    )
+    wanted: dict[tuple[str, str], float] = {}
+    for one, mbps in zip(streams, rates.tolist(), strict=True):
+        pair = rack_of(stage, one.src), rack_of(stage, one.dst)
+        wanted[pair] = wanted.get(pair, 0.0) + mbps
+    return [OneWayDemand(*pair, mbps) for pair, mbps in wanted.items()]
+
+
+def rack_of(stage: Stage, server: str) -> str:
+    return stage.fabric.racks[stage.fabric.server_by_name[server].rack].name
+
+
+@contextmanager
+def playing(stage: Stage, workload: Workload, seconds: int) -> Iterator[None]:
+    """All streams that begin with the block; the others begin by themselves."""
+    with ExitStack() as stack:
+        timers = []
+        for number, one in enumerate(workload.streams):
+            lasts_s = (one.ends - one.begins) * seconds + (2 if one.ends == 1 else 0)
+
+            def begin(one: Stream = one, port: int = _PORT + number, s: float = lasts_s) -> None:
+                if one.mbps is None:
+                    transfer = tcp_transfer(
+                        stage, one.src, one.dst, port, s, streams=one.connections
+                    )
+                else:
+                    transfer = udp_transfer(
+                        stage, one.src, one.dst, port, s,
+                        average_mbps=one.mbps, datagram_bytes=_DATAGRAM_BYTES,
+                    )  # fmt: skip
+                stack.enter_context(transfer)
+
+            if one.begins == 0:
+                begin()
+            else:
+                timers.append(threading.Timer(one.begins * seconds, begin))
+        for timer in timers:
+            timer.start()
+        yield
+        for timer in timers:
+            timer.join()
+
+
+def changes(workload: Workload) -> list[float]:
+    """Parts of the run at which the offered load is another."""
+    return sorted({one.begins for one in workload.streams} | {one.ends for one in workload.streams})
+
+
+def joined(client: ControllerClient, stage: Stage) -> Joined:
+    racks = [rack.name for rack in stage.fabric.racks]
+    return frozenset(
+        (a, b) for a in racks for b in racks if a < b and client.path_between(a, b).planes
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    received_mb: float
+    seen: tuple[tuple[float, Joined], ...]
+    """Time since the start, and the racks that were joined from then on."""
+
+    def since_s(self, wanted: Joined, after_s: float) -> float | None:
+        """From ``after_s`` until these racks were joined; None: never."""
+        standing = [racks for at_s, racks in self.seen if at_s <= after_s]
+        if standing and standing[-1] == wanted:
+            return 0.0
+        later = [at_s for at_s, racks in self.seen if at_s > after_s and racks == wanted]
+        return later[0] - after_s if later else None
+
+
+def play(
+    stage: Stage, client: ControllerClient, workload: Workload, seconds: int, *, told: bool
+) -> Played:
+    receivers = [stage.fabric.server_by_name[one.dst].vswitch for one in workload.streams]
+    ports = sorted({one.host_port for one in receivers if one is not None})
+    due = [part * seconds for part in changes(workload)[:-1]]
+    client.amend({"mode": "on-request"})
+    client.reconfigure([])
+    time.sleep(_SETTLE_S)
+    seen: list[tuple[float, Joined]] = [(0.0, frozenset())]
+    with playing(stage, workload, seconds):
+        before, started_s = sent_bytes(ports), time.monotonic()
+        if not told:
+            client.amend({"mode": "periodic"})
+        while (now_s := time.monotonic() - started_s) < seconds:
+            if told and due and now_s >= due[0]:
+                part = due.pop(0) / seconds
+                client.reconfigure(
+                    offered(stage, [s for s in workload.streams if s.begins <= part < s.ends])
+                )
+            racks = joined(client, stage)
+            if racks != seen[-1][1]:
+                seen.append((time.monotonic() - started_s, racks))
+            time.sleep(_LOOK_S)
+        received = sent_bytes(ports) - before
+    return Played(received / 1e6, tuple(seen))
+
+
+def compare(stage: Stage, name: str, seconds: int, console: Console) -> list[Result]:
+    workload = WORKLOADS[name]
+    senders = sorted({one.src for one in workload.streams})
+    with (
+        agent_stage(stage, senders, {**POLICY, "mode": "on-request"}) as agents,
+        agents.client() as client,
+        ExitStack() as stack,
+    ):
+        for rack in stage.fabric.racks:
+            port = stage.fabric.ports_of(rack.id)[1]
+            client.set_aside(rack.name, port.tor_port, "one plane is enough")
+        oracle = play(stage, client, workload, seconds, told=True)
+        for sender in senders if workload.agents else ():
+            stack.enter_context(agents.agent(sender))
+        ours = play(stage, client, workload, seconds, told=False)
+    share = 100 * ours.received_mb / oracle.received_mb
+    console.print(f"{name}: {share:.1f} %; joined {_said(ours)}; told of it {_said(oracle)}")
+    rows = [
+        Result(
+            name, f"received in {seconds} s, of what it is when told", "%", "higher",
+            share, 100.0, "told by REST", TARGET,
+        )
+    ]  # fmt: skip
+    for number, part in enumerate(changes(workload)[:-1], 1):
+        after_s = part * seconds
+        until_s = changes(workload)[number] * seconds
+        wanted = [racks for at_s, racks in oracle.seen if at_s < until_s][-1]
+        took_s, alone_s = ours.since_s(wanted, after_s), oracle.since_s(wanted, after_s)
+        rows.append(
+            Result(
+                name, f"demand {number}: until the same racks are joined", "s", "lower",
+                seconds if took_s is None else took_s, alone_s or 0.0, "told by REST",
+            )
+        )  # fmt: skip
+    return rows
+
+
+def _said(played: Played) -> str:
+    return ", ".join(
+        f"{'+'.join('-'.join(pair) for pair in sorted(racks)) or 'none'} at {at_s:.1f} s"
+        for at_s, racks in played.seen
+    )
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.demand_live")
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=", ".join(WORKLOADS))
+    parser.add_argument("--seconds", type=int, default=SECONDS)
+    given = parser.parse_args(argv)
+    names = given.workloads or list(WORKLOADS)
+    if unknown := set(names) - WORKLOADS.keys():
+        parser.error(f"no workload {', '.join(sorted(unknown))}: there are {', '.join(WORKLOADS)}")
+    console = Console()
+    expected_s = len(names) * 2.0 * (given.seconds + 2 * _SETTLE_S)
+    results = []
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        ConsoleNarrator(console, expected_s) as narrator,
+        building.stage_of(
+            building.DEFAULT_CONFIG, SCALE, Path(directory) / "stage", narrator
+        ) as stage,
+    ):
+        for name in names:
+            with narrator.phase(name, expected_s / len(names)):
+                results += compare(stage, name, given.seconds, console)
+    report("demand_live", results)
+    return 0 if all(one.meets_target for one in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
