@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +13,7 @@ from hydra.model import DemandMatrix, RackId, Topology
 from topology.problem import FabricArrays, validate_demand
 
 _SHARE_TOLERANCE = 1e-9
+_ValueT = TypeVar("_ValueT", bound=np.generic)
 """Relative: shares this close are equal, so that rounding does not cost extra passes."""
 
 
@@ -150,6 +152,18 @@ def served_mbps(
     return served
 
 
+def along(combine: np.ufunc, values: NDArray[_ValueT], uses: NDArray[np.intp]) -> NDArray[_ValueT]:
+    """What ``combine`` makes of the values of each flow's resources, shape (F,).
+
+    ``values`` has shape (R,), ``uses`` (F, L) with L above 0: column by column, since numpy takes
+    several times as long for many short rows.
+    """
+    found = values[uses[:, 0]]
+    for column in range(1, uses.shape[1]):
+        combine(found, values[uses[:, column]], out=found)
+    return found
+
+
 def max_min_rates(
     uses: NDArray[np.intp],
     capacity: NDArray[np.float64],
@@ -177,11 +191,11 @@ def max_min_rates(
         flat = used.ravel()
         sharing = np.bincount(flat, np.repeat(heavy, width), len(left))
         share = np.divide(left, sharing, out=np.full(len(left), np.inf), where=sharing > 0)
-        now = np.minimum(most, share[used].min(axis=1))
+        now = np.minimum(most, along(np.minimum, share, used))
         lowest = np.full(len(left), np.inf)
         np.minimum.at(lowest, flat, np.repeat(now, width))
         bottleneck = lowest >= share * (1 - _SHARE_TOLERANCE)
-        done = (now >= most) | bottleneck[used].any(axis=1)
+        done = (now >= most) | along(np.logical_or, bottleneck, used)
         level[active[done]] = now[done]
         taken = np.repeat(now[done] * heavy[done], width)
         left -= np.bincount(used[done].ravel(), taken, len(left))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hydra.errors import PlanError
 from hydra.model import DemandMatrix
-from topology.demand import max_min_rates
+from topology.demand import along, max_min_rates
 
 FULL: Final = 0.9
 """A resource is full from this part of its capacity on: TCP does not fill it to the last bit, and
@@ -93,8 +93,8 @@ def estimate(
         raise PlanError(f"traffic {wrong[0]} sends {sent[wrong[0]]} Mbps: it can't be negative")
     odd = ~(load_mbps <= ODD * capacity_mbps)  # also where it is not known
     full = (load_mbps >= FULL * capacity_mbps) & ~odd
-    doubted = odd[traffic.uses].any(axis=1)
-    met_full = full[traffic.uses].any(axis=1)
+    doubted = along(np.logical_or, odd, traffic.uses)
+    met_full = along(np.logical_or, full, traffic.uses)
     if traffic.held_back is not None:
         met_full |= traffic.held_back
     constrained = met_full & (sent > 0) & ~doubted
@@ -103,7 +103,7 @@ def estimate(
     used = _sums(ports, sent, len(capacity))
     capacity = np.maximum(capacity, used)
     spare = np.divide(capacity, used, out=np.full(len(capacity), np.inf), where=used > 0)
-    room = np.minimum(spare, HEADROOM)[ports].min(axis=1, initial=HEADROOM)
+    room = along(np.minimum, np.minimum(spare, HEADROOM), ports)
     demand = np.where(constrained | doubted, sent, sent * room)
     weight = sent
     if traffic.connections is not None:
@@ -113,8 +113,9 @@ def estimate(
         most = np.maximum(traffic.most_mbps, sent)
     _share(demand, constrained, ports, capacity, weight, most)
     near = ~(load_mbps < CLEAR * capacity_mbps)
-    clear = np.logical_not(near[traffic.uses].any(axis=1))
-    return Estimate(demand, constrained, clear, np.unique(traffic.uses[odd[traffic.uses]]))
+    clear = ~along(np.logical_or, near, traffic.uses)
+    met_odd = traffic.uses[doubted]
+    return Estimate(demand, constrained, clear, np.unique(met_odd[odd[met_odd]]))
 
 
 def _share(
