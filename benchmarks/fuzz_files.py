@@ -1,0 +1,203 @@
+"""Feed mutated fabric files to what reads them, in processes with little memory.
+
+``python -m benchmarks.fuzz_files [--files N] [--first SEED]``. Each file is one of ``configs/``, or
+of two of them spliced, with a few places changed: bytes, lines, numbers, names, values that were
+found to hurt. It is read as by ``hydra check``. Whatever is not a fabric or a ConfigError is an
+escape: another exception, the end of the process, more than 1 s of processor time or more than 300
+MB beyond what the process took before. Its seed is printed; ``--files 1 --first SEED`` reads that
+file again, and keeps it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Final
+
+from rich.progress import Progress
+
+from apps.process.configuration import load_configuration
+from benchmarks._report import Result, report
+from hydra.errors import ConfigError
+
+CONFIGS: Final = Path(__file__).parents[1] / "configs"
+FILES: Final = 100_000
+MOST_S: Final = 1.0
+MOST_MB: Final = 300
+LONGEST_BYTES: Final = 1 << 20
+_BATCH: Final = 200
+_PATIENCE_S: Final = 30.0
+_FINE: Final = ("a fabric", "a ConfigError")
+
+VALUES: Final = (
+    "~", "''", "[]", "{}", "-1", "0", "1e308", "1e-9", ".nan", ".inf", "0x", "9" * 5000, "true",
+    "!!int x", "!!binary x", "!!python/object:os.system x", "2026-13-45", "1_0", "x" * 70_000,
+    "\u202e", "\x00", "\ud7ff", "&a [*a]", "*a", "<<: *a", "[" * 3000, "{a: " * 500, "- " * 1000,
+    "r[1-65000]", "[1-65000]" * 10, "{rack}" * 100, "{rack:9999999}", "{1/0}", "{9**9**9}",
+    "10.0.0.0/0", "::/0",
+)  # fmt: skip
+"""Put in the place of values: what YAML, numbers, names, patterns and addresses can be like."""
+
+
+def mutated(chance: random.Random, kept: Sequence[str]) -> bytes:
+    """One of the kept files with one to six changes."""
+    text = chance.choice(kept)
+    if chance.random() < 0.1:
+        other = chance.choice(kept)
+        text = text[: chance.randrange(len(text))] + other[chance.randrange(len(other)) :]
+    lines = text.split("\n")
+    for _ in range(chance.randint(1, 6)):
+        at = chance.randrange(len(lines))
+        match chance.randrange(8):
+            case 0:
+                del lines[at : at + chance.randint(1, 4)]
+                lines = lines or [""]
+            case 1:
+                lines[at:at] = lines[at : at + chance.randint(1, 30)]
+            case 2:
+                lines[at] = " " * chance.randrange(12) + lines[at].lstrip()
+            case 3 | 4 | 5:
+                key, colon, _ = lines[at].partition(":")
+                lines[at] = f"{key}{colon} {chance.choice(VALUES)}"
+            case 6:
+                line = lines[at]
+                place = chance.randrange(len(line) + 1)
+                lines[at] = line[:place] + chance.choice(VALUES) + line[place:]
+            case _:
+                other = chance.randrange(len(lines))
+                lines[at], lines[other] = lines[other], lines[at]
+    data = bytearray("\n".join(lines).encode("utf-8", "surrogatepass"))
+    for _ in range(chance.choice((0, 0, 0, 1, 5))):
+        at = chance.randrange(len(data))
+        data[at : at + 1] = bytes([chance.randrange(256)])
+    return bytes(data[:LONGEST_BYTES])
+
+
+def file_of(seed: int) -> bytes:
+    kept = [path.read_text(encoding="utf-8") for path in sorted(CONFIGS.glob("*.yaml"))]
+    return mutated(random.Random(seed), kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    seed: int
+    outcome: str
+    """One of ``_FINE``, or what escaped."""
+    took_s: float
+    """Processor time."""
+    grown_mb: float
+    """Growth of the most that the process ever took."""
+
+
+def _used() -> tuple[float, float]:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+def read_all(seeds: Sequence[int], told: Connection) -> None:
+    """In a process of its own: read files one by one, and tell each before and after."""
+    taken = int(_used()[1]) << 20
+    resource.setrlimit(resource.RLIMIT_DATA, (taken + (4 * MOST_MB << 20), resource.RLIM_INFINITY))
+    with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
+        path = Path(file.name)
+        for seed in seeds:
+            told.send(seed)
+            path.write_bytes(file_of(seed))
+            began_s, began_mb = _used()
+            try:
+                load_configuration(path)
+                outcome = _FINE[0]
+            except ConfigError:
+                outcome = _FINE[1]
+            except BaseException as escaped:  # the kind of error that this looks for
+                outcome = f"{type(escaped).__name__}: {str(escaped)[:100]}"
+            ended_s, ended_mb = _used()
+            told.send(Read(seed, outcome, ended_s - began_s, ended_mb - began_mb))
+    told.send(None)
+
+
+def run(seeds: Sequence[int]) -> Iterator[Read]:
+    """Read all these files; a process that ends at one of them is replaced."""
+    left = list(seeds)
+    while left:
+        here, there = multiprocessing.Pipe(duplex=False)
+        process = multiprocessing.get_context("fork").Process(
+            target=read_all, args=(left[:_BATCH], there)
+        )
+        process.start()
+        there.close()
+        seed = left[0]
+        while True:
+            try:
+                heard = here.recv() if here.poll(_PATIENCE_S) else TimeoutError
+            except EOFError:
+                heard = EOFError
+            if isinstance(heard, int):
+                seed = heard
+            elif isinstance(heard, Read):
+                yield heard
+                left.remove(heard.seed)
+            else:
+                break
+        if heard is not None:
+            process.kill()
+            process.join()
+            how = f"no end within {_PATIENCE_S:g} s" if heard is TimeoutError else "process ended"
+            yield Read(seed, f"{how}, exit code {process.exitcode}", 0.0, 0.0)
+            left.remove(seed)
+        process.join()
+
+
+def escape_of(read: Read) -> str | None:
+    if read.outcome not in _FINE:
+        return read.outcome
+    if read.took_s > MOST_S:
+        return f"{read.took_s:.1f} s of processor time"
+    return f"{read.grown_mb:.0f} MB" if read.grown_mb > MOST_MB else None
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz_files")
+    parser.add_argument("--files", type=int, default=FILES)
+    parser.add_argument("--first", type=int, default=0, metavar="SEED")
+    given = parser.parse_args(argv)
+    if given.files == 1:
+        path = Path(tempfile.gettempdir()) / f"fabric-{given.first}.yaml"
+        path.write_bytes(file_of(given.first))
+        print(f"{path}: for hydra check")
+    load_configuration(CONFIGS / "demo.yaml")  # what is imported once is no file's
+    outcomes: Counter[str] = Counter()
+    escapes, slowest_s, largest_mb, started_s = 0, 0.0, 0.0, time.monotonic()
+    with Progress(transient=True) as progress:
+        bar = progress.add_task("files", total=given.files)
+        for read in run(range(given.first, given.first + given.files)):
+            progress.advance(bar)
+            outcomes[read.outcome] += 1
+            slowest_s, largest_mb = max(slowest_s, read.took_s), max(largest_mb, read.grown_mb)
+            if (escape := escape_of(read)) is not None:
+                escapes += 1
+                progress.console.print(f"seed {read.seed}: {escape}")
+    fabrics, refused = (outcomes[one] for one in _FINE)
+    case = f"{given.files} files"
+    told = f"refused; {fabrics} fabrics, {time.monotonic() - started_s:.0f} s"
+    results = [
+        Result(case, "escapes", "files", "lower", escapes, refused, told, 0),
+        Result(case, "longest", "s", "lower", slowest_s, MOST_S, "allowed", MOST_S),
+        Result(case, "most memory for one", "MB", "lower", largest_mb, MOST_MB, "allowed", MOST_MB),
+    ]
+    report("fuzz_files", results)
+    return 0 if all(result.meets_target for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
