@@ -11,9 +11,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 import pytest
@@ -39,13 +40,15 @@ def free_ports(count: int) -> list[int]:
 class Controller:
     """``hydra run`` on a copy of the demo's fabric whose devices do not answer."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+        """``settings`` are further keys of the section ``controller``."""
         openflow, rest, nobody = free_ports(3)
         document = yaml.safe_load((ROOT / "configs" / "demo.yaml").read_text())
         document["controller"] = {
             "openflow": f"127.0.0.1:{openflow}",
             "rest": f"127.0.0.1:{rest}",
             "journal": str(folder / "journal.db"),
+            **settings,
         }
         document["racks"][0]["tor"]["address"] = f"unix:{folder}/none.sock"
         document["planes"][0]["address"] = f"127.0.0.{{plane + 8}}:{nobody}"
