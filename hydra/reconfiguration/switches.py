@@ -170,11 +170,12 @@ class Switches:
 
     def learn(self, execution: Execution) -> None:
         """Take over what a reconfiguration could not confirm."""
+        unconfirmed = execution.unconfirmed
         self.doubt(
             datapath
             for datapath, name in self.owned.items()
-            if name in execution.unconfirmed
-            or (datapath in self.steering and self.steering[datapath].name in execution.unconfirmed)
+            if name in unconfirmed
+            or (datapath in self.steering and self.steering[datapath].name in unconfirmed)
         )
 
     # -- courses ----------------------------------------------------------------------------------
