@@ -123,6 +123,10 @@ class Switches:
             if self._is_known(datapath)
         )
 
+    def fresh(self) -> frozenset[DatapathId]:
+        """Late switches that have connected since they were last tried."""
+        return self.late() & frozenset(self._renewed)
+
     @property
     def all_ready(self) -> bool:
         return self.ready() >= self.owned.keys()

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from apps.controller import upkeep
 from apps.controller.ledger import Ledger
 from apps.controller.reach import Reach
 from apps.controller.upkeep import Retries, Upkeep
@@ -104,6 +105,34 @@ def test_it_recovers_first_and_brings_who_comes_later(stage):
     stage.network.connected.add(away)
     stage.upkeep.look_after()
     assert stage.reach.ready_switches() == stage.network.names.keys()
+
+
+def test_switches_that_connect_together_are_brought_together_and_some_at_a_time(stage, monkeypatch):
+    monkeypatch.setattr(upkeep, "_AT_ONCE", 2)
+    stage.upkeep.look_after()
+    stage.core.steps.clear()
+    for datapath in stage.network.names:
+        stage.core.switches.renewed(datapath)
+    assert stage.upkeep.synchronise()
+    assert len(stage.reach.ready_switches()) == 2
+    assert not stage.upkeep.synchronise()
+    assert len(stage.reach.ready_switches()) == len(stage.network.names) == 3
+    assert not stage.upkeep.synchronise()
+    assert stage.core.steps.count("synchronise") == 2
+
+
+def test_a_switch_that_connects_anew_does_not_wait_for_another_attempt(stage):
+    stage.upkeep.look_after()
+    first = next(iter(stage.network.names))
+    stage.network.faults = Faults(vswitch=1.0)
+    stage.core.switches.doubt([first])
+    stage.upkeep.synchronise()
+    stage.network.faults = Faults()
+    stage.upkeep.synchronise()
+    assert first not in stage.reach.ready_switches()
+    stage.core.switches.renewed(first)
+    stage.upkeep.synchronise()
+    assert first in stage.reach.ready_switches()
 
 
 def test_a_plane_that_was_down_is_read_again_before_it_is_used(stage):
