@@ -13,7 +13,7 @@ from apps.journal.sqlite import SqliteJournal
 from hydra.errors import DeviceUnavailable
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.reconfiguration.plan import diff
-from hydra.service import PlanRequest
+from hydra.service import DeviceStatus, PlanRequest
 from tests.unit.core.fabrics import order_of, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.simulation import Faults, Network
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
@@ -47,20 +47,23 @@ def test_what_stays_away_is_tried_ever_more_rarely():
 class Stage:
     """The live upkeep over the core's courses, which run on the simulated network."""
 
-    def __init__(self):
-        self.network = Network(FABRIC, EMPTY, random.Random(1))
+    def __init__(self, fabric=FABRIC):
+        self.network = Network(fabric, EMPTY, random.Random(1))
         self.core = SimulatedUpkeep(self.network, EMPTY)
         self.down = {}
-        self.ledger = Ledger(FABRIC, SqliteJournal(":memory:"))
+        self.ledger = Ledger(fabric, SqliteJournal(":memory:"))
+        self.statuses = []
         devices = SimpleNamespace(
-            plane_problem=self.down.get, tor_problem=lambda rack: self.down.get(f"r{rack}")
+            plane_problem=self.down.get,
+            tor_problem=lambda rack: self.down.get(f"r{rack}"),
+            statuses=lambda: self.statuses,
         )
         fleet = SimpleNamespace(connected=lambda: frozenset(self.network.connected))
         quarantine = SimpleNamespace(blocked=frozenset)
         panels = SimpleNamespace(ports=frozenset)
         core = self.core
         self.upkeep = Upkeep(
-            FABRIC,
+            fabric,
             fleet,
             devices,
             self.ledger,
@@ -75,7 +78,7 @@ class Stage:
             lambda _error: None,
         )
         self.reach = Reach(
-            FABRIC,
+            fabric,
             fleet,
             devices,
             self.ledger,
@@ -133,6 +136,33 @@ def test_a_switch_that_connects_anew_does_not_wait_for_another_attempt(stage):
     stage.core.switches.renewed(first)
     stage.upkeep.synchronise()
     assert first in stage.reach.ready_switches()
+
+
+def test_switches_that_are_missing_are_named_once_with_what_keeps_them(stage):
+    stage.upkeep.look_after()
+    assert stage.reach.not_ready() == []
+    one, *others = sorted(stage.network.names)
+    stage.network.connected.discard(one)
+    assert stage.reach.not_ready() == ["vswitch v-h11 is not connected"]
+    stage.core.switches.doubt(others)
+    assert stage.reach.not_ready()[1] == (
+        "2 vswitches are being brought to the present state: v-h21, v-h31"
+    )
+
+
+def test_where_many_are_missing_some_are_named_and_the_others_counted():
+    stage = Stage(small_fabric(racks=4, planes=2, servers=2))
+    stage.upkeep.look_after()
+    stage.network.connected.clear()
+    stage.statuses = [
+        DeviceStatus(f"r{number}", "tor", "ovs-ovsdb", number == 2, "no answer")
+        for number in range(1, 9)
+    ]
+    assert stage.reach.not_ready() == [
+        "8 vswitches are not connected: v-h11, v-h12, v-h21, v-h22, v-h31 and 3 more",
+        *(f"ToR r{number}: no answer" for number in (1, 3, 4, 5, 6)),
+        "2 more ToRs",
+    ]
 
 
 def test_a_plane_that_was_down_is_read_again_before_it_is_used(stage):
