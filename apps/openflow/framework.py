@@ -162,7 +162,8 @@ class SwitchConnection(Protocol):
     def address(self) -> str:
         """Of the other end, with its port."""
 
-    def send(self, message: bytes) -> None: ...
+    def send(self, message: bytes) -> None:
+        """Messages go out in order; a switch that does not read them keeps nobody waiting."""
 
     def ask(self, tell: Callable[[bool], None]) -> None:
         """Send an echo request; ``tell``, within ECHO_S and a little, whether it was answered."""
@@ -346,10 +347,12 @@ def hub_trampoline(descriptor: int) -> None:
 class _DatapathConnection:
     """A Ryu datapath as a :class:`SwitchConnection`."""
 
-    __slots__ = ("_datapath", "_unanswered")
+    __slots__ = ("_datapath", "_unanswered", "_waiting")
 
     def __init__(self, datapath: Any) -> None:
         self._datapath = datapath
+        self._waiting: deque[bytes] = deque()
+        """Messages beyond the few that Ryu holds for a switch that does not read."""
         self._unanswered: set[int] = set()
 
     @property
@@ -358,7 +361,18 @@ class _DatapathConnection:
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def send(self, message: bytes) -> None:
-        self._datapath.send(message)
+        if not (self._waiting or self._datapath._send_q_sem.locked()):
+            self._datapath.send(message)
+            return
+        self._waiting.append(message)
+        if len(self._waiting) == 1:
+            hub.spawn(self._send_waiting)
+
+    def _send_waiting(self) -> None:
+        """Others are sent theirs meanwhile; echoes that stay unanswered end the connection."""
+        while self._waiting:
+            self._datapath.send(self._waiting[0])
+            self._waiting.popleft()
 
     def ask(self, tell: Callable[[bool], None]) -> None:
         hub.spawn(self._ask, tell)
