@@ -127,7 +127,8 @@ class Timeouts:
     """Time that a device of each kind gets to answer one command."""
 
     vswitch_s: Positive = 5.0
-    """Time for one command to a vswitch."""
+    """Time for one command to a vswitch, from when it was sent; for each 5000 rules, if it has
+    more."""
     tor_s: Positive = 5.0
     """Time for one command to a ToR."""
     ocs_s: Positive = 5.0

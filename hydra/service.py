@@ -26,6 +26,7 @@ from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
 from hydra.policy import Policy, Sharing
 from hydra.reconfiguration.drift import Drift
+from hydra.reconfiguration.plan import Plan
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest
@@ -61,12 +62,7 @@ class PlanRequest:
 class PlanReport:
     """A dry run: the target and what it would take to get there."""
 
-    current: NetworkState
-    target: NetworkState
-    connect: frozenset[Circuit]
-    disconnect: frozenset[Circuit]
-    affected_pairs: frozenset[tuple[RackId, RackId]]
-    retagged_ports: int
+    plan: Plan
     rules: int
     served_mbps: float
     demand_mbps: float

@@ -65,21 +65,22 @@ def decide(
     report: PlanReport, algorithm: str, demand: tuple[SeenDemand, ...], trigger: str, unix_s: float
 ) -> Decision:
     """Change if the plan differs from what stands, and pays."""
-    if report.target == report.current:
+    plan = report.plan
+    if plan.target == plan.current:
         action, proposal = Action.KEEP, None
         reason = "the topology in place is the best known for this demand"
     else:
         action = Action.CHANGE if report.verdict.pays else Action.KEEP
         reason = report.verdict.reason
         proposal = Proposal(
-            algorithm, report.connect, report.disconnect, report.served_mbps, report.verdict
+            algorithm, plan.connect, plan.disconnect, report.served_mbps, report.verdict
         )
     return Decision(
         unix_s,
         trigger,
         action,
         reason,
-        report.current.topology.circuits,
+        plan.current.topology.circuits,
         report.demand_mbps,
         demand,
         proposal,

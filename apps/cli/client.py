@@ -109,7 +109,7 @@ class ControllerClient:
         return document
 
     def get_readiness(self) -> list[str]:
-        """Names of what the controller waits for; empty when it is ready."""
+        """Reasons why the controller is not ready; empty when it is."""
         with self._in_words():
             try:
                 self._connection.json("GET", "/readyz")

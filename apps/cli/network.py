@@ -54,7 +54,7 @@ def status(ctx: click.Context, wait_s: float, url: str, as_json: bool) -> None:
     if as_json:
         print_json({"ready": not missing, "missing": missing, "devices": many})
     else:
-        click.echo("ready" if not missing else "not ready: waiting for " + ", ".join(missing))
+        click.echo("ready" if not missing else "not ready: " + "; ".join(missing))
         _print_devices(many)
     ctx.exit(ExitCode.PROBLEM if missing else ExitCode.OK)
 

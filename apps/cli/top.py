@@ -93,8 +93,8 @@ def _picture(seen: JsonObject) -> Group:
     )
     if seen["missing"]:
         more = len(seen["missing"]) - 3
-        head.append("\nwaiting for " + ", ".join(seen["missing"][:3]))
-        head.append(f" and {more} more" if more > 0 else "")
+        head.append("\n" + "; ".join(seen["missing"][:3]))
+        head.append(f"; and {more} more" if more > 0 else "")
     return Group(head, _circuits(topology), _demand(topology, demand), _history(seen))
 
 

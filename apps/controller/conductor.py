@@ -34,11 +34,13 @@ class _Duty:
 
 
 class Conductor:
-    """:meth:`put`, :meth:`ask` and :attr:`alive` are for any thread."""
+    """:meth:`put`, :meth:`put_once`, :meth:`ask` and :attr:`alive` are for any thread."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._waiting_once: set[Job] = set()
+        self._lock = threading.Lock()
         self._duties: list[_Duty] = []
         self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
         self._nap_s: Callable[[float], float] = lambda most_s: most_s
@@ -73,6 +75,20 @@ class Conductor:
 
     def put(self, job: Job) -> None:
         self._jobs.put(job)
+
+    def put_once(self, job: Job) -> None:
+        """Put a job that sees to everything there is when it begins, unless it waits already."""
+        with self._lock:
+            if job in self._waiting_once:
+                return
+            self._waiting_once.add(job)
+
+        def begin() -> None:
+            with self._lock:
+                self._waiting_once.remove(job)
+            job()
+
+        self._jobs.put(begin)
 
     def ask(self, question: Callable[[], _AnswerT]) -> _AnswerT:
         """Have the conductor answer between two jobs, for another thread that waits.

@@ -264,9 +264,15 @@ class Controller:
 
     def _look_after(self) -> None:
         recovered = self._recovery.done
-        self._upkeep.look_after()
+        if self._upkeep.look_after():
+            self._conductor.put_once(self._synchronise)
         if self._recovery.done and not recovered:  # fibres may have been cut meanwhile
             self._withdrawals.of_dead_circuits()
+
+    def _synchronise(self) -> None:
+        """Changes that wait come in between, where switches are many."""
+        if self._upkeep.synchronise():
+            self._conductor.put_once(self._synchronise)
 
     def _resume(self) -> None:
         """Resume reservations once all switches are there, or ``_RESUME_S`` after the start."""
@@ -291,14 +297,14 @@ class Controller:
     def _switch_connected(self, datapath: DatapathId) -> None:
         self._switches.renewed(datapath)
         self._mastership.forget(datapath)
-        self._conductor.put(lambda: self._upkeep.synchronise(self._switches.late() & {datapath}))
+        self._conductor.put_once(self._synchronise)
         if datapath in self._fabric.rack_by_tor_datapath:  # it can tell carrier again
-            self._conductor.put(self._withdrawals.of_dead_circuits)
+            self._conductor.put_once(self._withdrawals.of_dead_circuits)
 
     def _port_changed(self, datapath: DatapathId, port: PortInfo) -> None:
-        self._conductor.put(self._upkeep.follow_uplinks)
+        self._conductor.put_once(self._upkeep.follow_uplinks)
         if datapath in self._fabric.rack_by_tor_datapath and not port.up:
-            self._conductor.put(self._withdrawals.of_dead_circuits)
+            self._conductor.put_once(self._withdrawals.of_dead_circuits)
 
     def _elephants_changed(self, server: Server) -> None:
         switch = self._classifier.switch_of(server)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -35,6 +35,47 @@ from hydra.service import DemandReport, DemandSource, PlanReport, PlanRequest, R
 from hydra.worth import decide
 
 _PERIODIC: Final = "periodic"
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The planner's last answer to somebody who waited for it, and what that rests on."""
+
+    current: NetworkState
+    request: PlanRequest
+    demand: DemandMatrix
+    pins: Sequence[Pin]
+    blocked: Collection[PortId]
+    change: PlannedChange
+
+    def is_for(
+        self,
+        current: NetworkState,
+        request: PlanRequest,
+        demand: DemandMatrix,
+        pins: Sequence[Pin],
+        blocked: Collection[PortId],
+    ) -> bool:
+        """True if the planner would be asked the same again."""
+        return (
+            self.current == current
+            and _but_numbers(self.request) == _but_numbers(request)
+            and _same(self.request.weights, request.weights)
+            and _same(self.demand, demand)
+            and self.pins == pins
+            and self.blocked == blocked
+        )
+
+
+def _but_numbers(request: PlanRequest) -> PlanRequest:
+    """The request without its matrices, which ``==`` does not tell apart."""
+    return replace(request, demand=None, weights=None)
+
+
+def _same(one: DemandMatrix | None, other: DemandMatrix | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other)
 
 
 class Loop:
@@ -74,6 +115,7 @@ class Loop:
         self._mover = mover
         self._panels = panels
         self._enqueue = enqueue
+        self._told: _Told | None = None
 
     # -- monitor ----------------------------------------------------------------------------------
 
@@ -141,7 +183,7 @@ class Loop:
         propose = partial(self._propose, urgent)
         report = self._rounds.plan(self._standing(), request, demand, propose)
         steering = self._substrate.steering
-        rules = sum(len(steering(a)) + len(steering(b)) for a, b in report.affected_pairs)
+        rules = sum(len(steering(a)) + len(steering(b)) for a, b in report.plan.affected)
         return replace(report, rules=rules)
 
     def _propose(
@@ -153,9 +195,15 @@ class Loop:
         pins: Sequence[Pin],
         blocked: Collection[PortId],
     ) -> PlannedChange:
+        """The answer that a caller was told goes for its job, if nothing has changed meanwhile."""
+        told = self._told
+        if urgent and told is not None and told.is_for(current, request, demand, pins, blocked):
+            return told.change
         with self._metrics.stage("plan"):
             found = self._planner.propose(current, request, demand, pins, blocked, urgent=urgent)
         self._metrics.planned(float(demand.sum()), found.served_now_mbps, found.served_then_mbps)
+        if not urgent:
+            self._told = _Told(current, request, demand, pins, blocked, found)
         return found
 
     def _standing(self) -> Standing:
@@ -204,7 +252,7 @@ class Loop:
         else:
             entry = self._ledger.enter(_PERIODIC, done.decision.reason)
             self._ledger.decide(replace(done.decision, reconfiguration=entry.id))
-            self._adopt(entry, done.report.target, done.request)
+            self._adopt(entry, done.report, done.request)
         if done.report is not None:
             self._rounds.begun(self._ledger.state)
 
@@ -225,7 +273,7 @@ class Loop:
                     self._ledger.refuse(entry, f"does not pay: {report.verdict.reason}")
                     return
                 self._ledger.decide(replace(decision, reconfiguration=entry.id))
-            self._adopt(entry, report.target, request)
+            self._adopt(entry, report, request)
         except JournalError:
             raise  # recorded where it happened
         except HydraError as error:
@@ -238,8 +286,8 @@ class Loop:
         algorithm = request.algorithm or self._policy.now.algorithm
         return decide(report, algorithm, largest, trigger, time.time())
 
-    def _adopt(self, entry: Reconfiguration, target: NetworkState, request: PlanRequest) -> None:
-        execution = self._mover.move(entry, target)
+    def _adopt(self, entry: Reconfiguration, report: PlanReport, request: PlanRequest) -> None:
+        execution = self._mover.move(entry, report.plan.target, report.plan)
         everything = request.racks is None and request.planes is None
         self._panels.wish(execution, alone=everything)
         self._ledger.keep_standing()

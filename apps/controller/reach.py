@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from apps.controller.devices import Devices
 from apps.controller.ledger import Ledger
@@ -22,6 +22,11 @@ from hydra.reconfiguration.switches import Announced, Switches, reachable_on
 from hydra.service import DeviceStatus, PlanRequest
 
 _IdT = TypeVar("_IdT", bound=int)
+_NAMED: Final = 5
+"""As many switches or devices of one kind are named; others are counted."""
+_ONE: Final = {"vswitch": "vswitch", "tor": "ToR", "optical-switch": "optical switch"}
+_MANY: Final = {"vswitch": "vswitches", "tor": "ToRs", "optical-switch": "optical switches"}
+_BEING_BROUGHT: Final = "being brought to the present state"
 
 
 class Reach:
@@ -57,7 +62,7 @@ class Reach:
     def why_not_ready(self, datapath: DatapathId) -> str:
         name = self._switches.owned[datapath]
         if datapath in self._fleet.connected():
-            return f"switch {name} is being brought to the present state: ask again"
+            return f"switch {name} is {_BEING_BROUGHT}: ask again"
         return f"switch {name} is not connected: check its controller setting"
 
     def on_circuits(self) -> frozenset[DatapathId]:
@@ -157,17 +162,32 @@ class Reach:
         missing = [] if self._recovery.done else ["devices have not been read yet"]
         if self._switches.spares_relays:
             missing.append("relays of an earlier state are still there")
-        ready = self.ready_switches()
-        missing += [
-            f"{self._kind(datapath)} {name} is not connected"
-            for datapath, name in self._switches.owned.items()
-            if datapath not in ready
-        ]
-        return missing + [
-            f"{status.kind} {status.name}: {status.detail}"
-            for status in self._devices.statuses()
-            if not status.connected
-        ]
+        connected, ready = self._fleet.connected(), self.ready_switches()
+        away: dict[str, list[str]] = {}
+        late: dict[str, list[str]] = {}
+        for datapath, name in self._switches.owned.items():
+            if datapath not in ready:
+                reason = late if datapath in connected else away
+                reason.setdefault(self._kind(datapath), []).append(name)
+        missing += [_in_one(kind, names, "not connected") for kind, names in away.items()]
+        missing += [_in_one(kind, names, _BEING_BROUGHT) for kind, names in late.items()]
+        down: dict[str, list[DeviceStatus]] = {}
+        for status in self._devices.statuses():
+            if not status.connected:
+                down.setdefault(status.kind, []).append(status)
+        for kind, some in down.items():
+            missing += [f"{_ONE[kind]} {one.name}: {one.detail}" for one in some[:_NAMED]]
+            if (more := len(some) - _NAMED) > 0:
+                missing.append(f"{more:,} more {(_ONE if more == 1 else _MANY)[kind]}")
+        return missing
+
+
+def _in_one(kind: str, names: Sequence[str], state: str) -> str:
+    """A sentence that says of switches of one kind what state they are in."""
+    if len(names) == 1:
+        return f"{_ONE[kind]} {names[0]} is {state}"
+    others = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f"{len(names):,} {_MANY[kind]} are {state}: {', '.join(names[:_NAMED])}{others}"
 
 
 def _all_unless(chosen: frozenset[_IdT] | None, every: Iterable[_IdT]) -> frozenset[_IdT]:

@@ -21,7 +21,7 @@ from apps.controller.runner import Runner
 from apps.openflow.fleet import Fleet
 from hydra.errors import DeviceUnavailable, HeldElsewhere, HydraError
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import Circuit, DatapathId, Fabric, PlaneId, RackId
+from hydra.model import Circuit, Fabric, PlaneId, RackId
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Plan
@@ -31,6 +31,8 @@ from hydra.reconfiguration.switches import Switches
 LOG = logging.getLogger("hydra.upkeep")
 _KeyT = TypeVar("_KeyT")
 _LONGEST_WAIT_S: Final = 60.0
+_AT_ONCE: Final = 256
+"""Switches that are synchronised together, which takes about a second where racks are many."""
 
 
 class Retries:
@@ -101,21 +103,25 @@ class Upkeep:
 
     # -- the clock --------------------------------------------------------------------------------
 
-    def look_after(self) -> None:
-        """Recover once at the start; afterwards reopen devices that were lost, and tidy up."""
+    def look_after(self) -> bool:
+        """Recover once at the start; afterwards reopen devices that were lost, and tidy up.
+
+        True if :meth:`synchronise` has more to do.
+        """
         if not self.in_command:
             self._take_command()
         if not self.in_command:
-            return
+            return False
         if not self._recovery.done:
             self._spares_relays_until_s = time.monotonic() + CONNECT_S
             self._runner.run(self._recovery.run())
-            return
+            return False
         self._mend_devices()
-        self.synchronise(self._retries.due(self._switches.late()))
+        more = self.synchronise()
         self._open_ports()
         if time.monotonic() >= self._spares_relays_until_s:  # some switch has had its time
             self.tidy_relays()
+        return more
 
     def _open_ports(self) -> None:
         racks = self._port_retries.due(self._care.closed_racks)
@@ -176,11 +182,19 @@ class Upkeep:
 
     # -- switches ---------------------------------------------------------------------------------
 
-    def synchronise(self, datapaths: Collection[DatapathId]) -> None:
-        """Bring whole switches to the present state."""
-        if datapaths:
-            self._runner.run(self._recovery.bring(datapaths))
-            self._retries.note(datapaths, self._switches.late())
+    def synchronise(self) -> bool:
+        """Bring switches to the present state that connected anew, or may be tried again.
+
+        As many as go together; True if there are more.
+        """
+        if not self._switches.settled:
+            return False  # the devices come first; every connected switch is synchronised after
+        fresh = self._switches.fresh()
+        due = [*sorted(fresh), *self._retries.due(sorted(self._switches.late() - fresh))]
+        if some := due[:_AT_ONCE]:
+            self._runner.run(self._recovery.bring(some))
+            self._retries.note(some, self._switches.late())
+        return len(due) > len(some)
 
     def follow_uplinks(self) -> None:
         """Go around servers whose uplink to the ToR went down, and back where it returned."""

@@ -107,10 +107,11 @@ class Rehearsal:
             now_s,
         )  # fmt: skip
         if done.report is not None and done.decision.action is Action.CHANGE:
-            self.state = done.report.target
-            for circuit in done.report.disconnect:
+            plan = done.report.plan
+            self.state = plan.target
+            for circuit in plan.disconnect:
                 self._born_s.pop(circuit, None)
-            self._born_s.update(dict.fromkeys(done.report.connect, now_s))
+            self._born_s.update(dict.fromkeys(plan.connect, now_s))
         if done.report is not None:
             self._rounds.begun(self.state)
         return done.decision

@@ -50,6 +50,7 @@ from hydra.forwarding.rules import RuleChange
 from hydra.model import DatapathId
 
 LOG = logging.getLogger("hydra.fleet")
+_RULES_IN_TIME = 5000
 _BUNDLE, _STAGED_BUNDLE = 1, 2
 """Ids of bundles. A connection has at most one that is sent from open to commit in one piece, and
 one that waits, so all of a kind may share an id, and the encoding that was compiled for it."""
@@ -73,8 +74,10 @@ class Fleet(Switchboard):
 
         Of changes that were staged (:meth:`stage`), only the commit is sent. A switch that knows no
         bundles changes rule by rule. Returns, by switch, None once an error-free barrier confirmed
-        the change, else the failure.
+        the change, else the failure. ``timeout_s`` is for changes of up to 5000 rules; larger ones
+        have as many times that.
         """
+        timeout_s *= max(1.0, max(map(len, changes.values()), default=0) / _RULES_IN_TIME)
 
         def encode(datapath: DatapathId, ports: SwitchPorts, xid: int) -> bytes:
             number = _BUNDLE if self._takes_bundles(datapath) else None

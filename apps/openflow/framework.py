@@ -162,7 +162,8 @@ class SwitchConnection(Protocol):
     def address(self) -> str:
         """Of the other end, with its port."""
 
-    def send(self, message: bytes) -> None: ...
+    def send(self, message: bytes) -> None:
+        """Messages go out in order; a switch that does not read them keeps nobody waiting."""
 
     def ask(self, tell: Callable[[bool], None]) -> None:
         """Send an echo request; ``tell``, within ECHO_S and a little, whether it was answered."""
@@ -346,10 +347,12 @@ def hub_trampoline(descriptor: int) -> None:
 class _DatapathConnection:
     """A Ryu datapath as a :class:`SwitchConnection`."""
 
-    __slots__ = ("_datapath", "_unanswered")
+    __slots__ = ("_datapath", "_unanswered", "_waiting")
 
     def __init__(self, datapath: Any) -> None:
         self._datapath = datapath
+        self._waiting: deque[bytes] = deque()
+        """Messages beyond the few that Ryu holds for a switch that does not read."""
         self._unanswered: set[int] = set()
 
     @property
@@ -358,7 +361,18 @@ class _DatapathConnection:
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def send(self, message: bytes) -> None:
-        self._datapath.send(message)
+        if not (self._waiting or self._datapath._send_q_sem.locked()):
+            self._datapath.send(message)
+            return
+        self._waiting.append(message)
+        if len(self._waiting) == 1:
+            hub.spawn(self._send_waiting)
+
+    def _send_waiting(self) -> None:
+        """Others are sent theirs meanwhile; echoes that stay unanswered end the connection."""
+        while self._waiting:
+            self._datapath.send(self._waiting[0])
+            self._waiting.popleft()
 
     def ask(self, tell: Callable[[bool], None]) -> None:
         hub.spawn(self._ask, tell)
@@ -410,6 +424,8 @@ _RAW_KINDS = (
     ofproto_v1_3.OFPMP_METER,
 )
 _MULTIPART_HEAD = struct.Struct("!HH")
+_ERROR = struct.Struct("!HH")
+_ROLE_REPLY = struct.Struct("!8xQ")
 _PACKET_IN_MATCH = struct.Struct("!H")
 _PACKET_IN_MATCH_AT = 24
 """Header, buffer id, total length, reason, table and cookie come before the match."""
@@ -462,6 +478,44 @@ def _hand_over_packets(events: SwitchEvents) -> None:
     parsers[ofproto_v1_3.OFPT_PACKET_IN] = parse
 
 
+def _hand_over_replies(events: SwitchEvents) -> None:
+    """Take barriers, errors and roles from the raw bytes, past Ryu's queue of events.
+
+    It holds 128, and whoever waits to put one there looks through all who wait: as many steps as
+    the square of the switches that answer at once.
+    """
+    parsers = ofproto_v1_3_parser._MSG_PARSERS
+    ryu_parser = parsers[ofproto_v1_3.OFPT_ERROR]
+
+    def barrier(datapath: Any, _version: int, _type: int, _len: int, xid: int, _buf: Any) -> None:
+        events.barrier_replied(_connection_of(datapath), xid)
+
+    def role(datapath: Any, _version: int, _type: int, _len: int, xid: int, buf: Any) -> None:
+        (generation,) = _ROLE_REPLY.unpack_from(buf, 8)
+        events.role_replied(_connection_of(datapath), xid, generation)
+
+    def error(datapath: Any, version: int, msg_type: int, msg_len: int, xid: int, buf: Any) -> Any:
+        connection = _connection_of(datapath)
+        if connection is None:
+            return ryu_parser(datapath, version, msg_type, msg_len, xid, buf)
+        of_type, code = _ERROR.unpack_from(buf, 8)
+        kind, text = FailureKind.REFUSED, f"OpenFlow error type {of_type}, code {code}"
+        if (of_type, code) in _NOT_MASTER:
+            kind, text = FailureKind.TAKEN_OVER, TAKEN_OVER
+        elif (of_type, code) in _NO_EXPERIMENTERS:
+            kind, text = FailureKind.NO_BUNDLES, NO_BUNDLES
+        events.error_replied(connection, xid, kind, text)
+        return None
+
+    def unread(*_message: Any) -> None:
+        """Replies about bundles: the barrier after them and errors say what became of those."""
+
+    parsers[ofproto_v1_3.OFPT_BARRIER_REPLY] = barrier
+    parsers[ofproto_v1_3.OFPT_ROLE_REPLY] = role
+    parsers[ofproto_v1_3.OFPT_ERROR] = error
+    parsers[ofproto_v1_3.OFPT_EXPERIMENTER] = unread
+
+
 def _port_info(port: Any) -> PortInfo:
     down = bool(port.config & ofproto_v1_3.OFPPC_PORT_DOWN) or bool(
         port.state & ofproto_v1_3.OFPPS_LINK_DOWN
@@ -499,6 +553,7 @@ class OpenFlowApp(app_manager.RyuApp):
 
         ryu_controller.StreamServer = server
         _hand_over_statistics(self._events)
+        _hand_over_replies(self._events)
         _hand_over_packets(self._events)
 
     def start(self) -> None:
@@ -553,24 +608,3 @@ class OpenFlowApp(app_manager.RyuApp):
         self._events.port_changed(
             datapath.id, datapath.hydra_connection, _port_info(message.desc), deleted=deleted
         )
-
-    @set_ev_cls(ofp_event.EventOFPBarrierReply, MAIN_DISPATCHER)
-    def _barrier_reply(self, event: Any) -> None:
-        self._events.barrier_replied(event.msg.datapath.hydra_connection, event.msg.xid)
-
-    @set_ev_cls(ofp_event.EventOFPRoleReply, MAIN_DISPATCHER)
-    def _role_reply(self, event: Any) -> None:
-        message = event.msg
-        connection = message.datapath.hydra_connection
-        self._events.role_replied(connection, message.xid, message.generation_id)
-
-    @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
-    def _error(self, event: Any) -> None:
-        message = event.msg
-        of_type, code = message.type, getattr(message, "code", None)
-        kind, text = FailureKind.REFUSED, f"OpenFlow error type {of_type}, code {code}"
-        if (of_type, code) in _NOT_MASTER:
-            kind, text = FailureKind.TAKEN_OVER, TAKEN_OVER
-        elif (of_type, code) in _NO_EXPERIMENTERS:
-            kind, text = FailureKind.NO_BUNDLES, NO_BUNDLES
-        self._events.error_replied(message.datapath.hydra_connection, message.xid, kind, text)

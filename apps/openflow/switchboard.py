@@ -36,6 +36,10 @@ _FIRST_XID = 0x4000_0000
 _XIDS = 0x4000_0000
 _STEP = "openflow"
 _RIVAL = "second-connection"
+_LOOKS = 20
+"""Parts of a time-out: between two, the hub catches up."""
+_HUB_S = 60.0
+"""How long the hub is waited for at a time."""
 _ANEW_S = 60.0
 """Between two alarms about the same switch for the same cause."""
 Answer = bytes | Failure
@@ -424,7 +428,7 @@ class Switchboard:
         self, asked: Mapping[DatapathId, Asked | Failure], timeout_s: float
     ) -> dict[DatapathId, Answer]:
         """Wait for what switches answer; those that do not in time, never will."""
-        wait([one.future for one in asked.values() if isinstance(one, Asked)], timeout_s)
+        self._await([one.future for one in asked.values() if isinstance(one, Asked)], timeout_s)
         results: dict[DatapathId, Answer] = {}
         for datapath, one in asked.items():
             if isinstance(one, Failure):
@@ -437,6 +441,20 @@ class Switchboard:
                 error = f"no answer within {timeout_s:g} s: outcome unknown"
                 results[datapath] = self._failure(datapath, FailureKind.UNKNOWN, error)
         return results
+
+    def _await(self, futures: Collection[Future[Answer]], timeout_s: float) -> None:
+        """Wait until all are answered, or the time is up: it counts while the hub sends and reads.
+
+        Of many requests at once the hub may take longer to send the last than switches may take to
+        answer, and an answer that it has not read is not late.
+        """
+        for _ in range(_LOOKS):
+            futures = wait(futures, timeout_s / _LOOKS).not_done
+            if not futures:
+                return
+            caught_up = threading.Event()
+            self._post(caught_up.set)
+            caught_up.wait(_HUB_S)
 
     def _lose(self, lost: Iterable[Pending]) -> None:
         for pending in lost:

@@ -108,12 +108,7 @@ class Rounds:
             youngest_circuit_s=min(ages_s, default=math.inf),
         )
         return PlanReport(
-            current=standing.state,
-            target=proposal.target,
-            connect=plan.connect,
-            disconnect=plan.disconnect,
-            affected_pairs=plan.affected,
-            retagged_ports=plan.retagged_ports,
+            plan=plan,
             rules=0,
             served_mbps=proposal.served_then_mbps,
             demand_mbps=float(demand.sum()),

@@ -180,7 +180,7 @@ NOT_READY: Final = ProblemType(
     "not-ready",
     503,
     "The controller is not ready",
-    "missing lists what it waits for.",
+    "missing lists the reasons.",
 )
 
 JOURNAL_FAILED: Final = ProblemType(

@@ -275,21 +275,21 @@ def _progress(one: Progress | None) -> models.Progress | None:
 
 
 def plan(fabric: Fabric, report: PlanReport) -> models.Plan:
-    verdict = report.verdict
+    steps = report.plan
     return models.Plan(
-        current_epoch=report.current.epoch,
-        paths=_paths(fabric, report.target.topology.paths, report.target.vlans),
-        connect=circuits(fabric, report.connect),
-        disconnect=circuits(fabric, report.disconnect),
+        current_epoch=steps.current.epoch,
+        paths=_paths(fabric, steps.target.topology.paths, steps.target.vlans),
+        connect=circuits(fabric, steps.connect),
+        disconnect=circuits(fabric, steps.disconnect),
         affected_pairs=[
             models.RackPair(src=fabric.racks[src].name, dst=fabric.racks[dst].name)
-            for src, dst in sorted(report.affected_pairs)
+            for src, dst in sorted(steps.affected)
         ],
-        retagged_ports=report.retagged_ports,
+        retagged_ports=steps.retagged_ports,
         rules=report.rules,
         served_mbps=report.served_mbps,
         demand_mbps=report.demand_mbps,
-        verdict=_verdict(verdict),
+        verdict=_verdict(report.verdict),
         planning_ms=report.planning_ms,
     )
 

@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 
 from drivers.codecs.json_stream import JsonStream
 from drivers.exclusive import exclusive
-from drivers.tor import membership
+from drivers.tor import membership, ovsdb_vlans
 from hydra.config.devices import (
     NoOptions,
     no_login_problems,
@@ -45,6 +45,7 @@ with warnings.catch_warnings():
 SLOW_PARSER: Final = ovs.json.Parser
 if ovs.json.PARSER == ovs.json.PARSER_PY:  # built without the C parser, as from a package index
     ovs.json.Parser = JsonStream
+ovsdb_vlans.install()
 
 STATISTICS_INTERVAL_S: Final = 5.0
 """Interval at which ovs-vswitchd writes counters into the database, or longer if told so."""
@@ -82,7 +83,7 @@ class _PortRow(Protocol):
     interfaces: list[_InterfaceRow]
     vlan_mode: list[str]
     tag: list[int]
-    trunks: list[int]
+    trunks: frozenset[VlanId]
 
 
 class _BridgeRow(Protocol):
@@ -113,7 +114,7 @@ class _Columns:
 
     vlan_mode: str
     tag: tuple[int, ...]
-    trunks: tuple[int, ...]
+    trunks: frozenset[VlanId]
 
 
 def build(rack: Rack, timeout_s: float) -> TorSwitch:
@@ -250,7 +251,7 @@ class OvsTor:
     def _membership(self, row: _PortRow) -> PortVlans:
         mode = row.vlan_mode[0] if row.vlan_mode else ("access" if row.tag else "trunk")
         tag = VlanId(row.tag[0]) if row.tag else None
-        trunks = frozenset(VlanId(vlan) for vlan in row.trunks) or membership.ALL_VLANS
+        trunks = row.trunks or membership.ALL_VLANS
         if mode == "access":
             return PortVlans(frozenset(), tag)
         if mode == "trunk":
@@ -360,7 +361,7 @@ class OvsTor:
             for port, row in rows.items():
                 row.vlan_mode = [columns[port].vlan_mode]
                 row.tag = list(columns[port].tag)
-                row.trunks = list(columns[port].trunks)
+                row.trunks = columns[port].trunks
 
         return self._write(change, deadline)
 
@@ -471,10 +472,13 @@ class _Waiter:
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
         self._poll = select.poll()
+        self._events: dict[int, int] = {}
         self._limit_ms: float | None = None
 
     def fd_wait(self, fd: int | socket.socket, events: int) -> None:
-        self._poll.register(fd, events)
+        number = fd if isinstance(fd, int) else fd.fileno()
+        self._events[number] = self._events.get(number, 0) | events  # room to send, and replies
+        self._poll.register(number, self._events[number])
 
     def timer_wait(self, msec: float) -> None:
         self._limit_ms = msec if self._limit_ms is None else min(self._limit_ms, msec)
@@ -510,4 +514,4 @@ def _counters(port: _PortRow) -> PortCounters:
 def _columns(vlans: PortVlans) -> _Columns:
     mode = "trunk" if vlans.native is None else "native-untagged"
     tag = () if vlans.native is None else (vlans.native,)
-    return _Columns(mode, tag, tuple(sorted(vlans.tagged)))
+    return _Columns(mode, tag, vlans.tagged)

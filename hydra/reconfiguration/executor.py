@@ -14,6 +14,7 @@ outcomes (see :mod:`hydra.reconfiguration.commands`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -120,6 +121,19 @@ class _Push:
     changes: Mapping[DatapathId, tuple[RuleChange, ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """The use that a plan's target makes of its circuits."""
+
+    plan: Plan
+    serving: frozenset[Circuit]
+    """Circuits of pairs that keep their path: in use, since these are not diverted. With the rings
+    that they are in.
+    """
+    paths: Mapping[Pair, int]
+    """The number of paths of each pair."""
+
+
 @dataclass(slots=True)
 class Execution:
     """The progress and, at the end, the result of carrying out one plan."""
@@ -158,6 +172,7 @@ class Execution:
     closed: set[str] = field(default_factory=set)
     """Servers of silent vswitches that were closed out, so that circuits could move."""
     _push: _Push | None = None
+    _in_use: _Use | None = None
 
     def __post_init__(self) -> None:
         self.wanted = self.plan.target
@@ -274,8 +289,9 @@ class Execution:
     def _close(self, silent: Collection[Steering]) -> Steps:
         """Have ToRs take nothing for circuits from silent vswitches that may be sending there."""
         out: dict[RackId, list[Server]] = {}
+        held = self._held_by_rack()
         for switch in silent:
-            if not self._is_off_circuits(switch) and self._held_by(switch):
+            if not self._is_off_circuits(switch) and held.get(switch.rack):
                 out.setdefault(switch.rack, []).extend(switch.servers)
         ports = {rack: self._substrate.closed_ports(its) for rack, its in sorted(out.items())}
         commands = [SetVlans(rack, closed) for rack, closed in ports.items() if closed]
@@ -293,13 +309,16 @@ class Execution:
 
     def _is_off_circuits(self, switch: Steering) -> bool:
         """True if nothing that the switch sends gets onto a circuit."""
-        off = self.conditions.dead_uplinks | self.conditions.closed | self.closed
-        return switch.name in off
+        off = (self.conditions.dead_uplinks, self.conditions.closed, self.closed)
+        return any(switch.name in servers for servers in off)
 
-    def _held_by(self, switch: Steering) -> set[Pair]:
-        """Affected pairs of its rack that have paths now."""
-        pairs = {pair for pair in self.plan.affected if switch.rack in pair}
-        return pairs & paths_by_pair(self.plan.current).keys()
+    def _held_by_rack(self) -> dict[RackId, set[Pair]]:
+        """Affected pairs that have paths now, by each of their racks."""
+        held: dict[RackId, set[Pair]] = {}
+        for pair in self.plan.affected & paths_by_pair(self.plan.current).keys():
+            for rack in pair:
+                held.setdefault(rack, set()).add(pair)
+        return held
 
     def _go_undiverted(self) -> None:
         """Experiments: pushed rules take effect at once, whatever the mirrors do meanwhile."""
@@ -313,12 +332,13 @@ class Execution:
     def _hold_for_silent(self, silent: Mapping[Steering, Failure]) -> None:
         """Leave paths of switches that can't confirm where they are: they may still be sending."""
         held: set[Pair] = set()
+        of_rack = self._held_by_rack()
         for switch, cause in silent.items():
             words = f"{switch.name} did not confirm its divert ({cause})"
             failure = self._missed("divert", switch.name, cause, words)
             if self._is_off_circuits(switch):
                 continue
-            held |= self._held_by(switch)
+            held |= of_rack.get(switch.rack, set())
             self.obstacles.append(failure)
         if held:
             self._replan(held, ())
@@ -336,7 +356,8 @@ class Execution:
 
         OpenFlow port counters lag by at most 12 ms in Open vSwitch, so three equal reads a few
         milliseconds apart show an empty circuit. A circuit that stays is waited for, too: its ports
-        leave the VLAN of frames that may be under way.
+        leave the VLAN of frames that may be under way. Where readings take long, some follow after
+        the bound: the circuits that carry frames even then are held.
         """
         left, hidden = self._circuits_left()
         drain = Drain(self.fabric, left, self.policy.drain.reads)
@@ -344,16 +365,21 @@ class Execution:
         if hidden and not left:
             yield Batch("drain", (Pause(self.policy.drain.bound_ms / 1000), *stage))
         first: Outcome | None = None
-        while left:
-            reads = drain.commands()
+        over_s = 0.0
+        asked: Collection[Circuit] = left
+        while asked:
+            reads = drain.commands(asked)
             outcomes = (yield Batch("drain", (*reads, *stage)))[: len(reads)]
             stage = ()
-            first = first or outcomes[0]
-            drain.take(reads, outcomes)
+            if first is None:
+                first = outcomes[0]
+                over_s = first.started_s + self.policy.drain.bound_ms / 1000
+            began_s = min(outcome.started_s for outcome in outcomes)
+            drain.take(asked, reads, outcomes, late=began_s >= over_s)
             settled = not hidden and drain.settled
-            now_s = max(outcome.finished_s for outcome in outcomes)
-            late = (now_s - first.started_s) * 1000 >= self.policy.drain.bound_ms
-            if settled or late:
+            if max(outcome.finished_s for outcome in outcomes) >= over_s:
+                asked = drain.undecided()
+            if settled or not asked:
                 self._note("drain", [first, *outcomes], "" if settled else "bound reached")
                 break
             yield Batch("drain", (Pause(self.policy.drain.interval_ms / 1000),))
@@ -427,14 +453,14 @@ class Execution:
             self._retagged(step, command, outcome)
         self._note(step, outcomes)
 
-    @property
-    def _taking(self) -> frozenset[DatapathId]:
-        """Switches that take rules, as far as is known."""
-        return self.conditions.connected - self._stuck
+    def _takes_rules(self, datapath: DatapathId) -> bool:
+        """True if a switch takes rules, as far as is known."""
+        return datapath in self.conditions.connected and datapath not in self._stuck
 
     def _unrelay(self) -> Steps:
         """Stop relaying along paths that are given up: a late frame ends at a relay."""
-        changes = only(leaving(self._substrate, self.plan), self._taking)
+        relays = leaving(self._substrate, self.plan)
+        changes = only(relays, set(filter(self._takes_rules, relays)))
         if not changes:
             return
         outcomes = yield Batch("unrelay", (ApplyRules(changes),))
@@ -504,8 +530,8 @@ class Execution:
         """
         if self._push is None or self._push.plan is not self.plan:
             self._push = _Push(self.plan, self._rules_of_plan())
-        taking = self._taking
-        return {dp: mine for dp, mine in self._push.changes.items() if dp in taking}
+        changes = self._push.changes
+        return {dp: mine for dp, mine in changes.items() if self._takes_rules(dp)}
 
     def _rules_of_plan(self) -> dict[DatapathId, tuple[RuleChange, ...]]:
         relays = joining(self._substrate, self.plan)
@@ -593,7 +619,7 @@ class Execution:
 
     def _fail(self, circuit: Circuit, failure: Failure) -> None:
         """Give up a circuit. One that serves a pair which was not diverted stays up for it."""
-        if circuit in self._serving():
+        if circuit in self._use().serving:
             for path in self._new_paths():
                 if circuit in path.circuits:
                     self._lose(path, failure)
@@ -604,7 +630,7 @@ class Execution:
         """Give up one path, and none of its circuits."""
         self._lost_paths.add(path)
         names = self._between(path)
-        several = sum(pair_of(one) == pair_of(path) for one in self.plan.target.topology.paths) > 1
+        several = self._use().paths[pair_of(path)] > 1
         fate = "does without one of its paths" if several else "stays electrical"
         self.obstacles.append(replace(cause, subject=names, reason=f"{names} {fate}: {cause}"))
 
@@ -615,17 +641,18 @@ class Execution:
         racks = (self.fabric.racks[rack].name for rack in self.fabric.racks_of(circuit))
         return f"{' - '.join(racks)} on {self.fabric.planes[circuit.plane].name}"
 
-    def _serving(self) -> frozenset[Circuit]:
-        """Circuits of pairs that keep their path: in use, since these are not diverted. With the
-        rings that they are in.
-        """
-        used = {
-            circuit
-            for path in self.plan.target.topology.paths
-            if pair_of(path) not in self.plan.affected
-            for circuit in path.circuits
-        }
-        return rings_of(used, self.plan.target.topology.circuits)
+    def _use(self) -> _Use:
+        if self._in_use is None or self._in_use.plan is not self.plan:
+            topology = self.plan.target.topology
+            used = {
+                circuit
+                for path in topology.paths
+                if pair_of(path) not in self.plan.affected
+                for circuit in path.circuits
+            }
+            serving = rings_of(used, topology.circuits)
+            self._in_use = _Use(self.plan, serving, Counter(map(pair_of, topology.paths)))
+        return self._in_use
 
     # -- the gate ---------------------------------------------------------------------------------
 
@@ -702,7 +729,7 @@ class Execution:
         return [
             server
             for switch in self._substrate.steering(rack)
-            if switch.datapath in self.conditions.connected - self._stuck
+            if self._takes_rules(switch.datapath)
             for server in switch.servers
             if server.name not in self.conditions.dead_uplinks
         ]
@@ -723,6 +750,8 @@ class Execution:
     def _probe(self, paths: Collection[Path]) -> Steps:
         commands: list[ProbePath] = []
         probed: list[Path] = []
+        uses = Counter(circuit for path in paths for circuit in path.circuits)
+        shared = {circuit for circuit, number in uses.items() if number > 1}
         for path in paths:
             a, b = self._able(path.src), self._able(path.dst)
             if a and b:
@@ -735,7 +764,7 @@ class Execution:
                 rack = self.fabric.racks[path.dst if a else path.src].name
                 reason = f"no server of {rack} can be probed"
                 failure = Failure("probe", self._between(path), FailureKind.NOT_PROBED, reason)
-                self._fail_path(path, paths, failure)
+                self._fail_path(path, shared, failure)
         if not commands:
             return
         outcomes = yield Batch("probe", tuple(commands))
@@ -745,6 +774,7 @@ class Execution:
             for path, outcome in zip(probed, outcomes, strict=True)
             if outcome.confirmed and not outcome.value
         }
+        good = {circuit for path in passed for circuit in path.circuits}
         for path, outcome in zip(probed, outcomes, strict=True):
             if path not in passed:
                 names = self._between(path)
@@ -754,12 +784,13 @@ class Execution:
                     FailureKind.PROBE_LOST,
                     f"no probe came through {', '.join(outcome.value)}",
                 )
-                self._fail_path(path, passed, replace(failure, step="probe", subject=names))
+                self._fail_path(path, good, replace(failure, step="probe", subject=names))
 
-    def _fail_path(self, path: Path, others: Collection[Path], failure: Failure) -> None:
-        """Give up the circuits of ``path`` that no working path uses; if none, the path alone."""
-        good = {circuit for other in others if other != path for circuit in other.circuits}
-        blamed = set(path.circuits) - good - self._serving()
+    def _fail_path(self, path: Path, good: Collection[Circuit], failure: Failure) -> None:
+        """Give up the circuits of ``path`` but those that are ``good``, since other paths use them;
+        if none is left, the path alone.
+        """
+        blamed = set(path.circuits).difference(good) - self._use().serving
         for circuit in blamed:
             self._fail(circuit, failure)
         if not blamed:

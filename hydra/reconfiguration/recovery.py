@@ -121,10 +121,11 @@ class Recovery:
         yield from self._switches.synchronise(datapaths)
         yield from self._care.open_ports(self._care.closed_racks)
         if self._switches.settled:
+            brought = frozenset(datapaths)
             servers = tuple(
                 entry
                 for entry in reachable_on(self._fabric, self._memory.state)
-                if self._switches.switch_of[entry[0].name] in datapaths
+                if self._switches.switch_of[entry[0].name] in brought
             )
             yield Batch("announce", (Announce(servers),))
         yield from self._tidy_relays_if_ready()

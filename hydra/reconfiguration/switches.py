@@ -123,6 +123,10 @@ class Switches:
             if self._is_known(datapath)
         )
 
+    def fresh(self) -> frozenset[DatapathId]:
+        """Late switches that have connected since they were last tried."""
+        return self.late() & frozenset(self._renewed)
+
     @property
     def all_ready(self) -> bool:
         return self.ready() >= self.owned.keys()
@@ -170,11 +174,12 @@ class Switches:
 
     def learn(self, execution: Execution) -> None:
         """Take over what a reconfiguration could not confirm."""
+        unconfirmed = execution.unconfirmed
         self.doubt(
             datapath
             for datapath, name in self.owned.items()
-            if name in execution.unconfirmed
-            or (datapath in self.steering and self.steering[datapath].name in execution.unconfirmed)
+            if name in unconfirmed
+            or (datapath in self.steering and self.steering[datapath].name in unconfirmed)
         )
 
     # -- courses ----------------------------------------------------------------------------------

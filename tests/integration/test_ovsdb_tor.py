@@ -302,6 +302,25 @@ def test_a_switch_that_does_not_apply_leaves_the_outcome_unknown(detached, datab
     assert database.vsctl("get", "Port", "p1", "trunks").strip() == "[100]"
 
 
+def test_a_change_of_more_than_the_socket_takes_at_once_is_sent_whole(database):
+    ports = [f"server{number}" for number in range(32)]
+    added = [word for port in ports for word in ("--", "add-port", BRIDGE, port)]
+    database.vsctl("--no-wait", *added[1:])
+    database.vsctl("--no-wait", "set", "Open_vSwitch", ".", "cur_cfg=1000000")
+    wanted = dict.fromkeys(ports, PortVlans(frozenset(range(100, 4000)), native=10))
+    first, second = (OvsTor("r1", database.address, BRIDGE, timeout_s=60) for _ in range(2))
+    try:
+        second.open()
+        first.set_vlans(wanted)
+        assert second.vlans(ports) == wanted
+        less = {"server7": PortVlans(frozenset(range(100, 3999)), native=10)}
+        first.set_vlans(less)
+        assert second.vlans(ports) == wanted | less
+    finally:
+        first.close()
+        second.close()
+
+
 def test_a_server_that_hangs_is_unavailable_in_time(detached, database):
     detached.open()
     database.process.send_signal(signal.SIGSTOP)

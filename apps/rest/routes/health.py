@@ -34,6 +34,5 @@ def readiness(request: Request, service: Service, known: Known) -> models.Readin
     if missing and not known:
         return problem_response(NOT_READY, "not ready", request.url.path)
     if missing:
-        detail = "waiting for " + ", ".join(missing)
-        return problem_response(NOT_READY, detail, request.url.path, missing=missing)
+        return problem_response(NOT_READY, "; ".join(missing), request.url.path, missing=missing)
     return models.Readiness(ready=True)

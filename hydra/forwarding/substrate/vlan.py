@@ -47,8 +47,12 @@ class _TaggingServers:
         return True
 
     def owned(self) -> Mapping[DatapathId, str]:
+        """Named by their bridges; by their servers in fabrics where bridges share a name."""
         servers = self.fabric.server_by_datapath
-        return {datapath: vswitch_of(server).bridge for datapath, server in servers.items()}
+        bridges = {datapath: vswitch_of(server).bridge for datapath, server in servers.items()}
+        if len(set(bridges.values())) == len(bridges):
+            return bridges
+        return {datapath: server.name for datapath, server in servers.items()}
 
     def ports(self, datapath: DatapathId) -> PortNames:
         server = self.fabric.server_by_datapath.get(datapath)

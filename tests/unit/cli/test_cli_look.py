@@ -126,7 +126,7 @@ def test_top_shows_load_demand_and_what_is_missing(call, network):
     network.missing = ["vswitch b11", "vswitch b12", "vswitch b21", "vswitch b22"]
     shown = call("top", "--count", "1").stdout
     assert "NOT READY" in shown
-    assert "and 1 more" in shown
+    assert "; and 1 more" in shown
     assert "r1 =p1= r3" in shown
     assert "12%" in shown
     assert "by circuits" in shown

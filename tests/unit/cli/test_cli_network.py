@@ -23,12 +23,12 @@ def test_status_when_ready(call):
 
 
 def test_status_when_not_ready(call, service):
-    service.missing = ["vswitch h42", "rack r1"]
+    service.missing = ["vswitch h42 is not connected", "ToR r1: no answer"]
     result = call("status")
     assert result.exit_code == 1
-    assert "not ready: waiting for vswitch h42, rack r1" in result.stdout
+    assert "not ready: vswitch h42 is not connected; ToR r1: no answer" in result.stdout
     document = json.loads(call("status", "--json").stdout)
-    assert (document["ready"], document["missing"]) == (False, ["vswitch h42", "rack r1"])
+    assert (document["ready"], document["missing"]) == (False, service.missing)
     assert {device["name"] for device in document["devices"]} == {"p1", "h42"}
 
 

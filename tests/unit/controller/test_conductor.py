@@ -72,6 +72,27 @@ def test_one_that_is_off_begins_a_period_after_it_is_on(conductor, clock):
     assert done == [115.0]
 
 
+def test_a_job_that_waits_is_not_put_again(conductor):
+    done, begun, go_on = [], threading.Event(), threading.Event()
+
+    class Room:
+        def job(self):
+            done.append("job")
+            begun.set()
+            go_on.wait(5)
+
+    room = Room()
+    for _ in range(3):
+        conductor.put_once(room.job)
+    conductor.start()
+    assert begun.wait(5)
+    for _ in range(3):  # there may be something new that it has not seen
+        conductor.put_once(room.job)
+    go_on.set()
+    conductor.ask(lambda: None)
+    assert done == ["job", "job"]
+
+
 def test_what_goes_wrong_is_logged_and_counted_and_the_next_job_runs(conductor, caplog):
     over = threading.Event()
 

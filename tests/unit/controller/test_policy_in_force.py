@@ -69,7 +69,7 @@ class Stage:
         rooms._runner.run = self.run
         rooms.fleet.connected = lambda: frozenset(self.network.names)
         rooms._switches.settled = True
-        rooms._upkeep.synchronise(self.network.names.keys())
+        rooms._upkeep.synchronise()
         rooms._give_duties()
         self.batches.clear()
 

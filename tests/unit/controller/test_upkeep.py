@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from apps.controller import upkeep
 from apps.controller.ledger import Ledger
 from apps.controller.reach import Reach
 from apps.controller.upkeep import Retries, Upkeep
@@ -12,7 +13,7 @@ from apps.journal.sqlite import SqliteJournal
 from hydra.errors import DeviceUnavailable
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.reconfiguration.plan import diff
-from hydra.service import PlanRequest
+from hydra.service import DeviceStatus, PlanRequest
 from tests.unit.core.fabrics import order_of, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.simulation import Faults, Network
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
@@ -46,20 +47,23 @@ def test_what_stays_away_is_tried_ever_more_rarely():
 class Stage:
     """The live upkeep over the core's courses, which run on the simulated network."""
 
-    def __init__(self):
-        self.network = Network(FABRIC, EMPTY, random.Random(1))
+    def __init__(self, fabric=FABRIC):
+        self.network = Network(fabric, EMPTY, random.Random(1))
         self.core = SimulatedUpkeep(self.network, EMPTY)
         self.down = {}
-        self.ledger = Ledger(FABRIC, SqliteJournal(":memory:"))
+        self.ledger = Ledger(fabric, SqliteJournal(":memory:"))
+        self.statuses = []
         devices = SimpleNamespace(
-            plane_problem=self.down.get, tor_problem=lambda rack: self.down.get(f"r{rack}")
+            plane_problem=self.down.get,
+            tor_problem=lambda rack: self.down.get(f"r{rack}"),
+            statuses=lambda: self.statuses,
         )
         fleet = SimpleNamespace(connected=lambda: frozenset(self.network.connected))
         quarantine = SimpleNamespace(blocked=frozenset)
         panels = SimpleNamespace(ports=frozenset)
         core = self.core
         self.upkeep = Upkeep(
-            FABRIC,
+            fabric,
             fleet,
             devices,
             self.ledger,
@@ -74,7 +78,7 @@ class Stage:
             lambda _error: None,
         )
         self.reach = Reach(
-            FABRIC,
+            fabric,
             fleet,
             devices,
             self.ledger,
@@ -131,6 +135,61 @@ def test_a_tor_that_refuses_to_open_a_port_is_asked_ever_more_rarely(stage, monk
     stage.upkeep.look_after()
     assert not stage.core.care.closed
     assert not stage.network.closed
+
+
+def test_switches_that_connect_together_are_brought_together_and_some_at_a_time(stage, monkeypatch):
+    monkeypatch.setattr(upkeep, "_AT_ONCE", 2)
+    stage.upkeep.look_after()
+    stage.core.steps.clear()
+    for datapath in stage.network.names:
+        stage.core.switches.renewed(datapath)
+    assert stage.upkeep.synchronise()
+    assert len(stage.reach.ready_switches()) == 2
+    assert not stage.upkeep.synchronise()
+    assert len(stage.reach.ready_switches()) == len(stage.network.names) == 3
+    assert not stage.upkeep.synchronise()
+    assert stage.core.steps.count("synchronise") == 2
+
+
+def test_a_switch_that_connects_anew_does_not_wait_for_another_attempt(stage):
+    stage.upkeep.look_after()
+    first = next(iter(stage.network.names))
+    stage.network.faults = Faults(vswitch=1.0)
+    stage.core.switches.doubt([first])
+    stage.upkeep.synchronise()
+    stage.network.faults = Faults()
+    stage.upkeep.synchronise()
+    assert first not in stage.reach.ready_switches()
+    stage.core.switches.renewed(first)
+    stage.upkeep.synchronise()
+    assert first in stage.reach.ready_switches()
+
+
+def test_switches_that_are_missing_are_named_once_with_what_keeps_them(stage):
+    stage.upkeep.look_after()
+    assert stage.reach.not_ready() == []
+    one, *others = sorted(stage.network.names)
+    stage.network.connected.discard(one)
+    assert stage.reach.not_ready() == ["vswitch v-h11 is not connected"]
+    stage.core.switches.doubt(others)
+    assert stage.reach.not_ready()[1] == (
+        "2 vswitches are being brought to the present state: v-h21, v-h31"
+    )
+
+
+def test_where_many_are_missing_some_are_named_and_the_others_counted():
+    stage = Stage(small_fabric(racks=4, planes=2, servers=2))
+    stage.upkeep.look_after()
+    stage.network.connected.clear()
+    stage.statuses = [
+        DeviceStatus(f"r{number}", "tor", "ovs-ovsdb", number == 2, "no answer")
+        for number in range(1, 9)
+    ]
+    assert stage.reach.not_ready() == [
+        "8 vswitches are not connected: v-h11, v-h12, v-h21, v-h22, v-h31 and 3 more",
+        *(f"ToR r{number}: no answer" for number in (1, 3, 4, 5, 6)),
+        "2 more ToRs",
+    ]
 
 
 def test_a_plane_that_was_down_is_read_again_before_it_is_used(stage):

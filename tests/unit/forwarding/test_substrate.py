@@ -1,5 +1,7 @@
 """What each substrate makes of servers, ToRs and their ports."""
 
+from dataclasses import replace
+
 import pytest
 
 from hydra.forwarding.pipeline import SHAPES, Port, RuleKind, Table
@@ -92,6 +94,20 @@ def test_vswitches_steer_what_their_rack_sends(fabric):
     assert {switch.rack for switch in substrate.steering(RackId(1))} == {1}
     steering = {s.datapath for rack in fabric.racks for s in substrate.steering(rack.id)}
     assert steering == set(substrate.owned())
+
+
+@pytest.mark.parametrize("fabric", [DUAL, SINGLE])
+def test_vswitches_that_share_a_bridge_name_are_told_apart_by_their_servers(fabric):
+    def alike(server):
+        return replace(server, vswitch=replace(server.vswitch, bridge="vswitch"))
+
+    racks = [
+        replace(rack, servers=tuple(alike(server) for server in rack.servers))
+        for rack in fabric.racks
+    ]
+    names = substrate_of(replace(fabric, racks=tuple(racks))).owned()
+    assert sorted(names.values()) == sorted(server.name for server in fabric.servers)
+    assert all(name.startswith("v-") for name in substrate_of(fabric).owned().values())
 
 
 @pytest.mark.parametrize("fabric", [DUAL, SINGLE, OPENFLOW])

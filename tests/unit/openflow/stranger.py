@@ -38,22 +38,22 @@ class Stranger:
     def _serve(self) -> None:
         self._socket.settimeout(None)
         with suppress(OSError), self._socket.makefile("rb") as messages:
-            self._say(_HELLO, 1, b"")
+            self.say(_HELLO, 1, b"")
             while head := messages.read(8):
                 _, kind, length, xid = struct.unpack("!BBHI", head)
                 body = messages.read(length - 8)
                 if kind == _ECHO_REQUEST and self.answers_echoes:
-                    self._say(_ECHO_REPLY, xid, body)
+                    self.say(_ECHO_REPLY, xid, body)
                 elif kind == _FEATURES_REQUEST:
-                    self._say(_FEATURES_REPLY, xid, self._features)
+                    self.say(_FEATURES_REPLY, xid, self._features)
                 elif kind == _MULTIPART_REQUEST:
-                    self._say(_MULTIPART_REPLY, xid, body[:2] + bytes(6))
+                    self.say(_MULTIPART_REPLY, xid, body[:2] + bytes(6))
                     self.is_switch.set()
                 elif kind == _BARRIER_REQUEST:
-                    self._say(_BARRIER_REPLY, xid, b"")
+                    self.say(_BARRIER_REPLY, xid, b"")
         self.ended.set()
 
-    def _say(self, kind: int, xid: int, body: bytes) -> None:
+    def say(self, kind: int, xid: int, body: bytes) -> None:
         self._socket.sendall(struct.pack("!BBHI", 4, kind, 8 + len(body), xid) + body)
 
     def leave(self) -> None:

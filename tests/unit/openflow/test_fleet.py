@@ -1,5 +1,6 @@
 """The fleet on connections in memory: what switches answer, and what they don't."""
 
+import queue
 import struct
 import threading
 import time
@@ -8,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from apps.openflow import fleet as fleet_module
 from apps.openflow.fleet import Fleet, Question
 from apps.openflow.framework import PortInfo
 from drivers.codecs.openflow.messages import (
@@ -274,6 +276,58 @@ def test_no_answer_in_time_leaves_the_outcome_unknown(fleet):
     assert fleet.apply({V1: CHANGES}, 0.02) == {V1: NO_ANSWER}
     fleet.barrier_replied(switch, xids[0])  # too late: nobody waits, and nothing breaks
     fleet.error_replied(switch, xids[0], REFUSED, "late")
+
+
+class Hub:
+    """A thread that carries out what is posted to it, as the hub does."""
+
+    def __init__(self):
+        self._posted = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def post(self, function):
+        self._posted.put(function)
+
+    def _run(self):
+        while (function := self._posted.get()) is not None:
+            function()
+
+    def end(self):
+        self._posted.put(None)
+        self._thread.join()
+
+
+@pytest.fixture
+def hub():
+    hub = Hub()
+    yield hub
+    hub.end()
+
+
+def test_time_counts_from_sending_and_while_answers_are_read(hub):
+    fleet = Fleet(FABRIC, hub.post)
+
+    def agrees_late(switch, xid):
+        def read():
+            time.sleep(0.5)  # the hub is busy, and the answer is there all along
+            agrees(switch, xid)
+
+        hub.post(read)
+
+    Switch(fleet, V1, agrees_late)
+    hub.post(lambda: time.sleep(0.5))  # it is busy before it sends
+    assert fleet.apply({V1: CHANGES}, 0.1) == {V1: None}
+
+
+def test_large_changes_have_more_time(fleet, monkeypatch):
+    monkeypatch.setattr(fleet_module, "_RULES_IN_TIME", 2)
+
+    def agrees_late(switch, xid):
+        threading.Timer(0.5, agrees, (switch, xid)).start()
+
+    Switch(fleet, V1, agrees_late)
+    assert fleet.apply({V1: CHANGES * 40}, 0.3) == {V1: None}  # 6 s
 
 
 def test_a_switch_that_was_never_there_is_not_connected(fleet):

@@ -55,8 +55,8 @@ def held(asked):
 def test_a_plan_is_told_with_what_it_takes_and_is_worth(rounds, planning):
     demand = demand_of((0, 1, 90.0))
     report = rounds.plan(standing(), PlanRequest(), demand, planning.propose)
-    assert report.current == EMPTY
-    assert len(report.connect) == 1
+    assert report.plan.current == EMPTY
+    assert len(report.plan.connect) == 1
     assert report.demand_mbps == 90.0
     assert report.verdict.pays
 
@@ -97,7 +97,7 @@ def test_a_round_that_changes_one_that_keeps_and_one_without_a_plan(rounds, plan
     done = rounds.periodic(standing(), seen(demand), plan(EMPTY), "test", 1.0)
     assert done.decision.action is Action.CHANGE
     again = rounds.periodic(
-        standing(done.report.target), seen(demand), plan(done.report.target), "test", 2.0
+        standing(done.report.plan.target), seen(demand), plan(done.report.plan.target), "test", 2.0
     )
     assert again.decision.action is Action.KEEP
 

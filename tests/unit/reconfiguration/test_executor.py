@@ -87,6 +87,17 @@ def execution_of(network, current, target, policy=None):
     )
 
 
+def slow_reads(network, seconds, of=lambda _command: True):
+    """Have readings of ports take some time."""
+
+    def late(command, true):
+        if of(command):
+            network.now_s += seconds
+        return replace(true, finished_s=max(true.finished_s, network.now_s))
+
+    network.instead["drain", ReadPortPackets] = late
+
+
 def test_nothing_to_do_needs_no_batch():
     state = start(DIRECT)
     network = Scripted(FABRIC, state)
@@ -143,6 +154,56 @@ def test_a_drained_circuit_was_read_as_often_as_the_policy_says():
     policy = Policy(drain=DrainPolicy(reads=5, interval_ms=1.0))
     Watch(network, execution_of(network, old, NetworkState(epoch=2), policy)).run()
     assert len(network.commands(ReadPortPackets)) == 5 * 2
+
+
+def test_a_circuit_is_not_blamed_for_readings_that_take_long():
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    slow_reads(network, 2 * Policy().drain.bound_ms / 1000)
+    execution = Watch(network, execution_of(network, old, NetworkState(epoch=2))).run()
+    assert execution.state is ReconfigurationState.DONE
+    assert len(network.commands(ReadPortPackets)) == Policy().drain.reads * 2
+
+
+def test_frames_on_their_way_while_a_reading_takes_long_are_not_held_against_a_circuit():
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    (circuit,) = old.topology.circuits
+    network._restless[circuit.a] = 2
+    slow_reads(network, 2 * Policy().drain.bound_ms / 1000)
+    execution = Watch(network, execution_of(network, old, NetworkState(epoch=2))).run()
+    assert execution.state is ReconfigurationState.DONE
+
+
+def test_a_circuit_that_carries_frames_after_the_bound_is_held_however_long_readings_take():
+    old = start(DIRECT)
+    network = Scripted(FABRIC, old)
+    network.faults = Faults(busy_circuit=1.0)
+    network.unsettle(sorted(old.topology.circuits))
+    slow_reads(network, 2 * Policy().drain.bound_ms / 1000)
+    execution = Watch(network, execution_of(network, old, NetworkState(epoch=2))).run()
+    assert "1 circuit(s) still carried frames after the drain bound" in execution.reason
+    assert network.commands(MoveMirrors) == []
+
+
+def test_others_are_drained_while_a_tor_does_not_answer_and_is_not_asked_again():
+    other = path_of(FABRIC, 2, 3)
+    old = start(DIRECT, other)
+    network = Scripted(FABRIC, old)
+    silent = RackId(0)
+
+    def reading(command, true):
+        if command.rack != silent:
+            return true
+        network.now_s += 5.0
+        return replace(true, value={}, finished_s=network.now_s)
+
+    network.instead["drain", ReadPortPackets] = reading
+    execution = Watch(network, execution_of(network, old, NetworkState(epoch=2))).run()
+    assert execution.state is ReconfigurationState.DONE
+    asked = [command.rack for command in network.commands(ReadPortPackets)]
+    assert asked.count(silent) == 1
+    assert asked.count(RackId(2)) == Policy().drain.reads
 
 
 def test_a_circuit_that_never_drains_stays_and_its_pair_returns_to_it():

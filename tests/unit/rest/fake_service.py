@@ -33,6 +33,7 @@ from hydra.model import (
 )
 from hydra.policy import CurrentPolicy, Policy, Sharing
 from hydra.reconfiguration.drift import Drift, DriftKind
+from hydra.reconfiguration.plan import Plan
 from hydra.reservations.book import ReservationBook
 from hydra.roles import Alarm, Severity
 from hydra.service import (
@@ -214,12 +215,17 @@ class FakeService:
             vlans={path: VlanId(100)},
         )
         return PlanReport(
-            current=self.network,
-            target=target,
-            connect=frozenset(path.circuits),
-            disconnect=frozenset(),
-            affected_pairs=frozenset({(RackId(0), RackId(1))}),
-            retagged_ports=4,
+            Plan(
+                current=self.network,
+                target=target,
+                affected=frozenset({(RackId(0), RackId(1))}),
+                connect=frozenset(path.circuits),
+                disconnect=frozenset(),
+                mirrors={},
+                untag_first={},
+                retag={RackId(0): dict.fromkeys(["optical1", "optical2", "optical3", "optical4"])},
+                tag_last={},
+            ),
             rules=8,
             served_mbps=80.0,
             demand_mbps=80.0,

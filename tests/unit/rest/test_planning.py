@@ -285,12 +285,13 @@ def test_an_explanation_of_what_is_not_there(client, pair, status):
 
 def test_ready_only_when_nothing_is_missing(client, service):
     assert client.get("/readyz").json() == {"ready": True}
-    service.missing = ["vswitch h42", "optical switch p2"]
+    service.missing = ["vswitch h42 is not connected", "optical switch p2: no answer"]
     answer = client.get("/readyz")
     assert answer.status_code == 503
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["type"] == "/problems/not-ready"
-    assert answer.json()["missing"] == ["vswitch h42", "optical switch p2"]
+    assert answer.json()["missing"] == service.missing
+    assert answer.json()["detail"] == "; ".join(service.missing)
     assert client.get("/healthz").status_code == 200
 
 

@@ -1,0 +1,98 @@
+"""A caller is told a plan; its job carries that out, or another where something has changed."""
+
+import numpy as np
+import pytest
+
+from apps.planning.engine import Planning
+from hydra.lifecycle import ReconfigurationState
+from hydra.model import RackId
+from hydra.reconfiguration.plan import pair_of
+from hydra.service import PlanRequest
+from tests.unit.controller.test_policy_in_force import (
+    EMPTY,
+    FABRIC,
+    OTHERWISE,
+    POLICY,
+    RACKS,
+    Stage,
+)
+
+
+class Asked:
+    """The planner's answers, in this process."""
+
+    def __init__(self):
+        self._planning = Planning(FABRIC, POLICY)
+        self.states = []
+
+    def propose(self, current, request, demand, pins, blocked, *, urgent):
+        self.states.append(current)
+        return self._planning.propose(current, request, demand, pins, blocked)
+
+
+@pytest.fixture
+def asked():
+    return Asked()
+
+
+@pytest.fixture
+def stage(asked):
+    stage = Stage()
+    rooms = stage.controller
+    rooms._loop._planner = asked
+    rooms._devices.plane_problem = rooms._devices.tor_problem = lambda _device: None
+    return stage
+
+
+def wanted():
+    demand = np.zeros((RACKS, RACKS))
+    demand[0, 1] = 90.0
+    return PlanRequest(demand)
+
+
+def carried_out(stage, meanwhile=lambda: None):
+    """The reconfiguration that was asked for, after its job; ``meanwhile`` comes before that."""
+    conductor = stage.controller._conductor
+    told = stage.controller.desk.reconfigure(wanted(), "test")
+    meanwhile()
+    conductor.start()
+    try:
+        conductor.ask(lambda: None)
+    finally:
+        conductor.stop()
+    (entry,) = [one for one in stage.controller._ledger.reconfigurations() if one.id == told.id]
+    return entry
+
+
+def ports_used(stage):
+    circuits = stage.controller._ledger.state.topology.circuits
+    return {end for circuit in circuits for end in circuit.ends}
+
+
+def test_what_was_told_is_carried_out_without_another_plan(stage, asked):
+    entry = carried_out(stage)
+    assert entry.state is ReconfigurationState.DONE
+    assert [pair_of(path) for path in stage.controller._ledger.state.topology.paths] == [(0, 1)]
+    assert asked.states == [EMPTY]
+
+
+def test_a_state_that_is_another_by_then_is_planned_from(stage, asked):
+    entry = carried_out(stage, lambda: stage.move(OTHERWISE))
+    assert entry.state is ReconfigurationState.DONE
+    assert asked.states == [EMPTY, OTHERWISE]
+
+
+def test_a_port_that_was_quarantined_meanwhile_is_not_used(stage, asked):
+    lost = {port.id for port in FABRIC.ports_of(RackId(0))[:1]}
+    carried_out(stage, lambda: stage.controller._quarantine.put(lost, "no light"))
+    assert asked.states == [EMPTY, EMPTY]
+    assert ports_used(stage)
+    assert ports_used(stage).isdisjoint(lost)
+
+
+def test_a_job_for_another_demand_is_planned_for(stage, asked):
+    other = np.zeros((RACKS, RACKS))
+    other[2, 3] = 90.0
+    carried_out(stage, lambda: stage.controller.desk.plan(PlanRequest(other)))
+    assert asked.states == [EMPTY, EMPTY, EMPTY]
+    assert [pair_of(path) for path in stage.controller._ledger.state.topology.paths] == [(0, 1)]

@@ -1,0 +1,170 @@
+"""Replies of a switch as the application hears them, from plain sockets through the framework."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from drivers.codecs.openflow.rules import NO_BUNDLES, TAKEN_OVER
+from tests.unit.openflow.stranger import Stranger
+
+DEAF, OTHER = 75, 76
+APP = """
+import struct
+from apps.openflow import framework
+
+def barrier(xid):
+    return struct.pack("!BBHI", 4, 20, 8, xid)
+
+class Events:
+    def switch_connected(self, datapath, connection, ports):
+        print("connected", flush=True)
+        if datapath == DEAF:
+            self.deaf = connection
+        elif datapath == OTHER:
+            framework.hub.spawn_after(4, print, "4 s later", flush=True)
+            for _ in range(64):
+                self.deaf.send(barrier(1) + bytes(1 << 20))
+            connection.send(barrier(2))
+
+    def port_changed(self, datapath, connection, port, *, deleted):
+        framework.hub.sleep(1)
+        print("port changed", flush=True)
+
+    def barrier_replied(self, connection, xid):
+        print("barrier", xid, flush=True)
+
+    def role_replied(self, connection, xid, generation):
+        print("role", xid, generation, flush=True)
+
+    def error_replied(self, connection, xid, kind, error):
+        print("error", xid, kind.name, error, flush=True)
+
+    def __getattr__(self, name):
+        return lambda *_args, **_more: None
+
+class Application:
+    openflow_address = ("127.0.0.1", PORT)
+    openflow_tls = None
+    openflow_connections = 10
+    events = Events()
+
+    def start(self):
+        print("started", flush=True)
+
+    def stop(self):
+        pass
+
+class App(framework.OpenFlowApp):
+    def compose(self, post):
+        return Application()
+"""
+ERROR, EXPERIMENTER, PORT_STATUS, MULTIPART_REPLY, BARRIER_REPLY, ROLE_REPLY = 1, 4, 12, 19, 21, 25
+PORT = struct.pack("!Ixxxx6sxx16sIIIIIIII", 1, bytes(6), b"one", *(0,) * 8)
+
+
+class Application:
+    """One that runs, and the lines in which it tells what it hears."""
+
+    def __init__(self, folder, stack):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._address = "127.0.0.1", free.getsockname()[1]
+        app = folder / "app.py"
+        app.write_text(
+            APP.replace("PORT", str(self._address[1]))
+            .replace("DEAF", str(DEAF))
+            .replace("OTHER", str(OTHER))
+        )
+        command = [Path(sys.executable).with_name("ryu-manager"), app]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._process = stack.enter_context(process)
+        self._stack = stack
+        stack.callback(self._end)
+        self.hears("started")
+
+    def _end(self):
+        self._process.send_signal(signal.SIGTERM)
+        assert self._process.wait(20) == 0
+
+    def connect(self, kind, datapath):
+        end_s = time.monotonic() + 10
+        while True:
+            try:
+                switch = kind(self._address, datapath)
+            except ConnectionRefusedError:
+                assert time.monotonic() < end_s
+                time.sleep(0.05)
+            else:
+                self._stack.callback(switch.leave)
+                self.hears("connected")
+                return switch
+
+    def hears(self, *lines):
+        assert [self._process.stdout.readline().rstrip() for _ in lines] == list(lines)
+
+
+@pytest.fixture
+def application(tmp_path):
+    with ExitStack() as stack:
+        yield Application(tmp_path, stack)
+
+
+def error(of_type, code):
+    return struct.pack("!HH", of_type, code) + b"what it is about"
+
+
+def test_each_is_told_as_it_came(application):
+    switch = application.connect(Stranger, 77)
+    switch.say(ERROR, 5, error(4, 2))
+    switch.say(ERROR, 6, error(11, 0))
+    switch.say(ERROR, 7, error(1, 10))
+    switch.say(ERROR, 8, error(1, 3))
+    switch.say(EXPERIMENTER, 8, struct.pack("!IIIHH", 0x4F4E4600, 2300, 1, 5, 0))
+    switch.say(ROLE_REPLY, 9, struct.pack("!I4xQ", 2, 2**40))
+    switch.say(BARRIER_REPLY, 10, b"")
+    application.hears(
+        "error 5 REFUSED OpenFlow error type 4, code 2",
+        f"error 6 TAKEN_OVER {TAKEN_OVER}",
+        f"error 7 TAKEN_OVER {TAKEN_OVER}",
+        f"error 8 NO_BUNDLES {NO_BUNDLES}",
+        f"role 9 {2**40}",
+        "barrier 10",
+    )
+
+
+def test_a_reply_does_not_wait_for_events_that_came_before(application):
+    switch = application.connect(Stranger, 77)
+    switch.say(PORT_STATUS, 1, struct.pack("!B7x", 2) + PORT)
+    switch.say(ERROR, 5, error(4, 2))
+    switch.say(BARRIER_REPLY, 5, b"")
+    application.hears("error 5 REFUSED OpenFlow error type 4, code 2", "barrier 5", "port changed")
+
+
+class Deaf(Stranger):
+    """Reads nothing once it is a switch."""
+
+    hears_again = threading.Event()
+
+    def say(self, kind, xid, body):
+        super().say(kind, xid, body)
+        if kind == MULTIPART_REPLY:
+            self.hears_again.wait()
+
+    def leave(self):
+        self.hears_again.set()
+        super().leave()
+
+
+def test_one_that_reads_nothing_keeps_no_other_waiting(application):
+    application.connect(Deaf, DEAF)
+    application.connect(Stranger, OTHER)  # both are sent something
+    application.hears("barrier 2", "4 s later")  # Ryu gives one that reads nothing 5 s
