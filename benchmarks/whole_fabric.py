@@ -174,13 +174,14 @@ class Session:
 
     def _launch(self, config: Path, log: BinaryIO) -> subprocess.Popen[bytes]:
         root = self._source or Path(__file__).parents[1]
+        paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
         return subprocess.Popen(
             [str(Path(sys.executable).with_name("ryu-manager")), str(root / "apps" / "main.py")],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             cwd=root,
-            env={**os.environ, "HYDRA_CONFIG": str(config), "PYTHONPATH": str(root)},
+            env={**os.environ, "HYDRA_CONFIG": str(config), "PYTHONPATH": os.pathsep.join(paths)},
             start_new_session=True,
         )
 
