@@ -156,13 +156,14 @@ static u32 intern(Pool *pool, const u8 *p, u32 n) {
 
 /* -- matches ----------------------------------------------------------------------------------- */
 
-enum { F_IN_PORT, F_METADATA, F_ETH_DST, F_ETH_TYPE, F_VLAN, F_DSCP, F_PROTO, F_IPV4_SRC,
-       F_IPV4_DST, F_TCP_SRC, F_TCP_DST, F_IPV6_SRC, F_IPV6_DST, F_ICMP6, F_REG0, FIELDS };
+enum { F_IN_PORT, F_ETH_DST, F_ETH_TYPE, F_VLAN, F_IPV4_SRC, F_IPV4_DST, F_IPV6_SRC, F_IPV6_DST,
+       F_DSCP, F_PROTO, F_TCP_SRC, F_TCP_DST, F_ICMP6, F_REG0, F_METADATA, FIELDS };
+/* In the order in which Open vSwitch writes them. */
 static const struct { u16 class; u8 code, size, at; } FIELD[FIELDS] = {
-    {0x8000, 0, 4, 0},   {0x8000, 2, 8, 8},   {0x8000, 3, 6, 16},  {0x8000, 5, 2, 22},
-    {0x8000, 6, 2, 24},  {0x8000, 8, 1, 26},  {0x8000, 10, 1, 27}, {0x8000, 11, 4, 28},
-    {0x8000, 12, 4, 32}, {0x8000, 13, 2, 36}, {0x8000, 14, 2, 38}, {0x8000, 26, 16, 40},
-    {0x8000, 27, 16, 56}, {0x8000, 29, 1, 72}, {0x0001, 0, 4, 76}};
+    {0x8000, 0, 4, 0},   {0x8000, 3, 6, 16},  {0x8000, 5, 2, 22},  {0x8000, 6, 2, 24},
+    {0x8000, 11, 4, 28}, {0x8000, 12, 4, 32}, {0x8000, 26, 16, 40}, {0x8000, 27, 16, 56},
+    {0x8000, 8, 1, 26},  {0x8000, 10, 1, 27}, {0x8000, 13, 2, 36}, {0x8000, 14, 2, 38},
+    {0x8000, 29, 1, 72}, {0x0001, 0, 4, 76},  {0x8000, 2, 8, 8}};
 typedef struct { u8 byte[80]; } Packet; /* its fields, each where FIELD says, in network order */
 
 typedef struct { u8 field; u8 value[16], mask[16]; } Term;
@@ -352,7 +353,7 @@ static int bad_instructions(const Switch *s, const u8 *p, size_t n, u16 *code) {
     if (kind == 6) {
       bool known = false;
       for (u32 i = 0; i < s->meters; i++) known |= s->meter[i].number == g32(p + at + 4);
-      if (!known) return *code = 3, ET_METER;
+      if (!known) return *code = 2, ET_METER;
     } else if (kind == 4) {
       for (size_t a = at + 8; a < at + length; a += g16(p + a + 2)) {
         u16 action = g16(p + a);

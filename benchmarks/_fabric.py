@@ -148,6 +148,8 @@ class Switches:
         self._stream = self._connection.makefile("rw")
 
     def close(self) -> None:
+        self._stream.close()
+        self._connection.close()
         self.process.stdin.close()
         self.process.wait()
 

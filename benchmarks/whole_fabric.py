@@ -24,6 +24,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -51,8 +52,10 @@ TARGETS = {
 READY_WITHIN_S = 900.0
 CHANGED_WITHIN_S = 600.0
 STOPPED_WITHIN_S = 120.0
-IDLE_S = 35.0
-"""Longer than the interval of audits, so that one of them falls into it."""
+MENDED_WITHIN_S = 60.0
+"""Time for switches that did not confirm a change to be brought to it."""
+IDLE_S = 65.0
+"""Longer than the interval of polling, so that each switch is asked once."""
 AFTERMATH_S = 3.0
 """Time after each change in which the controller is watched, too."""
 PARTNERS = 8
@@ -74,7 +77,7 @@ class Rest:
         return self._ask("GET", path, None)[1]
 
     def ask(self, method: str, path: str, body: object) -> tuple[int, Any]:
-        return self._ask(method, path, json.dumps(body))
+        return self._ask(method, path, None if body is None else json.dumps(body))
 
     def _ask(self, method: str, path: str, body: str | None) -> tuple[int, Any]:
         with contextlib.closing(
@@ -197,6 +200,9 @@ class Session:
             share = (process.cpu_s() - before_s) / (time.monotonic() - started_s)
         self.note("idle", share * 100, "% of a core")
         peak_gb = max(peak_gb, watch.peak_gb)
+        with self._watched(process, switches, "an audit") as watch:
+            self._audit(process)
+        peak_gb = max(peak_gb, watch.peak_gb)
         failed = wrong = 0.0
         for name, body in changes(self._size):
             with self._watched(process, switches, name) as watch:
@@ -272,6 +278,18 @@ class Session:
         if echoes["max_ms"] > ECHO_MS_OF_DEAD:
             self.say(f"an echo took {echoes['max_ms']:.0f} ms: Open vSwitch would reconnect")
 
+    def _audit(self, process: ControllerProcess) -> None:
+        """Have everything looked at once; nothing may differ from what is intended."""
+        before_s, started_s = process.cpu_s(), time.monotonic()
+        status, answer = Rest(process).ask("GET", "/v1/drift", None)
+        if status != HTTPStatus.OK:
+            self.say(f"no audit: {answer.get('detail')}")
+            return
+        self.note("an audit", time.monotonic() - started_s, "s")
+        self.note("an audit, processor", process.cpu_s() - before_s, "s")
+        found, silent = len(answer["items"]), len(answer["silent"])
+        self.say(f"an audit: {found} things differ, {silent} say nothing")
+
     def _change(self, process: ControllerProcess, name: str, body: dict[str, Any]) -> float:
         """Carry a change out; the number of circuits that failed in it."""
         rest, started_s = Rest(process), time.monotonic()
@@ -290,6 +308,8 @@ class Session:
         self.note(name, time.monotonic() - started_s, "s")
         if answer["state"] != "done":
             self.say(f"{name} ended {answer['state']}: {answer.get('reason', '')[:300]}")
+            for trouble in answer.get("troubles", ())[:5]:
+                self.say(f"  {trouble}")
         steps = [
             TimelineStep(one["step"], one.get("device"), one["started_ms"], one["finished_ms"], "")
             for one in answer["timeline"]
@@ -300,12 +320,27 @@ class Session:
         return float(len(answer.get("failures", ())))
 
     def _verify(self, process: ControllerProcess, switches: Switches, name: str) -> float:
-        topology = Rest(process).get("/v1/topology")
-        packets, wrong = wrong_turns(switches, topology, OTHERS)
+        """Packets that leave otherwise than the topology says, also once all switches are ready."""
+        wrong = self._look_for_wrong_turns(process, switches, name)
+        deadline_s = time.monotonic() + MENDED_WITHIN_S
+        while wrong and time.monotonic() < deadline_s:
+            time.sleep(_TELL_EVERY_S / 2)
+            if Rest(process).ask("GET", "/readyz", None)[0] == HTTPStatus.OK:
+                return self._look_for_wrong_turns(process, switches, f"{name}, switches ready")
+        return wrong
+
+    def _look_for_wrong_turns(
+        self, process: ControllerProcess, switches: Switches, name: str
+    ) -> float:
+        rest, topology = Rest(process), None
+        while topology is None or rest.get("/v1/topology")["paths"] != topology["paths"]:
+            topology = rest.get("/v1/topology")
+            packets, wrong = wrong_turns(switches, topology, OTHERS)
         counts = switches.counts()
         self.say(
             f"{name}: {len(topology['circuits'])} circuits, {counts['rules']} rules; "
-            f"{len(wrong)} of {packets} packets went wrong"
+            f"{len(wrong)} of {packets} packets went wrong; {counts['lost']} of "
+            f"{counts['probes']} probes got lost, {counts['loops']} looped"
         )
         for one in wrong[:5]:
             self.say(f"  {one}")
