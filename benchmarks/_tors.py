@@ -49,12 +49,14 @@ def make_database(path: Path, ports: Iterable[str]) -> None:
 
 
 def as_ranges(numbers: Iterable[int]) -> str:
-    """``[5, 6, 7, 9]``: 5-7,9."""
+    """``[5, 6, 7, 9]`` as ``5-7,9-9``."""
     ordered = sorted(numbers)
+    if ordered and ordered[-1] - ordered[0] + 1 == len(ordered):  # the usual case, and a long one
+        return f"{ordered[0]}-{ordered[-1]}"
     ends = [(a, b) for a, b in pairwise(ordered) if b != a + 1]
     first = [*ordered[:1], *(b for _, b in ends)]
     last = [*(a for a, _ in ends), *ordered[-1:]]
-    return ",".join(f"{a}-{b}" if a != b else f"{a}" for a, b in zip(first, last, strict=True))
+    return ",".join(f"{a}-{b}" for a, b in zip(first, last, strict=True))
 
 
 class Tor:

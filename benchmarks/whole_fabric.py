@@ -289,6 +289,8 @@ class Session:
         self.note("an audit, processor", process.cpu_s() - before_s, "s")
         found, silent = len(answer["items"]), len(answer["silent"])
         self.say(f"an audit: {found} things differ, {silent} say nothing")
+        for one in answer["items"][:5]:
+            self.say(f"  {one}")
 
     def _change(self, process: ControllerProcess, name: str, body: dict[str, Any]) -> float:
         """Carry a change out; the number of circuits that failed in it."""

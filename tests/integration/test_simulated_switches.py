@@ -116,7 +116,7 @@ def test_the_same_messages_have_the_same_effect(
         assert played.confirm(step, 1)[:1] == real.confirm(step, 1)[:1], number
         assert table(played) == table(real), number
         sizes.append(len(table(real)))
-    assert max(sizes) == len(rules(demo))
+    assert max(sizes) > len(rules(demo)) / 2  # some kinds match alike at vswitches and at ToRs
     assert sizes[-1] == 0
 
 
