@@ -85,14 +85,14 @@ class Fleet(Switchboard):
         results |= self._answers(committed, timeout_s)
         # A bundle that was refused has changed nothing. It may have waited too long.
         refused = [datapath for datapath in committed if _was_refused(results[datapath])]
-        results |= self._answers(self._ask(refused, encode), timeout_s)
+        results |= self._in_turn(refused, encode, timeout_s)
         without = [
             datapath
             for datapath, result in results.items()
             if isinstance(result, Failure) and result.kind is FailureKind.NO_BUNDLES
         ]
         self._remember_without_bundles(without)
-        results |= self._answers(self._ask(without, encode), timeout_s)
+        results |= self._in_turn(without, encode, timeout_s)
         return _failures(results)
 
     def stage(self, changes: Mapping[DatapathId, Sequence[RuleChange]]) -> None:
