@@ -288,7 +288,7 @@ def wrong_turns(
             for to in range(size.racks) if place == everywhere else sorted(some):
                 target = Server(to, chance.randrange(size.servers))
                 _sent(walks, at, target, frozenset(vlans.get((rack, to), ())))
-            _groups(walks, at)
+            _groups(walks, at, Server(min(joined, default=rack), 0))
             stranger = Server(rack, (place + 1) % size.servers)
             tags = [next(iter(vlans[rack, to])) for to in sorted(joined)[:1]] or [100]
             _received(walks, at, stranger, tags[0])
@@ -310,8 +310,9 @@ def _sent(walks: _Walks, at: Server, target: Server, vlans: frozenset[int]) -> N
                   proto=6, dst=target.address(version))  # fmt: skip
 
 
-def _groups(walks: _Walks, at: Server) -> None:
+def _groups(walks: _Walks, at: Server, target: Server) -> None:
     everybody = b"\xff" * 6
+    walks.add(at, HOST, _IPV4, everybody, ELECTRICAL, "a broadcast of IPv4", dst=target.address(4))
     walks.add(at, HOST, _ARP, everybody, ELECTRICAL, "a broadcast")
     walks.add(at, HOST, _ARP, b"\x02" + bytes(5), ELECTRICAL, "ARP to one")
     walks.add(at, HOST, _IPV6, b"\x02" + bytes(5), ELECTRICAL, "neighbour discovery", proto=58,
