@@ -15,13 +15,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 SCHEMA: Final = Path("/usr/share/openvswitch/vswitch.ovsschema")
 _DATABASE: Final = "Open_vSwitch"
-_MORE_THAN_A_REPLY: Final = 1 << 26
 
 
 def port_names(servers: int, planes: int) -> list[str]:
@@ -68,9 +68,10 @@ class Tor:
         self._tell = tell
         self._names: dict[str, str] = {}
         self._applied = 0
+        self.told = asyncio.Event()
 
     async def run(self, address: Path) -> None:
-        reader, writer = await asyncio.open_unix_connection(address, limit=_MORE_THAN_A_REPLY)
+        reader, writer = await _connected(address)
         columns = {
             "Open_vSwitch": {"columns": ["next_cfg"]},
             "Port": {"columns": ["name", "vlan_mode", "tag", "trunks"]},
@@ -83,6 +84,7 @@ class Tor:
                 self._apply(message["params"][1], writer)
             elif message.get("id") == "monitor":
                 self._apply(message["result"], writer)
+                self.told.set()
 
     def _apply(self, tables: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         for uuid, change in tables.get("Port", {}).items():
@@ -108,6 +110,14 @@ def _carried(row: dict[str, Any]) -> str:
     if mode == "access" or (mode is None and tag is not None):
         return "none"
     return as_ranges(trunks) if trunks else "all"
+
+
+async def _connected(address: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Once the server listens."""
+    while True:
+        with suppress(FileNotFoundError, ConnectionRefusedError):
+            return await asyncio.open_unix_connection(address)
+        await asyncio.sleep(0.01)
 
 
 def _send(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
@@ -148,17 +158,23 @@ async def serve(directory: Path, racks: int, servers: int, planes: int, switches
     make_database(template, ports)
     numbers = {name: number for number, name in enumerate(ports, start=1)}
     answers, tell = await asyncio.open_unix_connection(switches)
-    started, tasks = [], [asyncio.create_task(_read_all(answers))]
+    started, tors, tasks = [], [], [asyncio.create_task(_read_all(answers))]
     try:
         for process in _servers(directory, racks, template):
             rack = len(started)
             started.append(process)
-            address = directory / f"r{rack + 1}.sock"
-            while not address.exists():
-                await asyncio.sleep(0.01)
-            tasks.append(asyncio.create_task(Tor(rack, numbers, tell).run(address)))
+            tor = Tor(rack, numbers, tell)
+            tors.append(tor)
+            tasks.append(asyncio.create_task(tor.run(directory / f"r{rack + 1}.sock")))
+        for task in tasks:
+            task.add_done_callback(lambda _: stop.set())  # none ends by itself
+        for tor in tors:
+            await tor.told.wait()
         print("ready", flush=True)
         await stop.wait()
+        for task in tasks:
+            if task.done():
+                task.result()
     finally:
         for process in started:
             process.terminate()
