@@ -12,6 +12,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -66,17 +67,26 @@ def carry_out(size: int, standing: dict[int, int], command: language.Command) ->
     return None
 
 
-class Plane(asyncio.Protocol):
-    """A plane with one client; every change takes the mirrors' time, which ``*opc?`` waits for."""
+@dataclass
+class Mirrors:
+    """Mirrors of one plane, which stay as they are when its client goes."""
 
-    def __init__(
-        self, number: int, size: int, switching_s: float, tell: Callable[[bytes], None]
-    ) -> None:
-        self._number = number
-        self._tell = tell
-        self._size = size
-        self._switching_s = switching_s
-        self._present: tuple[tuple[int, int], ...] = ()
+    number: int
+    size: int
+    switching_s: float
+    tell: Callable[[bytes], None]
+    present: tuple[tuple[int, int], ...] = ()
+
+    def show(self, lit: Iterable[tuple[int, int]]) -> None:
+        listed = ",".join(f"{ingress}:{egress}" for ingress, egress in lit)
+        self.tell(f"light {self.number} {listed}\n".encode())
+
+
+class Plane(asyncio.Protocol):
+    """A plane's one client; every change takes the mirrors' time, which ``*opc?`` waits for."""
+
+    def __init__(self, mirrors: Mirrors) -> None:
+        self._mirrors = mirrors
         self._pending = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -87,21 +97,17 @@ class Plane(asyncio.Protocol):
         if not end:
             self._pending = line
             return
-        before = self._present
-        reply, self._present, moved = answer(self._size, before, line.decode())
+        mirrors, before = self._mirrors, self._mirrors.present
+        reply, mirrors.present, moved = answer(mirrors.size, before, line.decode())
         if moved:
-            self._show(sorted(set(before) & set(self._present)))
-            asyncio.get_running_loop().call_later(self._switching_s, self._settle, reply)
+            mirrors.show(sorted(set(before) & set(mirrors.present)))
+            asyncio.get_running_loop().call_later(mirrors.switching_s, self._settle, reply)
         else:
             self._transport.write(reply)
 
     def _settle(self, reply: bytes) -> None:
-        self._show(self._present)
+        self._mirrors.show(self._mirrors.present)
         self._transport.write(reply)
-
-    def _show(self, lit: Iterable[tuple[int, int]]) -> None:
-        listed = ",".join(f"{ingress}:{egress}" for ingress, egress in lit)
-        self._tell(f"light {self._number} {listed}\n".encode())
 
 
 async def serve(count: int, size: int, switching_s: float, told: str | None) -> None:
@@ -117,9 +123,8 @@ async def serve(count: int, size: int, switching_s: float, told: str | None) -> 
         tell = writer.write
     addresses = []
     for number in range(count):
-        server = await loop.create_server(
-            partial(Plane, number, size, switching_s, tell), "127.0.0.1", 0
-        )
+        mirrors = Mirrors(number, size, switching_s, tell)
+        server = await loop.create_server(partial(Plane, mirrors), "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
         addresses.append(f"{host}:{port}")
     print(*addresses, flush=True)

@@ -46,6 +46,7 @@ TARGETS = {
     "REST p99": 200.0,
     "SIGTERM": 5.0,
     "circuits that failed": 0.0,
+    "circuits that the restart lost": 0.0,
     "packets that went wrong": 0.0,
 }
 """Targets at :data:`FULL`; nothing is asked of smaller fabrics."""
@@ -149,6 +150,7 @@ class Session:
         self._name = name
         self._started_s = time.monotonic()
         self.figures: dict[str, tuple[float, str]] = {}
+        self._circuits = 0
         self._echo_ms: list[float] = []
         self._rest_ms: list[float] = []
 
@@ -212,7 +214,9 @@ class Session:
             wrong += self._verify(process, switches, name)
         self.note("SIGTERM", self._stop(process), "s")
         self.note("ready, after a restart", self._start(process, switches), "s")
+        before = self._circuits
         wrong += self._verify(process, switches, "after the restart")
+        self.note("circuits that the restart lost", before - self._circuits, "")
         self._stop(process)
         self.note("memory, peak", max(peak_gb, self._peak_gb), "GB")
         self.note("circuits that failed", failed, "")
@@ -339,8 +343,9 @@ class Session:
             topology = rest.get("/v1/topology")
             packets, wrong = wrong_turns(switches, topology, OTHERS)
         counts = switches.counts()
+        self._circuits = len(topology["circuits"])
         self.say(
-            f"{name}: {len(topology['circuits'])} circuits, {counts['rules']} rules; "
+            f"{name}: {self._circuits} circuits, {counts['rules']} rules; "
             f"{len(wrong)} of {packets} packets went wrong; {counts['lost']} of "
             f"{counts['probes']} probes got lost, {counts['loops']} looped"
         )
