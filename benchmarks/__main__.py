@@ -34,6 +34,7 @@ from benchmarks import (
     sweep,
     topology,
     undisturbed,
+    whole_tables,
 )
 
 BENCHMARKS = (
@@ -48,6 +49,7 @@ BENCHMARKS = (
     control_plane,
     simulation,
     statistics,
+    whole_tables,
     sweep,
     agent,
     output_scheduling,

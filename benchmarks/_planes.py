@@ -1,8 +1,9 @@
-"""Many planes in one process: ``python -m benchmarks._planes COUNT PORTS SWITCHING_MS``.
+"""Many planes in one process: ``python -m benchmarks._planes COUNT PORTS SWITCHING_MS [SOCKET]``.
 
 They speak the part of a Polatis' SCPI that the driver needs for a change, and take little of this
 machine: real planes compute on processors of their own. The answer to a command in a state is kept
-for all planes, since all are sent the same commands.
+for all planes, since all are sent the same commands. Who listens at SOCKET is told the
+cross-connects that stand, as they come and go, in lines: ``light PLANE 1:321,2:322``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from functools import cache
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import NamedTuple
 
 from mininet_scenarios.emulators import polatis_language as language
@@ -64,13 +67,26 @@ def carry_out(size: int, standing: dict[int, int], command: language.Command) ->
     return None
 
 
-class Plane(asyncio.Protocol):
-    """A plane with one client; every change takes the mirrors' time, which ``*opc?`` waits for."""
+@dataclass
+class Mirrors:
+    """Mirrors of one plane, which stay as they are when its client goes."""
 
-    def __init__(self, size: int, switching_s: float) -> None:
-        self._size = size
-        self._switching_s = switching_s
-        self._present: tuple[tuple[int, int], ...] = ()
+    number: int
+    size: int
+    switching_s: float
+    tell: Callable[[bytes], None]
+    present: tuple[tuple[int, int], ...] = ()
+
+    def show(self, lit: Iterable[tuple[int, int]]) -> None:
+        listed = ",".join(f"{ingress}:{egress}" for ingress, egress in lit)
+        self.tell(f"light {self.number} {listed}\n".encode())
+
+
+class Plane(asyncio.Protocol):
+    """A plane's one client; every change takes the mirrors' time, which ``*opc?`` waits for."""
+
+    def __init__(self, mirrors: Mirrors) -> None:
+        self._mirrors = mirrors
         self._pending = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -81,22 +97,34 @@ class Plane(asyncio.Protocol):
         if not end:
             self._pending = line
             return
-        reply, self._present, moved = answer(self._size, self._present, line.decode())
+        mirrors, before = self._mirrors, self._mirrors.present
+        reply, mirrors.present, moved = answer(mirrors.size, before, line.decode())
         if moved:
-            loop = asyncio.get_running_loop()
-            loop.call_later(self._switching_s, self._transport.write, reply)
+            mirrors.show(sorted(set(before) & set(mirrors.present)))
+            asyncio.get_running_loop().call_later(mirrors.switching_s, self._settle, reply)
         else:
             self._transport.write(reply)
 
+    def _settle(self, reply: bytes) -> None:
+        self._mirrors.show(self._mirrors.present)
+        self._transport.write(reply)
 
-async def serve(count: int, size: int, switching_s: float) -> None:
+
+async def serve(count: int, size: int, switching_s: float, told: str | None) -> None:
     """Serve until SIGTERM; prints the planes' addresses in one line once all of them listen."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
+    tell: Callable[[bytes], None] = bool
+    if told is not None:
+        answers, writer = await asyncio.open_unix_connection(told)
+        reading = asyncio.create_task(answers.read())  # or the other side could not answer for long
+        reading.add_done_callback(lambda _: stop.set())
+        tell = writer.write
     addresses = []
-    for _ in range(count):
-        server = await loop.create_server(lambda: Plane(size, switching_s), "127.0.0.1", 0)
+    for number in range(count):
+        mirrors = Mirrors(number, size, switching_s, tell)
+        server = await loop.create_server(partial(Plane, mirrors), "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
         addresses.append(f"{host}:{port}")
     print(*addresses, flush=True)
@@ -104,4 +132,5 @@ async def serve(count: int, size: int, switching_s: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]) / 1000))
+    socket = sys.argv[4] if len(sys.argv) > 4 else None
+    asyncio.run(serve(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]) / 1000, socket))

@@ -20,7 +20,8 @@ class Result:
     better: str
     """``lower`` or ``higher``."""
     ours: float
-    baseline: float
+    baseline: float | None
+    """None: nothing was measured beside it."""
     baseline_name: str
     target: float | None = None
     """Target that the project sets itself; None: no target."""
@@ -58,14 +59,20 @@ def _row(result: Result) -> tuple[str, ...]:
         result.case,
         result.metric,
         f"{result.ours:.4g} {result.unit}",
-        f"{result.baseline:.4g} {result.unit} ({result.baseline_name})",
+        _baseline(result),
         _comparison(result),
         target,
     )
 
 
+def _baseline(result: Result) -> str:
+    if result.baseline is None:
+        return "-"
+    return f"{result.baseline:.4g} {result.unit} ({result.baseline_name})"
+
+
 def _comparison(result: Result) -> str:
-    if result.ours == 0 or result.baseline == 0:
+    if result.ours == 0 or not result.baseline:
         return "-"
     factor = result.baseline / result.ours
     if result.better == "higher":

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
@@ -19,7 +20,8 @@ from apps.controller.mastership import Mastership
 from apps.controller.policing import Policing
 from apps.openflow.fleet import Fleet
 from apps.process.metrics import Metrics
-from drivers.codecs.openflow.rule_tables import foreign, intended_table, rule_drift
+from drivers.codecs.openflow.rule_tables import TableCheck
+from drivers.codecs.openflow.statistics import MalformedReplyError
 from hydra.errors import DeviceError
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import probe
@@ -190,15 +192,12 @@ class Runner:
         self._policing.prepare(mine)
 
     def _compare_rules(self, command: CompareRules) -> dict[DatapathId, RuleDrift]:
-        names = self._substrate.owned()
-        held = self._fleet.rule_tables(command.intended, self._policy.now.timeouts.vswitch_s)
+        names, intended = self._substrate.owned(), command.intended
+        check, timeout_s = TableCheck(), self._policy.now.timeouts.vswitch_s
         found: dict[DatapathId, RuleDrift] = {}
-        for datapath, seen in held.items():
-            if seen is not None:
-                ports, table = seen
-                intended = intended_table(command.intended[datapath], ports)
-                items = tuple(rule_drift(names[datapath], intended, table))
-                found[datapath] = RuleDrift(items, tuple(foreign(intended, table)))
+        for datapath, ports, body in self._fleet.rule_tables(intended, timeout_s):
+            with suppress(MalformedReplyError):
+                found[datapath] = check.drift(names[datapath], intended[datapath], ports, body)
         return found
 
     def _stage_rules(self, command: StageRules) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import NamedTuple
@@ -33,7 +33,6 @@ from drivers.codecs.openflow.meters import (
     encode_meter_changes,
     encode_meter_stats_request,
 )
-from drivers.codecs.openflow.rule_tables import RuleTable, decode_rules
 from drivers.codecs.openflow.rules import (
     NO_BUNDLES,
     ROLE_MASTER,
@@ -85,17 +84,18 @@ class Fleet(Switchboard):
 
         committed = self._commit_staged(changes)
         others = [datapath for datapath in changes if datapath not in committed]
-        results = self._answers({**committed, **self._ask(others, encode)}, timeout_s)
+        results = dict(self._in_turn(others, encode, timeout_s))
+        results |= self._answers(committed, timeout_s)
         # A bundle that was refused has changed nothing. It may have waited too long.
         refused = [datapath for datapath in committed if _was_refused(results[datapath])]
-        results |= self._answers(self._ask(refused, encode), timeout_s)
+        results |= self._in_turn(refused, encode, timeout_s)
         without = [
             datapath
             for datapath, result in results.items()
             if isinstance(result, Failure) and result.kind is FailureKind.NO_BUNDLES
         ]
         self._remember_without_bundles(without)
-        results |= self._answers(self._ask(without, encode), timeout_s)
+        results |= self._in_turn(without, encode, timeout_s)
         return _failures(results)
 
     def stage(self, changes: Mapping[DatapathId, Sequence[RuleChange]]) -> None:
@@ -261,28 +261,22 @@ class Fleet(Switchboard):
 
     def rule_tables(
         self, datapaths: Collection[DatapathId], timeout_s: float
-    ) -> dict[DatapathId, tuple[SwitchPorts, RuleTable] | None]:
-        """Every rule of these switches, with their ports; None for one that did not answer."""
-        results = self._request(
+    ) -> Iterator[tuple[DatapathId, SwitchPorts, bytes]]:
+        """Every rule of these switches, with their ports, as OFPMP_FLOW reply bodies.
+
+        Each as it comes in, so that not all are in memory at a time; none of a switch that does
+        not answer.
+        """
+        answers = self._in_turn(
             datapaths,
             lambda _datapath, _ports, xid: encode_flow_stats_request(TABLE_ALL, 0, 0, xid),
             timeout_s,
         )
-        return {
-            datapath: self._rule_table(datapath, result) for datapath, result in results.items()
-        }
-
-    def _rule_table(
-        self, datapath: DatapathId, result: Answer
-    ) -> tuple[SwitchPorts, RuleTable] | None:
-        with self._lock:
-            switch = self._switches.get(datapath)
-        if switch is None or not isinstance(result, bytes):
-            return None
-        try:
-            return switch.ports, decode_rules(result)
-        except MalformedReplyError:
-            return None
+        for datapath, answer in answers:
+            with self._lock:
+                switch = self._switches.get(datapath)
+            if switch is not None and isinstance(answer, bytes):
+                yield datapath, switch.ports, answer
 
     def rule_counters(
         self, datapaths: Collection[DatapathId], cookie: int, mask: int, timeout_s: float

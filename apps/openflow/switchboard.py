@@ -15,9 +15,12 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from apps.openflow.framework import ECHO_S, PortInfo, Post, SwitchConnection
@@ -40,6 +43,9 @@ _LOOKS = 20
 """Parts of a time-out: between two, the hub catches up."""
 _HUB_S = 60.0
 """How long the hub is waited for at a time."""
+_UNDER_WAY = 256
+"""Requests under way at a time, where switches are asked in turn. A whole table takes 0.1 MB where
+racks are many."""
 _ANEW_S = 60.0
 """Between two alarms about the same switch for the same cause."""
 Answer = bytes | Failure
@@ -400,6 +406,35 @@ class Switchboard:
         """Ask all switches at once; a reply body each, or what stood in the way."""
         return self._answers(self._ask(datapaths, encode), timeout_s)
 
+    def _in_turn(
+        self, datapaths: Iterable[DatapathId], encode: Encode, timeout_s: float
+    ) -> Iterator[tuple[DatapathId, Answer]]:
+        """Ask switches as :meth:`_request` does, with a limited number of requests under way.
+
+        So neither all requests nor all answers are in memory at a time. Each switch has
+        ``timeout_s`` from when it is asked; others do not wait for it.
+        """
+        waiting = iter(datapaths)
+        done: SimpleQueue[Future[Answer]] = SimpleQueue()
+        under_way: dict[Future[Answer], tuple[DatapathId, Asked, float]] = {}
+        while True:
+            for datapath in islice(waiting, _UNDER_WAY - len(under_way)):
+                one = self._ask([datapath], encode)[datapath]
+                if isinstance(one, Failure):
+                    yield datapath, one
+                    continue
+                under_way[one.future] = datapath, one, time.monotonic() + timeout_s
+                one.future.add_done_callback(done.put)
+            if not under_way:
+                return
+            # They were asked in this order, and have the same time each: the first is due first.
+            future, (_, _, due_s) = next(iter(under_way.items()))
+            with suppress(Empty):
+                future = done.get(timeout=max(0.0, due_s - time.monotonic()))
+            if future in under_way:  # else it was answered when its time was just up
+                datapath, one, _ = under_way.pop(future)
+                yield datapath, self._answer(datapath, one, timeout_s)
+
     def _ask(
         self, datapaths: Iterable[DatapathId], encode: Encode
     ) -> dict[DatapathId, Asked | Failure]:
@@ -429,18 +464,19 @@ class Switchboard:
     ) -> dict[DatapathId, Answer]:
         """Wait for what switches answer; those that do not in time, never will."""
         self._await([one.future for one in asked.values() if isinstance(one, Asked)], timeout_s)
-        results: dict[DatapathId, Answer] = {}
-        for datapath, one in asked.items():
-            if isinstance(one, Failure):
-                results[datapath] = one
-            elif one.future.done():
-                results[datapath] = one.future.result()
-            else:
-                with self._lock:
-                    self._pending.pop(one.xid, None)
-                error = f"no answer within {timeout_s:g} s: outcome unknown"
-                results[datapath] = self._failure(datapath, FailureKind.UNKNOWN, error)
-        return results
+        return {
+            datapath: one if isinstance(one, Failure) else self._answer(datapath, one, timeout_s)
+            for datapath, one in asked.items()
+        }
+
+    def _answer(self, datapath: DatapathId, one: Asked, timeout_s: float) -> Answer:
+        """The answer, now that ``timeout_s`` have passed or it is there."""
+        if one.future.done():
+            return one.future.result()
+        with self._lock:
+            self._pending.pop(one.xid, None)
+        error = f"no answer within {timeout_s:g} s: outcome unknown"
+        return self._failure(datapath, FailureKind.UNKNOWN, error)
 
     def _await(self, futures: Collection[Future[Answer]], timeout_s: float) -> None:
         """Wait until all are answered, or the time is up: it counts while the hub sends and reads.

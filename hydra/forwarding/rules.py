@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Interface, IPv4Network, IPv6Network
 from typing import Final
 
@@ -30,6 +31,16 @@ class Install:
     rule: FlowRule
 
 
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class InstallAll:
+    """Add these rules, or replace those with the same match.
+
+    Several switches share one object, by which others know that they have these rules in common.
+    """
+
+    rules: tuple[FlowRule, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Remove:
     """Remove exactly this rule (its match and priority); absent is fine."""
@@ -45,7 +56,8 @@ class RemoveByCookie:
     mask: int
 
 
-RuleChange = Install | Remove | RemoveByCookie
+Installation = Install | InstallAll
+RuleChange = Installation | Remove | RemoveByCookie
 
 Lane = tuple[Path, VlanId]
 """A path, and the VLAN-ID that leads along it."""
@@ -63,6 +75,15 @@ BY_UPLINK: Final = CircuitKinds(RuleKind.CIRCUIT, RuleKind.SPREAD_PATH)
 """Kinds at a vswitch, which puts traffic on a path by VLAN."""
 BY_PORT: Final = CircuitKinds(RuleKind.TOR_CIRCUIT, RuleKind.TOR_SPREAD_PATH)
 """Kinds at a ToR, which puts traffic on a path by label, and by the port where it begins."""
+
+
+def installed(installations: Iterable[Installation]) -> Iterator[FlowRule]:
+    """The rules that are added by these."""
+    for one in installations:
+        if isinstance(one, InstallAll):
+            yield from one.rules
+        else:
+            yield one.rule
 
 
 def rack_metadata(rack: RackId) -> int:
@@ -126,16 +147,24 @@ def own_rack_rules(fabric: Fabric, server: Server, uplink_dead: bool) -> Iterato
 
 
 def account_rules(fabric: Fabric, own: RackId) -> Iterator[FlowRule]:
-    """Counting rules, for each prefix of every rack but the ``own`` one."""
-    for rack in fabric.racks:
-        if rack.id == own:
-            continue
-        metadata = rack_metadata(rack.id)
-        for prefix in rack.prefixes:
-            kind = RuleKind.ACCOUNT_V4 if prefix.version == 4 else RuleKind.ACCOUNT_V6
-            args = (*prefix_args(prefix), metadata)
-            yield FlowRule(kind, args, cookie(kind, subject=metadata))
+    """Counting rules, for each prefix of every rack but the ``own`` one; those of a kind together.
+
+    Rules about the same prefix are the same objects in all tables.
+    """
+    for version in (4, 6):
+        for rack in fabric.racks:
+            if rack.id != own:
+                for prefix in rack.prefixes:
+                    if prefix.version == version:
+                        yield _account_rule(prefix, rack.id)
     yield constant(RuleKind.ACCOUNT_OTHER)
+
+
+@lru_cache(maxsize=1 << 16)
+def _account_rule(prefix: IPv4Network | IPv6Network, rack: RackId) -> FlowRule:
+    kind = RuleKind.ACCOUNT_V4 if prefix.version == 4 else RuleKind.ACCOUNT_V6
+    metadata = rack_metadata(rack)
+    return FlowRule(kind, (*prefix_args(prefix), metadata), cookie(kind, subject=metadata))
 
 
 def uplink_exceptions(fabric: Fabric, server: Server, dead: Collection[str]) -> Iterator[FlowRule]:

@@ -61,7 +61,7 @@ class Audit:
         actual, silent = yield from self._care.read()
         owned, state = self._switches.owned, self._memory.state
         ready = sorted(owned.keys() & self._switches.ready())
-        intended = {datapath: self._switches.rules(datapath) for datapath in ready}
+        intended = dict(self._switches.tables(ready))
         (compared,) = yield Batch("read", (CompareRules(intended),))
         rules: Mapping[DatapathId, RuleDrift] = compared.value
         mute = [name for datapath, name in owned.items() if datapath not in rules]

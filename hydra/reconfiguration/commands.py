@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hydra.failures import Failure
-from hydra.forwarding.rules import FlowRule, RuleChange
+from hydra.forwarding.rules import Installation, RuleChange
 from hydra.model import DatapathId, Path, PlaneId, RackId, Server, VlanId
 from hydra.reconfiguration.plan import MirrorMove
 from hydra.roles import PortVlans
@@ -137,12 +137,13 @@ class TakeSwitches:
 
 @dataclass(frozen=True, slots=True)
 class CompareRules:
-    """Read the tables of switches and hold them against all the rules that they are to have.
+    """Read the tables of switches and hold them against these installations, all that they are to
+    have.
 
     Value: {datapath: :class:`hydra.reconfiguration.drift.RuleDrift`}, without those that are mute.
     """
 
-    intended: Mapping[DatapathId, Sequence[FlowRule]]
+    intended: Mapping[DatapathId, Sequence[Installation]]
 
 
 Command = (

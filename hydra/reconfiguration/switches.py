@@ -6,12 +6,22 @@ Courses yield commands and are sent outcomes, as the executor does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from hydra.forwarding.rules import FlowRule, Install, RuleChange
+from hydra.forwarding.rules import FlowRule, Install, InstallAll, Installation, RuleChange
 from hydra.forwarding.substrate import Steering, substrate_of
-from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Path, PortId, Server, VlanId
+from hydra.model import (
+    Circuit,
+    DatapathId,
+    Fabric,
+    NetworkState,
+    Path,
+    PortId,
+    RackId,
+    Server,
+    VlanId,
+)
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
     Announce,
@@ -139,6 +149,24 @@ class Switches:
         rules = self._substrate.rules(datapath, self._memory.state, self.dead_uplinks)
         return [*rules, *self._added_rules(datapath)]
 
+    def tables(
+        self, datapaths: Iterable[DatapathId]
+    ) -> Iterator[tuple[DatapathId, tuple[Installation, ...]]]:
+        """The same for each of these switches; an object holds what a rack's have in common."""
+        substrate, state = self._substrate, self._memory.state
+        common: dict[RackId, InstallAll] = {}
+        for datapath in datapaths:
+            rack = self._rack_of(datapath)
+            if rack not in common:
+                common[rack] = InstallAll(tuple(substrate.common_rules(datapath, state)))
+            own = substrate.own_rules(datapath, self.dead_uplinks)
+            added = self._added_rules(datapath)
+            yield datapath, (*map(Install, own), common[rack], *map(Install, added))
+
+    def _rack_of(self, datapath: DatapathId) -> RackId:
+        server = self._fabric.server_by_datapath.get(datapath)
+        return self._fabric.rack_by_tor_datapath[datapath].id if server is None else server.rack
+
     def _uplink_down(self, server: Server) -> bool:
         """True if an uplink is known to be down at either end; a silent switch says nothing."""
         vswitch, tor = server.vswitch, self._fabric.racks[server.rack].tor.datapath_id
@@ -205,7 +233,7 @@ class Switches:
         if not taken.confirmed:
             LOG.error("%s: it is left alone", taken.failure)
             return
-        changes = {datapath: tuple(self._whole_table(datapath)) for datapath in datapaths}
+        changes = dict(self._whole_tables(datapaths))
         (done,) = yield Batch("synchronise", (ApplyRules(changes),))
         for datapath, error in done.value.items():
             if error is not None:
@@ -214,10 +242,14 @@ class Switches:
             elif datapath not in self._renewed:
                 self._synchronised.add(datapath)
 
-    def _whole_table(self, datapath: DatapathId) -> list[RuleChange]:
-        if datapath not in self.owned:
-            return [*map(Install, self._substrate.tor_rules())]
-        return [*wipe(spare_relays=self.spares_relays), *map(Install, self.rules(datapath))]
+    def _whole_tables(
+        self, datapaths: Iterable[DatapathId]
+    ) -> Iterator[tuple[DatapathId, tuple[RuleChange, ...]]]:
+        tor_rules = tuple(map(Install, self._substrate.tor_rules()))
+        yield from ((datapath, tor_rules) for datapath in datapaths if datapath not in self.owned)
+        wiped = wipe(spare_relays=self.spares_relays)
+        for datapath, table in self.tables(one for one in datapaths if one in self.owned):
+            yield datapath, (*wiped, *table)
 
     def _note_uplinks(self) -> bool:
         """Note the uplinks that are down; True if they are others than before."""

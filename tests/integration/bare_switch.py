@@ -20,11 +20,13 @@ _CHUNK = 1 << 20
 class BareSwitch:
     """Speaks to a bridge's management socket; blocking, one request at a time."""
 
-    def __init__(self, bridge: str) -> None:
+    def __init__(self, bridge: str, connection: socket.socket | None = None) -> None:
+        """``connection`` leads to the switch; None: a bridge's management socket does."""
         self.bridge = bridge
-        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket = socket.socket(socket.AF_UNIX) if connection is None else connection
         self._socket.settimeout(10)
-        self._socket.connect(str(_RUN / f"{bridge}.mgmt"))
+        if connection is None:
+            self._socket.connect(str(_RUN / f"{bridge}.mgmt"))
         self._buffer = b""
         self._socket.sendall(struct.pack("!BBHI", 4, _HELLO, 8, 1))
         if self._receive()[1] != _HELLO:

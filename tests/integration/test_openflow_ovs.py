@@ -104,10 +104,12 @@ def empty(switch: BareSwitch) -> BareSwitch:
 def rules_of_a_vswitch(fabric: Fabric) -> list[FlowRule]:
     """A vswitch of the demo with rules of every kind that vswitches have, no two with one match."""
     server = fabric.servers[0]
+    assert server.vswitch is not None
+    datapath = server.vswitch.datapath_id
     rules = [
-        *DualHomedVlan(fabric).server_rules(server, {"h12", "h21"}),
-        *DualHomedVlan(fabric).server_rules(server, {server.name}),
-        *SingleHomedVlan(fabric).server_rules(server),
+        *DualHomedVlan(fabric).rules(datapath, NetworkState(), {"h12", "h21"}),
+        *DualHomedVlan(fabric).rules(datapath, NetworkState(), {server.name}),
+        *SingleHomedVlan(fabric).rules(datapath, NetworkState(), ()),
         *(divert_rule(RackId(rack), 3) for rack in (1, 2)),
         *(circuit_rule(RackId(rack), VlanId(100 + rack), 3) for rack in (1, 2, 3)),
         *circuit_rules(BY_UPLINK, RackId(4), [(104,), (204,), (304,)], 3),
@@ -347,7 +349,7 @@ def test_rules_read_back_are_the_rules_that_were_sent(
     assert empty.confirm(sent, 7) == []
     replies = empty.statistics(encode_flow_stats_request(0xFF, 0, 0, 8))
     held = decode_rules(b"".join(reply[16:] for reply in replies))
-    assert held == intended_table(rules, PORTS)
+    assert held == intended_table(map(Install, rules), PORTS)
 
 
 def meters_of(bridge: str) -> str:

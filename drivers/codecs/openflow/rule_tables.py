@@ -7,16 +7,18 @@ differ. Layouts: OpenFlow Switch Specification 1.3.5, sections 7.2 and 7.3.5.2.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+import numpy as np
+
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
-from drivers.codecs.openflow.statistics import MalformedReplyError
+from drivers.codecs.openflow.statistics import MalformedReplyError, entry_runs
 from hydra.forwarding.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, RuleKind, Table
-from hydra.forwarding.rules import FlowRule, Install, RemoveByCookie
-from hydra.reconfiguration.drift import NOTHING, Drift, DriftKind
+from hydra.forwarding.rules import InstallAll, Installation, RemoveByCookie
+from hydra.reconfiguration.drift import NOTHING, Drift, DriftKind, RuleDrift
 
 _FLOW_MOD: Final = struct.Struct("!8xQ8xB5xH16x")
 """Cookie, table, priority."""
@@ -25,6 +27,10 @@ _ENTRY: Final = struct.Struct("!HBx8xH10xQ16x")
 """Length, table, priority, cookie."""
 _HEAD_BYTES: Final = 48
 """Before the match, in a flow-mod as in an entry of flow statistics."""
+_FIXED_CONSTANT: Final = [2, 12, 13]
+"""Bytes of an entry's head that do not change: table and priority."""
+_CONSTANT_HEAD: Final = struct.Struct("!BH")
+_KEPT: Final = 64
 _MATCH_HEAD: Final = struct.Struct("!HH")
 _OXM: Final = struct.Struct("!HBB")
 _EVERY_BIT: Final = 2**64 - 1
@@ -71,10 +77,10 @@ def _split(message: bytes, match_at: int, end: int) -> tuple[frozenset[bytes], b
     return fields, message[match_at + padded : end]
 
 
-def intended_table(rules: Iterable[FlowRule], ports: SwitchPorts) -> RuleTable:
-    """The table of a switch with these ports once ``rules`` are installed."""
+def intended_table(installations: Iterable[Installation], ports: SwitchPorts) -> RuleTable:
+    """The table of a switch with these ports, once they are made."""
     table: dict[RuleKey, HeldRule] = {}
-    messages = encode_changes(map(Install, rules), ports, 0, None)
+    messages = encode_changes(installations, ports, 0, None)
     start = 0
     while start < len(messages):
         (length,) = _MESSAGE_LENGTH.unpack_from(messages, start)
@@ -101,6 +107,80 @@ def decode_rules(body: bytes) -> RuleTable:
     except struct.error as error:
         raise MalformedReplyError(f"flow entry at byte {offset} is cut short") from error
     return table
+
+
+class TableCheck:
+    """Whether switches hold what they should, for many with rules in common.
+
+    A switch's entry for a rule is the same bytes at every switch that holds it, but for cookie,
+    counters and age. So a rule in common is read once, and known again by its bytes.
+    """
+
+    def __init__(self) -> None:
+        self._common: dict[tuple[InstallAll, SwitchPorts], tuple[RuleTable, set[bytes]]] = {}
+
+    def drift(
+        self, name: str, intended: Sequence[Installation], ports: SwitchPorts, body: bytes
+    ) -> RuleDrift:
+        """Differences of the table in an OFPMP_FLOW reply body from the ``intended`` one.
+
+        Raises MalformedReplyError.
+        """
+        if self._is_as_intended(intended, ports, body):
+            return RuleDrift((), ())
+        wanted, held = intended_table(intended, ports), decode_rules(body)
+        return RuleDrift(tuple(rule_drift(name, wanted, held)), tuple(foreign(wanted, held)))
+
+    def _is_as_intended(
+        self, intended: Sequence[Installation], ports: SwitchPorts, body: bytes
+    ) -> bool:
+        """False also where it is not simple to say."""
+        several = [one for one in intended if isinstance(one, InstallAll)]
+        if len(several) != 1:
+            return False
+        common, known = self._known(several[0], ports)
+        own = dict(intended_table([one for one in intended if one is not several[0]], ports))
+        if not own.keys().isdisjoint(common.keys()):
+            return False
+        parts = _constant_parts(body)
+        others = parts - known
+        missing = len(common) - (len(parts) - len(others))
+        for part in others:
+            key, instructions = _read_constant_part(part)
+            if key in common and common[key].instructions == instructions:
+                known.add(part)
+                missing -= 1
+            elif key not in own or own.pop(key).instructions != instructions:
+                return False
+        return not missing and not own
+
+    def _known(self, several: InstallAll, ports: SwitchPorts) -> tuple[RuleTable, set[bytes]]:
+        """Rules in common, and the bytes by which they are known; the last racks' are kept."""
+        if (several, ports) not in self._common:
+            if len(self._common) == _KEPT:
+                del self._common[next(iter(self._common))]
+            self._common[several, ports] = intended_table([several], ports), set()
+        return self._common[several, ports]
+
+
+def _constant_parts(body: bytes) -> set[bytes]:
+    """Of each entry, the table, priority, match and instructions, as they stand there."""
+    octets = np.frombuffer(body, np.uint8)
+    parts: set[bytes] = set()
+    for start, length, number in entry_runs(body):
+        entries = octets[start : start + number * length].reshape(number, length)
+        constant = np.concatenate((entries[:, _FIXED_CONSTANT], entries[:, _HEAD_BYTES:]), axis=1)
+        parts.update(constant.view(f"V{constant.shape[1]}").ravel().tolist())
+    return parts
+
+
+def _read_constant_part(part: bytes) -> tuple[RuleKey, bytes]:
+    number, priority = _CONSTANT_HEAD.unpack_from(part)
+    try:
+        fields, instructions = _split(part, _CONSTANT_HEAD.size, len(part))
+    except struct.error as error:
+        raise MalformedReplyError("a flow entry is cut short") from error
+    return (number, priority, fields), instructions
 
 
 def _of_an_experiment(rule: HeldRule) -> bool:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Final, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +59,7 @@ from hydra.forwarding.pipeline import (
     place_of_server,
     place_of_wired,
 )
-from hydra.forwarding.rules import FlowRule, Install, RemoveByCookie, RuleChange
+from hydra.forwarding.rules import FlowRule, Install, InstallAll, RemoveByCookie, RuleChange
 
 TAKEN_OVER: Final = "another controller has taken this switch over: stop one of the two"
 """Meaning of a switch's refusal of a controller that is not its master any more."""
@@ -358,6 +359,40 @@ def _compiled(kind: RuleKind, ports: SwitchPorts, command: int, bundle_id: int |
 # --- encoding --------------------------------------------------------------------------------
 
 
+class _Shared:
+    """Messages that several switches are sent, which differ in their transaction ids alone."""
+
+    def __init__(
+        self, rules: Sequence[FlowRule], ports: SwitchPorts, bundle_id: int | None
+    ) -> None:
+        def encoded(xid: int) -> NDArray[np.uint8]:
+            mods = _flow_mods(rules, ports, FLOW_ADD, xid, bundle_id)
+            return np.frombuffer(b"".join(mods), np.uint8)
+
+        self._bytes = encoded(0)
+        self._xids_at = np.flatnonzero(self._bytes != encoded(0xFFFF_FFFF)).reshape(-1, 4)
+
+    def with_xid(self, xid: int) -> bytes:
+        """The messages with that transaction id."""
+        message = self._bytes.copy()
+        message[self._xids_at] = np.frombuffer(xid.to_bytes(4, "big"), np.uint8)
+        return message.tobytes()
+
+
+_ALL_SHARED: Final[WeakKeyDictionary[InstallAll, dict[tuple[SwitchPorts, int | None], _Shared]]] = (
+    WeakKeyDictionary()
+)
+"""Encodings, for as long as somebody has the installation itself."""
+
+
+def _shared(several: InstallAll, ports: SwitchPorts, bundle_id: int | None) -> _Shared:
+    encoded = _ALL_SHARED.setdefault(several, {})
+    key = ports, bundle_id
+    if key not in encoded:
+        encoded[key] = _Shared(several.rules, ports, bundle_id)
+    return encoded[key]
+
+
 def _delete_by_cookie(cookie: int, mask: int, xid: int) -> bytes:
     body = struct.pack(
         "!QQBBHHHIIIHxx", cookie, mask, TABLE_ALL, FLOW_DELETE, 0, 0, 0,
@@ -420,6 +455,9 @@ def _flow_mods_of(
                 )
         elif change is Install:
             parts += _flow_mods(map(_RULE, alike), ports, FLOW_ADD, xid, bundle_id)
+        elif change is InstallAll:
+            for several in cast(Iterator[InstallAll], alike):
+                parts.append(_shared(several, ports, bundle_id).with_xid(xid))
         else:
             rules = map(_whatever_cookie, map(_RULE, alike))
             parts += _flow_mods(rules, ports, FLOW_DELETE_STRICT, xid, bundle_id)

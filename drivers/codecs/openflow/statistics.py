@@ -76,6 +76,21 @@ def decode_flow_stats(body: bytes) -> FlowCounters:
 
 
 def _entry_offsets(body: bytes) -> NDArray[np.intp]:
+    runs = entry_runs(body)
+    if not runs:
+        return np.empty(0, dtype=np.intp)
+    first, lengths, counts = np.array(runs, dtype=np.intp).T
+    before = np.repeat(np.cumsum(counts) - counts, counts)
+    within_run = np.arange(int(counts.sum())) - before
+    offsets: NDArray[np.intp] = np.repeat(first, counts) + within_run * np.repeat(lengths, counts)
+    return offsets
+
+
+def entry_runs(body: bytes) -> list[tuple[int, int, int]]:
+    """(offset, length of an entry, number) of each run of equally long entries of a flow reply.
+
+    Raises MalformedReplyError.
+    """
     runs: list[tuple[int, int, int]] = []
     offset, end = 0, len(body)
     while offset < end:
@@ -87,13 +102,7 @@ def _entry_offsets(body: bytes) -> NDArray[np.intp]:
         count = _run(body, offset, length)
         runs.append((offset, length, count))
         offset += count * length
-    if not runs:
-        return np.empty(0, dtype=np.intp)
-    first, lengths, counts = np.array(runs, dtype=np.intp).T
-    before = np.repeat(np.cumsum(counts) - counts, counts)
-    within_run = np.arange(int(counts.sum())) - before
-    offsets: NDArray[np.intp] = np.repeat(first, counts) + within_run * np.repeat(lengths, counts)
-    return offsets
+    return runs
 
 
 def _run(body: bytes, offset: int, length: int) -> int:

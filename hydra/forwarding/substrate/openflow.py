@@ -98,9 +98,17 @@ class SingleHomedOpenFlow:
         self, datapath: DatapathId, state: NetworkState, _dead: Collection[str]
     ) -> Iterator[FlowRule]:
         """``_dead`` changes nothing: there is no way around a dead uplink."""
+        yield from self.own_rules(datapath, _dead)
+        yield from self.common_rules(datapath, state)
+
+    def own_rules(self, datapath: DatapathId, _dead: Collection[str]) -> Iterator[FlowRule]:
         rack = self.fabric.rack_by_tor_datapath[datapath]
         if not rack.spine:
             yield from self._ingress_rules(rack)
+
+    def common_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
+        rack = self.fabric.rack_by_tor_datapath[datapath]
+        if not rack.spine:
             yield from account_rules(self.fabric, rack.id)
             yield from default_rules()
         yield from self.path_rules(datapath, state)

@@ -86,6 +86,12 @@ class Substrate(Protocol):
     def path_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
         """The rules among them that are about the paths of ``state``."""
 
+    def own_rules(self, datapath: DatapathId, dead: Collection[str]) -> Iterator[FlowRule]:
+        """The rules of an owned switch that others in its rack do not hold, or not all of them."""
+
+    def common_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
+        """The other rules of an owned switch: all owned switches of its rack hold them alike."""
+
     def tor_rules(self) -> Iterator[FlowRule]:
         """Additional rules of every ToR that is connected by OpenFlow and not owned."""
 

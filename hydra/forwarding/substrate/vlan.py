@@ -64,6 +64,11 @@ class _TaggingServers:
     def path_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
         yield from steering_rules(self.steer, state, self.fabric.server_by_datapath[datapath].rack)
 
+    def common_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
+        yield from account_rules(self.fabric, self.fabric.server_by_datapath[datapath].rack)
+        yield from default_rules()
+        yield from self.path_rules(datapath, state)
+
     def tor_rules(self) -> Iterator[FlowRule]:
         yield constant(RuleKind.TOR_NORMAL)
 
@@ -136,19 +141,14 @@ class DualHomedVlan(_TaggingServers):
     def rules(
         self, datapath: DatapathId, state: NetworkState, dead: Collection[str]
     ) -> Iterator[FlowRule]:
+        yield from self.own_rules(datapath, dead)
+        yield from self.common_rules(datapath, state)
+
+    def own_rules(self, datapath: DatapathId, dead: Collection[str]) -> Iterator[FlowRule]:
+        """Servers with a dead uplink are reached electrically, and answer the same way."""
         server = self.fabric.server_by_datapath[datapath]
-        yield from self.server_rules(server, dead)
-        yield from self.path_rules(datapath, state)
-
-    def server_rules(self, server: Server, dead: Collection[str]) -> Iterator[FlowRule]:
-        """The rules of a vswitch that do not depend on circuits.
-
-        Servers with a dead uplink are reached electrically, and answer the same way.
-        """
         yield from host_rules(server, _FROM_TWO_UPLINKS)
         yield from own_rack_rules(self.fabric, server, server.name in dead)
-        yield from account_rules(self.fabric, server.rack)
-        yield from default_rules()
         yield from uplink_exceptions(self.fabric, server, dead)
 
     def announced(
@@ -184,16 +184,13 @@ class SingleHomedVlan(_TaggingServers):
         self, datapath: DatapathId, state: NetworkState, _dead: Collection[str]
     ) -> Iterator[FlowRule]:
         """``_dead`` changes nothing: there is no way around a dead uplink."""
-        server = self.fabric.server_by_datapath[datapath]
-        yield from self.server_rules(server)
-        yield from self.path_rules(datapath, state)
+        yield from self.own_rules(datapath, _dead)
+        yield from self.common_rules(datapath, state)
 
-    def server_rules(self, server: Server) -> Iterator[FlowRule]:
-        """The rules of a vswitch that do not depend on circuits."""
+    def own_rules(self, datapath: DatapathId, _dead: Collection[str]) -> Iterator[FlowRule]:
+        server = self.fabric.server_by_datapath[datapath]
         yield from host_rules(server, _FROM_ONE_UPLINK)
         yield from own_rack_rules(self.fabric, server, uplink_dead=False)
-        yield from account_rules(self.fabric, server.rack)
-        yield from default_rules()
 
     def announced(
         self, _server: Server, vlans: Collection[VlanId]

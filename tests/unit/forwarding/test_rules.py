@@ -134,7 +134,10 @@ def test_the_match_and_only_the_match_tells_rules_apart():
 
 def test_every_foreign_prefix_is_counted_towards_its_rack():
     rules = list(account_rules(FABRIC, H11.rack))
-    assert [rule.args[2] for rule in rules[:-1]] == [2, 2, 3, 3]
+    assert [rule.args[2] for rule in rules[:-1]] == [2, 3, 2, 3]
+    assert [rule.kind for rule in rules[:-1]] == 2 * [RuleKind.ACCOUNT_V4] + 2 * [
+        RuleKind.ACCOUNT_V6
+    ]
     assert rules[-1].kind is RuleKind.ACCOUNT_OTHER
     assert {cookie_subject(rule.cookie) for rule in rules[:-1]} == {2, 3}
     prefix = FABRIC.racks[1].prefixes[0]

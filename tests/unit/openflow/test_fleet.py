@@ -341,6 +341,30 @@ def test_each_switch_has_its_own_outcome(fleet):
     assert outcome == {V1: None, V2: refusal("v-h21"), TOR1: away("r1")}
 
 
+def test_a_silent_switch_keeps_others_waiting_as_little_as_a_limit_on_requests(monkeypatch):
+    monkeypatch.setattr("apps.openflow.switchboard._UNDER_WAY", 2)
+    fabric = small_fabric(racks=5, planes=1, servers=1)
+    fleet = Fleet(fabric, lambda function: function())
+    silent, *others = [server.vswitch.datapath_id for server in fabric.servers]
+    asked = []
+    Switch(fleet, silent, lambda switch, _xid: asked.append(switch.datapath))
+
+    def answer(switch, xid):
+        asked.append(switch.datapath)
+        assert sum(one.datapath == switch.datapath for one in fleet._pending.values()) == 1
+        assert len(fleet._pending) <= 2
+        fleet.statistics_replied(switch, xid, b"", more=False)
+
+    for datapath in others:
+        Switch(fleet, datapath, answer)
+    started_s = time.monotonic()
+    answers = [datapath for datapath, _, _ in fleet.rule_tables([silent, *others], 0.3)]
+    assert time.monotonic() - started_s < 0.6
+    assert answers == others
+    assert asked == [silent, *others]
+    assert not fleet._pending
+
+
 def test_another_switchs_answer_is_not_taken(fleet):
     other = Switch(fleet, V2)
     Switch(fleet, V1, lambda _switch, xid: fleet.barrier_replied(other, xid))

@@ -28,7 +28,7 @@ from drivers.codecs.openflow.statistics import (
     decode_port_stats,
 )
 from hydra.forwarding.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, Port, RuleKind
-from hydra.forwarding.rules import FlowRule, Install, Remove, RemoveByCookie
+from hydra.forwarding.rules import FlowRule, Install, InstallAll, Remove, RemoveByCookie
 from hydra.model import RackId, VlanId
 from tests.unit.core.fabrics import small_fabric
 from tests.unit.forwarding.sample_rules import circuit_rule, every_rule
@@ -79,6 +79,17 @@ def test_runs_of_rules_keep_their_order(runs):
     rules = [rule for run in runs for rule in run]
     each = b"".join(encode_changes([Install(rule)], PORTS, XID, None) for rule in rules)
     assert encode_changes(map(Install, rules), PORTS, XID, None) == each
+
+
+@pytest.mark.parametrize("bundle_id", [None, BUNDLE_ID])
+def test_what_switches_have_in_common_is_the_bytes_of_each_rule_with_their_own_xid(bundle_id):
+    common = InstallAll(tuple(RULES))
+    other_ports = SwitchPorts(host=9, optical=8, electrical=7, servers=(1, 2), wired=(3, 4))
+    for ports in (PORTS, other_ports, PORTS):
+        for xid in (0, 1, XID, 0xFFFF_FFFF):
+            each = encode_changes(map(Install, RULES), ports, xid, bundle_id)
+            assert encode_changes([common], ports, xid, bundle_id) == each
+    assert encode_changes([InstallAll(())], PORTS, XID, None) == b""
 
 
 @pytest.mark.parametrize("vlan", [2**16 - 0x1000, -0x1001])

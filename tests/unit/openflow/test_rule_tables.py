@@ -4,10 +4,17 @@ import struct
 
 import pytest
 
-from drivers.codecs.openflow.rule_tables import decode_rules, foreign, intended_table, rule_drift
+from drivers.codecs.openflow.rule_tables import (
+    TableCheck,
+    _read_constant_part,
+    decode_rules,
+    foreign,
+    intended_table,
+    rule_drift,
+)
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
 from drivers.codecs.openflow.statistics import MalformedReplyError
-from hydra.forwarding.rules import Install, emulated_rules
+from hydra.forwarding.rules import Install, InstallAll, emulated_rules
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId, VlanId
 from tests.unit.core.fabrics import small_fabric
@@ -38,7 +45,7 @@ def reply(rules, ports=PORTS, cookie=None):
 
 
 def drift(rules, held):
-    return list(rule_drift("v1", intended_table(rules, PORTS), decode_rules(held)))
+    return list(rule_drift("v1", intended_table(map(Install, rules), PORTS), decode_rules(held)))
 
 
 def test_rules_as_intended_show_no_drift_in_any_order_and_with_any_counters():
@@ -65,7 +72,7 @@ def test_somebody_elses_rule_is_named_by_its_cookie_and_removed_by_it():
     held = reply(RULES) + other
     (item,) = drift(RULES, held)
     assert item.subject == "table circuits, priority 100, cookie 0xbeef"
-    (removal,) = foreign(intended_table(RULES, PORTS), decode_rules(held))
+    (removal,) = foreign(intended_table(map(Install, RULES), PORTS), decode_rules(held))
     assert (removal.cookie, removal.mask) == (0xBEEF, 2**64 - 1)
 
 
@@ -77,3 +84,56 @@ def test_the_rules_of_an_experiment_are_none_of_its_business():
 def test_a_reply_that_is_cut_short_is_refused(cut):
     with pytest.raises(MalformedReplyError):
         decode_rules(reply(RULES)[:-cut])
+
+
+COMMON = InstallAll(tuple(RULES[5:]))
+OWN = RULES[:5]
+
+
+def checked(check, held, own=OWN):
+    return check.drift("v1", (COMMON, *map(Install, own)), PORTS, held)
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        RULES[:-1],
+        RULES[1:],
+        [*RULES, circuit_rule(RackId(2), VlanId(9), 0)],
+        [*RULES[:-1], circuit_rule(RackId(1), VlanId(105), 3)],
+        [*RULES[:-2], circuit_rule(RackId(1), VlanId(104), 3)],
+        [],
+    ],
+    ids=["common gone", "own gone", "one more", "other actions", "one of common gone", "none"],
+)
+def test_the_quick_look_finds_what_the_slow_one_finds(held):
+    check = TableCheck()
+    for _ in range(2):  # at first nothing is known, then all that is right
+        assert list(checked(check, reply(held)).items) == drift(RULES, reply(held))
+        assert checked(check, reply(RULES)).items == ()
+
+
+def test_a_switch_that_holds_what_another_should_is_found():
+    others = [*RULES[5:], *(rule for rule in RULES[:5] if rule != RULES[0])]
+    check = TableCheck()
+    assert checked(check, reply(others), own=RULES[1:5]).items == ()
+    (item,) = checked(check, reply(others)).items
+    assert item.actual == "nothing"
+
+
+def test_rules_in_common_are_known_again_by_their_bytes(monkeypatch):
+    check = TableCheck()
+    checked(check, reply(RULES))
+    read = []
+    monkeypatch.setattr(
+        "drivers.codecs.openflow.rule_tables._read_constant_part",
+        lambda part, real=_read_constant_part: read.append(part) or real(part),
+    )
+    assert checked(check, reply(reversed(RULES))).items == ()
+    assert len(read) == len(OWN)
+
+
+@pytest.mark.parametrize("cut", [1, 40, 60])
+def test_the_quick_look_refuses_what_is_cut_short(cut):
+    with pytest.raises(MalformedReplyError):
+        checked(TableCheck(), reply(RULES)[:-cut])

@@ -21,8 +21,10 @@ from hydra.forwarding.rules import (
     BY_UPLINK,
     FlowRule,
     Install,
+    InstallAll,
     Remove,
     RuleChange,
+    installed,
     match_key,
     rack_metadata,
 )
@@ -380,10 +382,10 @@ class Network:
     def _compare_rules(self, command: CompareRules) -> _Doing:
         """As tables are: silent switches say nothing."""
         found: dict[DatapathId, RuleDrift] = {}
-        for datapath, rules in command.intended.items():
+        for datapath, installations in command.intended.items():
             if datapath not in self.connected or self._hit(self.faults.read):
                 continue
-            wanted = {match_key(rule): rule for rule in rules}
+            wanted = {match_key(rule): rule for rule in installed(installations)}
             held = self.tables[datapath]
             keys = wanted.keys() | held.keys()
             differing = [key for key in keys if wanted.get(key) != held.get(key)]
@@ -423,8 +425,8 @@ class Network:
         if lag_s:
             self.stale.setdefault(datapath, []).append((self.now_s + lag_s, dict(table)))
         for change in changes:
-            if isinstance(change, Install):
-                table[match_key(change.rule)] = change.rule
+            if isinstance(change, Install | InstallAll):
+                table.update((match_key(rule), rule) for rule in installed([change]))
             elif isinstance(change, Remove):
                 table.pop(match_key(change.rule), None)
             else:

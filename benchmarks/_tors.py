@@ -1,0 +1,192 @@
+"""Top-of-rack databases: ``python -m benchmarks._tors DIRECTORY RACKS SERVERS PLANES SOCKET``.
+
+Each rack has a real ovsdb-server, at ``DIRECTORY/rNUMBER.sock``, with a bridge ``tor`` and its
+ports. This process stands in for ovs-vswitchd: what a transaction has changed it tells the
+simulated switches at SOCKET, and then says that it is done (``cur_cfg``). It prints one line once
+all listen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+SCHEMA: Final = Path("/usr/share/openvswitch/vswitch.ovsschema")
+_DATABASE: Final = "Open_vSwitch"
+
+
+def port_names(servers: int, planes: int) -> list[str]:
+    """A ToR's ports, by their OpenFlow numbers from 1."""
+    return [f"server{n + 1}" for n in range(servers)] + [f"optical{n + 1}" for n in range(planes)]
+
+
+def make_database(path: Path, ports: Iterable[str]) -> None:
+    """A database as Open vSwitch leaves it when a bridge and its ports were added."""
+    operations: list[Any] = []
+
+    def insert(table: str, row: dict[str, Any], name: str) -> list[str]:
+        operations.append({"op": "insert", "table": table, "row": row, "uuid-name": name})
+        return ["named-uuid", name]
+
+    uuids = []
+    for number, name in enumerate(["tor", *ports]):
+        interface = insert("Interface", {"name": name}, f"interface{number}")
+        uuids.append(insert("Port", {"name": name, "interfaces": interface}, f"port{number}"))
+    bridge = insert("Bridge", {"name": "tor", "ports": ["set", uuids]}, "bridge")
+    insert("Open_vSwitch", {"bridges": bridge, "next_cfg": 0, "cur_cfg": 0}, "root")
+    subprocess.run(["ovsdb-tool", "create", path, SCHEMA], check=True)
+    transaction = json.dumps([_DATABASE, *operations])
+    subprocess.run(["ovsdb-tool", "transact", path, transaction], check=True, capture_output=True)
+
+
+def as_ranges(numbers: Iterable[int]) -> str:
+    """``[5, 6, 7, 9]`` as ``5-7,9-9``."""
+    ordered = sorted(numbers)
+    if ordered and ordered[-1] - ordered[0] + 1 == len(ordered):  # the usual case, and a long one
+        return f"{ordered[0]}-{ordered[-1]}"
+    ends = [(a, b) for a, b in pairwise(ordered) if b != a + 1]
+    first = [*ordered[:1], *(b for _, b in ends)]
+    last = [*(a for a, _ in ends), *ordered[-1:]]
+    return ",".join(f"{a}-{b}" for a, b in zip(first, last, strict=True))
+
+
+class Tor:
+    """The part of ovs-vswitchd for one rack, as far as VLANs are concerned."""
+
+    def __init__(self, rack: int, numbers: dict[str, int], tell: asyncio.StreamWriter) -> None:
+        self._rack = rack
+        self._numbers = numbers
+        self._tell = tell
+        self._names: dict[str, str] = {}
+        self._applied = 0
+        self.told = asyncio.Event()
+
+    async def run(self, address: Path) -> None:
+        reader, writer = await _connected(address)
+        columns = {
+            "Open_vSwitch": {"columns": ["next_cfg"]},
+            "Port": {"columns": ["name", "vlan_mode", "tag", "trunks"]},
+        }
+        _send(writer, {"method": "monitor", "params": [_DATABASE, None, columns], "id": "monitor"})
+        async for message in _messages(reader):
+            if message.get("method") == "echo":
+                _send(writer, {"result": message["params"], "error": None, "id": message["id"]})
+            elif message.get("method") == "update":
+                self._apply(message["params"][1], writer)
+            elif message.get("id") == "monitor":
+                self._apply(message["result"], writer)
+                self.told.set()
+
+    def _apply(self, tables: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        for uuid, change in tables.get("Port", {}).items():
+            row = change.get("new", {})
+            name = self._names.setdefault(uuid, row.get("name", ""))
+            if row and name in self._numbers:
+                line = f"vlans {self._rack} {self._numbers[name]} {_carried(row)}\n"
+                self._tell.write(line.encode())
+        for change in tables.get("Open_vSwitch", {}).values():
+            target = change["new"]["next_cfg"]
+            if target != self._applied:
+                self._applied = target
+                done = {"op": "update", "table": "Open_vSwitch", "where": [],
+                        "row": {"cur_cfg": target}}  # fmt: skip
+                _send(writer, {"method": "transact", "params": [_DATABASE, done], "id": "done"})
+
+
+def _carried(row: dict[str, Any]) -> str:
+    """Tagged VLANs of a port, by the columns of ovs-vswitchd.conf.db(5)."""
+    trunks = row["trunks"][1] if isinstance(row["trunks"], list) else [row["trunks"]]
+    mode = row["vlan_mode"] if isinstance(row["vlan_mode"], str) else None
+    tag = row["tag"] if isinstance(row["tag"], int) else None
+    if mode == "access" or (mode is None and tag is not None):
+        return "none"
+    return as_ranges(trunks) if trunks else "all"
+
+
+async def _connected(address: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Once the server listens."""
+    while True:
+        with suppress(FileNotFoundError, ConnectionRefusedError):
+            return await asyncio.open_unix_connection(address)
+        await asyncio.sleep(0.01)
+
+
+def _send(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+    writer.write(json.dumps(message).encode())
+
+
+async def _messages(reader: asyncio.StreamReader):
+    """JSON values that follow each other without separators (RFC 7047, 4)."""
+    decoder, text = json.JSONDecoder(), ""
+    while data := await reader.read(1 << 20):
+        text += data.decode()
+        if text[-1] != "}":
+            continue  # not the end of a message
+        while text:
+            try:
+                message, end = decoder.raw_decode(text)
+            except ValueError:
+                break
+            text = text[end:].lstrip()
+            yield message
+
+
+def _servers(directory: Path, racks: int, template: Path) -> Iterator[subprocess.Popen[bytes]]:
+    for rack in range(racks):
+        name = directory / f"r{rack + 1}"
+        shutil.copy(template, f"{name}.db")
+        command = ["ovsdb-server", f"{name}.db", f"--remote=punix:{name}.sock",
+                   f"--unixctl={name}.ctl", "--no-chdir", "-vconsole:off"]  # fmt: skip
+        yield subprocess.Popen(command, stdin=subprocess.DEVNULL)
+
+
+async def serve(directory: Path, racks: int, servers: int, planes: int, switches: str) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    ports = port_names(servers, planes)
+    template = directory / "template.db"
+    make_database(template, ports)
+    numbers = {name: number for number, name in enumerate(ports, start=1)}
+    answers, tell = await asyncio.open_unix_connection(switches)
+    started, tors, tasks = [], [], [asyncio.create_task(_read_all(answers))]
+    try:
+        for process in _servers(directory, racks, template):
+            rack = len(started)
+            started.append(process)
+            tor = Tor(rack, numbers, tell)
+            tors.append(tor)
+            tasks.append(asyncio.create_task(tor.run(directory / f"r{rack + 1}.sock")))
+        for task in tasks:
+            task.add_done_callback(lambda _: stop.set())  # none ends by itself
+        for tor in tors:
+            await tor.told.wait()
+        print("ready", flush=True)
+        await stop.wait()
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait()
+
+
+async def _read_all(reader: asyncio.StreamReader) -> None:
+    while await reader.readline():
+        pass
+
+
+if __name__ == "__main__":
+    where, *sizes, socket = sys.argv[1:]
+    asyncio.run(serve(Path(where), *map(int, sizes), socket))

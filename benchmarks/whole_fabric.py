@@ -1,0 +1,415 @@
+"""The whole controller at the size that it is drawn for, against simulated switches.
+
+``python -m benchmarks.whole_fabric [--racks 320] [--planes 32] [--vswitches-per-rack 32]
+[--baseline DIR]``. ``configs/reference.yaml`` as it is shipped, with polling, probing and audits,
+at the size that is asked for: the controller as operators start it, OpenFlow switches with real
+tables in one process (``_fabric.c``), an ovsdb-server for each ToR, and planes that speak SCPI.
+After each change, packets are sent through the tables of every vswitch, and have to leave where the
+topology says. The baseline is the controller of another checkout, in the same session.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.client
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from benchmarks._fabric import SWITCHING_MS, Size, Switches, devices, wrong_turns
+from benchmarks._report import Result, report
+from mininet_scenarios.stage.controller_client import ControllerError, TimelineStep
+from mininet_scenarios.stage.controller_process import ControllerProcess, members_of
+from mininet_scenarios.stage.delays import split
+
+FULL = Size(320, 32, 32)
+TARGETS = {
+    "ready, cold": 60.0,
+    "ready, after a restart": 20.0,
+    "memory, peak": 1.5,
+    "idle": 25.0,
+    "one pair": 0.15,
+    "half the racks on one plane": 2.0,
+    "echo p99": 100.0,
+    "REST p99": 200.0,
+    "SIGTERM": 5.0,
+    "circuits that failed": 0.0,
+    "circuits that the restart lost": 0.0,
+    "packets that went wrong": 0.0,
+}
+"""Targets at :data:`FULL`; nothing is asked of smaller fabrics."""
+READY_WITHIN_S = 900.0
+CHANGED_WITHIN_S = 600.0
+STOPPED_WITHIN_S = 120.0
+MENDED_WITHIN_S = 60.0
+"""Time for switches that did not confirm a change to be brought to it."""
+IDLE_S = 65.0
+"""Longer than the interval of polling, so that each switch is asked once."""
+AFTERMATH_S = 3.0
+"""Time after each change in which the controller is watched, too."""
+PARTNERS = 8
+OTHERS = 4
+"""Racks without a circuit, at each vswitch, that packets are sent to."""
+ECHO_MS_OF_DEAD = 10_000.0
+_TELL_EVERY_S = 10.0
+_ASK_EVERY_S = 0.1
+_LOOK_EVERY_S = 0.25
+
+
+class Rest:
+    """A client of the controller that waits as long as it takes."""
+
+    def __init__(self, process: ControllerProcess) -> None:
+        self._address = process.settings.rest_host, process.settings.rest_port
+
+    def get(self, path: str) -> Any:
+        return self._ask("GET", path, None)[1]
+
+    def ask(self, method: str, path: str, body: object) -> tuple[int, Any]:
+        return self._ask(method, path, None if body is None else json.dumps(body))
+
+    def _ask(self, method: str, path: str, body: str | None) -> tuple[int, Any]:
+        with contextlib.closing(
+            http.client.HTTPConnection(*self._address, timeout=CHANGED_WITHIN_S)
+        ) as connection:
+            connection.request(method, path, body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+
+class Watch:
+    """What the controller takes of the machine, and how soon it answers, until :meth:`end`."""
+
+    def __init__(self, process: ControllerProcess, switches: Switches) -> None:
+        self._process = process
+        self._switches = switches
+        self._over = threading.Event()
+        self.peak_gb = 0.0
+        self.rest_ms: list[float] = []
+        self._threads = [
+            threading.Thread(target=self._look), threading.Thread(target=self._ask)
+        ]  # fmt: skip
+        switches.echoes()
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> dict[str, float]:
+        """Round trips of echo requests."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+        return self._switches.echoes()
+
+    def _look(self) -> None:
+        while not self._over.wait(_LOOK_EVERY_S):
+            self.peak_gb = max(self.peak_gb, memory_gb(self._process.pid))
+
+    def _ask(self) -> None:
+        rest = Rest(self._process)
+        while not self._over.wait(_ASK_EVERY_S):
+            started_s = time.monotonic()
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                rest.get("/v1/policy")
+            self.rest_ms.append((time.monotonic() - started_s) * 1000)
+
+
+def memory_gb(group: int) -> float:
+    """Memory of a process and its workers, but for the files that they have mapped."""
+    kb = 0
+    for pid in members_of(group):
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+                if line.startswith("RssAnon:"):
+                    kb += int(line.split()[1])
+    return kb / 1e6
+
+
+def p99(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    return ordered[math.ceil(0.99 * len(ordered)) - 1] if ordered else math.nan
+
+
+class Session:
+    """One controller against one fabric, through all that is measured; :attr:`figures` by name."""
+
+    def __init__(self, size: Size, source: Path | None, name: str) -> None:
+        self._size = size
+        self._source = source
+        self._name = name
+        self._started_s = time.monotonic()
+        self.figures: dict[str, tuple[float, str]] = {}
+        self._circuits = 0
+        self._echo_ms: list[float] = []
+        self._rest_ms: list[float] = []
+
+    def say(self, text: str) -> None:
+        print(f"{self._name} {time.monotonic() - self._started_s:6.1f} s  {text}", flush=True)
+
+    def note(self, name: str, value: float, unit: str) -> None:
+        self.figures[name] = value, unit
+        self.say(f"{name}: {value:.4g} {unit}")
+
+    def run(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="hyW") as directory:
+            self.say(f"{self._size}; load {os.getloadavg()[0]:.1f}")
+            with devices(self._size, Path(directory)) as (switches, configuration):
+                self.say(f"{self._size.racks} ovsdb-servers, {self._size.planes} planes")
+                process = ControllerProcess(
+                    configuration, ready_timeout_s=READY_WITHIN_S, launch=self._launch
+                )
+                try:
+                    self._measure(process, switches)
+                except BaseException:
+                    print(process.log_tail(), file=sys.stderr)
+                    raise
+                finally:
+                    process.kill()
+
+    def _launch(self, config: Path, log: BinaryIO) -> subprocess.Popen[bytes]:
+        root = self._source or Path(__file__).parents[1]
+        paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return subprocess.Popen(
+            [str(Path(sys.executable).with_name("ryu-manager")), str(root / "apps" / "main.py")],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=root,
+            env={**os.environ, "HYDRA_CONFIG": str(config), "PYTHONPATH": os.pathsep.join(paths)},
+            start_new_session=True,
+        )
+
+    def _measure(self, process: ControllerProcess, switches: Switches) -> None:
+        switches.say("start")
+        self.note("ready, cold", self._start(process, switches), "s")
+        self.note("memory at ready", memory_gb(process.pid), "GB")
+        peak_gb = max(self._peak_gb, memory_gb(process.pid))
+        self._verify(process, switches, "after the start")
+        with self._watched(process, switches, "idle") as watch:
+            before_s, started_s = process.cpu_s(), time.monotonic()
+            time.sleep(IDLE_S)
+            share = (process.cpu_s() - before_s) / (time.monotonic() - started_s)
+        self.note("idle", share * 100, "% of a core")
+        peak_gb = max(peak_gb, watch.peak_gb)
+        with self._watched(process, switches, "an audit") as watch:
+            self._audit(process)
+        peak_gb = max(peak_gb, watch.peak_gb)
+        failed = wrong = 0.0
+        for name, body in changes(self._size):
+            with self._watched(process, switches, name) as watch:
+                failed += self._change(process, name, body)
+                time.sleep(AFTERMATH_S)
+            peak_gb = max(peak_gb, watch.peak_gb)
+            wrong += self._verify(process, switches, name)
+        self.note("SIGTERM", self._stop(process), "s")
+        self.note("ready, after a restart", self._start(process, switches), "s")
+        before = self._circuits
+        wrong += self._verify(process, switches, "after the restart")
+        self.note("circuits that the restart lost", before - self._circuits, "")
+        self._stop(process)
+        self.note("memory, peak", max(peak_gb, self._peak_gb), "GB")
+        self.note("circuits that failed", failed, "")
+        self.note("packets that went wrong", wrong, "")
+        self.note("echo p99", max(self._echo_ms), "ms")
+        self.note("REST p99", p99(self._rest_ms), "ms")
+
+    def _start(self, process: ControllerProcess, switches: Switches) -> float:
+        """Start the controller; the time until ``/readyz`` says yes."""
+        started_s = told_s = time.monotonic()
+        process.settings  # noqa: B018  (the file is read before the clock counts)
+        self._peak_gb = 0.0
+        starting = threading.Thread(target=self._begin, args=(process,))
+        starting.start()
+        while starting.is_alive():
+            starting.join(_LOOK_EVERY_S)
+            if process.running:
+                self._peak_gb = max(self._peak_gb, memory_gb(process.pid))
+            if time.monotonic() - told_s > _TELL_EVERY_S:
+                told_s = time.monotonic()
+                counts = switches.counts()
+                self.say(
+                    f"starting: {counts['connected']} of {counts['switches']} switches connected, "
+                    f"{counts['rules']} rules, {self._peak_gb:.2f} GB"
+                )
+        if self._failed is not None:
+            raise self._failed
+        taken_s = time.monotonic() - started_s
+        counts = switches.counts()
+        self.say(f"{counts['added']} flow-mods so far for {counts['rules']} rules; "
+                 f"{counts['losses']} connections lost, {counts['errors']} errors")  # fmt: skip
+        return taken_s
+
+    def _begin(self, process: ControllerProcess) -> None:
+        self._failed: BaseException | None = None
+        try:
+            process.start()
+        except Exception as error:  # raised in the main thread
+            self._failed = error
+
+    def _stop(self, process: ControllerProcess) -> float:
+        """End the controller; the time that it takes from SIGTERM to its end."""
+        started_s = time.monotonic()
+        os.kill(process.pid, signal.SIGTERM)
+        while process.running and time.monotonic() - started_s < STOPPED_WITHIN_S:
+            time.sleep(0.02)
+        process.kill()
+        return time.monotonic() - started_s
+
+    @contextmanager
+    def _watched(
+        self, process: ControllerProcess, switches: Switches, name: str
+    ) -> Iterator[Watch]:
+        watch = Watch(process, switches)
+        try:
+            yield watch
+        finally:
+            echoes = watch.end()
+        self._echo_ms.append(echoes["p99_ms"])
+        self._rest_ms += watch.rest_ms
+        self.note(f"{name}: echo p99", echoes["p99_ms"], "ms")
+        self.note(f"{name}: REST p99", p99(watch.rest_ms), "ms")
+        if echoes["max_ms"] > ECHO_MS_OF_DEAD:
+            self.say(f"an echo took {echoes['max_ms']:.0f} ms: Open vSwitch would reconnect")
+
+    def _audit(self, process: ControllerProcess) -> None:
+        """Have everything looked at once; nothing may differ from what is intended."""
+        before_s, started_s = process.cpu_s(), time.monotonic()
+        status, answer = Rest(process).ask("GET", "/v1/drift", None)
+        if status != HTTPStatus.OK:
+            self.say(f"no audit: {answer.get('detail')}")
+            return
+        self.note("an audit", time.monotonic() - started_s, "s")
+        self.note("an audit, processor", process.cpu_s() - before_s, "s")
+        found, silent = len(answer["items"]), len(answer["silent"])
+        self.say(f"an audit: {found} things differ, {silent} say nothing")
+        for one in answer["items"][:5]:
+            self.say(f"  {one}")
+
+    def _change(self, process: ControllerProcess, name: str, body: dict[str, Any]) -> float:
+        """Carry a change out; the number of circuits that failed in it."""
+        rest, started_s = Rest(process), time.monotonic()
+        status, answer = rest.ask("POST", "/v1/reconfigurations", body)
+        if status not in (200, 202):
+            raise SystemExit(f"{name} was refused: {answer}")
+        number, told_s = answer["id"], started_s
+        while answer["state"] not in ("done", "partial", "refused", "failed"):
+            if time.monotonic() - started_s > CHANGED_WITHIN_S:
+                raise SystemExit(f"{name} is {answer['state']} after {CHANGED_WITHIN_S:g} s")
+            if time.monotonic() - told_s > _TELL_EVERY_S:
+                told_s = time.monotonic()
+                self.say(f"{name}: {answer['state']}")
+            time.sleep(0.02)
+            answer = rest.get(f"/v1/reconfigurations/{number}")
+        self.note(name, time.monotonic() - started_s, "s")
+        if answer["state"] != "done":
+            self.say(f"{name} ended {answer['state']}: {answer.get('reason', '')[:300]}")
+            for trouble in answer.get("troubles", ())[:5]:
+                self.say(f"  {trouble}")
+        steps = [
+            TimelineStep(one["step"], one.get("device"), one["started_ms"], one["finished_ms"], "")
+            for one in answer["timeline"]
+        ]
+        with contextlib.suppress(ControllerError):
+            delay = split(steps, SWITCHING_MS)
+            self.note(f"{name}: less mirrors and drain", delay.delay_without_mirrors_ms / 1000, "s")
+        return float(len(answer.get("failures", ())))
+
+    def _verify(self, process: ControllerProcess, switches: Switches, name: str) -> float:
+        """Packets that leave otherwise than the topology says, also once all switches are ready."""
+        wrong = self._look_for_wrong_turns(process, switches, name)
+        deadline_s = time.monotonic() + MENDED_WITHIN_S
+        while wrong and time.monotonic() < deadline_s:
+            time.sleep(_TELL_EVERY_S / 2)
+            if Rest(process).ask("GET", "/readyz", None)[0] == HTTPStatus.OK:
+                return self._look_for_wrong_turns(process, switches, f"{name}, switches ready")
+        return wrong
+
+    def _look_for_wrong_turns(
+        self, process: ControllerProcess, switches: Switches, name: str
+    ) -> float:
+        rest, topology = Rest(process), None
+        while topology is None or rest.get("/v1/topology")["paths"] != topology["paths"]:
+            topology = rest.get("/v1/topology")
+            packets, wrong = wrong_turns(switches, topology, OTHERS)
+        counts = switches.counts()
+        self._circuits = len(topology["circuits"])
+        self.say(
+            f"{name}: {self._circuits} circuits, {counts['rules']} rules; "
+            f"{len(wrong)} of {packets} packets went wrong; {counts['lost']} of "
+            f"{counts['probes']} probes got lost, {counts['loops']} looped"
+        )
+        for one in wrong[:5]:
+            self.say(f"  {one}")
+        return float(len(wrong))
+
+
+def changes(size: Size) -> list[tuple[str, dict[str, Any]]]:
+    """Changes by name, as requests for reconfigurations."""
+    racks = size.racks
+
+    def body(pairs: Sequence[tuple[int, int]], planes: Sequence[str] | None) -> dict[str, Any]:
+        names = [(f"r{a + 1}", f"r{b + 1}") for a, b in pairs]
+        both = [*names, *((b, a) for a, b in names)]
+        demand = [{"src": a, "dst": b, "mbps": 9_000.0} for a, b in both]
+        return {"demand": demand, "use_planes": planes}
+
+    half = [(rack, rack + racks // 2) for rack in range(racks // 2)]
+    partners = {
+        tuple(sorted((rack, (rack + step) % racks)))
+        for rack in range(racks)
+        for step in range(1, min(PARTNERS // 2, (racks - 1) // 2) + 1)
+    }
+    return [
+        ("one pair", body([(0, 1)], ["p1"])),
+        ("half the racks on one plane", body(half, ["p1"])),
+        (f"{PARTNERS} partners a rack", body(sorted(partners), None)),
+    ]
+
+
+def results(
+    size: Size, ours: dict[str, tuple[float, str]], baseline: dict[str, tuple[float, str]] | None
+) -> Iterator[Result]:
+    for name, (value, unit) in ours.items():
+        target = TARGETS.get(name) if size == FULL else None
+        before = (baseline or {}).get(name)
+        yield Result(str(size), name, unit, "lower", value, before and before[0],
+                     "" if before is None else "baseline", target)  # fmt: skip
+
+
+def measured(size: Size, source: Path | None, name: str) -> dict[str, tuple[float, str]]:
+    session = Session(size, source, name)
+    session.run()
+    return session.figures
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.whole_fabric")
+    parser.add_argument("--racks", type=int, default=FULL.racks)
+    parser.add_argument("--planes", type=int, default=FULL.planes)
+    parser.add_argument("--vswitches-per-rack", type=int, default=FULL.servers)
+    parser.add_argument("--baseline", type=Path, help="a checkout of another version, built")
+    asked = parser.parse_args(argv)
+    size = Size(asked.racks, asked.planes, asked.vswitches_per_rack)
+    before = None
+    if asked.baseline is not None:
+        if not (asked.baseline / "apps" / "main.py").exists():
+            parser.error(f"{asked.baseline} is no checkout of HydRA: it has no apps/main.py")
+        before = measured(size, asked.baseline.resolve(), "baseline")
+    found = list(results(size, measured(size, None, "ours"), before))
+    report("whole_fabric", found)
+    return 0 if all(result.meets_target for result in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

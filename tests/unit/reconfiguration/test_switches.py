@@ -1,0 +1,38 @@
+"""Whole tables, as all switches of a rack are given them."""
+
+import random
+
+import pytest
+
+from hydra.forwarding.pipeline import RuleKind
+from hydra.forwarding.rules import InstallAll, constant, installed
+from hydra.model import NetworkState
+from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
+from tests.unit.reconfiguration.simulation import Network
+from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
+
+FABRIC = small_fabric(racks=3, planes=1, servers=2)
+STATE = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1, circuit_between(FABRIC, 0, 1, 0)))
+
+
+@pytest.fixture
+def switches():
+    core = SimulatedUpkeep(Network(FABRIC, STATE, random.Random(1)), STATE)
+    core.switches.dead_uplinks = frozenset({"h11", "h32"})
+    core.switches._added_rules = lambda datapath: [constant(RuleKind.CLASS_MICE)][: datapath % 2]
+    return core.switches
+
+
+def test_tables_are_the_rules_of_each_switch_with_what_a_rack_has_in_common_once(switches):
+    tables = dict(switches.tables(sorted(switches.owned)))
+    assert tables.keys() == switches.owned.keys()
+    common = {}
+    for datapath, table in tables.items():
+        rules = list(installed(table))
+        assert len(rules) == len(set(rules))
+        assert set(rules) == set(switches.rules(datapath))
+        (several,) = (one for one in table if isinstance(one, InstallAll))
+        rack = FABRIC.server_by_datapath[datapath].rack
+        assert common.setdefault(rack, several) is several
+        assert {RuleKind.ACCOUNT_V4, RuleKind.DIVERT_NONE} <= {one.kind for one in several.rules}
+    assert len(common) == 3
