@@ -24,7 +24,7 @@ from hydra.errors import DeviceError
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import probe
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import CrossConnect, DatapathId, Fabric, RackId, Server
+from hydra.model import DatapathId, Fabric, RackId, Server
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
     Announce,
@@ -49,7 +49,7 @@ from hydra.reconfiguration.commands import (
     TakeSwitches,
 )
 from hydra.reconfiguration.drift import RuleDrift
-from hydra.roles import PortVlans
+from hydra.roles import Mirrors, PortVlans
 
 LOG = logging.getLogger("hydra.runner")
 _ResultT = TypeVar("_ResultT")
@@ -214,8 +214,8 @@ class Runner:
         move = command.move
         self._devices.change_mirrors(command.plane, move.disconnect, move.connect)
 
-    def _read_mirrors(self, command: ReadMirrors) -> frozenset[CrossConnect]:
-        return self._devices.cross_connects(command.plane)
+    def _read_mirrors(self, command: ReadMirrors) -> Mirrors:
+        return self._devices.mirrors(command.plane)
 
     def _announce(self, command: Announce) -> None:
         self._announcer.announce(command.servers)

@@ -64,7 +64,7 @@ class MoveMirrors:
 
 @dataclass(frozen=True, slots=True)
 class ReadMirrors:
-    """Value: frozenset of cross-connects, read from the device."""
+    """Value: :class:`~hydra.roles.Mirrors`, read from the device."""
 
     plane: PlaneId
 

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from hydra.forwarding.rules import FlowRule, Install, RuleChange
 from hydra.forwarding.substrate import Steering, substrate_of
-from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Path, PortId, Server, VlanId
+from hydra.model import DatapathId, Fabric, NetworkState, Path, PortId, Server, VlanId
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
     Announce,
@@ -151,11 +151,6 @@ class Switches:
         tor = self._fabric.racks[port.rack].tor.datapath_id
         seen = None if tor is None else self._connections.port(tor, port.tor_port)
         return seen is not None and not seen.up
-
-    def dead_circuits(self) -> frozenset[Circuit]:
-        """Circuits in use of which an end has no carrier."""
-        circuits = self._memory.state.topology.circuits
-        return frozenset(one for one in circuits if any(map(self.is_dark, one.ends)))
 
     # -- what is heard ----------------------------------------------------------------------------
 
