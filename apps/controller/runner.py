@@ -190,13 +190,16 @@ class Runner:
         self._policing.prepare(mine)
 
     def _compare_rules(self, command: CompareRules) -> dict[DatapathId, RuleDrift]:
-        names = self._substrate.owned()
+        owned = self._substrate.owned()
+        names = {**self._fabric.tor_names, **owned}
         held = self._fleet.rule_tables(command.intended, self._policy.now.timeouts.vswitch_s)
         found: dict[DatapathId, RuleDrift] = {}
         for datapath, seen in held.items():
             if seen is not None:
                 ports, table = seen
                 intended = intended_table(command.intended[datapath], ports)
+                if datapath not in owned:  # the other rules of a learning ToR are not ours to judge
+                    table = {key: rule for key, rule in table.items() if key in intended}
                 items = tuple(rule_drift(names[datapath], intended, table))
                 found[datapath] = RuleDrift(items, tuple(foreign(intended, table)))
         return found

@@ -137,7 +137,8 @@ class TakeSwitches:
 
 @dataclass(frozen=True, slots=True)
 class CompareRules:
-    """Read the tables of switches and hold them against all the rules that they are to have.
+    """Read the tables of switches and hold them against all the rules that they are to have from
+    us.
 
     Value: {datapath: :class:`hydra.reconfiguration.drift.RuleDrift`}, without those that are mute.
     """

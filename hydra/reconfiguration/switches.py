@@ -90,6 +90,8 @@ class Switches:
         self._connections = connections
         self._added_rules = added_rules
         self.owned: Final = self._substrate.owned()
+        self.known: Final[Mapping[DatapathId, str]] = {**fabric.tor_names, **self.owned}
+        """Names of the switches that hold rules of ours: those, and learning ToRs."""
         self.steering: Final[Mapping[DatapathId, Steering]] = {
             switch.datapath: switch
             for rack in fabric.racks
@@ -128,10 +130,12 @@ class Switches:
         return self.ready() >= self.owned.keys()
 
     def _is_known(self, datapath: DatapathId) -> bool:
-        return datapath in self.owned or datapath in self._fabric.rack_by_tor_datapath
+        return datapath in self.known
 
     def rules(self, datapath: DatapathId) -> list[FlowRule]:
-        """All rules that an owned switch is to hold now."""
+        """All rules that a switch is to hold from us now; an owned one holds no others."""
+        if datapath not in self.owned:
+            return [*self._substrate.tor_rules()]
         rules = self._substrate.rules(datapath, self._memory.state, self.dead_uplinks)
         return [*rules, *self._added_rules(datapath)]
 
@@ -205,9 +209,10 @@ class Switches:
                 self._synchronised.add(datapath)
 
     def _whole_table(self, datapath: DatapathId) -> list[RuleChange]:
+        rules = map(Install, self.rules(datapath))
         if datapath not in self.owned:
-            return [*map(Install, self._substrate.tor_rules())]
-        return [*wipe(spare_relays=self.spares_relays), *map(Install, self.rules(datapath))]
+            return [*rules]
+        return [*wipe(spare_relays=self.spares_relays), *rules]
 
     def _note_uplinks(self) -> bool:
         """Note the uplinks that are down; True if they are others than before."""

@@ -100,10 +100,11 @@ def test_it_recovers_first_and_brings_who_comes_later(stage):
     assert not stage.core.recovery.done
     stage.upkeep.look_after()
     assert stage.core.recovery.done
-    assert stage.reach.ready_switches() == stage.network.names.keys() - {away}
+    assert away not in stage.reach.ready_switches()
+    assert stage.reach.ready_switches() >= stage.network.names.keys() - {away}
     stage.network.connected.add(away)
     stage.upkeep.look_after()
-    assert stage.reach.ready_switches() == stage.network.names.keys()
+    assert stage.reach.ready_switches() >= stage.network.names.keys()
 
 
 def test_a_plane_that_was_down_is_read_again_before_it_is_used(stage):

@@ -138,6 +138,10 @@ class Network:
             datapath: {match_key(r): r for r in self.substrate.path_rules(datapath, state)}
             for datapath in self.names
         }
+        self.learning = {dp: n for dp, n in fabric.tor_names.items() if dp not in self.names}
+        """ToRs that learn, with their names: always connected."""
+        for datapath in self.learning:
+            self.tables[datapath] = {match_key(r): r for r in self.substrate.tor_rules()}
         self.mirrors: dict[PlaneId, set[CrossConnect]] = {
             plane.id: set() for plane in fabric.planes
         }
@@ -384,17 +388,24 @@ class Network:
         port = self.port_named.get((rack, name))
         return self.substrate.fixed_ports(rack)[name] if port is None else self.vlans[port.id]
 
+    def hears(self, datapath: DatapathId) -> bool:
+        """Whether a switch is connected."""
+        return datapath in self.connected or datapath in self.learning
+
+    def name_of(self, datapath: DatapathId) -> str:
+        return self.names.get(datapath) or self.learning[datapath]
+
     def _compare_rules(self, command: CompareRules) -> _Doing:
         """As tables are: silent switches say nothing."""
         found: dict[DatapathId, RuleDrift] = {}
         for datapath, rules in command.intended.items():
-            if datapath not in self.connected or self._hit(self.faults.read):
+            if not self.hears(datapath) or self._hit(self.faults.read):
                 continue
             wanted = {match_key(rule): rule for rule in rules}
             held = self.tables[datapath]
             keys = wanted.keys() | held.keys()
             differing = [key for key in keys if wanted.get(key) != held.get(key)]
-            name = self.names[datapath]
+            name = self.name_of(datapath)
             items = [
                 Drift(DriftKind.RULE, name, str(key), str(wanted.get(key)), str(held.get(key)))
                 for key in sorted(differing, key=str)
@@ -407,7 +418,7 @@ class Network:
         failures: dict[DatapathId, Failure | None] = {}
         for datapath in self.rng.sample(sorted(command.changes), len(command.changes)):
             kind = None
-            if datapath not in self.connected:
+            if not self.hears(datapath):
                 kind = FailureKind.NOT_CONNECTED
             elif self._hit(self.faults.vswitch):
                 kind = self.rng.choice((FailureKind.REFUSED, FailureKind.UNKNOWN))
@@ -415,7 +426,7 @@ class Network:
                 self.apply(datapath, command.changes[datapath])
             elif kind is FailureKind.UNKNOWN:
                 change = partial(self.apply, datapath, command.changes[datapath])
-                self._postpone(self.names[datapath], [change])
+                self._postpone(self.name_of(datapath), [change])
             if kind is not None and self._hit(0.5):
                 self.connected.discard(datapath)
             failures[datapath] = kind and failure_of(command, kind)

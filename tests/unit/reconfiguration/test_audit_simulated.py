@@ -43,7 +43,7 @@ def tamper(network: Network, rng: random.Random) -> set[PlaneId | RackId | str]:
         if table and rng.random() < 0.3:
             table.pop(rng.choice(sorted(table, key=str)))
             network._ways.pop(datapath, None)
-            touched.add(network.names[datapath])
+            touched.add(network.name_of(datapath))
     return touched
 
 
@@ -97,6 +97,8 @@ def agrees(network: Network, upkeep: SimulatedUpkeep) -> None:
         raise Violation("mirrors or VLANs differ, and nobody says so")
     if any(list(network.differing_rules(datapath, state)) for datapath in network.names):
         raise Violation("rules differ, and nobody says so")
+    if not all(network.tables[datapath] for datapath in network.learning):
+        raise Violation("a learning ToR forwards nothing")
     for server in network.fabric.servers:
         for rack in network.fabric.racks:
             for way in () if rack.id == server.rack else network.sends_on(server, rack.id):
