@@ -46,16 +46,21 @@ def test_what_stays_away_is_tried_ever_more_rarely():
 class Stage:
     """The live upkeep over the core's courses, which run on the simulated network."""
 
-    def __init__(self):
-        self.network = Network(FABRIC, EMPTY, random.Random(1))
-        self.core = SimulatedUpkeep(self.network, EMPTY)
+    def __init__(self, state=EMPTY):
+        self.network = Network(FABRIC, state, random.Random(1))
+        self.core = SimulatedUpkeep(self.network, state)
         self.down = {}
         self.ledger = Ledger(FABRIC, SqliteJournal(":memory:"))
         devices = SimpleNamespace(
             plane_problem=self.down.get, tor_problem=lambda rack: self.down.get(f"r{rack}")
         )
         fleet = SimpleNamespace(connected=lambda: frozenset(self.network.connected))
-        quarantine = SimpleNamespace(blocked=frozenset)
+        self.ledger.settle(state)
+        self.quarantined = {}
+        quarantine = SimpleNamespace(
+            blocked=frozenset,
+            put=lambda ends, why: self.quarantined.update(dict.fromkeys(ends, why)),
+        )
         panels = SimpleNamespace(ports=frozenset)
         core = self.core
         self.upkeep = Upkeep(
@@ -105,6 +110,46 @@ def test_it_recovers_first_and_brings_who_comes_later(stage):
     stage.network.connected.add(away)
     stage.upkeep.look_after()
     assert stage.reach.ready_switches() >= stage.network.names.keys()
+
+
+STANDING = state_of(FABRIC, EMPTY, path_of(FABRIC, 0, 1))
+(CIRCUIT,) = STANDING.topology.circuits
+END = FABRIC.ports[CIRCUIT.a]
+TOLD = f"carrier lost at r1:{END.tor_port}"
+
+
+def cut(network):
+    """No light at r1's end, whatever the mirrors say."""
+    lit = network._lit
+    network._lit = lambda port: port.id != END.id and lit(port)
+
+
+def test_a_circuit_without_carrier_is_not_adopted_at_a_start():
+    stage = Stage(STANDING)
+    cut(stage.network)
+    stage.upkeep.look_after()
+    assert stage.core.memory.state.topology.circuits == frozenset()
+    assert stage.upkeep.given_up() == ({CIRCUIT}, TOLD)
+    assert stage.quarantined == dict.fromkeys(CIRCUIT.ends, TOLD)
+
+
+def test_a_tor_that_was_away_is_asked_for_its_carrier():
+    """One that does not speak OpenFlow tells nobody of it unasked."""
+    stage = Stage(STANDING)
+    stage.upkeep.look_after()
+    assert stage.core.memory.state == STANDING
+    stage.down["r0"] = "no connection"
+    cut(stage.network)
+    stage.network.faults = Faults(read=1.0)
+    stage.upkeep.look_after()
+    assert not stage.upkeep.dark, "an unanswered question says nothing"
+    stage.network.faults = Faults()
+    del stage.down["r0"]
+    stage.upkeep.make_certain(stage.plan(path_of(FABRIC, 1, 2)))
+    assert stage.upkeep.dark == {END.id}
+    assert stage.upkeep.dead_circuits() == ({CIRCUIT}, TOLD)
+    assert stage.quarantined == dict.fromkeys(CIRCUIT.ends, TOLD)
+    assert stage.upkeep.dead_circuits()[0] == frozenset(), "told once"
 
 
 def test_a_plane_that_was_down_is_read_again_before_it_is_used(stage):
