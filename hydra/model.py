@@ -369,6 +369,11 @@ class Fabric:
         return {r.tor.datapath_id: r for r in self.racks if r.tor.datapath_id is not None}
 
     @cached_property
+    def tor_names(self) -> Mapping[DatapathId, str]:
+        """Names of the racks whose ToR speaks OpenFlow, by its datapath id."""
+        return {datapath: rack.name for datapath, rack in self.rack_by_tor_datapath.items()}
+
+    @cached_property
     def plane_by_name(self) -> Mapping[str, Plane]:
         return {plane.name: plane for plane in self.planes}
 

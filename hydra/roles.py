@@ -63,6 +63,23 @@ class DeviceIdentity:
     firmware: str
 
 
+@dataclass(frozen=True, slots=True)
+class Mirrors:
+    """Cross-connects of an optical switch, as read at one time."""
+
+    present: frozenset[CrossConnect] = frozenset()
+    """All that exist: their ports are taken."""
+    dark: frozenset[CrossConnect] = frozenset()
+    """Those among them that pass no light, by the device's word: half made, half removed, broken.
+
+    They are no circuits, and their ports are not free before they have been disconnected.
+    """
+
+    @property
+    def lit(self) -> frozenset[CrossConnect]:
+        return self.present - self.dark
+
+
 class OpticalSwitch(Protocol):
     """An optical circuit switch."""
 
@@ -84,7 +101,7 @@ class OpticalSwitch(Protocol):
         """Numbers of (ingress, egress) ports."""
 
     def cross_connects(self) -> frozenset[CrossConnect]:
-        """Read from the device, never from memory."""
+        """All that exist, read from the device, never from memory."""
 
     def change(
         self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
@@ -96,6 +113,14 @@ class OpticalSwitch(Protocol):
         """
 
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]: ...
+
+
+@runtime_checkable
+class LightTeller(Protocol):
+    """An optical switch on which a cross-connect may exist and, by its own word, not work."""
+
+    def mirrors(self) -> Mirrors:
+        """Read from the device, in one go."""
 
 
 @runtime_checkable

@@ -231,7 +231,7 @@ class Bookings:
         """Let go. Raises UnknownName, LifecycleError, Changed if it is not as it was ``seen``."""
         reservation = self._ledger.let_go(reservation_id, seen)
         if reservation.state is ReservationState.RELEASING:
-            self._enqueue(lambda: self._release(reservation))
+            self._enqueue(lambda: self._release(reservation_id))
         return reservation
 
     # -- in the conductor's thread ----------------------------------------------------------------
@@ -240,7 +240,7 @@ class Bookings:
         """After a start: finish what the last run had begun, and bring back what was lost."""
         for reservation in self._ledger.reservations():
             if reservation.state is ReservationState.RELEASING:
-                self._release(reservation)
+                self._release(reservation.id)
         self.restore()
 
     def restore(self) -> None:
@@ -389,7 +389,10 @@ class Bookings:
         entry = self._ledger.enter(f"reservation {', '.join(ids)}")
         return self._mover.move(entry, target).reason
 
-    def _release(self, reservation: Reservation) -> None:
+    def _release(self, reservation_id: str) -> None:
+        reservation = self._ledger.reservation(reservation_id)
+        if reservation.state is not ReservationState.RELEASING:
+            return  # asked for before :meth:`resume`, which has seen to it
         self._take_down(reservation)
         self._ledger.change(reservation.id, ReservationState.RELEASED, reservation.reason)
 

@@ -263,10 +263,12 @@ class Controller:
         duty("slots", self._slots.keep_time, lambda: 0.0)
 
     def _look_after(self) -> None:
-        recovered = self._recovery.done
+        recovered, before = self._recovery.done, self._ledger.state
         if self._upkeep.look_after():
             self._conductor.put_once(self._synchronise)
         if self._recovery.done and not recovered:  # fibres may have been cut meanwhile
+            self._withdrawals.after_recovery(before)
+        elif self._upkeep.dark:
             self._withdrawals.of_dead_circuits()
 
     def _synchronise(self) -> None:

@@ -30,6 +30,8 @@ from hydra.roles import (
     AlarmSource,
     Claimable,
     CounterReader,
+    LightTeller,
+    Mirrors,
     OpticalSwitch,
     PortCounters,
     PortVlans,
@@ -217,8 +219,15 @@ class Devices:
             for slot in slots:
                 self._pool.submit(slot.look_for_alarms, self._tell_alarm)
 
-    def cross_connects(self, plane: PlaneId) -> frozenset[CrossConnect]:
-        return self._planes[plane].use(lambda device: device.cross_connects())
+    def mirrors(self, plane: PlaneId) -> Mirrors:
+        """Cross-connects; only a device that can tell says that one passes no light."""
+        return self._planes[plane].use(
+            lambda device: (
+                device.mirrors()
+                if isinstance(device, LightTeller)
+                else Mirrors(device.cross_connects())
+            )
+        )
 
     def change_mirrors(
         self,

@@ -26,7 +26,7 @@ from hydra.errors import DeviceError
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import probe
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import CrossConnect, DatapathId, Fabric, RackId, Server
+from hydra.model import DatapathId, Fabric, RackId, Server
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
     Announce,
@@ -51,7 +51,7 @@ from hydra.reconfiguration.commands import (
     TakeSwitches,
 )
 from hydra.reconfiguration.drift import RuleDrift
-from hydra.roles import PortVlans
+from hydra.roles import Mirrors, PortVlans
 
 LOG = logging.getLogger("hydra.runner")
 _ResultT = TypeVar("_ResultT")
@@ -192,12 +192,16 @@ class Runner:
         self._policing.prepare(mine)
 
     def _compare_rules(self, command: CompareRules) -> dict[DatapathId, RuleDrift]:
-        names, intended = self._substrate.owned(), command.intended
+        owned, intended = self._substrate.owned(), command.intended
+        names = {**self._fabric.tor_names, **owned}
         check, timeout_s = TableCheck(), self._policy.now.timeouts.vswitch_s
         found: dict[DatapathId, RuleDrift] = {}
         for datapath, ports, body in self._fleet.rule_tables(intended, timeout_s):
+            alone = datapath in owned  # the other rules of a learning ToR are not ours to judge
             with suppress(MalformedReplyError):
-                found[datapath] = check.drift(names[datapath], intended[datapath], ports, body)
+                found[datapath] = check.drift(
+                    names[datapath], intended[datapath], ports, body, alone=alone
+                )
         return found
 
     def _stage_rules(self, command: StageRules) -> None:
@@ -213,8 +217,8 @@ class Runner:
         move = command.move
         self._devices.change_mirrors(command.plane, move.disconnect, move.connect)
 
-    def _read_mirrors(self, command: ReadMirrors) -> frozenset[CrossConnect]:
-        return self._devices.cross_connects(command.plane)
+    def _read_mirrors(self, command: ReadMirrors) -> Mirrors:
+        return self._devices.mirrors(command.plane)
 
     def _announce(self, command: Announce) -> None:
         self._announcer.announce(command.servers)

@@ -21,7 +21,7 @@ from apps.controller.runner import Runner
 from apps.openflow.fleet import Fleet
 from hydra.errors import DeviceUnavailable, HeldElsewhere, HydraError
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import Circuit, Fabric, PlaneId, RackId
+from hydra.model import Circuit, Fabric, PlaneId, PortId, RackId
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Plan
@@ -100,6 +100,8 @@ class Upkeep:
         self._retries = Retries()
         """By the name of a device, or a switch's datapath."""
         self._port_retries = Retries()
+        self.dark: frozenset[PortId] = frozenset()
+        """Ports of circuits without light, by the word of ToRs that were away and answer again."""
 
     # -- the clock --------------------------------------------------------------------------------
 
@@ -146,6 +148,8 @@ class Upkeep:
     def _mend(self, planes: Collection[PlaneId], racks: Collection[RackId]) -> None:
         if planes or racks:
             self._runner.run(self._care.mend(planes, racks))
+            back = set(racks) - self._care.uncertain_racks
+            self.dark |= self._runner.run(self._care.dark_ports(back))
 
     def make_certain(self, plan: Plan) -> None:
         """Mend what an earlier change left uncertain, before circuits are set up there.
@@ -219,17 +223,34 @@ class Upkeep:
         """
         if not self._recovery.done:
             return frozenset(), "the devices have not been read yet"
-        dead = self._switches.dead_circuits()
-        unlit = [one for one in dead if any(map(self._switches.is_dark, one.receivers))]
-        ends = {end for circuit in unlit for end in circuit.ends}
+        told, self.dark = self.dark, frozenset()
+
+        def is_dark(end: PortId) -> bool:
+            return end in told or self._switches.is_dark(end)
+
+        circuits = self._ledger.state.topology.circuits
+        dead = frozenset(one for one in circuits if any(map(is_dark, one.ends)))
+        unlit = [one for one in dead if any(map(is_dark, one.receivers))]
+        dark = {end for one in unlit for end in one.ends if is_dark(end)}
+        return dead, self._put_out(unlit, dark)
+
+    def given_up(self) -> tuple[frozenset[Circuit], str]:
+        """Circuits that the recovery gave up since a ToR has no light from them, and where.
+
+        Their ports are quarantined.
+        """
+        unlit = self._recovery.unlit
+        return frozenset(unlit), self._put_out(unlit.keys(), set().union(*unlit.values()))
+
+    def _put_out(self, unlit: Iterable[Circuit], dark: Collection[PortId]) -> str:
+        """Quarantine the ports of circuits; the reason, which names the dark ones among these."""
         places = [
             f"{self._fabric.racks[port.rack].name}:{port.tor_port}"
-            for port in (self._fabric.ports[end] for end in sorted(ends))
-            if self._switches.is_dark(port.id)
+            for port in (self._fabric.ports[end] for end in sorted(dark))
         ]
         reason = f"carrier lost at {', '.join(places)}"
-        self._quarantine.put(ends, reason)
-        return dead, reason
+        self._quarantine.put({end for circuit in unlit for end in circuit.ends}, reason)
+        return reason
 
     # -- reconfigurations -------------------------------------------------------------------------
 

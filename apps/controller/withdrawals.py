@@ -6,7 +6,7 @@ People's answers at patch panels are followed here, too: they bring circuits and
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 
 from apps.controller.bookings import Bookings
 from apps.controller.ledger import Ledger
@@ -16,7 +16,7 @@ from apps.controller.quarantine import Quarantine
 from apps.controller.upkeep import Upkeep
 from apps.planning.engine import Planning
 from hydra.faults.surveillance import LostPath
-from hydra.model import Circuit, Path
+from hydra.model import Circuit, NetworkState, Path, RackId
 from hydra.reconfiguration.plan import directions
 from hydra.roles import TaskState
 
@@ -50,6 +50,15 @@ class Withdrawals:
         if dead:
             self._withdraw(dead, (), reason)
 
+    def after_recovery(self, before: NetworkState) -> None:
+        """Plan around circuits of ``before`` that the recovery found without light."""
+        unlit, reason = self._upkeep.given_up()
+        if unlit:
+            LOG.error("%s", reason)
+            cut = {path for path in before.topology.paths if not unlit.isdisjoint(path.circuits)}
+            self._plan_around({way for path in cut for way in path.directions})
+        self.of_dead_circuits()  # ToRs have connected meanwhile
+
     def of_lost_paths(self, lost: Sequence[LostPath]) -> None:
         """Withdraw paths through which nothing comes, although there may be light."""
         state = self._ledger.state
@@ -66,6 +75,10 @@ class Withdrawals:
         before = directions(self._ledger.state)
         entry = self._ledger.enter("circuit lost", why)
         self._mover.move(entry, self._planning.reduced(self._ledger.state, circuits, paths))
+        self._plan_around(before)
+
+    def _plan_around(self, before: Set[tuple[RackId, RackId]]) -> None:
+        """Give pairs, as (from, to), other paths for those that they have lost."""
         self._bookings.restore()
         self._bookings.rejoin(before - directions(self._ledger.state))
 

@@ -34,6 +34,7 @@ _SCHEMA: Final = (
     "CREATE INDEX records_by_time ON records (kind, unix_s) WHERE unix_s IS NOT NULL",
 )
 _DAY_S: Final = 86_400.0
+_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 class SqliteJournal:
@@ -41,7 +42,8 @@ class SqliteJournal:
 
     ``read_only`` looks into the file of a controller that may be running, and changes nothing.
     A file of an earlier schema is copied to ``PATH.schema-N`` and then upgraded; read-only, its
-    content is shown as it was at that moment. Entries older than ``kept_days`` go when a new one
+    content is shown as it was at that moment. A file that is damaged or cut is refused: it may have
+    held promises. Entries older than ``kept_days`` go when a new one
     comes; None: only their number counts.
     """
 
@@ -70,13 +72,16 @@ class SqliteJournal:
         return db
 
     def _open(self) -> sqlite3.Connection:
-        if self.name != ":memory:":
-            Path(self.name).parent.mkdir(parents=True, exist_ok=True)
-            _own(self.name)  # SQLite gives its write-ahead log the same mode
+        if self.name != ":memory:" and not Path(self.name).exists():
+            self._create()
         db = _connect(self.name)
+        version = self._version(db)
+        (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            db.close()
+            raise self._damaged(found)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
-        version = self._version(db)
         if 0 < version < SCHEMA_VERSION:
             _own(f"{self.name}.schema-{version}")
             with closing(_connect(f"{self.name}.schema-{version}")) as copy:
@@ -84,15 +89,47 @@ class SqliteJournal:
         self._upgrade(db, version)
         return db
 
+    def _create(self) -> None:
+        """Make the file, whole or not at all: one without a schema has lost it."""
+        if Path(f"{self.name}-wal").exists():
+            raise self._damaged("its write-ahead log is there, and the file is not")
+        Path(self.name).parent.mkdir(parents=True, exist_ok=True)
+        fresh = f"{self.name}.new"
+        for end in ("", "-wal", "-shm"):
+            Path(f"{fresh}{end}").unlink(missing_ok=True)
+        _own(fresh)  # SQLite gives its write-ahead log the same mode
+        with closing(_connect(fresh)) as db:
+            db.execute("PRAGMA synchronous=FULL")
+            self._upgrade(db, 0)
+        Path(fresh).replace(self.name)
+
+    def _damaged(self, what: str) -> JournalError:
+        path = Path(self.name)
+        named = (f"{path.name}.before-", f"{path.name}.schema-")
+        beside = (one for one in path.parent.iterdir() if not one.name.endswith(("-wal", "-shm")))
+        copies = sorted(str(one) for one in beside if one.name.startswith(named))
+        told = f" (copies beside it: {', '.join(copies)})" if copies else ""
+        return JournalError(
+            f"the journal {self.name} is damaged ({what}), and with it what was promised: put a "
+            f"backup in its place with `hydra restore --config FILE BACKUP`{told}; or, to start "
+            f"without reservations, circuits and quarantine, move {self.name} and {path.name}-wal "
+            "away"
+        )
+
     def _error(self, verb: str, error: Exception) -> JournalError:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+            return self._damaged(str(error))
         return JournalError(
             f"can't {verb} the journal {self.name} ({error}): "
             "check the directory, its permissions and the free disk space"
         )
 
     def _version(self, db: sqlite3.Connection) -> int:
-        """The file's schema; 0 if there is none yet. Closes a file of a later release."""
+        """The file's schema; 0 in memory. Closes a file of a later release, and one without."""
         version: int = db.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0 and self.name != ":memory:":
+            db.close()
+            raise self._damaged(f"{Path(self.name).stat().st_size} bytes are left of it")
         if not 0 <= version <= SCHEMA_VERSION:
             db.close()
             raise JournalError(
@@ -152,6 +189,8 @@ class SqliteJournal:
                     return [json.loads(record) for (record,) in rows][::-1]
             except sqlite3.Error as error:
                 raise self._error("read", error) from error
+            except ValueError as error:
+                raise self._damaged(f"a record of kind {kind} is no JSON: {error}") from error
 
     def close(self) -> None:
         with self._lock:

@@ -24,7 +24,14 @@ from drivers.transports.stream import Stream
 from drivers.transports.tl1_session import Ask, Tl1Session
 from hydra.errors import DeviceError, DeviceUnavailable, ProtocolError
 from hydra.model import CrossConnect, Login
-from hydra.roles import Alarm, DeviceIdentity, OpticalCapabilities, PortState, Severity
+from hydra.roles import (
+    Alarm,
+    DeviceIdentity,
+    Mirrors,
+    OpticalCapabilities,
+    PortState,
+    Severity,
+)
 
 _FIRST_POLL_S: Final = 0.02
 _SLOWEST_POLL_S: Final = 1.0
@@ -112,7 +119,14 @@ class Tl1Switch(ABC):
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
         """All existing cross-connects, also those that don't work; read from the device."""
-        return frozenset(self._standings())
+        return self.mirrors().present
+
+    @exclusive
+    def mirrors(self) -> Mirrors:
+        """Existing cross-connects, and which of them don't work; read from the device."""
+        standings = self._standings()
+        dark = (cross for cross, standing in standings.items() if not standing.works)
+        return Mirrors(frozenset(standings), frozenset(dark))
 
     @exclusive
     def change(

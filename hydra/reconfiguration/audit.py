@@ -57,19 +57,19 @@ class Audit:
         self._recovery = recovery
 
     def look(self) -> Course[Seen]:
-        """Read all devices, and the tables of switches that should hold the present state."""
+        """Read all devices, and the tables of switches that should hold rules of ours."""
         actual, silent = yield from self._care.read()
-        owned, state = self._switches.owned, self._memory.state
-        ready = sorted(owned.keys() & self._switches.ready())
+        known, state = self._switches.known, self._memory.state
+        ready = sorted(known.keys() & self._switches.ready())
         intended = dict(self._switches.tables(ready))
         (compared,) = yield Batch("read", (CompareRules(intended),))
         rules: Mapping[DatapathId, RuleDrift] = compared.value
-        mute = [name for datapath, name in owned.items() if datapath not in rules]
+        mute = [name for datapath, name in known.items() if datapath not in rules]
         return Seen(
             tuple(device_drift(self._fabric, state, actual, self._care.closed)),
             broken_circuits(self._fabric, state, actual),
             rules,
-            (*silent, *mute),
+            tuple(dict.fromkeys((*silent, *mute))),
         )
 
     def mend_rules(self, seen: Seen) -> Steps:

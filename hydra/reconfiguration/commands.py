@@ -64,7 +64,7 @@ class MoveMirrors:
 
 @dataclass(frozen=True, slots=True)
 class ReadMirrors:
-    """Value: frozenset of cross-connects, read from the device."""
+    """Value: :class:`~hydra.roles.Mirrors`, read from the device."""
 
     plane: PlaneId
 
@@ -138,7 +138,7 @@ class TakeSwitches:
 @dataclass(frozen=True, slots=True)
 class CompareRules:
     """Read the tables of switches and hold them against these installations, all that they are to
-    have.
+    have from us.
 
     Value: {datapath: :class:`hydra.reconfiguration.drift.RuleDrift`}, without those that are mute.
     """

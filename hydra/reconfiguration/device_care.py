@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import Fabric, PlaneId, RackId, Server
+from hydra.model import Fabric, PlaneId, PortId, RackId, Server
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
+    AwaitPortsUp,
     Batch,
     Course,
     MoveMirrors,
@@ -105,6 +106,29 @@ class DeviceCare:
         planes = (plane.id for plane in self._fabric.planes)
         return (yield from read_devices(self._fabric, planes, self.wanted_ports()))
 
+    def dark_ports(self, racks: Collection[RackId]) -> Course[frozenset[PortId]]:
+        """Ports of these racks that are to receive light and, as their ToRs say, have none.
+
+        A ToR that does not answer says nothing.
+        """
+        ends = {
+            (port.rack, port.tor_port): end
+            for circuit in self._memory.state.topology.circuits
+            for end in circuit.receivers
+            if (port := self._fabric.ports[end]).rack in racks
+        }
+        names: dict[RackId, list[str]] = {}
+        for rack, name in sorted(ends):
+            names.setdefault(rack, []).append(name)
+        commands = tuple(AwaitPortsUp(rack, tuple(some), 0.0) for rack, some in names.items())
+        outcomes = (yield Batch("carrier", commands)) if commands else ()
+        return frozenset(
+            ends[command.rack, name]
+            for command, outcome in zip(commands, outcomes, strict=True)
+            if outcome.confirmed
+            for name in outcome.value
+        )
+
     def mend(self, planes: Collection[PlaneId], racks: Collection[RackId]) -> Steps:
         """Bring these devices to the present state: VLANs first, lest one in use is in the dark.
 
@@ -190,7 +214,8 @@ class DeviceCare:
             if outcome.confirmed:
                 LOG.info("the ToR takes from %s for circuits again", names)
                 self.closed -= {server.name for server in some}
-            else:
+            else:  # or it does, soon
                 failed.add(rack)
+                self.uncertain_racks.add(rack)
                 LOG.error("the ToR takes nothing from %s for circuits: %s", names, outcome.failure)
         return frozenset(failed)

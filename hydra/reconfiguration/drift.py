@@ -65,8 +65,7 @@ def broken_circuits(fabric: Fabric, state: NetworkState, actual: Actual) -> froz
     wanted = port_trunks(fabric, state)
 
     def stands(circuit: Circuit) -> bool:
-        lit = actual.mirrors.get(circuit.plane)
-        if lit is not None and not lit.issuperset(fabric.cross_connects(circuit)):
+        if actual.passes(fabric, circuit) is False:
             return False
         return all(tagged(fabric.ports[end]) for end in circuit.ends)
 
@@ -85,10 +84,11 @@ def device_drift(
     Cross-connects between ports that the configuration does not name are not ours to judge.
     """
     strays = stray_mirrors(fabric, state, actual.mirrors)
-    for plane, present in sorted(actual.mirrors.items()):
+    for plane, mirrors in sorted(actual.mirrors.items()):
         name = fabric.planes[plane].name
-        for cross in sorted(standing_cross_connects(fabric, state, plane) - present):
-            yield Drift(DriftKind.CROSS_CONNECT, name, _shown(cross), "connected", NOTHING)
+        for cross in sorted(standing_cross_connects(fabric, state, plane) - mirrors.lit):
+            found = "without light" if cross in mirrors.present else NOTHING
+            yield Drift(DriftKind.CROSS_CONNECT, name, _shown(cross), "connected", found)
         stray = strays[plane].disconnect if plane in strays else frozenset()
         for cross in sorted(stray):
             yield Drift(DriftKind.CROSS_CONNECT, name, _shown(cross), NOTHING, "connected")

@@ -610,7 +610,7 @@ class Execution:
         for plane, outcome in zip(planes, outcomes, strict=True):
             if not outcome.confirmed:
                 continue
-            present = outcome.value
+            present = outcome.value.present  # the gate says whether they pass light
             for circuit in self.plan.connect:
                 if circuit.plane == plane and present.issuperset(
                     self.fabric.cross_connects(circuit)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
     Circuit,
-    CrossConnect,
     Fabric,
     NetworkState,
     Path,
@@ -23,15 +22,20 @@ from hydra.model import (
 )
 from hydra.reconfiguration.plan import MirrorMove, port_trunks
 from hydra.rings import rings_of, whole_rings
-from hydra.roles import PortVlans
+from hydra.roles import Mirrors, PortVlans
 
 
 @dataclass(frozen=True, slots=True)
 class Actual:
     """The state as read from the devices; those that did not answer are absent."""
 
-    mirrors: Mapping[PlaneId, frozenset[CrossConnect]]
+    mirrors: Mapping[PlaneId, Mirrors]
     vlans: Mapping[RackId, Mapping[str, PortVlans]]
+
+    def passes(self, fabric: Fabric, circuit: Circuit) -> bool | None:
+        """True if the mirrors pass the light of ``circuit``; None if its plane said nothing."""
+        mirrors = self.mirrors.get(circuit.plane)
+        return None if mirrors is None else mirrors.lit.issuperset(fabric.cross_connects(circuit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class Reconciled:
     retag: Mapping[RackId, Mapping[str, PortVlans]]
     """VLANs that ``state`` wants on ports that have others."""
     dropped: frozenset[Circuit]
+    unlit: Mapping[Circuit, frozenset[PortId]]
+    """Those among them that the mirrors pass, and the ports that have no light from them."""
 
 
 def reconcile(
@@ -50,18 +56,17 @@ def reconcile(
     actual: Actual,
     unsettled: Collection[Path] = frozenset(),
     closed: Collection[str] = (),
+    dark: Collection[PortId] = (),
 ) -> Reconciled:
     """The part of ``remembered`` that is real, and the differences to mend.
 
     ``unsettled`` paths may have ended when a change broke off: relays may know them no more.
-    The ports of ``closed`` servers stay as they are.
+    The ports of ``closed`` servers stay as they are. ``dark`` ports receive no light.
     """
     relays = substrate_of(fabric).relays
-    kept = whole_rings(
-        circuit
-        for circuit in remembered.topology.circuits
-        if actual.mirrors.get(circuit.plane, frozenset()).issuperset(fabric.cross_connects(circuit))
-    )
+    passed = {one for one in remembered.topology.circuits if actual.passes(fabric, one)}
+    unlit = {one: ends for one in passed if (ends := frozenset(one.receivers) & set(dark))}
+    kept = whole_rings(passed - unlit.keys())
     wanted = port_trunks(fabric, remembered)
     paths = tuple(
         path
@@ -88,6 +93,7 @@ def reconcile(
         stray_mirrors(fabric, state, actual.mirrors),
         wrong_vlans(fabric, state, actual, closed),
         remembered.topology.circuits - used,
+        unlit,
     )
 
 
@@ -99,14 +105,15 @@ def _tagged_as_wanted(
 
 
 def stray_mirrors(
-    fabric: Fabric, state: NetworkState, actual: Mapping[PlaneId, frozenset[CrossConnect]]
+    fabric: Fabric, state: NetworkState, actual: Mapping[PlaneId, Mirrors]
 ) -> dict[PlaneId, MirrorMove]:
     """Cross-connects that touch a wired port of ours and belong to no circuit of ``state``.
 
-    Cross-connects between ports that the configuration does not name are left alone.
+    Those that pass no light are among them. Cross-connects between ports that the configuration
+    does not name are left alone.
     """
     moves: dict[PlaneId, MirrorMove] = {}
-    for plane, present in actual.items():
+    for plane, mirrors in actual.items():
         ours = {
             number
             for port in fabric.ports
@@ -120,7 +127,9 @@ def stray_mirrors(
             for cross in fabric.cross_connects(circuit)
         }
         stray = frozenset(
-            cross for cross in present - meant if cross.ingress in ours or cross.egress in ours
+            cross
+            for cross in mirrors.present - meant
+            if cross.ingress in ours or cross.egress in ours
         )
         if stray:
             moves[plane] = MirrorMove(disconnect=stray, connect=frozenset())

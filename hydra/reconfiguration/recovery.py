@@ -1,8 +1,9 @@
 """Recovery: from a start, or a change that broke off, to a network that is as remembered.
 
 HydRA's controller is stateless (section III.C): the devices say what there is, and the journal what
-it was meant for. Circuits on which both agree are kept (:mod:`hydra.reconfiguration.reconcile`),
-switches are brought to those, and whatever else stands on our ports is taken down.
+it was meant for. Circuits on which both agree, and whose ToRs have light, are kept
+(:mod:`hydra.reconfiguration.reconcile`), switches are brought to those, and whatever else stands on
+our ports is taken down.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from hydra.forwarding.substrate import substrate_of
 from hydra.journal_format import FINISHED, INTENDED, read_state, state_record
-from hydra.model import DatapathId, Fabric, NetworkState, Path
+from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Path, PortId
 from hydra.reconfiguration.commands import (
     Announce,
     AwaitSwitches,
@@ -66,6 +67,8 @@ class Recovery:
         self._care = care
         self._recorded = False
         """True if the next controller would know which remembered paths this recovery gave up."""
+        self.unlit: Mapping[Circuit, frozenset[PortId]] = {}
+        """Circuits that the last recovery gave up, with their ports that have no light."""
         self.done = False
         """True if the devices have been read since the start, and since a change broke off."""
 
@@ -87,9 +90,11 @@ class Recovery:
             for name in servers_closed(self._fabric, actual)
             if switches.switch_of[name] not in ready
         )
-        found = reconcile(self._fabric, memory.state, actual, memory.unsettled, care.closed)
+        dark = yield from care.dark_ports([rack.id for rack in self._fabric.racks])
+        found = reconcile(self._fabric, memory.state, actual, memory.unsettled, care.closed, dark)
         if found.dropped:
             LOG.warning("%d circuit(s) of the journal are not there any more", len(found.dropped))
+        self.unlit = found.unlit
         intent = {
             "current": state_record(self._fabric, memory.state),
             "target": state_record(self._fabric, found.state),

@@ -12,7 +12,6 @@ from typing import Final, Protocol
 from hydra.forwarding.rules import FlowRule, Install, InstallAll, Installation, RuleChange
 from hydra.forwarding.substrate import Steering, substrate_of
 from hydra.model import (
-    Circuit,
     DatapathId,
     Fabric,
     NetworkState,
@@ -100,6 +99,8 @@ class Switches:
         self._connections = connections
         self._added_rules = added_rules
         self.owned: Final = self._substrate.owned()
+        self.known: Final[Mapping[DatapathId, str]] = {**fabric.tor_names, **self.owned}
+        """Names of the switches that hold rules of ours: those, and learning ToRs."""
         self.steering: Final[Mapping[DatapathId, Steering]] = {
             switch.datapath: switch
             for rack in fabric.racks
@@ -142,7 +143,7 @@ class Switches:
         return self.ready() >= self.owned.keys()
 
     def _is_known(self, datapath: DatapathId) -> bool:
-        return datapath in self.owned or datapath in self._fabric.rack_by_tor_datapath
+        return datapath in self.known
 
     def rules(self, datapath: DatapathId) -> list[FlowRule]:
         """All rules that an owned switch is to hold now."""
@@ -152,10 +153,17 @@ class Switches:
     def tables(
         self, datapaths: Iterable[DatapathId]
     ) -> Iterator[tuple[DatapathId, tuple[Installation, ...]]]:
-        """The same for each of these switches; an object holds what a rack's have in common."""
+        """All rules that each of these known switches is to hold from us; an owned one no others.
+
+        An object holds what a rack's switches have in common.
+        """
         substrate, state = self._substrate, self._memory.state
         common: dict[RackId, InstallAll] = {}
+        tor_rules = tuple(map(Install, substrate.tor_rules()))
         for datapath in datapaths:
+            if datapath not in self.owned:
+                yield datapath, tor_rules
+                continue
             rack = self._rack_of(datapath)
             if rack not in common:
                 common[rack] = InstallAll(tuple(substrate.common_rules(datapath, state)))
@@ -183,11 +191,6 @@ class Switches:
         tor = self._fabric.racks[port.rack].tor.datapath_id
         seen = None if tor is None else self._connections.port(tor, port.tor_port)
         return seen is not None and not seen.up
-
-    def dead_circuits(self) -> frozenset[Circuit]:
-        """Circuits in use of which an end has no carrier."""
-        circuits = self._memory.state.topology.circuits
-        return frozenset(one for one in circuits if any(map(self.is_dark, one.ends)))
 
     # -- what is heard ----------------------------------------------------------------------------
 
@@ -245,11 +248,9 @@ class Switches:
     def _whole_tables(
         self, datapaths: Iterable[DatapathId]
     ) -> Iterator[tuple[DatapathId, tuple[RuleChange, ...]]]:
-        tor_rules = tuple(map(Install, self._substrate.tor_rules()))
-        yield from ((datapath, tor_rules) for datapath in datapaths if datapath not in self.owned)
         wiped = wipe(spare_relays=self.spares_relays)
-        for datapath, table in self.tables(one for one in datapaths if one in self.owned):
-            yield datapath, (*wiped, *table)
+        for datapath, table in self.tables(datapaths):
+            yield datapath, (*(wiped if datapath in self.owned else ()), *table)
 
     def _note_uplinks(self) -> bool:
         """Note the uplinks that are down; True if they are others than before."""

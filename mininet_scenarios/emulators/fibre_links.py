@@ -16,7 +16,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,6 +51,16 @@ class FibrePair:
     tor_interface: str
 
 
+@dataclass(frozen=True, slots=True)
+class LinkCounts:
+    """Counts by egress port: frames, and the kernel's counters from which they are counted."""
+
+    dark_drops_before: Mapping[int, int] = field(default_factory=dict)
+    drops_when_darkened: Mapping[int, int] = field(default_factory=dict)
+    thrown_away_at_start: Mapping[int, int] = field(default_factory=dict)
+    thrown_away: Mapping[int, int] = field(default_factory=dict)
+
+
 class FibreLinks:
     """Carrier and loss of some fibre pairs; keyed by egress port. One thread at a time."""
 
@@ -70,19 +80,34 @@ class FibreLinks:
         self._thrown_away_at_start: dict[int, int] = {}
         self._thrown_away = dict.fromkeys(self._pairs, 0)
 
-    def prepare(self, lit: Collection[int]) -> None:
-        """Silence both ends of each pair, meter the ToR's end, and light exactly these ports."""
+    def prepare(self, lit: Collection[int], counts: LinkCounts | None = None) -> None:
+        """Silence both ends of each pair, meter the ToR's end, and light exactly these ports.
+
+        ``counts`` are those of an earlier process, which are counted on.
+        """
+        metered_anew: set[int] = set()
         self._netlink = IPRoute()  # here and not before: it belongs to the thread that opens it
         for egress, pair in self._pairs.items():
             _silence(pair.ocs_interface)
             _silence(pair.tor_interface)
-            self._meter(egress)
+            if self._meter(egress):
+                metered_anew.add(egress)
             self._netlink.link("set", index=self._tor_index[egress], state="up")
         dark = self._pairs.keys() - set(lit)
         self._set_state(dark, "down")
         self._set_state(lit, "up")
-        self._drops_when_darkened = {port: self._drops(port) for port in dark}
-        self._thrown_away_at_start = self._all_thrown_away()
+        counts = counts or LinkCounts()
+        self._drops_when_darkened = {
+            port: counts.drops_when_darkened.get(port, self._drops(port)) for port in dark
+        }
+        self._dark_drops_before |= counts.dark_drops_before
+        self._thrown_away |= counts.thrown_away
+        self._thrown_away_at_start = {
+            port: found - self._thrown_away[port]
+            if port in metered_anew
+            else counts.thrown_away_at_start.get(port, found)
+            for port, found in self._all_thrown_away().items()
+        }
 
     def close(self) -> None:
         """Remove the meters; carrier stays as it is."""
@@ -131,6 +156,15 @@ class FibreLinks:
     def lit(self) -> frozenset[int]:
         return frozenset(self._pairs.keys() - self._drops_when_darkened.keys())
 
+    def counts(self) -> LinkCounts:
+        """The counts so far, for a process that takes over."""
+        return LinkCounts(
+            dict(self._dark_drops_before),
+            dict(self._drops_when_darkened),
+            dict(self._thrown_away_at_start),
+            dict(self._thrown_away),
+        )
+
     def received(self, egress: int) -> int:
         """Frames that reached the OCS on this pair, since the interface exists."""
         return _statistic(self._pairs[egress].ocs_interface, "rx_packets")
@@ -141,26 +175,29 @@ class FibreLinks:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _meter(self, egress: int) -> None:
+    def _meter(self, egress: int) -> bool:
+        """Put a meter at the ToR's end; False if an earlier process has left one."""
         index = self._tor_index[egress]
         try:
-            if not self._has_clsact(index):
-                self._netlink.tc("add", "clsact", index)
-                # Without a filter, frames bypass the qdisc and its counter.
-                self._netlink.tc(
-                    "add-filter",
-                    "u32",
-                    index,
-                    parent=_CLSACT_EGRESS,
-                    protocol=_ETH_P_ALL,
-                    target=0x10001,
-                    keys=["0x0/0x0+0"],
-                )
+            if self._has_clsact(index):
+                return False
+            self._netlink.tc("add", "clsact", index)
+            # Without a filter, frames bypass the qdisc and its counter.
+            self._netlink.tc(
+                "add-filter",
+                "u32",
+                index,
+                parent=_CLSACT_EGRESS,
+                protocol=_ETH_P_ALL,
+                target=0x10001,
+                keys=["0x0/0x0+0"],
+            )
         except NetlinkError as error:
             raise LinkError(
                 f"{self._pairs[egress].tor_interface}: the kernel can't count frames there "
                 f"(clsact and u32 are needed): {error}"
             ) from error
+        return True
 
     def _has_clsact(self, index: int) -> bool:
         return any(

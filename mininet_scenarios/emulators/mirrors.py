@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Final, Protocol
 
-from mininet_scenarios.emulators.fibre_links import FibreLinks, FibrePair
+from pydantic import TypeAdapter
+
+from mininet_scenarios.emulators.fibre_links import FibreLinks, FibrePair, LinkCounts
 from mininet_scenarios.emulators.redirections import Redirections
 
 CrossConnects = Mapping[int, int]
@@ -102,13 +105,28 @@ class MemoryMirrors:
         return MirrorCounters()
 
 
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Counts by port, and the kernel's counters from which they are counted."""
+
+    links: LinkCounts
+    received_when_unaimed: Mapping[int, int]
+    unaimed_before: Mapping[int, int]
+    vanished_before: int
+
+
+_COUNTS: Final = TypeAdapter(_Counts)
+
+
 class KernelMirrors:
     """Mirrors made of the kernel's redirections between veth pairs, and of their carrier.
 
-    OCS ports without a fibre pair are real ports of the switch with nothing plugged in.
+    OCS ports without a fibre pair are real ports of the switch with nothing plugged in. What is
+    counted is kept in a file, if one is given: another process counts on from there.
     """
 
-    def __init__(self, pairs: Iterable[FibrePair]) -> None:
+    def __init__(self, pairs: Iterable[FibrePair], counts: Path | None = None) -> None:
+        self._counts = counts
         self._pairs = tuple(pairs)
         self._links = FibreLinks(self._pairs)
         self._redirections = Redirections(pair.ocs_interface for pair in self._pairs)
@@ -128,12 +146,22 @@ class KernelMirrors:
         egress = {interface: port for port, interface in self._target.items()}
         redirected = self._redirections.cross_connects()
         standing = {ingress[a]: egress[b] for a, b in redirected.items()}
-        self._links.prepare(set(standing.values()))
-        self._note_unaimed(self._fibre.keys() - standing.keys())
-        self._vanished_before = self._vanished()
+        kept = self._kept()
+        self._links.prepare(set(standing.values()), None if kept is None else kept.links)
+        unaimed = self._fibre.keys() - standing.keys()
+        if kept is not None:
+            self._unaimed_before |= kept.unaimed_before
+            self._received_when_unaimed |= {
+                port: count for port, count in kept.received_when_unaimed.items() if port in unaimed
+            }
+        self._note_unaimed(unaimed)
+        self._vanished_before = self._vanished() if kept is None else kept.vanished_before
+        self._keep()
         return standing
 
     def close(self) -> None:
+        self.counters()
+        self._keep()
         self._links.close()
         self._redirections.close()
 
@@ -143,6 +171,7 @@ class KernelMirrors:
         self._redirections.remove([self._source[port] for port in gone])
         self._note_unaimed(gone)
         self._links.darken(self._target.keys() & set(egress))
+        self._keep()
 
     def aim(self, cross_connects: CrossConnects) -> None:
         wired = {a: b for a, b in cross_connects.items() if a in self._source and b in self._target}
@@ -150,9 +179,11 @@ class KernelMirrors:
             reached = self._received(port) - self._received_when_unaimed.pop(port)
             self._unaimed_before[port] += reached
         self._redirections.add({self._source[a]: self._target[b] for a, b in wired.items()})
+        self._keep()
 
     def light(self, egress: Collection[int]) -> None:
         self._links.light(self._target.keys() & set(egress))
+        self._keep()
 
     def lit(self) -> frozenset[int]:
         return self._links.lit()
@@ -171,6 +202,25 @@ class KernelMirrors:
         )
         vanished = self._vanished() - self._vanished_before
         return MirrorCounters(ports, vanished - sum(port.at_mirror for port in ports))
+
+    def _kept(self) -> _Counts | None:
+        """Counts of an earlier process; None if there was none."""
+        if self._counts is None or not self._counts.exists():
+            return None
+        return _COUNTS.validate_json(self._counts.read_bytes())
+
+    def _keep(self) -> None:
+        if self._counts is None:
+            return
+        now = _Counts(
+            self._links.counts(),
+            self._received_when_unaimed,
+            self._unaimed_before,
+            self._vanished_before,
+        )
+        fresh = self._counts.with_suffix(".new")
+        fresh.write_bytes(_COUNTS.dump_json(now))
+        fresh.replace(self._counts)
 
     def _note_unaimed(self, ingress: Iterable[int]) -> None:
         for port in ingress:

@@ -13,6 +13,7 @@ import dataclasses
 import logging
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from mininet_scenarios.emulators.admin import AdminError, AdminServer
@@ -181,7 +182,11 @@ def run(product: Product, arguments: Sequence[str] | None = None) -> int:
             f"ports {n + 1}..{2 * n}"
         )
     try:
-        mirrors = MemoryMirrors() if options.backend == "memory" else KernelMirrors(options.port)
+        mirrors = (
+            MemoryMirrors()
+            if options.backend == "memory"
+            else KernelMirrors(options.port, options.counts)
+        )
         timing = Timing(options.switching_ms / 1000, options.debounce_ms / 1000)
         ocs = EmulatedOcs(options.ports, mirrors, timing)
         emulator = OcsEmulator(product, options.name, ocs)
@@ -216,6 +221,12 @@ def _parser(product: Product) -> argparse.ArgumentParser:
         choices=("memory", "kernel"),
         default="memory",
         help="where mirrors move: nowhere, or between the interfaces given by --port (root)",
+    )
+    parser.add_argument(
+        "--counts",
+        type=Path,
+        metavar="FILE",
+        help="where the kernel's mirrors keep what they have counted, for a process that follows",
     )
     parser.add_argument(
         "--port",

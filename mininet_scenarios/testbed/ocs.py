@@ -41,7 +41,9 @@ class OcsProcess:
         self._command += ["--admin", f"{host}:{self.admin_address[1]}"]
         self._command += ["--ports", f"{plane.ports}", "--switching-ms", f"{switching_ms:g}"]
         self._command += ["--debounce-ms", f"{debounce_ms:g}"]
-        self._command += ["--backend", "kernel"]
+        counts = log.with_suffix(".counts")
+        counts.unlink(missing_ok=True)  # of an earlier build
+        self._command += ["--backend", "kernel", "--counts", str(counts)]
         for wired in fabric.ports:
             if wired.plane == plane.id:
                 ends = f"{ocs_interface(plane, wired)}:{wired.tor_port}"

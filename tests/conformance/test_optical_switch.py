@@ -11,7 +11,7 @@ import pytest
 
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import CrossConnect
-from hydra.roles import Alarm, AlarmSource, PortState, PowerMeter, Severity
+from hydra.roles import Alarm, AlarmSource, Mirrors, PortState, PowerMeter, Severity
 from mininet_scenarios.emulators.faults import FaultKind
 from tests.conformance.candidate import Deviation
 
@@ -439,8 +439,9 @@ def test_a_cross_connect_that_exists_and_is_in_fault(switch, slots, admin):
         switch.change([], [bad])
     assert not isinstance(caught.value, OutcomeUnknown | DeviceUnavailable)
     assert {bad, good} <= switch.cross_connects()
+    assert switch.mirrors().dark == {bad}
     switch.change([good], [bad])
-    assert bad in switch.cross_connects()
+    assert bad in switch.mirrors().lit
 
 
 @pytest.mark.needs_fault(FaultKind.RESERVED)
@@ -450,8 +451,11 @@ def test_a_cross_connect_that_is_reserved_and_never_active(bench, slots, admin):
     with pytest.raises(DeviceError, match=f"{wanted.ingress} to {wanted.egress}") as caught:
         switch.change([], [wanted])
     assert not isinstance(caught.value, OutcomeUnknown | DeviceUnavailable)
+    assert switch.mirrors() == Mirrors(switch.cross_connects(), frozenset({wanted}))
+    with pytest.raises(DeviceError, match=f"port {wanted.egress} is connected to"):
+        switch.change([], [slots.cross(2, 1)])  # its ports are not free
     switch.change([], [wanted])
-    assert wanted in switch.cross_connects()
+    assert wanted in switch.mirrors().lit
     switch.close()
 
 

@@ -82,6 +82,21 @@ def test_rules_are_compared_and_mended_in_one_bundle(network):
     assert network.everyone_reaches_everyone()
 
 
+def test_a_learning_tor_that_lost_its_rule_learns_again(network):
+    """Others' rules on it are theirs; ours comes back, and with it the servers."""
+    tor = network.fabric.racks[0].tor.bridge
+    flows(tor, "add-flow", "priority=7,udp,udp_dst=9,actions=drop")
+    assert drift(network) == []
+    flows(tor, "del-flows", "--strict", "priority=0")
+    assert not network.reaches("h11", "h12")
+    items = [(item["device"], item["subject"], item["actual"]) for item in drift(network)]
+    assert items == [("r1", "table ingress, priority 0, tor-normal", "nothing")]
+    assert reconcile(network)["left"]["items"] == []
+    assert network.reaches("h11", "h12")
+    assert network.reaches("h11", "h21")
+    flows(tor, "del-flows", "udp,udp_dst=9")
+
+
 def test_circuits_that_lost_their_vlans_are_set_up_again_through_the_gate(network):
     before = network.get("/v1/topology")
     set_trunks("hyt-r1-p1", 4000)

@@ -219,6 +219,31 @@ def test_frames_sent_into_the_dark_are_counted_exactly(plane):
     assert [plane.port_counters(port).dark_frames for port in (2, 3, 4)] == [0, 0, 0]
 
 
+def test_frames_in_the_dark_are_counted_across_restarts(cables, tmp_path):
+    """Those, too, that come while no process is there."""
+    plane = Ocs("--counts", str(tmp_path / "p1.counts"))
+    with Sender(1) as sender:
+        sender.send(40)
+        plane.switch.change([], circuit(1, 2))
+        sender.send(10, 0.001)
+        plane.switch.change(circuit(1, 2), [])
+        sender.send(3)
+        expected = 43
+        assert plane.port_counters(1).dark_frames == expected
+        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+            plane.switch.close()
+            plane.process.send_signal(number)
+            plane.process.wait(10)
+            plane.process.stdout.close()
+            sender.send(20)
+            plane.start()
+            sender.send(5)
+            expected += 25
+            assert plane.port_counters(1).dark_frames == expected
+    assert plane.admin.counters().lost_inside == 0
+    plane.stop()
+
+
 def test_under_load_every_frame_of_twenty_moves_is_accounted_for(plane):
     """Sent = received + dark + lost in flight + dropped by the ToR's own shaper, to the frame."""
     received = {port: statistic(f"hyTt{port}", "rx_packets") for port in PORTS}

@@ -63,6 +63,17 @@ def test_rules_are_compared_and_mended(network):
     assert network.reaches("h21", "h31")
 
 
+def test_a_tor_whose_rules_are_all_gone_is_mended_unasked(demo_testbed, tmp_path):
+    with live(demo_testbed, tmp_path, {"audit_interval_s": 1}) as network:
+        tor = network.fabric.racks[0].tor.bridge
+        flows(tor, "del-flows")
+        told = "changed behind our back: r1, table ingress"
+        wait_until(lambda: told in network.process.log.read_text())
+        wait_until(lambda: drift(network) == [])
+        wait_until(lambda: network.reaches("h11", "h12"))
+        assert network.reaches("h11", "h21")
+
+
 def test_a_fibre_dead_in_one_direction_is_left(network):
     assert network.reserve("r1", "r2")["path"]["hops"][0]["plane"] == "p1"
     kill_direction("p1", 1)

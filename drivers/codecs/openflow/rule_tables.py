@@ -120,15 +120,23 @@ class TableCheck:
         self._common: dict[tuple[InstallAll, SwitchPorts], tuple[RuleTable, set[bytes]]] = {}
 
     def drift(
-        self, name: str, intended: Sequence[Installation], ports: SwitchPorts, body: bytes
+        self,
+        name: str,
+        intended: Sequence[Installation],
+        ports: SwitchPorts,
+        body: bytes,
+        *,
+        alone: bool = True,
     ) -> RuleDrift:
         """Differences of the table in an OFPMP_FLOW reply body from the ``intended`` one.
 
-        Raises MalformedReplyError.
+        ``alone``: the table is to hold no other rules. Raises MalformedReplyError.
         """
         if self._is_as_intended(intended, ports, body):
             return RuleDrift((), ())
         wanted, held = intended_table(intended, ports), decode_rules(body)
+        if not alone:
+            held = {key: rule for key, rule in held.items() if key in wanted}
         return RuleDrift(tuple(rule_drift(name, wanted, held)), tuple(foreign(wanted, held)))
 
     def _is_as_intended(

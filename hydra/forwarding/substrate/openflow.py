@@ -72,7 +72,7 @@ class SingleHomedOpenFlow:
     # -- switches ---------------------------------------------------------------------------------
 
     def owned(self) -> Mapping[DatapathId, str]:
-        return {dp: rack.name for dp, rack in self.fabric.rack_by_tor_datapath.items()}
+        return self.fabric.tor_names
 
     def ports(self, datapath: DatapathId) -> PortNames:
         rack = self.fabric.rack_by_tor_datapath.get(datapath)

@@ -471,6 +471,16 @@ def test_one_that_is_let_go_as_it_is_brought_up_keeps_no_other_from_it(journal):
 # --- many at once ---------------------------------------------------------------------------
 
 
+def test_one_that_is_let_go_before_the_start_has_resumed_it_is_released_once(journal):
+    stage = Stage(journal, small_fabric(racks=4, planes=2))
+    (reservation,) = stage.bookings.reserve_all([TO_R3], all_or_nothing=True).admitted
+    stage.conduct()
+    stage.bookings.release(reservation.id)
+    stage.bookings.resume()
+    stage.conduct()
+    assert stage.ledger.reservation(reservation.id).state is State.RELEASED
+
+
 def test_a_thousand_requests_at_once_promise_nothing_twice(journal, pool):
     """While a conductor brings up and takes down what is promised, and the referee looks on."""
     fabric = small_fabric(racks=4, planes=2)

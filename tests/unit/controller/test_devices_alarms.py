@@ -26,7 +26,7 @@ def watched(monkeypatch):
         told = []
         devices = Devices(fabric, loaded.policy, tell_alarm=told.append)
         devices.told = told
-        devices.cross_connects(bench.plane.id)
+        devices.mirrors(bench.plane.id)
         devices._watchman.start()
         yield devices, bench.admin
         devices.close()

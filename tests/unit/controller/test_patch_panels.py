@@ -94,7 +94,7 @@ def test_a_change_is_asked_for_and_not_waited_for(devices):
     (task,) = devices.tasks(PANEL)
     assert (task.state, task.connect) == (PENDING, (PAIR,))
     assert devices.settle_task(PANEL, task.id, DONE, "").state is DONE
-    assert devices.cross_connects(PANEL) == {PAIR}
+    assert devices.mirrors(PANEL).present == {PAIR}
     devices.change_mirrors(PANEL, [], [PAIR])
 
 
@@ -105,7 +105,7 @@ def test_what_people_left_plugged_goes_when_its_port_is_needed(devices):
         task = devices.tasks(PANEL)[-1]
         devices.settle_task(PANEL, task.id, DONE, "")
     assert (task.disconnect, task.connect) == ((PAIR,), (ANOTHER,))
-    assert devices.cross_connects(PANEL) == {ANOTHER}
+    assert devices.mirrors(PANEL).present == {ANOTHER}
 
 
 def test_a_switch_that_needs_nobody_has_no_tasks(devices):

@@ -58,10 +58,10 @@ def counted(metrics, command, kind):
     ],
 )
 def test_what_a_driver_raises_is_a_failure_of_its_kind(runner, metrics, error, kind):
-    def cross_connects(_plane):
+    def mirrors(_plane):
         raise error("p1", "no")
 
-    runner.devices.cross_connects = cross_connects
+    runner.devices.mirrors = mirrors
     (outcome,) = runner.perform(Batch("settle", (ReadMirrors(PlaneId(0)),)))
     assert outcome.failure == Failure("settle", "p1", kind, "p1: no")
     assert not outcome.confirmed

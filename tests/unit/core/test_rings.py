@@ -23,6 +23,7 @@ from hydra.model import (
 from hydra.reconfiguration.plan import diff, hold
 from hydra.reconfiguration.reconcile import Actual, reconcile
 from hydra.rings import closing, rings_of, whole_rings
+from hydra.roles import Mirrors
 from tests.unit.core.fabrics import order_of, small_fabric, state_of, with_one_way_circuits
 from topology.checks import check_topology
 
@@ -140,7 +141,9 @@ def test_after_a_crash_what_is_left_of_a_ring_is_taken_down():
     standing = state(ring(0, 1, 2), ring(3, 4))
     lit = {cross for one in standing.topology.circuits for cross in FABRIC.cross_connects(one)}
     missing = FABRIC.cross_connects(beam(1, 2))[0]
-    found = reconcile(FABRIC, standing, Actual({PlaneId(0): frozenset(lit - {missing})}, {}))
+    found = reconcile(
+        FABRIC, standing, Actual({PlaneId(0): Mirrors(frozenset(lit - {missing}))}, {})
+    )
     assert found.state.topology.circuits == ring(3, 4)
     assert found.mirrors[PlaneId(0)].disconnect == {
         cross for one in (beam(0, 1), beam(2, 0)) for cross in FABRIC.cross_connects(one)

@@ -61,9 +61,75 @@ def test_a_path_that_cannot_be_written_names_itself_and_what_to_do(tmp_path):
 def test_a_file_that_is_no_journal_is_refused(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("not a database, and longer than the header of one\n" * 40)
-    with pytest.raises(JournalError, match="file is not a database"):
+    with pytest.raises(JournalError, match="file is not a database") as raised:
         SqliteJournal(path)
+    assert_names_the_remedy(raised.value, path)
     assert path.read_text().startswith("not a database")
+
+
+def assert_names_the_remedy(error, path):
+    assert "permissions" not in str(error)
+    assert f"the journal {path} is damaged (" in str(error)
+    assert "put a backup in its place with `hydra restore --config FILE BACKUP`" in str(error)
+    assert f"to start without reservations, circuits and quarantine, move {path} and" in str(error)
+
+
+@pytest.fixture
+def full(path):
+    """A closed journal with a reservation and some history, of several pages."""
+    journal = SqliteJournal(path)
+    journal.write([Change(Kind.RESERVATION, "v1", {"id": "v1"})])
+    journal.write([entry(0.0, "note", {"text": "x" * 900}) for _ in range(50)])
+    journal.close()
+    return Path(path)
+
+
+@pytest.mark.parametrize("left", [0, 1, 99, 100, 1024, 2047, 2048, 4095, 4096, 10_000])
+def test_a_journal_that_was_cut_is_refused_and_left_as_it_is(full, left):
+    """What it had promised is gone: nobody starts without it unasked."""
+    copy = full.with_name(f"{full.name}.before-20260101T000000")
+    copy.write_bytes(cut := full.read_bytes()[:left])
+    full.write_bytes(cut)
+    for read_only in (False, True):
+        with pytest.raises(JournalError) as raised:
+            SqliteJournal(full, read_only=read_only).records(Kind.ENTRY)
+        assert_names_the_remedy(raised.value, full)
+        assert f"(copies beside it: {copy})" in str(raised.value)
+    assert full.read_bytes() == cut
+    set_aside(full)
+    assert SqliteJournal(full).records(Kind.RESERVATION) == []
+
+
+@pytest.mark.parametrize("page", range(1, 8))
+def test_a_journal_with_a_page_of_nonsense_is_refused(full, page):
+    content = bytearray(full.read_bytes())
+    content[page * 4096 : page * 4096 + 64] = b"\xa5" * 64
+    full.write_bytes(content)
+    with pytest.raises(JournalError) as raised:
+        SqliteJournal(full)
+    assert_names_the_remedy(raised.value, full)
+
+
+def test_a_write_ahead_log_without_its_journal_is_no_new_journal(full):
+    SqliteJournal(full).write([WEBHOOK])
+    full.unlink()
+    with pytest.raises(JournalError, match="its write-ahead log is there"):
+        SqliteJournal(full)
+
+
+def test_a_record_that_is_no_json_is_told(path):
+    journal = SqliteJournal(path)
+    journal.write([WEBHOOK])
+    journal._db.execute("UPDATE records SET record = '{'")
+    with pytest.raises(JournalError, match="a record of kind webhook is no JSON"):
+        journal.records(Kind.WEBHOOK)
+
+
+def test_one_that_died_while_it_made_its_journal_is_no_obstacle(path):
+    Path(path).parent.mkdir()
+    Path(f"{path}.new").write_bytes(b"SQLite format 3")
+    SqliteJournal(path).write([WEBHOOK])
+    assert [file.name for file in Path(path).parent.glob("*.new*")] == []
 
 
 def test_a_write_that_fails_is_told_and_leaves_nothing_behind(path):

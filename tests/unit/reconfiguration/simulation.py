@@ -66,7 +66,7 @@ from hydra.reconfiguration.commands import (
 from hydra.reconfiguration.drift import Drift, DriftKind, RuleDrift
 from hydra.reconfiguration.executor import Conditions
 from hydra.reconfiguration.plan import port_trunks
-from hydra.roles import PortVlans
+from hydra.roles import Mirrors, PortVlans
 
 ABOUT_PATHS = {
     RuleKind.DIVERT,
@@ -140,11 +140,22 @@ class Network:
             datapath: {match_key(r): r for r in self.substrate.path_rules(datapath, state)}
             for datapath in self.names
         }
+        self.learning = {dp: n for dp, n in fabric.tor_names.items() if dp not in self.names}
+        """ToRs that learn, with their names: always connected."""
+        for datapath in self.learning:
+            self.tables[datapath] = {match_key(r): r for r in self.substrate.tor_rules()}
         self.mirrors: dict[PlaneId, set[CrossConnect]] = {
             plane.id: set() for plane in fabric.planes
         }
+        """Cross-connects that pass light."""
         for circuit in state.topology.circuits:
             self.mirrors[circuit.plane] |= set(fabric.cross_connects(circuit))
+        self.halves: dict[PlaneId, set[CrossConnect]] = {plane.id: set() for plane in fabric.planes}
+        """Cross-connects that exist and pass no light."""
+        self.in_two = {plane.id for plane in fabric.planes[::2]}
+        """Planes on which a cross-connect exists without light before it is there, and before it is
+        gone: a move that breaks off leaves such halves.
+        """
         self.vlans: dict[PortId, PortVlans] = dict(port_trunks(fabric, state))
         self.port_named = {(p.rack, p.tor_port): p for p in fabric.ports}
         self.server_at = {(s.rack, s.tor_port): s for s in fabric.servers}
@@ -188,8 +199,8 @@ class Network:
             alone = table.get((kinds.alone, (metadata,)))
             return set() if alone is None else {_way(*alone.args[1:])}
         numbers = range(spread.args[1] + 1)
-        rules = (table[kinds.one_of_several, (metadata, number)] for number in numbers)
-        return {_way(*rule.args[2:]) for rule in rules}
+        rules = (table.get((kinds.one_of_several, (metadata, number))) for number in numbers)
+        return {_way(*rule.args[2:]) for rule in rules if rule is not None}
 
     def arrives(self, way: Way, here: RackId, there: RackId) -> bool:
         """Whether what a rack sends in this way reaches another, and answers can come back."""
@@ -379,17 +390,24 @@ class Network:
         port = self.port_named.get((rack, name))
         return self.substrate.fixed_ports(rack)[name] if port is None else self.vlans[port.id]
 
+    def hears(self, datapath: DatapathId) -> bool:
+        """Whether a switch is connected."""
+        return datapath in self.connected or datapath in self.learning
+
+    def name_of(self, datapath: DatapathId) -> str:
+        return self.names.get(datapath) or self.learning[datapath]
+
     def _compare_rules(self, command: CompareRules) -> _Doing:
         """As tables are: silent switches say nothing."""
         found: dict[DatapathId, RuleDrift] = {}
         for datapath, installations in command.intended.items():
-            if datapath not in self.connected or self._hit(self.faults.read):
+            if not self.hears(datapath) or self._hit(self.faults.read):
                 continue
             wanted = {match_key(rule): rule for rule in installed(installations)}
             held = self.tables[datapath]
             keys = wanted.keys() | held.keys()
             differing = [key for key in keys if wanted.get(key) != held.get(key)]
-            name = self.names[datapath]
+            name = self.name_of(datapath)
             items = [
                 Drift(DriftKind.RULE, name, str(key), str(wanted.get(key)), str(held.get(key)))
                 for key in sorted(differing, key=str)
@@ -402,7 +420,7 @@ class Network:
         failures: dict[DatapathId, Failure | None] = {}
         for datapath in self.rng.sample(sorted(command.changes), len(command.changes)):
             kind = None
-            if datapath not in self.connected:
+            if not self.hears(datapath):
                 kind = FailureKind.NOT_CONNECTED
             elif self._hit(self.faults.vswitch):
                 kind = self.rng.choice((FailureKind.REFUSED, FailureKind.UNKNOWN))
@@ -410,7 +428,7 @@ class Network:
                 self.apply(datapath, command.changes[datapath])
             elif kind is FailureKind.UNKNOWN:
                 change = partial(self.apply, datapath, command.changes[datapath])
-                self._postpone(self.names[datapath], [change])
+                self._postpone(self.name_of(datapath), [change])
             if kind is not None and self._hit(0.5):
                 self.connected.discard(datapath)
             failures[datapath] = kind and failure_of(command, kind)
@@ -465,15 +483,35 @@ class Network:
         return None, failure
 
     def _move_mirrors(self, command: MoveMirrors) -> _Doing:
-        lit = self.mirrors[command.plane]
-        staying = lit - command.move.disconnect
+        lit, halves = self.mirrors[command.plane], self.halves[command.plane]
+        new = command.move.connect - (lit - command.move.disconnect)
+        staying = (lit | halves) - command.move.disconnect - new
         ends = {cross.ingress for cross in staying} | {cross.egress for cross in staying}
-        new = command.move.connect - staying
         for cross in sorted(new):
             if cross.ingress in ends or cross.egress in ends:
                 return None, failure_of(command, FailureKind.REFUSED, f"port of {cross} is taken")
+
+        def darken(cross: CrossConnect) -> None:
+            if cross in lit:
+                lit.discard(cross)
+                halves.add(cross)
+
+        def delete(cross: CrossConnect) -> None:
+            lit.discard(cross)
+            halves.discard(cross)
+
+        def light(cross: CrossConnect) -> None:
+            halves.discard(cross)
+            lit.add(cross)
+
+        in_two = command.plane in self.in_two
         steps: list[tuple[Callable[[CrossConnect], None], CrossConnect]] = []
-        for action, crosses in ((lit.discard, command.move.disconnect), (lit.add, new)):
+        for action, crosses in (
+            (darken, command.move.disconnect if in_two else ()),
+            (delete, command.move.disconnect),
+            (halves.add, new if in_two else ()),
+            (light, new),
+        ):
             some = self.rng.sample(sorted(crosses), len(crosses))
             steps += [(action, cross) for cross in some]
         extent, failure = self._extent(command, self.faults.mirrors, len(steps))
@@ -493,7 +531,8 @@ class Network:
         yield
         if self._hit(self.faults.read):
             return None, failure_of(command, FailureKind.NOT_CONNECTED)
-        return frozenset(self.mirrors[command.plane]), None
+        lit, halves = self.mirrors[command.plane], self.halves[command.plane]
+        return Mirrors(frozenset(lit | halves), frozenset(halves)), None
 
     def _await_ports_up(self, command: AwaitPortsUp) -> _Doing:
         yield

@@ -31,7 +31,9 @@ def tamper(network: Network, rng: random.Random) -> set[PlaneId | RackId | str]:
     for plane in fabric.planes:
         lit = sorted(network.mirrors[plane.id])
         if lit and rng.random() < 0.4:
-            network.mirrors[plane.id].discard(rng.choice(lit))
+            network.mirrors[plane.id].discard(gone := rng.choice(lit))
+            if rng.random() < 0.5:
+                network.halves[plane.id].add(gone)
             touched.add(plane.name)
     for end in sorted(network.vlans):
         if rng.random() < 0.1:
@@ -41,7 +43,7 @@ def tamper(network: Network, rng: random.Random) -> set[PlaneId | RackId | str]:
         if table and rng.random() < 0.3:
             table.pop(rng.choice(sorted(table, key=str)))
             network._ways.pop(datapath, None)
-            touched.add(network.names[datapath])
+            touched.add(network.name_of(datapath))
     return touched
 
 
@@ -87,10 +89,16 @@ def agrees(network: Network, upkeep: SimulatedUpkeep) -> None:
         for cross in network.fabric.cross_connects(circuit)
     }
     lit = {(plane, cross) for plane, some in network.mirrors.items() for cross in some}
-    if lit != meant or network.vlans != dict(port_trunks(network.fabric, state)):
+    if (
+        lit != meant
+        or any(network.halves.values())
+        or network.vlans != dict(port_trunks(network.fabric, state))
+    ):
         raise Violation("mirrors or VLANs differ, and nobody says so")
     if any(list(network.differing_rules(datapath, state)) for datapath in network.names):
         raise Violation("rules differ, and nobody says so")
+    if not all(network.tables[datapath] for datapath in network.learning):
+        raise Violation("a learning ToR forwards nothing")
     for server in network.fabric.servers:
         for rack in network.fabric.racks:
             for way in () if rack.id == server.rack else network.sends_on(server, rack.id):

@@ -6,15 +6,17 @@ from hypothesis import strategies as st
 from hydra.model import CrossConnect, PlaneId, RackId, VlanId
 from hydra.reconfiguration.drift import DriftKind, broken_circuits, describe_vlans, device_drift
 from hydra.reconfiguration.reconcile import Actual
-from hydra.roles import PortVlans
+from hydra.roles import Mirrors, PortVlans
 from tests.unit.core.fabrics import first_state, random_fabric
 from tests.unit.reconfiguration.test_reconcile import (
     FABRIC,
     FIRST,
     SECOND,
     STATE,
+    darkened,
     devices_of,
     jumbled,
+    less,
 )
 
 INTENDED = devices_of(FABRIC, STATE)
@@ -38,7 +40,8 @@ def test_devices_that_do_not_answer_show_none():
 
 def test_a_cross_connect_that_is_gone_and_one_that_came():
     stray = CrossConnect(THERE.ingress, 3 * FABRIC.planes[0].ports)
-    mirrors = {**INTENDED.mirrors, PlaneId(0): INTENDED.mirrors[PlaneId(0)] - {THERE} | {stray}}
+    present = INTENDED.mirrors[PlaneId(0)].present - {THERE} | {stray}
+    mirrors = {**INTENDED.mirrors, PlaneId(0): Mirrors(present)}
     actual = Actual(mirrors, INTENDED.vlans)
     gone, came = drift_of(actual)
     assert (gone.kind, gone.device, gone.intended, gone.actual) == (
@@ -53,9 +56,15 @@ def test_a_cross_connect_that_is_gone_and_one_that_came():
 
 
 def test_a_half_that_still_stands_is_not_stray():
-    mirrors = {**INTENDED.mirrors, PlaneId(0): INTENDED.mirrors[PlaneId(0)] - {THERE}}
-    (gone,) = drift_of(Actual(mirrors, INTENDED.vlans))
+    (gone,) = drift_of(less(INTENDED, PlaneId(0), THERE))
     assert gone.subject == f"{THERE.ingress} to {THERE.egress}"
+
+
+def test_one_without_light_breaks_its_circuit():
+    actual = darkened(INTENDED, PlaneId(0), BACK)
+    (found,) = drift_of(actual)
+    assert (found.subject, found.actual) == (f"{BACK.ingress} to {BACK.egress}", "without light")
+    assert broken_circuits(FABRIC, STATE, actual) == {FIRST.circuits[0]}
 
 
 def test_a_port_with_other_vlans_breaks_its_circuit():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import Circuit, CrossConnect, NetworkState, PlaneId, RackId, VlanId
-from hydra.reconfiguration.drift import device_drift
+from hydra.reconfiguration.drift import device_drift, standing_cross_connects
 from hydra.reconfiguration.plan import port_trunks
 from hydra.reconfiguration.reconcile import (
     Actual,
@@ -16,7 +16,7 @@ from hydra.reconfiguration.reconcile import (
     stray_mirrors,
     wanted_vlans,
 )
-from hydra.roles import PortVlans
+from hydra.roles import Mirrors, PortVlans
 from tests.unit.core.fabrics import (
     PARKING_VLAN,
     circuit_between,
@@ -37,24 +37,34 @@ STATE = state_of(FABRIC, NetworkState(), FIRST, SECOND)
 def devices_of(fabric, state):
     """What the devices say if they are exactly in ``state``."""
     mirrors = {
-        plane.id: frozenset(
-            cross
-            for circuit in state.topology.circuits
-            if circuit.plane == plane.id
-            for cross in fabric.cross_connects(circuit)
-        )
+        plane.id: Mirrors(standing_cross_connects(fabric, state, plane.id))
         for plane in fabric.planes
     }
     return Actual(mirrors, wanted_vlans(fabric, state))
 
 
+def less(actual, plane, *gone):
+    """Devices on which these cross-connects are not there."""
+    present = actual.mirrors[plane].present
+    return Actual({**actual.mirrors, plane: Mirrors(present - {*gone})}, actual.vlans)
+
+
+def darkened(actual, plane, *dark):
+    """Devices on which these cross-connects exist and pass no light."""
+    mirrors = Mirrors(actual.mirrors[plane].present, frozenset(dark))
+    return Actual({**actual.mirrors, plane: mirrors}, actual.vlans)
+
+
 def mended(fabric, actual, found):
     """The devices after what :func:`reconcile` asked for."""
-    mirrors = {plane: set(present) for plane, present in actual.mirrors.items()}
+    mirrors = dict(actual.mirrors)
     for plane, move in found.mirrors.items():
-        mirrors[plane] = mirrors[plane] - move.disconnect | move.connect
+        before = mirrors[plane]
+        mirrors[plane] = Mirrors(
+            before.present - move.disconnect | move.connect, before.dark - move.disconnect
+        )
     vlans = {rack: {**ports, **found.retag.get(rack, {})} for rack, ports in actual.vlans.items()}
-    return Actual({plane: frozenset(present) for plane, present in mirrors.items()}, vlans)
+    return Actual(mirrors, vlans)
 
 
 def test_what_the_devices_confirm_is_kept_and_nothing_is_touched():
@@ -68,14 +78,29 @@ def test_what_the_devices_confirm_is_kept_and_nothing_is_touched():
 def test_a_circuit_with_one_way_missing_is_dropped_and_tidied():
     actual = devices_of(FABRIC, STATE)
     there, back = FABRIC.cross_connects(FIRST.circuits[0])
-    half = {**actual.mirrors, PlaneId(0): actual.mirrors[PlaneId(0)] - {there}}
-    found = reconcile(FABRIC, STATE, Actual(half, actual.vlans))
+    found = reconcile(FABRIC, STATE, less(actual, PlaneId(0), there))
     assert found.state.topology.paths == (SECOND,)
     assert found.dropped == {FIRST.circuits[0]}
     assert found.mirrors[PlaneId(0)].disconnect == {back}
     assert found.state.resting == frozenset()  # the VLAN still serves the other path
     parked = PortVlans(frozenset({PARKING_VLAN}))
     assert found.retag == {RackId(0): {"o1.1": parked}, RackId(1): {"o1.1": parked}}
+
+
+def test_a_cross_connect_that_is_half_removed_is_no_circuit_and_is_removed():
+    there, back = FABRIC.cross_connects(FIRST.circuits[0])
+    found = reconcile(FABRIC, STATE, darkened(devices_of(FABRIC, STATE), PlaneId(0), there))
+    assert found.state.topology.paths == (SECOND,)
+    assert found.mirrors[PlaneId(0)].disconnect == {there, back}
+    assert not found.unlit, "no fibre is to blame"
+
+
+def test_a_circuit_whose_tor_has_no_light_is_dropped_and_the_port_is_told():
+    end = FIRST.circuits[0].b
+    found = reconcile(FABRIC, STATE, devices_of(FABRIC, STATE), dark={end})
+    assert found.state.topology.paths == (SECOND,)
+    assert found.mirrors[PlaneId(0)].disconnect == set(FABRIC.cross_connects(FIRST.circuits[0]))
+    assert found.unlit == {FIRST.circuits[0]: {end}}
 
 
 def test_a_port_with_another_vlan_breaks_its_paths_only():
@@ -136,7 +161,10 @@ def test_mirrors_of_others_are_left_alone_and_strays_on_our_ports_are_not():
     moves = stray_mirrors(
         FABRIC,
         STATE,
-        {PlaneId(0): frozenset({others, onto_ours}), PlaneId(1): frozenset({stray, others})},
+        {
+            PlaneId(0): Mirrors(frozenset({others, onto_ours}), frozenset({onto_ours})),
+            PlaneId(1): Mirrors(frozenset({stray, others})),
+        },
     )
     assert moves[PlaneId(0)].disconnect == {onto_ours}
     assert moves[PlaneId(1)].disconnect == {stray}
@@ -155,15 +183,16 @@ def jumbled(fabric, state, rng):
     """Devices somewhere between ``state`` and chaos; some don't answer."""
     actual = devices_of(fabric, state)
     mirrors = {}
-    for plane, present in actual.mirrors.items():
+    for plane, standing in actual.mirrors.items():
         if rng.random() < 0.9:
-            left = {cross for cross in sorted(present) if rng.random() < 0.8}
+            left = {cross for cross in sorted(standing.present) if rng.random() < 0.8}
             busy = {cross.ingress for cross in left} | {cross.egress for cross in left}
             ports = [port for port in fabric.ports if port.plane == plane]
             a, b = rng.choice(ports), rng.choice(ports)
             if not {a.ingress, b.egress} & busy:
                 left.add(CrossConnect(a.ingress, b.egress))
-            mirrors[plane] = frozenset(left)
+            dark = {cross for cross in sorted(left) if rng.random() < 0.1}
+            mirrors[plane] = Mirrors(frozenset(left), frozenset(dark))
     vlans = {}
     for rack, ports in actual.vlans.items():
         if rng.random() < 0.9:
@@ -194,14 +223,22 @@ def test_every_kept_path_is_there_to_the_last_hop(seed):
     fabric = random_fabric(rng)
     state = first_state(fabric, rng)
     actual = jumbled(fabric, state, rng)
-    kept = reconcile(fabric, state, actual).state
+    dark = {port.id for port in fabric.ports if rng.random() < 0.05}
+    kept = reconcile(fabric, state, actual, dark=dark).state
     trunks = port_trunks(fabric, state)
 
     def stands(circuit: Circuit) -> bool:
-        lit = actual.mirrors.get(circuit.plane, frozenset())
+        mirrors = actual.mirrors.get(circuit.plane, Mirrors())
         ends = (fabric.ports[circuit.a], fabric.ports[circuit.b])
-        return lit.issuperset(fabric.cross_connects(circuit)) and all(
-            actual.vlans.get(end.rack, {}).get(end.tor_port) == trunks.get(end.id) for end in ends
+        crosses = set(fabric.cross_connects(circuit))
+        return (
+            crosses <= mirrors.present
+            and crosses.isdisjoint(mirrors.dark)
+            and dark.isdisjoint(circuit.receivers)
+            and all(
+                actual.vlans.get(end.rack, {}).get(end.tor_port) == trunks.get(end.id)
+                for end in ends
+            )
         )
 
     def lit(circuit: Circuit) -> bool:

@@ -12,7 +12,9 @@ from hydra.forwarding.rules import Install, Remove, match_key
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState
 from hydra.reconfiguration.commands import ApplyRules, MoveMirrors
+from hydra.reconfiguration.drift import standing_cross_connects
 from hydra.reconfiguration.reconcile import Actual, reconcile
+from hydra.roles import Mirrors
 from tests.unit.core.fabrics import circuit_between, openflow_only, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.simulation import failure_of
 from tests.unit.reconfiguration.test_executor import Scripted, execution_of, refused
@@ -138,12 +140,7 @@ def test_after_a_crash_a_relayed_path_that_was_being_given_up_is_not_trusted(uns
     direct = path_of(FABRIC, 0, 1)
     state = state_of(FABRIC, EMPTY, VIA_R2, direct)
     lit = {
-        plane.id: frozenset(
-            cross
-            for circuit in state.topology.circuits
-            if circuit.plane == plane.id
-            for cross in FABRIC.cross_connects(circuit)
-        )
+        plane.id: Mirrors(standing_cross_connects(FABRIC, state, plane.id))
         for plane in FABRIC.planes
     }
     found = reconcile(FABRIC, state, Actual(lit, {}), (*unsettled, direct))

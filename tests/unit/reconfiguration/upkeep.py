@@ -62,7 +62,7 @@ class Seen:
         }
 
     def connected(self) -> frozenset[DatapathId]:
-        return frozenset(self._network.connected)
+        return frozenset(self._network.connected | self._network.learning.keys())
 
     def port(self, datapath: DatapathId, name: str) -> SeenPort | None:
         server = self._server_at.get((datapath, name))
@@ -99,7 +99,7 @@ class SimulatedUpkeep:
         """One that has recovered, with the network as it is in ``state``."""
         upkeep = cls(network, state)
         upkeep.switches.settled = upkeep.recovery.done = True
-        upkeep.run(upkeep.recovery.bring(network.names.keys()))
+        upkeep.run(upkeep.recovery.bring([*network.names, *network.learning]))
         return upkeep
 
     def run(self, course: Course[_ResultT]) -> _ResultT:

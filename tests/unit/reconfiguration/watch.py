@@ -145,7 +145,8 @@ class Watch:
         self._demand(len(uses) == len(set(uses)), f"two circuits share a port: {command}")
         if command.plane in self.execution.uncertain_planes | self._unreliable:
             return
-        staying = self.network.mirrors[command.plane] - command.move.disconnect
+        present = self.network.mirrors[command.plane] | self.network.halves[command.plane]
+        staying = present - command.move.disconnect
         for cross in command.move.connect - staying:
             for other in staying:
                 clash = cross.ingress == other.ingress or cross.egress == other.egress
@@ -289,6 +290,8 @@ class Watch:
                     wanted == network.mirrors[plane.id],
                     f"{plane.name} has {network.mirrors[plane.id]}, the result says {wanted}",
                 )
+                halves = network.halves[plane.id]
+                self._demand(not halves, f"{plane.name} has {halves} without light")
         for end, vlans in port_trunks(self.fabric, state).items():
             port = self.fabric.ports[end]
             rack = self.fabric.racks[port.rack].name
