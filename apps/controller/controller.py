@@ -186,7 +186,14 @@ class Controller:
             metrics,
         )
         self.policies = PolicyDesk(
-            loaded, read_file, policy, slots, classifier, switches, conductor
+            loaded,
+            read_file,
+            policy,
+            slots,
+            classifier,
+            switches,
+            upkeep.synchronise,
+            conductor,
         )
         self.desk = Desk(
             fabric,

@@ -130,18 +130,24 @@ class DualHomedVlan(_TaggingServers):
         return True
 
     def rules(
-        self, datapath: DatapathId, state: NetworkState, dead: Collection[str]
+        self,
+        datapath: DatapathId,
+        state: NetworkState,
+        dead: Collection[str],
+        source_check: bool = True,
     ) -> Iterator[FlowRule]:
         server = self.fabric.server_by_datapath[datapath]
-        yield from self.server_rules(server, dead)
+        yield from self.server_rules(server, dead, source_check)
         yield from self.path_rules(datapath, state)
 
-    def server_rules(self, server: Server, dead: Collection[str]) -> Iterator[FlowRule]:
+    def server_rules(
+        self, server: Server, dead: Collection[str], source_check: bool = True
+    ) -> Iterator[FlowRule]:
         """The rules of a vswitch that do not depend on circuits.
 
         Servers with a dead uplink are reached electrically, and answer the same way.
         """
-        yield from host_rules(server, _FROM_TWO_UPLINKS)
+        yield from host_rules(server, _FROM_TWO_UPLINKS, source_check)
         yield from own_rack_rules(self.fabric, server, server.name in dead)
         yield from account_rules(self.fabric, server.rack)
         yield from default_rules()
@@ -177,16 +183,20 @@ class SingleHomedVlan(_TaggingServers):
         return False
 
     def rules(
-        self, datapath: DatapathId, state: NetworkState, _dead: Collection[str]
+        self,
+        datapath: DatapathId,
+        state: NetworkState,
+        _dead: Collection[str],
+        source_check: bool = True,
     ) -> Iterator[FlowRule]:
         """``_dead`` changes nothing: there is no way around a dead uplink."""
         server = self.fabric.server_by_datapath[datapath]
-        yield from self.server_rules(server)
+        yield from self.server_rules(server, source_check)
         yield from self.path_rules(datapath, state)
 
-    def server_rules(self, server: Server) -> Iterator[FlowRule]:
+    def server_rules(self, server: Server, source_check: bool = True) -> Iterator[FlowRule]:
         """The rules of a vswitch that do not depend on circuits."""
-        yield from host_rules(server, _FROM_ONE_UPLINK)
+        yield from host_rules(server, _FROM_ONE_UPLINK, source_check)
         yield from own_rack_rules(self.fabric, server, uplink_dead=False)
         yield from account_rules(self.fabric, server.rack)
         yield from default_rules()
