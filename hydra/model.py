@@ -76,6 +76,13 @@ class Server:
     """The ToR port that this server's optical uplink is plugged into."""
     vswitch: VSwitch | None
     """None where its ToR does all that a vswitch would."""
+    guests: tuple[MacAddress, ...] = ()
+    """MAC addresses of guests that it bridges to its port."""
+
+    @property
+    def macs(self) -> tuple[MacAddress, ...]:
+        """All MAC addresses behind its port, its own first."""
+        return self.mac, *self.guests
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ class Taken(Enum):
     AT_START = "at a start"
     """Devices, planner or switches are told it at the start."""
     BY_FILE = "by a reload"
-    """Later decisions alone rest on it; the file's checks say whether it may be."""
+    """As by ``AT_ONCE``, but the file's checks say whether it may be."""
     AT_ONCE = "by a reload or `PATCH`"
     """Later decisions alone rest on it; no circuit, rule or session does."""
 
@@ -101,6 +101,13 @@ class OnSilence(Enum):
 
     HOLD = "hold"
     CLOSE = "close"
+
+
+class SourceCheck(Enum):
+    """Whether ports of servers take foreign MAC addresses and tags."""
+
+    ON = "on"
+    OFF = "off"
 
 
 class OnDrift(Enum):
@@ -240,6 +247,9 @@ class Policy:
     With ``hold``, the circuits that it uses stay where they are. With ``close``, its port at the
     ToR is closed to circuits, and they move: until it answers again, its server is cut off from
     racks that either end sends to by circuit."""
+    source_check: Annotated[SourceCheck, Taken.BY_FILE] = SourceCheck.ON
+    """With ``on``, the port of a server takes in frames with the server's own MAC address, or one
+    of its `guests`, and without tags: [security](security.md#servers)."""
     quarantine_s: Annotated[Positive | None, Taken.AT_ONCE, Null("until somebody clears it")] = 60.0
     """How long the ports of a circuit that failed are left out of planning."""
     preemption_notice_s: Positive = 60.0

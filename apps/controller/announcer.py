@@ -47,16 +47,17 @@ class Announcer:
         return self._running
 
     def announce(self, servers: Announced) -> None:
-        """Send each server's address wherever switches learn it: on the VLANs that lead to it,
+        """Send each server's addresses wherever switches learn them: on the VLANs that lead to it,
         untagged in its rack, and electrically.
         """
         vlans_of = {server.name: vlans for server, vlans in servers}
         self._fleet.send_frames(
             {
                 switch.datapath: [
-                    (port, announcement(server.mac, vlan))
+                    (port, announcement(mac, vlan))
                     for server in switch.servers
                     if server.name in vlans_of
+                    for mac in server.macs
                     for port, vlan in self._substrate.announced(server, vlans_of[server.name])
                 ]
                 for rack in dict.fromkeys(server.rack for server, _ in servers)

@@ -185,7 +185,14 @@ class Controller:
             metrics,
         )
         self.policies = PolicyDesk(
-            loaded, read_file, policy, slots, classifier, switches, conductor
+            loaded,
+            read_file,
+            policy,
+            slots,
+            classifier,
+            switches,
+            self._synchronise,
+            conductor,
         )
         self.desk = Desk(
             fabric,

@@ -21,7 +21,7 @@ LOG = logging.getLogger("hydra.controller")
 
 
 class PolicyDesk:
-    """Changes the policy. Rooms read it when they act; class tables alone are updated here."""
+    """Changes the policy. Rooms read it when they act; switches alone are brought to it here."""
 
     def __init__(
         self,
@@ -31,15 +31,19 @@ class PolicyDesk:
         slots: Slots,
         classifier: Classifier,
         switches: Switches,
+        synchronise: Callable[[], None],
         conductor: Conductor,
     ) -> None:
-        """``read_file`` reads the configuration file again."""
+        """``read_file`` reads the configuration file again, ``synchronise`` brings switches that
+        are late to the state and the policy.
+        """
         self._loaded = loaded
         self._read_file = read_file
         self._policy = policy
         self._slots = slots
         self._classifier = classifier
         self._switches = switches
+        self._synchronise = synchronise
         self._conductor = conductor
 
     # -- any thread -------------------------------------------------------------------------------
@@ -94,9 +98,13 @@ class PolicyDesk:
         return done
 
     def _follow(self, policy: Policy) -> None:
-        before, self._policy.now = self._policy.now.sharing, policy
-        if policy.sharing is not before:
-            LOG.info("circuits are shared %s, were %s", policy.sharing.value, before.value)
+        before, self._policy.now = self._policy.now, policy
+        if policy.source_check is not before.source_check:
+            # Switches that are not ready get the rules of this policy once they are.
+            self._switches.doubt(self._switches.owned)
+            self._synchronise()
+        if policy.sharing is not before.sharing:
+            LOG.info("circuits are shared %s, were %s", policy.sharing.value, before.sharing.value)
             self.classify()
 
     def classify(self, datapaths: Iterable[DatapathId] | None = None) -> None:

@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from queue import Empty, SimpleQueue
@@ -412,8 +411,10 @@ class Switchboard:
         """Ask switches as :meth:`_request` does, with a limited number of requests under way.
 
         So neither all requests nor all answers are in memory at a time. Each switch has
-        ``timeout_s`` from when it is asked; others do not wait for it.
+        ``timeout_s`` from when it is asked, which count while the hub sends and reads; others do
+        not wait for it.
         """
+        now_s = 0.0
         waiting = iter(datapaths)
         done: SimpleQueue[Future[Answer]] = SimpleQueue()
         under_way: dict[Future[Answer], tuple[DatapathId, Asked, float]] = {}
@@ -423,14 +424,21 @@ class Switchboard:
                 if isinstance(one, Failure):
                     yield datapath, one
                     continue
-                under_way[one.future] = datapath, one, time.monotonic() + timeout_s
+                under_way[one.future] = datapath, one, now_s + timeout_s
                 one.future.add_done_callback(done.put)
             if not under_way:
                 return
             # They were asked in this order, and have the same time each: the first is due first.
             future, (_, _, due_s) = next(iter(under_way.items()))
-            with suppress(Empty):
-                future = done.get(timeout=max(0.0, due_s - time.monotonic()))
+            look_s, began_s = min(timeout_s / _LOOKS, due_s - now_s), time.monotonic()
+            try:
+                future = done.get(timeout=look_s)
+                now_s += min(look_s, time.monotonic() - began_s)
+            except Empty:
+                now_s += look_s
+                self._let_hub_catch_up()
+                if now_s < due_s and not future.done():
+                    continue
             if future in under_way:  # else it was answered when its time was just up
                 datapath, one, _ = under_way.pop(future)
                 yield datapath, self._answer(datapath, one, timeout_s)
@@ -488,9 +496,13 @@ class Switchboard:
             futures = wait(futures, timeout_s / _LOOKS).not_done
             if not futures:
                 return
-            caught_up = threading.Event()
-            self._post(caught_up.set)
-            caught_up.wait(_HUB_S)
+            self._let_hub_catch_up()
+
+    def _let_hub_catch_up(self) -> None:
+        """Wait until the hub has done all that was posted to it."""
+        caught_up = threading.Event()
+        self._post(caught_up.set)
+        caught_up.wait(_HUB_S)
 
     def _lose(self, lost: Iterable[Pending]) -> None:
         for pending in lost:

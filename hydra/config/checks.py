@@ -16,7 +16,7 @@ from hydra.config.schema import ControllerSection, Document
 from hydra.config.source import Path
 from hydra.errors import Problem
 from hydra.model import Fabric, Rack, RackId, SubstrateKind, Tor, VlanId, VlanRange
-from hydra.policy import Mode, Policy, Sharing, Transition
+from hydra.policy import Mode, Policy, Sharing, SourceCheck, Transition
 from hydra.sharing.slots import DUPLEX_ALONE, too_short
 
 VLAN_GENERATIONS: Final = 3
@@ -156,6 +156,21 @@ def check_algorithm(
         log.add(("policy", "algorithm"), "{} can't plan for this fabric: {}", name, reason)
 
 
+def check_guests(document: Document, broken: frozenset[str], log: ProblemLog) -> None:
+    """Check that servers which bridge guests list them, where sources are checked."""
+    if "policy" in broken or document.policy.source_check is SourceCheck.OFF:
+        return
+    for index, rack in enumerate(document.racks):
+        for number, server in enumerate(rack.servers):
+            if server.guests == []:
+                log.add(
+                    ("racks", index, "servers", number, "guests"),
+                    "is empty, and policy.source_check refuses what guests send that are not "
+                    "listed: list their MAC addresses, leave `guests` out if there are none, or "
+                    "write `source_check: off`",
+                )
+
+
 def check_slots(policy: Policy, fabric: Fabric, log: ProblemLog) -> None:
     """Check that slots hold a night and more, and weeks a slot, if policy asks for them."""
     if policy.sharing is not Sharing.SLOTTED:
@@ -197,7 +212,7 @@ def check_unique(expansion: Expansion, log: ProblemLog) -> None:
     # Racks and servers share one space of names: a reservation joins any two of either.
     _unique("name {0!r}", _names(expansion), log)
     _unique("plane name {0!r}", ((v.name, (*p, "names"), at) for v, p, at in expansion.planes), log)
-    _unique("MAC address {0}", ((s.mac, (*p, "mac"), at) for s, p, at in expansion.servers), log)
+    _unique("MAC address {0}", _macs(expansion), log)
     _unique("address {0}", ((a.ip, p, at) for (_, a), p, at in expansion.addresses), log)
     _unique("datapath id {0:#x}", _datapath_ids(expansion), log)
     _unique(
@@ -220,6 +235,13 @@ def _names(expansion: Expansion) -> Iterator[tuple[str, Path, str]]:
         yield rack.name, (*path, "names"), at
     for server, path, at in expansion.servers:
         yield server.name, (*path, "names"), at
+
+
+def _macs(expansion: Expansion) -> Iterator[tuple[str, Path, str]]:
+    for server, path, at in expansion.servers:
+        yield server.mac, (*path, "mac"), at
+        for index, guest in enumerate(server.guests):
+            yield guest, (*path, "guests", index), at
 
 
 def _datapath_ids(expansion: Expansion) -> Iterator[tuple[int, Path, str]]:

@@ -58,7 +58,13 @@ Network = IPv4Network | IPv6Network
 Interface = IPv4Interface | IPv6Interface
 
 LAST_VLAN: Final = 4094
-MOST: Final = {"racks": 4096, "planes": 4096, "servers": 65_536, "optical ports": 65_536}
+MOST: Final = {
+    "racks": 4096,
+    "planes": 4096,
+    "servers": 65_536,
+    "guests": 65_536,
+    "optical ports": 65_536,
+}
 _RACK_SCOPE: Final = ("rack",)
 _SERVER_SCOPE: Final = ("rack", "server")
 _PLANE_SCOPE: Final = ("plane",)
@@ -86,7 +92,13 @@ def too_large(document: Document, log: ProblemLog) -> bool:
     return (
         _exceeds("racks", ("racks",), (_count(rack.names) for rack in document.racks), log)
         or _exceeds("planes", ("planes",), (_count(one.names) for one in document.planes), log)
-        or _exceeds("servers", ("racks",), _count_servers(document), log)
+        or _exceeds("servers", ("racks",), (number for number, _ in _count_servers(document)), log)
+        or _exceeds(
+            "guests",
+            ("racks",),
+            (number * len(entry.guests or ()) for number, entry in _count_servers(document)),
+            log,
+        )
         or _exceeds(
             "optical ports",
             ("wiring",),
@@ -117,7 +129,8 @@ def _count(pattern: str) -> int:
         return 1
 
 
-def _count_servers(document: Document) -> Iterator[int]:
+def _count_servers(document: Document) -> Iterator[tuple[int, ServerEntry]]:
+    """How many servers each entry stands for in each rack."""
     racks = (entry for entry in document.racks for _ in range(_count(entry.names)))
     for number, rack in enumerate(racks, 1):
         for servers in rack.servers:
@@ -125,7 +138,7 @@ def _count_servers(document: Document) -> Iterator[int]:
                 pattern = parse_template(servers.names, _RACK_SCOPE).render({"rack": number})
             except PatternError:
                 pattern = ""
-            yield _count(pattern)
+            yield _count(pattern), servers
 
 
 def expand(document: Document, broken: frozenset[str], log: ProblemLog) -> Expansion:
@@ -213,8 +226,8 @@ class _Reader:
         if int(text[:2], 16) & _GROUP_BIT or text == "00:00:00:00:00:00":
             self.log.add(
                 path,
-                "{} is a group (multicast) or empty address: a server needs one of its own, with "
-                "an even first byte",
+                "{} is a group (multicast) or empty address: a server or guest needs one of its "
+                "own, with an even first byte",
                 text,
                 at=self.at,
             )
@@ -348,6 +361,10 @@ class _RackExpander:
                 None
                 if entry.vswitch is None
                 else _read_vswitch(entry.vswitch, (*path, "vswitch"), reader)
+            ),
+            guests=tuple(
+                reader.mac(template, (*path, "guests", index))
+                for index, template in enumerate(entry.guests or ())
             ),
         )
 

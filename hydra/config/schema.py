@@ -80,6 +80,8 @@ class ServerEntry(_Section):
     tor_port: Text
     vswitch: VSwitchEntry | None = None
     """Only where servers tag what they send on circuits."""
+    guests: Annotated[list[Text], Field(max_length=_MOST_LISTED)] | None = None
+    """MAC addresses of guests that it bridges to its port; None: it bridges none."""
 
 
 class LoginSection(_Section):

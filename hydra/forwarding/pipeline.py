@@ -5,8 +5,9 @@ Seven tables; a packet from a server walks them in order:
 ====== ============ =====================================================================
 table  name         holds
 ====== ============ =====================================================================
-0      ingress      own unicast in; broadcast, ARP and IPv6 ND electrical; own rack local
-1      account      one rule per destination prefix: counts the demand, names the rack
+0      ingress      own unicast in; from a server, its own MAC addresses and no tags
+1      account      broadcast, ARP and IPv6 ND electrical; own rack local; one rule per destination
+                    prefix: counts the demand, names the rack
 2      divert       substep 3-1: affected destination racks go electrical
 3      class        what is reserved (hydra/sharing/policing.py); which of the rest may use circuits
 4      best effort  what reservations hold the rest to
@@ -177,11 +178,13 @@ class RuleKind(Enum):
     OWN_RACK_HOST_V6 = 12
     OWN_RACK_V4 = 13
     OWN_RACK_V6 = 14
-    HOST_V4 = 15
-    HOST_V6 = 16
-    HOST_OTHER = 17
-    HOST_MARKED_V4 = 24
-    HOST_MARKED_V6 = 25
+    PORT_ANY = 15
+    PORT_MARKED_V4 = 24
+    PORT_MARKED_V6 = 25
+    PORT_OWN = 26
+    PORT_OWN_MARKED_V4 = 27
+    PORT_OWN_MARKED_V6 = 28
+    PORT_FOREIGN = 29
     UPLINK_ANNOUNCE_DROP = 18
     UPLINK_GROUP = 19
     ACCOUNT_V4 = 20
@@ -214,12 +217,6 @@ class RuleKind(Enum):
     TOR_ELECTRICAL_GROUP = 67
     TOR_ELECTRICAL_DROP = 68
     TOR_GROUP = 69
-    TOR_ND = 70
-    TOR_V4 = 71
-    TOR_V6 = 72
-    TOR_OTHER = 73
-    TOR_MARKED_V4 = 74
-    TOR_MARKED_V6 = 75
     RESERVED_V4 = 41
     RESERVED_V6 = 42
     RESERVED_HOST_V4 = 43
@@ -260,12 +257,13 @@ EXPEDITED: Final = 46
 ND_TYPES: Final = (133, 134, 135, 136, 137)
 """ICMPv6 types of neighbour discovery (RFC 4861)."""
 
-_FROM_HOST: Final = Field("in_port", Port.HOST)
+_FROM_PORT: Final = Field("in_port", Arg(0))
 _FROM_OPTICAL: Final = Field("in_port", Port.OPTICAL)
 _FROM_ELECTRICAL: Final = Field("in_port", Port.ELECTRICAL)
 _GROUP: Final = Field("eth_dst", _GROUP_BIT, _GROUP_BIT)
 _ANY_VLAN: Final = Field("vlan_vid", VLAN_PRESENT, VLAN_PRESENT)
 _UNTAGGED: Final = Field("vlan_vid", 0)
+_OWN: Final = (_FROM_PORT, Field("eth_src", Arg(1)), _UNTAGGED)
 _IS_IPV4: Final = Field("eth_type", _IPV4)
 _IS_IPV6: Final = Field("eth_type", _IPV6)
 _EXPEDITED: Final = Field("ip_dscp", EXPEDITED)
@@ -347,51 +345,53 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     ),
     # ()
     RuleKind.ELECTRICAL_GROUP: Shape(Table.INGRESS, 330, (_FROM_ELECTRICAL, _GROUP), _TO_HOST),
-    # From the host: groups, ARP and neighbour discovery are always electrical. ()
-    RuleKind.HOST_GROUP: Shape(Table.INGRESS, 320, (_FROM_HOST, _GROUP), _ELECTRICAL),
-    # ()
-    RuleKind.HOST_ARP: Shape(
-        Table.INGRESS, 310, (_FROM_HOST, Field("eth_type", _ARP)), _ELECTRICAL
+    # From a server, untagged and with a MAC address of its own. (port, mac)
+    RuleKind.PORT_OWN: Shape(Table.INGRESS, 300, _OWN, goto=Table.ACCOUNT),
+    # What else comes from it. (port,)
+    RuleKind.PORT_FOREIGN: Shape(Table.INGRESS, 290, (_FROM_PORT,)),
+    # Whatever comes in at a port. (port,)
+    RuleKind.PORT_ANY: Shape(Table.INGRESS, 280, (_FROM_PORT,), goto=Table.ACCOUNT),
+    # These kinds do what PORT_OWN and PORT_ANY do, and make the switch tell marked frames from
+    # others, with or without reservations: see docs/decisions/0013.
+    # (port, mac)
+    RuleKind.PORT_OWN_MARKED_V4: Shape(
+        Table.INGRESS, 310, (*_OWN, _IS_IPV4, _EXPEDITED), goto=Table.ACCOUNT
     ),
+    RuleKind.PORT_OWN_MARKED_V6: Shape(
+        Table.INGRESS, 310, (*_OWN, _IS_IPV6, _EXPEDITED), goto=Table.ACCOUNT
+    ),
+    # (port,)
+    RuleKind.PORT_MARKED_V4: Shape(
+        Table.INGRESS, 285, (_FROM_PORT, _IS_IPV4, _EXPEDITED), goto=Table.ACCOUNT
+    ),
+    RuleKind.PORT_MARKED_V6: Shape(
+        Table.INGRESS, 285, (_FROM_PORT, _IS_IPV6, _EXPEDITED), goto=Table.ACCOUNT
+    ),
+    # Groups, ARP and neighbour discovery are always electrical. ()
+    RuleKind.HOST_GROUP: Shape(Table.ACCOUNT, 320, (_GROUP,), _ELECTRICAL),
+    # ()
+    RuleKind.HOST_ARP: Shape(Table.ACCOUNT, 310, (Field("eth_type", _ARP),), _ELECTRICAL),
     # (icmpv6 type,)
     RuleKind.HOST_ND: Shape(
-        Table.INGRESS,
+        Table.ACCOUNT,
         300,
-        (_FROM_HOST, _IS_IPV6, Field("ip_proto", _ICMPV6), Field("icmpv6_type", Arg(0))),
+        (_IS_IPV6, Field("ip_proto", _ICMPV6), Field("icmpv6_type", Arg(0))),
         _ELECTRICAL,
     ),
     # A neighbour in this rack whose optical uplink is dead. (address,)
     RuleKind.OWN_RACK_HOST_V4: Shape(
-        Table.INGRESS, 260, (_FROM_HOST, _IS_IPV4, Field("ipv4_dst", Arg(0))), _ELECTRICAL
+        Table.ACCOUNT, 260, (_IS_IPV4, Field("ipv4_dst", Arg(0))), _ELECTRICAL
     ),
     RuleKind.OWN_RACK_HOST_V6: Shape(
-        Table.INGRESS, 260, (_FROM_HOST, _IS_IPV6, Field("ipv6_dst", Arg(0))), _ELECTRICAL
+        Table.ACCOUNT, 260, (_IS_IPV6, Field("ipv6_dst", Arg(0))), _ELECTRICAL
     ),
     # Own rack: the ToR, or electrical while the own uplink is dead. (prefix, netmask, port)
     RuleKind.OWN_RACK_V4: Shape(
-        Table.INGRESS,
-        250,
-        (_FROM_HOST, _IS_IPV4, Field("ipv4_dst", Arg(0), Arg(1))),
-        (Output(Arg(2)),),
+        Table.ACCOUNT, 250, (_IS_IPV4, Field("ipv4_dst", Arg(0), Arg(1))), (Output(Arg(2)),)
     ),
     RuleKind.OWN_RACK_V6: Shape(
-        Table.INGRESS,
-        250,
-        (_FROM_HOST, _IS_IPV6, Field("ipv6_dst", Arg(0), Arg(1))),
-        (Output(Arg(2)),),
+        Table.ACCOUNT, 250, (_IS_IPV6, Field("ipv6_dst", Arg(0), Arg(1))), (Output(Arg(2)),)
     ),
-    # ()
-    # These kinds do what the next two do, and make the switch tell marked frames from others, with
-    # or without reservations: see docs/decisions/0013.
-    RuleKind.HOST_MARKED_V4: Shape(
-        Table.INGRESS, 210, (_FROM_HOST, _IS_IPV4, _EXPEDITED), goto=Table.ACCOUNT
-    ),
-    RuleKind.HOST_MARKED_V6: Shape(
-        Table.INGRESS, 210, (_FROM_HOST, _IS_IPV6, _EXPEDITED), goto=Table.ACCOUNT
-    ),
-    RuleKind.HOST_V4: Shape(Table.INGRESS, 200, (_FROM_HOST, _IS_IPV4), goto=Table.ACCOUNT),
-    RuleKind.HOST_V6: Shape(Table.INGRESS, 200, (_FROM_HOST, _IS_IPV6), goto=Table.ACCOUNT),
-    RuleKind.HOST_OTHER: Shape(Table.INGRESS, 100, (_FROM_HOST,), _ELECTRICAL),
     # (prefix, netmask, destination rack's metadata)
     RuleKind.ACCOUNT_V4: Shape(
         Table.ACCOUNT,
@@ -407,7 +407,7 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         goto=Table.DIVERT,
         write_metadata=Arg(2),
     ),
-    # Outside every rack. ()
+    # Outside every rack, or no IP. ()
     RuleKind.ACCOUNT_OTHER: Shape(Table.ACCOUNT, 0, actions=_ELECTRICAL),
     # The own optical uplink is dead. ()
     RuleKind.DIVERT_ALL: Shape(Table.DIVERT, 300, actions=_ELECTRICAL),
@@ -569,30 +569,17 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     # What else comes from a plane. (in port,)
     RuleKind.TOR_WIRED_DROP: Shape(Table.INGRESS, 395, (Field("in_port", Arg(0)),)),
     # Untagged, from a neighbour or the electrical network. (mac, server's port)
-    RuleKind.TOR_LOCAL: Shape(Table.INGRESS, 390, (Field("eth_dst", Arg(0)),), (Output(Arg(1)),)),
+    RuleKind.TOR_LOCAL: Shape(Table.ACCOUNT, 390, (Field("eth_dst", Arg(0)),), (Output(Arg(1)),)),
     # ()
     RuleKind.TOR_ELECTRICAL_GROUP: Shape(
-        Table.INGRESS, 330, (_FROM_ELECTRICAL, _GROUP), (Output(Port.SERVERS),)
+        Table.ACCOUNT, 335, (_FROM_ELECTRICAL, _GROUP), (Output(Port.SERVERS),)
     ),
     # Unicast for others that the electrical network flooded. ()
-    RuleKind.TOR_ELECTRICAL_DROP: Shape(Table.INGRESS, 325, (_FROM_ELECTRICAL,)),
+    RuleKind.TOR_ELECTRICAL_DROP: Shape(Table.ACCOUNT, 330, (_FROM_ELECTRICAL,)),
     # What is left comes from servers. ()
     RuleKind.TOR_GROUP: Shape(
-        Table.INGRESS, 320, (_GROUP,), (Output(Port.ELECTRICAL), Output(Port.SERVERS))
+        Table.ACCOUNT, 325, (_GROUP,), (Output(Port.ELECTRICAL), Output(Port.SERVERS))
     ),
-    # (icmpv6 type,)
-    RuleKind.TOR_ND: Shape(
-        Table.INGRESS,
-        300,
-        (_IS_IPV6, Field("ip_proto", _ICMPV6), Field("icmpv6_type", Arg(0))),
-        _ELECTRICAL,
-    ),
-    # ()
-    RuleKind.TOR_MARKED_V4: Shape(Table.INGRESS, 210, (_IS_IPV4, _EXPEDITED), goto=Table.ACCOUNT),
-    RuleKind.TOR_MARKED_V6: Shape(Table.INGRESS, 210, (_IS_IPV6, _EXPEDITED), goto=Table.ACCOUNT),
-    RuleKind.TOR_V4: Shape(Table.INGRESS, 200, (_IS_IPV4,), goto=Table.ACCOUNT),
-    RuleKind.TOR_V6: Shape(Table.INGRESS, 200, (_IS_IPV6,), goto=Table.ACCOUNT),
-    RuleKind.TOR_OTHER: Shape(Table.INGRESS, 100, actions=_ELECTRICAL),
     # Like CIRCUIT, by a path's first port. (destination rack's metadata, label, out port)
     RuleKind.TOR_CIRCUIT: Shape(
         Table.CIRCUITS,

@@ -104,26 +104,38 @@ def constant(kind: RuleKind, *args: int) -> FlowRule:
     return FlowRule(kind, args, cookie(kind))
 
 
-def host_rules(server: Server, from_uplinks: Collection[RuleKind]) -> Iterator[FlowRule]:
-    """The ingress table but for the own rack: what the host sends, and what comes in for it.
+def port_rules(server: Server, port: int, source_check: bool) -> Iterator[FlowRule]:
+    """What the ingress table takes from ``port``, behind which ``server`` is."""
+    if not source_check:
+        for kind in (RuleKind.PORT_MARKED_V4, RuleKind.PORT_MARKED_V6, RuleKind.PORT_ANY):
+            yield constant(kind, port)
+        return
+    for mac in map(mac_as_int, server.macs):
+        for kind in (RuleKind.PORT_OWN_MARKED_V4, RuleKind.PORT_OWN_MARKED_V6, RuleKind.PORT_OWN):
+            yield constant(kind, port, mac)
+    yield constant(RuleKind.PORT_FOREIGN, port)
+
+
+def host_rules(
+    server: Server, from_uplinks: Collection[RuleKind], source_check: bool
+) -> Iterator[FlowRule]:
+    """What comes in for the host, and what it sends but to racks.
 
     ``from_uplinks`` are the kinds that concern frames from the server's uplinks.
     """
-    mac = mac_as_int(server.mac)
     for kind in from_uplinks:
-        yield constant(kind, *((mac,) if match_arguments(kind) else ()))
-    for kind in (
-        RuleKind.HOST_GROUP,
-        RuleKind.HOST_ARP,
-        RuleKind.HOST_MARKED_V4,
-        RuleKind.HOST_MARKED_V6,
-        RuleKind.HOST_V4,
-        RuleKind.HOST_V6,
-        RuleKind.HOST_OTHER,
-    ):
-        yield constant(kind)
-    for icmpv6_type in ND_TYPES:
-        yield constant(RuleKind.HOST_ND, icmpv6_type)
+        if match_arguments(kind):
+            yield from (constant(kind, mac_as_int(mac)) for mac in server.macs)
+        else:
+            yield constant(kind)
+    yield from port_rules(server, Port.HOST, source_check)
+    yield constant(RuleKind.HOST_GROUP)
+    yield constant(RuleKind.HOST_ARP)
+    yield from neighbour_discovery_rules()
+
+
+def neighbour_discovery_rules() -> Iterator[FlowRule]:
+    return (constant(RuleKind.HOST_ND, icmpv6_type) for icmpv6_type in ND_TYPES)
 
 
 def default_rules() -> Iterator[FlowRule]:

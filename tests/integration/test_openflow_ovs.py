@@ -110,6 +110,7 @@ def rules_of_a_vswitch(fabric: Fabric) -> list[FlowRule]:
         *DualHomedVlan(fabric).rules(datapath, NetworkState(), {"h12", "h21"}),
         *DualHomedVlan(fabric).rules(datapath, NetworkState(), {server.name}),
         *SingleHomedVlan(fabric).rules(datapath, NetworkState(), ()),
+        *SingleHomedVlan(fabric).rules(datapath, NetworkState(), (), source_check=False),
         *(divert_rule(RackId(rack), 3) for rack in (1, 2)),
         *(circuit_rule(RackId(rack), VlanId(100 + rack), 3) for rack in (1, 2, 3)),
         *circuit_rules(BY_UPLINK, RackId(4), [(104,), (204,), (304,)], 3),
@@ -147,7 +148,7 @@ def test_between_them_they_have_rules_of_every_kind(demo: Loaded) -> None:
 
 
 def human(name: str, value: int) -> str:
-    if name == "eth_dst":
+    if name in {"eth_dst", "eth_src"}:
         return value.to_bytes(6, "big").hex(":")
     if name in {"ipv4_src", "ipv4_dst"}:
         return str(IPv4Address(value))

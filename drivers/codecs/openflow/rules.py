@@ -103,6 +103,7 @@ _OXM: Final[Mapping[str, tuple[int, int]]] = {  # name: (field code, bytes)
     "in_port": (0, 4),
     "metadata": (2, 8),
     "eth_dst": (3, 6),
+    "eth_src": (4, 6),
     "eth_type": (5, 2),
     "vlan_vid": (6, 2),
     "ip_dscp": (8, 1),

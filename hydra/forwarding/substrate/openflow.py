@@ -14,7 +14,6 @@ from itertools import pairwise
 
 from hydra.forwarding.pipeline import (
     FOR_ONE_SERVER,
-    ND_TYPES,
     VLAN_PRESENT,
     Port,
     RuleKind,
@@ -33,6 +32,8 @@ from hydra.forwarding.rules import (
     default_rules,
     divert_rule,
     mac_as_int,
+    neighbour_discovery_rules,
+    port_rules,
     rack_metadata,
 )
 from hydra.forwarding.substrate.role import PortNames, Steering, steering_rules
@@ -95,16 +96,22 @@ class SingleHomedOpenFlow:
     # -- rules ------------------------------------------------------------------------------------
 
     def rules(
-        self, datapath: DatapathId, state: NetworkState, _dead: Collection[str]
+        self,
+        datapath: DatapathId,
+        state: NetworkState,
+        _dead: Collection[str],
+        source_check: bool = True,
     ) -> Iterator[FlowRule]:
         """``_dead`` changes nothing: there is no way around a dead uplink."""
-        yield from self.own_rules(datapath, _dead)
+        yield from self.own_rules(datapath, _dead, source_check)
         yield from self.common_rules(datapath, state)
 
-    def own_rules(self, datapath: DatapathId, _dead: Collection[str]) -> Iterator[FlowRule]:
+    def own_rules(
+        self, datapath: DatapathId, _dead: Collection[str], source_check: bool = True
+    ) -> Iterator[FlowRule]:
         rack = self.fabric.rack_by_tor_datapath[datapath]
         if not rack.spine:
-            yield from self._ingress_rules(rack)
+            yield from self._local_rules(rack, source_check)
 
     def common_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
         rack = self.fabric.rack_by_tor_datapath[datapath]
@@ -121,31 +128,29 @@ class SingleHomedOpenFlow:
                 relays = self.relays(path, state.vlans[path], state.epoch)
                 yield from relays.get(datapath, ())
 
-    def _ingress_rules(self, rack: Rack) -> Iterator[FlowRule]:
+    def _local_rules(self, rack: Rack, source_check: bool) -> Iterator[FlowRule]:
+        """What comes in at which port, and what stays in the rack or is electrical."""
         places = range(len(rack.servers))
         for port in (Port.ELECTRICAL, *map(server_port, places)):
             yield constant(RuleKind.TOR_TAGGED_DROP, port)
         for place, server in enumerate(rack.servers):
-            mac = mac_as_int(server.mac)
-            yield constant(RuleKind.TOR_PROBE, mac)
-            yield constant(RuleKind.TOR_ARRIVAL, mac, server_port(place))
-            yield constant(RuleKind.TOR_LOCAL, mac, server_port(place))
+            port = server_port(place)
+            for mac in map(mac_as_int, server.macs):
+                yield constant(RuleKind.TOR_PROBE, mac)
+                yield constant(RuleKind.TOR_ARRIVAL, mac, port)
+                yield constant(RuleKind.TOR_LOCAL, mac, port)
+            yield from port_rules(server, port, source_check)
         for place in range(len(self.fabric.ports_of(rack.id))):
             yield constant(RuleKind.TOR_WIRED_DROP, wired_port(place))
-        for icmpv6_type in ND_TYPES:
-            yield constant(RuleKind.TOR_ND, icmpv6_type)
+        yield constant(RuleKind.ELECTRICAL_ANNOUNCE_DROP)
+        yield constant(RuleKind.PORT_ANY, Port.ELECTRICAL)
         for kind in (
-            RuleKind.ELECTRICAL_ANNOUNCE_DROP,
             RuleKind.TOR_ELECTRICAL_GROUP,
             RuleKind.TOR_ELECTRICAL_DROP,
             RuleKind.TOR_GROUP,
-            RuleKind.TOR_MARKED_V4,
-            RuleKind.TOR_MARKED_V6,
-            RuleKind.TOR_V4,
-            RuleKind.TOR_V6,
-            RuleKind.TOR_OTHER,
         ):
             yield constant(kind)
+        yield from neighbour_discovery_rules()
 
     def tor_rules(self) -> Iterator[FlowRule]:
         yield from ()

@@ -76,17 +76,24 @@ class Substrate(Protocol):
         """The ports that rules of a switch may name; none where it is not ours."""
 
     def rules(
-        self, datapath: DatapathId, state: NetworkState, dead: Collection[str]
+        self,
+        datapath: DatapathId,
+        state: NetworkState,
+        dead: Collection[str],
+        source_check: bool = True,
     ) -> Iterator[FlowRule]:
         """All rules that an owned switch holds in ``state``, outside reconfigurations.
 
-        ``dead`` names servers whose uplink to the ToR has no carrier.
+        ``dead`` names servers whose uplink to the ToR has no carrier. With ``source_check``, it
+        takes from a server what bears one of its own MAC addresses and no tag.
         """
 
     def path_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
         """The rules among them that are about the paths of ``state``."""
 
-    def own_rules(self, datapath: DatapathId, dead: Collection[str]) -> Iterator[FlowRule]:
+    def own_rules(
+        self, datapath: DatapathId, dead: Collection[str], source_check: bool = True
+    ) -> Iterator[FlowRule]:
         """The rules of an owned switch that others in its rack do not hold, or not all of them."""
 
     def common_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:

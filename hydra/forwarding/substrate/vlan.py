@@ -139,15 +139,21 @@ class DualHomedVlan(_TaggingServers):
         return True
 
     def rules(
-        self, datapath: DatapathId, state: NetworkState, dead: Collection[str]
+        self,
+        datapath: DatapathId,
+        state: NetworkState,
+        dead: Collection[str],
+        source_check: bool = True,
     ) -> Iterator[FlowRule]:
-        yield from self.own_rules(datapath, dead)
+        yield from self.own_rules(datapath, dead, source_check)
         yield from self.common_rules(datapath, state)
 
-    def own_rules(self, datapath: DatapathId, dead: Collection[str]) -> Iterator[FlowRule]:
+    def own_rules(
+        self, datapath: DatapathId, dead: Collection[str], source_check: bool = True
+    ) -> Iterator[FlowRule]:
         """Servers with a dead uplink are reached electrically, and answer the same way."""
         server = self.fabric.server_by_datapath[datapath]
-        yield from host_rules(server, _FROM_TWO_UPLINKS)
+        yield from host_rules(server, _FROM_TWO_UPLINKS, source_check)
         yield from own_rack_rules(self.fabric, server, server.name in dead)
         yield from uplink_exceptions(self.fabric, server, dead)
 
@@ -181,15 +187,21 @@ class SingleHomedVlan(_TaggingServers):
         return False
 
     def rules(
-        self, datapath: DatapathId, state: NetworkState, _dead: Collection[str]
+        self,
+        datapath: DatapathId,
+        state: NetworkState,
+        _dead: Collection[str],
+        source_check: bool = True,
     ) -> Iterator[FlowRule]:
         """``_dead`` changes nothing: there is no way around a dead uplink."""
-        yield from self.own_rules(datapath, _dead)
+        yield from self.own_rules(datapath, _dead, source_check)
         yield from self.common_rules(datapath, state)
 
-    def own_rules(self, datapath: DatapathId, _dead: Collection[str]) -> Iterator[FlowRule]:
+    def own_rules(
+        self, datapath: DatapathId, _dead: Collection[str], source_check: bool = True
+    ) -> Iterator[FlowRule]:
         server = self.fabric.server_by_datapath[datapath]
-        yield from host_rules(server, _FROM_ONE_UPLINK)
+        yield from host_rules(server, _FROM_ONE_UPLINK, source_check)
         yield from own_rack_rules(self.fabric, server, uplink_dead=False)
 
     def announced(

@@ -164,6 +164,16 @@ CASES = [
     ),
     # --- the form of values
     ((*S, "mac"), "02:00:00:00:{rack}", "racks[0].servers[0].mac", "not a MAC address"),
+    ((*S, "guests"), ["52:54"], "racks[0].servers[0].guests[0]", "not a MAC address"),
+    ((*S, "guests"), ["ff:ff:ff:ff:ff:ff"], "racks[0].servers[0].guests[0]", "even first byte"),
+    (
+        (*S, "guests"),
+        ["52:54:00:00:00:{rack:02x}"],
+        "racks[0].servers[0].guests[0]",
+        "MAC address 52:54:00:00:00:01 is already taken by rack r1, server h11",
+    ),
+    ((*S, "guests"), [], "racks[0].servers[0].guests", "is empty, and policy.source_check refuses"),
+    (("policy", "source_check"), "yes", "policy.source_check", "must be 'on' or 'off', got 'yes'"),
     ((*S, "mac"), "03:00:00:00:{rack:02x}:01", "racks[0].servers[0].mac", "group (multicast)"),
     ((*S, "mac"), "00:00:00:00:00:00", "racks[0].servers[0].mac", "empty address"),
     ((*V, "datapath_id"), 0, "racks[0].servers[0].vswitch.datapath_id", "between 1 and 2^64"),

@@ -83,6 +83,12 @@ TEXTS = {
         swap("r[1-4]", "r[1-4000]").replace("h{rack}[1-2]", "h{rack}-[1-65000]"),
         "more than 65536 servers",
     ),
+    "racks times servers times guests": (
+        swap("r[1-4]", "r[1-4000]").replace(
+            'mac: "', f'guests: [{",".join(["x"] * 1000)}]\n        mac: "'
+        ),
+        "more than 65536 guests",
+    ),
     "racks": (swap("r[1-4]", "r[1-65000]"), "more than 4096 racks"),
     "racks times planes": (
         swap("  - racks: r[1-4]\n", f"  - racks: {['r[1-4]'] * 900}\n").replace(

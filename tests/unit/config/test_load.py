@@ -296,3 +296,17 @@ def test_names_and_networks_of_the_controller(demo, load_data, problems_of):
     demo["controller"]["webhook_networks"] = ["inside"]
     (problem,) = problems_of(demo)
     assert problem.path == "controller.webhook_networks[0]"
+
+
+def test_guests_are_their_servers(demo, load_data):
+    (servers,) = demo["racks"][0]["servers"]
+    servers["guests"] = [f"52:54:00:{{rack:02x}}:{{server:02x}}:{number:02x}" for number in (1, 2)]
+    h11, h12, *_ = load_data(demo).fabric.servers
+    assert h11.macs == (h11.mac, "52:54:00:01:01:01", "52:54:00:01:01:02")
+    assert h12.guests == ("52:54:00:01:02:01", "52:54:00:01:02:02")
+
+
+def test_guests_may_stay_unnamed_where_sources_are_not_checked(demo, load_data):
+    demo["racks"][0]["servers"][0]["guests"] = []
+    demo["policy"]["source_check"] = "off"
+    assert not any(server.guests for server in load_data(demo).fabric.servers)

@@ -20,6 +20,7 @@ from apps.process.configuration import load_configuration
 from hydra.config import Loaded
 from hydra.config.reload import AT_ONCE
 from hydra.errors import PlanError
+from hydra.forwarding.pipeline import RuleKind
 from hydra.model import NetworkState, PortId
 from hydra.policy import (
     AgentPolicy,
@@ -32,6 +33,7 @@ from hydra.policy import (
     Prediction,
     Sharing,
     SlotPolicy,
+    SourceCheck,
     Transition,
 )
 from hydra.reconfiguration.commands import Pause
@@ -147,6 +149,14 @@ class Stage:
         self.move(EMPTY)
         return set(self.network.closed)
 
+    def checks_sources(self):
+        """What the switches that are ready hold, and whether all of them are."""
+        kinds = {rule.kind for table in self.network.tables.values() for rule in table.values()} & {
+            RuleKind.PORT_OWN,
+            RuleKind.PORT_ANY,
+        }
+        return kinds, self.controller._switches.all_ready
+
     def slots_fit(self):
         try:
             self.controller._slots.check()
@@ -173,6 +183,12 @@ EFFECTS = {
     "audit_interval_s": (5.0, lambda s: s.every_s("audit"), 30.0, 5.0),
     "on_drift": (OnDrift.MEND, Stage.after_drift, False, True),
     "on_silent_vswitch": (OnSilence.CLOSE, Stage.after_silence, set(), {FIRST.name}),
+    "source_check": (
+        SourceCheck.OFF,
+        Stage.checks_sources,
+        ({RuleKind.PORT_OWN}, True),
+        ({RuleKind.PORT_ANY}, True),
+    ),
     "quarantine_s": (None, Stage.quarantined_s, 60, None),
     "drain": (replace(POLICY.drain, interval_ms=25.0), Stage.pauses_ms, {12}, {25}),
     "agents": (

@@ -124,6 +124,13 @@ def single_homed(fabric: Fabric) -> Fabric:
     return replace(fabric, racks=racks, substrate=SubstrateKind.SINGLE_HOMED_VLAN)
 
 
+def with_guests(fabric: Fabric, *macs: MacAddress) -> Fabric:
+    """``fabric``, whose first server bridges guests."""
+    rack = fabric.racks[0]
+    servers = (replace(rack.servers[0], guests=macs), *rack.servers[1:])
+    return replace(fabric, racks=(replace(rack, servers=servers), *fabric.racks[1:]))
+
+
 def openflow_only(fabric: Fabric) -> Fabric:
     """The same fabric with plain servers, and ToRs that steer."""
 

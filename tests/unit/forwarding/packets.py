@@ -56,6 +56,11 @@ def packet(dst: Server | int, eth_type: int = IPV4, vlan: int | None = None, **f
     return Packet({"eth_type": eth_type, **fields}, vlan)
 
 
+def sent_by(server: Server, sent: Packet) -> Packet:
+    """The packet with the server's MAC address as its source, if it bears none."""
+    return replace(sent, fields={"eth_src": mac_as_int(server.mac), **sent.fields})
+
+
 def forward(
     rules: Collection[FlowRule],
     sent: Packet,

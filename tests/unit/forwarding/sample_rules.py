@@ -40,6 +40,7 @@ def every_rule(fabric: Fabric) -> Iterator[FlowRule]:
             state = state_of(kind, NetworkState(), *paths)
             for datapath in substrate.owned():
                 yield from substrate.rules(datapath, state, {"h11", "h31"})
+                yield from substrate.rules(datapath, state, (), source_check=False)
         yield from substrate.tor_rules()
         first = kind.servers[0]
         for rule in reservation_rules(kind, first, 5):

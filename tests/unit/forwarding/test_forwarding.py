@@ -13,7 +13,7 @@ from tests.unit.core.fabrics import (
     small_fabric,
     state_of,
 )
-from tests.unit.forwarding.packets import ARP, CONTROLLER, IPV4, IPV6, forward, packet
+from tests.unit.forwarding.packets import ARP, CONTROLLER, IPV4, IPV6, forward, packet, sent_by
 
 DUAL = small_fabric(racks=3, planes=2, servers=2)
 SINGLE = single_homed(DUAL)
@@ -39,7 +39,7 @@ class Vswitch:
         return list(self.substrate.rules(self.servers[H11].vswitch.datapath_id, self.state, dead))
 
     def sends(self, sent):
-        return forward(self.rules, sent, Port.HOST, self.one_uplink)
+        return forward(self.rules, sent_by(self.servers[H11], sent), Port.HOST, self.one_uplink)
 
     def receives(self, sent, port):
         return forward(self.rules, sent, port, self.one_uplink)

@@ -27,7 +27,16 @@ from tests.unit.core.fabrics import (
     small_fabric,
     state_of,
 )
-from tests.unit.forwarding.packets import ARP, CONTROLLER, IPV4, IPV6, Packet, forward, packet
+from tests.unit.forwarding.packets import (
+    ARP,
+    CONTROLLER,
+    IPV4,
+    IPV6,
+    Packet,
+    forward,
+    packet,
+    sent_by,
+)
 
 FABRIC = openflow_only(small_fabric(racks=4, planes=2, servers=2))
 BROADCAST = 0xFFFFFFFFFFFF
@@ -51,8 +60,11 @@ class Tors:
             self.across |= dict(zip(circuit.senders, reversed(circuit.ends), strict=False))
 
     def forward(self, rack, sent, in_port):
-        servers = len(self.fabric.racks[rack].servers)
-        return forward(self.rules[rack], sent, in_port, servers=servers)
+        servers = self.fabric.racks[rack].servers
+        place = place_of_server(in_port)
+        if place is not None:
+            sent = sent_by(servers[place], sent)
+        return forward(self.rules[rack], sent, in_port, servers=len(servers))
 
     def follow(self, rack, sent, in_port):
         """(where a unicast frame ends, the optical ports that it leaves by on its way)."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hydra.forwarding.pipeline import SHAPES, Port, RuleKind, Table
+from hydra.forwarding.pipeline import SHAPES, Arg, Port, RuleKind, Table
 from hydra.forwarding.rules import in_lanes, match_key
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId, VlanId
@@ -72,9 +72,9 @@ def test_no_two_rules_of_a_single_homed_vswitch_have_one_match():
 def test_nothing_matches_a_port_that_a_single_homed_vswitch_lacks():
     """Its two uplinks are one port: the rules for either would compete."""
     ports = {
-        field.value
-        for kind in kinds(SINGLE)
-        for field in SHAPES[kind].match
+        rule.args[field.value.index] if isinstance(field.value, Arg) else field.value
+        for rule in rules_of_h11(SINGLE)
+        for field in SHAPES[rule.kind].match
         if field.name == "in_port"
     }
     assert ports == {Port.HOST, Port.OPTICAL}

@@ -18,13 +18,15 @@ from hydra.errors import DeviceUnavailable
 from hydra.forwarding.frames import announcement
 from hydra.forwarding.pipeline import RuleKind, Table, cookie, server_port, wired_port
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import NetworkState, RackId
+from hydra.model import MacAddress, NetworkState, RackId
 from hydra.policy import Policy, Timeouts
 from hydra.reconfiguration.switches import reachable_on
-from tests.unit.core.fabrics import openflow_only, path_of, small_fabric, state_of
+from tests.unit.core.fabrics import openflow_only, path_of, small_fabric, state_of, with_guests
 from tests.unit.openflow.ryu_reference import split
 
-FABRIC = openflow_only(small_fabric(racks=3, planes=2, servers=2))
+FABRIC = with_guests(
+    openflow_only(small_fabric(racks=3, planes=2, servers=2)), MacAddress("52:54:00:00:00:01")
+)
 R1, R2, R3 = (rack.tor.datapath_id for rack in FABRIC.racks)
 PORTS = {"s1": 5, "s2": 6, "up": 7, "o1.1": 8, "o2.1": 9}
 MBIT = 125_000
@@ -113,9 +115,11 @@ def test_servers_are_announced_by_their_tor_and_electrically_only(fleet):
     state = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
     announcer.announce(reachable_on(FABRIC, state))
     xids = [struct.unpack_from("!I", message, 4)[0] for message in sent]
+    macs = [mac for server in FABRIC.racks[0].servers for mac in server.macs]
+    assert len(macs) == 3
     assert sent == [
-        encode_packet_out(announcement(server.mac, None), PORTS["up"], xid)
-        for server, xid in zip(FABRIC.racks[0].servers, xids, strict=True)
+        encode_packet_out(announcement(mac, None), PORTS["up"], xid)
+        for mac, xid in zip(macs, xids, strict=True)
     ]
 
 

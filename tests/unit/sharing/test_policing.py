@@ -24,7 +24,7 @@ from tests.unit.core.fabrics import (
     small_fabric,
     state_of,
 )
-from tests.unit.forwarding.packets import IPV4, IPV6, forward, packet
+from tests.unit.forwarding.packets import IPV4, IPV6, forward, packet, sent_by
 
 FABRIC = small_fabric(racks=3, planes=2, servers=2)
 TORS = openflow_only(FABRIC)
@@ -213,7 +213,7 @@ class Switch:
     def metered(self, sent):
         """What the packet is taken for, and the code point that it leaves with."""
         passed = []
-        out = forward(self.rules, sent, self.host, passed=passed)
+        out = forward(self.rules, sent_by(self.server, sent), self.host, passed=passed)
         aggregates = [
             self.meters[rule.args[SHAPES[rule.kind].meter.index]]
             for rule in passed

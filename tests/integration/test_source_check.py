@@ -1,0 +1,163 @@
+"""Servers that send with others' addresses, or tag frames themselves, harm nobody.
+
+The same frames do harm as soon as ``policy.source_check`` is off.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+from ipaddress import ip_address
+
+import pytest
+import yaml
+
+from mininet_scenarios.testbed.layout import server_interface
+
+from .live import live, on_each_substrate
+from .test_drift import drift
+
+pytestmark = [pytest.mark.ovs, on_each_substrate]
+
+EVERYBODY = "ff:ff:ff:ff:ff:ff"
+FORGED = 0x88B7
+"""The ethertype of forged frames, which nobody else uses (IEEE 802 OUI extended)."""
+SENDER = """
+import socket, sys, time
+interface, count, gap_s, *frames = sys.argv[1:]
+with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender:
+    sender.bind((interface, 0))
+    for _ in range(int(count)):
+        for frame in frames:
+            sender.send(bytes.fromhex(frame))
+        time.sleep(float(gap_s))
+"""
+
+
+def mac(address):
+    return bytes.fromhex(address.replace(":", ""))
+
+
+def frame(dst, src, ethertype, payload=b"", vlan=None):
+    tag = b"" if vlan is None else struct.pack("!HH", 0x8100, vlan)
+    head = mac(dst) + mac(src) + tag + struct.pack("!H", ethertype)
+    return (head + payload).ljust(60, b"\0")
+
+
+def arp_claim(server):
+    """What a server says of itself unasked: a gratuitous ARP request (RFC 5227, section 3)."""
+    address = server.addresses[0].ip.packed
+    body = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1) + mac(server.mac) + address
+    return frame(EVERYBODY, server.mac, 0x0806, body + bytes(6) + address)
+
+
+def datagram(src, dst, sport, dport):
+    """An IPv4 packet with an empty UDP datagram, without a checksum."""
+    addresses = ip_address(src).packed + ip_address(dst).packed
+    words = struct.pack("!BBHHHBBH", 0x45, 0, 28, 0, 0, 64, 17, 0) + addresses
+    total = sum(struct.unpack("!10H", words))
+    checksum = 0xFFFF - (total % 0xFFFF or 0xFFFF)
+    head = words[:10] + struct.pack("!H", checksum) + words[12:]
+    return head + struct.pack("!HHHH", sport, dport, 8, 0)
+
+
+@pytest.fixture
+def network(demo_testbed, tmp_path):
+    with live(demo_testbed, tmp_path, {"audit_interval_s": 0}) as network:
+        yield network
+
+
+def sends(network, name, *frames, times):
+    """Have a server's kernel send these frames ``times`` times, 5 ms apart."""
+    host, interface = network.testbed.host(name), server_interface(server(network, name))
+    words = [interface, str(times), "0.005", *(one.hex() for one in frames)]
+    return host.popen([sys.executable, "-c", SENDER, *words])
+
+
+def server(network, name):
+    return network.fabric.server_by_name[name]
+
+
+def check_sources(network, tmp_path, value):
+    path = tmp_path / "fabric.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["policy"]["source_check"] = value
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    answer = network.api("POST", "/v1/reload", json={})
+    assert [change["key"] for change in answer.json()["applied"]] == ["policy.source_check"]
+
+
+def spoofed(network):
+    """h31 takes the address of h41, which h11 pings: (pings lost, forged frames seen by h11)."""
+    intruder = server(network, "h31")
+    victim = server(network, "h41")
+    forged = [frame(EVERYBODY, victim.mac, FORGED), arp_claim(victim)]
+    forged.append(frame(server(network, "h11").mac, victim.mac, FORGED))
+    assert network.reaches("h11", "h41")
+    with network.testbed.frames_at("h11", expression=f"ether proto {FORGED}") as seen:
+        attack = sends(network, intruder.name, *forged, times=600)
+        command = ["ping", "-c", "40", "-i", "0.05", "-W", "1", str(victim.addresses[0].ip)]
+        out, _, _ = network.testbed.host("h11").pexec(command)
+        assert attack.poll() is None, "the attack was over before the last ping"
+        assert attack.wait(30) == 0
+    answered = re.search(r"40 packets transmitted, (\d+) received", out)
+    assert answered is not None, out
+    return 40 - int(answered[1]), len(seen.frames())
+
+
+def tagged(network, vlan):
+    """h31 tags frames for h11 with their racks' circuit's VLAN: how many arrive there."""
+    sender, target = server(network, "h31"), server(network, "h11")
+    neighbour = server(network, "h32").addresses[0].ip
+    packet = datagram(sender.addresses[0].ip, neighbour, 9, 9)
+    forged = frame(target.mac, sender.mac, 0x0800, packet, vlan)
+    with network.testbed.frames_at("h11", expression="udp dst port 9") as seen:
+        assert sends(network, "h31", forged, times=50).wait(30) == 0
+        assert network.reaches("h31", "h11")
+    return len(seen.frames())
+
+
+def test_a_server_with_anothers_address_cuts_nobody_off(network, tmp_path):
+    assert spoofed(network) == (0, 0)
+    check_sources(network, tmp_path, "off")
+    lost, seen = spoofed(network)
+    assert lost > 0
+    assert seen > 0
+    check_sources(network, tmp_path, "on")
+    assert network.reaches("h41", "h11"), "it is heard where it is"
+    assert spoofed(network) == (0, 0)
+    assert drift(network) == []
+
+
+def test_a_server_that_tags_gets_onto_no_circuit(network, tmp_path):
+    vlan = network.reserve("r1", "r3")["path"]["vlan"]
+    assert tagged(network, vlan) == 0
+    check_sources(network, tmp_path, "off")
+    # OpenFlow ToRs never take tags from servers.
+    taken = 0 if network.fabric.name == "openflow-only" else 50
+    assert tagged(network, vlan) == taken
+
+
+def test_what_servers_have_to_send_passes(network):
+    """Address resolution, broadcast as a DHCP client's, multicast, circuit and electrical."""
+    for name in ("h11", "h12", "h31", "h41"):
+        for family in ("-4", "-6"):
+            network.testbed.host(name).pexec(["ip", family, "neigh", "flush", "all"])
+    assert network.everyone_reaches_everyone()
+    network.reserve("r1", "r3")
+    assert network.reaches("h11", "h31")
+    client = server(network, "h11")
+    discover = datagram("0.0.0.0", "255.255.255.255", 68, 67)
+    report = datagram(client.addresses[0].ip, "224.0.0.251", 5353, 67)
+    frames = [
+        frame(EVERYBODY, client.mac, 0x0800, discover),
+        frame("01:00:5e:00:00:fb", client.mac, 0x0800, report),
+    ]
+    with (
+        network.testbed.frames_at("h12", expression="udp dst port 67") as here,
+        network.testbed.frames_at("h41", expression="udp dst port 67") as there,
+    ):
+        assert sends(network, "h11", *frames, times=10).wait(30) == 0
+        assert network.reaches("h11", "h41")
+    assert (len(here.frames()), len(there.frames())) == (20, 20)
