@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import NamedTuple
 
+from benchmarks._teller import Teller, teller
 from mininet_scenarios.emulators import polatis_language as language
 
 ALWAYS = {"syst:err:all?": '0,"No error"', "*opc?": "1", "*cls": None}
@@ -74,12 +75,16 @@ class Mirrors:
     number: int
     size: int
     switching_s: float
-    tell: Callable[[bytes], None]
+    switches: Teller | None
     present: tuple[tuple[int, int], ...] = ()
 
-    def show(self, lit: Iterable[tuple[int, int]]) -> None:
+    def show(self, lit: Iterable[tuple[int, int]], then: Callable[[], None] = lambda: None) -> None:
+        """Tell who is to know what is lit, and ``then`` go on."""
+        if self.switches is None:
+            then()
+            return
         listed = ",".join(f"{ingress}:{egress}" for ingress, egress in lit)
-        self.tell(f"light {self.number} {listed}\n".encode())
+        self.switches.tell(f"light {self.number} {listed}", then)
 
 
 class Plane(asyncio.Protocol):
@@ -106,8 +111,7 @@ class Plane(asyncio.Protocol):
             self._transport.write(reply)
 
     def _settle(self, reply: bytes) -> None:
-        self._mirrors.show(self._mirrors.present)
-        self._transport.write(reply)
+        self._mirrors.show(self._mirrors.present, partial(self._transport.write, reply))
 
 
 async def serve(count: int, size: int, switching_s: float, told: str | None) -> None:
@@ -115,15 +119,14 @@ async def serve(count: int, size: int, switching_s: float, told: str | None) -> 
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    tell: Callable[[bytes], None] = bool
+    switches = None
     if told is not None:
-        answers, writer = await asyncio.open_unix_connection(told)
-        reading = asyncio.create_task(answers.read())  # or the other side could not answer for long
-        reading.add_done_callback(lambda _: stop.set())
-        tell = writer.write
+        switches = await teller(told)
+        hearing = asyncio.create_task(switches.hear())
+        hearing.add_done_callback(lambda _: stop.set())
     addresses = []
     for number in range(count):
-        mirrors = Mirrors(number, size, switching_s, tell)
+        mirrors = Mirrors(number, size, switching_s, switches)
         server = await loop.create_server(partial(Plane, mirrors), "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
         addresses.append(f"{host}:{port}")

@@ -16,9 +16,12 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
+
+from benchmarks._teller import Teller, teller
 
 SCHEMA: Final = Path("/usr/share/openvswitch/vswitch.ovsschema")
 _DATABASE: Final = "Open_vSwitch"
@@ -62,10 +65,10 @@ def as_ranges(numbers: Iterable[int]) -> str:
 class Tor:
     """The part of ovs-vswitchd for one rack, as far as VLANs are concerned."""
 
-    def __init__(self, rack: int, numbers: dict[str, int], tell: asyncio.StreamWriter) -> None:
+    def __init__(self, rack: int, numbers: dict[str, int], switches: Teller) -> None:
         self._rack = rack
         self._numbers = numbers
-        self._tell = tell
+        self._switches = switches
         self._names: dict[str, str] = {}
         self._applied = 0
         self.told = asyncio.Event()
@@ -87,12 +90,21 @@ class Tor:
                 self.told.set()
 
     def _apply(self, tables: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        lines = []
         for uuid, change in tables.get("Port", {}).items():
             row = change.get("new", {})
             name = self._names.setdefault(uuid, row.get("name", ""))
             if row and name in self._numbers:
-                line = f"vlans {self._rack} {self._numbers[name]} {_carried(row)}\n"
-                self._tell.write(line.encode())
+                lines.append(f"vlans {self._rack} {self._numbers[name]} {_carried(row)}")
+        for line in lines[:-1]:
+            self._switches.tell(line)
+        then = partial(self._say_applied, tables, writer)
+        if lines:
+            self._switches.tell(lines[-1], then)
+        else:
+            then()
+
+    def _say_applied(self, tables: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         for change in tables.get("Open_vSwitch", {}).values():
             target = change["new"]["next_cfg"]
             if target != self._applied:
@@ -157,13 +169,13 @@ async def serve(directory: Path, racks: int, servers: int, planes: int, switches
     template = directory / "template.db"
     make_database(template, ports)
     numbers = {name: number for number, name in enumerate(ports, start=1)}
-    answers, tell = await asyncio.open_unix_connection(switches)
-    started, tors, tasks = [], [], [asyncio.create_task(_read_all(answers))]
+    told = await teller(switches)
+    started, tors, tasks = [], [], [asyncio.create_task(told.hear())]
     try:
         for process in _servers(directory, racks, template):
             rack = len(started)
             started.append(process)
-            tor = Tor(rack, numbers, tell)
+            tor = Tor(rack, numbers, told)
             tors.append(tor)
             tasks.append(asyncio.create_task(tor.run(directory / f"r{rack + 1}.sock")))
         for task in tasks:
@@ -180,11 +192,6 @@ async def serve(directory: Path, racks: int, servers: int, planes: int, switches
             process.terminate()
         for process in started:
             process.wait()
-
-
-async def _read_all(reader: asyncio.StreamReader) -> None:
-    while await reader.readline():
-        pass
 
 
 if __name__ == "__main__":

@@ -1,0 +1,34 @@
+"""Tells the simulated switches (``_fabric.c``) what changes around them; hears when they know."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+
+def _nothing() -> None:
+    pass
+
+
+class Teller:
+    """Lines are answered in order, each by a line."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._due: deque[Callable[[], None]] = deque()
+
+    def tell(self, line: str, then: Callable[[], None] = _nothing) -> None:
+        """Have ``then`` called once the switches know it."""
+        self._writer.write(f"{line}\n".encode())
+        self._due.append(then)
+
+    async def hear(self) -> None:
+        """Until the switches end."""
+        while await self._reader.readline():
+            self._due.popleft()()
+
+
+async def teller(socket: str) -> Teller:
+    return Teller(*await asyncio.open_unix_connection(socket))
