@@ -197,9 +197,10 @@ class DemandEstimator:
     ) -> NDArray[np.float64]:
         """Sums of the values of ``backlog`` for each entry of ``sent``."""
         racks = len(self._servers)
-        rows = self._source_of[backlog.server] * racks + backlog.rack
-        sums: NDArray[np.float64] = np.bincount(rows, values, len(self._rack_of) * racks)
-        return sums[sent.source * racks + sent.to]
+        sums = np.zeros((len(self._rack_of), racks))
+        np.add.at(sums, (self._source_of[backlog.server], backlog.rack), values)
+        of_entries: NDArray[np.float64] = sums[sent.source, sent.to]
+        return of_entries
 
     def troubles(self) -> Mapping[str, int]:
         """What could not be as it is configured or counted since the start, by cause."""
