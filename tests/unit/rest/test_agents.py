@@ -11,6 +11,7 @@ import pytest
 from apps.connection import Connection, Refusal
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog
+from apps.rest.routes.agents import _LOOK_UP_S
 from apps.rest.server import RestServer
 from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token
@@ -184,7 +185,7 @@ def test_circuits_are_told_at_once_and_then_whenever_they_change(server, tokens,
         began_s = time.monotonic()
         join(service)
         assert json.loads(next(told).data) == {"optical": ["r2"]}
-        assert time.monotonic() - began_s < 1.0, "pushed, not found by a look now and then"
+        assert time.monotonic() - began_s < _LOOK_UP_S, "pushed, not found by a look now and then"
 
 
 def test_a_server_follows_its_circuits_a_few_times(server, tokens):
@@ -205,11 +206,10 @@ def test_circuits_of_a_server_that_there_is_not(ask):
     assert ask("olaf", "GET", "/v1/agents/h99/circuits").status_code == 404
 
 
-def test_a_server_that_stops_does_not_wait_for_who_follows(server, tokens):
+def test_a_server_that_stops_does_not_wait_for_who_follows(server, tokens, caplog):
     with Connection(server.url, tokens["h11"]) as connection:
         told = connection.follow((), None, "/v1/agents/h11/circuits")
         next(told)
-        began_s = time.monotonic()
         server.stop()
-        assert time.monotonic() - began_s < 1.5, "less than the grace for requests under way"
         assert next(told, None) is None
+    assert caplog.text == "", "uvicorn says so if it has to cancel what does not end"
