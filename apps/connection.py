@@ -127,7 +127,9 @@ class Connection:
         """The document in the answer to a :meth:`request`."""
         return _document(self.request(method, path, **more))
 
-    def follow(self, kinds: Iterable[str], last_id: str | None) -> Iterator[ServerSentEvent]:
+    def follow(
+        self, kinds: Iterable[str], last_id: str | None, path: str = "/v1/events"
+    ) -> Iterator[ServerSentEvent]:
         """Events after ``last_id``, until the connection ends. Raises ClientError."""
         headers = {} if last_id is None else {"Last-Event-ID": last_id}
         query = [("kind", kind) for kind in kinds]
@@ -135,7 +137,7 @@ class Connection:
         with (
             self._errors(),
             connect_sse(
-                self._http, "GET", "/v1/events", headers=headers, params=query, timeout=timeout
+                self._http, "GET", path, headers=headers, params=query, timeout=timeout
             ) as source,
         ):
             if not source.response.is_success:

@@ -67,7 +67,7 @@ class HydraApplication:
         # A switch that comes back may do so before its old connection has ended.
         switches = len(fabric.servers) + len(fabric.racks)
         self.openflow_connections = 2 * switches + _SPARE_CONNECTIONS
-        connections = settings.connections or MOST_CONNECTIONS + len(fabric.servers)
+        connections = settings.connections or MOST_CONNECTIONS + 2 * len(fabric.servers)
         reserve_descriptors(
             self.openflow_connections
             + connections

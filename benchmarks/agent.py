@@ -33,6 +33,7 @@ from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from benchmarks._report import Result, report
 from benchmarks._timing import median_ms
+from hydra.demand.backlog import Waiting
 from tests.unit.rest.fake_service import FakeService
 
 CONFIG: Final = Path(__file__).parents[1] / "configs" / "reference.yaml"
@@ -74,7 +75,7 @@ def reading(count: int) -> Result:
             )
 
         taken = median_ms(
-            {"ours": lambda _run: reader.waiting_bytes(), "pyroute2": by_pyroute2},
+            {"ours": lambda _run: reader.waiting(), "pyroute2": by_pyroute2},
             RUNS,
             time.process_time,
         )
@@ -175,10 +176,10 @@ class Busy:
         self._addresses = [(ip_network(one).network_address + 1).packed for one in prefixes]
         self._looks = 0
 
-    def waiting_bytes(self) -> Mapping[bytes, int]:
+    def waiting(self) -> Mapping[bytes, Waiting]:
         self._looks += 1
-        waiting = (10 + 5 * (self._looks % 2)) * MB
-        return dict.fromkeys(self._addresses, waiting + self._looks * MB // 10)
+        octets = (10 + 5 * (self._looks % 2)) * MB + self._looks * MB // 10
+        return dict.fromkeys(self._addresses, Waiting(octets, self._looks % 10 + 1))
 
 
 def worst_case(relay: Relay, racks: int) -> Result:

@@ -121,11 +121,15 @@ class EventLog:
             events = [self._events[i] for i in range(skip, min(skip + most, len(self._events)))]
         return events, start - number - 1
 
-    @contextmanager
-    def listening(self, listener: Callable[[], None]) -> Iterator[None]:
+    def listen(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` after each event, in the thread that published it: it must be quick."""
         with self._lock:
             self._listeners.append(listener)
+
+    @contextmanager
+    def listening(self, listener: Callable[[], None]) -> Iterator[None]:
+        """:meth:`listen` until the end of the block."""
+        self.listen(listener)
         try:
             yield
         finally:

@@ -96,6 +96,17 @@ class Prediction(Enum):
     """It repeats every ``season_s``."""
 
 
+class DemandBasis(Enum):
+    """The demand that plans are made for."""
+
+    ESTIMATE = "estimate"
+    """What traffic wants: what it sends if nothing held it back, else its fair share."""
+    RATE = "rate"
+    """What traffic sends, as measured: what the present topology lets through."""
+    BACKLOG = "backlog"
+    """What waits in servers' sockets, as agents report it (c-Through, section 4.1)."""
+
+
 class OnSilence(Enum):
     """What happens to a vswitch that forwards, and can't confirm that it has diverted."""
 
@@ -195,6 +206,9 @@ class Policy:
     change pays."""
     sharing: Annotated[Sharing, Taken.AT_ONCE] = Sharing.BY_DEMAND
     """Who gets circuits in periodic mode, and which traffic takes them: [sharing](sharing.md)."""
+    demand: Annotated[DemandBasis, Taken.AT_ONCE] = DemandBasis.ESTIMATE
+    """What plans are made for: what traffic is estimated to want, the measured rates, or
+    [what waits](agents.md#plans-made-for-what-waits) in servers' sockets."""
     algorithm: Annotated[str, MinLen(1)] = "hydra-bfs+"
     """The topology algorithm: [algorithms](algorithms.md)."""
     max_hops: Annotated[int, Interval(ge=1, le=16)] = 3
@@ -326,7 +340,7 @@ class ControllerSettings:
     webhook_networks: Sequence[str] = ()
     """IP prefixes to which webhooks may lead, beside public addresses."""
     connections: int | None = None
-    """Connections to REST at a time; None: 512 and one for each server."""
+    """Connections to REST at a time; None: 512 and two for each server."""
     connections_per_address: int | None = None
     """Connections of one address; None: half of them. An IPv6 network of 64 bits counts as one."""
     audit_log: str | None = None

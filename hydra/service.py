@@ -24,7 +24,7 @@ from hydra.failures import Failure
 from hydra.faults.quarantine import Quarantined
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
-from hydra.policy import Policy, Sharing
+from hydra.policy import DemandBasis, Policy, Sharing
 from hydra.reconfiguration.drift import Drift
 from hydra.reconfiguration.plan import Plan
 from hydra.reservations.modification import Modification
@@ -83,8 +83,9 @@ class DemandReport:
     rate_mbps: DemandMatrix
     """Exponentially weighted counter rates."""
     estimated_mbps: DemandMatrix
-    """Mbps that elephants want: what they send and some head-room if nothing on their way was full,
-    else their max-min fair share of an ideal switch (after Hedera, section 4.1); 0 for mice."""
+    """Mbps that elephants want, as :attr:`basis` has it: what they send and some head-room if
+    nothing on their way was full, else their max-min fair share of an ideal switch (after Hedera,
+    section 4.1); or what they send; or what waits. 0 for mice."""
     age_s: float | None
     stale: tuple[str, ...]
     """Servers whose counters are late: their last known rates stand in."""
@@ -98,6 +99,8 @@ class DemandReport:
     that their estimate is a guess. None: nothing is known of what was full."""
     unsure: NDArray[np.bool_] | None = None
     """Pairs whose readings are late, or too few yet, shape (N, N). None: none are."""
+    basis: DemandBasis = DemandBasis.ESTIMATE
+    """``policy.demand``, by which :attr:`estimated_mbps` was found."""
     predicted_mbps: DemandMatrix | None = None
     """Mean that is foretold for the time that a decision counts on; None: nothing is foretold."""
     error_mbps: DemandMatrix | None = None

@@ -80,10 +80,10 @@ def estimate(
     racks: the limits of an ideal switch.
 
     Traffic that met nothing full wants what it sends, with some head-room. The rest gets its
-    max-min fair share of what that leaves of the ideal switch, by its number of connections, or
-    where that is unknown by what it sends: at one bottleneck TCP's shares show how many connections
-    there are. No estimate is below what is sent, and none above what its links carry, unless
-    that much is sent.
+    max-min fair share of what that leaves of the ideal switch, by its number of connections. Where
+    that is unknown, it has as many for what it sends as the rest has: at one bottleneck TCP's
+    shares show how many connections there are. No estimate is below what is sent, and none above
+    what its links carry, unless that much is sent.
 
     Raises PlanError for a negative rate.
     """
@@ -107,7 +107,9 @@ def estimate(
     demand = np.where(constrained | doubted, sent, sent * room)
     weight = sent
     if traffic.connections is not None:
-        weight = np.where(traffic.connections > 0, traffic.connections, sent)
+        told = constrained & (traffic.connections > 0)
+        each_mbps = sent[told].sum() / traffic.connections[told].sum() if told.any() else 1.0
+        weight = np.where(told, traffic.connections, sent / each_mbps)
     most = np.full(len(sent), np.inf)
     if traffic.most_mbps is not None:
         most = np.maximum(traffic.most_mbps, sent)

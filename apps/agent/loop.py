@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, Final, Protocol
@@ -20,7 +20,9 @@ from hydra.demand.backlog import (
     ConnectionWatch,
     ReportRule,
     Sending,
+    Waiting,
 )
+from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.agent")
 _FIRST_PAUSE_S: Final = 0.5
@@ -36,6 +38,9 @@ class Controller(Protocol):
 
     def put(self, path: str, body: Json) -> Json: ...
 
+    def follow(self, path: str) -> Iterator[Json]:
+        """Documents as they are sent, until the connection ends."""
+
 
 class Scheduler(Protocol):
     def apply(self, link_mbps: float, optical_share: float, optical: Collection[str]) -> None:
@@ -45,11 +50,11 @@ class Scheduler(Protocol):
 class Sockets(Protocol):
     """Readings of sockets; both methods raise HydraError if the kernel does not give them."""
 
-    def waiting_bytes(self) -> Mapping[bytes, int]:
-        """Waiting bytes by destination address."""
+    def waiting(self) -> Mapping[bytes, Waiting]:
+        """Waiting bytes and their connections by destination address."""
 
     def sending(self) -> Mapping[ConnectionKey, Sending]:
-        """Waiting and sent bytes by connection; takes longer than :meth:`waiting_bytes`."""
+        """Waiting and sent bytes by connection; takes longer than :meth:`waiting`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +62,15 @@ class Report:
     """A reading to report."""
 
     waiting_mb: Mapping[str, float] = field(default_factory=dict)
+    connections: Mapping[str, int] = field(default_factory=dict)
+    """Connections with something to send, by rack."""
     elephants: frozenset[ConnectionKey] = frozenset()
 
-    def to_json(self) -> Json:
+    def to_json(self, *, connections: bool) -> Json:
+        """``connections``: tell of them, too; they are as many bytes as the backlog."""
         document: dict[str, Any] = {"backlog_mb": self.waiting_mb}
+        if connections:
+            document["connections"] = self.connections
         if self.elephants:
             document["elephants"] = [
                 {
@@ -146,38 +156,87 @@ class Agent:
         self._lost: tuple[type[Exception], ...] = (*lost, KeyError, TypeError, ValueError)
         self._schedule = schedule
         self._scheduler: Scheduler | None = None
+        self._setup: Setup | None = None
+        self._optical: Collection[str] = ()
+        self._scheduling = threading.Lock()
+        self._broken: HydraError | None = None
+        """Why the output can't be scheduled any more."""
         self._clock = clock
         self._stop = threading.Event()
         self._pauses = Pauses()
         self._told = Report()
         self._told_s = 0.0
+        self._told_connections_s = -math.inf
 
     def stop(self) -> None:
         """Stop the agent, from any thread or a signal handler."""
         self._stop.set()
 
     def run(self) -> None:
-        """Report until stopped. Raises HydraError if the sockets can't be read."""
+        """Report until stopped.
+
+        Raises HydraError if the sockets can't be read, or the output not be scheduled.
+        """
+        complained = False
+        try:
+            while not self._stop.is_set():
+                try:
+                    document = self._controller.get(self._path)
+                    setup = Setup.from_json(document)
+                    self._take_over(setup, document["prefixes"])
+                    LOG.info("reports to the controller, by setup %s", setup.revision)
+                    complained = False
+                    self._pauses.reset()
+                    self._report(setup)
+                except self._lost as error:
+                    _complain("no report gets through", error, again=complained)
+                    complained = True
+                    self._stop.wait(self._pauses.next_s())
+        finally:
+            with self._scheduling:  # what still follows circuits changes nothing any more
+                self._stop.set()
+        if self._broken is not None:
+            raise self._broken
+
+    def _take_over(self, setup: Setup, prefixes: Mapping[str, Sequence[str]]) -> None:
+        """Schedule the output as the controller wants; follow circuits from the first time on."""
+        if self._schedule is None:
+            return
+        first = self._scheduler is None
+        if self._scheduler is None:
+            self._scheduler = self._schedule(prefixes)
+        with self._scheduling:
+            self._setup = setup
+            self._scheduler.apply(setup.link_mbps, setup.optical_share, self._optical)
+        if first:
+            # It waits in a read that nothing but the connection ends.
+            threading.Thread(target=self._follow, name="circuits", daemon=True).start()
+
+    def _follow(self) -> None:
+        """Hear of circuits as they change, and schedule for them at once."""
+        pauses = Pauses()
         complained = False
         while not self._stop.is_set():
             try:
-                document = self._controller.get(self._path)
-                setup = Setup.from_json(document)
-                if self._schedule is not None and self._scheduler is None:
-                    self._scheduler = self._schedule(document["prefixes"])
-                LOG.info("reports to the controller, by setup %s", setup.revision)
-                complained = False
-                self._pauses.reset()
-                self._report(setup)
+                for circuits in self._controller.follow(f"{self._path}/circuits"):
+                    self._schedule_for([str(rack) for rack in circuits["optical"]])
+                    pauses.reset()
+                    complained = False
             except self._lost as error:
-                LOG.log(
-                    logging.DEBUG if complained else logging.WARNING,
-                    "no report gets through (%s): tries again, at most every %g s",
-                    error,
-                    _LONGEST_PAUSE_S,
-                )
+                _complain("no word of circuits gets here", error, again=complained)
                 complained = True
-                self._stop.wait(self._pauses.next_s())
+            except HydraError as error:
+                self._broken = error
+                self._stop.set()
+            self._stop.wait(pauses.next_s())
+
+    def _schedule_for(self, optical: Collection[str]) -> None:
+        """Raises HydraError."""
+        with self._scheduling:
+            self._optical = optical
+            if self._stop.is_set() or self._scheduler is None or self._setup is None:
+                return
+            self._scheduler.apply(self._setup.link_mbps, self._setup.optical_share, optical)
 
     def _report(self, setup: Setup) -> None:
         """Report until the setup is another one, or the agent is stopped."""
@@ -193,34 +252,50 @@ class Agent:
         if silent_s < setup.report_gap_s:
             return False
         return (
-            silent_s >= (setup.report_gap_s if self._follows(setup) else setup.repeat_s)
+            silent_s >= setup.repeat_s
             or seen.elephants != self._told.elephants
             or setup.rule.has_changed(self._told.waiting_mb, seen.waiting_mb)
         )
 
-    def _follows(self, setup: Setup) -> bool:
-        """True if it has to hear of other circuits soon, beside telling that it lives."""
-        return self._scheduler is not None and setup.optical_share > 0
-
     def _look(self, setup: Setup) -> Report:
-        finder, rule = setup.finder, setup.rule
         if setup.elephants is None:
-            return Report(rule.worth_telling(finder.by_rack(self._sockets.waiting_bytes())))
+            return self._seen(setup, self._sockets.waiting().items())
         sending = {
             key: bytes_of
             for key, bytes_of in self._sockets.sending().items()
-            if finder.rack_of(key.address) is not None
+            if setup.finder.rack_of(key.address) is not None
         }
-        waiting: Counter[bytes] = Counter()
-        for key, bytes_of in sending.items():
-            waiting[key.address] += bytes_of.waiting
-        elephants = setup.elephants.elephants(sending, self._clock())
-        return Report(rule.worth_telling(finder.by_rack(waiting)), elephants)
+        waiting = ((key.address, Waiting(one.waiting, 1)) for key, one in sending.items())
+        return self._seen(setup, waiting, setup.elephants.elephants(sending, self._clock()))
+
+    def _seen(
+        self,
+        setup: Setup,
+        waiting: Iterable[tuple[bytes, Waiting]],
+        elephants: frozenset[ConnectionKey] = frozenset(),
+    ) -> Report:
+        by_rack = setup.finder.by_rack(waiting)
+        octets = {rack: one.octets for rack, one in by_rack.items()}
+        connections = {rack: one.connections for rack, one in by_rack.items()}
+        return Report(setup.rule.worth_telling(octets), connections, elephants)
 
     def _tell(self, setup: Setup, seen: Report) -> str:
         """Send a report; return the revision of the setup that the controller has now."""
-        orders = self._controller.put(f"{self._path}/backlog", seen.to_json())
+        now_s = self._clock()
+        fully = now_s - self._told_connections_s >= setup.repeat_s
+        document = seen.to_json(connections=fully)
+        answer = self._controller.put(f"{self._path}/backlog", document)
         self._told, self._told_s = seen, self._clock()
-        if self._scheduler is not None:
-            self._scheduler.apply(setup.link_mbps, setup.optical_share, orders["optical"])
-        return str(orders["revision"])
+        if fully:
+            self._told_connections_s = now_s
+        return str(answer["revision"])
+
+
+def _complain(what: str, error: Exception, *, again: bool) -> None:
+    LOG.log(
+        logging.DEBUG if again else logging.WARNING,
+        "%s (%s): tries again, at most every %g s",
+        what,
+        error,
+        _LONGEST_PAUSE_S,
+    )

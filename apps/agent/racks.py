@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
+
+from hydra.demand.backlog import Waiting
 
 _MOST_REMEMBERED: Final = 65_536
 
@@ -42,14 +44,16 @@ class RackFinder:
                     return rack
         return None
 
-    def by_rack(self, waiting_bytes: Mapping[bytes, int]) -> Counter[str]:
-        """Sums of the bytes for each rack; bytes for addresses outside all racks are left out."""
-        sums: Counter[str] = Counter()
-        for address, waiting in waiting_bytes.items():
+    def by_rack(self, waiting: Iterable[tuple[bytes, Waiting]]) -> dict[str, Waiting]:
+        """Sums for each rack; what is for addresses outside all racks is left out."""
+        octets: Counter[str] = Counter()
+        connections: Counter[str] = Counter()
+        for address, one in waiting:
             rack = self.rack_of(address)
             if rack is not None:
-                sums[rack] += waiting
-        return sums
+                octets[rack] += one.octets
+                connections[rack] += one.connections
+        return {rack: Waiting(octets[rack], connections[rack]) for rack in octets}
 
 
 def unmapped(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:

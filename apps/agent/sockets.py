@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from hydra.demand.backlog import ConnectionKey, Sending
+from hydra.demand.backlog import ConnectionKey, Sending, Waiting
 from hydra.errors import HydraError
 
 _SOCK_DIAG: Final = 4
@@ -70,17 +70,16 @@ class SocketReader:
     def __exit__(self, *_exc: object) -> None:
         self._netlink.close()
 
-    def waiting_bytes(self) -> Counter[bytes]:
-        """Bytes written and not acknowledged yet, by destination address (4 or 16 bytes).
-
-        Raises SocketsUnreadable.
-        """
-        found: Counter[bytes] = Counter()
+    def waiting(self) -> dict[bytes, Waiting]:
+        """Bytes that wait, by destination address (4 or 16 bytes). Raises SocketsUnreadable."""
+        octets: Counter[bytes] = Counter()
+        connections: Counter[bytes] = Counter()
         for message, address in self._messages(0):
             (waiting,) = _WAITING.unpack_from(message, _WAITING_AT)
             if waiting:
-                found[message[address]] += waiting
-        return found
+                octets[message[address]] += waiting
+                connections[message[address]] += 1
+        return {to: Waiting(octets[to], connections[to]) for to in octets}
 
     def sending(self) -> dict[ConnectionKey, Sending]:
         """All connections with waiting bytes. Raises SocketsUnreadable."""

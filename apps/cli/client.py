@@ -139,6 +139,12 @@ class ControllerClient:
             for event in self._connection.follow(kinds, last_id):
                 yield event.event, event.id, json.loads(event.data)
 
+    def follow(self, path: str) -> Iterator[JsonObject]:
+        """Documents that ``path`` sends as events, until the connection ends."""
+        with self._in_words(SILENCE_S):
+            for event in self._connection.follow((), None, path):
+                yield json.loads(event.data)
+
     def _ask(self, method: str, path: str, *, wait: bool = False, **more: Any) -> JsonObject:
         wait_s = WAIT_S if wait else 0
         timeout_s = TIMEOUT_S + wait_s

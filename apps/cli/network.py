@@ -225,6 +225,7 @@ def demand(url: str, as_json: bool) -> None:
 
     What nothing held back wants what it sends, with some head-room: it was measured. What met
     something full is constrained: its estimate is its share of the servers' links. Mice have none.
+    By policy.demand plans may be made for what is sent instead, or for what waits in sockets.
     """
     with ControllerClient(url) as client:
         document = client.get("/v1/demand")
@@ -250,7 +251,7 @@ def demand(url: str, as_json: bool) -> None:
                 e["dst"],
                 mbps(e["rate_mbps"]),
                 mbps(e["estimated_mbps"]),
-                _known(e),
+                _known(e, document["basis"]),
                 mbps(e["planned_mbps"]),
                 "" if e["error_mbps"] is None else mbps(e["error_mbps"]),
             )
@@ -259,9 +260,14 @@ def demand(url: str, as_json: bool) -> None:
     )
 
 
-def _known(entry: JsonObject) -> str:
+def _known(entry: JsonObject, basis: str) -> str:
+    """How it is known what a pair wants."""
+    if basis == "backlog":
+        return "waits" if entry["estimated_mbps"] else "nothing waits"
     if not entry["estimated_mbps"]:
         return "mice"
+    if basis == "rate":
+        return "as sent"
     return "constrained" if entry["constrained"] else "measured"
 
 

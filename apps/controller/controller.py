@@ -98,9 +98,8 @@ class Controller:
         planner = self._planner = Planner(fabric, at_start)
         poller = self._poller = StatsPoller(fabric, at_start, fleet)
         tor_counters = self._tor_counters = TorCounters(fabric, at_start, devices)
-        agents = AgentDesk(
-            fabric, policy, lambda: ledger.state, on_elephants=self._elephants_changed
-        )
+        agents = AgentDesk(fabric, policy, ledger.standing, on_elephants=self._elephants_changed)
+        ledger.events.listen(agents.circuits_may_have_changed)
         classifier = self._classifier = Classifier(fabric, fleet, agents.elephants, policy)
 
         # Courses of the core, and who carries them out
@@ -152,6 +151,7 @@ class Controller:
             poller,
             tor_counters,
             agents,
+            policing,
             ledger,
             reach,
             mover,

@@ -113,6 +113,8 @@ class Desk:
             self.reservations(),
             self.decisions(),
             builders,
+            seen.constrained,
+            seen.predicted_mbps,
         )
         return explain(evidence, a, b)
 

@@ -147,10 +147,11 @@ class Ledger:
             self._unsettled |= frozenset(paths)
 
     def settle(self, state: NetworkState) -> None:
-        """Note that the network is in ``state`` from now on."""
+        """Note that the network is in ``state`` from now on, and nothing under way."""
         now_s = time.monotonic()
         with self._lock:
             before, self._state = self._state.topology.circuits, state
+            self.under_way = None
             circuits = state.topology.circuits
             self._tell(EventKind.CIRCUIT_DOWN, before - circuits)
             self._tell(EventKind.CIRCUIT_UP, circuits - before)

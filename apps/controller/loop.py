@@ -13,6 +13,7 @@ import numpy as np
 from apps.controller.ledger import Ledger
 from apps.controller.mover import Mover
 from apps.controller.patch_panels import PatchPanels
+from apps.controller.policing import Policing
 from apps.controller.reach import Reach
 from apps.controller.slots import WeekDraft
 from apps.demand.agent_desk import AgentDesk
@@ -94,6 +95,7 @@ class Loop:
         poller: StatsPoller,
         tor_counters: TorCounters,
         agents: AgentDesk,
+        policing: Policing,
         ledger: Ledger,
         reach: Reach,
         mover: Mover,
@@ -110,6 +112,7 @@ class Loop:
         self._poller = poller
         self._tor_counters = tor_counters
         self._agents = agents
+        self._policing = policing
         self._ledger = ledger
         self._reach = reach
         self._mover = mover
@@ -131,6 +134,7 @@ class Loop:
                 self._agents.backlog(self._poller.counted),
                 self._ledger.state,
                 time.monotonic(),
+                self._policing.held_back(),
             )
         troubles = {
             **self._estimator.troubles(),
@@ -148,6 +152,7 @@ class Loop:
             found.backlog_mbps,
             found.constrained,
             self._poller.unsure(),
+            found.basis,
             *self._forecast.told(),
         )
 

@@ -137,7 +137,6 @@ class Mover:
             gc.enable()
             draining.end()
             self._ledger.settle(execution.result)
-            self._ledger.under_way = None
             self._upkeep.take_over(execution)
         self._finish(entry, execution, started_s)
         return execution

@@ -33,7 +33,7 @@ from drivers.codecs.openflow.statistics import MalformedReplyError, decode_flow_
 from hydra.forwarding.pipeline import COOKIE_SUBJECT_MASK, DELIVERY_COUNTERS, DELIVERY_COUNTERS_MASK
 from hydra.forwarding.rules import FlowRule, Install, Remove, RuleChange, match_key
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import DatapathId, Fabric, NetworkState, Path
+from hydra.model import DatapathId, Fabric, NetworkState, Path, RackId
 from hydra.reservations.reservation import Reservation
 from hydra.service import Delivery
 from hydra.sharing.policing import (
@@ -147,6 +147,8 @@ class Policing:
         self._held: tuple[tuple[Path, ...], tuple[Reservation, ...]] = ((), ())
         self._cleared: set[DatapathId] = set()
         """Vswitches freed of an earlier controller's meters since they were synchronised."""
+        self._offers: Mapping[Aggregate, Offer] = {}
+        """As the meters were read last."""
         self._lock = threading.Lock()
         self._holdings = Holdings()
         self._shared = _Shared()
@@ -206,6 +208,7 @@ class Policing:
             self._shared = _Shared.of(wanted)
             self._rates.keep_only(wanted.tallies)
             self._allowed_mbps = shares(wanted, {})
+            self._offers = {}
         return before, after
 
     def _sort(self, wanted: Holdings) -> Iterable[tuple[DatapathId, _Table]]:
@@ -364,7 +367,8 @@ class Policing:
             if tables is not self._tables:
                 return
             old = self._allowed_mbps
-            new = shares(self._holdings, dict(_offers(tables, before, after)))
+            self._offers = dict(_offers(tables, before, after))
+            new = shares(self._holdings, self._offers)
             changed = {
                 aggregate: mbps
                 for aggregate, mbps in new.items()
@@ -390,6 +394,15 @@ class Policing:
         return changes
 
     # -- any thread -------------------------------------------------------------------------------
+
+    def held_back(self) -> Mapping[tuple[str, RackId], bool]:
+        """By server and destination rack whose traffic is metered: whether meters drop some."""
+        found: dict[tuple[str, RackId], bool] = {}
+        with self._lock:
+            for aggregate, offer in self._offers.items():
+                key = aggregate.sender, aggregate.to
+                found[key] = found.get(key, False) or offer.held_back
+        return found
 
     def delivery(self, reservation: Reservation) -> Delivery:
         """Rates that ``reservation`` gets, as last read."""

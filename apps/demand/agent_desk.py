@@ -7,17 +7,18 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hydra.demand.agent_protocol import (
-    AgentOrders,
     AgentSetup,
     AgentStatus,
     AgentTrouble,
+    TooManyFollowers,
     TooOften,
     WrongReport,
 )
@@ -25,13 +26,14 @@ from hydra.demand.reported_backlog import (
     BacklogReports,
     Believed,
     ReportedBacklog,
-    believed_mbps,
+    believed,
 )
 from hydra.errors import UnknownName
 from hydra.forwarding.class_table import TcpConnection
 from hydra.model import Fabric, NetworkState, RackId, Server
 from hydra.names import did_you_mean
 from hydra.policy import CurrentPolicy, Policy
+from hydra.reconfiguration.plan import Pair, pair_of
 
 LOG = logging.getLogger("hydra.agents")
 _SHORTEST_GAP: Final = 0.5
@@ -39,6 +41,10 @@ _SHORTEST_GAP: Final = 0.5
 _GRACE_S: Final = 5.0
 """Time for the counters to see what an agent reports."""
 
+_MOST_FOLLOWERS: Final = 4
+"""An agent follows once, and again before the connection that it has lost is known to be lost."""
+
+Standing = tuple[NetworkState, Collection[Pair]]
 Counted = Callable[
     [NDArray[np.intp], NDArray[np.intp]], tuple[NDArray[np.float64], NDArray[np.float64]]
 ]
@@ -52,20 +58,26 @@ class AgentDesk:
         self,
         fabric: Fabric,
         policy: CurrentPolicy,
-        state: Callable[[], NetworkState],
+        standing: Callable[[], Standing],
         clock: Callable[[], float] = time.monotonic,
         on_elephants: Callable[[Server], None] = lambda _server: None,
     ) -> None:
-        """``on_elephants`` is called when a server has other elephants; it must be quick."""
+        """``standing`` is the network as it is, and the rack pairs that are being moved.
+
+        ``on_elephants`` is called when a server has other elephants; it must be quick.
+        """
         self._fabric = fabric
-        self._state = state
+        self._standing = standing
         self._clock = clock
         self._index = {server.name: index for index, server in enumerate(fabric.servers)}
         self._rack_of = np.array([server.rack for server in fabric.servers], dtype=np.intp)
         self._lock = threading.Lock()
         self._troubles: Counter[AgentTrouble] = Counter()
         self._doubted: set[tuple[int, int]] = set()
-        self._optical: tuple[NetworkState, dict[RackId, tuple[str, ...]]] | None = None
+        self._optical: tuple[Standing, Mapping[RackId, tuple[str, ...]]] | None = None
+        self._followers: dict[int, list[Callable[[], None]]] = {}
+        self._told: Mapping[RackId, tuple[str, ...]] = {}
+        self._following = threading.Lock()
         self._policy = policy
         self._book = BacklogReports(policy)
         self._elephants: dict[int, frozenset[TcpConnection]] = {}
@@ -120,10 +132,14 @@ class AgentDesk:
         server: str,
         backlog_mb: Mapping[str, float],
         elephants: frozenset[TcpConnection] = frozenset(),
-    ) -> AgentOrders:
-        """Take a report in: MB by rack, complete. Raises UnknownName, WrongReport, TooOften."""
+        connections: Mapping[str, int] | None = None,
+    ) -> str:
+        """As in AgentService."""
         own = self._server(server)
         by_rack = {self._destination(own, name): mb for name, mb in backlog_mb.items()}
+        many = None
+        if connections is not None:
+            many = {self._destination(own, name): n for name, n in connections.items()}
         now_s = self._clock()
         index = self._index[server]
         with self._lock:
@@ -131,7 +147,7 @@ class AgentDesk:
             flooded = 0 <= now_s - self._book.heard_s(index) < gap_s
             changed = not flooded and elephants != self._elephants.get(index, frozenset())
             if not flooded:
-                self._book.take(index, by_rack, now_s)
+                self._book.take(index, by_rack, many, now_s)
             if changed:
                 self._elephants[index] = elephants
         if flooded:
@@ -139,7 +155,7 @@ class AgentDesk:
             raise TooOften(f"{server} reports less than {gap_s:g} s after its last report")
         if changed:
             self._on_elephants(own)
-        return AgentOrders(self._revision(), self._optically_connected(own.rack))
+        return self._revision()
 
     def _destination(self, own: Server, name: str) -> RackId:
         """Raises WrongReport."""
@@ -154,19 +170,67 @@ class AgentDesk:
             raise WrongReport(f"{own.name} is in {name} itself: no circuit leads there")
         return rack.id
 
-    def _optically_connected(self, rack: RackId) -> tuple[str, ...]:
-        state = self._state()
-        known = self._optical
-        if known is None or known[0] is not state:
-            known = self._optical = state, self._neighbours(state)
-        return known[1].get(rack, ())
+    def circuits(self, server: str) -> tuple[str, ...]:
+        """As in AgentService."""
+        return self._joined().get(self._server(server).rack, ())
 
-    def _neighbours(self, state: NetworkState) -> dict[RackId, tuple[str, ...]]:
+    def _joined(self) -> Mapping[RackId, tuple[str, ...]]:
+        """Racks that each rack has circuits to, by name."""
+        standing, known = self._standing(), self._optical
+        if known is None or any(
+            now is not old for now, old in zip(standing, known[0], strict=True)
+        ):
+            known = self._optical = standing, self._neighbours(*standing)
+        return known[1]
+
+    def _neighbours(
+        self, state: NetworkState, moving: Collection[Pair]
+    ) -> Mapping[RackId, tuple[str, ...]]:
         found: dict[RackId, set[str]] = {}
         for path in state.topology.paths:
-            for one, other in path.directions:
-                found.setdefault(one, set()).add(self._fabric.racks[other].name)
+            if pair_of(path) not in moving:
+                for one, other in path.directions:
+                    found.setdefault(one, set()).add(self._fabric.racks[other].name)
         return {rack: tuple(sorted(names)) for rack, names in found.items()}
+
+    @contextmanager
+    def following(self, server: str, wake: Callable[[], None]) -> Iterator[None]:
+        """As in AgentService."""
+        own, now = self._server(server), self._joined()
+        with self._following:
+            if not self._followers:
+                self._told = now
+            wakers = self._followers.setdefault(self._index[server], [])
+            if len(wakers) >= _MOST_FOLLOWERS:
+                raise TooManyFollowers(
+                    f"{own.name} follows its circuits {len(wakers)} times already"
+                )
+            wakers.append(wake)
+        try:
+            yield
+        finally:
+            with self._following:
+                wakers.remove(wake)
+                if not wakers:
+                    del self._followers[self._index[server]]
+
+    def circuits_may_have_changed(self) -> None:
+        """Wake those whose circuits have changed since the last call; it is quick."""
+        if not self._followers:
+            return
+        now = self._joined()
+        with self._following:
+            before, self._told = self._told, now
+            if now is before:
+                return
+            wakers = [
+                wake
+                for server, some in self._followers.items()
+                if now.get(rack := self._fabric.servers[server].rack) != before.get(rack)
+                for wake in some
+            ]
+        for wake in wakers:
+            wake()
 
     def note(self, trouble: AgentTrouble, who: str, detail: str) -> None:
         """Count what was wrong with a report that could not be taken in."""
@@ -190,20 +254,14 @@ class AgentDesk:
             reported = self._book.in_force(now_s)
         seen_mbps, sending_mbps = counted(reported.server, reported.rack)
         self._doubt(reported, seen_mbps, now_s)
-        added_mbps = believed_mbps(
-            reported,
-            seen_mbps,
-            sending_mbps,
-            self._fabric.server_rate_mbps,
-            self._policy.now.agents,
-        )
-        return Believed(reported.server, reported.rack, added_mbps)
+        link_mbps = self._fabric.server_rate_mbps
+        return believed(reported, seen_mbps, sending_mbps, link_mbps, self._policy.now)
 
     def _doubt(
         self, reported: ReportedBacklog, seen_mbps: NDArray[np.float64], now_s: float
     ) -> None:
         """Count entries that no counter confirms, each once for as long as it is reported."""
-        alone = (seen_mbps == 0) & (now_s - reported.since_s > _GRACE_S)
+        alone = (seen_mbps == 0) & (reported.mb > 0) & (now_s - reported.since_s > _GRACE_S)
         doubted = set(
             zip(reported.server[alone].tolist(), reported.rack[alone].tolist(), strict=True)
         )

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -18,10 +18,10 @@ from hydra.demand.elephants import ElephantWatch
 from hydra.demand.known import KnownDemand
 from hydra.demand.reported_backlog import Believed
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, Topology
-from hydra.policy import CurrentPolicy
+from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, RackId, Topology
+from hydra.policy import CurrentPolicy, DemandBasis
 from topology.demand import routes
-from topology.estimator import Traffic, estimate
+from topology.estimator import CLEAR, Traffic, estimate
 from topology.problem import FabricArrays
 
 LOG = logging.getLogger("hydra.demand")
@@ -44,6 +44,8 @@ class Found:
     """Of elephants; mice have 0."""
     constrained: NDArray[np.bool_]
     """Something on the way was full: what is wanted is a guess, and at least what is sent."""
+    basis: DemandBasis = DemandBasis.ESTIMATE
+    """``policy.demand``, by which :attr:`wanted_mbps` was found."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +54,7 @@ class _Seen:
     ports_mbps: Mapping[PortId, float]
     received_mbps: Mapping[Inlet, float]
     backlog: Believed
+    metered: Mapping[tuple[str, RackId], bool]
 
 
 class _Places:
@@ -84,6 +87,7 @@ class DemandEstimator:
         row = {s.name: place for place, switch in enumerate(steering) for s in switch.servers}
         self._source_of = np.array([row[s.name] for s in fabric.servers], dtype=np.intp)
         self._rack_of_server = np.array([s.rack for s in fabric.servers], dtype=np.intp)
+        self._index = {server.name: place for place, server in enumerate(fabric.servers)}
         self._names = [switch.name for switch in steering]
         self._link_mbps = servers * fabric.server_rate_mbps
         self._servers = np.array([len(rack.servers) for rack in fabric.racks], dtype=np.float64)
@@ -119,10 +123,25 @@ class DemandEstimator:
         backlog: Believed,
         state: NetworkState,
         now_s: float,
+        metered: Mapping[tuple[str, RackId], bool],
     ) -> Found:
-        """Demand at ``now_s`` of the monotonic clock, on the network of ``state``."""
+        """Demand at ``now_s`` of the monotonic clock, on the network of ``state``.
+
+        ``metered`` says of servers and racks whose traffic there reservations' meters hold whether
+        they hold some of it back.
+        """
         with self._lock:
-            return self._find(_Seen(sent, ports_mbps, received_mbps, backlog), state, now_s)
+            seen = _Seen(sent, ports_mbps, received_mbps, backlog, metered)
+            found = self._find(seen, state, now_s)
+        basis = self._policy.now.demand
+        if basis is DemandBasis.ESTIMATE:
+            return found
+        wanted = found.sent_mbps
+        if basis is DemandBasis.BACKLOG:
+            wanted = np.zeros_like(wanted)
+            np.add.at(wanted, self._pairs_of(backlog), backlog.volume_mbps)
+        wanted = np.where(found.wanted_mbps > 0, wanted, 0.0)
+        return replace(found, wanted_mbps=wanted, basis=basis)
 
     def _find(self, seen: _Seen, state: NetworkState, now_s: float) -> Found:
         sent, backlog = seen.sent, seen.backlog
@@ -130,27 +149,26 @@ class DemandEstimator:
         pair = self._rack_of[sent.source], sent.to
         rates, waiting = np.zeros((racks, racks)), np.zeros((racks, racks))
         np.add.at(rates, pair, sent.mbps)
-        np.add.at(waiting, (self._rack_of_server[backlog.server], backlog.rack), backlog.mbps)
+        np.add.at(waiting, self._pairs_of(backlog), backlog.mbps)
         ways = self._ways_of(state.topology, now_s)
         into = self._into(seen.received_mbps)
         load, uses = self._loads(sent, pair, ways, seen.ports_mbps, into)
-        more = np.bincount(
-            self._source_of[backlog.server] * racks + backlog.rack,
-            backlog.mbps,
-            len(self._rack_of) * racks,
-        )[sent.source * racks + sent.to]
+        more = self._of_entries(backlog, backlog.mbps, sent)
         changed_s = now_s - self._changed_s
         lagging = changed_s < self._settled_s + _LAG * self._policy.now.demand_window_s
         mbps = np.where(lagging[pair], np.maximum(sent.mbps, sent.latest_mbps), sent.mbps)
         known = self._known.most_mbps(rates, now_s)[pair] * sent.mbps / rates[pair]
         known[waiting[pair] > 0] = np.inf
         capacity = np.concatenate([self._capacity, ways.capacity_mbps, [np.inf]])
+        if seen.metered:
+            load, capacity, uses = self._with_meters(seen.metered, sent, load, capacity, uses)
         found = estimate(
             Traffic(
                 sent.source,
                 sent.to,
                 mbps + more,
                 uses,
+                self._of_entries(backlog, backlog.connections, sent),
                 most_mbps=np.where(more > 0, mbps + more, known),
                 held_back=(self._held_back & (changed_s < self._hold_s))[pair],
             ),
@@ -170,6 +188,19 @@ class DemandEstimator:
         self._known.learn(wanted, clear, now_s)
         elephants = self._elephants.elephants(rates + waiting) > 0
         return Found(rates, waiting, np.where(elephants, wanted, 0.0), constrained & elephants)
+
+    def _pairs_of(self, backlog: Believed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        return self._rack_of_server[backlog.server], backlog.rack
+
+    def _of_entries(
+        self, backlog: Believed, values: NDArray[np.float64], sent: Sent
+    ) -> NDArray[np.float64]:
+        """Sums of the values of ``backlog`` for each entry of ``sent``."""
+        racks = len(self._servers)
+        sums = np.zeros((len(self._rack_of), racks))
+        np.add.at(sums, (self._source_of[backlog.server], backlog.rack), values)
+        of_entries: NDArray[np.float64] = sums[sent.source, sent.to]
+        return of_entries
 
     def troubles(self) -> Mapping[str, int]:
         """What could not be as it is configured or counted since the start, by cause."""
@@ -248,6 +279,33 @@ class DemandEstimator:
             uses[shared, column] = place + where[shared]
         uses[~electrical, 6:] = ways.listed[way[~electrical]]
         return load, uses
+
+    def _with_meters(
+        self,
+        metered: Mapping[tuple[str, RackId], bool],
+        sent: Sent,
+        load: NDArray[np.float64],
+        capacity: NDArray[np.float64],
+        uses: NDArray[np.intp],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
+        """The same with a resource more for each metered entry of ``sent``.
+
+        A meter that drops is full. One that does not isn't clear either: TCP that it has just held
+        back takes a while to come back to it.
+        """
+        racks = len(self._servers)
+        keys = [self._source_of[self._index[server]] * racks + to for server, to in metered]
+        meters, place = np.unique(keys, return_inverse=True)
+        part = np.full(len(meters), CLEAR)
+        np.maximum.at(part, place, np.where(list(metered.values()), 1.0, CLEAR))
+        wanted = sent.source * racks + sent.to
+        found = np.minimum(np.searchsorted(meters, wanted), len(meters) - 1)
+        column = np.where(meters[found] == wanted, len(load) + found, len(load) - 1)
+        return (
+            np.concatenate([load, part]),
+            np.concatenate([capacity, np.ones(len(meters))]),
+            np.column_stack([uses, column]),
+        )
 
     def _receiving(self, into: NDArray[np.float64]) -> NDArray[np.float64]:
         """How many servers of each rack receive in earnest; all, where that is not counted."""

@@ -19,13 +19,16 @@ from hydra.demand.elephants import ElephantWatch
 from hydra.demand.prediction import Forecast
 from hydra.errors import PlanError
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId, Topology
-from hydra.policy import CurrentPolicy, Policy, Sharing
+from hydra.policy import CurrentPolicy, DemandBasis, Policy, Sharing
 from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource, PlanRequest
 from hydra.sharing.slots import Week
 from hydra.worth import decide_week, keep, no_plan
 
 TRIGGER: Final = "rehearsal"
+_NO_BACKLOG: Final = (
+    "policy.demand is backlog, and no trace tells what waits in sockets: rehearse estimate or rate"
+)
 
 
 @dataclass(slots=True)
@@ -69,11 +72,13 @@ class Rehearsal:
         """Take in a reading; :meth:`step` decides by the last one.
 
         ``wanted_mbps`` is None where nobody knows: each elephant pair then wants its max-min fair
-        share of an ideal switch.
+        share of an ideal switch, or what it sends, as ``policy.demand`` has it.
         """
         self._rates_mbps = rates_mbps
         if wanted_mbps is None:
-            wanted_mbps = self.planning.estimate(self._elephants.elephants(rates_mbps))
+            wanted_mbps = self._elephants.elephants(rates_mbps)
+            if self.policy.demand is DemandBasis.ESTIMATE:
+                wanted_mbps = self.planning.estimate(wanted_mbps)
         self._estimated_mbps = wanted_mbps
         self._forecast.see(self._estimated_mbps, now_s)
 
@@ -86,9 +91,12 @@ class Rehearsal:
             self._estimated_mbps,
             0.0,
             (),
+            basis=self.policy.demand,
             predicted_mbps=told.predicted_mbps,
         )
         demand = seen.planned_mbps
+        if seen.basis is DemandBasis.BACKLOG:
+            return no_plan(_NO_BACKLOG, self.state.topology.circuits, (), TRIGGER, now_s)
         if self.policy.sharing is Sharing.SLOTTED:
             return self._slotted(now_s, demand, seen_demand(self._rates_mbps, demand))
         standing = Standing(

@@ -23,6 +23,7 @@ from hydra.policy import Policy
 KEYS: Final = (
     "algorithm",
     "sharing",
+    "demand",
     "max_hops",
     "paths_per_pair",
     "disturbance_mbps",

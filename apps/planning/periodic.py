@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hydra.model import DemandMatrix, NetworkState, RackId
-from hydra.policy import Sharing
+from hydra.policy import DemandBasis, Sharing
 from hydra.service import DemandReport, DemandSource, PlanRequest
 from hydra.sharing.turns import Turns
 from topology.estimator import surety
@@ -60,7 +60,9 @@ class PeriodicRequests:
 
 
 def _surety(seen: DemandReport) -> DemandMatrix:
-    """Weights of the estimates, 1 for what was measured."""
+    """Weights of the estimates, 1 for what was measured or waits."""
+    if seen.basis is not DemandBasis.ESTIMATE:
+        return np.ones_like(seen.estimated_mbps)
     weight = surety(seen.known_mbps, seen.estimated_mbps)
     return weight if seen.constrained is None else np.where(seen.constrained, weight, 1.0)
 

@@ -40,7 +40,13 @@ _TENANTS: Final = frozenset(
     }
 )
 
-_AGENTS: Final = frozenset({("GET", "/v1/agents/{server}"), ("PUT", "/v1/agents/{server}/backlog")})
+_AGENTS: Final = frozenset(
+    {
+        ("GET", "/v1/agents/{server}"),
+        ("GET", "/v1/agents/{server}/circuits"),
+        ("PUT", "/v1/agents/{server}/backlog"),
+    }
+)
 UNRECORDED: Final = frozenset({("PUT", "/v1/agents/{server}/backlog")})
 """What the audit log leaves out unless it is turned away: it comes several times a second."""
 

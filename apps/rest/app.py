@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from threading import Event
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -13,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from apps.process.metrics import ServiceCollector
 from apps.rest import problems
 from apps.rest.access import PUBLIC
+from apps.rest.context import ServerClosing
 from apps.rest.guard import AuditLog, Guard
 from apps.rest.middleware import BodyGuard, Departures, HeadAsGet
 from apps.rest.rate import Limiter
@@ -146,8 +146,9 @@ def create_app(
     app.state.service = service
     app.state.tokens = tokens
     app.state.webhooks = hooks or Webhooks(service.fabric, service.events)
-    app.state.closing = Event()
+    app.state.closing = ServerClosing()
     app.state.subscribers = Counter()
+    app.state.wakeups = None
     app.state.registry = registry or CollectorRegistry()
     app.state.registry.register(ServiceCollector(lambda: app.state.service))
     for router in _ROUTERS:

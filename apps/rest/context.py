@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from threading import Event
 from typing import Annotated, Final
 
@@ -20,8 +23,61 @@ async def _service(request: Request) -> ControllerService:
     return service
 
 
-async def _closing(request: Request) -> Event:
-    closing: Event = request.app.state.closing
+class ServerClosing(Event):
+    """Set when the server stops; sleepers are woken then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sleepers: set[Callable[[], None]] = set()
+
+    @contextmanager
+    def waking(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Call ``wake``, in any thread, when this is set before the end of the block."""
+        self._sleepers.add(wake)
+        try:
+            yield
+        finally:
+            self._sleepers.discard(wake)
+
+    def set(self) -> None:
+        super().set()
+        for wake in tuple(self._sleepers):
+            wake()
+
+
+class Wakeups:
+    """Wakes coroutines of one loop from other threads: many at a time in one visit to the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._due: deque[asyncio.Event] = deque()
+        self._called = False
+
+    def wake(self, news: asyncio.Event) -> None:
+        """Set ``news`` soon. For any thread."""
+        self._due.append(news)
+        if not self._called:
+            self._called = True
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                self.loop.call_soon_threadsafe(self._ring)
+
+    def _ring(self) -> None:
+        self._called = False  # before the first is taken: what comes later calls again
+        while self._due:
+            self._due.popleft().set()
+
+
+async def _wakeups(request: Request) -> Wakeups:
+    """Those of the loop that runs now: a server that is started again has another one."""
+    loop, state = asyncio.get_running_loop(), request.app.state
+    if state.wakeups is None or state.wakeups.loop is not loop:
+        state.wakeups = Wakeups(loop)
+    wakeups: Wakeups = state.wakeups
+    return wakeups
+
+
+async def _closing(request: Request) -> ServerClosing:
+    closing: ServerClosing = request.app.state.closing
     return closing
 
 
@@ -62,7 +118,8 @@ STANDING: Final = "hydra.standing"
 Service = Annotated[ControllerService, Depends(_service)]
 Reservations = Annotated[ReservationService, Depends(_reservation_service)]
 """The controller as the one who asks may see it."""
-Closing = Annotated[Event, Depends(_closing)]
+Waking = Annotated[Wakeups, Depends(_wakeups)]
+Closing = Annotated[ServerClosing, Depends(_closing)]
 """Set when the server stops: whoever waits answers with what there is."""
 
 

@@ -15,7 +15,7 @@ from hydra.decisions.decision import Action
 from hydra.events import EventKind
 from hydra.failures import FailureKind
 from hydra.lifecycle import ReconfigurationState, ReservationState
-from hydra.policy import Prediction
+from hydra.policy import DemandBasis, Prediction
 from hydra.reconfiguration.drift import DriftKind
 from hydra.reservations.reservation import LATEST_UNIX_S, ServiceClass
 from hydra.roles import Severity, TaskState
@@ -353,6 +353,7 @@ class MeasuredDemand(Document):
 
 class Demand(Document):
     source: DemandSource
+    basis: DemandBasis = Field(description="What `estimated_mbps` is made of: `policy.demand`.")
     age_s: float | None
     stale: list[str] = Field(description="Servers whose last known rates stand in.")
     troubles: dict[str, int] = Field(

@@ -17,7 +17,12 @@ from apps.rest import models, render
 from apps.rest.reading import MOST_ERRORS, InvalidBody, MalformedBody
 from apps.rest.webhook_addresses import RefusedAddress
 from apps.rest.webhook_delivery import TooManyWebhooks
-from hydra.demand.agent_protocol import ForeignServer, TooOften, WrongReport
+from hydra.demand.agent_protocol import (
+    ForeignServer,
+    TooManyFollowers,
+    TooOften,
+    WrongReport,
+)
 from hydra.errors import (
     AdmissionError,
     Alternative,
@@ -256,6 +261,7 @@ _BY_ERROR: Final[Mapping[type[HydraError], ProblemType]] = {
     KeyReused: KEY_REUSED,
     BusyError: TOO_MANY_SUBSCRIBERS,
     ForeignServer: FORBIDDEN,
+    TooManyFollowers: TOO_MANY_SUBSCRIBERS,
     TooOften: TOO_MANY_REQUESTS,
     WrongReport: INVALID_REQUEST,
     RefusedAddress: INVALID_REQUEST,

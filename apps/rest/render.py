@@ -134,6 +134,7 @@ def demand(fabric: Fabric, report: DemandReport, prediction: Prediction) -> mode
     pairs = np.argwhere((report.rate_mbps > 0) | wanted)
     return models.Demand(
         source=report.source,
+        basis=report.basis,
         age_s=report.age_s,
         stale=list(report.stale),
         troubles=dict(report.troubles),

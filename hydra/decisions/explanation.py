@@ -6,9 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hydra.decisions.decision import Action, Decision, SeenDemand
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Path, RackId, VlanId
-from hydra.policy import Mode, Policy, Sharing
+from hydra.policy import DemandBasis, Mode, Policy, Sharing
 from hydra.reconfiguration.plan import pair_of
 from hydra.reservations.reservation import Reservation
 
@@ -58,6 +61,9 @@ class Evidence:
     """Newest first."""
     builders: Mapping[Circuit, Builder] = field(default_factory=dict)
     """Reconfigurations that set circuits up, as far as they are remembered."""
+    constrained: NDArray[np.bool_] | None = None
+    predicted_mbps: DemandMatrix | None = None
+    """Both as in :class:`hydra.service.DemandReport`."""
 
 
 def explain(evidence: Evidence, a: RackId, b: RackId) -> Explanation:
@@ -205,14 +211,45 @@ class _Words:
     def _what_they_want(self) -> Iterator[str]:
         threshold_mbps = self.evidence.policy.elephant_mbps
         for one in self.found.demand:
-            kind = "an elephant" if one.rate_mbps >= threshold_mbps else "mice"
-            yield (
-                f"{self._rack(one.src)} to {self._rack(one.dst)}: {one.rate_mbps:.1f} Mbps "
-                f"measured, {kind} (elephants begin at {threshold_mbps:g} Mbps); "
-                f"{one.estimated_mbps:.1f} Mbps planned for"
-            )
+            there = f"{self._rack(one.src)} to {self._rack(one.dst)}"
+            if one.estimated_mbps:
+                directions = {way for path in self.found.paths for way in path.directions}
+                way = "by circuits" if (one.src, one.dst) in directions else "electrically"
+                yield (
+                    f"{there} wants {one.estimated_mbps:.1f} Mbps, {self._known(one)}; "
+                    f"gets {one.rate_mbps:.1f} of it {way}{self._foretold(one)}"
+                )
+            elif one.rate_mbps >= threshold_mbps:
+                yield f"{there} sends {one.rate_mbps:.1f} Mbps, and nothing waits that is told of"
+            else:
+                yield (
+                    f"{there} sends {one.rate_mbps:.1f} Mbps: mice, which are not planned for "
+                    f"(elephants begin at {threshold_mbps:g} Mbps)"
+                )
         for identifier in self.found.reservations:
             yield f"reservation {identifier} is between the two: its path stays where it is"
+
+    def _known(self, one: SeenDemand) -> str:
+        """How it is known what a pair wants."""
+        match self.evidence.policy.demand:
+            case DemandBasis.RATE:
+                return "since that is what it sends"
+            case DemandBasis.BACKLOG:
+                return "to send what waits"
+        constrained = self.evidence.constrained
+        if constrained is not None and constrained[one.src, one.dst]:
+            return "perhaps: it is constrained, something on its way is full"
+        return "measured"
+
+    def _foretold(self, one: SeenDemand) -> str:
+        predicted_mbps = self.evidence.predicted_mbps
+        if predicted_mbps is None:
+            return ""
+        policy = self.evidence.policy
+        return (
+            f"; {policy.prediction.value} foretells {predicted_mbps[one.src, one.dst]:.1f} for "
+            f"the next {policy.gain_horizon_s:g} s"
+        )
 
     def _what_was_decided(self) -> Iterator[str]:
         if self.found.decisions:
@@ -251,7 +288,7 @@ class _Words:
             if seen is not None:
                 yield (
                     f"  it saw {self._rack(src)} to {self._rack(dst)}: {seen.rate_mbps:.1f} Mbps "
-                    f"measured, {seen.estimated_mbps:.1f} Mbps planned for"
+                    f"sent, {seen.estimated_mbps:.1f} Mbps planned for"
                 )
         yield (
             f"  as things stood {one.served_now_mbps:.1f} of {one.demand_mbps:.1f} Mbps were "

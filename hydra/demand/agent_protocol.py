@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -35,6 +36,10 @@ class TooOften(HydraError):
     """Reports come faster than agents look at their sockets."""
 
 
+class TooManyFollowers(HydraError):
+    """One server's circuits are followed more often than an agent ever does."""
+
+
 @dataclass(frozen=True, slots=True)
 class AgentSetup:
     """All that an agent has to know beforehand."""
@@ -60,16 +65,6 @@ class AgentSetup:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentOrders:
-    """The answer to a report."""
-
-    revision: str
-    """Of the setup that is in force."""
-    optical: tuple[str, ...]
-    """Racks that the server's rack has a path of circuits to, by name."""
-
-
-@dataclass(frozen=True, slots=True)
 class AgentStatus:
     server: str
     age_s: float
@@ -89,8 +84,26 @@ class AgentService(Protocol):
         server: str,
         backlog_mb: Mapping[str, float],
         elephants: frozenset[TcpConnection] = frozenset(),
-    ) -> AgentOrders:
-        """Take a report in: MB by rack, complete. Raises UnknownName, WrongReport, TooOften."""
+        connections: Mapping[str, int] | None = None,
+    ) -> str:
+        """Take a report in: MB and connections with something to send, by rack, complete.
+
+        ``connections`` are as told before if they are None.
+
+        Returns the revision of the setup that is in force. Raises UnknownName, WrongReport,
+        TooOften.
+        """
+
+    def circuits(self, server: str) -> tuple[str, ...]:
+        """Racks that the server's rack has a path of circuits to, by name; none that is on the
+        move. Raises UnknownName.
+        """
+
+    def following(self, server: str, wake: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call ``wake``, in any thread, whenever :meth:`circuits` of the server has changed.
+
+        Raises UnknownName, TooManyFollowers.
+        """
 
     def note(self, trouble: AgentTrouble, who: str, detail: str) -> None:
         """Count what was wrong with a report that could not be taken in."""

@@ -25,6 +25,14 @@ class ConnectionKey(NamedTuple):
     dst_port: int
 
 
+class Waiting(NamedTuple):
+    """Written to sockets for one destination, and not acknowledged yet."""
+
+    octets: int
+    connections: int
+    """Connections that these bytes are in."""
+
+
 class Sending(NamedTuple):
     """Bytes of one connection."""
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hydra.model import RackId
-from hydra.policy import AgentPolicy, CurrentPolicy
+from hydra.policy import CurrentPolicy, Policy
 
 _STALE_REPEATS: Final = 3
 _MBIT_PER_MB: Final = 8.0
@@ -30,6 +30,8 @@ class ReportedBacklog:
     rack: NDArray[np.intp]
     """Where it is to go."""
     mb: NDArray[np.float64]
+    connections: NDArray[np.float64]
+    """How many there are with something to send; 0 where the server does not say."""
     since_s: NDArray[np.float64]
     """When the server first said so, and has ever since."""
 
@@ -43,16 +45,21 @@ class Believed:
     """Where it is to go."""
     mbps: NDArray[np.float64]
     """As a rate beside what is counted already."""
+    volume_mbps: NDArray[np.float64]
+    """As the rate that sends all that waits, and nothing else, within ``gain_horizon_s``."""
+    connections: NDArray[np.float64]
+    """How many there are with something to send; 0 where nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Report:
     heard_s: float
     mb: Mapping[RackId, float]
+    connections: Mapping[RackId, int]
     since_s: Mapping[RackId, float]
 
 
-_SILENT: Final = _Report(-math.inf, {}, {})
+_SILENT: Final = _Report(-math.inf, {}, {}, {})
 
 
 @dataclass(slots=True)
@@ -62,13 +69,25 @@ class BacklogReports:
     policy: CurrentPolicy
     _reports: dict[int, _Report] = field(init=False, default_factory=dict)
 
-    def take(self, server: int, backlog_mb: Mapping[RackId, float], now_s: float) -> None:
-        """A report replaces the one before: what it does not name does not wait."""
+    def take(
+        self,
+        server: int,
+        backlog_mb: Mapping[RackId, float],
+        connections: Mapping[RackId, int] | None,
+        now_s: float,
+    ) -> None:
+        """A report replaces the one before: what it does not name does not wait.
+
+        ``connections`` are those of the report before if they are None.
+        """
         before = self._reports.get(server, _SILENT)
-        known = {} if self._is_stale(before, now_s) else before.since_s
-        self._reports[server] = _Report(
-            now_s, dict(backlog_mb), {rack: known.get(rack, now_s) for rack in backlog_mb}
-        )
+        if self._is_stale(before, now_s):
+            before = _SILENT
+        if connections is None:
+            connections = before.connections
+        racks = backlog_mb.keys() | connections.keys()
+        since_s = {rack: before.since_s.get(rack, now_s) for rack in racks}
+        self._reports[server] = _Report(now_s, dict(backlog_mb), dict(connections), since_s)
 
     def _is_stale(self, report: _Report, now_s: float) -> bool:
         repeat_s = self.policy.now.agents.repeat_s
@@ -92,31 +111,44 @@ class BacklogReports:
 
     def in_force(self, now_s: float) -> ReportedBacklog:
         rows = [
-            (server, rack, mb, report.since_s[rack])
+            (server, rack, report.mb.get(rack, 0.0), report.connections.get(rack, 0), since_s)
             for server, report in self._reports.items()
             if not self._is_stale(report, now_s)
-            for rack, mb in report.mb.items()
+            for rack, since_s in report.since_s.items()
         ]
-        table = np.array(rows, dtype=np.float64).reshape(-1, 4)
+        table = np.array(rows, dtype=np.float64).reshape(-1, 5)
         server, rack = table[:, 0].astype(np.intp), table[:, 1].astype(np.intp)
-        return ReportedBacklog(server, rack, table[:, 2], table[:, 3])
+        return ReportedBacklog(server, rack, *table[:, 2:].T)
 
 
-def believed_mbps(
+def believed(
     reported: ReportedBacklog,
     counted_mbps: NDArray[np.float64],
     sending_mbps: NDArray[np.float64],
     server_mbps: float,
-    policy: AgentPolicy,
-) -> NDArray[np.float64]:
-    """The rate that each entry of a report adds to what is counted already; shape as ``reported``.
+    policy: Policy,
+) -> Believed:
+    """As much of each entry of a report as counters confirm; shapes as ``reported``.
 
     ``counted_mbps`` is what counters see of each entry's traffic, ``sending_mbps`` of all that its
     server sends, and ``server_mbps`` the rate of a server's link.
     """
-    wanted = reported.mb * (_MBIT_PER_MB / policy.empty_within_s)
-    confirmed = np.minimum(wanted, policy.confirmed_times * counted_mbps)
-    of_server = np.bincount(reported.server, confirmed)[reported.server]
-    room = np.maximum(server_mbps - sending_mbps, 0.0)
-    fits = np.divide(room, of_server, out=np.ones_like(room), where=of_server > room)
-    return confirmed * fits
+    most = policy.agents.confirmed_times * counted_mbps
+    beside = np.minimum(reported.mb * (_MBIT_PER_MB / policy.agents.empty_within_s), most)
+    alone = np.minimum(reported.mb * (_MBIT_PER_MB / policy.gain_horizon_s), most)
+    return Believed(
+        reported.server,
+        reported.rack,
+        _fitted(reported.server, beside, np.maximum(server_mbps - sending_mbps, 0.0)),
+        _fitted(reported.server, alone, np.full_like(alone, server_mbps)),
+        np.minimum(reported.connections, most),
+    )
+
+
+def _fitted(
+    server: NDArray[np.intp], mbps: NDArray[np.float64], room_mbps: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Rates scaled down where a server's together are above its room; shapes all the same."""
+    of_server = np.bincount(server, mbps)[server]
+    fits = np.divide(room_mbps, of_server, out=np.ones_like(mbps), where=of_server > room_mbps)
+    return mbps * fits

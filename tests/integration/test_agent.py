@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import ExitStack
 
 import pytest
 import yaml
@@ -71,6 +72,40 @@ def test_what_waits_brings_a_circuit_and_a_lie_does_not(demo_testbed, tmp_path):
     host = demo_testbed.host("h11")
     assert host.cmd("cat /proc/sys/net/ipv4/tcp_wmem").split()[1] != "40000000", "restored"
     assert "htb" not in host.cmd("tc qdisc show dev h11-eth0"), "restored"
+
+
+def test_circuits_go_where_most_waits(demo_testbed, tmp_path):
+    """Three pairs fill their uplinks alike, and r1 can have two circuits (c-Through, 4.1)."""
+    config = yaml.safe_load(DEMO_CONFIG.read_text())
+    stage = Stage(demo_testbed, demo_testbed.fabric, config, tmp_path)
+    policy = {**POLICY, "demand": "backlog", "algorithm": "edmonds", "agents": {}}
+    buffers_mb = {"h11": 30, "h12": 3}
+    flows = (("h11", "h21", 5201), ("h12", "h31", 5202), ("h11", "h41", 5203))
+    with agent_stage(stage, ["h11", "h12"], policy) as agents, ExitStack() as stack:
+        for server, mb in buffers_mb.items():
+            job = stack.enter_context(agents.agent(server, "--socket-buffer-mb", str(mb)))
+            wait_until(lambda job=job: "reports to the controller" in job.text())
+        for src, dst, port in flows:
+            stack.enter_context(tcp_transfer(stage, src, dst, port, 30))
+
+        def wanted():
+            demand = agents.ask("GET", "/v1/demand").json()
+            assert demand["basis"] == "backlog"
+            return {
+                one["dst"]: one["estimated_mbps"]
+                for one in demand["entries"]
+                if one["src"] == "r1" and one["estimated_mbps"]
+            }
+
+        def joined():
+            paths = agents.ask("GET", "/v1/topology").json()["paths"]
+            return {path["dst"] for path in paths if path["src"] == "r1"}
+
+        wait_until(lambda: joined() == {"r2", "r4"}, 20)
+        told = wanted()
+        assert min(told["r2"], told["r4"]) > 3 * told.get("r3", 0.0)
+        explained = agents.ask("GET", "/v1/explanations/circuits/r1/r2").json()["lines"]
+        assert any(re.match("r1 to r2 wants .* to send what waits; gets", one) for one in explained)
 
 
 def test_on_demand_only_elephants_take_circuits(demo_testbed, tmp_path):

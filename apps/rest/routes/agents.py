@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
+from functools import partial
 from ipaddress import ip_address
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import AfterValidator, Field
 
-from apps.rest.context import CALLER, Service
+from apps.rest.context import CALLER, Closing, Service, Standing, Waking
 from apps.rest.models import Body, Document, Name
 from apps.rest.problems import (
     BODY_TOO_LARGE,
@@ -18,6 +22,7 @@ from apps.rest.problems import (
     INVALID_REQUEST,
     MALFORMED,
     TOO_MANY_REQUESTS,
+    TOO_MANY_SUBSCRIBERS,
     UNKNOWN_NAME,
     UNSUPPORTED_MEDIA_TYPE,
     responses,
@@ -29,7 +34,10 @@ from hydra.demand.backlog import MOST_ELEPHANTS
 from hydra.forwarding import class_table
 from hydra.service import ControllerService
 
+_LOOK_UP_S: Final = 5.0
+"""How often a follower that nothing happens for looks whether its token stands."""
 _MOST_RACKS: Final = 10_000
+_MOST_CONNECTIONS: Final = 10_000_000
 _MOST_MB: Final = 1e6
 """No server has a terabyte of socket buffers."""
 
@@ -83,10 +91,23 @@ class Connection(Body):
 
 
 class BacklogBody(Body):
-    """What waits in a server's sockets now: complete, what is not named does not wait."""
+    """What waits in a server's sockets now: complete, what is not named does not wait.
+
+    Connections may be left out as a whole: they are as told before then.
+    """
 
     backlog_mb: dict[Name, Annotated[float, Field(ge=0, le=_MOST_MB)]] = Field(
         max_length=_MOST_RACKS, description="By destination rack, in 10^6 bytes."
+    )
+    connections: (
+        Annotated[
+            dict[Name, Annotated[int, Field(ge=1, le=_MOST_CONNECTIONS)]],
+            Field(max_length=_MOST_RACKS),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="By destination rack, how many have something to send. Null: as told before.",
     )
     elephants: Annotated[list[Connection], Field(fail_fast=True)] = Field(
         default=[],
@@ -95,9 +116,14 @@ class BacklogBody(Body):
     )
 
 
-class AgentOrders(Document):
+class AgentAnswer(Document):
     revision: str = Field(description="Of the setup in force: get it again if it is another one.")
-    optical: list[str] = Field(description="Racks that this server's rack has circuits to.")
+
+
+class AgentCircuits(Document):
+    """Racks that circuits lead to from a server's rack; those on the move are left out."""
+
+    optical: list[str]
 
 
 class _CountingRoute(BodyRoute):
@@ -184,11 +210,50 @@ def get_setup(server: str, service: Service) -> AgentSetup:
         TOO_MANY_REQUESTS,
     ),
 )
-def put_backlog(server: str, body: BacklogBody, service: Service) -> AgentOrders:
+def put_backlog(server: str, body: BacklogBody, service: Service) -> AgentAnswer:
     """Report. Where the counters see no such traffic, it moves nothing."""
     elephants = frozenset(
         class_table.TcpConnection(ip_address(one.address), one.src_port, one.dst_port)
         for one in body.elephants
     )
-    orders = service.agents.hear(server, body.backlog_mb, elephants)
-    return AgentOrders(revision=orders.revision, optical=list(orders.optical))
+    revision = service.agents.hear(server, body.backlog_mb, elephants, body.connections)
+    return AgentAnswer(revision=revision)
+
+
+async def _news(
+    server: str, service: Service, closing: Closing, waking: Waking
+) -> AsyncIterator[asyncio.Event]:
+    """Set when the server's circuits have changed, or REST closes.
+
+    Raises UnknownName, TooManyFollowers.
+    """
+    news = asyncio.Event()
+    wake = partial(waking.wake, news)
+    with service.agents.following(server, wake), closing.waking(wake):
+        yield news
+
+
+@router.get(
+    "/{server}/circuits",
+    response_class=EventSourceResponse,
+    responses=responses(*_IDENTITY_PROBLEMS, TOO_MANY_SUBSCRIBERS),
+)
+async def follow_circuits(
+    server: str,
+    service: Service,
+    closing: Closing,
+    standing: Standing,
+    news: Annotated[asyncio.Event, Depends(_news)],
+) -> AsyncIterator[ServerSentEvent]:
+    """Server-sent events ``circuits``, each an ``AgentCircuits``: one at once, then one for each
+    change. The stream ends with the token, or with its role.
+    """
+    told = None
+    while not closing.is_set() and standing():
+        news.clear()
+        racks = service.agents.circuits(server)
+        if racks != told:
+            told = racks
+            yield ServerSentEvent(event="circuits", data=AgentCircuits(optical=list(racks)))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(news.wait(), _LOOK_UP_S)

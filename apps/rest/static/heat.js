@@ -32,7 +32,7 @@ export function update(canvas, topology, demand) {
   const paths = new Set(topology.paths.flatMap(({ src, dst, one_way }) => (one_way ? [`${src} ${dst}`] : [`${src} ${dst}`, `${dst} ${src}`])));
   const most = demand.entries.reduce((top, entry) => Math.max(top, entry.rate_mbps), 0);
   const busy = [...entries.keys()].sort((a, b) => rates[a] - rates[b]);
-  shown = { racks: topology.racks, many, rates, entries, paths, most, busy };
+  shown = { racks: topology.racks, many, rates, entries, paths, most, busy, basis: demand.basis, prediction: demand.prediction };
   by("heat-most").textContent = `${mbps(most)} Mb/s`;
   draw(canvas);
   say();
@@ -111,8 +111,10 @@ function scale() {
 
 function wish(entry) {
   if (!entry?.estimated_mbps) return "";
-  const how = entry.constrained ? "constrained, wants perhaps" : "measured, wants";
-  return `; ${how} ${mbps(entry.estimated_mbps)} Mb/s`;
+  const estimated = entry.constrained ? "constrained, wants perhaps" : "measured, wants";
+  const how = { estimate: estimated, rate: "as sent, wants", backlog: "for what waits, wants" }[shown.basis];
+  const foretold = shown.prediction === "last" ? "" : `, ${shown.prediction} foretells ${mbps(entry.planned_mbps)} Mb/s`;
+  return `; ${how} ${mbps(entry.estimated_mbps)} Mb/s${foretold}`;
 }
 
 function say() {

@@ -6,18 +6,23 @@ import time
 from dataclasses import replace
 from ipaddress import ip_address
 
+import numpy as np
 import pytest
 
 from apps.agent.loop import Agent, Pauses
+from apps.agent.scheduler import SchedulingError
 from apps.cli.client import ControllerClient
 from apps.cli.output import CommandError, UnreachableError
 from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
+from apps.rest.routes.agents import _LOOK_UP_S
 from apps.rest.server import RestServer
-from hydra.demand.backlog import ConnectionKey, Sending
+from hydra.demand.backlog import ConnectionKey, Sending, Waiting
 from hydra.forwarding.class_table import TcpConnection
+from hydra.model import NetworkState
 from hydra.policy import AgentPolicy, Policy, Sharing
 from tests.unit.cli import DEMO
+from tests.unit.core.fabrics import path_of, state_of
 from tests.unit.rest.fake_service import FakeService
 
 MB = 1_000_000
@@ -26,18 +31,19 @@ FAST = AgentPolicy(sample_s=0.02, report_gap_s=0.05, repeat_s=0.3)
 
 class Sockets:
     def __init__(self):
-        self.waiting = {}
+        self.octets = {}
+        self.connections = 1
 
     def send(self, address, octets):
-        self.waiting = {ip_address(address).packed: octets}
+        self.octets = {ip_address(address).packed: octets}
 
-    def waiting_bytes(self):
-        return self.waiting
+    def waiting(self):
+        return {to: Waiting(octets, self.connections) for to, octets in self.octets.items()}
 
     def sending(self):
         return {
             ConnectionKey(address, 40000, 5201): Sending(waiting, sent=0)
-            for address, waiting in self.waiting.items()
+            for address, waiting in self.octets.items()
         }
 
 
@@ -57,10 +63,28 @@ def server(service):
     running.stop()
 
 
+class Schedule:
+    """Stands in for the kernel's queues: keeps what it was last told, and when."""
+
+    def __init__(self):
+        self.told = []
+        self.fails = None
+
+    def __call__(self, prefixes):
+        assert "10.0.2.0/24" in prefixes["r2"]
+        return self
+
+    def apply(self, link_mbps, optical_share, optical):
+        if self.fails:
+            raise self.fails
+        self.told.append((optical_share, tuple(optical)))
+
+
 @contextlib.contextmanager
-def running(url, sockets, name="h11"):
+def running(url, sockets, name="h11", schedule=None):
+    lost = UnreachableError, CommandError
     with ControllerClient(url) as client:
-        agent = Agent(f"/v1/agents/{name}", client, sockets, (UnreachableError, CommandError))
+        agent = Agent(f"/v1/agents/{name}", client, sockets, lost, schedule)
         thread = threading.Thread(target=agent.run)
         thread.start()
         try:
@@ -129,6 +153,80 @@ def test_it_outlives_the_controller(service, server, caplog):
         until(lambda: waiting_mb(service) == [50.0])
     complaints = [one for one in caplog.records if one.levelname == "WARNING"]
     assert len(complaints) == 1, "once, however often it tries"
+
+
+def test_it_tells_how_many_connections_wait(service, server):
+    sockets = Sockets()
+    sockets.send("10.0.2.1", 1000)  # too little to be told of
+    sockets.connections = 7
+    counted = np.array([5.0])
+    with running(server.url, sockets):
+        until(lambda: service.agents.backlog(lambda *_: (counted, counted)).connections.sum() == 7)
+        assert waiting_mb(service) == [0.0]
+        service.for_agents.now = Policy(agents=FAST, sharing=Sharing.ON_DEMAND)
+        until(lambda: service.agents.backlog(lambda *_: (counted, counted)).connections.sum() == 1)
+
+
+def join(service, *ends):
+    path = path_of(service.fabric, *ends)
+    service.network = state_of(service.fabric, NetworkState(), path)
+    service.agents.circuits_may_have_changed()
+
+
+def test_circuits_are_scheduled_for_as_soon_as_they_change(service, server):
+    """And not with the answer to the next report: there is none for as long as this takes."""
+    slow = replace(FAST, repeat_s=60.0, optical_share=0.9)
+    service.for_agents.now = Policy(agents=slow)
+    schedule = Schedule()
+    with running(server.url, Sockets(), schedule=schedule):
+        until(lambda: schedule.told == [(0.9, ()), (0.9, ())])
+        age_s = service.agents.agents()[0].age_s
+        began_s = time.monotonic()
+        join(service, 0, 1)
+        until(lambda: schedule.told[-1] == (0.9, ("r2",)))
+        assert time.monotonic() - began_s < _LOOK_UP_S, "pushed, not found by a look now and then"
+        join(service, 0, 2)
+        until(lambda: schedule.told[-1] == (0.9, ("r3",)))
+        assert service.agents.agents()[0].age_s > age_s, "it has not reported meanwhile"
+
+
+def test_it_follows_circuits_again_when_the_controller_is_back(service, server, caplog):
+    schedule = Schedule()
+    with running(server.url, Sockets(), schedule=schedule):
+        until(lambda: len(schedule.told) == 2)
+        server.stop()
+        join(service, 0, 1)
+        until(lambda: "no report gets through" in caplog.text)
+        server.start()
+        until(lambda: schedule.told[-1][1] == ("r2",))
+
+
+def test_another_share_is_taken_over_with_the_circuits_that_are_known(service, server):
+    schedule = Schedule()
+    with running(server.url, Sockets(), schedule=schedule):
+        until(lambda: len(schedule.told) == 2)
+        join(service, 0, 1)
+        until(lambda: schedule.told[-1] == (0.0, ("r2",)))
+        service.for_agents.now = Policy(agents=replace(FAST, optical_share=0.5))
+        until(lambda: schedule.told[-1] == (0.5, ("r2",)))
+
+
+def test_an_output_that_can_no_longer_be_scheduled_ends_it(service, server):
+    schedule = Schedule()
+    with ControllerClient(server.url) as client:
+        lost = UnreachableError, CommandError
+        agent = Agent("/v1/agents/h11", client, Sockets(), lost, schedule)
+
+        def break_it():
+            until(lambda: len(schedule.told) == 2)
+            schedule.fails = SchedulingError("eth0 is gone")
+            join(service, 0, 1)
+
+        breaking = threading.Thread(target=break_it)
+        breaking.start()
+        with pytest.raises(SchedulingError, match="eth0 is gone"):
+            agent.run()
+        breaking.join()
 
 
 def test_a_refused_agent_goes_on_trying_more_and_more_seldom(server, caplog):

@@ -5,6 +5,7 @@ import ipaddress
 import pytest
 
 from apps.agent.racks import RackFinder
+from hydra.demand.backlog import Waiting
 
 FINDER = RackFinder(
     {
@@ -41,9 +42,9 @@ def test_rack_of(address, rack):
 
 
 def test_sums():
-    waiting = {packed("10.0.2.1"): 5, packed("10.0.2.2"): 6, packed("8.8.8.8"): 7}
-    waiting[packed("fd00:10:0:2::1")] = 8
-    assert FINDER.by_rack(waiting) == {"r2": 19}
+    of_addresses = (("10.0.2.1", 5), ("10.0.2.2", 6), ("8.8.8.8", 7), ("fd00:10:0:2::1", 8))
+    waiting = [(packed(address), Waiting(octets, 2)) for address, octets in of_addresses]
+    assert FINDER.by_rack(waiting) == {"r2": Waiting(19, 6)}
 
 
 def test_no_prefix():

@@ -46,12 +46,12 @@ def test_it_reads_what_pyroute2_reads(address):
 
         for _ in range(2):  # twice on the same netlink socket
             deadline = time.monotonic() + 20
-            while (before := expected()) != reader.waiting_bytes()[key] or before != expected():
+            while (before := expected()) != reader.waiting()[key].octets or before != expected():
                 assert time.monotonic() < deadline, "acknowledgements do not take so long"
                 time.sleep(0.01)
             assert before > 100_000
     with SocketReader() as reader:
-        assert key not in reader.waiting_bytes()
+        assert key not in reader.waiting()
 
 
 def test_what_a_connection_has_sent_and_has_waiting():
@@ -73,8 +73,8 @@ def test_what_a_connection_has_sent_and_has_waiting():
             while True:
                 client.send(bytes(65536))
         waiting, sent = reader.sending()[key]
-        reader_of_all = reader.waiting_bytes()[key.address]
-    assert waiting == reader_of_all
+        reader_of_all = reader.waiting()[key.address]
+    assert reader_of_all == (waiting, 1)
     assert waiting > 100_000
     assert sent >= 1_000_000 // 8
 

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from hydra.model import NetworkState, Topology, VlanId
+from hydra.policy import DemandBasis
 from hydra.service import PlanRequest
 from tests.unit.rest.fake_service import relay_path
 
@@ -72,6 +73,22 @@ def test_topology(call, service):
 
 def test_an_empty_topology_says_so(call):
     assert "Circuits: none" in call("topology").stdout
+
+
+@pytest.mark.parametrize(
+    ("basis", "words"),
+    [
+        (DemandBasis.ESTIMATE, {"constrained", "measured"}),
+        (DemandBasis.RATE, {"as sent"}),
+        (DemandBasis.BACKLOG, {"waits"}),
+    ],
+)
+def test_demand_tells_how_it_is_known(call, service, basis, words):
+    service.amendments["demand"] = basis
+    shown = call("demand").stdout
+    every = {"constrained", "measured", "as sent", "waits"}
+    entries = [line for line in shown.splitlines() if "r2" in line or "r4" in line]
+    assert {word for word in every for line in entries if word in line} == words
 
 
 def test_demand_shows_the_largest_first(call):

@@ -190,6 +190,24 @@ def test_what_one_second_shows_is_given_out_in_the_next(policing, vswitches, clo
     assert sum(mbps(vswitches["h11"])) + sum(mbps(vswitches["h12"])) <= 97.01
 
 
+def test_whose_meters_dropped_in_the_last_second(policing, vswitches, clock):
+    assert policing.held_back() == {}
+    hold(policing, reserved("h11", "h21"))
+    (greedy,) = vswitches["h12"].meters.values()
+
+    def traffic():
+        greedy.bytes_in += int(20e6 / 8)
+        greedy.dropped += 10_000
+
+    a_second(policing, clock, traffic)
+    there = {key: held for key, held in policing.held_back().items() if key[0][1] == "1"}
+    assert there == {("h11", 1): False, ("h12", 1): True}
+    a_second(policing, clock)
+    assert not any(policing.held_back().values())
+    hold(policing)
+    assert policing.held_back() == {}
+
+
 def test_those_that_get_less_are_told_first(policing, vswitches, clock):
     order = []
     for name in ("h11", "h12"):

@@ -19,12 +19,14 @@ from apps.planning.rounds import Standing
 from apps.process.configuration import load_configuration
 from hydra.config import Loaded
 from hydra.config.reload import AT_ONCE
+from hydra.demand.counters import Sent
 from hydra.errors import PlanError
 from hydra.forwarding.pipeline import RuleKind
 from hydra.model import NetworkState, PortId
 from hydra.policy import (
     AgentPolicy,
     ControllerSettings,
+    DemandBasis,
     DrainPolicy,
     Mode,
     OnDrift,
@@ -164,6 +166,12 @@ class Stage:
             return False
         return True
 
+    def wanted_mbps(self):
+        """By a server that fills its electrical uplink."""
+        one, mbps = np.array([0]), np.array([FABRIC.electrical_rate_mbps])
+        self.controller._poller.sent = lambda: Sent(one, one + 1, mbps, mbps)
+        return self.controller.desk.demand().estimated_mbps[0, 1]
+
     def classes(self):
         setup = self.controller.desk.agents.setup(FIRST.name)
         rules = self.controller._classifier.rules_for(FIRST.vswitch.datapath_id)
@@ -174,6 +182,12 @@ EFFECTS = {
     "mode": (Mode.ON_REQUEST, lambda s: s.every_s("periodic"), 10.0, None),
     "epoch_s": (7.5, lambda s: s.every_s("periodic"), 10.0, 7.5),
     "sharing": (Sharing.ON_DEMAND, Stage.classes, (None, 0), (10.0, 1)),
+    "demand": (
+        DemandBasis.RATE,
+        Stage.wanted_mbps,
+        FABRIC.server_rate_mbps,
+        FABRIC.electrical_rate_mbps,
+    ),
     "prediction": (Prediction.PEAK, Stage.foretell, None, 30.0),
     "season_s": (40.0, lambda s: s.seasonal() < 20, False, True),
     "gain_horizon_s": (5.0, lambda s: s.verdict().gain_mbit, 300.0, 150.0),

@@ -7,7 +7,7 @@ from apps.offline.rehearsal import Rehearsal
 from hydra.decisions.decision import Action, seen_demand
 from hydra.decisions.explanation import Builder, Evidence, explain
 from hydra.model import Circuit, NetworkState, Path, RackId, Topology, VlanId
-from hydra.policy import Mode, Policy, Sharing
+from hydra.policy import DemandBasis, Mode, Policy, Prediction, Sharing
 from hydra.worth import no_plan
 from tests.unit.core.fabrics import small_fabric, with_one_way_circuits
 
@@ -45,15 +45,61 @@ def test_why_a_circuit_stands():
     assert list(found.lines) == [
         "r1 =p1= r2 stands, and carries: r1 - r2",
         "what set up r1 =p1= r2 is not remembered",
-        "r1 to r2: 40.0 Mbps measured, an elephant (elephants begin at 1 Mbps); "
-        "200.0 Mbps planned for",
-        "r2 to r1: 0.0 Mbps measured, mice (elephants begin at 1 Mbps); 0.0 Mbps planned for",
+        "r1 to r2 wants 200.0 Mbps, measured; gets 40.0 of it by circuits",
+        "r2 to r1 sends 0.0 Mbps: mice, which are not planned for (elephants begin at 1 Mbps)",
         "1970-01-01T00:00:00Z change: gains 800.0 Mbit for a cost of 0.0 Mbit "
         "(asked by: rehearsal)",
         "  it set up r1 =p1= r2",
-        "  it saw r1 to r2: 40.0 Mbps measured, 200.0 Mbps planned for",
+        "  it saw r1 to r2: 40.0 Mbps sent, 200.0 Mbps planned for",
         "  as things stood 20.0 of 200.0 Mbps were served; with the plan of hydra-bfs+, 100.0",
     ]
+
+
+@pytest.mark.parametrize(
+    ("basis", "wanted_mbps", "line"),
+    [
+        (
+            DemandBasis.ESTIMATE,
+            80.0,
+            "r3 to r4 wants 80.0 Mbps, perhaps: it is constrained, something on its way is full; "
+            "gets 7.4 of it electrically",
+        ),
+        (
+            DemandBasis.RATE,
+            7.4,
+            "r3 to r4 wants 7.4 Mbps, since that is what it sends; gets 7.4 of it electrically",
+        ),
+        (
+            DemandBasis.BACKLOG,
+            12.0,
+            "r3 to r4 wants 12.0 Mbps, to send what waits; gets 7.4 of it electrically",
+        ),
+        (DemandBasis.BACKLOG, 0.0, "r3 to r4 sends 7.4 Mbps, and nothing waits that is told of"),
+    ],
+)
+def test_how_a_demand_is_known(basis, wanted_mbps, line):
+    known = replace(
+        evidence(),
+        policy=replace(POLICY, demand=basis),
+        rates_mbps=rates(r3_r4=7.4),
+        estimated_mbps=rates(r3_r4=wanted_mbps),
+        constrained=rates(r3_r4=1) > 0,
+    )
+    assert line in explain(known, R3, R4).lines
+
+
+def test_what_is_foretold_is_told_apart():
+    known = replace(
+        evidence(),
+        policy=replace(POLICY, prediction=Prediction.HOLT),
+        rates_mbps=rates(r3_r4=7.1),
+        estimated_mbps=rates(r3_r4=7.4),
+        predicted_mbps=rates(r3_r4=9.0),
+    )
+    assert (
+        "r3 to r4 wants 7.4 Mbps, measured; gets 7.1 of it electrically; "
+        "holt foretells 9.0 for the next 10 s"
+    ) in explain(known, R3, R4).lines
 
 
 def test_who_set_it_up():

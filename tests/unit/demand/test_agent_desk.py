@@ -1,12 +1,18 @@
 """Agents that are honest, lie, flood, and speak of what is not there."""
 
 import logging
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
 
 from apps.demand.agent_desk import AgentDesk
-from hydra.demand.agent_protocol import AgentTrouble, TooOften, WrongReport
+from hydra.demand.agent_protocol import (
+    AgentTrouble,
+    TooManyFollowers,
+    TooOften,
+    WrongReport,
+)
 from hydra.errors import UnknownName
 from hydra.model import NetworkState
 from hydra.policy import AgentPolicy, CurrentPolicy, Policy
@@ -16,6 +22,9 @@ FABRIC = small_fabric(racks=3, planes=1, servers=1)
 AGENTS = AgentPolicy(sample_s=0.25, repeat_s=5.0)
 FIRST, SECOND, _ = (server.name for server in FABRIC.servers)
 R1, R2, R3 = (rack.name for rack in FABRIC.racks)
+
+
+EMPTY = NetworkState()
 
 
 class Clock:
@@ -37,7 +46,7 @@ def policy():
 
 @pytest.fixture
 def desk(clock, policy):
-    return AgentDesk(FABRIC, policy, NetworkState, clock)
+    return AgentDesk(FABRIC, policy, lambda: (EMPTY, ()), clock)
 
 
 def counting(mbps):
@@ -46,18 +55,76 @@ def counting(mbps):
 
 
 def test_a_confirmed_backlog_is_demand(desk):
-    orders = desk.hear(FIRST, {R2: 10.0})
-    assert orders.optical == ()
+    desk.hear(FIRST, {R2: 10.0})
     backlog = desk.backlog(counting(5.0))
     assert (backlog.server, backlog.rack) == (0, 1)
     assert backlog.mbps == pytest.approx(min(80, FABRIC.server_rate_mbps - 5))
 
 
-def test_a_rack_that_several_paths_lead_to_is_named_once(clock, policy):
+@pytest.fixture
+def network():
+    """The state, and the pairs on the move; a desk is told of changes."""
+    return [EMPTY, ()]
+
+
+@pytest.fixture
+def moving_desk(clock, policy, network):
+    return AgentDesk(
+        small_fabric(racks=3, planes=2, servers=1), policy, lambda: tuple(network), clock
+    )
+
+
+def test_circuits_are_told_once_a_rack_and_not_while_they_move(moving_desk, network):
     fabric = small_fabric(racks=3, planes=2, servers=1)
-    state = state_of(fabric, NetworkState(), *parallel_paths(fabric))
-    desk = AgentDesk(fabric, policy, lambda: state, clock)
-    assert desk.hear(FIRST, {}).optical == (R2,)
+    assert moving_desk.circuits(FIRST) == ()
+    network[:] = state_of(fabric, EMPTY, *parallel_paths(fabric)), ()
+    assert moving_desk.circuits(FIRST) == (R2,)
+    network[1] = frozenset({(0, 1)})
+    assert moving_desk.circuits(FIRST) == ()
+    with pytest.raises(UnknownName, match="no server 'h99'"):
+        moving_desk.circuits("h99")
+
+
+def test_those_are_woken_whose_circuits_have_changed(moving_desk, network):
+    fabric = small_fabric(racks=3, planes=2, servers=1)
+    woken = []
+    third = fabric.servers[2].name
+    with (
+        moving_desk.following(FIRST, lambda: woken.append(FIRST)),
+        moving_desk.following(third, lambda: woken.append(third)),
+    ):
+        moving_desk.circuits_may_have_changed()
+        assert woken == []
+        network[0] = state_of(fabric, EMPTY, *parallel_paths(fabric))
+        assert moving_desk.circuits(FIRST) == (R2,), "asking wakes nobody, and hides nothing"
+        moving_desk.circuits_may_have_changed()
+        assert woken == [FIRST]
+        moving_desk.circuits_may_have_changed()
+        assert woken == [FIRST]
+    network[0] = EMPTY
+    moving_desk.circuits_may_have_changed()
+    assert woken == [FIRST], "who has left is not called"
+
+
+def test_a_server_follows_its_circuits_a_few_times_at_most(desk):
+    with ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(desk.following(FIRST, lambda: None))
+        stack.enter_context(desk.following(SECOND, lambda: None))
+        with pytest.raises(TooManyFollowers, match=f"{FIRST} follows its circuits 4 times"):
+            stack.enter_context(desk.following(FIRST, lambda: None))
+    with desk.following(FIRST, lambda: None):
+        pass
+
+
+def test_connections_count_without_a_backlog(desk, clock):
+    desk.hear(FIRST, {R3: 2.0}, connections={R2: 5})
+    clock.now_s += 10
+    found = desk.backlog(counting(5.0))
+    told = zip(found.rack.tolist(), found.connections.tolist(), strict=True)
+    assert sorted(told) == [(1, 5.0), (2, 0.0)]
+    desk.backlog(counting(0.0))
+    assert desk.troubles() == {AgentTrouble.UNCONFIRMED.value: 1}, "the backlog alone"
 
 
 def test_a_lie_moves_nothing_and_is_counted_once(desk, clock, caplog):
@@ -126,7 +193,7 @@ def test_the_setup_names_the_other_racks_and_its_revision_follows_the_policy(des
     before = desk.setup(FIRST)
     assert before.rack == R1
     assert set(before.prefixes) == {R2, R3}
-    assert desk.hear(FIRST, {}).revision == before.revision
+    assert desk.hear(FIRST, {}) == before.revision
     policy.now = Policy(agents=AgentPolicy(report_above_mb=2.0))
     assert desk.setup(FIRST).revision != before.revision
     assert desk.setup(FIRST).report_above_mb == 2.0

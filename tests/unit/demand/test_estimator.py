@@ -7,10 +7,12 @@ import pytest
 
 from apps.demand.estimator import DemandEstimator
 from apps.demand.poller import Inlet
+from apps.planning.engine import Planning
 from hydra.demand.counters import Sent
 from hydra.demand.reported_backlog import Believed
 from hydra.model import NetworkState
-from hydra.policy import CurrentPolicy, Mode, Policy, Sharing, SlotPolicy
+from hydra.policy import CurrentPolicy, DemandBasis, Mode, Policy, Sharing, SlotPolicy
+from hydra.service import PlanRequest
 from tests.unit.core.fabrics import (
     circuit_between,
     openflow_only,
@@ -24,7 +26,15 @@ from topology.estimator import HEADROOM
 FABRIC = small_fabric(racks=4, planes=1, servers=2)
 H11, H12, H21 = 0, 1, 2
 R1, R2, R3, R4 = range(4)
-NOBODY = Believed(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp), np.zeros(0))
+
+
+def waiting(*rows):
+    """What agents say: (server, rack, Mb/s beside what is sent, Mb/s in all, connections)."""
+    table = np.array(rows, dtype=float).reshape(-1, 5)
+    return Believed(*table[:, :2].T.astype(np.intp), *table[:, 2:].T)
+
+
+NOBODY = waiting()
 CIRCUIT = circuit_between(FABRIC, R1, R2)
 JOINED = state_of(FABRIC, NetworkState(), path_of(FABRIC, R1, R2, CIRCUIT))
 
@@ -37,7 +47,16 @@ class Network:
         self.estimator = DemandEstimator(fabric, policy)
         self.now_s = 0.0
 
-    def find(self, *sent, state=None, ports=None, received=None, backlog=NOBODY, after_s=10.0):
+    def find(
+        self,
+        *sent,
+        state=None,
+        ports=None,
+        received=None,
+        backlog=NOBODY,
+        metered=None,
+        after_s=10.0,
+    ):
         """``sent`` are (source, rack, Mb/s), and Mb/s in the last interval if they differ."""
         self.now_s += after_s
         table = np.array([(*one, one[2])[:4] for one in sent], dtype=float).reshape(-1, 4)
@@ -49,6 +68,7 @@ class Network:
             backlog,
             state or NetworkState(),
             self.now_s,
+            metered or {},
         )
 
 
@@ -181,10 +201,70 @@ def test_elephants_alone_have_a_demand():
 
 
 def test_what_waits_is_wanted_and_no_more():
-    backlog = Believed(np.array([H11]), np.array([R2]), np.array([40.0]))
+    backlog = waiting((H11, R2, 40.0, 25.0, 0))
     found = Network().find((H11, R2, 6.0), (H11, R3, 3.5), backlog=backlog)
     assert found.wanted_mbps[R1, [R2, R3]] == pytest.approx([46.0, 54.0])
     assert found.backlog_mbps[R1, R2] == 40.0
+
+
+def test_slots_are_as_long_as_pairs_want():
+    """Two racks that share the only plane with a third: before, estimates were all alike."""
+    found = Network().find((H11, R2, 6.0), (H11, R3, 2.0))
+    planning = Planning(FABRIC, Policy())
+    slots = SlotPolicy(slot_s=1.0, week_s=10.0)
+    nobody = NetworkState()
+    week = planning.week(nobody, PlanRequest(), found.wanted_mbps, (), (), slots, 0.1)
+    days_s = {pair: light_s - week.night_s for pair, light_s in week.light_s().items()}
+    assert days_s == {(R1, R2): pytest.approx(7.35), (R1, R3): pytest.approx(2.45)}
+
+
+def test_connections_say_more_than_shares_do():
+    """Two uplinks are full, one with a single connection and one with nine, to the same server."""
+    sent = (H11, R3, 9.5), (H21, R3, 9.5)
+    into = {Inlet(2 * R3, electrical=False): 19.0, Inlet(2 * R3 + 1, electrical=False): 0.0}
+    by_shares = Network().find(*sent, received=into)
+    assert by_shares.wanted_mbps[[R1, R2], R3] == pytest.approx([50.0, 50.0])
+    told = waiting((H11, R3, 0, 0, 1), (H21, R3, 0, 0, 9))
+    found = Network().find(*sent, received=into, backlog=told)
+    assert found.wanted_mbps[[R1, R2], R3] == pytest.approx([10.0, 90.0])
+
+
+def test_who_tells_no_connections_has_as_many_for_what_it_sends():
+    sent = (H11, R2, 6.0), (H11, R3, 3.0)
+    found = Network().find(*sent, backlog=waiting((H11, R2, 0, 0, 40)))
+    assert found.wanted_mbps[R1, [R2, R3]] == pytest.approx([200 / 3, 100 / 3])
+
+
+def test_a_plan_may_be_made_for_what_is_sent_or_for_what_waits():
+    sent = (H11, R2, 7.2), (H11, R3, 1.8), (H12, R4, 0.5)
+    backlog = waiting((H11, R2, 40.0, 8.0, 0), (H11, R3, 10.0, 24.0, 0), (H12, R4, 0, 3.0, 0))
+    by_rate = Network(demand=DemandBasis.RATE).find(*sent, backlog=backlog)
+    assert by_rate.wanted_mbps[R1].tolist() == [0.0, 7.2, 1.8, 0.0], "mice have no demand"
+    by_backlog = Network(demand=DemandBasis.BACKLOG).find(*sent, backlog=backlog)
+    assert by_backlog.wanted_mbps[R1].tolist() == [0.0, 8.0, 24.0, 0.0]
+    assert by_backlog.constrained[R1].tolist() == [False, True, True, False]
+
+
+def test_a_meter_that_drops_holds_back_what_it_meters():
+    ports = {CIRCUIT.a: 30.0, CIRCUIT.b: 0.0}
+    sent = (H11, R2, 20.0), (H12, R2, 10.0), (H21, R4, 3.0)
+    metered = {("h11", R2): True, ("h12", R2): False, ("h21", R3): True}
+    network = Network()
+    found = network.find(*sent, state=JOINED, ports=ports, metered=metered)
+    assert found.constrained[R1, R2]
+    assert not found.constrained[R2].any(), "what it sends elsewhere"
+    assert found.wanted_mbps[R1, R2] == pytest.approx(100 + 10 * HEADROOM)
+    assert network.estimator.troubles() == {}
+
+
+def test_what_a_meter_has_just_let_through_may_not_be_all_that_is_wanted():
+    network = Network()
+    ports = {CIRCUIT.a: 20.0, CIRCUIT.b: 0.0}
+    for drops in (False, True):
+        found = network.find(
+            (H11, R2, 20.0), state=JOINED, ports=ports, metered={("h11", R2): drops}
+        )
+    assert found.wanted_mbps[R1, R2] == pytest.approx(100.0), "20 is not known to be all"
 
 
 def test_where_mice_stay_electrical_a_pair_with_a_circuit_meets_both_networks():

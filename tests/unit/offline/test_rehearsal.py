@@ -1,5 +1,7 @@
 """The loop of counters, estimate, plan and verdict on a virtual clock: when it moves circuits."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from apps.offline.rehearsal import Rehearsal
 from hydra.decisions.decision import Action
 from hydra.demand.counters import DemandMeter
 from hydra.errors import UnknownName
-from hydra.policy import Policy
+from hydra.policy import DemandBasis, Policy
 from tests.unit.core.fabrics import small_fabric
 
 FABRIC = small_fabric(racks=4, planes=2, servers=2)
@@ -60,6 +62,25 @@ def hot(*pairs):
 
 
 STABLE = hot((0, 1), (1, 0), (2, 3))
+
+
+def rehearsed(basis):
+    rates = np.zeros((RACKS, RACKS))
+    rates[0, 1], rates[2, 3] = 30.0, 0.5
+    rehearsal = Rehearsal(FABRIC, replace(POLICY, demand=basis), 0.3)
+    rehearsal.see(0.0, rates)
+    return rehearsal.step(0.0)
+
+
+def test_a_demand_may_be_what_is_sent():
+    assert rehearsed(DemandBasis.RATE).demand_mbps == 30.0
+    assert rehearsed(DemandBasis.ESTIMATE).demand_mbps > 30.0
+
+
+def test_what_waits_is_in_no_trace():
+    decision = rehearsed(DemandBasis.BACKLOG)
+    assert decision.action is Action.NO_PLAN
+    assert "no trace tells what waits in sockets: rehearse estimate or rate" in decision.reason
 
 
 @pytest.fixture

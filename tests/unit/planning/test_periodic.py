@@ -9,11 +9,12 @@ from apps.planning.engine import Planning
 from apps.planning.periodic import PeriodicRequests
 from apps.process.configuration import load_configuration
 from hydra.model import NetworkState
-from hydra.policy import Policy, Sharing
+from hydra.policy import DemandBasis, Policy, Sharing
 from hydra.reconfiguration.plan import paths_by_pair
 from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource
 from tests.unit.cli import DEMO
+from tests.unit.core.fabrics import small_fabric
 
 FABRIC = load_configuration(DEMO).fabric
 POLICY = Policy(max_hops=1)
@@ -81,6 +82,20 @@ def test_every_direction_gets_its_turn_where_circuits_are_one_way(sharing):
         turns.append({(path.src, path.dst) for path in state.topology.paths})
     assert len(turns[0]) == 8
     assert turns[0] | turns[1] == {(a, b) for a, b, _ in flows}
+
+
+@pytest.mark.parametrize(
+    ("basis", "joined"), [(DemandBasis.ESTIMATE, (0, 1)), (DemandBasis.BACKLOG, (0, 2))]
+)
+def test_edmonds_joins_those_for_whom_most_waits(basis, joined):
+    """As c-Through does (section 4.1): one pair sends more, and for the other more waits."""
+    one_plane = small_fabric(racks=3, planes=1, servers=1)
+    planning = Planning(one_plane, Policy(algorithm="edmonds"))
+    sent, waiting = np.zeros((2, 3, 3))
+    sent[0, [1, 2]], waiting[0, [1, 2]] = (9.0, 1.0), (8.0, 24.0)
+    report = DemandReport(DemandSource.MEASURED, sent, waiting, 0.1, (), basis=basis)
+    state = step(PeriodicRequests(), Sharing.BY_DEMAND, report, NetworkState(), planning)
+    assert set(paths_by_pair(state)) == {joined}
 
 
 @pytest.mark.parametrize("sharing", [Sharing.UNDIFFERENTIATED, Sharing.DIFFERENTIATED])

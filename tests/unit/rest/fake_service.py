@@ -88,8 +88,8 @@ class FakeService:
         self._reconfigurations: list[Reconfiguration] = []
         self.network = NetworkState()
         self.for_agents = CurrentPolicy(Policy())
-        self.agents = AgentDesk(fabric, self.for_agents, lambda: self.network)
         self.events = EventLog("run", capacity=50)
+        self.agents = AgentDesk(fabric, self.for_agents, lambda: (self.network, ()))
         self.missing: list[str] = []
         self.shared = Sharing.BY_DEMAND
         self.amendments = {}
@@ -198,7 +198,15 @@ class FakeService:
         rate[0, 1], rate[2, 3] = 12.5, 3.0
         troubles = {"no answer": 3}
         return DemandReport(
-            DemandSource.MEASURED, rate, rate * 2, 0.5, ("h42",), troubles, rate / 10, rate > 10
+            DemandSource.MEASURED,
+            rate,
+            rate * 2,
+            0.5,
+            ("h42",),
+            troubles,
+            rate / 10,
+            rate > 10,
+            basis=self.policy.demand,
         )
 
     def plan(self, request) -> PlanReport:

@@ -45,7 +45,9 @@ OWN_WRITE |= {"DELETE /v1/groups/{group_id}"}
 READ |= {"GET /v1/webhooks", "GET /v1/webhooks/{webhook_id}"}
 READ |= {"GET /v1/agents", "GET /v1/agents/{server}", "GET /v1/sharing"}
 READ |= {"GET /v1/schedule"}
-AGENT = {"GET /v1/agents/{server}", "PUT /v1/agents/{server}/backlog"}
+READ |= {"GET /v1/agents/{server}/circuits"}
+AGENT = {"GET /v1/agents/{server}", "GET /v1/agents/{server}/circuits"}
+AGENT |= {"PUT /v1/agents/{server}/backlog"}
 PLAN = {"POST /v1/plan", "POST /v1/reconfigurations"}
 OPERATE = (
     PLAN

@@ -2,12 +2,16 @@
 
 import json
 import secrets
+import time
+from contextlib import ExitStack
 
 import httpx
 import pytest
 
+from apps.connection import Connection, Refusal
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog
+from apps.rest.routes.agents import _LOOK_UP_S
 from apps.rest.server import RestServer
 from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token
@@ -26,37 +30,44 @@ def audit_file(tmp_path):
 
 
 @pytest.fixture
-def ask(service, tmp_path, audit_file):
-    """Ask as somebody: ask(name, method, path, …)."""
+def tokens(tmp_path):
     made = {
         name: make_token(name, role, secrets.token_urlsafe(), 1.0) for name, role in NAMES.items()
     }
-    path = tmp_path / "tokens.json"
-    write_tokens(path, [stored for _, stored in made.values()])
-    app = create_app(service, TokenFile(path), None, AuditLog(str(audit_file)))
-    server = RestServer(app, "127.0.0.1", 0)
-    server.start()
+    write_tokens(tmp_path / "tokens.json", [stored for _, stored in made.values()])
+    return {name: token for name, (token, _) in made.items()}
+
+
+@pytest.fixture
+def server(service, tmp_path, tokens, audit_file):
+    known = TokenFile(tmp_path / "tokens.json")
+    running = RestServer(
+        create_app(service, known, None, AuditLog(str(audit_file))), "127.0.0.1", 0
+    )
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def ask(server, tokens):
+    """Ask as somebody: ask(name, method, path, …)."""
     with httpx.Client(base_url=server.url, timeout=10, trust_env=False) as client:
 
         def send(name, method, path, **kwargs):
-            headers = {"Authorization": f"Bearer {made[name][0]}", **kwargs.pop("headers", {})}
+            headers = {"Authorization": f"Bearer {tokens[name]}", **kwargs.pop("headers", {})}
             return client.request(method, path, headers=headers, **kwargs)
 
         yield send
-    server.stop()
 
 
 def test_a_report_is_heard_and_answered(ask, service):
-    path = relay_path()
-    service.network = NetworkState(
-        1, Topology(frozenset(path.circuits), (path,)), {path: VlanId(100)}
-    )
     setup = ask("h11", "GET", "/v1/agents/h11").json()
     assert setup["rack"] == "r1"
     assert setup["prefixes"]["r2"] == ["10.0.2.0/24", "fd00:10:0:2::/64"]
     answer = ask("h11", "PUT", "/v1/agents/h11/backlog", json=REPORT)
     assert answer.status_code == 200, answer.text
-    assert answer.json() == {"revision": setup["revision"], "optical": ["r2"]}
+    assert answer.json() == {"revision": setup["revision"]}
     (one,) = ask("vera", "GET", "/v1/agents").json()["agents"]
     assert (one["server"], one["waiting_mb"], one["stale"]) == ("h11", 12.5, False)
 
@@ -69,6 +80,7 @@ def test_a_report_is_heard_and_answered(ask, service):
         ("PUT", "/v1/agents/h12/backlog", REPORT),
         ("PUT", "/v1/agents/r1/backlog", REPORT),
         ("GET", "/v1/agents/h21", None),
+        ("GET", "/v1/agents/h21/circuits", None),
     ],
 )
 def test_an_agent_speaks_for_its_own_server_only(ask, service, caplog, method, path, body):
@@ -112,6 +124,9 @@ def test_an_agent_may_do_nothing_else(ask, method, path):
         (b'{"backlog_mb": {"r2": null}}', 422),
         (b'{"backlog_mb": {"": 1}}', 422),
         (b'{"backlog_mb": {}, "more": 1}', 422),
+        (b'{"backlog_mb": {}, "connections": {"r2": 0}}', 422),
+        (b'{"backlog_mb": {}, "connections": {"r2": 1.5}}', 422),
+        (b'{"backlog_mb": {}, "connections": {"r2": 1e99}}', 422),
         (b'{"backlog_mb": {"r2": 1, "r2": 2}}', 400),
     ],
 )
@@ -127,12 +142,14 @@ def test_garbage_is_counted_and_moves_nothing(ask, service, content, status):
 def test_unknown_racks_and_floods(ask, service):
     path = "/v1/agents/h11/backlog"
     assert ask("h11", "PUT", path, json={"backlog_mb": {"r9": 5}}).status_code == 422
+    strange = {"backlog_mb": {}, "connections": {"r9": 5}}
+    assert ask("h11", "PUT", path, json=strange).status_code == 422
     assert ask("h11", "PUT", path, json=REPORT).status_code == 200
     refused = ask("h11", "PUT", path, json=REPORT)
     assert refused.status_code == 429
     assert "h11 reports less than" in refused.json()["detail"]
     assert service.agents.troubles() == {
-        AgentTrouble.UNKNOWN_RACK.value: 1,
+        AgentTrouble.UNKNOWN_RACK.value: 2,
         AgentTrouble.TOO_OFTEN.value: 1,
     }
 
@@ -149,3 +166,50 @@ def test_reports_do_not_fill_the_audit_log(ask, audit_file):
     ask("h11", "POST", "/v1/reconfigurations", json={})
     (line,) = audit_file.read_text().splitlines()
     assert json.loads(line)["status"] == 403
+
+
+def join(service):
+    """Join r1 and r2 by circuits, as the controller does."""
+    path = relay_path()
+    service.network = NetworkState(
+        1, Topology(frozenset(path.circuits), (path,)), {path: VlanId(100)}
+    )
+    service.agents.circuits_may_have_changed()
+
+
+def test_circuits_are_told_at_once_and_then_whenever_they_change(server, tokens, service):
+    with Connection(server.url, tokens["h11"]) as connection:
+        told = connection.follow((), None, "/v1/agents/h11/circuits")
+        first = next(told)
+        assert (first.event, json.loads(first.data)) == ("circuits", {"optical": []})
+        began_s = time.monotonic()
+        join(service)
+        assert json.loads(next(told).data) == {"optical": ["r2"]}
+        assert time.monotonic() - began_s < _LOOK_UP_S, "pushed, not found by a look now and then"
+
+
+def test_a_server_follows_its_circuits_a_few_times(server, tokens):
+    with ExitStack() as stack:
+
+        def follow(name):
+            connection = stack.enter_context(Connection(server.url, tokens[name]))
+            return connection.follow((), None, f"/v1/agents/{name}/circuits")
+
+        some = [follow("h11") for _ in range(4)]
+        assert [next(one).event for one in some] == ["circuits"] * 4
+        with pytest.raises(Refusal, match="h11 follows its circuits 4 times already"):
+            next(follow("h11"))
+        assert next(follow("h21")).event == "circuits"
+
+
+def test_circuits_of_a_server_that_there_is_not(ask):
+    assert ask("olaf", "GET", "/v1/agents/h99/circuits").status_code == 404
+
+
+def test_a_server_that_stops_does_not_wait_for_who_follows(server, tokens, caplog):
+    with Connection(server.url, tokens["h11"]) as connection:
+        told = connection.follow((), None, "/v1/agents/h11/circuits")
+        next(told)
+        server.stop()
+        assert next(told, None) is None
+    assert caplog.text == "", "uvicorn says so if it has to cancel what does not end"

@@ -15,6 +15,7 @@ from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState, Topology, VlanId
+from hydra.policy import DemandBasis, Prediction
 from hydra.reservations.reservation import ReservationRequest
 
 from .fake_service import relay_path, ring_state
@@ -153,6 +154,27 @@ def test_a_reconfiguration_is_seen_to_happen(server, network, page):
     network.finish("c1")
     expect(page.locator("#timeline")).to_contain_text("divert")
     expect(page.locator("#reconfiguration-facts")).to_contain_text("c1: partial")
+
+
+@pytest.mark.parametrize(
+    ("amendments", "words"),
+    [
+        ({"demand": DemandBasis.RATE}, "as sent, wants 25 Mb/s"),
+        ({"demand": DemandBasis.BACKLOG}, "for what waits, wants 25 Mb/s"),
+        (
+            {"prediction": Prediction.HOLT},
+            "constrained, wants perhaps 25 Mb/s, holt foretells 25 Mb/s",
+        ),
+    ],
+)
+def test_the_heat_map_tells_how_demand_is_known(server, network, page, amendments, words):
+    network.amendments |= amendments
+    page.goto(server.url)
+    expect(page.locator("#summary")).to_contain_text("epoch 3")
+    page.locator("#heat").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#heat-cell")).to_have_text(f"r1 to r2: 12.5 Mb/s, by circuits; {words}")
 
 
 def test_the_heat_map_is_walked_with_the_keyboard(server, network, page):

@@ -50,11 +50,15 @@ ROUTES = {
     ("GET", "/v1/schedule"),
     ("GET", "/v1/agents"),
     ("GET", "/v1/agents/{server}"),
+    ("GET", "/v1/agents/{server}/circuits"),
     ("PUT", "/v1/agents/{server}/backlog"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", "/problems/{slug}"),
 }
+
+
+STREAMS = {"/v1/events", "/v1/agents/{server}/circuits"}
 
 
 @pytest.fixture
@@ -85,7 +89,7 @@ def test_errors_are_problem_documents(description):
                 continue
             schemas = response["content"]
             if status.startswith("2"):
-                kind = "text/event-stream" if path == "/v1/events" else "application/json"
+                kind = "text/event-stream" if path in STREAMS else "application/json"
                 assert list(schemas) == [kind], (path, method, status)
             else:
                 assert schemas == {

@@ -80,6 +80,7 @@ def test_one_way_circuits_and_paths_lead_one_way(client, service):
 def test_demand_lists_the_pairs_that_have_some(client):
     assert client.get("/v1/demand").json() == {
         "source": "measured",
+        "basis": "estimate",
         "age_s": 0.5,
         "stale": ["h42"],
         "troubles": {"no answer": 3},

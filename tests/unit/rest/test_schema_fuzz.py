@@ -15,7 +15,8 @@ def test_schemathesis_finds_nothing(server, tmp_path):
         [
             *(SCHEMATHESIS, "--config-file", CONFIG, "run", f"{server.url}/openapi.json"),
             *("--max-examples", "15", "--generation-deterministic", "--no-color"),
-            *("--exclude-path", "/v1/events"),  # it does not end
+            *("--exclude-path", "/v1/events"),  # it does not end, nor does the next one
+            *("--exclude-path", "/v1/agents/{server}/circuits"),
         ],
         capture_output=True,
         text=True,
