@@ -53,7 +53,7 @@ def say(line: str) -> None:
 def main(argv: Sequence[str] = ()) -> int:
     options = _parser().parse_args(argv)
     document = yaml.safe_load(options.fabric.read_text()) if options.fabric else None
-    faults = options.fault or list(FAULTS)
+    faults = {name: FAULTS[name] for name in options.fault or FAULTS}
     ends_s = time.monotonic() + 60 * options.minutes
     rounds: list[RoundResult] = []
     for seed, substrate in zip(count(options.seed), cycle(options.substrate or fabrics.SUBSTRATES)):
@@ -63,8 +63,8 @@ def main(argv: Sequence[str] = ()) -> int:
         played = play_round(
             seed,
             substrate,
-            faults,
             say,
+            faults=faults,
             document=document,
             incidents=options.incidents,
             logs=options.logs,

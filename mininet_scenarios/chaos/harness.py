@@ -25,14 +25,14 @@ import yaml
 
 from apps.process.configuration import load_configuration
 from mininet_scenarios.chaos import fabrics
-from mininet_scenarios.chaos.faults import (
+from mininet_scenarios.chaos.fault import (
     AUDIT_INTERVAL_S,
-    FAULTS,
     PROBE_INTERVAL_S,
     SILENT_S,
     Fault,
     Field,
 )
+from mininet_scenarios.chaos.faults import FAULTS, Draw
 from mininet_scenarios.chaos.invariants import disagreements
 from mininet_scenarios.chaos.pairs import Outage, Pairs, every_pair
 from mininet_scenarios.chaos.readers import Dark, Watch
@@ -44,7 +44,7 @@ POLICY: Final[Mapping[str, Any]] = {
     "mode": "on-request",
     "audit_interval_s": AUDIT_INTERVAL_S,
     "probe_interval_s": PROBE_INTERVAL_S,
-    "quarantine_s": 3.0,
+    "quarantine_s": 2.0,
     "preemption_notice_s": 1.0,
     "timeouts": {"vswitch_s": 2.0, "tor_s": 2.0, "ocs_s": 2.0, "port_up_s": 1.0, "probe_s": 0.5},
 }
@@ -66,6 +66,8 @@ _DISK_BYTES: Final = 8 << 20
 _MBPS: Final = 40.0
 _PAUSE_S: Final = 0.8
 _TIMEOUT_S: Final = 10.0
+_NAMED: Final = 5
+"""Outages that a violation names."""
 
 
 @dataclass(slots=True)
@@ -81,8 +83,11 @@ class Blow:
     from_s: float = 0.0
     to_s: float = 0.0
 
+    def __str__(self) -> str:
+        return f"{self.name} ({self.fault.target})"
+
     def concerns(self, outage: Outage) -> bool:
-        return self.from_s - _BEFORE_S <= outage.to_s and outage.from_s <= self.to_s + REST_S
+        return self.from_s - _BEFORE_S <= outage.to_s <= self.to_s + REST_S
 
 
 @dataclass(slots=True)
@@ -200,13 +205,14 @@ class Round:
         self._dark: dict[str, int] = {}
         self._lost_by_machine = 0
 
-    def incident(self, wanted: Sequence[str]) -> None:
+    def incident(self, wanted: Mapping[str, Draw]) -> None:
         """Strike with a few faults, wait for rest, and judge."""
         self._begin()
         self._users.work()
         time.sleep(_WORK_BEFORE_S)
         blows = self._draw(wanted)
-        self._say(" and ".join(str(blow.fault) for blow in blows))
+        together = " and ".join(map(str, blows))
+        self._say(together)
         self._play(blows)
         healed_s = max(blow.to_s for blow in blows)
         self._users.rest()
@@ -218,24 +224,25 @@ class Round:
         self._users.complaints.clear()
         if not self._ground.process.running:
             found.append("the controller ended by itself")
-        together = " and ".join(str(blow.fault) for blow in blows)
         times = ", ".join(f"{_clock(blow.from_s)} to {_clock(blow.to_s)}" for blow in blows)
         self._result.violations += [f"{together} ({times}): {one}" for one in found]
         for one in found:
             self._say(f"  VIOLATED: {one}")
 
-    def _draw(self, wanted: Sequence[str]) -> list[Blow]:
+    def _draw(self, wanted: Mapping[str, Draw]) -> list[Blow]:
         blows: list[Blow] = []
         many = self._chance.choice(_AT_A_TIME)
         while len(blows) < many:
-            name = self._chance.choice(wanted)
-            fault = FAULTS[name](self._ground, self._chance)
-            if fault is None or any(blow.fault.target == fault.target for blow in blows):
+            name = self._chance.choice(list(wanted))
+            fault = wanted[name](self._ground, self._chance)
+            if fault is None or any(blow.fault.holds == fault.holds for blow in blows):
                 if len(wanted) < len(_AT_A_TIME) and blows:
                     break  # too few to choose from
                 continue
             strike_at_s = self._chance.uniform(0, _LATEST_STRIKE_S)
             lasts_s = self._chance.uniform(_SHORTEST_FAULT_S, _LONGEST_FAULT_S)
+            if fault.ends_alone:
+                lasts_s = 0.0
             blows.append(Blow(fault, name, strike_at_s, strike_at_s + lasts_s))
         return blows
 
@@ -262,6 +269,7 @@ class Round:
             left = disagreements(
                 self._ground.fabric, Path(settings.journal), self._ground.process.base_url
             )
+            left = left or [f"silent: {one}" for one in self._pairs.silent()]
             if not left:
                 self._result.rest_s.append(asked_s - healed_s)
                 return []
@@ -286,6 +294,7 @@ class Round:
 
     def _judge_pairs(self, blows: Sequence[Blow]) -> Iterator[str]:
         untouched: list[Outage] = []
+        silent: list[Outage] = []
         for outage in self._news():
             ends = outage.source, outage.destination
             near = [blow.fault for blow in blows if blow.concerns(outage)]
@@ -298,12 +307,17 @@ class Round:
                 untouched.append(outage)
             longest_s = max((one.longest_silence_s for one in touching), default=SILENT_S)
             if outage.silent_s > longest_s:
-                yield f"silent for more than {longest_s:g} s: {outage}"
+                silent.append(outage)
+        if silent:
+            silent.sort(key=lambda outage: outage.silent_s, reverse=True)
+            yield f"{len(silent)} outages that are too long: {_some(silent)}"
         lost = sum(one.lost for one in untouched)
         by_machine = self._machine_losses() - self._lost_by_machine
         if lost > by_machine:
-            some = "; ".join(map(str, untouched[:6]))
-            yield f"{lost} lost by pairs that nothing touched ({by_machine} in queues): {some}"
+            yield (
+                f"{lost} lost by pairs that nothing touched ({by_machine} in queues): "
+                f"{_some(untouched)}"
+            )
 
     def _judge_dark(self, blows: Sequence[Blow]) -> Iterator[str]:
         spared = {port for blow in blows for port in blow.fault.darkens()}
@@ -319,6 +333,10 @@ class Round:
         return dropped + testbed.unread_frames()
 
 
+def _some(outages: Sequence[Outage]) -> str:
+    return "; ".join(map(str, outages[:_NAMED]))
+
+
 def _clock(at_s: float) -> str:
     """A moment of ``CLOCK_MONOTONIC`` as logs show it."""
     unix_s = time.time() - time.monotonic() + at_s
@@ -332,9 +350,9 @@ def _key(outage: Outage) -> tuple[str, str, int, float]:
 def play_round(
     seed: int,
     substrate: str,
-    faults: Sequence[str],
     say: Callable[[str], None],
     *,
+    faults: Mapping[str, Draw] = FAULTS,
     document: Mapping[str, Any] | None = None,
     incidents: int = INCIDENTS,
     logs: Path | None = None,
@@ -363,6 +381,7 @@ def play_round(
             played = Round(ground, pairs, users, chance, result, say)
             for _ in range(incidents):
                 played.incident(faults)
+            result.datagrams = pairs.sent()
         finally:
             users.leave()
             result.changes = users.done

@@ -33,6 +33,8 @@ class Outage:
     lost: int
     from_s: float
     to_s: float
+    lasts: bool = False
+    """True if nothing has come since; then ``to_s`` is the time of the look."""
 
     @property
     def silent_s(self) -> float:
@@ -113,13 +115,13 @@ class Pairs:
             for outage in _outages(flow, destination, heard, sent)
         ]
 
-    def longest_delay_s(self) -> float:
-        """The longest time that a datagram was under way."""
-        return max(
-            heard.longest_delay_s
-            for report in self._reports().values()
-            for heard in report.heard.values()
-        )
+    def silent(self) -> list[Outage]:
+        """Pairs of which nothing has come for a while."""
+        return [one for one in self.outages() if one.lasts]
+
+    def sent(self) -> int:
+        """Datagrams sent by all servers so far."""
+        return sum(report.sent * len(report.heard) for report in self._reports().values())
 
     def _reports(self) -> dict[str, Report]:
         for prober in self._probers.values():
@@ -136,7 +138,7 @@ def _outages(
     lost = sent[source].sent - (heard.next or 0)
     if heard.next is not None and lost > 0:
         now_s = sent[source].now_s
-        yield Outage(source, destination, int(version), lost, heard.last_sent_s, now_s)
+        yield Outage(source, destination, int(version), lost, heard.last_sent_s, now_s, lasts=True)
 
 
 @contextmanager
