@@ -6,8 +6,10 @@ import contextlib
 import os
 import signal
 import socket
+import sqlite3
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -66,6 +68,26 @@ class ControllerKilledInRecovery(ControllerKilled):
     def _start(self) -> None:
         with contextlib.suppress(ControllerProcessError):
             self.field.process.start()
+
+
+class JournalRolledBack(ControllerKilled):
+    """The controller is killed, and goes on with a copy of its journal that somebody had made."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._journal = Path(field.process.settings.journal).resolve()
+        self._copy = field.disk / "copy.db"
+        with (
+            closing(sqlite3.connect(self._journal)) as source,
+            closing(sqlite3.connect(self._copy)) as target,
+        ):
+            source.backup(target)
+
+    def heal(self) -> None:
+        for stale in self._journal.parent.glob(f"{self._journal.name}-*"):
+            stale.unlink()
+        self._copy.replace(self._journal)
+        super().heal()
 
 
 class ControllerStopped(ControllerAway):

@@ -15,6 +15,7 @@ from mininet_scenarios.chaos.controller_faults import (
     ControllerKilledInRecovery,
     ControllerStopped,
     DiskFull,
+    JournalRolledBack,
     PlannerKilled,
     Strangers,
 )
@@ -33,10 +34,9 @@ from mininet_scenarios.chaos.switch_faults import (
     BridgeDeleted,
     ControllerMisset,
     ControllerUnset,
+    DaemonKilled,
     FlowAdded,
     FlowsDeleted,
-    OvsdbKilled,
-    VswitchdKilled,
 )
 from mininet_scenarios.emulators.faults import FaultKind
 
@@ -90,12 +90,13 @@ FAULTS: Final[Mapping[str, Draw]] = {
     "controller-killed-in-recovery": lambda field, chance: ControllerKilledInRecovery(
         field, chance.uniform(0.0, 1.5)
     ),
+    "journal-rolled-back": lambda field, _: JournalRolledBack(field),
     "controller-stopped": lambda field, _: ControllerStopped(field),
     "planner-killed": lambda field, _: PlannerKilled(field),
     "disk-full": lambda field, _: DiskFull(field),
     "strangers": lambda field, chance: Strangers(field, _server(field, chance)),
-    "ovsdb-killed": lambda field, _: OvsdbKilled(field),
-    "vswitchd-killed": lambda field, _: VswitchdKilled(field),
+    "ovsdb-killed": lambda field, _: DaemonKilled(field, "ovsdb-server"),
+    "vswitchd-killed": lambda field, _: DaemonKilled(field, "ovs-vswitchd"),
     "controller-unset": lambda field, chance: ControllerUnset.steering(
         field, _server(field, chance)
     ),
@@ -116,6 +117,9 @@ FAULTS: Final[Mapping[str, Draw]] = {
     "ocs-dead": _device(FaultKind.DEAD),
     "ocs-mute": _device(FaultKind.MUTE),
     "ocs-late": _device(FaultKind.SLOW, delay_s=0.7),
+    "ocs-garbled": _device(FaultKind.GARBLED),
+    "ocs-half-a-line": _device(FaultKind.HALF_A_LINE),
+    "ocs-steals": _device(FaultKind.STEAL),
     "ocs-refuses": _device(FaultKind.REFUSE),
     "ocs-lies": _device(FaultKind.SILENT),
     "ocs-half-done": _device(FaultKind.PARTIAL),

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +23,7 @@ import httpx
 import yaml
 
 from apps.process.configuration import load_configuration
-from mininet_scenarios.chaos import fabrics
+from mininet_scenarios.chaos import fabrics, readers
 from mininet_scenarios.chaos.fault import (
     AUDIT_INTERVAL_S,
     PROBE_INTERVAL_S,
@@ -34,7 +33,7 @@ from mininet_scenarios.chaos.fault import (
 )
 from mininet_scenarios.chaos.faults import FAULTS, Draw
 from mininet_scenarios.chaos.invariants import disagreements
-from mininet_scenarios.chaos.pairs import Outage, Pairs, every_pair
+from mininet_scenarios.chaos.pairs import Outage, Pairs, clock, every_pair
 from mininet_scenarios.chaos.readers import Dark, Watch
 from mininet_scenarios.stage.controller_process import ControllerProcess
 from mininet_scenarios.stage.stage import Stage
@@ -58,6 +57,7 @@ _AT_A_TIME: Final = (1, 1, 2, 2, 2, 3)
 _LATEST_STRIKE_S: Final = 1.5
 _LONGEST_FAULT_S: Final = 4.0
 _SHORTEST_FAULT_S: Final = 0.3
+_RECONNECTED_S: Final = 10.0
 _BEFORE_S: Final = 0.3
 """Datagrams that were under way when a fault struck."""
 _WORK_BEFORE_S: Final = 1.0
@@ -86,8 +86,9 @@ class Blow:
     def __str__(self) -> str:
         return f"{self.name} ({self.fault.target})"
 
-    def concerns(self, outage: Outage) -> bool:
-        return self.from_s - _BEFORE_S <= outage.to_s <= self.to_s + REST_S
+    def concerns(self, outage: Outage, over_s: float) -> bool:
+        """True if it may have to do with an outage; ``over_s`` is the end of the last fault."""
+        return self.from_s - _BEFORE_S <= outage.to_s <= over_s + REST_S
 
 
 @dataclass(slots=True)
@@ -214,17 +215,17 @@ class Round:
         together = " and ".join(map(str, blows))
         self._say(together)
         self._play(blows)
-        healed_s = max(blow.to_s for blow in blows)
         self._users.rest()
-        left = self._come_to_rest(healed_s)
+        over_s = self._last_fault_over_s()
+        left = self._come_to_rest(over_s)
         found = [f"{one} ({REST_S:g} s after the last fault)" for one in left]
-        found += self._judge_pairs(blows)
+        found += self._judge_pairs(blows, over_s)
         found += self._judge_dark(blows)
         found += [f"answered: {one}" for one in self._users.complaints]
         self._users.complaints.clear()
         if not self._ground.process.running:
             found.append("the controller ended by itself")
-        times = ", ".join(f"{_clock(blow.from_s)} to {_clock(blow.to_s)}" for blow in blows)
+        times = ", ".join(f"{clock(blow.from_s)} to {clock(blow.to_s)}" for blow in blows)
         self._result.violations += [f"{together} ({times}): {one}" for one in found]
         for one in found:
             self._say(f"  VIOLATED: {one}")
@@ -261,7 +262,17 @@ class Round:
                 blow.fault.heal()
                 blow.to_s = time.monotonic()
 
-    def _come_to_rest(self, healed_s: float) -> list[str]:
+    def _last_fault_over_s(self) -> float:
+        """The moment at which all bridges have found the controller again.
+
+        Open vSwitch waits for up to 8 s between two attempts.
+        """
+        latest_s = time.monotonic() + _RECONNECTED_S
+        while readers.lonely_bridges() and time.monotonic() < latest_s:
+            time.sleep(_POLL_S)
+        return time.monotonic()
+
+    def _come_to_rest(self, over_s: float) -> list[str]:
         """Wait until everything agrees; what does not agree when the time is up."""
         settings = self._ground.process.settings
         while True:
@@ -271,9 +282,9 @@ class Round:
             )
             left = left or [f"silent: {one}" for one in self._pairs.silent()]
             if not left:
-                self._result.rest_s.append(asked_s - healed_s)
+                self._result.rest_s.append(asked_s - over_s)
                 return []
-            if asked_s > healed_s + REST_S:
+            if asked_s > over_s + REST_S:
                 return left
             time.sleep(_POLL_S)
 
@@ -292,12 +303,12 @@ class Round:
         self._seen.update(map(_key, outages))
         return new
 
-    def _judge_pairs(self, blows: Sequence[Blow]) -> Iterator[str]:
+    def _judge_pairs(self, blows: Sequence[Blow], over_s: float) -> Iterator[str]:
         untouched: list[Outage] = []
         silent: list[Outage] = []
         for outage in self._news():
             ends = outage.source, outage.destination
-            near = [blow.fault for blow in blows if blow.concerns(outage)]
+            near = [blow.fault for blow in blows if blow.concerns(outage, over_s)]
             if any(fault.cuts(*ends) for fault in near):
                 continue
             touching = [fault for fault in near if fault.touches(*ends)]
@@ -335,12 +346,6 @@ class Round:
 
 def _some(outages: Sequence[Outage]) -> str:
     return "; ".join(map(str, outages[:_NAMED]))
-
-
-def _clock(at_s: float) -> str:
-    """A moment of ``CLOCK_MONOTONIC`` as logs show it."""
-    unix_s = time.time() - time.monotonic() + at_s
-    return f"{datetime.fromtimestamp(unix_s):%H:%M:%S.%f}"[:-3]
 
 
 def _key(outage: Outage) -> tuple[str, str, int, float]:

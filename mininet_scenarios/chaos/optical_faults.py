@@ -8,6 +8,8 @@ from abc import abstractmethod
 from typing import Final
 
 from mininet_scenarios.chaos.fault import FOUND_BY_PROBES_S, Fault, Field
+from mininet_scenarios.chaos.readers import redirections
+from mininet_scenarios.emulators.admin import AdminError
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.testbed import links
 from mininet_scenarios.testbed.layout import ocs_interface
@@ -40,7 +42,6 @@ class PortFault(Fault):
         return self.field.led_through([self.port], self._from_s - 1.0, (source, destination))
 
     def darkens(self) -> frozenset[str]:
-        """Both ends of its circuit, whatever that was."""
         return frozenset({self.port})
 
 
@@ -49,11 +50,18 @@ class FibreCut(PortFault):
         links.set_up(self.fibre, up=False)
 
     def heal(self) -> None:
-        """Mend the fibre; there is light on it if its mirrors say so."""
-        counters = self.field.stage.testbed.ocs(self._plane).admin.counters()
-        (mirror,) = [one for one in counters.ports if one.egress == self.wired.egress]
-        if mirror.lit:
+        """Mend the fibre; there is light on it if its mirrors say so, then and afterwards."""
+        if self._fed():
             links.set_up(self.fibre, up=True)
+            if not self._fed():  # they were moving
+                links.set_up(self.fibre, up=False)
+
+    def _fed(self) -> bool:
+        try:
+            counters = self.field.stage.testbed.ocs(self._plane).admin.counters()
+        except AdminError:  # another fault: its mirrors stay as they are
+            return any(port == self.port for _, port in redirections(self.field.fabric))
+        return any(one.lit for one in counters.ports if one.egress == self.wired.egress)
 
 
 class FibreFlapping(FibreCut):

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final, Self
 
@@ -46,8 +47,14 @@ class Outage:
     def __str__(self) -> str:
         return (
             f"{self.source} to {self.destination} over IPv{self.version}: {self.lost} lost in "
-            f"{self.silent_s:.1f} s"
+            f"{self.silent_s:.1f} s from {clock(self.from_s)} on"
         )
+
+
+def clock(at_s: float) -> str:
+    """A moment of ``CLOCK_MONOTONIC`` as logs show it."""
+    unix_s = time.time() - time.monotonic() + at_s
+    return f"{datetime.fromtimestamp(unix_s):%H:%M:%S.%f}"[:-3]
 
 
 class _Prober:

@@ -74,6 +74,13 @@ def _set(value: Any) -> Sequence[int]:  # noqa: ANN401  (OVSDB's notation of set
     return value[1] if isinstance(value, list) else [value]
 
 
+def lonely_bridges() -> int:
+    """Number of bridges that have no connection to their controller."""
+    command = ["ovs-vsctl", "--timeout=5", "-f", "json", "--columns=is_connected"]
+    rows: list[list[bool]] = json.loads(run([*command, "list", "Controller"]))["data"]
+    return rows.count([False])
+
+
 @dataclass(frozen=True, slots=True)
 class Steering:
     """Where a bridge sends what: (number of the rack from 1, VLAN-ID) of each circuit rule."""

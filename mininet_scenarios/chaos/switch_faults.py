@@ -22,22 +22,22 @@ class OvsFault(Fault):
         super().__init__(field, target, "Open vSwitch")
 
 
-class OvsdbKilled(OvsFault):
+class DaemonKilled(OvsFault):
+    """One of the two daemons of all bridges.
+
+    ovs-vswitchd forgets all rules. Without ovsdb-server it keeps them, but forwards nothing either
+    until it has its lock in the database again: the userspace datapath is run by its main loop.
+    """
+
+    def __init__(self, field: Field, daemon: str) -> None:
+        super().__init__(field, daemon)
+
     def strike(self) -> None:
-        ovs.kill("ovsdb-server")
+        ovs.kill(self.target)
 
     def heal(self) -> None:
         ovs.ensure_running()
-
-
-class VswitchdKilled(OvsFault):
-    """All bridges at once lose their rules, and nothing is forwarded."""
-
-    def strike(self) -> None:
-        ovs.kill("ovs-vswitchd")
-
-    def heal(self) -> None:
-        ovs.ensure_running()
+        ovs.apply()
 
     def cuts(self, _source: str, _destination: str) -> bool:
         return True

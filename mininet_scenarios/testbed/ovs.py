@@ -99,6 +99,20 @@ def ensure_running() -> None:
             _control("restart", "--no-ovsdb-server")
 
 
+def apply() -> None:
+    """Return once ovs-vswitchd has applied what is in the database, as it has not after a start."""
+    run(
+        [
+            "ovs-vsctl",
+            "--timeout=30",
+            "set",
+            "Open_vSwitch",
+            ".",
+            f"external_ids:seen={time.time()}",
+        ]
+    )
+
+
 def kill(daemon: str) -> None:
     """SIGKILL ``ovsdb-server`` or ``ovs-vswitchd``, which :func:`ensure_running` starts again.
 
