@@ -182,7 +182,7 @@ class Controller:
             fleet,
             ledger.standing,
             reach.on_circuits,
-            lambda lost: conductor.put(lambda: withdrawals.of_lost_paths(lost)),
+            lambda lost: conductor.put(lambda: withdrawals.of_lost_paths(lost), first=True),
             metrics,
         )
         self.policies = PolicyDesk(
@@ -293,12 +293,12 @@ class Controller:
         self._mastership.forget(datapath)
         self._conductor.put(lambda: self._upkeep.synchronise(self._switches.late() & {datapath}))
         if datapath in self._fabric.rack_by_tor_datapath:  # it can tell carrier again
-            self._conductor.put(self._withdrawals.of_dead_circuits)
+            self._conductor.put(self._withdrawals.of_dead_circuits, first=True)
 
     def _port_changed(self, datapath: DatapathId, port: PortInfo) -> None:
-        self._conductor.put(self._upkeep.follow_uplinks)
+        self._conductor.put(self._upkeep.follow_uplinks, first=True)
         if datapath in self._fabric.rack_by_tor_datapath and not port.up:
-            self._conductor.put(self._withdrawals.of_dead_circuits)
+            self._conductor.put(self._withdrawals.of_dead_circuits, first=True)
 
     def _elephants_changed(self, server: Server) -> None:
         switch = self._classifier.switch_of(server)

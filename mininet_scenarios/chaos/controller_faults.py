@@ -13,12 +13,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+import httpx
+
 from hydra.model import Server
 from mininet_scenarios.chaos.fault import Fault, Field
+from mininet_scenarios.chaos.readers import rest
 from mininet_scenarios.emulators.stranger import Stranger
 from mininet_scenarios.stage.controller_process import ControllerProcessError
 
 _BLOCK_BYTES: Final = 4096
+_PLANNER_S: Final = 15.0
+_POLL_S: Final = 0.1
 _IMPORTS_S: Final = 30.0
 """Time after which a process that has not come so far won't."""
 
@@ -99,13 +104,22 @@ class ControllerStopped(ControllerAway):
 
 
 class PlannerKilled(ControllerFault):
-    ends_alone = True
+    """The planning process dies; it is over when the next one has made a plan."""
 
     def strike(self) -> None:
         for pid in self.field.process.members():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 if b"planner_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)
+
+    def heal(self) -> None:
+        deadline_s = time.monotonic() + _PLANNER_S
+        with rest(self.field.process.base_url) as client:
+            while time.monotonic() < deadline_s:
+                with contextlib.suppress(httpx.TransportError):
+                    if client.post("/v1/plan", json={"demand": []}).is_success:
+                        return
+                time.sleep(_POLL_S)
 
 
 class DiskFull(Fault):

@@ -385,7 +385,8 @@ def play_round(
             pairs.wait_until_heard()
             played = Round(ground, pairs, users, chance, result, say)
             for _ in range(incidents):
-                played.incident(faults)
+                if not result.violations:  # a network that is not whole says nothing of the next
+                    played.incident(faults)
             result.datagrams = pairs.sent()
         finally:
             users.leave()
