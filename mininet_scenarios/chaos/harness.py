@@ -192,26 +192,26 @@ class Round:
         ground: Field,
         pairs: Pairs,
         users: Users,
-        chance: random.Random,
+        seed: str,
         result: RoundResult,
         say: Callable[[str], None],
     ) -> None:
         self._ground = ground
         self._pairs = pairs
         self._users = users
-        self._chance = chance
+        self._seed = seed
         self._result = result
         self._say = say
         self._seen: set[tuple[str, str, int, float]] = set()
         self._dark: dict[str, int] = {}
         self._lost_by_machine = 0
 
-    def incident(self, wanted: Mapping[str, Draw]) -> None:
+    def incident(self, number: int, wanted: Mapping[str, Draw]) -> None:
         """Strike with a few faults, wait for rest, and judge."""
         self._begin()
         self._users.work()
         time.sleep(_WORK_BEFORE_S)
-        blows = self._draw(wanted)
+        blows = self._draw(wanted, number)
         together = " and ".join(map(str, blows))
         self._say(together)
         self._play(blows)
@@ -230,21 +230,25 @@ class Round:
         for one in found:
             self._say(f"  VIOLATED: {one}")
 
-    def _draw(self, wanted: Mapping[str, Draw]) -> list[Blow]:
+    def _draw(self, wanted: Mapping[str, Draw], number: int) -> list[Blow]:
+        """Faults with targets and times; each has its own chance, so that what is in use when one
+        is drawn changes no other.
+        """
+        chance = random.Random(f"{self._seed} {number}")
+        many, names = chance.choice(_AT_A_TIME), chance.sample(list(wanted), len(wanted))
         blows: list[Blow] = []
-        many = self._chance.choice(_AT_A_TIME)
-        while len(blows) < many:
-            name = self._chance.choice(list(wanted))
-            fault = wanted[name](self._ground, self._chance)
+        for name in names:
+            chance = random.Random(f"{self._seed} {number} {name}")
+            strike_at_s = chance.uniform(0, _LATEST_STRIKE_S)
+            lasts_s = chance.uniform(_SHORTEST_FAULT_S, _LONGEST_FAULT_S)
+            fault = wanted[name](self._ground, chance)
             if fault is None or any(blow.fault.holds == fault.holds for blow in blows):
-                if len(wanted) < len(_AT_A_TIME) and blows:
-                    break  # too few to choose from
                 continue
-            strike_at_s = self._chance.uniform(0, _LATEST_STRIKE_S)
-            lasts_s = self._chance.uniform(_SHORTEST_FAULT_S, _LONGEST_FAULT_S)
             if fault.ends_alone:
                 lasts_s = 0.0
             blows.append(Blow(fault, name, strike_at_s, strike_at_s + lasts_s))
+            if len(blows) == many:
+                break
         return blows
 
     def _play(self, blows: Sequence[Blow]) -> None:
@@ -366,8 +370,8 @@ def play_round(
 
     ``logs`` is a folder for the controller's log and fabric of a round with violations.
     """
-    chance = random.Random(f"{seed} {substrate}")
-    drawn = document or fabrics.draw(chance, substrate)
+    text = f"{seed} {substrate}"
+    drawn = document or fabrics.draw(random.Random(text), substrate)
     result = RoundResult(seed, str(drawn.get("substrate", "dual-homed-vlan")))
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hydra-chaos-")))
@@ -379,14 +383,14 @@ def play_round(
         pairs = stack.enter_context(every_pair(stage))
         planes = {plane.name: stage.testbed.ocs(plane.name) for plane in stage.fabric.planes}
         ground = Field(stage, process, watch, Dark(stage.fabric, planes), disk)
-        users = Users(stage, process.base_url, random.Random(f"{seed} users"))
+        users = Users(stage, process.base_url, random.Random(f"{text} users"))
         users.start()
         try:
             pairs.wait_until_heard()
-            played = Round(ground, pairs, users, chance, result, say)
-            for _ in range(incidents):
+            played = Round(ground, pairs, users, text, result, say)
+            for number in range(incidents):
                 if not result.violations:  # a network that is not whole says nothing of the next
-                    played.incident(faults)
+                    played.incident(number, faults)
             result.datagrams = pairs.sent()
         finally:
             users.leave()
