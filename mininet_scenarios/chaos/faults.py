@@ -39,6 +39,7 @@ from mininet_scenarios.chaos.switch_faults import (
     FlowsDeleted,
 )
 from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.testbed import ovs
 
 Draw = Callable[[Field, random.Random], Fault | None]
 """Draws a fault with its target; None where the fabric has none, or nothing is in use."""
@@ -81,6 +82,10 @@ def _learning_lost(field: Field, chance: random.Random) -> Fault | None:
     return FlowsDeleted.of_tor(field, chance.choice(field.fabric.racks))
 
 
+def _daemon(name: str) -> Draw:
+    return lambda field, _: DaemonKilled(field, name) if ovs.is_ours() else None
+
+
 def _device(kind: FaultKind, delay_s: float = 0.0) -> Draw:
     return lambda field, chance: EmulatorFault(field, _plane(field, chance), kind, delay_s)
 
@@ -95,8 +100,8 @@ FAULTS: Final[Mapping[str, Draw]] = {
     "planner-killed": lambda field, _: PlannerKilled(field),
     "disk-full": lambda field, _: DiskFull(field),
     "strangers": lambda field, chance: Strangers(field, _server(field, chance)),
-    "ovsdb-killed": lambda field, _: DaemonKilled(field, "ovsdb-server"),
-    "vswitchd-killed": lambda field, _: DaemonKilled(field, "ovs-vswitchd"),
+    "ovsdb-killed": _daemon("ovsdb-server"),
+    "vswitchd-killed": _daemon("ovs-vswitchd"),
     "controller-unset": lambda field, chance: ControllerUnset.steering(
         field, _server(field, chance)
     ),

@@ -284,7 +284,8 @@ class Round:
             left = disagreements(
                 self._ground.fabric, Path(settings.journal), self._ground.process.base_url
             )
-            left = left or [f"silent: {one}" for one in self._pairs.silent()]
+            if not left and (silent := self._pairs.silent()):
+                left = [f"{len(silent)} pairs are silent: {_some(silent)}"]
             if not left:
                 self._result.rest_s.append(asked_s - over_s)
                 return []

@@ -113,12 +113,17 @@ def apply() -> None:
     )
 
 
+def is_ours() -> bool:
+    """True if a testbed started the daemons: then nobody else needs them."""
+    return _STARTED_BY_US.exists()
+
+
 def kill(daemon: str) -> None:
     """SIGKILL ``ovsdb-server`` or ``ovs-vswitchd``, which :func:`ensure_running` starts again.
 
     Raises TestbedError if Open vSwitch ran before the testbed: then others may need it.
     """
-    if not _STARTED_BY_US.exists():
+    if not is_ours():
         raise TestbedError(f"{daemon} was not started by this testbed: it is not killed")
     pid = int((_RUN / f"{daemon}.pid").read_text())
     os.kill(pid, signal.SIGKILL)
@@ -158,7 +163,7 @@ def is_running() -> bool:
 
 def stop_if_started() -> None:
     """Stop the daemons if a testbed started them, in this run or in one that was killed."""
-    if _STARTED_BY_US.exists():
+    if is_ours():
         run([_CTL, "stop"])
         _STARTED_BY_US.unlink()
 
