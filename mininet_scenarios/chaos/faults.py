@@ -82,6 +82,14 @@ def _learning_lost(field: Field, chance: random.Random) -> Fault | None:
     return FlowsDeleted.of_tor(field, chance.choice(field.fabric.racks))
 
 
+def _foreign(field: Field, chance: random.Random) -> Fault:
+    used = field.watch.ports_in_use()
+    idle = [port for port in field.fabric.ports if port.tor_port not in used]
+    port = chance.choice(idle or field.fabric.ports)
+    name = field.fabric.planes[port.plane].name
+    return ForeignCrossConnect(field, name, chance.choice([port.ingress, port.egress]))
+
+
 def _daemon(name: str) -> Draw:
     return lambda field, _: DaemonKilled(field, name) if ovs.is_ours() else None
 
@@ -131,7 +139,7 @@ FAULTS: Final[Mapping[str, Draw]] = {
     "ocs-no-light": _device(FaultKind.NO_LIGHT),
     "ocs-reply-lost": _device(FaultKind.LOSE_REPLY),
     "ocs-killed-in-a-move": _device(FaultKind.KILL),
-    "ocs-foreign": lambda field, chance: ForeignCrossConnect(field, _plane(field, chance)),
+    "ocs-foreign": _foreign,
     "uplink-down": lambda field, chance: UplinkDown(field, _server(field, chance)),
     "neighbours-flushed": lambda field, chance: NeighboursFlushed(field, _server(field, chance)),
     "flood": lambda field, chance: Flood(field, _server(field, chance)),

@@ -135,10 +135,17 @@ class EmulatorFault(PlaneFault):
 
 
 class ForeignCrossConnect(PlaneFault):
-    """Somebody connects a port that no circuit uses."""
+    """Somebody connects a port of a rack's that no circuit uses, to one of nobody's."""
+
+    def __init__(self, field: Field, plane: str, port: int) -> None:
+        super().__init__(field, plane)
+        self._port = port
 
     def strike(self) -> None:
-        self.ocs.admin.block_port(_FAR_PORT)
+        try:
+            self.ocs.admin.block_port(self._port)
+        except AdminError:  # a circuit uses it by now
+            self.ocs.admin.block_port(_FAR_PORT)
 
     def heal(self) -> None:
         self.ocs.admin.unblock()
