@@ -54,9 +54,12 @@ def main(argv: Sequence[str] = ()) -> int:
     options = _parser().parse_args(argv)
     document = yaml.safe_load(options.fabric.read_text()) if options.fabric else None
     faults = {name: FAULTS[name] for name in options.fault or FAULTS}
+    substrates = options.substrate or fabrics.SUBSTRATES
+    if document is not None:
+        substrates = [document.get("substrate", fabrics.SUBSTRATES[0])]
     ends_s = time.monotonic() + 60 * options.minutes
     rounds: list[RoundResult] = []
-    for seed, substrate in zip(count(options.seed), cycle(options.substrate or fabrics.SUBSTRATES)):
+    for seed, substrate in zip(count(options.seed), cycle(substrates)):
         if len(rounds) == options.rounds or (options.rounds is None and time.monotonic() > ends_s):
             break
         say(f"seed {seed}, {substrate}")
@@ -71,10 +74,16 @@ def main(argv: Sequence[str] = ()) -> int:
         )
         rounds.append(played)
         if played.violations:
-            again = f"--rounds 1 --seed {seed} --substrate {substrate}"
-            say(f"  again: python -m benchmarks.chaos {again}")
+            say(f"  again: python -m benchmarks.chaos {_again(options, seed, substrate)}")
     report("chaos", results(rounds))
     return 1 if any(one.violations for one in rounds) else 0
+
+
+def _again(options: argparse.Namespace, seed: int, substrate: str) -> str:
+    """The arguments that play a round of these options again."""
+    again = ["--rounds", "1", "--seed", f"{seed}", "--incidents", f"{options.incidents}"]
+    again += ["--substrate", substrate] if options.fabric is None else ["--fabric", options.fabric]
+    return " ".join(map(str, [*again, *(f"--fault {name}" for name in options.fault or ())]))
 
 
 def results(rounds: Sequence[RoundResult]) -> list[Result]:

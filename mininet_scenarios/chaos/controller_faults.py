@@ -87,6 +87,7 @@ class JournalRolledBack(ControllerKilled):
             closing(sqlite3.connect(self._copy)) as target,
         ):
             source.backup(target)
+        self._copy.chmod(0o600)
 
     def heal(self) -> None:
         for stale in self._journal.parent.glob(f"{self._journal.name}-*"):

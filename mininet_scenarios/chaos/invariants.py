@@ -40,14 +40,7 @@ def ready(seen: Seen) -> Iterator[str]:
 
 
 def mirrors(seen: Seen) -> Iterator[str]:
-    wanted = set()
-    one_way = any(path["one_way"] for path in seen.told.paths)
-    for circuit in seen.get("/v1/topology")["circuits"]:
-        ends = circuit["a"]["port"], circuit["b"]["port"]
-        wanted.add(ends)
-        if not (one_way or circuit["one_way"]):
-            wanted.add(ends[::-1])
-    yield from _differences("mirrors lead", readers.redirections(seen.fabric), wanted)
+    yield from _differences("mirrors lead", readers.redirections(seen.fabric), seen.told.light)
 
 
 def carriers(seen: Seen) -> Iterator[str]:
@@ -75,11 +68,10 @@ def tables(seen: Seen) -> Iterator[str]:
         rack = seen.fabric.racks[server.rack]
         bridge = rack.tor.bridge if server.vswitch is None else server.vswitch.bridge
         wanted = {
-            (number[other], vlan)
-            for pair, some in seen.told.vlans.items()
-            if rack.name in pair
-            for other in pair - {rack.name}
-            for vlan in some
+            (number[to], path["vlan"])
+            for path in seen.told.paths
+            for source, to in _directions(path)
+            if source == rack.name
         }
         there = readers.steering(bridge)
         yield from _differences(f"{bridge} steers (rack, VLAN)", there.circuits, wanted)
@@ -158,6 +150,11 @@ def _reservations(seen: Seen) -> Iterator[Mapping[str, Any]]:
         if page["next"] is None:
             return
         after = f"?after={page['next']}"
+
+
+def _directions(path: Mapping[str, Any]) -> list[tuple[str, str]]:
+    there = path["src"], path["dst"]
+    return [there] if path["one_way"] else [there, there[::-1]]
 
 
 def _hops(path: Mapping[str, Any]) -> frozenset[str]:

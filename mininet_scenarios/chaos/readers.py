@@ -90,7 +90,11 @@ class Steering:
 
 
 def steering(bridge: str) -> Steering:
-    shown = run(["ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "dump-flows", bridge])
+    return steering_in(run(["ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "dump-flows", bridge]))
+
+
+def steering_in(shown: str) -> Steering:
+    """What the rules do that ``ovs-ofctl dump-flows`` shows."""
     rules = _CIRCUIT_RULE.findall(shown)
     return Steering(
         frozenset((int(rack, 16), int(vlan) & ~_PRESENT) for rack, vlan in rules),
@@ -144,13 +148,18 @@ class Told:
     """What the controller says of its network."""
 
     circuits: frozenset[frozenset[str]]
+    light: frozenset[Ends]
     vlans: Mapping[frozenset[str], frozenset[int]]
     paths: Sequence[Mapping[str, Any]]
 
     @classmethod
     def from_json(cls, topology: Mapping[str, Any]) -> Told:
-        circuits = (frozenset((one["a"]["port"], one["b"]["port"])) for one in topology["circuits"])
-        return cls(frozenset(circuits), _vlans(topology["paths"]), topology["paths"])
+        light: set[Ends] = set()
+        for circuit in topology["circuits"]:
+            a, b = circuit["a"]["port"], circuit["b"]["port"]
+            light |= {(a, b)} if circuit["one_way"] else {(a, b), (b, a)}
+        circuits, paths = frozenset(map(frozenset, light)), topology["paths"]
+        return cls(circuits, frozenset(light), _vlans(paths), paths)
 
     def vlans_at(self, port: str) -> frozenset[int]:
         """VLAN-IDs of the paths that lead through a ToR port."""
