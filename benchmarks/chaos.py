@@ -43,6 +43,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--fault", choices=tuple(FAULTS), action="append", help="only this one; may be repeated"
     )
+    parser.add_argument(
+        "--without", choices=tuple(FAULTS), action="append", default=[], help="not this one"
+    )
     return parser
 
 
@@ -53,7 +56,8 @@ def say(line: str) -> None:
 def main(argv: Sequence[str] = ()) -> int:
     options = _parser().parse_args(argv)
     document = yaml.safe_load(options.fabric.read_text()) if options.fabric else None
-    faults = {name: FAULTS[name] for name in options.fault or FAULTS}
+    wanted = [name for name in options.fault or FAULTS if name not in options.without]
+    faults = {name: FAULTS[name] for name in wanted}
     substrates = options.substrate or fabrics.SUBSTRATES
     if document is not None:
         substrates = [document.get("substrate", fabrics.SUBSTRATES[0])]
@@ -83,7 +87,9 @@ def _again(options: argparse.Namespace, seed: int, substrate: str) -> str:
     """The arguments that play a round of these options again."""
     again = ["--rounds", "1", "--seed", f"{seed}", "--incidents", f"{options.incidents}"]
     again += ["--substrate", substrate] if options.fabric is None else ["--fabric", options.fabric]
-    return " ".join(map(str, [*again, *(f"--fault {name}" for name in options.fault or ())]))
+    again += [f"--fault {name}" for name in options.fault or ()]
+    again += [f"--without {name}" for name in options.without]
+    return " ".join(map(str, again))
 
 
 def results(rounds: Sequence[RoundResult]) -> list[Result]:

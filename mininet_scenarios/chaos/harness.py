@@ -204,7 +204,7 @@ class Round:
         self._say = say
         self._seen: set[tuple[str, str, int, float]] = set()
         self._dark: dict[str, int] = {}
-        self._lost_by_machine = 0
+        self._lost_by_machine: dict[str, int] = {}
 
     def incident(self, number: int, wanted: Mapping[str, Draw]) -> None:
         """Strike with a few faults, wait for rest, and judge."""
@@ -328,7 +328,11 @@ class Round:
             silent.sort(key=lambda outage: outage.silent_s, reverse=True)
             yield f"{len(silent)} outages that are too long: {_some(silent)}"
         lost = sum(one.lost for one in untouched)
-        by_machine = self._machine_losses() - self._lost_by_machine
+        before = self._lost_by_machine
+        by_machine = sum(
+            max(0, count - before.get(place, 0))  # counters begin anew with a bridge or a daemon
+            for place, count in self._machine_losses().items()
+        )
         if lost > by_machine:
             yield (
                 f"{lost} lost by pairs that nothing touched ({by_machine} in queues): "
@@ -342,11 +346,11 @@ class Round:
             if new and port not in spared:
                 yield f"{new} frames into the dark at {port}"
 
-    def _machine_losses(self) -> int:
+    def _machine_losses(self) -> dict[str, int]:
         """Frames that queues dropped, or that a busy machine gave Open vSwitch no time to read."""
         testbed = self._ground.stage.testbed
-        dropped = sum(queue.dropped_frames for queue in testbed.queues().values())
-        return dropped + testbed.unread_frames()
+        dropped = {name: queue.dropped_frames for name, queue in testbed.queues().items()}
+        return {**dropped, "sockets": testbed.unread_frames()}
 
 
 def _some(outages: Sequence[Outage]) -> str:
