@@ -23,6 +23,7 @@ import httpx
 import yaml
 
 from apps.process.configuration import load_configuration
+from hydra.errors import HydraError
 from mininet_scenarios.chaos import fabrics, readers
 from mininet_scenarios.chaos.fault import (
     AUDIT_INTERVAL_S,
@@ -35,6 +36,7 @@ from mininet_scenarios.chaos.faults import FAULTS, Draw
 from mininet_scenarios.chaos.invariants import disagreements
 from mininet_scenarios.chaos.pairs import Outage, Pairs, clock, every_pair
 from mininet_scenarios.chaos.readers import Dark, Watch
+from mininet_scenarios.emulators.admin import AdminError
 from mininet_scenarios.stage.controller_process import ControllerProcess
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.testbed import Testbed
@@ -214,6 +216,17 @@ class Round:
         blows = self._draw(wanted, number)
         together = " and ".join(map(str, blows))
         self._say(together)
+        try:
+            found = self._found(blows)
+        except (HydraError, AdminError) as error:
+            found = [f"breaks off: {error}"]
+        times = ", ".join(f"{clock(blow.from_s)} to {clock(blow.to_s)}" for blow in blows)
+        self._result.violations += [f"{together} ({times}): {one}" for one in found]
+        for one in found:
+            self._say(f"  VIOLATED: {one}")
+
+    def _found(self, blows: Sequence[Blow]) -> list[str]:
+        """What does not hold once these faults are over."""
         self._play(blows)
         self._users.rest()
         over_s = self._last_fault_over_s()
@@ -225,10 +238,7 @@ class Round:
         self._users.complaints.clear()
         if not self._ground.process.running:
             found.append("the controller ended by itself")
-        times = ", ".join(f"{clock(blow.from_s)} to {clock(blow.to_s)}" for blow in blows)
-        self._result.violations += [f"{together} ({times}): {one}" for one in found]
-        for one in found:
-            self._say(f"  VIOLATED: {one}")
+        return found
 
     def _draw(self, wanted: Mapping[str, Draw], number: int) -> list[Blow]:
         """Faults with targets and times; each has its own chance, so that what is in use when one
@@ -400,9 +410,9 @@ def play_round(
         finally:
             users.leave()
             result.changes = users.done
+            result.violations += _defects(process)
             if logs is not None and result.violations:
                 _keep(logs / f"seed-{seed}-{result.substrate}", process, result)
-        _complain_of_errors(process, result)
     return result
 
 
@@ -413,11 +423,10 @@ def _keep(folder: Path, process: ControllerProcess, result: RoundResult) -> None
     (folder / "violations.txt").write_text("\n".join(result.violations) + "\n")
 
 
-def _complain_of_errors(process: ControllerProcess, result: RoundResult) -> None:
-    """Errors in the controller's log of its own doing: defects, whatever has failed around it."""
-    for line in process.log.read_text(errors="replace").splitlines():
-        if line.startswith("Traceback"):
-            result.violations.append(f"the log has a traceback: {process.log}")
+def _defects(process: ControllerProcess) -> list[str]:
+    """Unexpected errors in the controller's log, whatever has failed around it."""
+    lines = process.log.read_text(errors="replace").splitlines()
+    return [f"the log has: {line}" for line in lines if line.startswith("Traceback")]
 
 
 @contextmanager
