@@ -23,6 +23,8 @@ PROBE_INTERVAL_S: Final = 1.0
 FOUND_BY_PROBES_S: Final = 1.75 * PROBE_INTERVAL_S + SILENT_S
 """Longest silence where there is light: three probes in a row, then the change."""
 AUDIT_INTERVAL_S: Final = 2.0
+OPEN_VSWITCH: Final = "Open vSwitch"
+"""What faults hold that need Open vSwitch's daemons, or end them."""
 
 
 @dataclass(frozen=True, slots=True)

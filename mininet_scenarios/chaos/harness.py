@@ -68,6 +68,8 @@ _DISK_BYTES: Final = 8 << 20
 _MBPS: Final = 40.0
 _PAUSE_S: Final = 0.8
 _TIMEOUT_S: Final = 10.0
+_WAITING: Final = {"Prefer": "wait=5"}
+"""Users wait for what they have asked for: no queue of theirs is left when faults are over."""
 _NAMED: Final = 5
 """Outages that a violation names."""
 
@@ -139,7 +141,7 @@ class Users(threading.Thread):
 
     def run(self) -> None:
         with httpx.Client(
-            base_url=self._base_url, timeout=_TIMEOUT_S, trust_env=False
+            base_url=self._base_url, headers=_WAITING, timeout=_TIMEOUT_S, trust_env=False
         ) as self._http:
             while self._working.wait() and not self._over:
                 self._idle.clear()

@@ -7,7 +7,7 @@ import time
 from abc import abstractmethod
 from typing import Final
 
-from mininet_scenarios.chaos.fault import FOUND_BY_PROBES_S, Fault, Field
+from mininet_scenarios.chaos.fault import FOUND_BY_PROBES_S, OPEN_VSWITCH, Fault, Field
 from mininet_scenarios.chaos.readers import redirections
 from mininet_scenarios.emulators.admin import AdminError
 from mininet_scenarios.emulators.faults import FaultKind
@@ -22,8 +22,8 @@ _FAR_PORT: Final = 16
 class PortFault(Fault):
     """A fault of an optical port, which touches whoever has a path through it."""
 
-    def __init__(self, field: Field, port: str) -> None:
-        super().__init__(field, port)
+    def __init__(self, field: Field, port: str, holds: str = "") -> None:
+        super().__init__(field, port, holds)
         self.port = port
         (self.wired,) = [one for one in field.fabric.ports if one.tor_port == port]
         plane = field.fabric.planes[self.wired.plane]
@@ -91,10 +91,13 @@ class FibreOneWay(PortFault):
 
 
 class TrunksChanged(PortFault):
-    """Somebody takes an optical port out of its VLANs."""
+    """Somebody takes an optical port out of its VLANs, which needs Open vSwitch's daemons."""
 
     longest_silence_s = FOUND_BY_PROBES_S
     ends_alone = True
+
+    def __init__(self, field: Field, port: str) -> None:
+        super().__init__(field, port, OPEN_VSWITCH)
 
     def break_it(self) -> None:
         run(["ovs-vsctl", "--timeout=10", "set", "port", self.port, "trunks=4001"])

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Final, Self
 
 from hydra.model import Rack, Server
-from mininet_scenarios.chaos.fault import FOUND_BY_PROBES_S, Fault, Field
+from mininet_scenarios.chaos.fault import FOUND_BY_PROBES_S, OPEN_VSWITCH, Fault, Field
 from mininet_scenarios.testbed import ovs
 from mininet_scenarios.testbed.shell import run
 
@@ -18,8 +18,8 @@ _NOWHERE: Final = "tcp:127.0.0.1:1"
 class OvsFault(Fault):
     """A fault of a bridge or of all; they come one at a time, since tools need the daemons."""
 
-    def __init__(self, field: Field, target: str = "Open vSwitch") -> None:
-        super().__init__(field, target, "Open vSwitch")
+    def __init__(self, field: Field, target: str) -> None:
+        super().__init__(field, target, OPEN_VSWITCH)
 
 
 class DaemonKilled(OvsFault):
