@@ -15,14 +15,13 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import count, cycle
 from pathlib import Path
-from statistics import median
 
 import yaml
 
 from benchmarks._report import Result, report
 from mininet_scenarios.chaos import fabrics
 from mininet_scenarios.chaos.faults import FAULTS
-from mininet_scenarios.chaos.harness import INCIDENTS, REST_S, RoundResult, play_round
+from mininet_scenarios.chaos.harness import INCIDENTS, RoundResult, play_round
 
 MINUTES = 10.0
 
@@ -104,18 +103,12 @@ def results(rounds: Sequence[RoundResult]) -> list[Result]:
             Result(f"{substrate}: {name}", "strikes", "", "higher", number, 0, "none")
             for name, number in sorted(strikes.items())
         ]
-        rest_s = [taken for one in here for taken in one.rest_s]
         changes = sum(one.changes for one in here)
         case = f"{substrate}: {len(here)} rounds, {changes} changes, {strikes.total()} strikes"
         found.append(
             Result(case, "violations", "", "lower", sum(len(one.violations) for one in here), 0,
                    "none", 0)
         )  # fmt: skip
-        if rest_s:
-            found.append(
-                Result(case, "median time to rest", "s", "lower", median(rest_s), max(rest_s),
-                       "longest", REST_S)
-            )  # fmt: skip
     return found
 
 

@@ -105,8 +105,6 @@ class RoundResult:
     datagrams: int = 0
     changes: int = 0
     """Requests of users that the controller carried out."""
-    rest_s: list[float] = field(default_factory=list)
-    """Time that each incident took to come to rest."""
 
 
 class Users(threading.Thread):
@@ -298,10 +296,7 @@ class Round:
             )
             if not left and (silent := self._pairs.silent()):
                 left = [f"{len(silent)} pairs are silent: {_some(silent)}"]
-            if not left:
-                self._result.rest_s.append(asked_s - over_s)
-                return []
-            if asked_s > over_s + REST_S:
+            if not left or asked_s > over_s + REST_S:
                 return left
             time.sleep(_POLL_S)
 
