@@ -1,5 +1,7 @@
 """The thread that decides and acts: jobs in the order in which they come, and duties when due.
 
+What keeps traffic from its destination comes before what somebody has asked for.
+
 Reconfigurations, reservations, start-up and switch synchronisation are jobs of one queue, so they
 are never interleaved.
 """
@@ -12,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -23,6 +26,10 @@ _LONGEST_NAP_S: Final = 0.25
 _PATIENCE_S: Final = 60.0
 _AnswerT = TypeVar("_AnswerT")
 Job = Callable[[], None]
+
+
+def _look_first() -> None:
+    """Queued to wake the conductor, which then looks for jobs that come first."""
 
 
 @dataclass(slots=True)
@@ -39,6 +46,7 @@ class Conductor:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._first: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._waiting_once: set[Job] = set()
         self._lock = threading.Lock()
         self._duties: list[_Duty] = []
@@ -73,11 +81,16 @@ class Conductor:
         """True if the conductor's thread runs."""
         return self._thread.is_alive()
 
-    def put(self, job: Job) -> None:
-        self._jobs.put(job)
+    def put(self, job: Job, *, first: bool = False) -> None:
+        """Queue a job; with ``first``, before all that others ask for."""
+        if first:
+            self._first.put(job)
+            self._jobs.put(_look_first)  # it may be asleep
+        else:
+            self._jobs.put(job)
 
-    def put_once(self, job: Job) -> None:
-        """Put a job that sees to everything there is when it begins, unless it waits already."""
+    def put_once(self, job: Job, *, first: bool = False) -> None:
+        """Queue a job that sees to everything there is when it begins, unless it waits already."""
         with self._lock:
             if job in self._waiting_once:
                 return
@@ -88,7 +101,7 @@ class Conductor:
                 self._waiting_once.remove(job)
             job()
 
-        self._jobs.put(begin)
+        self.put(begin, first=first)
 
     def ask(self, question: Callable[[], _AnswerT]) -> _AnswerT:
         """Have the conductor answer between two jobs, for another thread that waits.
@@ -121,9 +134,16 @@ class Conductor:
                 job = self._jobs.get(timeout=self._nap_s(_LONGEST_NAP_S))
             except queue.Empty:
                 continue
+            self._do_first()
             if job is None:
                 return
-            self._safely(job, "job")
+            if job is not _look_first:
+                self._safely(job, "job")
+
+    def _do_first(self) -> None:
+        with suppress(queue.Empty):
+            while True:
+                self._safely(self._first.get_nowait(), "job")
 
     def _do_if_due(self, duty: _Duty) -> None:
         every_s, now_s = duty.every_s(), time.monotonic()

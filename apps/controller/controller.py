@@ -181,7 +181,7 @@ class Controller:
             fleet,
             ledger.standing,
             reach.on_circuits,
-            lambda lost: conductor.put(lambda: withdrawals.of_lost_paths(lost)),
+            lambda lost: conductor.put(lambda: withdrawals.of_lost_paths(lost), first=True),
             metrics,
         )
         self.policies = PolicyDesk(
@@ -308,12 +308,12 @@ class Controller:
         self._mastership.forget(datapath)
         self._conductor.put_once(self._synchronise)
         if datapath in self._fabric.rack_by_tor_datapath:  # it can tell carrier again
-            self._conductor.put_once(self._withdrawals.of_dead_circuits)
+            self._conductor.put_once(self._withdrawals.of_dead_circuits, first=True)
 
     def _port_changed(self, datapath: DatapathId, port: PortInfo) -> None:
-        self._conductor.put_once(self._upkeep.follow_uplinks)
+        self._conductor.put_once(self._upkeep.follow_uplinks, first=True)
         if datapath in self._fabric.rack_by_tor_datapath and not port.up:
-            self._conductor.put_once(self._withdrawals.of_dead_circuits)
+            self._conductor.put_once(self._withdrawals.of_dead_circuits, first=True)
 
     def _elephants_changed(self, server: Server) -> None:
         switch = self._classifier.switch_of(server)

@@ -44,6 +44,10 @@ class FaultKind(Enum):
     """Output stops every few lines until a key is pressed, even if the pager is off (CLI)."""
     WRAP = "wrap"
     """Lists of VLANs are continued on further lines (command line)."""
+    GARBLED = "garbled"
+    """Every third byte of a reply is another one: a bad serial line."""
+    HALF_A_LINE = "half-a-line"
+    """Replies break off in the middle, and the connection stays."""
     MERGE = "merge"
     """VLANs are added to those that a port has, instead of replacing them (ToR switches)."""
 
@@ -80,6 +84,14 @@ class Faults:
             if armed.left <= 0:
                 del self._armed[kind]
         return True
+
+    def distorted(self, reply: bytes) -> bytes:
+        """A reply as its client receives it."""
+        if self.strikes(FaultKind.GARBLED):
+            return bytes(0x7E if place % 3 == 2 else byte for place, byte in enumerate(reply))
+        if self.strikes(FaultKind.HALF_A_LINE):
+            return reply[: len(reply) // 2]
+        return reply
 
     @property
     def delay_s(self) -> float:

@@ -82,7 +82,7 @@ class PolatisServer(SessionServer):
             return
         if self._ocs.faults.delay_s:
             await asyncio.sleep(self._ocs.faults.delay_s)
-        writer.write(";".join(replies).encode() + b"\r")
+        writer.write(self._ocs.faults.distorted(";".join(replies).encode() + b"\r"))
         await writer.drain()
 
     async def _carry_out(self, command: Command | GrammarError) -> str | None:

@@ -113,7 +113,7 @@ class Tl1Server(SessionServer):
         await asyncio.sleep(faults.delay_s)
         if faults.strikes(FaultKind.AUTONOMOUS):
             self._write(client, self._autonomous("A", "REPT EVT EQPT", '"SYSTEM:TEST,TC"'))
-        self._write(client, reply)
+        self._write(client, faults.distorted(reply))
         await client.writer.drain()
 
     async def _carry_out(self, client: Tl1Client, command: Tl1Command) -> bytes:

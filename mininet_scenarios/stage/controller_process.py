@@ -97,8 +97,8 @@ class ControllerProcess:
             raise ControllerProcessError(f"no controller runs for {self.config}")
         return self._process.pid
 
-    def start(self) -> None:
-        """Start it, and return once ``/readyz`` says 200.
+    def start(self, *, ready: bool = True) -> None:
+        """Start it, and return once ``/readyz`` says 200, or without ``ready`` once REST answers.
 
         Raises :class:`ControllerProcessError`, with the end of the log, if it does not.
         """
@@ -108,7 +108,7 @@ class ControllerProcess:
         with self.log.open("ab") as log:
             self._process = self._launch(self.config, log)
         try:
-            self._wait_until_ready(self._process)
+            self._wait_for(self._process, "/readyz" if ready else "/healthz")
         except BaseException:
             self.kill()
             raise
@@ -157,9 +157,9 @@ class ControllerProcess:
         self._process = None
         return process.wait()
 
-    def _wait_until_ready(self, process: Launched) -> None:
+    def _wait_for(self, process: Launched, path: str) -> None:
         deadline = time.monotonic() + self._ready_timeout_s
-        while not self._is_ready():
+        while not self._is_well(path):
             if process.poll() is not None:
                 raise ControllerProcessError(
                     f"the controller ended with {process.returncode}; {self.log} ends:\n"
@@ -168,15 +168,15 @@ class ControllerProcess:
             if time.monotonic() > deadline:
                 raise ControllerProcessError(
                     f"the controller is not ready after {self._ready_timeout_s:.0f} s "
-                    f"(GET {self.base_url}/readyz); {self.log} ends:\n{self.log_tail()}"
+                    f"(GET {self.base_url}{path}); {self.log} ends:\n{self.log_tail()}"
                 )
             time.sleep(_POLL_S)
 
-    def _is_ready(self) -> bool:
+    def _is_well(self, path: str) -> bool:
         address = self.settings.rest_host, self.settings.rest_port
         with contextlib.closing(http.client.HTTPConnection(*address, timeout=2.0)) as connection:
             try:
-                connection.request("GET", "/readyz")
+                connection.request("GET", path)
                 return connection.getresponse().status == http.HTTPStatus.OK
             except (OSError, http.client.HTTPException):
                 return False

@@ -180,6 +180,17 @@ class Testbed:
     def restore_electrical(self, server: str) -> None:
         links.set_up(electrical_interface(self.fabric, self._server(server)), up=True)
 
+    def make_again(self, bridge: str) -> None:
+        """Make a bridge that was deleted, as it was built: its vswitch has no rules then."""
+        planned = layout(self.fabric, self._controller, self._fdb_age_s)
+        (spec,) = (one for one in planned.bridges if one.name == bridge)
+        ovs.create([spec], self._datapath)
+        names = {port.name for port in spec.ports}
+        links.limit_rates_again(
+            [cable for cable in planned.fabric_cables if {cable.a, cable.b} & names],
+            self._queue_size,
+        )
+
     # -- building ----------------------------------------------------------------------------
 
     def _build(self) -> None:

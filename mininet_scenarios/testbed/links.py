@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -88,6 +89,15 @@ def limit_rates(cables: Iterable[Cable], queues: QueueSize = USUAL_QUEUES) -> No
     for namespace_pid, ends in rates.items():
         lines = [line for name, mbps in ends for line in _rate_lines(name, mbps, frames)]
         tc_batch(lines, namespace_pid)
+
+
+def limit_rates_again(cables: Sequence[Cable], queues: QueueSize = USUAL_QUEUES) -> None:
+    """Set the rates of cables that may have lost them, or a part of them."""
+    for cable in cables:
+        for name in _ends_here(cable):
+            command = ["tc", "qdisc", "del", "dev", name, "root"]
+            subprocess.run(command, capture_output=True, check=False)  # if there is one
+    limit_rates(cables, queues)
 
 
 def set_up(name: str, *, up: bool) -> None:

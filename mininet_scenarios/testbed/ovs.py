@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -18,7 +20,8 @@ from mininet_scenarios.testbed.sysctl import STATE_DIR, send_buffer_bytes
 
 _LOG: Final = logging.getLogger(__name__)
 _CTL: Final = "/usr/share/openvswitch/scripts/ovs-ctl"
-_PID_FILE: Final = Path("/var/run/openvswitch/ovs-vswitchd.pid")
+_RUN: Final = Path("/var/run/openvswitch")
+_PID_FILE: Final = _RUN / "ovs-vswitchd.pid"
 _SCHEDULED: Final = 2
 """CPUCLOCK_SCHED, which with a process's complemented number is clock_getcpuclockid(3)."""
 _STARTED_BY_US: Final = STATE_DIR / "ovs-started"
@@ -96,6 +99,47 @@ def ensure_running() -> None:
             _control("restart", "--no-ovsdb-server")
 
 
+def apply() -> None:
+    """Return once ovs-vswitchd has applied what is in the database, as it has not after a start."""
+    run(
+        [
+            "ovs-vsctl",
+            "--timeout=30",
+            "set",
+            "Open_vSwitch",
+            ".",
+            f"external_ids:seen={time.time()}",
+        ]
+    )
+
+
+def is_ours() -> bool:
+    """True if a testbed started the daemons: then nobody else needs them."""
+    return _STARTED_BY_US.exists()
+
+
+def kill(daemon: str) -> None:
+    """SIGKILL ``ovsdb-server`` or ``ovs-vswitchd``, which :func:`ensure_running` starts again.
+
+    Raises TestbedError if Open vSwitch ran before the testbed: then others may need it.
+    """
+    if not is_ours():
+        raise TestbedError(f"{daemon} was not started by this testbed: it is not killed")
+    pid = int((_RUN / f"{daemon}.pid").read_text())
+    os.kill(pid, signal.SIGKILL)
+    while _exists(pid):
+        time.sleep(0.005)
+
+
+def _exists(pid: int) -> bool:
+    """False once its parent knows that it has ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def _control(verb: str, *options: str) -> None:
     command = [_CTL, verb, "--system-id=random", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -119,7 +163,7 @@ def is_running() -> bool:
 
 def stop_if_started() -> None:
     """Stop the daemons if a testbed started them, in this run or in one that was killed."""
-    if _STARTED_BY_US.exists():
+    if is_ours():
         run([_CTL, "stop"])
         _STARTED_BY_US.unlink()
 
@@ -172,13 +216,28 @@ def _bridge_arguments(bridge: BridgeSpec, datapath: str) -> list[str]:
         *(f"other_config:{key}={json.dumps(value)}" for key, value in other.items()),
     ]
     if bridge.controller is not None:
-        arguments += ["--", "set-controller", bridge.name, bridge.controller]
-        arguments += ["--", "set", "controller", bridge.name]
-        arguments += [
-            f"max_backoff={CONTROLLER_MAX_BACKOFF_MS}",
-            f"inactivity_probe={CONTROLLER_INACTIVITY_PROBE_MS}",
-        ]
+        arguments += _controller_arguments(bridge.name, bridge.controller)
     return arguments
+
+
+def set_controller(bridge: str, controller: str) -> None:
+    """Have a bridge connect to this controller, given in OVS's notation."""
+    _transact(_controller_arguments(bridge, controller))
+
+
+def _controller_arguments(bridge: str, controller: str) -> list[str]:
+    return [
+        "--",
+        "set-controller",
+        bridge,
+        controller,
+        "--",
+        "set",
+        "controller",
+        bridge,
+        f"max_backoff={CONTROLLER_MAX_BACKOFF_MS}",
+        f"inactivity_probe={CONTROLLER_INACTIVITY_PROBE_MS}",
+    ]
 
 
 def _port_arguments(bridge: str, number: int, port: PortSpec) -> list[str]:

@@ -44,15 +44,24 @@ def delete_bridges() -> None:
 
 
 def members() -> list[int]:
-    """Ids of all processes that a testbed started; this process is never among them."""
+    """Ids of all processes that a testbed started; this process is never among them.
+
+    Those in a PID namespace of their own are of a testbed that has a lock of its own.
+    """
     mark = f"{MEMBER_VARIABLE}=1".encode()
+    ours = _pid_namespace("self")
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):  # ended meanwhile
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                marked = mark in (entry / "environ").read_bytes().split(b"\0")
+                if marked and _pid_namespace(entry.name) == ours:
                     found.append(int(entry.name))
     return found
+
+
+def _pid_namespace(process: str) -> str:
+    return str(Path("/proc", process, "ns/pid").readlink())
 
 
 def _kill_members() -> None:

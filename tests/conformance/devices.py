@@ -36,14 +36,19 @@ COMMON_FAULTS = frozenset(
     }
 )
 
-TL1_FAULTS = COMMON_FAULTS | {
-    FaultKind.KILL,
-    FaultKind.AUTONOMOUS,
-    FaultKind.BLOCKS,
-    FaultKind.WRONG_CTAG,
-    FaultKind.ECHO,
-    FaultKind.IDLE_LOGOUT,
-}
+BAD_LINE = frozenset({FaultKind.GARBLED, FaultKind.HALF_A_LINE})
+TL1_FAULTS = (
+    COMMON_FAULTS
+    | BAD_LINE
+    | {
+        FaultKind.KILL,
+        FaultKind.AUTONOMOUS,
+        FaultKind.BLOCKS,
+        FaultKind.WRONG_CTAG,
+        FaultKind.ECHO,
+        FaultKind.IDLE_LOGOUT,
+    }
+)
 LOGIN_VARIABLE = "HYDRA_CONFORMANCE_PASSWORD"
 
 
@@ -144,13 +149,13 @@ CANDIDATES = [
     Candidate(
         "polatis-scpi",
         emulated("polatis-scpi", "polatis"),
-        faults=COMMON_FAULTS | {FaultKind.KILL},
+        faults=COMMON_FAULTS | BAD_LINE | {FaultKind.KILL},
     ),
     Candidate(
         "polatis-scpi",
         emulated("polatis-scpi", "polatis", serial=True),
         variant="serial",
-        faults=COMMON_FAULTS | {FaultKind.KILL},
+        faults=COMMON_FAULTS | BAD_LINE | {FaultKind.KILL},
         deviations=SERIAL,
     ),
     Candidate(

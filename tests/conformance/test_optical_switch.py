@@ -419,6 +419,28 @@ def test_dead_and_back(switch, slots, admin):
     assert other <= switch.cross_connects()
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(kind, marks=pytest.mark.needs_fault(kind))
+        for kind in (FaultKind.GARBLED, FaultKind.HALF_A_LINE)
+    ],
+)
+def test_what_a_bad_line_makes_of_a_reply_is_not_believed(bench, slots, admin, fault):
+    driver = bench.driver(timeout_s=0.5)
+    driver.open()
+    circuit, before = slots.many((0, 1), (1, 0)), driver.cross_connects()
+    admin.fault(fault)
+    with pytest.raises(DeviceError):
+        driver.change([], circuit)
+    with pytest.raises(DeviceError):
+        driver.cross_connects()
+    admin.clear()
+    driver.change([], circuit)
+    assert driver.cross_connects() == before | circuit
+    driver.close()
+
+
 @pytest.mark.needs_fault(FaultKind.KILL)
 def test_a_connection_lost_in_the_middle_of_a_change(switch, slots, admin):
     circuit = slots.many((0, 1), (1, 0))

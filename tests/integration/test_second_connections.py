@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from apps.openflow.framework import ECHO_S
-from tests.unit.openflow.stranger import Stranger
+from mininet_scenarios.emulators.stranger import Stranger
 
 from .live import Live, live, wait_until
 

@@ -16,7 +16,7 @@ import pytest
 
 from hydra.config import Loaded
 from mininet_scenarios.testbed import Testbed, TestbedError, clean_up, ovs, sysctl
-from mininet_scenarios.testbed.shell import run
+from mininet_scenarios.testbed.shell import member_environment, run
 from mininet_scenarios.testbed.sweep import members
 
 from .conftest import DEMO_CONFIG, REPOSITORY
@@ -191,3 +191,20 @@ def test_what_is_not_ours_stays(before: Machine, demo: Loaded) -> None:
     finally:
         run(["ip", "link", "delete", "notours0"])
     assert Machine.now() == before
+
+
+def test_members_in_a_pid_namespace_of_their_own_belong_to_somebody_else():
+    """As tests/own_network.sh has them, whose testbeds stand beside this one."""
+    inner = "echo; exec sleep 60"
+    with subprocess.Popen(
+        ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", inner],
+        env=member_environment(),
+        stdout=subprocess.PIPE,
+    ) as outer:
+        outer.stdout.readline()
+        children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
+        found = members()
+        outer.kill()
+    assert outer.pid in found
+    assert len(children) == 1
+    assert int(children[0]) not in found

@@ -123,3 +123,31 @@ def test_who_asks_is_told_when_changes_take_too_long(conductor, monkeypatch):
     monkeypatch.setattr(room, "_PATIENCE_S", 0.05)
     with pytest.raises(DeviceUnavailable, match=r"busy with other changes for 0\.05 s: ask again"):
         conductor.ask(lambda: 7)  # it has not been started
+
+
+def test_what_comes_first_does_not_wait_for_what_others_have_asked(conductor):
+    done, busy, go_on = [], threading.Event(), threading.Event()
+
+    def under_way():
+        busy.set()
+        assert go_on.wait(10)
+        done.append("under way")
+
+    conductor.start()
+    conductor.put(under_way)
+    assert busy.wait(10)
+    for name in ("asked 1", "asked 2"):
+        conductor.put(lambda name=name: done.append(name))
+    for name in ("first 1", "first 2"):
+        conductor.put(lambda name=name: done.append(name), first=True)
+    go_on.set()
+    conductor.ask(lambda: None)
+    assert done == ["under way", "first 1", "first 2", "asked 1", "asked 2"]
+
+
+def test_what_comes_first_wakes_the_conductor(conductor):
+    done = threading.Event()
+    conductor.nap_s = lambda _most_s: 60.0
+    conductor.start()
+    conductor.put(done.set, first=True)
+    assert done.wait(10)

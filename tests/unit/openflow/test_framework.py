@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from apps.openflow.framework import ECHO_S
-
-from .stranger import Stranger
+from mininet_scenarios.emulators.stranger import Stranger
 
 APP = """
 from apps.openflow import framework

@@ -12,6 +12,7 @@ NAMES = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
 def test_all_are_run_by_make_bench():
     public = {name for name in NAMES if not name.startswith("_")}
     apart = {
+        "chaos",
         "screenshots",
         "reconfigurations",
         "soak",

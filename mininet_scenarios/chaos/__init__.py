@@ -1,0 +1,1 @@
+"""Faults of the field at random moments of the controller's work, and what must hold meanwhile."""

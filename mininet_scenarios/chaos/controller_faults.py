@@ -1,0 +1,172 @@
+"""Faults of the controller: its process, its planner, its disk, and who connects to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sqlite3
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from hydra.model import Server
+from mininet_scenarios.chaos.fault import Fault, Field
+from mininet_scenarios.chaos.readers import rest
+from mininet_scenarios.emulators.stranger import Stranger
+from mininet_scenarios.stage.controller_process import ControllerProcessError
+
+_BLOCK_BYTES: Final = 4096
+_PLANNER_S: Final = 15.0
+_POLL_S: Final = 0.1
+_IMPORTS_S: Final = 30.0
+"""Time after which a process that has not come so far won't."""
+
+
+class ControllerFault(Fault):
+    def __init__(self, field: Field) -> None:
+        super().__init__(field, "controller")
+
+
+class ControllerAway(ControllerFault):
+    def blinds(self, _source: str, _destination: str) -> bool:
+        return True
+
+
+class ControllerKilled(ControllerAway):
+    def strike(self) -> None:
+        self.field.process.kill()
+
+    def heal(self) -> None:
+        # Other faults may keep it from being ready.
+        self.field.process.start(ready=False)
+
+
+class ControllerKilledInRecovery(ControllerKilled):
+    """Killed, started, and killed again before or soon after it is ready."""
+
+    def __init__(self, field: Field, lives_s: float) -> None:
+        super().__init__(field)
+        self._lives_s = lives_s
+
+    def heal(self) -> None:
+        process = self.field.process
+        starting = threading.Thread(target=self._start)
+        starting.start()
+        # What comes before recovery is imports, which take seconds and touch nothing.
+        deadline_s = time.monotonic() + _IMPORTS_S
+        began = process.log.stat().st_size
+        while "OpenFlow on" not in process.log.read_text()[began:]:
+            if time.monotonic() > deadline_s or not starting.is_alive():
+                break
+            time.sleep(0.02)
+        time.sleep(self._lives_s)
+        process.kill()
+        starting.join()
+        super().heal()
+
+    def _start(self) -> None:
+        with contextlib.suppress(ControllerProcessError):
+            self.field.process.start()
+
+
+class JournalRolledBack(ControllerKilled):
+    """The controller is killed, and goes on with a copy of its journal that somebody had made."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._journal = Path(field.process.settings.journal).resolve()
+        self._copy = field.disk / "copy.db"
+        with (
+            closing(sqlite3.connect(self._journal)) as source,
+            closing(sqlite3.connect(self._copy)) as target,
+        ):
+            source.backup(target)
+        self._copy.chmod(0o600)
+
+    def heal(self) -> None:
+        for stale in self._journal.parent.glob(f"{self._journal.name}-*"):
+            stale.unlink()
+        self._copy.replace(self._journal)
+        super().heal()
+
+
+class ControllerStopped(ControllerAway):
+    def strike(self) -> None:
+        os.killpg(self.field.process.pid, signal.SIGSTOP)
+
+    def heal(self) -> None:
+        os.killpg(self.field.process.pid, signal.SIGCONT)
+
+
+class PlannerKilled(ControllerFault):
+    """The planning process dies; it is over when the next one has made a plan."""
+
+    def strike(self) -> None:
+        for pid in self.field.process.members():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if b"planner_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+
+    def heal(self) -> None:
+        deadline_s = time.monotonic() + _PLANNER_S
+        with rest(self.field.process.base_url) as client:
+            while time.monotonic() < deadline_s:
+                with contextlib.suppress(httpx.TransportError):
+                    if client.post("/v1/plan", json={"demand": []}).is_success:
+                        return
+                time.sleep(_POLL_S)
+
+
+class DiskFull(Fault):
+    def __init__(self, field: Field) -> None:
+        super().__init__(field, "disk")
+        self._filler = field.disk / "filler"
+
+    def strike(self) -> None:
+        with self._filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(_BLOCK_BYTES))
+
+    def heal(self) -> None:
+        self._filler.unlink()
+
+
+class Strangers(Fault):
+    """Connections to the OpenFlow port: with a known datapath id, with garbage, and mute ones."""
+
+    def __init__(self, field: Field, server: Server) -> None:
+        super().__init__(field, "OpenFlow port")
+        tor = field.fabric.racks[server.rack].tor
+        known = tor.datapath_id if server.vswitch is None else server.vswitch.datapath_id
+        self._known = known or 0
+        self._open: list[Stranger | socket.socket] = []
+
+    def strike(self) -> None:
+        address = (
+            self.field.process.settings.openflow_host,
+            self.field.process.settings.openflow_port,
+        )
+        with contextlib.suppress(OSError):  # there may be no controller
+            self._open.append(Stranger(address, self._known))
+            for first in (
+                b"",
+                b"GET / HTTP/1.1\r\n\r\n",
+                bytes(3),
+                b"\x04\x00\xff\xff" + bytes(64),
+            ):
+                one = socket.create_connection(address, timeout=2)
+                self._open.append(one)
+                one.sendall(first)
+
+    def heal(self) -> None:
+        for one in self._open:
+            if isinstance(one, Stranger):
+                one.leave()
+            else:
+                one.close()

@@ -1,0 +1,101 @@
+"""A fault of the field: an object that strikes, heals, and says what it cuts by itself.
+
+What it cuts, touches and darkens is what the invariants leave out, and nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final
+
+from hydra.model import Fabric, Server
+from mininet_scenarios.chaos.readers import Dark, Watch
+from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.stage.stage import Stage
+
+SILENT_S: Final = 1.0
+"""Longest silence of a pair that a fault touches and does not cut."""
+PROBE_INTERVAL_S: Final = 1.0
+FOUND_BY_PROBES_S: Final = 1.75 * PROBE_INTERVAL_S + SILENT_S
+"""Longest silence where there is light: three probes in a row, then the change."""
+AUDIT_INTERVAL_S: Final = 2.0
+OPEN_VSWITCH: Final = "Open vSwitch"
+"""What faults hold that need Open vSwitch's daemons, or end them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """The network that faults strike."""
+
+    stage: Stage
+    process: ControllerProcess
+    watch: Watch
+    dark: Dark
+    disk: Path
+    """The journal's file system, which is small."""
+
+    @property
+    def fabric(self) -> Fabric:
+        return self.stage.fabric
+
+    @property
+    def openflow(self) -> str:
+        """The controller in Open vSwitch's notation."""
+        return f"tcp:{self.process.settings.openflow_host}:{self.process.settings.openflow_port}"
+
+    def led_through(self, ports: Collection[str], from_s: float, pair: tuple[str, str]) -> bool:
+        """True if two servers' racks have had a path through one of these ToR ports since then."""
+        racks = {self.fabric.racks[self.fabric.server_by_name[name].rack].name for name in pair}
+        now_s = time.monotonic()
+        return any(frozenset(racks) in self.watch.through(one, from_s, now_s) for one in ports)
+
+    def bridge_of(self, server: Server) -> str:
+        """The bridge that steers what a server sends."""
+        tor = self.fabric.racks[server.rack].tor
+        return tor.bridge if server.vswitch is None else server.vswitch.bridge
+
+    def behind(self, server: Server) -> frozenset[str]:
+        """Servers whose frames that bridge steers."""
+        some = self.fabric.racks[server.rack].servers if server.vswitch is None else (server,)
+        return frozenset(one.name for one in some)
+
+
+class Fault(ABC):
+    """A fault with its target. It strikes once and heals once."""
+
+    longest_silence_s: float = SILENT_S
+    """Of pairs that it touches and does not cut."""
+    ends_alone: ClassVar[bool] = False
+    """True if the controller mends it: then it lasts no longer than the controller lets it."""
+
+    def __init__(self, field: Field, target: str, holds: str = "") -> None:
+        """``holds`` is what no other fault may strike at the same time, by default ``target``."""
+        self.field = field
+        self.target = target
+        self.holds = holds or target
+
+    @abstractmethod
+    def strike(self) -> None: ...
+
+    def heal(self) -> None:  # noqa: B027  (optional)
+        """End it; where the controller mends it, there is nothing to do."""
+
+    def cuts(self, _source: str, _destination: str) -> bool:
+        """True if it cuts this pair of servers off by itself, whatever the controller does."""
+        return False
+
+    def touches(self, _source: str, _destination: str) -> bool:
+        """True if the pair may lose something, but not for longer than ``longest_silence_s``."""
+        return False
+
+    def blinds(self, _source: str, _destination: str) -> bool:
+        """True if meanwhile nobody can do anything about other faults that touch this pair."""
+        return False
+
+    def darkens(self) -> frozenset[str]:
+        """ToR ports that it takes the light from while they are in use."""
+        return frozenset()

@@ -1,0 +1,168 @@
+"""What must hold, whatever fails: a table of checks of a network that has come to rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import httpx
+
+from hydra.model import Fabric
+from mininet_scenarios.chaos import readers
+from mininet_scenarios.chaos.readers import Told
+
+_AT_REST: Final = frozenset(
+    {"held", "scheduled", "active", "released", "expired", "failed", "cancelled", "preempted"}
+)
+_ItemT = TypeVar("_ItemT")
+_ENDED: Final = frozenset({"done", "partial", "refused", "failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is compared."""
+
+    fabric: Fabric
+    journal: Path
+    http: httpx.Client
+    told: Told
+
+    def get(self, path: str) -> Any:  # noqa: ANN401  (JSON)
+        return self.http.get(path).raise_for_status().json()
+
+
+def ready(seen: Seen) -> Iterator[str]:
+    answer = seen.http.get("/readyz")
+    if answer.status_code != httpx.codes.OK:
+        yield f"not ready: {answer.text}"
+
+
+def mirrors(seen: Seen) -> Iterator[str]:
+    yield from _differences("mirrors lead", readers.redirections(seen.fabric), seen.told.light)
+
+
+def carriers(seen: Seen) -> Iterator[str]:
+    wanted = {end for ends in seen.told.circuits for end in ends}
+    yield from _differences("carrier", readers.lit(seen.fabric), wanted)
+
+
+def vlans(seen: Seen) -> Iterator[str]:
+    """Trunks of optical ports; OpenFlow ToRs have none."""
+    parking = seen.fabric.parking_vlan
+    if any(rack.tor.driver == "openflow" for rack in seen.fabric.racks):
+        return
+    found = readers.trunks()
+    for port in seen.fabric.ports:
+        wanted = seen.told.vlans_at(port.tor_port) or {parking}
+        there = found.get(port.tor_port)
+        if there != wanted:
+            yield f"{port.tor_port} has VLANs {there and sorted(there)}, not {sorted(wanted)}"
+
+
+def tables(seen: Seen) -> Iterator[str]:
+    """What each server's frames take: circuits of its rack's paths, and nothing is diverted."""
+    number = {rack.name: place for place, rack in enumerate(seen.fabric.racks, start=1)}
+    for server in seen.fabric.servers:
+        rack = seen.fabric.racks[server.rack]
+        bridge = rack.tor.bridge if server.vswitch is None else server.vswitch.bridge
+        wanted = {
+            (number[to], path["vlan"])
+            for path in seen.told.paths
+            for source, to in _directions(path)
+            if source == rack.name
+        }
+        there = readers.steering(bridge)
+        yield from _differences(f"{bridge} steers (rack, VLAN)", there.circuits, wanted)
+        if there.diverts:
+            yield f"{bridge} diverts {there.diverts} racks"
+
+
+def journal(seen: Seen) -> Iterator[str]:
+    there = readers.journal(seen.journal)
+    yield from _differences("journal: circuit", there.circuits, seen.told.circuits)
+    yield from _differences("journal: path", set(there.vlans.items()), set(seen.told.vlans.items()))
+
+
+def reservations(seen: Seen) -> Iterator[str]:
+    """REST and the journal say the same of each; the path of an active one stands."""
+    listed = {one["id"]: one for one in _reservations(seen)}
+    states = {(name, one["state"]) for name, one in listed.items()}
+    yield from _differences(
+        "journal: reservation", set(readers.journal(seen.journal).reservations.items()), states
+    )
+    standing = {_hops(path) for path in seen.told.paths}
+    for name, one in listed.items():
+        if one["state"] not in _AT_REST:
+            yield f"reservation {name} is {one['state']} for good"
+        if one["state"] == "active" and _hops(one["path"]) not in standing:
+            yield f"reservation {name} is active, and its path does not stand"
+
+
+def alarms(seen: Seen) -> Iterator[str]:
+    for one in seen.get("/v1/devices")["devices"]:
+        if one["alarms"] or not one["connected"] or one["detail"]:
+            state = "connected" if one["connected"] else "not connected"
+            yield f"{one['name']} is {state}, {one['detail']!r}, alarms {one['alarms']}"
+    for port in seen.get("/v1/quarantine")["ports"]:
+        if not port["on_trial"]:
+            yield f"{port['port']} is in quarantine: {port['reason']}"
+
+
+def changes(seen: Seen) -> Iterator[str]:
+    for one in seen.get("/v1/reconfigurations")["reconfigurations"]:
+        if one["state"] not in _ENDED:
+            yield f"reconfiguration {one['id']} is still {one['state']}"
+
+
+AGREEMENT: Final[Mapping[str, Callable[[Seen], Iterator[str]]]] = {
+    "ready": ready,
+    "changes at rest": changes,
+    "mirrors": mirrors,
+    "carriers": carriers,
+    "VLANs": vlans,
+    "tables": tables,
+    "journal": journal,
+    "reservations": reservations,
+    "alarms cleared": alarms,
+}
+"""Checks by name; each yields what does not hold, in words."""
+
+
+def disagreements(fabric: Fabric, journal_path: Path, base_url: str) -> list[str]:
+    """What does not agree at this moment; of a network that still moves, too."""
+    with readers.rest(base_url) as http:
+        try:
+            told = Told.from_json(http.get("/v1/topology").raise_for_status().json())
+            seen = Seen(fabric, journal_path, http, told)
+            return [f"{name}: {one}" for name, check in AGREEMENT.items() for one in check(seen)]
+        except httpx.HTTPError as error:
+            return [f"REST: {error!r}"]
+
+
+def _reservations(seen: Seen) -> Iterator[Mapping[str, Any]]:
+    """All pages of them."""
+    after = ""
+    while True:
+        page = seen.get(f"/v1/reservations{after}")
+        yield from page["reservations"]
+        if page["next"] is None:
+            return
+        after = f"?after={page['next']}"
+
+
+def _directions(path: Mapping[str, Any]) -> list[tuple[str, str]]:
+    there = path["src"], path["dst"]
+    return [there] if path["one_way"] else [there, there[::-1]]
+
+
+def _hops(path: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(readers.ports_of(path))
+
+
+def _differences(what: str, there: Set[_ItemT], wanted: Set[_ItemT]) -> Iterator[str]:
+    for one in sorted(map(str, there - wanted)):
+        yield f"{what}: {one} is there, and should not be"
+    for one in sorted(map(str, wanted - there)):
+        yield f"{what}: {one} is missing"

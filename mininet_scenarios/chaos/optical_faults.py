@@ -1,0 +1,154 @@
+"""Faults of optical ports, their fibres and VLANs, and of optical switches."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from abc import abstractmethod
+from typing import Final
+
+from mininet_scenarios.chaos.fault import FOUND_BY_PROBES_S, OPEN_VSWITCH, Fault, Field
+from mininet_scenarios.chaos.readers import redirections
+from mininet_scenarios.emulators.admin import AdminError
+from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.testbed import links
+from mininet_scenarios.testbed.layout import ocs_interface
+from mininet_scenarios.testbed.shell import run
+
+_FAR_PORT: Final = 16
+"""A port of each emulated optical switch that nothing is plugged into."""
+
+
+class PortFault(Fault):
+    """A fault of an optical port, which touches whoever has a path through it."""
+
+    def __init__(self, field: Field, port: str, holds: str = "") -> None:
+        super().__init__(field, port, holds)
+        self.port = port
+        (self.wired,) = [one for one in field.fabric.ports if one.tor_port == port]
+        plane = field.fabric.planes[self.wired.plane]
+        self.fibre = ocs_interface(plane, self.wired)
+        self._plane = plane.name
+        self._from_s = time.monotonic()
+
+    def strike(self) -> None:
+        self._from_s = time.monotonic()
+        self.break_it()
+
+    @abstractmethod
+    def break_it(self) -> None: ...
+
+    def touches(self, source: str, destination: str) -> bool:
+        return self.field.led_through([self.port], self._from_s - 1.0, (source, destination))
+
+    def darkens(self) -> frozenset[str]:
+        return frozenset({self.port})
+
+
+class FibreCut(PortFault):
+    def break_it(self) -> None:
+        links.set_up(self.fibre, up=False)
+
+    def heal(self) -> None:
+        """Mend the fibre; there is light on it if its mirrors say so, then and afterwards."""
+        if self._fed():
+            links.set_up(self.fibre, up=True)
+            if not self._fed():  # they were moving
+                links.set_up(self.fibre, up=False)
+
+    def _fed(self) -> bool:
+        try:
+            counters = self.field.stage.testbed.ocs(self._plane).admin.counters()
+        except AdminError:  # another fault: its mirrors stay as they are
+            return any(port == self.port for _, port in redirections(self.field.fabric))
+        return any(one.lit for one in counters.ports if one.egress == self.wired.egress)
+
+
+class FibreFlapping(FibreCut):
+    def __init__(self, field: Field, port: str, times: int) -> None:
+        super().__init__(field, port)
+        self._times = times
+
+    def break_it(self) -> None:
+        for _ in range(self._times):
+            super().break_it()
+            time.sleep(0.1)
+            self.heal()
+            time.sleep(0.2)
+        super().break_it()
+
+
+class FibreOneWay(PortFault):
+    """What a rack sends on a plane is lost, and there is light."""
+
+    longest_silence_s = FOUND_BY_PROBES_S
+    ends_alone = True
+
+    def break_it(self) -> None:
+        # Its mirrors may be moving: then there is nothing to take away.
+        command = ["tc", "filter", "del", "dev", self.fibre, "ingress"]
+        subprocess.run(command, capture_output=True, check=False)
+
+
+class TrunksChanged(PortFault):
+    """Somebody takes an optical port out of its VLANs, which needs Open vSwitch's daemons."""
+
+    longest_silence_s = FOUND_BY_PROBES_S
+    ends_alone = True
+
+    def __init__(self, field: Field, port: str) -> None:
+        super().__init__(field, port, OPEN_VSWITCH)
+
+    def break_it(self) -> None:
+        run(["ovs-vsctl", "--timeout=10", "set", "port", self.port, "trunks=4001"])
+
+
+class PlaneFault(Fault):
+    def __init__(self, field: Field, plane: str) -> None:
+        super().__init__(field, plane)
+        self.plane = plane
+        self.ocs = field.stage.testbed.ocs(plane)
+
+
+class EmulatorKilled(PlaneFault):
+    """An optical switch's management dies; its mirrors stay."""
+
+    def strike(self) -> None:
+        self.field.dark.plane_ends(self.plane)
+        self.ocs.kill()
+
+    def heal(self) -> None:
+        self.ocs.start()
+        self.ocs.wait_until_ready()
+
+
+class EmulatorFault(PlaneFault):
+    """One of the emulators' own kinds of failure, for as long as it lasts."""
+
+    def __init__(self, field: Field, plane: str, kind: FaultKind, delay_s: float = 0.0) -> None:
+        super().__init__(field, plane)
+        self._kind = kind
+        self._delay_s = delay_s
+
+    def strike(self) -> None:
+        self.ocs.admin.fault(self._kind, delay_s=self._delay_s)
+
+    def heal(self) -> None:
+        self.ocs.admin.clear()
+
+
+class ForeignCrossConnect(PlaneFault):
+    """Somebody connects a port of a rack's that no circuit uses, to one of nobody's."""
+
+    def __init__(self, field: Field, plane: str, port: int) -> None:
+        super().__init__(field, plane)
+        self._port = port
+
+    def strike(self) -> None:
+        try:
+            self.ocs.admin.block_port(self._port)
+        except AdminError:  # a circuit uses it by now
+            self.ocs.admin.block_port(_FAR_PORT)
+
+    def heal(self) -> None:
+        self.ocs.admin.unblock()

@@ -1,0 +1,164 @@
+"""Every pair of servers probed over IPv4 and IPv6, and when it heard nothing."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Self
+
+import mininet_scenarios
+from mininet_scenarios.stage.stage import ScenarioError, Stage
+from mininet_scenarios.workloads.pair_probes import Heard, Report
+
+PERIOD_MS: Final = 100.0
+_REPOSITORY: Final = Path(mininet_scenarios.__file__).parents[1]
+_ALL_HEARD_S: Final = 20.0
+_UNDER_WAY_S: Final = 0.5
+_POLL_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """Datagrams from one server to another that were lost in a row. Times: ``CLOCK_MONOTONIC``."""
+
+    source: str
+    destination: str
+    version: int
+    lost: int
+    from_s: float
+    to_s: float
+    lasts: bool = False
+    """True if nothing has come since; then ``to_s`` is the time of the look."""
+
+    @property
+    def silent_s(self) -> float:
+        """Time in which what was sent was lost; pauses of a sender that the machine stopped are
+        not in it.
+        """
+        return min(self.to_s - self.from_s, (self.lost + 1) * PERIOD_MS / 1000)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.source} to {self.destination} over IPv{self.version}: {self.lost} lost in "
+            f"{self.silent_s:.1f} s from {clock(self.from_s)} on"
+        )
+
+
+def clock(at_s: float) -> str:
+    """A moment of ``CLOCK_MONOTONIC`` as logs show it."""
+    unix_s = time.time() - time.monotonic() + at_s
+    return f"{datetime.fromtimestamp(unix_s):%H:%M:%S.%f}"[:-3]
+
+
+class _Prober:
+    """The prober in a server's namespace; it ends with the block."""
+
+    def __init__(self, stage: Stage, server: str, command: Sequence[str]) -> None:
+        self._server = server
+        ours, theirs = socket.socketpair()
+        self._talk = ours.makefile("rw", encoding="utf-8")
+        ours.close()
+        with theirs:
+            self._process = stage.testbed.host(server).popen(
+                [*command, "--server", server],
+                stdin=theirs,
+                stdout=theirs,
+                stderr=None,
+                cwd=_REPOSITORY,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._talk.close()
+
+    def ask(self) -> None:
+        self._talk.write("report\n")
+        self._talk.flush()
+
+    def report(self) -> Report:
+        if not (line := self._talk.readline()):
+            raise ScenarioError(f"the prober on {self._server} ended")
+        return Report.from_json(json.loads(line))
+
+
+class Pairs:
+    """Probers in all servers."""
+
+    def __init__(self, probers: Mapping[str, _Prober]) -> None:
+        self._probers = probers
+
+    def wait_until_heard(self) -> None:
+        """Wait until everybody has heard everybody. Raises ScenarioError after a while."""
+        deadline_s = time.monotonic() + _ALL_HEARD_S
+        while unheard := [
+            f"{flow} at {name}"
+            for name, report in self._reports().items()
+            for flow, heard in report.heard.items()
+            if heard.next is None
+        ]:
+            if time.monotonic() > deadline_s:
+                raise ScenarioError(f"never heard: {', '.join(unheard[:8])}")
+            time.sleep(_POLL_S)
+
+    def outages(self) -> list[Outage]:
+        """Everything that was lost since the start, also what is silent now."""
+        sent = self._reports()
+        time.sleep(_UNDER_WAY_S)
+        return [
+            outage
+            for destination, report in self._reports().items()
+            for flow, heard in report.heard.items()
+            for outage in _outages(flow, destination, heard, sent)
+        ]
+
+    def silent(self) -> list[Outage]:
+        """Pairs of which nothing has come for a while."""
+        return [one for one in self.outages() if one.lasts]
+
+    def sent(self) -> int:
+        """Datagrams sent by all servers so far."""
+        return sum(report.sent * len(report.heard) for report in self._reports().values())
+
+    def _reports(self) -> dict[str, Report]:
+        for prober in self._probers.values():
+            prober.ask()
+        return {name: prober.report() for name, prober in self._probers.items()}
+
+
+def _outages(
+    flow: str, destination: str, heard: Heard, sent: dict[str, Report]
+) -> Iterator[Outage]:
+    source, _, version = flow.partition("/")
+    for run in heard.missing:
+        yield Outage(source, destination, int(version), run.count, run.from_s, run.to_s)
+    lost = sent[source].sent - (heard.next or 0)
+    if heard.next is not None and lost > 0:
+        now_s = sent[source].now_s
+        yield Outage(source, destination, int(version), lost, heard.last_sent_s, now_s, lasts=True)
+
+
+@contextmanager
+def every_pair(stage: Stage) -> Iterator[Pairs]:
+    """Probes between all servers for the length of a block."""
+    peers = {
+        server.name: [
+            str(next(one.ip for one in server.addresses if one.version == version))
+            for version in sorted({one.version for one in server.addresses})
+        ]
+        for server in stage.fabric.servers
+    }
+    command = [sys.executable, "-m", "mininet_scenarios.workloads.pair_probes"]
+    command += ["--peers", json.dumps(peers), "--period-ms", f"{PERIOD_MS:g}"]
+    with ExitStack() as stack:
+        yield Pairs({name: stack.enter_context(_Prober(stage, name, command)) for name in peers})

@@ -1,0 +1,254 @@
+"""The network as the kernel, Open vSwitch, the journal's file and REST show it.
+
+Nothing here is the controller's code: each reader takes apart what a tool or the kernel prints.
+The names of ports and servers are the fabric's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from hydra.model import Fabric
+from mininet_scenarios.testbed.layout import ocs_interface
+from mininet_scenarios.testbed.ocs import OcsProcess
+from mininet_scenarios.testbed.shell import run
+
+_TIMEOUT_S: Final = 5.0
+_SAMPLE_S: Final = 0.25
+_CIRCUIT_RULE: Final = re.compile(
+    r"table=5, .*\bmetadata=(0x[0-9a-f]+) .*set_field:(\d+)->vlan_vid"
+)
+_DIVERT_RULE: Final = re.compile(r"table=2, priority=(?!0 )\d+,")
+_PRESENT: Final = 0x1000
+
+Ends = tuple[str, str]
+"""Two ToR ports: light from the first reaches the second."""
+
+
+# -- the kernel --------------------------------------------------------------------------------
+
+
+def redirections(fabric: Fabric) -> frozenset[Ends]:
+    """Where the mirrors lead now, between ToR ports."""
+    ports = {ocs_interface(fabric.planes[port.plane], port): port.tor_port for port in fabric.ports}
+    found = set()
+    for interface, source in ports.items():
+        shown = run(["tc", "-j", "filter", "show", "dev", interface, "ingress"])
+        for rule in json.loads(shown or "[]"):
+            for action in rule.get("options", {}).get("actions", ()):
+                found.add((source, ports[action["to_dev"]]))
+    return frozenset(found)
+
+
+def lit(fabric: Fabric) -> frozenset[str]:
+    """ToR ports with carrier."""
+    state = Path("/sys/class/net")
+    return frozenset(
+        port.tor_port
+        for port in fabric.ports
+        if (state / port.tor_port / "operstate").read_text().strip() == "up"
+    )
+
+
+# -- Open vSwitch ------------------------------------------------------------------------------
+
+
+def trunks() -> dict[str, frozenset[int]]:
+    """VLANs of all ports, from OVSDB."""
+    shown = run(["ovs-vsctl", "--timeout=5", "-f", "json", "--columns=name,trunks", "list", "Port"])
+    return {name: frozenset(_set(some)) for name, some in json.loads(shown)["data"]}
+
+
+def _set(value: Any) -> Sequence[int]:  # noqa: ANN401  (OVSDB's notation of sets)
+    return value[1] if isinstance(value, list) else [value]
+
+
+def lonely_bridges() -> int:
+    """Number of bridges that have no connection to their controller."""
+    command = ["ovs-vsctl", "--timeout=5", "-f", "json", "--columns=is_connected"]
+    rows: list[list[bool]] = json.loads(run([*command, "list", "Controller"]))["data"]
+    return rows.count([False])
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """Where a bridge sends what: (number of the rack from 1, VLAN-ID) of each circuit rule."""
+
+    circuits: frozenset[tuple[int, int]]
+    diverts: int
+
+
+def steering(bridge: str) -> Steering:
+    return steering_in(run(["ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "dump-flows", bridge]))
+
+
+def steering_in(shown: str) -> Steering:
+    """What the rules do that ``ovs-ofctl dump-flows`` shows."""
+    rules = _CIRCUIT_RULE.findall(shown)
+    return Steering(
+        frozenset((int(rack, 16), int(vlan) & ~_PRESENT) for rack, vlan in rules),
+        len(_DIVERT_RULE.findall(shown)),
+    )
+
+
+# -- the journal -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    circuits: frozenset[frozenset[str]]
+    """Ends of each circuit, as ToR ports."""
+    vlans: Mapping[frozenset[str], frozenset[int]]
+    """VLAN-IDs of each rack pair's paths."""
+    reservations: Mapping[str, str]
+    """States by identifier."""
+
+
+def journal(path: Path) -> Journal:
+    """What the journal's file says now."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=_TIMEOUT_S)) as database:
+        rows = database.execute(
+            "SELECT kind, record FROM records WHERE kind IN ('state', 'reservation')"
+        ).fetchall()
+    records = [(kind, json.loads(record)) for kind, record in rows]
+    circuits: set[frozenset[str]] = set()
+    vlans: dict[frozenset[str], frozenset[int]] = {}
+    for kind, record in records:
+        if kind == "state":
+            circuits = {frozenset(p for _, p in ends) for ends in record["state"]["circuits"]}
+            vlans = _vlans(record["state"]["paths"])
+    states = {one["id"]: one["state"] for kind, one in records if kind == "reservation"}
+    return Journal(frozenset(circuits), vlans, states)
+
+
+def _vlans(paths: Sequence[Mapping[str, Any]]) -> dict[frozenset[str], frozenset[int]]:
+    found: dict[frozenset[str], frozenset[int]] = {}
+    for path in paths:
+        pair = frozenset((path["src"], path["dst"]))
+        found[pair] = found.get(pair, frozenset()) | {path["vlan"]}
+    return found
+
+
+# -- REST --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the controller says of its network."""
+
+    circuits: frozenset[frozenset[str]]
+    light: frozenset[Ends]
+    vlans: Mapping[frozenset[str], frozenset[int]]
+    paths: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def from_json(cls, topology: Mapping[str, Any]) -> Told:
+        light: set[Ends] = set()
+        for circuit in topology["circuits"]:
+            a, b = circuit["a"]["port"], circuit["b"]["port"]
+            light |= {(a, b)} if circuit["one_way"] else {(a, b), (b, a)}
+        circuits, paths = frozenset(map(frozenset, light)), topology["paths"]
+        return cls(circuits, frozenset(light), _vlans(paths), paths)
+
+    def vlans_at(self, port: str) -> frozenset[int]:
+        """VLAN-IDs of the paths that lead through a ToR port."""
+        return frozenset(path["vlan"] for path in self.paths if port in ports_of(path))
+
+
+def ports_of(path: Mapping[str, Any]) -> set[str]:
+    """ToR ports of a path in REST's notation."""
+    return {hop[end] for hop in path["hops"] for end in ("from_port", "to_port")}
+
+
+@contextmanager
+def rest(base_url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=base_url, timeout=_TIMEOUT_S, trust_env=False) as client:
+        yield client
+
+
+class Watch:
+    """Samples ``/v1/topology`` in a thread, and remembers whose traffic was where.
+
+    While nobody answers, the network stays as it was told last.
+    """
+
+    def __init__(self, base_url: str) -> None:
+        self._base_url = base_url
+        self._samples: list[tuple[float, Told]] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def through(self, port: str, from_s: float, to_s: float) -> frozenset[frozenset[str]]:
+        """Rack pairs with a path through a ToR port at some moment of a time."""
+        last = [sample for sample in self._samples if sample[0] < from_s][-1:]
+        during = [sample for sample in self._samples if from_s <= sample[0] <= to_s]
+        return frozenset(
+            frozenset((path["src"], path["dst"]))
+            for _, told in (*last, *during)
+            for path in told.paths
+            if port in ports_of(path)
+        )
+
+    def ports_in_use(self) -> Sequence[str]:
+        """ToR ports that paths lead through now."""
+        paths = self._samples[-1][1].paths if self._samples else ()
+        return sorted({port for path in paths for port in ports_of(path)})
+
+    def _look(self) -> None:
+        with rest(self._base_url) as client:
+            while not self._stop.wait(_SAMPLE_S):
+                try:
+                    answer = client.get("/v1/topology").raise_for_status()
+                except httpx.HTTPError:
+                    continue
+                self._samples.append((time.monotonic(), Told.from_json(answer.json())))
+
+
+# -- frames in the dark ------------------------------------------------------------------------
+
+
+class Dark:
+    """Frames at dark or unconnected ports, by ToR port, over the lives of emulators."""
+
+    def __init__(self, fabric: Fabric, planes: Mapping[str, OcsProcess]) -> None:
+        self._names = {
+            (fabric.planes[port.plane].name, port.ingress): port.tor_port for port in fabric.ports
+        }
+        self._planes = planes
+        self._before: dict[str, int] = {}
+
+    def frames(self) -> dict[str, int]:
+        """Frames since the start; every emulator has to be alive."""
+        found = dict(self._before)
+        for plane in self._planes:
+            for port, count in self._of(plane).items():
+                found[port] = found.get(port, 0) + count
+        return found
+
+    def plane_ends(self, plane: str) -> None:
+        """Remember what an emulator has counted that is about to be killed."""
+        for port, count in self._of(plane).items():
+            self._before[port] = self._before.get(port, 0) + count
+
+    def _of(self, plane: str) -> dict[str, int]:
+        ports = self._planes[plane].admin.counters().ports
+        return {self._names[plane, port.ingress]: port.dark_frames for port in ports}

@@ -1,0 +1,143 @@
+"""Faults of Open vSwitch: its daemons, its bridges, and what people do to their rules."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Final, Self
+
+from hydra.model import Rack, Server
+from mininet_scenarios.chaos.fault import FOUND_BY_PROBES_S, OPEN_VSWITCH, Fault, Field
+from mininet_scenarios.testbed import ovs
+from mininet_scenarios.testbed.shell import run
+
+_NOWHERE: Final = "tcp:127.0.0.1:1"
+"""A controller in Open vSwitch's notation that never answers."""
+
+
+class OvsFault(Fault):
+    """A fault of a bridge or of all; they come one at a time, since tools need the daemons."""
+
+    def __init__(self, field: Field, target: str) -> None:
+        super().__init__(field, target, OPEN_VSWITCH)
+
+
+class DaemonKilled(OvsFault):
+    """One of the two daemons of all bridges.
+
+    ovs-vswitchd forgets all rules. Without ovsdb-server it keeps them, but forwards nothing either
+    until it has its lock in the database again: the userspace datapath is run by its main loop.
+    """
+
+    def __init__(self, field: Field, daemon: str) -> None:
+        super().__init__(field, daemon)
+
+    def strike(self) -> None:
+        ovs.kill(self.target)
+
+    def heal(self) -> None:
+        ovs.ensure_running()
+        ovs.apply()
+
+    def cuts(self, _source: str, _destination: str) -> bool:
+        return True
+
+
+class BridgeFault(OvsFault):
+    """A fault of one bridge.
+
+    Where it ruins the bridge's rules, paths that the bridge relays are found dead by their probes.
+    """
+
+    longest_silence_s = FOUND_BY_PROBES_S
+
+    def __init__(
+        self, field: Field, bridge: str, behind: frozenset[str], ports: Collection[str]
+    ) -> None:
+        """``behind`` are the servers that it steers, ``ports`` its optical ones."""
+        super().__init__(field, bridge)
+        self.bridge = bridge
+        self.behind = behind
+        self._ports = ports
+        self._made_s = time.monotonic()
+
+    @classmethod
+    def steering(cls, field: Field, server: Server) -> Self:
+        """A fault of the bridge that steers what a server sends."""
+        ports = field.fabric.ports_of(server.rack) if server.vswitch is None else ()
+        names = [port.tor_port for port in ports]
+        return cls(field, field.bridge_of(server), field.behind(server), names)
+
+    @classmethod
+    def of_tor(cls, field: Field, rack: Rack) -> Self:
+        behind = frozenset(server.name for server in rack.servers)
+        ports = [port.tor_port for port in field.fabric.ports_of(rack.id)]
+        return cls(field, rack.tor.bridge, behind, ports)
+
+
+class RulesRuined(BridgeFault):
+    """A fault by which a bridge forwards no more, until the controller has mended its rules."""
+
+    ends_alone = True
+
+    def cuts(self, source: str, destination: str) -> bool:
+        return not self.behind.isdisjoint((source, destination))
+
+    def touches(self, source: str, destination: str) -> bool:
+        return self.field.led_through(self._ports, self._made_s, (source, destination))
+
+
+class ControllerMisset(BridgeFault):
+    """A bridge is told of another controller, where nobody listens, and forwards as before."""
+
+    def strike(self) -> None:
+        ovs.set_controller(self.bridge, _NOWHERE)
+
+    def heal(self) -> None:
+        ovs.set_controller(self.bridge, self.field.openflow)
+
+    def blinds(self, source: str, destination: str) -> bool:
+        return not self.behind.isdisjoint((source, destination))
+
+
+class ControllerUnset(RulesRuined):
+    """A bridge is told of no controller, upon which Open vSwitch deletes its rules."""
+
+    ends_alone = False
+
+    def strike(self) -> None:
+        run(["ovs-vsctl", "--timeout=10", "del-controller", self.bridge])
+
+    def heal(self) -> None:
+        ovs.set_controller(self.bridge, self.field.openflow)
+
+    def blinds(self, source: str, destination: str) -> bool:
+        return self.cuts(source, destination)
+
+
+class FlowsDeleted(RulesRuined):
+    """Somebody deletes all rules of a bridge; of a learning ToR, the one by which it learns."""
+
+    def strike(self) -> None:
+        run(["ovs-ofctl", "-O", "OpenFlow13", "del-flows", self.bridge])
+
+
+class FlowAdded(RulesRuined):
+    """Somebody adds a rule by which all of a bridge's frames are dropped."""
+
+    def strike(self) -> None:
+        rule = "table=0,priority=60000,actions=drop"
+        run(["ovs-ofctl", "-O", "OpenFlow13", "add-flow", self.bridge, rule])
+
+
+class BridgeDeleted(BridgeFault):
+    """A vswitch is deleted, and made again as it was first: without rules."""
+
+    def strike(self) -> None:
+        ovs.delete([self.bridge])
+
+    def heal(self) -> None:
+        self.field.stage.testbed.make_again(self.bridge)
+
+    def cuts(self, source: str, destination: str) -> bool:
+        return not self.behind.isdisjoint((source, destination))

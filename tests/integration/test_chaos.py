@@ -1,0 +1,44 @@
+"""A short form of `python -m benchmarks.chaos`: rounds of fixed seeds, and a fault that lies."""
+
+from __future__ import annotations
+
+import pytest
+
+from mininet_scenarios.chaos.fabrics import SUBSTRATES
+from mininet_scenarios.chaos.faults import FAULTS
+from mininet_scenarios.chaos.harness import play_round
+from mininet_scenarios.chaos.server_faults import UplinkDown
+
+pytestmark = [pytest.mark.ovs, pytest.mark.alone("asks how soon the network is whole again")]
+
+SEED = 1
+INCIDENTS = 3
+
+
+@pytest.mark.parametrize("substrate", SUBSTRATES)
+def test_nothing_promised_is_broken(substrate):
+    played = play_round(SEED, substrate, print, incidents=INCIDENTS)
+    assert played.violations == []
+    assert played.strikes.total() >= INCIDENTS
+    assert played.changes > 0
+    assert played.datagrams > 0
+
+
+class Undeclared(UplinkDown):
+    """Cuts a server off for longer than is allowed, and says that it does not."""
+
+    def touches(self, source: str, destination: str) -> bool:
+        return False
+
+    cuts = touches
+
+
+def test_what_a_fault_did_not_declare_is_found():
+    faults = {
+        "undeclared": lambda field, _: Undeclared(field, field.fabric.servers[0]),
+    }
+    played = play_round(SEED, "single-homed-openflow", print, faults=faults, incidents=1)
+    assert any("outages that are too long" in one for one in played.violations)
+    assert any("nothing touched" in one for one in played.violations)
+    assert all("h11" in one for one in played.violations)
+    assert FAULTS.keys().isdisjoint(faults)
