@@ -108,7 +108,8 @@ make_virtual_environment() {
   /usr/bin/python3 -m venv "$VENV"
   # pip hands PIP_CONSTRAINT on to the isolated environments that it builds packages in.
   export PIP_CONSTRAINT=$PWD/build-constraints.txt
-  pip_install --requirement requirements.txt --constraint constraints.txt
+  # constraints.txt has all of requirements.txt, and the hashes of every file.
+  pip_install --require-hashes --requirement constraints.txt
   # Only Mininet comes from the system, so that no other Debian package shadows a pinned version.
   ln -sfn /usr/lib/python3/dist-packages/mininet \
     "$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
