@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from hydra.forwarding.rules import FlowRule, Install, RuleChange
 from hydra.forwarding.substrate import Steering, substrate_of
 from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Path, PortId, Server, VlanId
-from hydra.policy import CurrentPolicy, SourceCheck
+from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
@@ -132,8 +132,7 @@ class Switches:
 
     def rules(self, datapath: DatapathId) -> list[FlowRule]:
         """All rules that an owned switch is to hold now."""
-        source_check = self._policy.now.source_check is SourceCheck.ON
-        state = self._memory.state
+        state, source_check = self._memory.state, self._policy.now.source_check
         rules = self._substrate.rules(datapath, state, self.dead_uplinks, source_check)
         return [*rules, *self._added_rules(datapath)]
 

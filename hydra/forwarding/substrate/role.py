@@ -17,6 +17,7 @@ from hydra.model import (
     Server,
     VlanId,
 )
+from hydra.policy import SourceCheck
 from hydra.roles import PortVlans
 
 
@@ -80,12 +81,12 @@ class Substrate(Protocol):
         datapath: DatapathId,
         state: NetworkState,
         dead: Collection[str],
-        source_check: bool = True,
+        source_check: SourceCheck = SourceCheck.ON,
     ) -> Iterator[FlowRule]:
         """All rules that an owned switch holds in ``state``, outside reconfigurations.
 
-        ``dead`` names servers whose uplink to the ToR has no carrier. With ``source_check``, it
-        takes from a server what bears one of its own MAC addresses and no tag.
+        ``dead`` names servers whose uplink to the ToR has no carrier. ``source_check``
+        says what it takes from servers.
         """
 
     def path_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:

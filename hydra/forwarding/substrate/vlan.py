@@ -33,6 +33,7 @@ from hydra.model import (
     VlanId,
     VSwitch,
 )
+from hydra.policy import SourceCheck
 from hydra.roles import PortVlans
 
 
@@ -134,20 +135,20 @@ class DualHomedVlan(_TaggingServers):
         datapath: DatapathId,
         state: NetworkState,
         dead: Collection[str],
-        source_check: bool = True,
+        source_check: SourceCheck = SourceCheck.ON,
     ) -> Iterator[FlowRule]:
         server = self.fabric.server_by_datapath[datapath]
         yield from self.server_rules(server, dead, source_check)
         yield from self.path_rules(datapath, state)
 
     def server_rules(
-        self, server: Server, dead: Collection[str], source_check: bool = True
+        self, server: Server, dead: Collection[str], source_check: SourceCheck = SourceCheck.ON
     ) -> Iterator[FlowRule]:
         """The rules of a vswitch that do not depend on circuits.
 
         Servers with a dead uplink are reached electrically, and answer the same way.
         """
-        yield from host_rules(server, _FROM_TWO_UPLINKS, source_check)
+        yield from host_rules(self.fabric, server, _FROM_TWO_UPLINKS, source_check)
         yield from own_rack_rules(self.fabric, server, server.name in dead)
         yield from account_rules(self.fabric, server.rack)
         yield from default_rules()
@@ -187,16 +188,18 @@ class SingleHomedVlan(_TaggingServers):
         datapath: DatapathId,
         state: NetworkState,
         _dead: Collection[str],
-        source_check: bool = True,
+        source_check: SourceCheck = SourceCheck.ON,
     ) -> Iterator[FlowRule]:
         """``_dead`` changes nothing: there is no way around a dead uplink."""
         server = self.fabric.server_by_datapath[datapath]
         yield from self.server_rules(server, source_check)
         yield from self.path_rules(datapath, state)
 
-    def server_rules(self, server: Server, source_check: bool = True) -> Iterator[FlowRule]:
+    def server_rules(
+        self, server: Server, source_check: SourceCheck = SourceCheck.ON
+    ) -> Iterator[FlowRule]:
         """The rules of a vswitch that do not depend on circuits."""
-        yield from host_rules(server, _FROM_ONE_UPLINK, source_check)
+        yield from host_rules(self.fabric, server, _FROM_ONE_UPLINK, source_check)
         yield from own_rack_rules(self.fabric, server, uplink_dead=False)
         yield from account_rules(self.fabric, server.rack)
         yield from default_rules()
