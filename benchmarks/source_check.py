@@ -23,7 +23,7 @@ from mininet_scenarios.stage.controller_client import PairDemand
 from mininet_scenarios.stage.stage import Stage, tcp_transfer
 from tests.unit.core.fabrics import openflow_only
 
-ROUNDS = 5
+ROUNDS = 3
 SECONDS = 3.0
 PORT = 5201
 STAGES = {"vswitches of the demo": "demo", "OpenFlow ToRs": "openflow-only"}
