@@ -1,4 +1,4 @@
-"""The demo fabric, built for a benchmark."""
+"""The demo fabric, or another of its size, built for a benchmark."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from apps.process.configuration import load_configuration
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.testbed import Testbed
 
-CONFIG = Path(__file__).parents[1] / "configs" / "demo.yaml"
+CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIG = CONFIGS / "demo.yaml"
 
 
 @contextmanager
 def demo_stage(
-    optical_mbps: float | None = None, changes: Mapping[str, Any] | None = None
+    optical_mbps: float | None = None,
+    changes: Mapping[str, Any] | None = None,
+    source: Path = CONFIG,
 ) -> Iterator[Stage]:
-    """The demo's stage. Needs root, and the machine's testbed for itself.
+    """The stage of ``source``. Needs root, and the machine's testbed for itself.
 
     Servers and circuits can be slowed down to ``optical_mbps``, the electrical network to a tenth
     of that, for machines that have other work, too. ``changes`` replace parts of the file.
     """
-    document: dict[str, Any] = yaml.safe_load(CONFIG.read_text())
+    document: dict[str, Any] = yaml.safe_load(source.read_text())
     document |= changes or {}
     if optical_mbps is not None:
         document["planes"][0]["rate_mbps"] = document["server_rate_mbps"] = optical_mbps

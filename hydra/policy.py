@@ -119,6 +119,7 @@ class SourceCheck(Enum):
 
     ON = "on"
     OFF = "off"
+    ADDRESSES = "addresses"
 
 
 class OnDrift(Enum):
@@ -263,7 +264,8 @@ class Policy:
     racks that either end sends to by circuit."""
     source_check: Annotated[SourceCheck, Taken.BY_FILE] = SourceCheck.ON
     """With ``on``, the port of a server takes in frames with the server's own MAC address, or one
-    of its `guests`, and without tags: [security](security.md#servers)."""
+    of its `guests`, and without tags; with ``addresses`` also, of ARP and neighbour discovery, what
+    is about the server's own addresses: [security](security.md#servers)."""
     quarantine_s: Annotated[Positive | None, Taken.AT_ONCE, Null("until somebody clears it")] = 60.0
     """How long the ports of a circuit that failed are left out of planning."""
     preemption_notice_s: Positive = 60.0

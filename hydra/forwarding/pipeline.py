@@ -185,6 +185,11 @@ class RuleKind(Enum):
     PORT_OWN_MARKED_V4 = 27
     PORT_OWN_MARKED_V6 = 28
     PORT_FOREIGN = 29
+    PORT_ARP = 35
+    PORT_ND_ADVERTISED = 36
+    PORT_ND_SOLICITING = 49
+    PORT_ARP_FOREIGN = 58
+    PORT_ND_FOREIGN = 59
     UPLINK_ANNOUNCE_DROP = 18
     UPLINK_GROUP = 19
     ACCOUNT_V4 = 20
@@ -256,6 +261,10 @@ EXPEDITED: Final = 46
 """The code point of expedited forwarding: departs at least at the rate set for it (RFC 3246)."""
 ND_TYPES: Final = (133, 134, 135, 136, 137)
 """ICMPv6 types of neighbour discovery (RFC 4861)."""
+_SOLICITATION: Final = 135
+_ADVERTISEMENT: Final = 136
+ND_CLAIMS: Final = (_SOLICITATION, _ADVERTISEMENT)
+"""Those types among them from which neighbours learn where an address is."""
 
 _FROM_PORT: Final = Field("in_port", Arg(0))
 _FROM_OPTICAL: Final = Field("in_port", Port.OPTICAL)
@@ -269,6 +278,11 @@ _IS_IPV6: Final = Field("eth_type", _IPV6)
 _EXPEDITED: Final = Field("ip_dscp", EXPEDITED)
 _ELECTRICAL: Final = (Output(Port.ELECTRICAL),)
 _TO_HOST: Final = (Output(Port.HOST),)
+
+
+def _nd(icmpv6_type: Value) -> tuple[Field, ...]:
+    return _IS_IPV6, Field("ip_proto", _ICMPV6), Field("icmpv6_type", icmpv6_type)
+
 
 # The arguments of each kind stand in the comment beside it, in order.
 _SHAPES: Final[dict[RuleKind, Shape]] = {
@@ -347,6 +361,29 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     RuleKind.ELECTRICAL_GROUP: Shape(Table.INGRESS, 330, (_FROM_ELECTRICAL, _GROUP), _TO_HOST),
     # From a server, untagged and with a MAC address of its own. (port, mac)
     RuleKind.PORT_OWN: Shape(Table.INGRESS, 300, _OWN, goto=Table.ACCOUNT),
+    # Of an address of its own: what ARP or neighbour discovery would have others learn.
+    # (port, mac, address, mask)
+    RuleKind.PORT_ARP: Shape(
+        Table.INGRESS,
+        336,
+        (*_OWN, Field("eth_type", _ARP), Field("arp_spa", Arg(2), Arg(3))),
+        goto=Table.ACCOUNT,
+    ),
+    RuleKind.PORT_ND_ADVERTISED: Shape(
+        Table.INGRESS,
+        334,
+        (*_OWN, *_nd(_ADVERTISEMENT), Field("ipv6_nd_target", Arg(2), Arg(3))),
+        goto=Table.ACCOUNT,
+    ),
+    RuleKind.PORT_ND_SOLICITING: Shape(
+        Table.INGRESS,
+        332,
+        (*_OWN, *_nd(_SOLICITATION), Field("ipv6_src", Arg(2), Arg(3))),
+        goto=Table.ACCOUNT,
+    ),
+    # Of others. (port,) and (port, icmpv6 type)
+    RuleKind.PORT_ARP_FOREIGN: Shape(Table.INGRESS, 320, (_FROM_PORT, Field("eth_type", _ARP))),
+    RuleKind.PORT_ND_FOREIGN: Shape(Table.INGRESS, 322, (_FROM_PORT, *_nd(Arg(1)))),
     # What else comes from it. (port,)
     RuleKind.PORT_FOREIGN: Shape(Table.INGRESS, 290, (_FROM_PORT,)),
     # Whatever comes in at a port. (port,)
@@ -375,7 +412,7 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     RuleKind.HOST_ND: Shape(
         Table.ACCOUNT,
         300,
-        (_IS_IPV6, Field("ip_proto", _ICMPV6), Field("icmpv6_type", Arg(0))),
+        _nd(Arg(0)),
         _ELECTRICAL,
     ),
     # A neighbour in this rack whose optical uplink is dead. (address,)

@@ -5,14 +5,30 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import IPv4Interface, IPv4Network, IPv6Network
+from ipaddress import IPv4Interface, IPv4Network, IPv6Network, ip_network
 from typing import Final
 
-from hydra.forwarding.pipeline import ND_TYPES, SHAPES, Arg, Port, RuleKind, cookie
+from hydra.forwarding.pipeline import (
+    ND_CLAIMS,
+    ND_TYPES,
+    SHAPES,
+    Arg,
+    Port,
+    RuleKind,
+    cookie,
+)
 from hydra.model import Fabric, Path, RackId, Server, VlanId
+from hydra.policy import SourceCheck
 
 _EMULATED_RACKS = 0x1_0000
 """First metadata value of emulated racks, which do not exist; real racks stay below."""
+_NOBODYS: Final = (IPv4Network("0.0.0.0/32"), IPv6Network("::/128"), IPv6Network("fe80::/10"))
+"""What an ARP probe (RFC 5227) and one for duplicate addresses (RFC 4862) bear, and what each link
+has anew."""
+_CLAIMS: Final = {
+    4: (RuleKind.PORT_ARP,),
+    6: (RuleKind.PORT_ND_ADVERTISED, RuleKind.PORT_ND_SOLICITING),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +120,11 @@ def constant(kind: RuleKind, *args: int) -> FlowRule:
     return FlowRule(kind, args, cookie(kind))
 
 
-def port_rules(server: Server, port: int, source_check: bool) -> Iterator[FlowRule]:
+def port_rules(
+    fabric: Fabric, server: Server, port: int, source_check: SourceCheck
+) -> Iterator[FlowRule]:
     """What the ingress table takes from ``port``, behind which ``server`` is."""
-    if not source_check:
+    if source_check is SourceCheck.OFF:
         for kind in (RuleKind.PORT_MARKED_V4, RuleKind.PORT_MARKED_V6, RuleKind.PORT_ANY):
             yield constant(kind, port)
         return
@@ -114,10 +132,31 @@ def port_rules(server: Server, port: int, source_check: bool) -> Iterator[FlowRu
         for kind in (RuleKind.PORT_OWN_MARKED_V4, RuleKind.PORT_OWN_MARKED_V6, RuleKind.PORT_OWN):
             yield constant(kind, port, mac)
     yield constant(RuleKind.PORT_FOREIGN, port)
+    if source_check is SourceCheck.ADDRESSES:
+        yield from _claim_rules(fabric, server, port)
+
+
+def _claim_rules(fabric: Fabric, server: Server, port: int) -> Iterator[FlowRule]:
+    """ARP and neighbour discovery from ``port`` may be about these addresses and no others.
+
+    A server has those of the configuration, guests have any of their rack.
+    """
+    own = [ip_network(interface.ip) for interface in server.addresses]
+    for mac in server.macs:
+        networks = own if mac == server.mac else fabric.racks[server.rack].prefixes
+        for network in (*networks, *_NOBODYS):
+            for kind in _CLAIMS[network.version]:
+                yield constant(kind, port, mac_as_int(mac), *prefix_args(network))
+    yield constant(RuleKind.PORT_ARP_FOREIGN, port)
+    for icmpv6_type in ND_CLAIMS:
+        yield constant(RuleKind.PORT_ND_FOREIGN, port, icmpv6_type)
 
 
 def host_rules(
-    server: Server, from_uplinks: Collection[RuleKind], source_check: bool
+    fabric: Fabric,
+    server: Server,
+    from_uplinks: Collection[RuleKind],
+    source_check: SourceCheck,
 ) -> Iterator[FlowRule]:
     """What comes in for the host, and what it sends but to racks.
 
@@ -128,7 +167,7 @@ def host_rules(
             yield from (constant(kind, mac_as_int(mac)) for mac in server.macs)
         else:
             yield constant(kind)
-    yield from port_rules(server, Port.HOST, source_check)
+    yield from port_rules(fabric, server, Port.HOST, source_check)
     yield constant(RuleKind.HOST_GROUP)
     yield constant(RuleKind.HOST_ARP)
     yield from neighbour_discovery_rules()

@@ -21,7 +21,7 @@ from hydra.model import (
     Server,
     VlanId,
 )
-from hydra.policy import CurrentPolicy, SourceCheck
+from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
     Announce,
     ApplyRules,
@@ -147,8 +147,8 @@ class Switches:
 
     def rules(self, datapath: DatapathId) -> list[FlowRule]:
         """All rules that an owned switch is to hold now."""
-        state, check = self._memory.state, self._source_check
-        rules = self._substrate.rules(datapath, state, self.dead_uplinks, check)
+        state, source_check = self._memory.state, self._policy.now.source_check
+        rules = self._substrate.rules(datapath, state, self.dead_uplinks, source_check)
         return [*rules, *self._added_rules(datapath)]
 
     def tables(
@@ -168,13 +168,9 @@ class Switches:
             rack = self._rack_of(datapath)
             if rack not in common:
                 common[rack] = InstallAll(tuple(substrate.common_rules(datapath, state)))
-            own = substrate.own_rules(datapath, self.dead_uplinks, self._source_check)
+            own = substrate.own_rules(datapath, self.dead_uplinks, self._policy.now.source_check)
             added = self._added_rules(datapath)
             yield datapath, (*map(Install, own), common[rack], *map(Install, added))
-
-    @property
-    def _source_check(self) -> bool:
-        return self._policy.now.source_check is SourceCheck.ON
 
     def _rack_of(self, datapath: DatapathId) -> RackId:
         server = self._fabric.server_by_datapath.get(datapath)

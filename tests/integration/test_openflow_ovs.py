@@ -67,6 +67,7 @@ from hydra.forwarding.rules import (
 )
 from hydra.forwarding.substrate import DualHomedVlan, SingleHomedOpenFlow, SingleHomedVlan
 from hydra.model import Fabric, NetworkState, RackId, VlanId
+from hydra.policy import SourceCheck
 from tests.integration.bare_switch import BareSwitch, bare_switch
 from tests.integration.conftest import CONFIGS
 from tests.unit.core.fabrics import circuit_between, path_of, state_of
@@ -84,6 +85,8 @@ NAMES = {
     **{server_port(place): f"{11 + place}" for place in range(2)},
     **{wired_port(place): f"{21 + place}" for place in range(2)},
 }
+
+IN_OVS_WORDS = {"ipv4_src": "ip_src", "ipv4_dst": "ip_dst", "ipv6_nd_target": "nd_target"}
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +113,11 @@ def rules_of_a_vswitch(fabric: Fabric) -> list[FlowRule]:
         *DualHomedVlan(fabric).rules(datapath, NetworkState(), {"h12", "h21"}),
         *DualHomedVlan(fabric).rules(datapath, NetworkState(), {server.name}),
         *SingleHomedVlan(fabric).rules(datapath, NetworkState(), ()),
-        *SingleHomedVlan(fabric).rules(datapath, NetworkState(), (), source_check=False),
+        *(
+            rule
+            for source_check in SourceCheck
+            for rule in SingleHomedVlan(fabric).rules(datapath, NetworkState(), (), source_check)
+        ),
         *(divert_rule(RackId(rack), 3) for rack in (1, 2)),
         *(circuit_rule(RackId(rack), VlanId(100 + rack), 3) for rack in (1, 2, 3)),
         *circuit_rules(BY_UPLINK, RackId(4), [(104,), (204,), (304,)], 3),
@@ -150,9 +157,9 @@ def test_between_them_they_have_rules_of_every_kind(demo: Loaded) -> None:
 def human(name: str, value: int) -> str:
     if name in {"eth_dst", "eth_src"}:
         return value.to_bytes(6, "big").hex(":")
-    if name in {"ipv4_src", "ipv4_dst"}:
+    if name in {"ipv4_src", "ipv4_dst", "arp_spa"}:
         return str(IPv4Address(value))
-    if name in {"ipv6_src", "ipv6_dst"}:
+    if name in {"ipv6_src", "ipv6_dst", "ipv6_nd_target"}:
         return str(IPv6Address(value))
     if name in {"tcp_src", "tcp_dst"}:
         return str(value)
@@ -193,7 +200,7 @@ def in_words(rule: FlowRule) -> str:
         else:
             mask = None if field.mask is None else number(field.mask)
             tail = "" if mask is None else "/" + human(field.name, mask)
-            name = {"ipv4_src": "ip_src", "ipv4_dst": "ip_dst"}.get(field.name, field.name)
+            name = IN_OVS_WORDS.get(field.name, field.name)
             words.append(f"{name}={human(field.name, value)}{tail}")
     actions = [] if shape.meter is None else [f"meter:{number(shape.meter)}"]
     actions += [action_in_words(action, number) for action in shape.actions]

@@ -112,9 +112,11 @@ _OXM: Final[Mapping[str, tuple[int, int]]] = {  # name: (field code, bytes)
     "ipv4_dst": (12, 4),
     "tcp_src": (13, 2),
     "tcp_dst": (14, 2),
+    "arp_spa": (22, 4),
     "ipv6_src": (26, 16),
     "ipv6_dst": (27, 16),
     "icmpv6_type": (29, 1),
+    "ipv6_nd_target": (31, 16),
     PATH_REGISTER: (0, 4),
 }
 _OXM_CLASS: Final = 0x8000

@@ -49,6 +49,7 @@ from hydra.model import (
     Server,
     VlanId,
 )
+from hydra.policy import SourceCheck
 from hydra.roles import PortVlans
 
 
@@ -100,14 +101,17 @@ class SingleHomedOpenFlow:
         datapath: DatapathId,
         state: NetworkState,
         _dead: Collection[str],
-        source_check: bool = True,
+        source_check: SourceCheck = SourceCheck.ON,
     ) -> Iterator[FlowRule]:
         """``_dead`` changes nothing: there is no way around a dead uplink."""
         yield from self.own_rules(datapath, _dead, source_check)
         yield from self.common_rules(datapath, state)
 
     def own_rules(
-        self, datapath: DatapathId, _dead: Collection[str], source_check: bool = True
+        self,
+        datapath: DatapathId,
+        _dead: Collection[str],
+        source_check: SourceCheck = SourceCheck.ON,
     ) -> Iterator[FlowRule]:
         rack = self.fabric.rack_by_tor_datapath[datapath]
         if not rack.spine:
@@ -128,7 +132,7 @@ class SingleHomedOpenFlow:
                 relays = self.relays(path, state.vlans[path], state.epoch)
                 yield from relays.get(datapath, ())
 
-    def _local_rules(self, rack: Rack, source_check: bool) -> Iterator[FlowRule]:
+    def _local_rules(self, rack: Rack, source_check: SourceCheck) -> Iterator[FlowRule]:
         """What comes in at which port, and what stays in the rack or is electrical."""
         places = range(len(rack.servers))
         for port in (Port.ELECTRICAL, *map(server_port, places)):
@@ -139,7 +143,7 @@ class SingleHomedOpenFlow:
                 yield constant(RuleKind.TOR_PROBE, mac)
                 yield constant(RuleKind.TOR_ARRIVAL, mac, port)
                 yield constant(RuleKind.TOR_LOCAL, mac, port)
-            yield from port_rules(server, port, source_check)
+            yield from port_rules(self.fabric, server, port, source_check)
         for place in range(len(self.fabric.ports_of(rack.id))):
             yield constant(RuleKind.TOR_WIRED_DROP, wired_port(place))
         yield constant(RuleKind.ELECTRICAL_ANNOUNCE_DROP)

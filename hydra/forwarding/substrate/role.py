@@ -17,6 +17,7 @@ from hydra.model import (
     Server,
     VlanId,
 )
+from hydra.policy import SourceCheck
 from hydra.roles import PortVlans
 
 
@@ -80,19 +81,22 @@ class Substrate(Protocol):
         datapath: DatapathId,
         state: NetworkState,
         dead: Collection[str],
-        source_check: bool = True,
+        source_check: SourceCheck = SourceCheck.ON,
     ) -> Iterator[FlowRule]:
         """All rules that an owned switch holds in ``state``, outside reconfigurations.
 
-        ``dead`` names servers whose uplink to the ToR has no carrier. With ``source_check``, it
-        takes from a server what bears one of its own MAC addresses and no tag.
+        ``dead`` names servers whose uplink to the ToR has no carrier. ``source_check``
+        says what it takes from servers.
         """
 
     def path_rules(self, datapath: DatapathId, state: NetworkState) -> Iterator[FlowRule]:
         """The rules among them that are about the paths of ``state``."""
 
     def own_rules(
-        self, datapath: DatapathId, dead: Collection[str], source_check: bool = True
+        self,
+        datapath: DatapathId,
+        dead: Collection[str],
+        source_check: SourceCheck = SourceCheck.ON,
     ) -> Iterator[FlowRule]:
         """The rules of an owned switch that others in its rack do not hold, or not all of them."""
 

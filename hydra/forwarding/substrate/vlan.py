@@ -33,6 +33,7 @@ from hydra.model import (
     VlanId,
     VSwitch,
 )
+from hydra.policy import SourceCheck
 from hydra.roles import PortVlans
 
 
@@ -143,17 +144,20 @@ class DualHomedVlan(_TaggingServers):
         datapath: DatapathId,
         state: NetworkState,
         dead: Collection[str],
-        source_check: bool = True,
+        source_check: SourceCheck = SourceCheck.ON,
     ) -> Iterator[FlowRule]:
         yield from self.own_rules(datapath, dead, source_check)
         yield from self.common_rules(datapath, state)
 
     def own_rules(
-        self, datapath: DatapathId, dead: Collection[str], source_check: bool = True
+        self,
+        datapath: DatapathId,
+        dead: Collection[str],
+        source_check: SourceCheck = SourceCheck.ON,
     ) -> Iterator[FlowRule]:
         """Servers with a dead uplink are reached electrically, and answer the same way."""
         server = self.fabric.server_by_datapath[datapath]
-        yield from host_rules(server, _FROM_TWO_UPLINKS, source_check)
+        yield from host_rules(self.fabric, server, _FROM_TWO_UPLINKS, source_check)
         yield from own_rack_rules(self.fabric, server, server.name in dead)
         yield from uplink_exceptions(self.fabric, server, dead)
 
@@ -191,17 +195,20 @@ class SingleHomedVlan(_TaggingServers):
         datapath: DatapathId,
         state: NetworkState,
         _dead: Collection[str],
-        source_check: bool = True,
+        source_check: SourceCheck = SourceCheck.ON,
     ) -> Iterator[FlowRule]:
         """``_dead`` changes nothing: there is no way around a dead uplink."""
         yield from self.own_rules(datapath, _dead, source_check)
         yield from self.common_rules(datapath, state)
 
     def own_rules(
-        self, datapath: DatapathId, _dead: Collection[str], source_check: bool = True
+        self,
+        datapath: DatapathId,
+        _dead: Collection[str],
+        source_check: SourceCheck = SourceCheck.ON,
     ) -> Iterator[FlowRule]:
         server = self.fabric.server_by_datapath[datapath]
-        yield from host_rules(server, _FROM_ONE_UPLINK, source_check)
+        yield from host_rules(self.fabric, server, _FROM_ONE_UPLINK, source_check)
         yield from own_rack_rules(self.fabric, server, uplink_dead=False)
 
     def announced(

@@ -173,7 +173,12 @@ CASES = [
         "MAC address 52:54:00:00:00:01 is already taken by rack r1, server h11",
     ),
     ((*S, "guests"), [], "racks[0].servers[0].guests", "is empty, and policy.source_check refuses"),
-    (("policy", "source_check"), "yes", "policy.source_check", "must be 'on' or 'off', got 'yes'"),
+    (
+        ("policy", "source_check"),
+        "yes",
+        "policy.source_check",
+        "must be 'on', 'off' or 'addresses'",
+    ),
     ((*S, "mac"), "03:00:00:00:{rack:02x}:01", "racks[0].servers[0].mac", "group (multicast)"),
     ((*S, "mac"), "00:00:00:00:00:00", "racks[0].servers[0].mac", "empty address"),
     ((*V, "datapath_id"), 0, "racks[0].servers[0].vswitch.datapath_id", "between 1 and 2^64"),

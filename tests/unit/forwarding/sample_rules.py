@@ -13,6 +13,7 @@ from hydra.forwarding.rules import (
 )
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import Fabric, NetworkState, RackId, Server, VlanId
+from hydra.policy import SourceCheck
 from hydra.sharing.policing import Aggregate, Tally, aggregate_rules, electrical_rule, tally_rules
 from tests.unit.core.fabrics import (
     circuit_between,
@@ -40,7 +41,8 @@ def every_rule(fabric: Fabric) -> Iterator[FlowRule]:
             state = state_of(kind, NetworkState(), *paths)
             for datapath in substrate.owned():
                 yield from substrate.rules(datapath, state, {"h11", "h31"})
-                yield from substrate.rules(datapath, state, (), source_check=False)
+                for source_check in SourceCheck:
+                    yield from substrate.rules(datapath, state, (), source_check)
         yield from substrate.tor_rules()
         first = kind.servers[0]
         for rule in reservation_rules(kind, first, 5):
