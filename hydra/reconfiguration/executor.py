@@ -4,7 +4,8 @@
    a barrier confirms tables, not the packets still in flight.
 2. **Retag** ToR ports, **push** rules (inactive under the divert rules) and **move mirrors**, all
    devices in parallel; then **gate** each new path: carrier at both ToRs, probes both ways. A VLAN
-   that other pairs use leaves a port before the port goes dark, and joins one that has light: a
+   that other pairs use leaves a port before the port goes dark, and joins one that has light; that
+   of a new path leaves the ports of circuits that got no light before anything is sent on it. A
    ToR that forgets an address floods, and frames flooded into the dark are frames lost.
 3. **Activate** paths that passed, by removing their divert rules. Others stay electrical.
 
