@@ -4,7 +4,8 @@
    a barrier confirms tables, not the packets still in flight.
 2. **Retag** ToR ports, **push** rules (inactive under the divert rules) and **move mirrors**, all
    devices in parallel; then **gate** each new path: carrier at both ToRs, probes both ways. A VLAN
-   that other pairs use leaves a port before the port goes dark, and joins one that has light: a
+   that other pairs use leaves a port before the port goes dark, and joins one that has light; that
+   of a new path leaves the ports of circuits that got no light before anything is sent on it. A
    ToR that forgets an address floods, and frames flooded into the dark are frames lost.
 3. **Activate** paths that passed, by removing their divert rules. Others stay electrical.
 
@@ -711,18 +712,36 @@ class Execution:
                     self._fail(circuit, dark[port.rack, port.tor_port])
 
     def _tag_last(self) -> Steps:
-        """Join circuits that have light to VLANs that are in use elsewhere."""
+        """Join circuits that have light to VLANs that are in use elsewhere, and take those without
+        light off the VLANs of paths that are about to be.
+        """
         lit = {
             (self.fabric.ports[end].rack, self.fabric.ports[end].tor_port)
             for circuit in self._lit()
             for end in circuit.ends
         }
-        ports: dict[RackId, dict[str, PortVlans]] = {}
+        ports = self._off_the_dark()
         for rack, named in self.plan.tag_last.items():
             for name, vlans in named.items():
                 if (rack, name) in lit:
                     ports.setdefault(rack, {})[name] = vlans
         yield from self._retag_alone("tag", ports)
+
+    def _off_the_dark(self) -> dict[RackId, dict[str, PortVlans]]:
+        """VLANs for ports of circuits that have failed, on which ToRs would flood what is announced
+        and sent on the VLANs of other new paths.
+        """
+        target = self.plan.target
+        flooded = {target.vlans[path] for path in self._new_paths()}
+        meant = port_trunks(self.fabric, target)
+        left = port_trunks(self.fabric, without(target, self.failures, self._lost_paths))
+        ports: dict[RackId, dict[str, PortVlans]] = {}
+        for circuit in target.topology.circuits - self._lit():
+            for end in circuit.ends:
+                if end in meant and not flooded.isdisjoint(meant[end].tagged):
+                    port = self.fabric.ports[end]
+                    ports.setdefault(port.rack, {})[port.tor_port] = left[end]
+        return ports
 
     def _able(self, rack: RackId) -> list[Server]:
         """Servers of a rack that can send and receive on circuits."""

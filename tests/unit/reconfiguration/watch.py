@@ -129,6 +129,21 @@ class Watch:
         for command in batch.commands:
             if isinstance(command, MoveMirrors):
                 self._mirrors_may_move(command)
+            elif isinstance(command, Announce):
+                self._announced_into_light(command)
+
+    def _announced_into_light(self, command: Announce) -> None:
+        """Invariant (g): where ToRs do as told, none floods an announcement, or the traffic that
+        follows, into a port without light.
+        """
+        if self.network.faults.tor or self._unreliable or not self.network.substrate.retags:
+            return
+        flooded = {vlan for _, vlans in command.servers for vlan in vlans}
+        for port in self.fabric.ports:
+            if not flooded.isdisjoint(self.network.vlans[port.id].tagged):
+                rack = self.fabric.racks[port.rack].name
+                lit = self.network._lit(port)
+                self._demand(lit, f"{rack}:{port.tor_port} is dark, on VLANs that are announced")
 
     def _mirrors_may_move(self, command: MoveMirrors) -> None:
         """Invariant (b), and that nothing is asked for that an optical switch must refuse."""
