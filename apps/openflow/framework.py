@@ -57,8 +57,6 @@ from hydra.failures import FailureKind
 
 LOG = logging.getLogger("hydra.framework")
 LOG.addFilter(Sparing(lambda record: "switch" in str(record.msg)))
-# A wrong message is a traceback there.
-logging.getLogger("ryu.ofproto.ofproto_parser").addFilter(Sparing())
 HANDSHAKE_S = 10.0
 ECHO_S = 2.0
 """How long a connection may take to answer an echo when another one claims to be its switch."""
@@ -69,6 +67,18 @@ STOP_S = 80.0
 """From SIGINT or SIGTERM on: then the process ends anyhow, with the traceback of each thread. The
 unit of systemd gives it 90."""
 _STOPPING_LOOK_S = 0.01
+
+
+class _Words(Sparing):
+    """Leaves tracebacks out, which lead to where Ryu reads messages, whatever was wrong."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.exc_info = record.exc_text = None
+        return super().filter(record)
+
+
+for _name in ("ryu.ofproto.ofproto_parser", "ryu.controller.controller", "OFPHandler"):
+    logging.getLogger(_name).addFilter(_Words())
 
 
 def _no_patch(**_modules: bool) -> None:
@@ -292,6 +302,8 @@ class _SwitchServer:
             self._handle(connection, peer)
         except (OSError, eventlet.Timeout) as error:
             LOG.warning("%s is not let in as a switch: %s", peer[0], error)
+        except Exception as error:  # whatever Ryu raises at what can't be an OpenFlow message
+            LOG.warning("%s is cut off: no switch sends that: %r", peer[0], error)
         finally:
             hub.kill(timer)
             connection.close()
