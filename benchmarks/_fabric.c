@@ -156,15 +156,15 @@ static u32 intern(Pool *pool, const u8 *p, u32 n) {
 
 /* -- matches ----------------------------------------------------------------------------------- */
 
-enum { F_IN_PORT, F_ETH_DST, F_ETH_TYPE, F_VLAN, F_IPV4_SRC, F_IPV4_DST, F_IPV6_SRC, F_IPV6_DST,
-       F_DSCP, F_PROTO, F_TCP_SRC, F_TCP_DST, F_ICMP6, F_REG0, F_METADATA, FIELDS };
+enum { F_IN_PORT, F_ETH_SRC, F_ETH_DST, F_ETH_TYPE, F_VLAN, F_IPV4_SRC, F_IPV4_DST, F_IPV6_SRC, F_IPV6_DST,
+       F_DSCP, F_PROTO, F_TCP_SRC, F_TCP_DST, F_ICMP6, F_ND_TARGET, F_ARP_SPA, F_REG0, F_METADATA, FIELDS };
 /* In the order in which Open vSwitch writes them. */
 static const struct { u16 class; u8 code, size, at; } FIELD[FIELDS] = {
-    {0x8000, 0, 4, 0},   {0x8000, 3, 6, 16},  {0x8000, 5, 2, 22},  {0x8000, 6, 2, 24},
+    {0x8000, 0, 4, 0},   {0x8000, 4, 6, 80},  {0x8000, 3, 6, 16},  {0x8000, 5, 2, 22},  {0x8000, 6, 2, 24},
     {0x8000, 11, 4, 28}, {0x8000, 12, 4, 32}, {0x8000, 26, 16, 40}, {0x8000, 27, 16, 56},
     {0x8000, 8, 1, 26},  {0x8000, 10, 1, 27}, {0x8000, 13, 2, 36}, {0x8000, 14, 2, 38},
-    {0x8000, 29, 1, 72}, {0x0001, 0, 4, 76},  {0x8000, 2, 8, 8}};
-typedef struct { u8 byte[80]; } Packet; /* its fields, each where FIELD says, in network order */
+    {0x8000, 29, 1, 72}, {0x8000, 31, 16, 92}, {0x8000, 22, 4, 88}, {0x0001, 0, 4, 76},  {0x8000, 2, 8, 8}};
+typedef struct { u8 byte[108]; } Packet; /* its fields, each where FIELD says, in network order */
 
 typedef struct { u8 field; u8 value[16], mask[16]; } Term;
 typedef struct { u8 n; Term term[10]; } Match;
@@ -1092,7 +1092,7 @@ typedef struct {
   u64 datapath;
   u32 in_port;
   u16 eth_type, vlan; /* vlan: 0: untagged */
-  u8 mac[6], proto, icmp6, src[16], dst[16], dscp, version, pad[6];
+  u8 mac[6], proto, icmp6, src[16], dst[16], dscp, version, from[6];
 } Asked;
 _Static_assert(sizeof(Asked) == 64, "the walker's packets have 64 bytes");
 static int by_datapath(const void *a, const void *b) {
@@ -1124,6 +1124,7 @@ static void walk(const char *path) {
       Packet p = {{0}};
       p32(p.byte + FIELD[F_IN_PORT].at, asked.in_port);
       memcpy(p.byte + FIELD[F_ETH_DST].at, asked.mac, 6);
+      memcpy(p.byte + FIELD[F_ETH_SRC].at, asked.from, 6);
       p16(p.byte + FIELD[F_ETH_TYPE].at, asked.eth_type);
       p16(p.byte + FIELD[F_VLAN].at, asked.vlan ? asked.vlan | 0x1000 : 0);
       p.byte[FIELD[F_DSCP].at] = asked.dscp;
@@ -1131,6 +1132,7 @@ static void walk(const char *path) {
       p.byte[FIELD[F_ICMP6].at] = asked.icmp6;
       u32 size = asked.version == 4 ? 4 : 16;
       memcpy(p.byte + FIELD[asked.version == 4 ? F_IPV4_SRC : F_IPV6_SRC].at, asked.src, size);
+      if (asked.eth_type == 0x0806) memcpy(p.byte + FIELD[F_ARP_SPA].at, asked.src, 4);
       memcpy(p.byte + FIELD[asked.version == 4 ? F_IPV4_DST : F_IPV6_DST].at, asked.dst, size);
       v = run(s, p);
     }

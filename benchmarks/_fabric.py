@@ -35,7 +35,7 @@ _PACKET: Final = np.dtype(
     [
         ("datapath", "u8"), ("in_port", "u4"), ("eth_type", "u2"), ("vlan", "u2"), ("mac", "u1", 6),
         ("proto", "u1"), ("icmp6", "u1"), ("src", "u1", 16), ("dst", "u1", 16), ("dscp", "u1"),
-        ("version", "u1"), ("pad", "u1", 6),
+        ("version", "u1"), ("from", "u1", 6),
     ]
 )  # fmt: skip
 _VERDICT: Final = np.dtype([("port", "u4"), ("vlan", "u2"), ("steps", "u2")])
@@ -238,13 +238,17 @@ class _Walks:
         proto: int = 0,
         icmp6: int = 0,
         dst: bytes = b"",
+        claimed: bytes | None = None,
     ) -> None:
-        """``wanted`` is the port that the packet leaves by (0: none), with one of ``vlans``."""
+        """``wanted`` is the port that the packet leaves by (0: none), with one of ``vlans``.
+
+        Its source address is ``claimed``, or the server's.
+        """
         version = 6 if eth_type == _IPV6 else 4
         packet = (
             at.datapath, in_port, eth_type, tag, tuple(mac), proto, icmp6,
             tuple(at.address(version).ljust(16, b"\0")), tuple(dst.ljust(16, b"\0")), 0, version,
-            (0,) * 6,
+            tuple(claimed or at.mac),
         )  # fmt: skip
         self._packets.append(packet)
         self._wanted.append((wanted, vlans, f"switch {at.datapath:#x}: {what}"))
@@ -290,6 +294,7 @@ def wrong_turns(
                 _sent(walks, at, target, frozenset(vlans.get((rack, to), ())))
             _groups(walks, at, Server(min(joined, default=rack), 0))
             stranger = Server(rack, (place + 1) % size.servers)
+            _false(walks, at, stranger)
             tags = [next(iter(vlans[rack, to])) for to in sorted(joined)[:1]] or [100]
             _received(walks, at, stranger, tags[0])
         wrong += walks.wrong(switches)
@@ -320,6 +325,12 @@ def _groups(walks: _Walks, at: Server, target: Server) -> None:
     outside = ipaddress.IPv4Address("192.0.2.1").packed
     walks.add(at, HOST, _IPV4, b"\x02" + bytes(5), ELECTRICAL, "outside every rack", dst=outside)
     walks.add(at, ELECTRICAL, _ARP, everybody, HOST, "a broadcast from the electrical network")
+
+
+def _false(walks: _Walks, at: Server, stranger: Server) -> None:
+    """What no server may send: in the name of another, or with a tag of its own."""
+    walks.add(at, HOST, _IPV4, stranger.mac, 0, "in another's name", claimed=stranger.mac)
+    walks.add(at, HOST, _IPV4, stranger.mac, 0, "tagged by a server", tag=100)
 
 
 def _received(walks: _Walks, at: Server, stranger: Server, tag: int) -> None:

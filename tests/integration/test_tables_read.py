@@ -82,6 +82,7 @@ def test_a_rule_too_few_or_too_many_is_found(stage: Stage) -> None:
         (RuleKind.UPLINK_TAGGED, "from a circuit"),
         (RuleKind.UPLINK_PROBE, "a probe"),
         (RuleKind.HOST_GROUP, "broadcast"),
+        (RuleKind.PORT_OWN, "to rack"),
         (RuleKind.ELECTRICAL_UNICAST, "from the electrical network"),
     ):
         rule = stage.rule(kind)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from drivers.codecs.openflow.rules import NO_BUNDLES, TAKEN_OVER
-from tests.unit.openflow.stranger import Stranger
+from mininet_scenarios.emulators.stranger import Stranger
 
 DEAF, OTHER = 75, 76
 APP = """

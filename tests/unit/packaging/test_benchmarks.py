@@ -13,6 +13,9 @@ def test_all_are_run_by_make_bench():
     public = {name for name in NAMES if not name.startswith("_")}
     apart = {
         "chaos",
+        "demand_live",
+        "fuzz_files",
+        "fuzz_openflow",
         "screenshots",
         "reconfigurations",
         "soak",
