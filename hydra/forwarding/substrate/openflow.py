@@ -36,7 +36,7 @@ from hydra.forwarding.rules import (
     port_rules,
     rack_metadata,
 )
-from hydra.forwarding.substrate.role import PortNames, Steering, steering_rules
+from hydra.forwarding.substrate.role import PortNames, Steering, WholeTables, steering_rules
 from hydra.model import (
     Circuit,
     DatapathId,
@@ -54,7 +54,7 @@ from hydra.roles import PortVlans
 
 
 @dataclass(frozen=True, slots=True)
-class SingleHomedOpenFlow:
+class SingleHomedOpenFlow(WholeTables):
     """The substrate that the module describes."""
 
     fabric: Fabric
@@ -96,23 +96,13 @@ class SingleHomedOpenFlow:
 
     # -- rules ------------------------------------------------------------------------------------
 
-    def rules(
-        self,
-        datapath: DatapathId,
-        state: NetworkState,
-        _dead: Collection[str],
-        source_check: SourceCheck = SourceCheck.ON,
-    ) -> Iterator[FlowRule]:
-        """``_dead`` changes nothing: there is no way around a dead uplink."""
-        yield from self.own_rules(datapath, _dead, source_check)
-        yield from self.common_rules(datapath, state)
-
     def own_rules(
         self,
         datapath: DatapathId,
         _dead: Collection[str],
         source_check: SourceCheck = SourceCheck.ON,
     ) -> Iterator[FlowRule]:
+        """``_dead`` changes nothing: there is no way around a dead uplink."""
         rack = self.fabric.rack_by_tor_datapath[datapath]
         if not rack.spine:
             yield from self._local_rules(rack, source_check)

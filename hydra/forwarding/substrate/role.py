@@ -149,6 +149,20 @@ class Substrate(Protocol):
         """Rate between a rack and the electrical network, in each direction."""
 
 
+class WholeTables:
+    """All rules of a switch are its own and those that it has in common with its rack's."""
+
+    def rules(
+        self: Substrate,
+        datapath: DatapathId,
+        state: NetworkState,
+        dead: Collection[str],
+        source_check: SourceCheck = SourceCheck.ON,
+    ) -> Iterator[FlowRule]:
+        yield from self.own_rules(datapath, dead, source_check)
+        yield from self.common_rules(datapath, state)
+
+
 def steering_rules(
     steer: Callable[[RackId, RackId, Sequence[Lane], int], Sequence[FlowRule]],
     state: NetworkState,

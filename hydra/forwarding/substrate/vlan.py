@@ -20,7 +20,7 @@ from hydra.forwarding.rules import (
     own_rack_rules,
     uplink_exceptions,
 )
-from hydra.forwarding.substrate.role import PortNames, Steering, steering_rules
+from hydra.forwarding.substrate.role import PortNames, Steering, WholeTables, steering_rules
 from hydra.model import (
     DatapathId,
     Fabric,
@@ -38,7 +38,7 @@ from hydra.roles import PortVlans
 
 
 @dataclass(frozen=True, slots=True)
-class _TaggingServers:
+class _TaggingServers(WholeTables):
     """Common part of the substrates whose servers have a vswitch, however they are attached."""
 
     fabric: Fabric
@@ -139,16 +139,6 @@ class DualHomedVlan(_TaggingServers):
     def detours(self) -> bool:
         return True
 
-    def rules(
-        self,
-        datapath: DatapathId,
-        state: NetworkState,
-        dead: Collection[str],
-        source_check: SourceCheck = SourceCheck.ON,
-    ) -> Iterator[FlowRule]:
-        yield from self.own_rules(datapath, dead, source_check)
-        yield from self.common_rules(datapath, state)
-
     def own_rules(
         self,
         datapath: DatapathId,
@@ -190,23 +180,13 @@ class SingleHomedVlan(_TaggingServers):
     def detours(self) -> bool:
         return False
 
-    def rules(
-        self,
-        datapath: DatapathId,
-        state: NetworkState,
-        _dead: Collection[str],
-        source_check: SourceCheck = SourceCheck.ON,
-    ) -> Iterator[FlowRule]:
-        """``_dead`` changes nothing: there is no way around a dead uplink."""
-        yield from self.own_rules(datapath, _dead, source_check)
-        yield from self.common_rules(datapath, state)
-
     def own_rules(
         self,
         datapath: DatapathId,
         _dead: Collection[str],
         source_check: SourceCheck = SourceCheck.ON,
     ) -> Iterator[FlowRule]:
+        """``_dead`` changes nothing: there is no way around a dead uplink."""
         server = self.fabric.server_by_datapath[datapath]
         yield from host_rules(self.fabric, server, _FROM_ONE_UPLINK, source_check)
         yield from own_rack_rules(self.fabric, server, uplink_dead=False)
