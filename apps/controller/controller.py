@@ -306,7 +306,7 @@ class Controller:
     def _switch_connected(self, datapath: DatapathId) -> None:
         self._switches.renewed(datapath)
         self._mastership.forget(datapath)
-        self._conductor.put_once(self._synchronise)
+        self._conductor.put_once(self._synchronise, first=True)
         if datapath in self._fabric.rack_by_tor_datapath:  # it can tell carrier again
             self._conductor.put_once(self._withdrawals.of_dead_circuits, first=True)
 

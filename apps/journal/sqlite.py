@@ -90,18 +90,22 @@ class SqliteJournal:
         return db
 
     def _create(self) -> None:
-        """Make the file, whole or not at all: one without a schema has lost it."""
-        if Path(f"{self.name}-wal").exists():
+        """Make the file, whole or not at all: one without a schema has lost it.
+
+        Where its name is a link, it is made where that leads.
+        """
+        path = Path(self.name).resolve()
+        if Path(f"{path}-wal").exists():
             raise self._damaged("its write-ahead log is there, and the file is not")
-        Path(self.name).parent.mkdir(parents=True, exist_ok=True)
-        fresh = f"{self.name}.new"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = f"{path}.new"
         for end in ("", "-wal", "-shm"):
             Path(f"{fresh}{end}").unlink(missing_ok=True)
         _own(fresh)  # SQLite gives its write-ahead log the same mode
         with closing(_connect(fresh)) as db:
             db.execute("PRAGMA synchronous=FULL")
             self._upgrade(db, 0)
-        Path(fresh).replace(self.name)
+        Path(fresh).replace(path)
 
     def _damaged(self, what: str) -> JournalError:
         path = Path(self.name)

@@ -62,7 +62,8 @@ def test_the_larger_of_two_elephants_keeps_the_only_circuit(demo_testbed, tmp_pa
         wait_until(lambda: pair_to(network, "r2")["rate_mbps"] > 8)
         seen = pair_to(network, "r2")
         assert not seen["constrained"]
-        assert seen["estimated_mbps"] == pytest.approx(1.05 * seen["rate_mbps"])
+        # Of what the last reading says or the average, whichever is more so soon after a change.
+        assert 1.05 * seen["rate_mbps"] - 1e-6 <= seen["estimated_mbps"] < 10
         large.finish(30)
         assert network.planes_between("r1", "r2") == ("p1",)
         assert len(network.client.reconfigurations()) == settled

@@ -32,6 +32,11 @@ def entries_of(messages: list[bytes]) -> list[bytes]:
     return entries
 
 
+def ageless(entry: bytes) -> bytes:
+    """Without the one thing that the switch's clock decides."""
+    return entry[: _AGE.start] + bytes(_AGE.stop - _AGE.start) + entry[_AGE.stop :]
+
+
 def test_the_account_table_of_the_reference_fabric(switches: None) -> None:
     fabric = load_configuration(REFERENCE).fabric
     rules = account_rules(fabric, fabric.servers[0])
@@ -39,17 +44,6 @@ def test_the_account_table_of_the_reference_fabric(switches: None) -> None:
         changes = encode_changes(map(Install, rules), PORTS, 1, 1)
         assert switch.confirm(changes, 1) == []
         messages = switch.statistics(encode_flow_stats_request(Table.ACCOUNT, 0, 0, XID))
-    by_cookie: dict[tuple[int, int], bytes] = {}
     found = entries_of(messages)
-    for rule in rules:
-        entry = flow_entry(rule, 0, 0, 0)
-        by_cookie[len(entry), rule.cookie] = entry
-    played = []
-    for entry in found:
-        (cookie,) = struct.unpack_from("!Q", entry, 24)
-        expected = bytearray(by_cookie.pop((len(entry), cookie)))
-        expected[_AGE] = entry[_AGE]  # the one thing that the switch's clock decides
-        played.append(bytes(expected))
-    assert not by_cookie
-    assert [entry.hex() for entry in played] == [entry.hex() for entry in found]
-    assert flow_reply(played, XID) == b"".join(messages)
+    assert sorted(map(ageless, found)) == sorted(flow_entry(rule, 0, 0, 0) for rule in rules)
+    assert flow_reply(found, XID) == b"".join(messages)

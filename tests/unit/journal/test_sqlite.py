@@ -36,6 +36,15 @@ def test_a_missing_directory_is_made(path):
     assert Path(path).is_file()
 
 
+def test_a_link_leads_to_the_file(path, tmp_path):
+    link = tmp_path / "journal.db"
+    link.symlink_to(path)
+    SqliteJournal(link).close()
+    assert link.is_symlink()
+    assert Path(path).is_file()
+    SqliteJournal(link).close()
+
+
 def test_a_journal_of_another_release_is_refused_and_left_alone(path):
     SqliteJournal(path).close()
     other = SCHEMA_VERSION + 1
