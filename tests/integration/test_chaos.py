@@ -12,7 +12,7 @@ from mininet_scenarios.chaos.server_faults import UplinkDown
 pytestmark = [pytest.mark.ovs, pytest.mark.alone("asks how soon the network is whole again")]
 
 SEED = 1
-INCIDENTS = 3
+INCIDENTS = 1
 
 
 @pytest.mark.parametrize("substrate", SUBSTRATES)
