@@ -60,11 +60,10 @@ class PeriodicRequests:
 
 
 def _surety(seen: DemandReport) -> DemandMatrix:
-    """Weights of the estimates, 1 for what was measured or waits."""
+    """Weights of what was estimated; rates and what waits are no guess."""
     if seen.basis is not DemandBasis.ESTIMATE:
         return np.ones_like(seen.estimated_mbps)
-    weight = surety(seen.known_mbps, seen.estimated_mbps)
-    return weight if seen.constrained is None else np.where(seen.constrained, weight, 1.0)
+    return surety(seen.known_mbps, seen.estimated_mbps)
 
 
 def _pairs(directed: NDArray[np.bool_]) -> frozenset[tuple[RackId, RackId]]:

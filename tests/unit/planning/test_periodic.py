@@ -43,18 +43,6 @@ def step(rounds, sharing, report, state, planning=PLANNING):
     return after
 
 
-def test_a_guess_weighs_less_than_what_was_measured():
-    """Two pairs send as much, and may want as much."""
-    rates, wanted = np.zeros((4, 4)), np.zeros((4, 4))
-    rates[0, [1, 2]], wanted[0, [1, 2]] = 25.0, 100.0
-    guessed = wanted > 0
-    guessed[0, 1] = False
-    report = DemandReport(DemandSource.MEASURED, rates, wanted, 0.1, (), constrained=guessed)
-    request = PeriodicRequests().request(Sharing.BY_DEMAND, report)
-    assert request.demand[0, [1, 2]].tolist() == [100.0, 100.0]
-    assert request.weights[0, [1, 2]].tolist() == [100.0, 50.0]
-
-
 ALL_PAIRS = [(a, b, 20.0 + a + b) for a in range(4) for b in range(4) if a < b]
 
 
