@@ -14,6 +14,6 @@ echo "renew_constraints: fetching pip-tools"
 echo "renew_constraints: asking the index for versions and hashes (some minutes)"
 PIP_CONSTRAINT=$PWD/build-constraints.txt CUSTOM_COMPILE_COMMAND=scripts/renew_constraints.sh \
   "$folder/venv/bin/pip-compile" --quiet --generate-hashes --no-annotate --strip-extras \
-  --no-emit-find-links --no-emit-index-url --no-emit-trusted-host \
+  --no-emit-options \
   --output-file constraints.txt "$@" requirements.txt
 echo "renew_constraints: constraints.txt has $(grep -c == constraints.txt) packages"
