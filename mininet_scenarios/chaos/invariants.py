@@ -29,8 +29,9 @@ class Seen:
     http: httpx.Client
     told: Told
 
-    def get(self, path: str) -> Any:  # noqa: ANN401  (JSON)
-        return self.http.get(path).raise_for_status().json()
+    def get(self, path: str) -> dict[str, Any]:
+        answer: dict[str, Any] = self.http.get(path).raise_for_status().json()
+        return answer
 
 
 def ready(seen: Seen) -> Iterator[str]:

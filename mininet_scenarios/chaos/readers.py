@@ -70,8 +70,9 @@ def trunks() -> dict[str, frozenset[int]]:
     return {name: frozenset(_set(some)) for name, some in json.loads(shown)["data"]}
 
 
-def _set(value: Any) -> Sequence[int]:  # noqa: ANN401  (OVSDB's notation of sets)
-    return value[1] if isinstance(value, list) else [value]
+def _set(value: int | tuple[str, Sequence[int]]) -> Sequence[int]:
+    """As OVSDB notes sets: one member by itself, several after a word."""
+    return [value] if isinstance(value, int) else value[1]
 
 
 def lonely_bridges() -> int:

@@ -180,6 +180,7 @@ def test_circuits_are_scheduled_for_as_soon_as_they_change(service, server):
     schedule = Schedule()
     with running(server.url, Sockets(), schedule=schedule):
         until(lambda: schedule.told == [(0.9, ()), (0.9, ())])
+        until(lambda: waiting_mb(service) == [0.0])
         age_s = service.agents.agents()[0].age_s
         began_s = time.monotonic()
         join(service, 0, 1)
